@@ -1,0 +1,72 @@
+# metal_ops: every target installs what it is missing, then builds what changed. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory -j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PKG := python/metal_ops
+DATA ?=
+ARGS ?=
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+	@echo "Options: DATA=<folder or .npz> for nerf, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
+
+# ---- set-up ---------------------------------------------------------------------------------------------------------
+build/system.stamp: tools/setup.sh
+	@tools/setup.sh
+	@mkdir -p build && touch $@
+
+$(VENV)/stamp: requirements.txt pyproject.toml tools/setup.sh | build/system.stamp
+	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating $(VENV) with $$python" && \
+	{ [ -x $(PY) ] || $$python -m venv $(VENV); } && \
+	$(VENV)/bin/pip install --disable-pip-version-check -q -r requirements.txt && \
+	$(VENV)/bin/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch $@
+
+# TensorFlow's own compile and link flags, asked once an environment.
+build/tf.mk: $(VENV)/stamp
+	@mkdir -p build
+	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) -c "import tensorflow as tf; s = tf.sysconfig; \
+	print('TF_CFLAGS :=', ' '.join(f.replace('-I', '-isystem ') for f in s.get_compile_flags())); \
+	print('TF_LDFLAGS :=', ' '.join(s.get_link_flags()))" > $@
+
+ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
+-include build/tf.mk
+endif
+
+include kernels/rules.mk
+-include hostmetal/rules.mk device/rules.mk
+
+setup: $(VENV)/stamp  ## Install what is missing and create .venv
+
+build: $(LIBRARIES)  ## Compile the op libraries
+
+# ---- use ------------------------------------------------------------------------------------------------------------
+nerf: build  ## Train a NeRF and leave its pictures in runs/
+	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
+
+test: build  ## Run the whole test suite
+	@$(PY) -m pytest $(ARGS)
+
+bench: build  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
+	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
+
+# ---- habits ---------------------------------------------------------------------------------------------------------
+FORMATTED = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.metal' 2>/dev/null)
+
+lint: $(VENV)/stamp  ## Check style and types
+	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
+	@$(VENV)/bin/ruff check python tests benchmarks
+	@$(VENV)/bin/ruff format --check python tests benchmarks
+	@$(VENV)/bin/mypy
+
+format: $(VENV)/stamp  ## Rewrite the sources in the house style
+	@$(VENV)/bin/clang-format -i $(FORMATTED)
+	@$(VENV)/bin/ruff check --fix -q python tests benchmarks; $(VENV)/bin/ruff format -q python tests benchmarks
+
+clean:  ## Remove what was built (not .venv, not runs/)
+	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
+
+.PHONY: help setup build nerf test bench lint format clean

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Installs the system packages that the build needs, or says in one sentence which command does.
+# Usage: tools/setup.sh [--python]    --python prints the interpreter to make .venv with, and stops.
+set -u
+
+die() { echo "metal_ops: $*" >&2; exit 1; }
+
+# Any interpreter that TensorFlow 2.18 has wheels for. A pyenv shim can be on PATH and not run, so try it.
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3.11 python3.12 python3; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; then
+      echo "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+if [ "${1:-}" = --python ]; then
+  find_python || die "Python 3.11 or 3.12 is needed and was not found; install one (e.g. 'sudo apt-get install python3 python3-venv') or call 'make PYTHON=/path/to/python3.11 ...'."
+  exit 0
+fi
+
+if [ "$(uname)" = Darwin ]; then
+  command -v clang++ >/dev/null || die "no compiler found; run 'xcode-select --install'."
+  [ -e "$(brew --prefix 2>/dev/null)/include/hwy/highway.h" ] || die "Highway is missing; run 'brew install highway'."
+  find_python >/dev/null || die "Python 3.11 or 3.12 is missing; run 'brew install python@3.11'."
+  exit 0
+fi
+
+# What is missing is found by using it, not by asking the package manager: it may have come another way.
+has_header() { echo "#include <$1>" | "${CXX:-g++}" -x c++ -E - >/dev/null 2>&1; }
+missing=()
+command -v "${CXX:-g++}" >/dev/null || missing+=(g++)
+has_header hwy/highway.h || missing+=(libhwy-dev)
+python=$(find_python) || missing+=(python3)
+"${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+run="apt-get install -y --no-install-recommends ${missing[*]}"
+command -v apt-get >/dev/null || die "${missing[*]} missing and there is no apt here; install them with your package manager and call make again."
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=()
+elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+  as_root=(sudo)
+else
+  die "${missing[*]} missing; run 'sudo $run' (as root) and call make again."
+fi
+echo "metal_ops: installing ${missing[*]}"
+"${as_root[@]}" apt-get update -q >/dev/null || die "'apt-get update' failed; check the network and call make again."
+# shellcheck disable=SC2086
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $run >/dev/null || die "'$run' failed; run it by hand to see why."

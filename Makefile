@@ -19,11 +19,18 @@ build/system.stamp: tools/setup.sh
 	@tools/setup.sh
 	@mkdir -p build && touch $@
 
-$(VENV)/stamp: requirements.txt pyproject.toml tools/setup.sh | build/system.stamp
+build/system-metal.stamp: tools/setup.sh | build/system.stamp
+	@tools/setup.sh --metal
+	@mkdir -p build && touch $@
+
+$(VENV)/stamp: requirements.txt | build/system.stamp
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating $(VENV) with $$python" && \
 	{ [ -x $(PY) ] || $$python -m venv $(VENV); } && \
-	$(VENV)/bin/pip install --disable-pip-version-check -q -r requirements.txt && \
-	$(VENV)/bin/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch $@
+	$(VENV)/bin/pip install --disable-pip-version-check -q -r requirements.txt && touch $@
+
+# Apart from the above, so that an edit of pyproject.toml does not recompile the world.
+$(VENV)/package.stamp: pyproject.toml | $(VENV)/stamp
+	@$(VENV)/bin/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch $@
 
 # TensorFlow's own compile and link flags, asked once an environment.
 build/tf.mk: $(VENV)/stamp
@@ -39,24 +46,28 @@ endif
 include kernels/rules.mk
 -include hostmetal/rules.mk device/rules.mk
 
-setup: $(VENV)/stamp  ## Install what is missing and create .venv
+setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
 
-build: $(LIBRARIES)  ## Compile the op libraries
+build: $(VENV)/package.stamp $(LIBRARIES)  ## Compile the CPU op library
+
+# Rooms add to METAL_LIBRARIES; their compile rules have build/system-metal.stamp as an order-only prerequisite, so that
+# who wants the CPU ops alone needs no Objective-C.
+metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the shaders and the device
 
 # ---- use ------------------------------------------------------------------------------------------------------------
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-test: build  ## Run the whole test suite
+test: build metal  ## Run the whole test suite
 	@$(PY) -m pytest $(ARGS)
 
-bench: build  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
+bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
 # ---- habits ---------------------------------------------------------------------------------------------------------
 FORMATTED = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.metal' 2>/dev/null)
 
-lint: $(VENV)/stamp  ## Check style and types
+lint: $(VENV)/package.stamp  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	@$(VENV)/bin/ruff check python tests benchmarks
 	@$(VENV)/bin/ruff format --check python tests benchmarks
@@ -69,4 +80,4 @@ format: $(VENV)/stamp  ## Rewrite the sources in the house style
 clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
-.PHONY: help setup build nerf test bench lint format clean
+.PHONY: help setup build metal nerf test bench lint format clean

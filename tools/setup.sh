@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs the system packages that the build needs, or says in one sentence which command does.
-# Usage: tools/setup.sh [--python]    --python prints the interpreter to make .venv with, and stops.
+# Usage: tools/setup.sh            what the CPU ops need
+#        tools/setup.sh --metal    what hostmetal, the Metal kernels and the device need besides (Linux)
+#        tools/setup.sh --python   print the interpreter to make .venv with
 set -u
 
 die() { echo "metal_ops: $*" >&2; exit 1; }
@@ -34,6 +36,15 @@ has_header() { echo "#include <$1>" | "${CXX:-g++}" -x c++ -E - >/dev/null 2>&1;
 missing=()
 command -v "${CXX:-g++}" >/dev/null || missing+=(g++)
 has_header hwy/highway.h || missing+=(libhwy-dev)
+if [ "${1:-}" = --metal ]; then
+  command -v clang++-19 >/dev/null || missing+=(clang-19)      # Objective-C++, and the shaders' compiler
+  command -v ld.lld-19 >/dev/null || missing+=(lld-19)         # links shaders without a C toolchain
+  command -v gnustep-config >/dev/null || missing+=(libgnustep-base-dev)  # Foundation
+  gcc_major=$("${CXX:-g++}" -dumpversion 2>/dev/null | cut -d. -f1)
+  [ -e "$("${CXX:-g++}" -print-file-name=include 2>/dev/null)/objc/objc.h" ] || missing+=("libobjc-${gcc_major:-12}-dev")
+  has_header Block.h || missing+=(libblocksruntime-dev)        # ^{ }
+  has_header boost/context/fiber.hpp || missing+=(libboost-context-dev)  # threadgroup barriers as fibers
+fi
 python=$(find_python) || missing+=(python3)
 "${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -1,0 +1,37 @@
+"""metal_ops: Metal ops for TensorFlow - hash encoding and friends, fast on CPU, portable to Apple GPUs.
+
+    import metal_ops
+    grid = metal_ops.HashGrid(n_dims=3, n_levels=16, finest_resolution=512)
+    features = metal_ops.hash_encode(points, table, grid)  # [N, 3] -> [N, 32]
+
+A missing or mismatching op library makes this import fail with one sentence; `python -m metal_ops doctor` explains.
+"""
+
+import importlib
+import sys
+from typing import Any
+
+__version__ = "0.1.0"
+
+
+def _running_as_program() -> bool:
+    # `python -m metal_ops` imports this file first, while sys.argv[0] still is "-m". The doctor has to run there
+    # although the library may be broken, and `--help` should not wait for TensorFlow.
+    arguments = sys.orig_argv[1:]
+    return (
+        sys.argv[:1] == ["-m"]
+        and "-m" in arguments
+        and arguments[arguments.index("-m") + 1].split(".")[0] == __name__
+    )
+
+
+if _running_as_program():
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("_"):  # a module, not a public name
+            raise AttributeError(f"module 'metal_ops' has no attribute {name!r}")
+        return getattr(importlib.import_module("metal_ops._public"), name)
+
+else:
+    from metal_ops._public import *  # noqa: F403
+    from metal_ops._public import __all__ as __all__

@@ -1,0 +1,33 @@
+// NullOp, the template that `make new-op NAME=...` copies: y = scale * x. Part 1 of 6: what the op
+// is, for every device.
+//
+// The parts of an op, in the order in which one writes them:
+//   1 ops/null_op_op.cc                   name, inputs, attributes, shape function, documentation
+//   2 kernels/null_op/null_op_params.h    the structs that host code and shader share
+//   3 kernels/null_op/null_op_cpu.cc      the CPU kernel
+//   4 kernels/null_op/null_op.metal       the shader
+//   5 kernels/null_op/null_op_metal.mm    the Objective-C kernel that encodes the shader
+//   6 python/metal_ops/ops/null_op.py     the public function and its gradient
+// and tests/metal_kernels/test_null_op.py, which runs it on the CPU and on the Metal device. All of
+// them are found by name: there is no list to add to.
+
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+// Names are for ever: saved models hold them. New attributes get defaults, so that old models load.
+REGISTER_OP("NullOp")
+    .Attr("T: {float, half, bfloat16} = DT_FLOAT")
+    .Attr("scale: float = 1.0")
+    .Input("x: T")
+    .Output("y: T")
+    // Report what is wrong with shapes and attributes here if it can be known while a graph is
+    // built: TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &shape)), errors::InvalidArgument(...).
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc(R"doc(
+Scales a tensor: y = scale * x.
+
+x: A tensor of any shape.
+y: A tensor of the same shape and type. Computed in float32 and rounded once.
+scale: The factor.
+)doc");

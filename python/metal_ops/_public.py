@@ -1,0 +1,11 @@
+"""The public names of metal_ops. Importing this loads the op library, or raises its one ImportError."""
+
+from metal_ops import _library
+
+_library.load()
+
+from metal_ops import layers, ops, optimizers, raw_ops  # noqa: E402
+from metal_ops.grid import HashGrid  # noqa: E402
+from metal_ops.ops import *  # noqa: E402, F403
+
+__all__ = ["HashGrid", "layers", "ops", "optimizers", "raw_ops", *ops.__all__]  # noqa: PLE0604

@@ -1,0 +1,92 @@
+"""The command line, `python -m metal_ops <command>`: dispatches to the module of the command.
+
+A command is a module with `add_parser(subparsers)`, which adds its parser and sets `run`, a function of the parsed
+arguments that returns the exit code (or None for 0). Only the module of the command asked for is imported, so that
+`--help` answers at once and the doctor runs where the library does not load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# command: (module, summary). A command whose module is not in this installation is not listed.
+COMMANDS = {
+    "doctor": (
+        "doctor",
+        "Check the installation: what was built, what works, what is missing and how to get it",
+    ),
+    "nerf": ("nerf.cli", "Train, evaluate and render a NeRF with hash encoding"),
+    "metal": ("metal.cli", "Compile and inspect Metal shaders on this machine"),
+    "build": ("build.cli", "Build op libraries of your own"),
+}
+EPILOG = """\
+first steps:
+  python -m metal_ops doctor               is everything there?
+  python -m metal_ops nerf train           train on the built-in scene, pictures in runs/
+  python -m metal_ops <command> --help     what a command can do
+
+in Python:
+  import metal_ops
+  grid = metal_ops.HashGrid(n_dims=3, n_levels=16, finest_resolution=512)
+  table = tf.Variable(grid.init_table())
+  features = metal_ops.hash_encode(points, table, grid)      # [N, 3] -> [N, 32]
+"""
+
+
+def available() -> dict[str, tuple[str, str]]:
+    """The commands that are installed: {command: (module, summary)}."""
+    here = Path(__file__).parent
+    return {
+        command: (module, summary)
+        for command, (module, summary) in COMMANDS.items()
+        if (here / (module.replace(".", "/") + ".py")).exists()
+    }
+
+
+def make_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser, with all of `command`'s arguments and only the summaries of the other commands."""
+    import metal_ops
+
+    commands = available()
+    epilog = EPILOG
+    if "nerf" not in commands:
+        epilog = "".join(line for line in EPILOG.splitlines(keepends=True) if " nerf " not in line)
+    parser = argparse.ArgumentParser(
+        prog="python -m metal_ops",
+        description="Metal ops for TensorFlow: hash encoding and friends, fast on CPU, portable to Apple GPUs.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"metal_ops {metal_ops.__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="<command>", title="commands")
+    for name, (module, summary) in commands.items():
+        if name == command:
+            importlib.import_module(f"metal_ops.{module}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code: 0 success, 1 failure, 2 wrong arguments or a broken installation."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    command = next((argument for argument in argv if not argument.startswith("-")), None)
+    try:
+        parser = make_parser(command)
+        arguments = parser.parse_args(argv)
+        if arguments.command is None:
+            parser.print_help()
+            return 0
+        return arguments.run(arguments) or 0
+    except ImportError as error:
+        if type(error).__name__ != "LibraryError":
+            raise
+        print(f"{error}\n`python -m metal_ops doctor` says more.", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `... | head` closed the pipe: nobody is left to tell
+        sys.stderr.close()
+        return 0

@@ -1,0 +1,279 @@
+"""`python -m metal_ops doctor`: versions, what was built, devices and kernels, what is missing with its remedy."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from metal_ops import _library
+
+HERE = Path(__file__).resolve().parent
+# Made together: the Objective-C kernels, the shaders, and on Linux what stands in for Metal and gives TensorFlow a GPU.
+METAL_PARTS = {
+    "_metal_kernels.so": "Objective-C kernels",
+    "metal_ops.metallib": "shaders",
+    "libhostmetal.so": "Metal for Linux",
+    "libmetal_device.so": "TensorFlow's METAL device for Linux",
+}
+MACOS_PARTS = ("_metal_kernels.so", "metal_ops.metallib")
+
+
+class Report:
+    """What the doctor found, as lines to print and problems to solve."""
+
+    def __init__(self) -> None:
+        self.tables: list[tuple[str, list[str], list[list[str]]]] = []
+        self.problems: list[str] = []
+
+    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        self.tables.append((title, columns, rows))
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="Check the installation: what was built, what works, what is missing and how to get it",
+        description="Prints versions, what was built, the devices with their kernels, and what is missing with the "
+        "command that gets it. Exit code 0: the ops work. 1: they do not; the last lines say what to do.",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace | None = None) -> int:
+    """Examines and prints; returns 0 where the ops work, else 1."""
+    os.environ.setdefault(
+        "TF_CPP_MIN_LOG_LEVEL", "2"
+    )  # TensorFlow's greetings would hide the answer
+    report = examine()
+    try:
+        show(report)
+    except ModuleNotFoundError:  # rich belongs to the installation that may be broken
+        show_plainly(report)
+    return 1 if report.problems else 0
+
+
+def examine() -> Report:
+    """Looks at everything, in the order in which a failure explains the next."""
+    report = Report()
+    report.table("Versions", ["", "version"], _versions(report))
+    report.table("Built", ["file", "what", "state"], _built(report))
+    if report.problems:
+        return report
+    try:
+        generated = _library.load()
+    except _library.LibraryError as error:
+        report.problems.append(str(error))
+        return report
+    _load_metal_device(report)
+    report.table("Kernels", *_kernels(generated))
+    report.table("Trial", ["op", "device", "result"], _trial(report))
+    return report
+
+
+def _versions(report: Report) -> list[list[str]]:
+    import metal_ops
+
+    rows = [
+        ["metal_ops", metal_ops.__version__],
+        ["python", f"{platform.python_version()} ({sys.executable})"],
+        ["system", f"{platform.system()} {platform.machine()}"],
+    ]
+    for name in ("tensorflow", "keras", "numpy"):
+        try:
+            rows.append([name, importlib.import_module(name).__version__])
+        except ImportError as error:
+            rows.append([name, f"cannot be imported: {error}"])
+            report.problems.append(
+                f"{name} cannot be imported ({error}); run `make setup`, or `pip install {name}`."
+            )
+    return rows
+
+
+def _built(report: Report) -> list[list[str]]:
+    rows = []
+    try:
+        info = _library.build_info()
+    except _library.LibraryError as error:
+        rows.append([_library.PATH.name, "ops, CPU kernels", "missing or damaged"])
+        report.problems.append(str(error))
+    else:
+        state = f"for TensorFlow {info['tensorflow']}, by {info['compiler']}"
+        if "tensorflow" in sys.modules:
+            try:
+                _library.check_tensorflow(info["tensorflow"], sys.modules["tensorflow"].__version__)
+                state += f"; SIMD {_library.simd_target()}"
+            except _library.LibraryError as error:
+                report.problems.append(str(error))
+        rows.append([_library.PATH.name, "ops, CPU kernels", state])
+
+    wanted = MACOS_PARTS if platform.system() == "Darwin" else tuple(METAL_PARTS)
+    missing = [name for name in wanted if not (HERE / name).exists()]
+    for name in wanted:
+        rows.append([name, METAL_PARTS[name], "not built" if name in missing else "there"])
+    if missing and len(missing) < len(wanted):
+        report.problems.append(
+            f"The Metal half is not complete: {', '.join(missing)} missing beside {HERE}; run `make build`."
+        )
+    return rows
+
+
+def _load_metal_device(report: Report) -> None:
+    parts_there = all((HERE / name).exists() for name in METAL_PARTS)
+    if platform.system() == "Darwin" or not parts_there or not (HERE / "device.py").exists():
+        return
+    try:
+        importlib.import_module("metal_ops.device").load()
+    except Exception as error:  # whatever a plugin raises is the finding
+        report.problems.append(f"The METAL device does not load: {error}")
+
+
+def _kernels(generated: Any) -> tuple[list[str], list[list[str]]]:
+    import tensorflow as tf
+
+    columns = sorted({device.device_type for device in tf.config.list_physical_devices()})
+    rows = []
+    for op in _op_names(generated):
+        kernels = registered_kernels(op)
+        rows.append([op, *(", ".join(kernels.get(device, ["-"])) for device in columns)])
+    return ["op", *columns], rows
+
+
+def _op_names(generated: Any) -> list[str]:
+    def snake(name: str) -> str:
+        return re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+    # TensorFlow generates `ZeroOut`, `zero_out` and `zero_out_eager_fallback` for the op ZeroOut.
+    names = vars(generated)
+    return sorted(
+        name for name in names if name != snake(name) and f"{snake(name)}_eager_fallback" in names
+    )
+
+
+class _Buffer(ctypes.Structure):
+    """TF_Buffer of TensorFlow's C API."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("length", ctypes.c_size_t), ("free", ctypes.c_void_p)]
+
+
+def registered_kernels(op: str) -> dict[str, list[str]]:
+    """The dtypes of an op's kernels by device type, from TensorFlow's C API (Python has no public question for it).
+
+    Args:
+      op: The registered name, e.g. "HashEncode".
+
+    Returns:
+      E.g. `{"CPU": ["float32", "float16"]}`; `["all"]` where one kernel takes every dtype of the op.
+    """
+    import tensorflow as tf
+    from google.protobuf import descriptor_pool, message_factory
+
+    library = ctypes.CDLL(str(next(Path(tf.sysconfig.get_lib()).glob("libtensorflow_cc*"))))
+    framework = ctypes.CDLL(
+        str(next(Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework*")))
+    )
+    framework.TF_NewStatus.restype = ctypes.c_void_p
+    library.TF_GetRegisteredKernelsForOp.restype = ctypes.POINTER(_Buffer)
+    library.TF_GetRegisteredKernelsForOp.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    status = ctypes.c_void_p(framework.TF_NewStatus())
+    buffer = library.TF_GetRegisteredKernelsForOp(op.encode(), status)
+    serialized = ctypes.string_at(buffer.contents.data, buffer.contents.length)
+    framework.TF_DeleteBuffer(buffer)
+    framework.TF_DeleteStatus(status)
+
+    kernel_list = message_factory.GetMessageClass(
+        descriptor_pool.Default().FindMessageTypeByName("tensorflow.KernelList")
+    )
+    found: dict[str, list[str]] = {}
+    for kernel in kernel_list.FromString(serialized).kernel:
+        dtypes = [
+            tf.as_dtype(value).name
+            for constraint in kernel.constraint
+            for value in constraint.allowed_values.list.type
+        ]
+        found.setdefault(kernel.device_type, []).extend(dtypes or ["all"])
+    return found
+
+
+def _trial(report: Report) -> list[list[str]]:
+    """Runs each family once on every device, with soft placement off so that nothing runs elsewhere unseen."""
+    import tensorflow as tf
+
+    import metal_ops
+
+    grid = metal_ops.HashGrid(n_dims=3, n_levels=4, n_features_per_level=2, finest_resolution=64)
+
+    def zero_out() -> bool:
+        return metal_ops.zero_out([5, 4, 3]).numpy().tolist() == [5, 0, 0]
+
+    def hash_encode() -> bool:
+        # Weights sum to one, so a table of ones gives ones, and gradients of ones sum to their number.
+        table = tf.constant(1.0, shape=grid.table_shape)
+        with tf.GradientTape() as tape:
+            tape.watch(table)
+            features = metal_ops.hash_encode(tf.constant(0.3, shape=[9, 3]), table, grid)
+        gradient = tape.gradient(features, table, tf.constant(1.0, shape=[9, 8]))
+        return bool(
+            abs(features.numpy() - 1).max() < 1e-5
+            and abs(gradient.numpy().sum() - features.numpy().size) < 1e-3
+        )
+
+    rows = []
+    soft = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    try:
+        for device in tf.config.list_logical_devices():
+            for op, family, trial in (
+                ("ZeroOut", "zero_out", zero_out),
+                ("HashEncode", "hash_encode", hash_encode),
+            ):
+                if device.device_type not in registered_kernels(op):
+                    rows.append([family, device.name, "no kernel here: runs on the CPU"])
+                    continue
+                try:
+                    with tf.device(device.name):
+                        outcome = "works" if trial() else "wrong result"
+                except Exception as error:  # the finding, whatever it is
+                    outcome = f"fails: {error}"
+                rows.append([family, device.name, outcome])
+                if outcome != "works":
+                    report.problems.append(
+                        f"{family} on {device.name}: {outcome}; `make clean build`, then `make test`."
+                    )
+    finally:
+        tf.config.set_soft_device_placement(soft)
+    return rows
+
+
+def show(report: Report) -> None:
+    """Prints the report with rich."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    for title, columns, rows in report.tables:
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
+    for problem in report.problems:
+        console.print(f"[bold red]problem:[/] {escape(problem)}", soft_wrap=True)
+    if not report.problems:
+        console.print("[bold green]metal_ops works.[/]")
+
+
+def show_plainly(report: Report) -> None:
+    """Prints the report where rich is missing."""
+    for title, _, rows in report.tables:
+        print(title, *("  ".join(row) for row in rows), sep="\n  ")
+    for problem in report.problems:
+        print("problem:", problem)

@@ -1,0 +1,5 @@
+"""Keras 3 layers, one a file."""
+
+from metal_ops.layers.hash_encoding import HashEncoding
+
+__all__ = ["HashEncoding"]

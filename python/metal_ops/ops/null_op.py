@@ -1,0 +1,44 @@
+"""NullOp, the template that `make new-op NAME=...` copies. Part 6 of 6: the public function and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from metal_ops.ops import _checks
+
+# What `metal_ops.<name>` offers.
+__all__ = ["null_op"]
+
+
+def null_op(x: Any, scale: float = 1.0, name: str | None = None) -> tf.Tensor:
+    """Scales a tensor: `y = scale * x`.
+
+    Args:
+      x: A tensor of any shape, float32, float16 or bfloat16.
+      scale: The factor, a Python number.
+      name: Optional name of the op.
+
+    Returns:
+      A tensor of the same shape and dtype, computed in float32 and rounded once.
+
+    Raises:
+      TypeError: The dtype is another one.
+      tf.errors.UnimplementedError: Inside a function that XLA compiles.
+
+    Example:
+      >>> metal_ops.null_op([1.0, 2.0], scale=3.0).numpy()
+      array([3., 6.], dtype=float32)
+    """
+    _checks.refuse_xla("null_op")
+    x = tf.convert_to_tensor(x, name="x")
+    _checks.check_dtype("null_op", "x", x, [tf.float32, tf.float16, tf.bfloat16])
+    return raw_ops.null_op(x, scale=scale, name=name)
+
+
+@tf.RegisterGradient("NullOp")
+def _null_op_gradient(op: tf.Operation, upstream: tf.Tensor) -> tf.Tensor:
+    """d loss / d x = scale * d loss / d y. Written with the op itself, so it runs where the op runs."""
+    return raw_ops.null_op(upstream, scale=op.get_attr("scale"))

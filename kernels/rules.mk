@@ -19,3 +19,5 @@ $(OPS_SO): $(OPS_OBJ)
 	@$(CXX) -shared $(OPS_OBJ) -o $@.tmp $(TF_LDFLAGS) -lhwy $(LDFLAGS) && mv $@.tmp $@
 
 -include $(OPS_OBJ:.o=.d)
+
+-include kernels/metal.mk

@@ -29,7 +29,7 @@ IMPOSSIBLE = (("n_points", 65537, "n_levels", 32),)
 # roundings (2^-24 each) and the sum's partial sums stay below the bound: 8 of them cover that.
 SUM_TOLERANCE = 8 * 2.0**-24
 # Half precision results are rounded once more at the end: half a unit in the last place.
-ROUNDING = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8 / 2}
+ROUNDING = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SMALLEST = {"float32": 0.0, "float16": 2.0**-24 / 2, "bfloat16": 0.0}  # float16 underflows early
 
 

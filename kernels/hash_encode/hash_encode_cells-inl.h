@@ -289,6 +289,7 @@ void PrepareBlock(const HashEncodeCall& call, const HashEncodeLevel& level, int6
 }
 
 // Second half for gradients of points: block.weights holds <incoming, row> of each corner.
+// `gradients` is at the block's first point.
 template <size_t D>
 void FinishPointGradients(const HashEncodeCall& call, const HashEncodeLevel& level, int64_t begin,
                           size_t n, bool overwrite, const Block& block, float* gradients) {
@@ -326,7 +327,7 @@ void FinishPointGradients(const HashEncodeCall& call, const HashEncodeLevel& lev
         }
       }
     }
-    StorePoints<D>(gradient, overwrite, n - i, gradients + first);
+    StorePoints<D>(gradient, overwrite, n - i, gradients + i * D);
   }
 }
 

@@ -22,20 +22,15 @@ struct Dots {
     using Raw = typename T::Raw;
     constexpr size_t kCorners = size_t{1} << D;
     const hn::CappedTag<float, F> d;
-    const size_t lanes = hn::Lanes(d);
     const Raw* HWY_RESTRICT table = static_cast<const Raw*>(args.table);
-    const Raw* HWY_RESTRICT incoming = static_cast<const Raw*>(args.incoming);
-
     for (size_t p = 0; p < args.n; ++p) {
-      for (size_t c = 0; c < kCorners; ++c) {
-        hwy::Prefetch(table + size_t{block.rows[c][p + kAhead]} * F);
-      }
-      const Raw* HWY_RESTRICT g = incoming + static_cast<int64_t>(p) * args.stride;
+      PrefetchRows<kCorners, F * sizeof(Raw), false>(block, p, table);
+      const float* HWY_RESTRICT g = args.incoming + p * F;
       for (size_t c = 0; c < kCorners; ++c) {
         const Raw* row = table + size_t{block.rows[c][p]} * F;
-        auto sum = hn::Mul(T::Load(d, g), T::Load(d, row));
-        for (size_t f = lanes; f < F; f += lanes) {
-          sum = hn::MulAdd(T::Load(d, g + f), T::Load(d, row + f), sum);
+        auto sum = hn::Mul(hn::LoadU(d, g), T::Load(d, row));
+        for (size_t f = hn::Lanes(d); f < F; f += hn::Lanes(d)) {
+          sum = hn::MulAdd(hn::LoadU(d, g + f), T::Load(d, row + f), sum);
         }
         block.weights[c][p] = hn::GetLane(hn::SumOfLanes(d, sum));
       }
@@ -46,26 +41,32 @@ struct Dots {
 using FinishFn = void (*)(const HashEncodeCall&, const HashEncodeLevel&, int64_t, size_t, bool,
                           const Block&, float*);
 
-void SumPointsRange(const HashEncodeCall& call, int64_t begin, int64_t end, float* gradients) {
+FinishFn FinishForCall(const HashEncodeCall& call) {
+  switch (call.n_dims) {
+    case 2:
+      return &FinishPointGradients<2>;
+    case 3:
+      return &FinishPointGradients<3>;
+    default:
+      return &FinishPointGradients<4>;
+  }
+}
+
+void SumPointGradientsT(const HashEncodeCall& call, int64_t l, PointRange range,
+                        const float* incoming, bool overwrite, float* gradients) {
   const RowsFn dots = ForCall<Dots>(call);
   const PrepareFn prepare = PrepareForCall(call);
-  const FinishFn finish = call.n_dims == 2   ? &FinishPointGradients<2>
-                          : call.n_dims == 3 ? &FinishPointGradients<3>
-                                             : &FinishPointGradients<4>;
+  const FinishFn finish = FinishForCall(call);
+  const HashEncodeLevel& level = call.levels[l];
   Block block;
   ClearAhead(block);
-  RowsArgs args = {};
-  args.stride = call.n_levels * call.n_features;
-  for (int64_t l = 0; l < call.n_levels; ++l) {
-    const HashEncodeLevel& level = call.levels[l];
-    args.table = LevelTable(call, level);
-    for (int64_t first = begin; first < end; first += kBlock) {
-      args.n = BlockSize(first, end);
-      args.incoming = FeaturesAt(call, call.incoming, first, l);
-      prepare(call, level, first, args.n, false, block);
-      dots(block, args);
-      finish(call, level, first, args.n, l == 0, block, gradients);
-    }
+  StreamIn(call, level, range.size());
+  for (int64_t first = range.begin; first < range.end; first += kBlock) {
+    const size_t n = BlockSize(first, range.end);
+    const int64_t done = first - range.begin;
+    prepare(call, level, first, n, false, block);
+    dots(block, {LevelTable(call, level), incoming + done * call.n_features, nullptr, n});
+    finish(call, level, first, n, overwrite, block, gradients + done * call.n_dims);
   }
 }
 
@@ -76,10 +77,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace metal_ops {
 
-HWY_EXPORT(SumPointsRange);
+HWY_EXPORT(SumPointGradientsT);
 
-void SumPointGradients(const HashEncodeCall& call, int64_t begin, int64_t end, float* gradients) {
-  HWY_DYNAMIC_DISPATCH(SumPointsRange)(call, begin, end, gradients);
+void SumPointGradients(const HashEncodeCall& call, int64_t l, PointRange range,
+                       const float* incoming, bool overwrite, float* gradients) {
+  HWY_DYNAMIC_DISPATCH(SumPointGradientsT)(call, l, range, incoming, overwrite, gradients);
 }
 
 }  // namespace metal_ops

@@ -1,4 +1,4 @@
-// Reading and adding to the table's rows, one point after the other. Compiled once an instruction
+// What reading and adding to the table's rows have in common. Compiled once an instruction
 // set.
 
 // Toggled by foreach_target: once for each target.
@@ -9,7 +9,6 @@
 #define METAL_OPS_HASH_ENCODE_ROWS_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
@@ -23,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// How features are stored. `Raw` is what pointers point to.
+// How the table's features are stored. `Raw` is what pointers point to.
 struct Float {
   using Raw = float;
   template <class D>
@@ -39,8 +38,6 @@ struct Half {
     const hn::Rebind<hwy::float16_t, D> dh;
     return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
   }
-  // Round to nearest even.
-  static HWY_INLINE void Round(const float* from, size_t n, Raw* to);
 };
 
 struct Bfloat16 {
@@ -51,64 +48,28 @@ struct Bfloat16 {
     const hn::Rebind<uint32_t, D> d32;
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, from))));
   }
-  static HWY_INLINE void Round(const float* from, size_t n, Raw* to);
 };
 
-// One value at a time, in integers: needs no hardware support.
-HWY_INLINE uint16_t RoundToHalf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);  // NaN
-  if (magnitude >= 0x477FF000u)
-    return static_cast<uint16_t>(sign | 0x7C00u);                   // above 65504 + half a step
-  if (magnitude < 0x33000001u) return static_cast<uint16_t>(sign);  // at most half of 2^-24
-  const uint32_t exponent = magnitude >> 23;
-  // Subnormal halves keep fewer bits of the significand; its leading bit is explicit there.
-  const uint32_t dropped = exponent < 113 ? 126 - exponent : 13;
-  const uint32_t significand =
-      exponent < 113 ? (magnitude & 0x7FFFFFu) | 0x800000u : magnitude - (112u << 23);
-  const uint32_t odd = (significand >> dropped) & 1u;
-  return static_cast<uint16_t>(sign |
-                               ((significand + ((1u << (dropped - 1)) - 1) + odd) >> dropped));
-}
-
-void Half::Round(const float* from, size_t n, Raw* to) {
-  size_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const DF df;
-  const hn::Rebind<hwy::float16_t, DF> dh;
-  for (; i + hn::Lanes(df) <= n; i += hn::Lanes(df)) {
-    hn::StoreU(hn::DemoteTo(dh, hn::LoadU(df, from + i)), dh,
-               reinterpret_cast<hwy::float16_t*>(to + i));
-  }
-#endif
-  for (; i < n; ++i) to[i] = RoundToHalf(from[i]);
-}
-
-void Bfloat16::Round(const float* from, size_t n, Raw* to) {
-  for (size_t i = 0; i < n; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, from + i, 4);
-    const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
-    to[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
-  }
-}
-
-// Second half of a block's work. Pointers are at the level's first row and the block's first point;
-// `stride` is the distance between points in elements.
+// Second half of a block's work. Pointers are at the level's first row and the block's first point.
 struct RowsArgs {
-  const void* table;
-  float* sums;
-  const void* incoming;
-  void* outputs;
-  int64_t stride;
+  const void* table;      // [rows, F]
+  const float* incoming;  // [n, F]
+  float* outputs;         // [n, F] features, or [rows, F] sums
   size_t n;
 };
 
 using RowsFn = void (*)(Block&, const RowsArgs&);
+
+// Prefetches the rows of a point ahead. Corners differ first along x, where neighbours mostly share
+// a cache line.
+template <size_t kCorners, size_t kRowBytes, bool kWrite>
+HWY_INLINE void PrefetchRows(const Block& block, size_t p, const void* rows) {
+  for (size_t c = 0; c < kCorners; c += 2) {
+    const char* const row =
+        static_cast<const char*>(rows) + size_t{block.rows[c][p + kAhead]} * kRowBytes;
+    __builtin_prefetch(row, kWrite, 3);
+  }
+}
 
 // The instance of a `Kernel<T, D, F>::Run` for a call.
 template <template <class, size_t, size_t> class Kernel, class T, size_t D>
@@ -167,16 +128,20 @@ inline void ClearAhead(Block& block) {
   for (auto& rows : block.rows) std::memset(rows, 0, sizeof(rows));
 }
 
-// `from` is [*, n_levels * n_features]: the place of a point's features of a level.
-inline const void* FeaturesAt(const HashEncodeCall& call, const void* from, int64_t point,
-                              int64_t level) {
-  const int64_t index = (point * call.n_levels + level) * call.n_features;
-  return static_cast<const char*>(from) + index * SizeOf(call.type);
-}
-
 inline const void* LevelTable(const HashEncodeCall& call, const HashEncodeLevel& level) {
   return static_cast<const char*>(call.table) +
          int64_t{level.offset} * call.n_features * SizeOf(call.type);
+}
+
+// Reads a level once from end to end, if its points will read most of it anyway: the hardware
+// streams that several times faster than it can fetch the same lines in random order. (Prefetch
+// instructions did not have the effect.)
+inline void StreamIn(const HashEncodeCall& call, const HashEncodeLevel& level, int64_t n_points) {
+  constexpr int64_t kLine = 64;
+  const int64_t bytes = int64_t{level.size} * call.n_features * SizeOf(call.type);
+  if (bytes / kLine > 2 * n_points) return;
+  const volatile char* const table = static_cast<const char*>(LevelTable(call, level));
+  for (int64_t i = 0; i < bytes; i += kLine) static_cast<void>(table[i]);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -3,8 +3,9 @@
 //
 // A level is worked on in blocks of points: first the rows and weights of all corners, vectorised
 // over points, into a small buffer; then the table's rows, one narrow load a corner, prefetched
-// ahead. (AVX-512 gathers are microcoded on some CPUs and were no faster on others: the loop waits
-// for memory.)
+// ahead (gather instructions were no faster where measured). A thread works on one level at a time,
+// as a level fits the cache where the table does not; so what belongs to points is kept level by
+// level ("staged", float32 [levels, points, features]) and turned around at the end.
 
 #ifndef METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_SIMD_H_
 #define METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_SIMD_H_
@@ -34,20 +35,43 @@ struct HashEncodeCall {
   const void* incoming;   // [n_points, n_levels * n_features] of `type`, or null
 };
 
-// Sums of a table level carry this many rows more than they hold, where rows of other ranges are
+// Points [begin, end).
+struct PointRange {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+// Sums of a part of a level carry this many rows more than they hold, where rows of other parts are
 // dumped.
-constexpr int64_t kDumpRows = 1 << HASH_ENCODE_MAX_DIMS;
+constexpr int64_t kDumpRows = int64_t{1} << HASH_ENCODE_MAX_DIMS;
 
-// outputs[begin:end] of HashEncode, or of HashEncodeJvp if there are tangents.
-void EncodePoints(const HashEncodeCall& call, int64_t begin, int64_t end, void* outputs);
+// Level `l` of HashEncode, or of HashEncodeJvp if there are tangents: features [range, n_features].
+void EncodeLevel(const HashEncodeCall& call, int64_t l, PointRange range, float* features);
 
-// gradients[begin:end] of HashEncodePointGrad / HashEncodeJvpPointGrad.
-void SumPointGradients(const HashEncodeCall& call, int64_t begin, int64_t end, float* gradients);
+// Adds level `l` of HashEncodePointGrad / HashEncodeJvpPointGrad to gradients [range, n_dims], or
+// overwrites them. `incoming` is the level's [range, n_features].
+void SumPointGradients(const HashEncodeCall& call, int64_t l, PointRange range,
+                       const float* incoming, bool overwrite, float* gradients);
 
-// Adds the gradients of a level's rows [row_begin, row_end) to `sums`, which starts at row_begin,
-// over all points in order. Unless the range is the whole level, `sums` has kDumpRows rows more.
-void SumTableGradients(const HashEncodeCall& call, int64_t level, uint32_t row_begin,
-                       uint32_t row_end, float* sums);
+// Adds level `l` of HashEncodeGrad / HashEncodeJvpGrad, rows [row_begin, row_end), to `sums`, which
+// starts at row_begin; each row's sum runs in the order of the points. Unless the rows are all of
+// the level's, `sums` has kDumpRows more. `incoming` is the level's [range, n_features].
+void SumTableGradients(const HashEncodeCall& call, int64_t l, PointRange range,
+                       const float* incoming, uint32_t row_begin, uint32_t row_end, float* sums);
+
+// Features of a range of points, level by level.
+struct Staged {
+  float* levels;  // [n_levels, range, n_features]
+  PointRange range;
+  float* At(const HashEncodeCall& call, int64_t l, int64_t point) const {
+    return levels + (l * range.size() + point - range.begin) * call.n_features;
+  }
+};
+// outputs[range] of [n_points, n_levels * n_features], rounded to the call's type.
+void StagedToOutputs(const HashEncodeCall& call, const Staged& staged, PointRange range,
+                     void* outputs);
+// The same backwards, from call.incoming[range].
+void IncomingToStaged(const HashEncodeCall& call, PointRange range, const Staged& staged);
 
 // Rounds to nearest even. `type` is not kFloat.
 void RoundFromFloat(FeatureType type, const float* from, int64_t n, void* to);

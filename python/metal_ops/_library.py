@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import re
+import struct
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -37,15 +38,16 @@ def build_info(path: Path = PATH) -> dict[str, str]:
       LibraryError: The file is missing or carries no build information.
     """
     try:
-        found = re.search(rb"metal_ops-build-info((?:\|[^|\0]*)+)\|", path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise LibraryError(
             f"metal_ops: the op library {path} is missing ({error.strerror}); {REBUILD}."
         ) from None
-    if not found:
+    found = re.search(rb"metal_ops-build-info((?:\|[^|\0]*)+)\|", content)
+    if not found or _is_cut_off(content):
         raise LibraryError(
             f"metal_ops: {path} is not a complete metal_ops library "
-            f"(it does not say which TensorFlow it was built for); {REBUILD}."
+            f"(it is cut off, or does not say which TensorFlow it was built for); {REBUILD}."
         )
     fields = found.group(1).decode("utf-8", "replace").split("|")[1:]
     return dict(field.split("=", 1) for field in fields if "=" in field)
@@ -114,6 +116,15 @@ def simd_target() -> str:
     function = ctypes.CDLL(str(PATH)).metal_ops_simd_target
     function.restype = ctypes.c_char_p
     return function().decode()
+
+
+def _is_cut_off(content: bytes) -> bool:
+    # Mapping what is not there kills the process with SIGBUS. ELF ends with the table that its header points to.
+    if content[:5] != b"\x7fELF\x02":
+        return False
+    (table,) = struct.unpack_from("<Q", content, 0x28)
+    entry_size, entries = struct.unpack_from("<HH", content, 0x3A)
+    return len(content) < table + entry_size * entries
 
 
 def _is_loaded(path: Path) -> bool:

@@ -4,8 +4,20 @@ from metal_ops import _library
 
 _library.load()
 
-from metal_ops import layers, ops, optimizers, raw_ops  # noqa: E402
+from metal_ops import device, layers, ops, optimizers, raw_ops  # noqa: E402
 from metal_ops.grid import HashGrid  # noqa: E402
+from metal_ops.occupancy import OccupancyGrid  # noqa: E402
 from metal_ops.ops import *  # noqa: E402, F403
 
-__all__ = ["HashGrid", "layers", "ops", "optimizers", "raw_ops", *ops.__all__]  # noqa: PLE0604
+device.load_if_asked()
+
+__all__ = [
+    "HashGrid",
+    "OccupancyGrid",
+    "device",
+    "layers",
+    "ops",
+    "optimizers",
+    "raw_ops",
+    *ops.__all__,
+]  # noqa: PLE0604

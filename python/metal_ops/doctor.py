@@ -26,9 +26,10 @@ MACOS_PARTS = ("_metal_kernels.so", "metal_ops.metallib")
 
 
 class Report:
-    """What the doctor found, as lines to print and problems to solve."""
+    """What the doctor found: tables to print, problems that keep the ops from working, and what is missing besides."""
 
     def __init__(self) -> None:
+        self.notes: list[str] = []
         self.tables: list[tuple[str, list[str], list[list[str]]]] = []
         self.problems: list[str] = []
 
@@ -63,13 +64,14 @@ def examine() -> Report:
     """Looks at everything, in the order in which a failure explains the next."""
     report = Report()
     report.table("Versions", ["", "version"], _versions(report))
-    report.table("Built", ["file", "what", "state"], _built(report))
-    if report.problems:
-        return report
+    # Loaded before anything else opens the file: TensorFlow lists the ops of a library that it loads itself.
+    generated = None
     try:
         generated = _library.load()
     except _library.LibraryError as error:
         report.problems.append(str(error))
+    report.table("Built", ["file", "what", "state"], _built(report, loaded=generated is not None))
+    if generated is None:
         return report
     _load_metal_device(report)
     report.table("Kernels", *_kernels(generated))
@@ -96,30 +98,25 @@ def _versions(report: Report) -> list[list[str]]:
     return rows
 
 
-def _built(report: Report) -> list[list[str]]:
+def _built(report: Report, loaded: bool) -> list[list[str]]:
     rows = []
     try:
         info = _library.build_info()
-    except _library.LibraryError as error:
-        rows.append([_library.PATH.name, "ops, CPU kernels", "missing or damaged"])
-        report.problems.append(str(error))
-    else:
         state = f"for TensorFlow {info['tensorflow']}, by {info['compiler']}"
-        if "tensorflow" in sys.modules:
-            try:
-                _library.check_tensorflow(info["tensorflow"], sys.modules["tensorflow"].__version__)
-                state += f"; SIMD {_library.simd_target()}"
-            except _library.LibraryError as error:
-                report.problems.append(str(error))
-        rows.append([_library.PATH.name, "ops, CPU kernels", state])
+        state += f"; SIMD {_library.simd_target()}" if loaded else "; does not load"
+    except _library.LibraryError:
+        state = "missing or damaged"
+    rows.append([_library.PATH.name, "ops, CPU kernels", state])
 
     wanted = MACOS_PARTS if platform.system() == "Darwin" else tuple(METAL_PARTS)
     missing = [name for name in wanted if not (HERE / name).exists()]
     for name in wanted:
-        rows.append([name, METAL_PARTS[name], "not built" if name in missing else "there"])
+        rows.append(
+            [name, METAL_PARTS[name], "not built: `make metal`" if name in missing else "there"]
+        )
     if missing and len(missing) < len(wanted):
-        report.problems.append(
-            f"The Metal half is not complete: {', '.join(missing)} missing beside {HERE}; run `make build`."
+        report.notes.append(
+            f"The Metal half is not complete: {', '.join(missing)} missing beside {HERE}; run `make metal`."
         )
     return rows
 
@@ -267,6 +264,8 @@ def show(report: Report) -> None:
         console.print(table)
     for problem in report.problems:
         console.print(f"[bold red]problem:[/] {escape(problem)}", soft_wrap=True)
+    for note in report.notes:
+        console.print(f"[bold yellow]note:[/] {escape(note)}", soft_wrap=True)
     if not report.problems:
         console.print("[bold green]metal_ops works.[/]")
 
@@ -277,3 +276,5 @@ def show_plainly(report: Report) -> None:
         print(title, *("  ".join(row) for row in rows), sep="\n  ")
     for problem in report.problems:
         print("problem:", problem)
+    for note in report.notes:
+        print("note:", note)

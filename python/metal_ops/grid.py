@@ -125,7 +125,12 @@ class HashGrid:
                 f"({finest_resolution} and {per_level_scale}). Each sets the growth from level to level; leave one out."
             )
         if finest_resolution is not None:
-            finest = _integer("finest_resolution", finest_resolution, self.base_resolution, 2**30)
+            finest = _integer("finest_resolution", finest_resolution, 1, 2**30)
+            if finest < self.base_resolution:
+                raise ValueError(
+                    f"[HashGrid] finest_resolution: expected at least base_resolution ({self.base_resolution}), "
+                    f"got {finest}."
+                )
             if self.n_levels > 1:
                 return math.log2(finest / self.base_resolution) / (self.n_levels - 1)
             if finest != self.base_resolution:
@@ -154,8 +159,8 @@ class HashGrid:
             scale = level_scale(level, self.log2_per_level_scale, self.base_resolution)
             if not scale < 2**31:
                 raise ValueError(
-                    f"[HashGrid] level {level} of {self.n_levels} would have a resolution of {scale:.3g}, more than the "
-                    f"2^31 that cells are counted with. Lower per_level_scale ({self.per_level_scale:g}), n_levels or "
+                    f"[HashGrid] level {level} of {self.n_levels} would have a resolution of {scale:.3g}, more than "
+                    f"the 2^31 that cells can have. Lower per_level_scale ({self.per_level_scale:g}), n_levels or "
                     "base_resolution."
                 )
             resolution = math.ceil(scale) + 1
@@ -286,7 +291,8 @@ class HashGrid:
             f"[HashGrid] a grid cannot be changed; make a new one to set {name!r}."
         )
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self.get_config().items() if value is not None}

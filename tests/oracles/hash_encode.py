@@ -2,7 +2,8 @@
 
 Only what the numerics define in float32 is float32 here: a level's scale, and the position whose integer part chooses
 the cell. Every function also returns a bound: the same sum with each weight replaced by the largest it can be and
-each term by its absolute value. Rounding errors are proportional to that, not to the (cancelling) result.
+each term by its absolute value. Rounding errors are proportional to that, not to the (cancelling) result; over the
+many points that share a row they walk like the square root of their number.
 """
 
 from __future__ import annotations
@@ -134,11 +135,13 @@ def grad(g, points, table, grid):
     """dE [rows, F] of g.y."""
     g, result = np.asarray(g, np.float64), np.zeros(np.shape(table))
     bound = np.zeros_like(result)
+    hits = np.zeros((len(result), 1))
     for c in corners(points, grid, 0):
         part = _level(g, c, result.shape[1])
         np.add.at(result, c.row, c.weight[:, None] * part)
         np.add.at(bound, c.row, np.abs(part))
-    return result, bound
+        np.add.at(hits, c.row, 1)
+    return result, bound * _walk(hits)
 
 
 def point_grad(g, points, table, grid):
@@ -171,12 +174,18 @@ def jvp_grad(v, g, points, table, grid):
     v, g = np.asarray(v, np.float64), np.asarray(g, np.float64)
     result = np.zeros(np.shape(table))
     bound = np.zeros_like(result)
+    hits = np.zeros((len(result), 1))
     for c in corners(points, grid, 1):
         part = _level(g, c, result.shape[1])
+        np.add.at(hits, c.row, 1)
         np.add.at(result, c.row, np.sum(c.first * v, 1, keepdims=True) * part)
         slope = c.steepest * c.scale * np.sum(np.abs(v), 1, keepdims=True)
         np.add.at(bound, c.row, slope * np.abs(part))
-    return result, bound
+    return result, bound * _walk(hits)
+
+
+def _walk(hits: np.ndarray) -> np.ndarray:
+    return np.maximum(1.0, np.sqrt(hits) / 8)
 
 
 def jvp_point_grad(v, g, points, table, grid):

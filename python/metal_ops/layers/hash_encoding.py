@@ -86,7 +86,7 @@ class HashEncoding(keras.layers.Layer):
     def call(self, points: tf.Tensor) -> tf.Tensor:
         if points.dtype in (tf.float16, tf.bfloat16):
             raise TypeError(
-                f"[HashEncoding] points: expected float32, got {points.dtype.name}, which cannot tell the cells of fine "
+                f"[HashEncoding] points: expected float32, got {points.dtype.name}, which cannot tell cells of fine "
                 "levels apart. Keep them float32; a keras.Model subclass under a mixed policy does so if its "
                 "constructor calls super().__init__(autocast=False)."
             )

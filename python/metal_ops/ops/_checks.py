@@ -73,7 +73,9 @@ def check_shape(
         tf.debugging.assert_equal(tf.shape(tensor), list(shape), f"{expected}, got another one.")
     ]
     with tf.control_dependencies(asserts):
-        return tf.ensure_shape(tensor, shape)
+        checked = tf.identity(tensor)
+    checked.set_shape(shape)
+    return checked
 
 
 def size_of(tensor: tf.Tensor) -> Any:

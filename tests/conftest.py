@@ -1,0 +1,34 @@
+"""Fixtures for all tests: quiet TensorFlow, and the devices that the op tests run on."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+
+import pytest
+import tensorflow as tf
+
+import metal_ops  # noqa: F401 - loads the METAL device where METAL_OPS_DEVICE=1 asks for it
+
+
+def devices() -> list[str]:
+    """The devices that op tests run on: the CPU, and the METAL device in a process that has loaded it."""
+    return ["/CPU:0"] + ["/GPU:0"] * bool(tf.config.list_physical_devices("GPU"))
+
+
+def pytest_generate_tests(metafunc):
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", devices(), indirect=True)
+
+
+@pytest.fixture
+def device(request):
+    """Runs the test on one device, with soft placement off: what has no kernel there fails."""
+    soft = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    try:
+        with tf.device(request.param):
+            yield request.param
+    finally:
+        tf.config.set_soft_device_placement(soft)

@@ -1,0 +1,48 @@
+"""Runs Python code in processes of its own, several at once: each spends seconds on importing TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Process:
+    """A running Python process; `finish()` gives what it printed."""
+
+    def __init__(self, *arguments: str, path: Path | None = None, **environment: str) -> None:
+        variables = {
+            name: value for name, value in os.environ.items() if name != "METAL_OPS_DEVICE"
+        }
+        variables |= {"TF_CPP_MIN_LOG_LEVEL": "2", "COLUMNS": "200", **environment}
+        if path is not None:  # a copy of the package, found before the installed one
+            variables["PYTHONPATH"] = str(path)
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, timeout: float = 120) -> tuple[int, str, str]:
+        """Returns (exit code, standard output, standard error)."""
+        try:
+            out, err = self._process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            out, err = self._process.communicate()
+            raise AssertionError(f"no end after {timeout} s\n{out}\n{err}") from None
+        return self._process.returncode, out, err
+
+    def result(self) -> Any:
+        """The JSON in the last line of output of a process that must succeed."""
+        code, out, err = self.finish()
+        assert code == 0, f"exit code {code}\n{out}\n{err}"
+        return json.loads(out.splitlines()[-1])

@@ -1,0 +1,228 @@
+"""Rules that hold for the whole package: no private imports, every example runs, every public function has one."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import metal_ops
+from metal_ops import cli
+from tests.processes import ROOT
+
+PACKAGE = Path(metal_ops.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+PRIVATE = (
+    "tensorflow.python",
+    "tensorflow.core",
+    "tensorflow.compiler",
+    "tensorflow._api",
+    "keras.src",
+    "tf.__internal__",
+)
+
+
+def names_used(source: str) -> list[tuple[int, str]]:
+    """(line, dotted name) of every import and every attribute chain."""
+
+    def dotted(node: ast.AST) -> str | None:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Attribute):
+            base = dotted(node.value)
+            return f"{base}.{node.attr}" if base else None
+        return None
+
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Attribute) and (name := dotted(node)):
+            found.append((node.lineno, name.replace("tf.python", "tensorflow.python")))
+    return found
+
+
+def private_names(source: str) -> list[tuple[int, str]]:
+    return [
+        (line, name)
+        for line, name in names_used(source)
+        if f"{name}.".startswith(tuple(f"{p}." for p in PRIVATE))
+    ]
+
+
+# Each with its reason.
+EXCEPTIONS = {
+    # TensorFlow has no public way to load a device plugin after its own import.
+    "device.py": ["tensorflow.python.framework.load_library"],
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_private_imports(path: Path):
+    """They can change in any release of TensorFlow or Keras."""
+    found = [name for _, name in private_names(path.read_text())]
+    assert found == EXCEPTIONS.get(str(path.relative_to(PACKAGE)), [])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tensorflow.python.framework import ops",
+        "import tensorflow.python.eager.context as c",
+        "from tensorflow.python import pywrap_tfe",
+        "import tensorflow as tf\ntf.python.framework.ops",
+        "from keras.src.optimizers import adam",
+        "import tensorflow as tf\nx = tf.__internal__.dispatch",
+        "def f():\n    from tensorflow.core.framework import kernel_def_pb2",
+    ],
+)
+def test_control_private_imports_are_found(source):
+    assert private_names(source)
+    assert not private_names(
+        "import tensorflow as tf\nfrom keras import layers\ntf.raw_ops.ResourceApplyAdam"
+    )
+
+
+EXAMPLES = [path for path in FILES if ">>> " in path.read_text()]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_examples_run(path: Path):
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+    module = importlib.import_module(name)
+    globs = vars(module) | {"metal_ops": metal_ops, "tf": tf, "np": np}
+    runner, report = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
+    # From the text, as doctest's own search passes over decorated functions.
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
+            text := ast.get_docstring(node)
+        ):
+            where = f"{name}.{getattr(node, 'name', '')}"
+            example = doctest.DocTestParser().get_doctest(text, dict(globs), where, str(path), None)
+            runner.run(example, out=report.append)
+    assert runner.tries > 0
+    assert not runner.failures, "".join(report)
+
+
+def public_objects():
+    for name in metal_ops.__all__:
+        value = getattr(metal_ops, name)
+        if inspect.ismodule(value):
+            if value.__name__ in ("metal_ops.layers", "metal_ops.optimizers"):
+                yield from ((f"{name}.{each}", getattr(value, each)) for each in value.__all__)
+        else:
+            yield name, value
+
+
+PUBLIC = dict(public_objects())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_documented(name):
+    value = PUBLIC[name]
+    text = inspect.getdoc(value) or ""
+    assert (
+        text.splitlines()[0].rstrip().endswith((".", "`.", ")")) or ":" in text.splitlines()[0]
+    ), "a summary line"
+    if inspect.isfunction(value):
+        for section in ("Args:", "Returns:", "Example:"):
+            assert section in text, section
+        hints = inspect.signature(value)
+        assert hints.return_annotation is not inspect.Signature.empty
+        assert all(p.annotation is not inspect.Parameter.empty for p in hints.parameters.values())
+
+
+def test_py_typed_is_there():
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_raw_ops_lists_its_ops():
+    names = dir(metal_ops.raw_ops)
+    assert {"zero_out", "hash_encode", "hash_encode_grad", "hash_encode_jvp_point_grad"} <= set(
+        names
+    )
+    assert not [name for name in names if not callable(getattr(metal_ops.raw_ops, name))]
+    with pytest.raises(AttributeError, match="metal_ops.raw_ops has no op 'hash_decode'"):
+        _ = metal_ops.raw_ops.hash_decode
+
+
+def test_ops_are_found_by_file_name():
+    files = {path.stem for path in (PACKAGE / "ops").glob("*.py") if not path.stem.startswith("_")}
+    for name in files:
+        module = importlib.import_module(f"metal_ops.ops.{name}")
+        for public in module.__all__:
+            assert getattr(metal_ops, public) is getattr(module, public)
+
+
+# ---- command line ---------------------------------------------------------------------------------------------------
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("doctor", "first steps", "metal_ops.HashGrid", "--help"):
+        assert word in out
+    assert cli.main([]) == 0 and "first steps" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out.strip() == f"metal_ops {metal_ops.__version__}"
+
+
+def test_unknown_command(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["docter"])
+    assert stopped.value.code == 2
+    assert "invalid choice: 'docter'" in capsys.readouterr().err
+
+
+def test_commands_without_their_module_are_not_listed(capsys, monkeypatch):
+    monkeypatch.setitem(cli.COMMANDS, "dream", ("dream.cli", "Not there"))
+    assert "dream" not in cli.available() and "doctor" in cli.available()
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "dream" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", cli.available())
+def test_every_command_has_help(command, capsys):
+    try:
+        code = cli.main([command, "--help"])
+    except SystemExit as stopped:  # argparse's way
+        code = stopped.code
+    assert code == 0
+    out = capsys.readouterr().out
+    assert "usage: " in out and command in out
+
+
+def test_a_broken_library_is_a_sentence_not_a_traceback(capsys, monkeypatch):
+    def run(_):
+        raise metal_ops._library.LibraryError(
+            "metal_ops: the op library is missing; run `make build`."
+        )
+
+    monkeypatch.setattr("metal_ops.doctor.run", run)
+    assert cli.main(["doctor"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("metal_ops: the op library is missing") and "Traceback" not in err
+
+
+def test_version_is_the_projects():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert metal_ops.__version__ == project["version"]

@@ -89,6 +89,8 @@ HWY_INLINE VU MulHigh32(VU a, VU b) {
 // derivatives.
 template <size_t D>
 struct Cells {
+  // Spelt out: GCC gives an implicit one no target attribute, and cannot inline the vectors' then.
+  HWY_INLINE Cells() {}
   VU cell[D];
   VF weight[D];
   VF slope[D];  // d weight / d x
@@ -132,10 +134,10 @@ HWY_INLINE void StorePoints(const VF* HWY_RESTRICT add, bool overwrite, size_t n
 }
 
 template <size_t D>
-HWY_INLINE Cells<D> FindCells(const HashEncodeLevel& level, bool smoothstep, const VF* x) {
+HWY_INLINE void FindCells(const HashEncodeLevel& level, bool smoothstep, const VF* x,
+                          Cells<D>& cells) {
   const DF df;
   const VF scale = hn::Set(df, level.scale);
-  Cells<D> cells;
   for (size_t d = 0; d < D; ++d) {
     const VF position = ExactMulAdd(x[d], scale, hn::Set(df, 0.5f));
     const VF floor = hn::Floor(position);
@@ -155,7 +157,6 @@ HWY_INLINE Cells<D> FindCells(const HashEncodeLevel& level, bool smoothstep, con
       cells.curve[d] = hn::Zero(df);
     }
   }
-  return cells;
 }
 
 // Rows of the 2^D corners; bit d of a corner's number says whether it is the upper one along axis
@@ -271,7 +272,8 @@ void PrepareBlock(const HashEncodeCall& call, const HashEncodeLevel& level, int6
     const int64_t first = (begin + static_cast<int64_t>(i)) * static_cast<int64_t>(D);
     VF x[D];
     LoadPoints<D>(call.points + first, n - i, x);
-    const Cells<D> cells = FindCells<D>(level, call.smoothstep, x);
+    Cells<D> cells;
+    FindCells<D>(level, call.smoothstep, x, cells);
     VU rows[kCorners];
     FindRows<D>(level, cells.cell, rows);
     for (size_t c = 0; c < kCorners; ++c) hn::Store(rows[c], du, block.rows[c] + i);
@@ -299,7 +301,8 @@ void FinishPointGradients(const HashEncodeCall& call, const HashEncodeLevel& lev
     const int64_t first = (begin + static_cast<int64_t>(i)) * static_cast<int64_t>(D);
     VF x[D];
     LoadPoints<D>(call.points + first, n - i, x);
-    const Cells<D> cells = FindCells<D>(level, call.smoothstep, x);
+    Cells<D> cells;
+    FindCells<D>(level, call.smoothstep, x, cells);
     VF values[kCorners];
     for (size_t c = 0; c < kCorners; ++c) values[c] = hn::Load(df, block.weights[c] + i);
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -356,8 +357,9 @@ class TableGradOp : public HashEncodeBase {
         tasks.push_back({l, begin, std::min(size, begin + step), 0});
       }
     }
-    std::stable_sort(tasks.begin(), tasks.end(),
-                     [](const Task& a, const Task& b) { return a.size() > b.size(); });
+    std::sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) {
+      return std::tuple(b.size(), a.level, a.begin) < std::tuple(a.size(), b.level, b.begin);
+    });
     int64_t sums = 0;
     for (Task& task : tasks) {
       task.sums = sums;

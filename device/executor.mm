@@ -1,0 +1,526 @@
+// The SP_StreamExecutor table: see executor.h.
+//
+// TensorFlow 2.18 ends the process (LOG(FATAL)) when an event polls as failed, and on the next copy
+// after get_stream_status or block_host_until_done have once said anything but OK. A failure of
+// synchronize_all_activity, which comes before every copy to the host, becomes an error that says
+// "SyncAll failed" and no more. Errors of copies are passed on as they are. So a failure on the
+// device is reported by the copies that hand out results, and by kernels through
+// metal_device_failure().
+
+#include "device/executor.h"
+
+#import <Foundation/Foundation.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "device/memory.h"
+#include "device/stream.h"
+#include "tensorflow/c/tf_status.h"
+
+// A point in a stream. A new event counts as having happened, as CUDA's does.
+struct SP_Event_st {
+  std::mutex mutex;
+  MetalDeviceStream* stream = nil;  // retained
+  uint64_t number = 0;
+};
+
+struct SP_Timer_st {
+  using Clock = std::chrono::steady_clock;
+  struct Stamp {
+    MetalDeviceStream* stream = nil;  // retained
+    uint64_t number = 0;
+    Clock::time_point time;
+  };
+  Stamp start, stop;
+};
+
+namespace metal_device {
+namespace {
+
+using Stream = MetalDeviceStream;
+
+// TensorFlow calls from threads that have no autorelease pool, and an exception may not pass
+// through its frames.
+template <typename Body>
+void Guarded(TF_Status* status, Body body) {
+  @autoreleasepool {
+    @try {
+      try {
+        body();
+      } catch (const std::exception& error) {
+        const std::string text = std::string("METAL device: ") + error.what();
+        if (status != nullptr) TF_SetStatus(status, TF_INTERNAL, text.c_str());
+        ReportError(text);
+      }
+    } @catch (NSException* exception) {
+      const std::string text = std::string("METAL device: ") + [[exception name] UTF8String] +
+                               ": " + [[exception reason] UTF8String];
+      if (status != nullptr) TF_SetStatus(status, TF_INTERNAL, text.c_str());
+      ReportError(text);
+    }
+  }
+}
+
+Stream* ToStream(SP_Stream stream) { return (Stream*)(void*)stream; }
+
+// False, and a status, if work failed whose results this copy may be about to hand out.
+bool CheckError(TF_Status* status) {
+  std::string message;
+  if (!PeekError(&message)) return true;
+  TF_SetStatus(status, TF_INTERNAL, DescribeFailure(message).c_str());
+  return false;
+}
+
+struct Place {
+  id<MTLBuffer> buffer = nil;
+  uint64_t offset = 0;
+  char* host() const { return static_cast<char*>([buffer contents]) + offset; }
+};
+
+bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Place* place,
+          TF_Status* status) {
+  if (Resolve(memory->opaque, &place->buffer, &place->offset) &&
+      place->offset + size <= [place->buffer length]) {
+    return true;
+  }
+  char message[200];
+  snprintf(message, sizeof(message),
+           "METAL device: %s: %llu bytes at %p do not lie in one buffer of the device", what,
+           static_cast<unsigned long long>(size), memory->opaque);
+  TF_SetStatus(status, TF_INTERNAL, message);
+  return false;
+}
+
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------
+
+// TensorFlow turns a null pointer into ResourceExhausted, with the op and the shape that wanted the
+// memory.
+void* Allocate(uint64_t size) {
+  id<MTLBuffer> buffer = NewBuffer(size);
+  if (buffer == nil) {
+    SynchronizeAll();  // freed tensors live on in command buffers that still run
+    buffer = NewBuffer(size);
+  }
+  return (void*)buffer;
+}
+
+void Allocate(const SP_Device*, uint64_t size, int64_t, SP_DeviceMemoryBase* memory) {
+  Guarded(nullptr, [&] {
+    memory->struct_size = SP_DEVICE_MEMORY_BASE_STRUCT_SIZE;
+    memory->ext = nullptr;
+    memory->opaque = Allocate(size);
+    memory->size = memory->opaque == nullptr ? 0 : size;
+    memory->payload = 0;
+  });
+}
+
+void Deallocate(const SP_Device*, SP_DeviceMemoryBase* memory) {
+  Guarded(nullptr, [&] {
+    [(id)memory->opaque release];
+    memory->opaque = nullptr;
+    memory->size = 0;
+  });
+}
+
+void* HostMemoryAllocate(const SP_Device*, uint64_t size) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, 64, size == 0 ? 1 : size) == 0 ? memory : nullptr;
+}
+
+void HostMemoryDeallocate(const SP_Device*, void* memory) { free(memory); }
+
+// All memory of the device is unified; kernels get what `allocate` gives, whichever call it came
+// from.
+void* UnifiedMemoryAllocate(const SP_Device*, uint64_t size) {
+  void* memory = nullptr;
+  Guarded(nullptr, [&] { memory = Allocate(size); });
+  return memory;
+}
+
+void UnifiedMemoryDeallocate(const SP_Device*, void* memory) {
+  Guarded(nullptr, [&] { [(id)memory release]; });
+}
+
+TF_Bool GetAllocatorStats(const SP_Device*, SP_AllocatorStats* stats) {
+  const MemoryStatistics now = GetMemoryStatistics();
+  *stats = SP_AllocatorStats{SP_ALLOCATORSTATS_STRUCT_SIZE};
+  stats->num_allocs = now.allocations;
+  stats->bytes_in_use = now.in_use;
+  stats->peak_bytes_in_use = now.peak_in_use;
+  stats->largest_alloc_size = now.largest;
+  stats->has_bytes_limit = 1;
+  stats->bytes_limit = now.limit;
+  stats->bytes_reserved = now.in_use;
+  stats->peak_bytes_reserved = now.peak_in_use;
+  stats->largest_free_block_bytes = now.limit - now.in_use;
+  return 1;
+}
+
+TF_Bool DeviceMemoryUsage(const SP_Device*, int64_t* free, int64_t* total) {
+  const MemoryStatistics now = GetMemoryStatistics();
+  *free = now.limit - now.in_use;
+  *total = now.limit;
+  return 1;
+}
+
+// ---- streams
+// --------------------------------------------------------------------------------------------------------
+
+void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status* status) {
+  Guarded(status, [&] {
+    Stream* made = [[Stream alloc] initWithDevice:(id<MTLDevice>)device->device_handle];
+    *stream = (SP_Stream)(void*)made;
+    if (made == nil) {
+      TF_SetStatus(status, TF_RESOURCE_EXHAUSTED,
+                   "METAL device: the Metal runtime gave no command queue");
+    }
+  });
+}
+
+void DestroyStream(const SP_Device*, SP_Stream stream) {
+  Guarded(nullptr, [&] {
+    [ToStream(stream) flush];
+    [ToStream(stream) waitUntilIdle];
+    [ToStream(stream) release];
+  });
+}
+
+void CreateStreamDependency(const SP_Device*, SP_Stream dependent, SP_Stream other,
+                            TF_Status* status) {
+  Guarded(status,
+          [&] { [ToStream(dependent) waitFor:ToStream(other) until:[ToStream(other) flush]]; });
+}
+
+void GetStreamStatus(const SP_Device*, SP_Stream, TF_Status* status) {
+  TF_SetStatus(status, TF_OK, "");  // see the head of this file
+}
+
+void BlockHostUntilDone(const SP_Device*, SP_Stream stream, TF_Status* status) {
+  Guarded(nullptr, [&] {
+    [ToStream(stream) flush];
+    [ToStream(stream) waitUntilIdle];
+  });
+  TF_SetStatus(status, TF_OK, "");  // see the head of this file
+}
+
+void SynchronizeAllActivity(const SP_Device*, TF_Status* status) {
+  Guarded(status, [&] { SynchronizeAll(); });  // see the head of this file
+}
+
+TF_Bool HostCallback(const SP_Device*, SP_Stream stream, SE_StatusCallbackFn callback,
+                     void* argument) {
+  bool enqueued = false;
+  Guarded(nullptr, [&] {
+    [ToStream(stream) runOnHost:[callback, argument] {
+      TF_Status* result = TF_NewStatus();
+      callback(argument, result);
+      if (TF_GetCode(result) != TF_OK) {
+        ReportError(std::string("a host callback failed: ") + TF_Message(result));
+      }
+      TF_DeleteStatus(result);
+    }];
+    enqueued = true;
+  });
+  return enqueued;
+}
+
+// ---- events
+// ---------------------------------------------------------------------------------------------------------
+
+void CreateEvent(const SP_Device*, SP_Event* event, TF_Status*) { *event = new SP_Event_st(); }
+
+void DestroyEvent(const SP_Device*, SP_Event event) {
+  Guarded(nullptr, [&] { [event->stream release]; });
+  delete event;
+}
+
+SE_EventStatus GetEventStatus(const SP_Device*, SP_Event event) {
+  std::lock_guard<std::mutex> lock(event->mutex);
+  return event->stream == nil || [event->stream isDone:event->number] ? SE_EVENT_COMPLETE
+                                                                      : SE_EVENT_PENDING;
+}
+
+void RecordEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* status) {
+  Guarded(status, [&] {
+    const uint64_t number = [ToStream(stream) flush];
+    std::lock_guard<std::mutex> lock(event->mutex);
+    [event->stream autorelease];
+    event->stream = [ToStream(stream) retain];
+    event->number = number;
+  });
+}
+
+void WaitForEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* status) {
+  Guarded(status, [&] {
+    std::lock_guard<std::mutex> lock(event->mutex);
+    if (event->stream != nil) [ToStream(stream) waitFor:event->stream until:event->number];
+  });
+}
+
+void BlockHostForEvent(const SP_Device*, SP_Event event, TF_Status* status) {
+  Guarded(status, [&] {
+    Stream* stream;
+    uint64_t number;
+    {
+      std::lock_guard<std::mutex> lock(event->mutex);
+      stream = [[event->stream retain] autorelease];
+      number = event->number;
+    }
+    [stream waitUntil:number];
+  });
+}
+
+// ---- timers
+// ---------------------------------------------------------------------------------------------------------
+
+void CreateTimer(const SP_Device*, SP_Timer* timer, TF_Status*) { *timer = new SP_Timer_st(); }
+
+void WaitForStamp(const SP_Timer_st::Stamp& stamp) { [stamp.stream waitUntil:stamp.number]; }
+
+void DestroyTimer(const SP_Device*, SP_Timer timer) {
+  Guarded(nullptr, [&] {
+    for (SP_Timer_st::Stamp* stamp : {&timer->start, &timer->stop}) {
+      WaitForStamp(*stamp);
+      [stamp->stream release];
+    }
+  });
+  delete timer;
+}
+
+void SetStamp(SP_Timer_st::Stamp* stamp, SP_Stream stream, TF_Status* status) {
+  Guarded(status, [&] {
+    WaitForStamp(*stamp);
+    [stamp->stream release];
+    stamp->stream = [ToStream(stream) retain];
+    stamp->number =
+        [ToStream(stream) runOnHost:[stamp] { stamp->time = SP_Timer_st::Clock::now(); }];
+  });
+}
+
+void StartTimer(const SP_Device*, SP_Stream stream, SP_Timer timer, TF_Status* status) {
+  SetStamp(&timer->start, stream, status);
+}
+
+void StopTimer(const SP_Device*, SP_Stream stream, SP_Timer timer, TF_Status* status) {
+  SetStamp(&timer->stop, stream, status);
+}
+
+uint64_t Nanoseconds(SP_Timer timer) {
+  uint64_t nanoseconds = 0;
+  Guarded(nullptr, [&] {
+    WaitForStamp(timer->start);
+    WaitForStamp(timer->stop);
+    nanoseconds = std::chrono::nanoseconds(timer->stop.time - timer->start.time).count();
+  });
+  return nanoseconds;
+}
+
+// ---- copies
+// ---------------------------------------------------------------------------------------------------------
+
+// Waits, so that it can say whether what it copies is there. CUDA also waits when the host's memory
+// is pageable.
+void MemcpyDeviceToHost(const SP_Device*, SP_Stream stream, void* target,
+                        const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    [ToStream(stream) flush];
+    [ToStream(stream) waitUntilIdle];
+    Place from;
+    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
+    memcpy(target, from.host(), size);
+  });
+}
+
+// Wraps host memory for the device. Metal wants whole pages, so the buffer starts up to a page
+// before `source`.
+id<MTLBuffer> WrapHost(id<MTLDevice> device, const void* source, uint64_t size, uint64_t* offset) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t address = reinterpret_cast<uintptr_t>(source);
+  *offset = address % page;
+  const uint64_t length = (*offset + size + page - 1) / page * page;
+  return [[device newBufferWithBytesNoCopy:reinterpret_cast<void*>(address - *offset)
+                                    length:length
+                                   options:MTLResourceStorageModeShared
+                               deallocator:nil] autorelease];
+}
+
+// TensorFlow keeps `source` alive until an event after the copy has happened.
+void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
+                        const void* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    Place to;
+    if (!Find(target, size, "copy from the host", &to, status)) return;
+    // Most copies find an idle stream: a plain copy is done before a command buffer would have
+    // started.
+    if (![ToStream(stream) isIdle]) {
+      uint64_t offset = 0;
+      id<MTLBuffer> from = WrapHost((id<MTLDevice>)device->device_handle, source, size, &offset);
+      if (from != nil) {
+        [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+          [blit copyFromBuffer:from
+                   sourceOffset:offset
+                       toBuffer:to.buffer
+              destinationOffset:to.offset
+                           size:size];
+        }];
+        return;
+      }
+      [ToStream(stream) flush];
+      [ToStream(stream) waitUntilIdle];
+    }
+    memcpy(to.host(), source, size);
+  });
+}
+
+void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target,
+                          const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    Place from, to;
+    if (!Find(source, size, "copy on the device, source", &from, status) ||
+        !Find(target, size, "copy on the device, target", &to, status)) {
+      return;
+    }
+    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+      [blit copyFromBuffer:from.buffer
+               sourceOffset:from.offset
+                   toBuffer:to.buffer
+          destinationOffset:to.offset
+                       size:size];
+    }];
+  });
+}
+
+void SyncMemcpyDeviceToHost(const SP_Device*, void* target, const SP_DeviceMemoryBase* source,
+                            uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    SynchronizeAll();
+    Place from;
+    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
+    memcpy(target, from.host(), size);
+  });
+}
+
+void SyncMemcpyHostToDevice(const SP_Device*, SP_DeviceMemoryBase* target, const void* source,
+                            uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    SynchronizeAll();
+    Place to;
+    if (!Find(target, size, "copy from the host", &to, status)) return;
+    memcpy(to.host(), source, size);
+  });
+}
+
+void SyncMemcpyDeviceToDevice(const SP_Device*, SP_DeviceMemoryBase* target,
+                              const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    SynchronizeAll();
+    Place from, to;
+    if (!CheckError(status) || !Find(source, size, "copy on the device, source", &from, status) ||
+        !Find(target, size, "copy on the device, target", &to, status)) {
+      return;
+    }
+    memmove(to.host(), from.host(), size);
+  });
+}
+
+void Memset(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target, uint8_t pattern,
+            uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    Place to;
+    if (!Find(target, size, "memset", &to, status)) return;
+    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+      [blit fillBuffer:to.buffer range:NSMakeRange(to.offset, size) value:pattern];
+    }];
+  });
+}
+
+void MemZero(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target, uint64_t size,
+             TF_Status* status) {
+  Memset(device, stream, target, 0, size, status);
+}
+
+void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
+              uint32_t pattern, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    if (size % sizeof(pattern) != 0) {
+      TF_SetStatus(status, TF_INVALID_ARGUMENT,
+                   "METAL device: memset32 of a size that 4 does not divide");
+      return;
+    }
+    Place to;
+    if (size == 0 || !Find(target, size, "memset32", &to, status)) return;
+    // Metal fills with bytes only: write the pattern once, then copy what is written already,
+    // doubling each time.
+    id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle
+        newBufferWithBytes:&pattern
+                    length:sizeof(pattern)
+                   options:MTLResourceStorageModeShared] autorelease];
+    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+      [blit copyFromBuffer:word
+               sourceOffset:0
+                   toBuffer:to.buffer
+          destinationOffset:to.offset
+                       size:4];
+      for (uint64_t done = 4; done < size; done *= 2) {
+        [blit copyFromBuffer:to.buffer
+                 sourceOffset:to.offset
+                     toBuffer:to.buffer
+            destinationOffset:to.offset + done
+                         size:std::min(done, size - done)];
+      }
+    }];
+  });
+}
+
+}  // namespace
+
+void FillStreamExecutor(SP_StreamExecutor* executor) {
+  *executor = SP_StreamExecutor{SP_STREAMEXECUTOR_STRUCT_SIZE};
+  executor->allocate = Allocate;
+  executor->deallocate = Deallocate;
+  executor->host_memory_allocate = HostMemoryAllocate;
+  executor->host_memory_deallocate = HostMemoryDeallocate;
+  executor->unified_memory_allocate = UnifiedMemoryAllocate;
+  executor->unified_memory_deallocate = UnifiedMemoryDeallocate;
+  executor->get_allocator_stats = GetAllocatorStats;
+  executor->device_memory_usage = DeviceMemoryUsage;
+  executor->create_stream = CreateStream;
+  executor->destroy_stream = DestroyStream;
+  executor->create_stream_dependency = CreateStreamDependency;
+  executor->get_stream_status = GetStreamStatus;
+  executor->create_event = CreateEvent;
+  executor->destroy_event = DestroyEvent;
+  executor->get_event_status = GetEventStatus;
+  executor->record_event = RecordEvent;
+  executor->wait_for_event = WaitForEvent;
+  executor->create_timer = CreateTimer;
+  executor->destroy_timer = DestroyTimer;
+  executor->start_timer = StartTimer;
+  executor->stop_timer = StopTimer;
+  executor->memcpy_dtoh = MemcpyDeviceToHost;
+  executor->memcpy_htod = MemcpyHostToDevice;
+  executor->memcpy_dtod = MemcpyDeviceToDevice;
+  executor->sync_memcpy_dtoh = SyncMemcpyDeviceToHost;
+  executor->sync_memcpy_htod = SyncMemcpyHostToDevice;
+  executor->sync_memcpy_dtod = SyncMemcpyDeviceToDevice;
+  executor->block_host_for_event = BlockHostForEvent;
+  executor->block_host_until_done = BlockHostUntilDone;
+  executor->synchronize_all_activity = SynchronizeAllActivity;
+  executor->mem_zero = MemZero;
+  executor->memset = Memset;
+  executor->memset32 = Memset32;
+  executor->host_callback = HostCallback;
+}
+
+void FillTimerFns(SP_TimerFns* fns) {
+  *fns = SP_TimerFns{SP_TIMER_FNS_STRUCT_SIZE};
+  fns->nanoseconds = Nanoseconds;
+}
+
+}  // namespace metal_device

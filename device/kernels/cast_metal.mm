@@ -1,0 +1,62 @@
+// Cast between the number types that shaders have.
+
+#include <string>
+
+#include "device/kernels/strided.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+constexpr TF_DataType kTypes[] = {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT32,
+                                  TF_INT64, TF_UINT8, TF_BOOL};
+
+class CastOp {
+ public:
+  static constexpr char kOp[] = "Cast";
+
+  explicit CastOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("Truncate", &truncate_));
+    // Halving mantissas by cutting them off is asked for by nobody but tests of it.
+    OP_REQUIRES(
+        ctx, !truncate_,
+        Unimplemented("Cast: Truncate=true is not provided on the METAL device; place the op "
+                      "on the CPU"));
+  }
+
+  void Compute(KernelContext* ctx) {
+    Tensor x, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(
+                         StrCat("cast_", ShaderType(x.dtype()), "_", ShaderType(out.dtype())),
+                         Grid(x.num_elements()), {x, out});
+                   }));
+  }
+
+ private:
+  bool truncate_ = false;
+};
+
+// The registrar constrains one attribute; Cast has two, and pairs without a shader must stay on the
+// CPU.
+[[maybe_unused]] const bool registered = [] {
+  for (const TF_DataType from : kTypes) {
+    for (const TF_DataType to : kTypes) {
+      CStatus status;
+      TF_KernelBuilder* builder =
+          TF_NewKernelBuilder(CastOp::kOp, "GPU", &KernelThunks<CastOp>::Create,
+                              &KernelThunks<CastOp>::Compute, &KernelThunks<CastOp>::Delete);
+      TF_KernelBuilder_TypeConstraint(builder, "SrcT", from, status);
+      TF_KernelBuilder_TypeConstraint(builder, "DstT", to, status);
+      const std::string name = "metal_device/Cast/" + ToString(from) + "/" + ToString(to);
+      TF_RegisterKernelBuilder(name.c_str(), builder, status);
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,175 @@
+// Elementwise operators: binary with broadcasting, unary, conversions, sums of many.
+
+#include "device/kernels/strided.metal.h"
+
+using namespace metal;
+
+struct Add {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+
+// StrideA and StrideB are 0 for a single value, 1 for one value a thread.
+template <typename Op, typename T, int StrideA, int StrideB>
+kernel void binary_flat(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                        device T* out [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  out[i] = T(Op()(Wide(a[i * StrideA]), Wide(b[i * StrideB])));
+}
+
+template <typename Op, typename T>
+kernel void binary_strided(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                           device T* out [[buffer(2)]],
+                           constant StridedParams& params [[buffer(3)]],
+                           uint3 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const Wide x = Wide(a[strided_index(params, params.operands[0], position)]);
+  const Wide y = Wide(b[strided_index(params, params.operands[1], position)]);
+  out[strided_index(params, params.operands[2], position)] = T(Op()(x, y));
+}
+
+#define BINARY(name, op, type)                                          \
+  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1) \
+  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0) \
+  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1) \
+  INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type)
+#define BINARY_NUMBERS(name, op) \
+  BINARY(name, op, float)        \
+  BINARY(name, op, half)         \
+  BINARY(name, op, bfloat)       \
+  BINARY(name, op, long)
+BINARY_NUMBERS("add", Add)
+BINARY_NUMBERS("sub", Sub)
+BINARY_NUMBERS("mul", Mul)
+BINARY("div", Div, float)
+BINARY("div", Div, half)
+BINARY("div", Div, bfloat)
+
+// Variables of the narrower integers are only ever added to.
+#define UPDATE(type)                                                   \
+  INSTANTIATE_KERNEL("add_" #type "_11", binary_flat, Add, type, 1, 1) \
+  INSTANTIATE_KERNEL("sub_" #type "_11", binary_flat, Sub, type, 1, 1)
+UPDATE(char)
+UPDATE(uchar)
+UPDATE(short)
+UPDATE(ushort)
+UPDATE(int)
+UPDATE(uint)
+UPDATE(ulong)
+
+// ---- unary
+// ----------------------------------------------------------------------------------------------------------
+
+struct Neg {
+  template <typename T>
+  T operator()(T x) const {
+    return -x;
+  }
+};
+struct Square {
+  template <typename T>
+  T operator()(T x) const {
+    return x * x;
+  }
+};
+struct Sqrt {
+  template <typename T>
+  T operator()(T x) const {
+    return sqrt(x);
+  }
+};
+
+template <typename Op, typename T>
+kernel void unary(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
+                  uint i [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  out[i] = T(Op()(Wide(x[i])));
+}
+
+#define UNARY_FLOATS(name, op)                        \
+  INSTANTIATE_KERNEL(name "_float", unary, op, float) \
+  INSTANTIATE_KERNEL(name "_half", unary, op, half)   \
+  INSTANTIATE_KERNEL(name "_bfloat", unary, op, bfloat)
+UNARY_FLOATS("neg", Neg)
+UNARY_FLOATS("square", Square)
+UNARY_FLOATS("sqrt", Sqrt)
+INSTANTIATE_KERNEL("neg_long", unary, Neg, long)
+INSTANTIATE_KERNEL("square_long", unary, Square, long)
+
+// ---- conversions
+// ----------------------------------------------------------------------------------------------------
+
+template <typename From, typename To>
+kernel void cast(device const From* x [[buffer(0)]], device To* out [[buffer(1)]],
+                 uint i [[thread_position_in_grid]]) {
+  using WideFrom = typename wide<From>::type;
+  using WideTo = typename wide<To>::type;
+  out[i] = To(WideTo(WideFrom(x[i])));
+}
+
+#define CAST(from, to) INSTANTIATE_KERNEL("cast_" #from "_" #to, cast, from, to)
+#define CAST_FROM(from) \
+  CAST(from, float)     \
+  CAST(from, half)      \
+  CAST(from, bfloat)    \
+  CAST(from, int)       \
+  CAST(from, long)      \
+  CAST(from, uchar)     \
+  CAST(from, bool)
+CAST_FROM(float)
+CAST_FROM(half)
+CAST_FROM(bfloat)
+CAST_FROM(int)
+CAST_FROM(long)
+CAST_FROM(uchar)
+CAST_FROM(bool)
+
+// ---- AddN
+// -----------------------------------------------------------------------------------------------------------
+
+// Unused inputs are bound to the first one. `out` may be any of them: each thread keeps to its own
+// element.
+template <typename T>
+kernel void add_n(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                  device const T* c [[buffer(2)]], device const T* d [[buffer(3)]],
+                  device const T* e [[buffer(4)]], device const T* f [[buffer(5)]],
+                  device const T* g [[buffer(6)]], device const T* h [[buffer(7)]],
+                  device T* out [[buffer(8)]], constant AddNParams& params [[buffer(9)]],
+                  uint i [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const uint n = params.inputs;
+  Wide sum = Wide(a[i]);
+  if (n > 1) sum += Wide(b[i]);
+  if (n > 2) sum += Wide(c[i]);
+  if (n > 3) sum += Wide(d[i]);
+  if (n > 4) sum += Wide(e[i]);
+  if (n > 5) sum += Wide(f[i]);
+  if (n > 6) sum += Wide(g[i]);
+  if (n > 7) sum += Wide(h[i]);
+  out[i] = T(sum);
+}
+
+INSTANTIATE_KERNEL("add_n_float", add_n, float)
+INSTANTIATE_KERNEL("add_n_half", add_n, half)
+INSTANTIATE_KERNEL("add_n_bfloat", add_n, bfloat)
+INSTANTIATE_KERNEL("add_n_long", add_n, long)

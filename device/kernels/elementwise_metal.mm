@@ -1,0 +1,160 @@
+// AddV2, Sub, Mul, RealDiv with broadcasting; Neg, Square, Sqrt; AddN.
+//
+// No int32 here or in the files beside: TensorFlow keeps int32 tensors of "GPU" ops in host memory
+// (they are shapes and indices) and brings kernels of its own for them.
+
+#include <algorithm>
+#include <vector>
+
+#include "device/kernels/strided.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+template <typename Op>
+class BinaryOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit BinaryOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor a, b, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &a));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &b));
+    const std::string name = StrCat(Op::kShader, "_", ShaderType(a.dtype()), "_");
+    // One value a thread, or a single value for all.
+    if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
+      const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
+      const Tensor& larger = a_is_scalar ? b : a;
+      const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
+      OP_REQUIRES_OK(
+          ctx, ctx->ForwardInputOrAllocateOutput(a_is_scalar ? 1 : 0, 0, larger.shape(), &out));
+      OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                       return encoder.Dispatch(name + strides, Grid(out.num_elements()),
+                                               {a, b, out});
+                     }));
+      return;
+    }
+    Shape shape;
+    OP_REQUIRES_OK(ctx, BroadcastShape(kOp, a.shape(), b.shape(), &shape));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return;
+    StridedParams params;
+    Grid grid(0);
+    OP_REQUIRES_OK(
+        ctx,
+        PlanLoop(kOp, shape,
+                 {Broadcast(a.shape(), shape), Broadcast(b.shape(), shape), {DenseStrides(shape)}},
+                 &params, &grid));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(name + "strided", grid, {a, b, out, Bytes(params)});
+                   }));
+  }
+};
+
+struct AddV2 {
+  static constexpr char kOp[] = "AddV2";
+  static constexpr char kShader[] = "add";
+};
+struct Sub {
+  static constexpr char kOp[] = "Sub";
+  static constexpr char kShader[] = "sub";
+};
+struct Mul {
+  static constexpr char kOp[] = "Mul";
+  static constexpr char kShader[] = "mul";
+};
+struct RealDiv {
+  static constexpr char kOp[] = "RealDiv";
+  static constexpr char kShader[] = "div";
+};
+REGISTER_METAL_KERNEL(BinaryOp<AddV2>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
+REGISTER_METAL_KERNEL(BinaryOp<Sub>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
+REGISTER_METAL_KERNEL(BinaryOp<Mul>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
+REGISTER_METAL_KERNEL(BinaryOp<RealDiv>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+
+// ---- unary
+// ----------------------------------------------------------------------------------------------------------
+
+template <typename Op>
+class UnaryOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit UnaryOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor x, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
+    OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, x.shape(), &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(StrCat(Op::kShader, "_", ShaderType(x.dtype())),
+                                             Grid(x.num_elements()), {x, out});
+                   }));
+  }
+};
+
+struct Neg {
+  static constexpr char kOp[] = "Neg";
+  static constexpr char kShader[] = "neg";
+};
+struct Square {
+  static constexpr char kOp[] = "Square";
+  static constexpr char kShader[] = "square";
+};
+struct Sqrt {
+  static constexpr char kOp[] = "Sqrt";
+  static constexpr char kShader[] = "sqrt";
+};
+REGISTER_METAL_KERNEL(UnaryOp<Neg>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
+REGISTER_METAL_KERNEL(UnaryOp<Square>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
+REGISTER_METAL_KERNEL(UnaryOp<Sqrt>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+
+// ---- AddN
+// -----------------------------------------------------------------------------------------------------------
+
+class AddNOp {
+ public:
+  static constexpr char kOp[] = "AddN";
+
+  explicit AddNOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    std::vector<Tensor> inputs(ctx->num_inputs());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      OP_REQUIRES_OK(ctx, ctx->Input(static_cast<int>(i), &inputs[i]));
+      OP_REQUIRES(ctx, inputs[i].shape() == inputs[0].shape(),
+                  InvalidArgument("AddN: inputs[", i, "] has shape ", ToString(inputs[i].shape()),
+                                  ", expected ", ToString(inputs[0].shape()), " as inputs[0]"));
+    }
+    // Not forwarded: input 0 may be needed after the first eight have been added into the output.
+    Tensor out;
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs[0].shape(), &out));
+    const std::string name = StrCat("add_n_", ShaderType(out.dtype()));
+    const Grid grid(out.num_elements());
+    OP_REQUIRES_OK(
+        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+          for (size_t first = 0; first < inputs.size();) {
+            // Later passes add to what is there, so the sum takes the first place.
+            const Tensor* in[ADD_N_INPUTS];
+            AddNParams params = {};
+            if (first != 0) in[params.inputs++] = &out;
+            while (params.inputs < ADD_N_INPUTS && first < inputs.size()) {
+              in[params.inputs++] = &inputs[first++];
+            }
+            std::fill(in + params.inputs, in + ADD_N_INPUTS, in[0]);
+            RETURN_IF_ERROR(encoder.Dispatch(name, grid,
+                                             {*in[0], *in[1], *in[2], *in[3], *in[4], *in[5],
+                                              *in[6], *in[7], out, Bytes(params)}));
+          }
+          return Status();
+        }));
+  }
+};
+REGISTER_METAL_KERNEL(AddNOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
+
+}  // namespace
+}  // namespace metal_ops

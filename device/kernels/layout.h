@@ -1,0 +1,25 @@
+// What the ops that only move elements share.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_LAYOUT_H_
+#define METAL_OPS_DEVICE_KERNELS_LAYOUT_H_
+
+#include "device/kernels/strided.h"
+#include "kernels/common/op_kernel.h"
+
+// Every dtype but int32 (host memory, see elementwise_metal.mm) and those that are no plain bytes.
+#define METAL_DEVICE_MOVABLE_TYPES                                                   \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL, \
+   TF_INT8,  TF_INT16, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
+
+namespace metal_ops {
+
+// The numbers in a shape-like argument, int32 or int64, in host memory.
+Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape* values);
+
+// Repeats `value`, of shape `from`, over `out`.
+Status EncodeSpread(Encoder& encoder, const char* op, const Argument& value, const Shape& from,
+                    const Tensor& out);
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_DEVICE_KERNELS_LAYOUT_H_

@@ -1,0 +1,303 @@
+// Ops that rearrange elements: StridedSlice and its gradient, Transpose, Tile, Pack.
+
+#include <algorithm>
+#include <vector>
+
+#include "device/kernels/layout.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+// ---- StridedSlice
+// ---------------------------------------------------------------------------------------------------
+
+// x[begin:end:strides] in NumPy's sense, with TensorFlow's masks: a set bit i changes entry i.
+struct Masks {
+  int64_t begin, end, ellipsis, new_axis, shrink_axis;
+
+  Status Get(KernelConstruction* ctx) {
+    RETURN_IF_ERROR(ctx->GetAttr("begin_mask", &begin));
+    RETURN_IF_ERROR(ctx->GetAttr("end_mask", &end));
+    RETURN_IF_ERROR(ctx->GetAttr("ellipsis_mask", &ellipsis));
+    RETURN_IF_ERROR(ctx->GetAttr("new_axis_mask", &new_axis));
+    return ctx->GetAttr("shrink_axis_mask", &shrink_axis);
+  }
+};
+
+// The part of a tensor that a StridedSlice names.
+struct Part {
+  Shape shape;   // of the result
+  Shape region;  // the same before axes are dropped and added: one entry a dimension of the tensor
+  Walk walk;     // over the tensor, along `region`
+};
+
+Status FindPart(const char* op, const Masks& masks, const Shape& shape, const Shape& begin,
+                const Shape& end, const Shape& strides, Part* part) {
+  const size_t entries = begin.size();
+  if (end.size() != entries || strides.size() != entries) {
+    return InvalidArgument(op, ": begin, end and strides have ", entries, ", ", end.size(), " and ",
+                           strides.size(), " elements, expected equally many");
+  }
+  const std::vector<int64_t> dense = DenseStrides(shape);
+  auto has = [](int64_t mask, size_t i) { return (mask >> i & 1) != 0; };
+  size_t named = 0;  // dimensions of the tensor that entries stand for
+  for (size_t i = 0; i < entries; ++i) {
+    named += !has(masks.ellipsis, i) && !has(masks.new_axis, i);
+  }
+  if (named > shape.size()) {
+    return InvalidArgument(op, ": Index out of range using input dim ", shape.size(),
+                           "; input has only ", shape.size(), " dims, ", named, " are indexed");
+  }
+
+  *part = Part();
+  size_t dim = 0;
+  auto take_whole = [&](size_t count) {
+    for (; count > 0; --count, ++dim) {
+      part->shape.push_back(shape[dim]);
+      part->region.push_back(shape[dim]);
+      part->walk.strides.push_back(dense[dim]);
+    }
+  };
+  bool ellipsis_seen = false;
+  for (size_t i = 0; i < entries; ++i) {
+    if (has(masks.ellipsis, i)) {
+      if (ellipsis_seen)
+        return InvalidArgument(op, ": Multiple ellipses in slice spec not allowed");
+      ellipsis_seen = true;
+      take_whole(shape.size() - named);
+      continue;
+    }
+    if (has(masks.new_axis, i)) {
+      part->shape.push_back(1);
+      continue;
+    }
+    const int64_t size = shape[dim], step = strides[i];
+    if (step == 0) return InvalidArgument(op, ": strides[", i, "] must be non-zero");
+    auto from_the_end = [&](int64_t index) { return index < 0 ? index + size : index; };
+    int64_t first, count;
+    if (has(masks.shrink_axis, i)) {
+      first = from_the_end(begin[i]);
+      if (first < 0 || first >= size) {
+        return InvalidArgument(op, ": slice index ", begin[i], " of dimension ", dim,
+                               " out of bounds, it has ", size, " elements");
+      }
+      if (step < 0) return InvalidArgument(op, ": only stride 1 allowed on non-range indexing.");
+      count = 1;
+    } else {
+      const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+      first = has(masks.begin, i) ? (step > 0 ? low : high)
+                                  : std::clamp(from_the_end(begin[i]), low, high);
+      const int64_t last =
+          has(masks.end, i) ? (step > 0 ? high : low) : std::clamp(from_the_end(end[i]), low, high);
+      const int64_t span = last - first;
+      count = span == 0 || (span < 0) != (step < 0) ? 0 : span / step + (span % step != 0);
+      part->shape.push_back(count);
+    }
+    part->region.push_back(count);
+    part->walk.strides.push_back(dense[dim] * step);
+    part->walk.offset += count == 0 ? 0 : first * dense[dim];
+    ++dim;
+  }
+  take_whole(shape.size() - dim);
+  return Status();
+}
+
+// begin, end, strides: inputs 1, 2, 3.
+Status FindPart(KernelContext* ctx, const char* op, const Masks& masks, const Shape& shape,
+                Part* part) {
+  constexpr const char* kNames[] = {"begin", "end", "strides"};
+  Shape values[3];
+  for (int i = 0; i < 3; ++i) {
+    Tensor tensor;
+    RETURN_IF_ERROR(ctx->Input(1 + i, &tensor));
+    RETURN_IF_ERROR(Indices(op, kNames[i], tensor, &values[i]));
+  }
+  return FindPart(op, masks, shape, values[0], values[1], values[2], part);
+}
+
+class StridedSliceOp {
+ public:
+  static constexpr char kOp[] = "StridedSlice";
+
+  explicit StridedSliceOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, masks_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) {
+    Tensor input, out;
+    Part part;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
+    OP_REQUIRES_OK(ctx, FindPart(ctx, kOp, masks_, input.shape(), &part));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, part.shape, &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return EncodeCopy(encoder, kOp, part.region, input, part.walk, out,
+                                       {DenseStrides(part.region)});
+                   }));
+  }
+
+ private:
+  Masks masks_ = {};
+};
+REGISTER_METAL_KERNEL(StridedSliceOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES)
+                                          .HostMemory("begin")
+                                          .HostMemory("end")
+                                          .HostMemory("strides"));
+
+class StridedSliceGradOp {
+ public:
+  static constexpr char kOp[] = "StridedSliceGrad";
+
+  explicit StridedSliceGradOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, masks_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) {
+    Tensor shape_tensor, gradient, out;
+    Shape shape;
+    Part part;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &shape_tensor));
+    OP_REQUIRES_OK(ctx, ctx->Input(4, &gradient));
+    OP_REQUIRES_OK(ctx, Indices(kOp, "shape", shape_tensor, &shape));
+    OP_REQUIRES(
+        ctx, NumElements(shape) >= 0,
+        InvalidArgument(kOp, ": shape is ", ToString(shape), ", expected no negative size"));
+    OP_REQUIRES_OK(ctx, FindPart(ctx, kOp, masks_, shape, &part));
+    OP_REQUIRES(ctx, gradient.shape() == part.shape,
+                InvalidArgument(kOp, ": shape of dy was ", ToString(gradient.shape()),
+                                " instead of ", ToString(part.shape)));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     const uint64_t zero[2] = {};
+                     RETURN_IF_ERROR(EncodeSpread(encoder, kOp, Bytes(zero), {}, out));
+                     return EncodeCopy(encoder, kOp, part.region, gradient,
+                                       {DenseStrides(part.region)}, out, part.walk);
+                   }));
+  }
+
+ private:
+  Masks masks_ = {};
+};
+REGISTER_METAL_KERNEL(StridedSliceGradOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES)
+                                              .HostMemory("shape")
+                                              .HostMemory("begin")
+                                              .HostMemory("end")
+                                              .HostMemory("strides"));
+
+// ---- Transpose, Tile, Pack
+// ------------------------------------------------------------------------------------------
+
+class TransposeOp {
+ public:
+  static constexpr char kOp[] = "Transpose";
+
+  explicit TransposeOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor x, perm_tensor, out;
+    Shape perm;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &perm_tensor));
+    OP_REQUIRES_OK(ctx, Indices(kOp, "perm", perm_tensor, &perm));
+    const size_t rank = x.shape().size();
+    std::vector<bool> used(rank, false);
+    bool valid = perm.size() == rank;
+    for (const int64_t axis : perm) {
+      valid = valid && axis >= 0 && axis < static_cast<int64_t>(rank) && !used[axis];
+      if (valid) used[axis] = true;
+    }
+    OP_REQUIRES(ctx, valid,
+                InvalidArgument("Transpose: perm is ", ToString(perm), ", expected each of 0 to ",
+                                static_cast<int64_t>(rank) - 1, " once, for x of shape ",
+                                ToString(x.shape())));
+    const std::vector<int64_t> dense = DenseStrides(x.shape());
+    Shape shape;
+    Walk from;
+    for (const int64_t axis : perm) {
+      shape.push_back(x.shape()[axis]);
+      from.strides.push_back(dense[axis]);
+    }
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return EncodeCopy(encoder, kOp, shape, x, from, out, {DenseStrides(shape)});
+                   }));
+  }
+};
+REGISTER_METAL_KERNEL(TransposeOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("perm"));
+
+class TileOp {
+ public:
+  static constexpr char kOp[] = "Tile";
+
+  explicit TileOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor input, multiples_tensor, out;
+    Shape multiples;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &multiples_tensor));
+    OP_REQUIRES_OK(ctx, Indices(kOp, "multiples", multiples_tensor, &multiples));
+    Shape shape = input.shape();
+    OP_REQUIRES(ctx, multiples.size() == shape.size() && NumElements(multiples) >= 0,
+                InvalidArgument("Tile: Expected multiples argument to be a vector of ",
+                                shape.size(), " numbers >= 0 but got ", ToString(multiples)));
+    // Every dimension becomes two: which copy, and where in it.
+    const std::vector<int64_t> in_strides = DenseStrides(input.shape());
+    for (size_t d = 0; d < shape.size(); ++d) shape[d] *= multiples[d];
+    const std::vector<int64_t> out_strides = DenseStrides(shape);
+    Shape loop;
+    Walk from, to;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t size = input.shape()[d];
+      loop.insert(loop.end(), {multiples[d], size});
+      from.strides.insert(from.strides.end(), {0, in_strides[d]});
+      to.strides.insert(to.strides.end(), {size * out_strides[d], out_strides[d]});
+    }
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return EncodeCopy(encoder, kOp, loop, input, from, out, to);
+                   }));
+  }
+};
+REGISTER_METAL_KERNEL(TileOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("multiples"));
+
+class PackOp {
+ public:
+  static constexpr char kOp[] = "Pack";
+
+  explicit PackOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, ctx->GetAttr("axis", &axis_)); }
+
+  void Compute(KernelContext* ctx) {
+    std::vector<Tensor> values(ctx->num_inputs());
+    for (size_t i = 0; i < values.size(); ++i) {
+      OP_REQUIRES_OK(ctx, ctx->Input(static_cast<int>(i), &values[i]));
+      OP_REQUIRES(ctx, values[i].shape() == values[0].shape(),
+                  InvalidArgument("Pack: Shapes of all inputs must match: values[0].shape = ",
+                                  ToString(values[0].shape()), " != values[", i,
+                                  "].shape = ", ToString(values[i].shape())));
+    }
+    const int64_t rank = values[0].rank() + 1;
+    OP_REQUIRES(ctx, axis_ >= -rank && axis_ < rank,
+                InvalidArgument("Pack: axis = ", axis_, " not in [", -rank, ", ", rank, ")"));
+    const int64_t axis = (axis_ + rank) % rank;
+    Shape shape = values[0].shape();
+    shape.insert(shape.begin() + axis, static_cast<int64_t>(values.size()));
+    Walk to{DenseStrides(shape)};
+    const int64_t step = to.strides[axis];
+    to.strides.erase(to.strides.begin() + axis);
+    Tensor out;
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     for (const Tensor& value : values) {
+                       RETURN_IF_ERROR(EncodeCopy(encoder, kOp, value.shape(), value,
+                                                  {DenseStrides(value.shape())}, out, to));
+                       to.offset += step;
+                     }
+                     return Status();
+                   }));
+  }
+
+ private:
+  int64_t axis_ = 0;
+};
+REGISTER_METAL_KERNEL(PackOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES));
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,103 @@
+// ResourceApplyGradientDescent and ResourceApplyAdam: TensorFlow's fused optimizer steps, in one
+// dispatch each.
+
+#include <array>
+#include <string>
+
+#include "device/kernels/strided.h"
+#include "device/kernels/variable.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+Status CheckScalar(const char* op, const char* argument, const Tensor& tensor) {
+  if (tensor.num_elements() == 1) return Status();
+  return InvalidArgument(op, ": ", argument, " has shape ", ToString(tensor.shape()),
+                         ", expected a scalar");
+}
+
+Status CheckShape(const char* op, const char* argument, const Tensor& tensor, const Tensor& var) {
+  if (tensor.shape() == var.shape()) return Status();
+  return InvalidArgument(op, ": ", argument, " has shape ", ToString(tensor.shape()), ", expected ",
+                         ToString(var.shape()), ", that of var");
+}
+
+class GradientDescentOp {
+ public:
+  static constexpr char kOp[] = "ResourceApplyGradientDescent";
+
+  explicit GradientDescentOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("use_locking", &use_locking_));
+  }
+
+  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+    VariableLock lock(raw, use_locking_, {0});
+    Tensor var, rate, gradient;
+    if (!lock.Get(0, &var)) return;
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &rate));
+    OP_REQUIRES_OK(ctx, ctx->Input(2, &gradient));
+    OP_REQUIRES_OK(ctx, CheckScalar(kOp, "alpha", rate));
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "delta", gradient, var));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(StrCat("gradient_descent_", ShaderType(var.dtype())),
+                                             Grid(var.num_elements()), {var, rate, gradient});
+                   }));
+  }
+
+ private:
+  bool use_locking_ = false;
+};
+
+class AdamOp {
+ public:
+  static constexpr char kOp[] = "ResourceApplyAdam";
+
+  explicit AdamOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("use_locking", &use_locking_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("use_nesterov", &use_nesterov_));
+  }
+
+  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+    VariableLock lock(raw, use_locking_, {0, 1, 2});
+    Tensor var, m, v;
+    if (!lock.Get(0, &var) || !lock.Get(1, &m) || !lock.Get(2, &v)) return;
+    constexpr const char* kScalars[] = {"beta1_power", "beta2_power", "lr",
+                                        "beta1",       "beta2",       "epsilon"};
+    std::array<Tensor, 6> scalars;
+    for (int i = 0; i < 6; ++i) {
+      OP_REQUIRES_OK(ctx, ctx->Input(3 + i, &scalars[i]));
+      OP_REQUIRES_OK(ctx, CheckScalar(kOp, kScalars[i], scalars[i]));
+    }
+    Tensor gradient;
+    OP_REQUIRES_OK(ctx, ctx->Input(9, &gradient));
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "m", m, var));
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "v", v, var));
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "grad", gradient, var));
+    const std::string shader =
+        StrCat(use_nesterov_ ? "adam_nesterov_" : "adam_", ShaderType(var.dtype()));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(shader, Grid(var.num_elements()),
+                                             {var, m, v, scalars[0], scalars[1], scalars[2],
+                                              scalars[3], scalars[4], scalars[5], gradient});
+                   }));
+  }
+
+ private:
+  bool use_locking_ = false;
+  bool use_nesterov_ = false;
+};
+
+const KernelRegistrar gradient_descent(
+    GradientDescentOp::kOp, RawFunctions<GradientDescentOp>(),
+    KernelOptions().Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("var"));
+const KernelRegistrar adam(AdamOp::kOp, RawFunctions<AdamOp>(),
+                           KernelOptions()
+                               .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16})
+                               .HostMemory("var")
+                               .HostMemory("m")
+                               .HostMemory("v"));
+
+}  // namespace
+}  // namespace metal_ops

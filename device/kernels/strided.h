@@ -1,0 +1,49 @@
+// Plans a loop over strided tensors: broadcasting, merging of dimensions, and the grid that runs
+// it.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_STRIDED_H_
+#define METAL_OPS_DEVICE_KERNELS_STRIDED_H_
+
+#include <string>
+#include <vector>
+
+#include "device/kernels/strided_params.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/op_kernel.h"
+
+namespace metal_ops {
+
+// The shaders' name of a dtype ("float"), or null if shaders do not calculate in it.
+const char* ShaderType(TF_DataType dtype);
+
+// Strides of a dense tensor, in elements.
+std::vector<int64_t> DenseStrides(const Shape& shape);
+
+// One of the tensors that a loop walks over: the step along each of the loop's dimensions, 0 where
+// it is repeated.
+struct Walk {
+  std::vector<int64_t> strides;
+  int64_t offset = 0;
+};
+
+// Strides that repeat a tensor of `shape` over `target`, to which it must be broadcastable.
+Walk Broadcast(const Shape& shape, const Shape& target);
+
+// Merges what is contiguous for all walks and fills `params`. `op` names the kernel in the error
+// for a loop that still has more than STRIDED_DIMS dimensions.
+Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Walk>& walks,
+                StridedParams* params, Grid* grid);
+
+// NumPy's broadcasting rule.
+Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Shape* result);
+
+// Copies walk[0] of `in` to walk[1] of `out` over `shape`, whatever the dtype.
+Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Argument& in,
+                  const Walk& from, const Tensor& out, const Walk& to);
+
+// Copies a whole tensor onto another of the same dtype and number of elements.
+Status EncodeCopy(Encoder& encoder, const Tensor& in, const Tensor& out);
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_DEVICE_KERNELS_STRIDED_H_

@@ -1,0 +1,38 @@
+// What all shaders over strided tensors share.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_
+#define METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_
+
+#include <metal_stdlib>
+
+#include "device/kernels/strided_params.h"
+#include "kernels/msl/instantiate.h"
+
+// Element of `operand` for the thread at `position`.
+inline long strided_index(constant StridedParams& params, constant StridedOperand& operand,
+                          uint3 position) {
+  long index = operand.offset + long(position.x) * operand.strides[0] +
+               long(position.y) * operand.strides[1];
+  uint rest = position.z;
+  for (uint d = 2; rest != 0; ++d) {
+    index += long(rest % params.dims[d]) * operand.strides[d];
+    rest /= params.dims[d];
+  }
+  return index;
+}
+
+// The type to calculate in: half and bfloat go through float.
+template <typename T>
+struct wide {
+  using type = T;
+};
+template <>
+struct wide<half> {
+  using type = float;
+};
+template <>
+struct wide<bfloat> {
+  using type = float;
+};
+
+#endif  // METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_

@@ -1,0 +1,129 @@
+// Loops over strided tensors: see strided.h.
+
+#include "device/kernels/strided.h"
+
+#include <algorithm>
+
+namespace metal_ops {
+
+const char* ShaderType(TF_DataType dtype) {
+  switch (dtype) {
+    case TF_FLOAT:
+      return "float";
+    case TF_HALF:
+      return "half";
+    case TF_BFLOAT16:
+      return "bfloat";
+    case TF_INT8:
+      return "char";
+    case TF_INT16:
+      return "short";
+    case TF_INT32:
+      return "int";
+    case TF_INT64:
+      return "long";
+    case TF_UINT8:
+      return "uchar";
+    case TF_UINT16:
+      return "ushort";
+    case TF_UINT32:
+      return "uint";
+    case TF_UINT64:
+      return "ulong";
+    case TF_BOOL:
+      return "bool";
+    default:
+      return nullptr;
+  }
+}
+
+std::vector<int64_t> DenseStrides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+Walk Broadcast(const Shape& shape, const Shape& target) {
+  Walk walk;
+  const std::vector<int64_t> dense = DenseStrides(shape);
+  const size_t missing = target.size() - shape.size();
+  for (size_t i = 0; i < target.size(); ++i) {
+    const bool repeated = i < missing || shape[i - missing] == 1;
+    walk.strides.push_back(repeated ? 0 : dense[i - missing]);
+  }
+  return walk;
+}
+
+Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Walk>& walks,
+                StridedParams* params, Grid* grid) {
+  *params = StridedParams();
+  // Innermost first. A dimension joins the one inside it if every walk steps over that one's end
+  // onto it.
+  std::vector<int64_t> dims;
+  std::vector<std::vector<int64_t>> strides(walks.size());
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 1) continue;
+    bool joins = !dims.empty();
+    for (size_t k = 0; k < walks.size() && joins; ++k) {
+      joins = walks[k].strides[i] == strides[k].back() * dims.back();
+    }
+    if (joins) {
+      dims.back() *= shape[i];
+      continue;
+    }
+    dims.push_back(shape[i]);
+    for (size_t k = 0; k < walks.size(); ++k) strides[k].push_back(walks[k].strides[i]);
+  }
+  if (dims.size() > STRIDED_DIMS) {
+    return Unimplemented(op, ": shape ", ToString(shape), " needs a loop over ", dims.size(),
+                         " dimensions, the METAL device has ", STRIDED_DIMS,
+                         "; reshape it, or place the op on the CPU");
+  }
+  int64_t sizes[3] = {1, 1, 1};
+  for (size_t d = 0; d < STRIDED_DIMS; ++d) {
+    const int64_t dim = d < dims.size() ? dims[d] : 1;
+    sizes[std::min<size_t>(d, 2)] *= dim;
+    params->dims[d] = static_cast<uint32_t>(dim);  // too large a one is refused with the grid
+    for (size_t k = 0; k < walks.size(); ++k) {
+      params->operands[k].strides[d] = d < dims.size() ? strides[k][d] : 0;
+    }
+  }
+  for (size_t k = 0; k < walks.size(); ++k) params->operands[k].offset = walks[k].offset;
+  *grid = Grid(sizes[0], sizes[1], sizes[2]);
+  return Status();
+}
+
+Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Shape* result) {
+  result->assign(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < result->size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) {
+      return InvalidArgument(op, ": Incompatible shapes: ", ToString(a), " vs. ", ToString(b),
+                             "; expected dimensions that are equal or 1, from the last one on");
+    }
+    (*result)[result->size() - 1 - i] = x == 1 ? y : x;
+  }
+  return Status();
+}
+
+Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Argument& in,
+                  const Walk& from, const Tensor& out, const Walk& to) {
+  if (NumElements(shape) == 0) return Status();
+  StridedParams params;
+  Grid grid(0);
+  RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &params, &grid));
+  return encoder.Dispatch(StrCat("copy_", TF_DataTypeSize(out.dtype())), grid,
+                          {in, out, Bytes(params)});
+}
+
+Status EncodeCopy(Encoder& encoder, const Tensor& in, const Tensor& out) {
+  const Shape flat = {in.num_elements()};
+  return EncodeCopy(encoder, "copy", flat, in, {{1}}, out, {{1}});
+}
+
+}  // namespace metal_ops

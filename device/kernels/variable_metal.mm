@@ -1,0 +1,156 @@
+// AssignVariableOp, AssignAddVariableOp, AssignSubVariableOp for every type that variables have.
+//
+// TensorFlow registers these for DEVICE_DEFAULT too, with code that treats device memory as host
+// memory: an assign_add would write over the buffer object. So every type needs a kernel here, also
+// those that shaders cannot calculate in.
+
+#include <complex>
+#include <cstring>
+#include <functional>
+
+#include "device/kernels/strided.h"
+#include "device/kernels/variable.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+#include "tensorflow/c/kernels_experimental.h"
+
+namespace metal_ops {
+
+void CopyTensor(TF_OpKernelContext* raw, TF_Tensor* source, TF_Tensor* dest) {
+  KernelContext ctx(raw);
+  Tensor from(source), to(dest);
+  OP_REQUIRES_OK(&ctx,
+                 Encode(&ctx, [&](Encoder& encoder) { return EncodeCopy(encoder, from, to); }));
+}
+
+VariableLock::VariableLock(TF_OpKernelContext* ctx, bool exclusive, const std::vector<int>& inputs)
+    : ctx_(ctx) {
+  CStatus status;
+  TF_MaybeLockVariableInputMutexesInOrder(ctx, exclusive, /*sparse=*/false, inputs.data(),
+                                          inputs.size(), CopyTensor, &holder_, status);
+}
+
+VariableLock::~VariableLock() { TF_ReleaseVariableInputLockHolder(holder_); }
+
+bool VariableLock::Get(int input, Tensor* tensor) {
+  CStatus status;
+  TF_Tensor* raw = nullptr;
+  // On failure it has already reported to the context.
+  TF_GetInputTensorFromVariable(ctx_, input, /*lock_held=*/true, /*isVariantType=*/false,
+                                /*sparse=*/false, CopyTensor, &raw, status);
+  if (raw == nullptr) return false;
+  *tensor = Tensor(raw);
+  return true;
+}
+
+namespace {
+
+#define METAL_DEVICE_NUMBER_TYPES                                                    \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_INT8, \
+   TF_INT16, TF_INT32, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
+
+class AssignOp {
+ public:
+  static constexpr char kOp[] = "AssignVariableOp";
+
+  explicit AssignOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("validate_shape", &validate_shape_));
+  }
+
+  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+    CStatus status;
+    TF_AssignVariable(raw, 0, 1, validate_shape_, CopyTensor, status);
+    OP_REQUIRES_OK(ctx, status.Get());
+  }
+
+ private:
+  bool validate_shape_ = false;
+};
+
+// float64 and complex128 have no shader type: the host calculates, on the memory that it shares
+// with the device.
+template <typename T>
+Status UpdateOnHost(KernelContext* ctx, const Tensor& var, const Tensor& value, bool subtract) {
+  void* handle = nullptr;
+  BufferRef x, y;
+  RETURN_IF_ERROR(ctx->Stream(&handle));
+  RETURN_IF_ERROR(ResolveBuffer(var, &x));
+  RETURN_IF_ERROR(ResolveBuffer(value, &y));
+  if (x.buffer == nil) return Status();
+  id<TF_MetalStream> stream = static_cast<id<TF_MetalStream>>(handle);
+  dispatch_sync([stream queue], ^{
+    [stream commitAndWait];
+  });
+  T* to = reinterpret_cast<T*>(static_cast<char*>([x.buffer contents]) + x.offset);
+  const T* from = reinterpret_cast<const T*>(static_cast<char*>([y.buffer contents]) + y.offset);
+  for (int64_t i = 0; i < var.num_elements(); ++i)
+    to[i] = subtract ? to[i] - from[i] : to[i] + from[i];
+  return Status();
+}
+
+template <typename Op>
+class UpdateOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit UpdateOp(KernelConstruction*) {}
+
+  // Not TF_AssignUpdateVariable: it ends the process if the variable does not exist.
+  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+    VariableLock lock(raw, /*exclusive=*/true, {0});
+    Tensor var, value;
+    if (!lock.Get(0, &var)) return;
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &value));
+    OP_REQUIRES(ctx, var.dtype() == value.dtype() && var.shape() == value.shape(),
+                InvalidArgument(kOp, ": Cannot update variable with shape ", ToString(var.shape()),
+                                " and dtype ", ToString(var.dtype()), " using a Tensor with shape ",
+                                ToString(value.shape()), " and dtype ", ToString(value.dtype()),
+                                ", shapes must be equal."));
+    switch (var.dtype()) {
+      case TF_DOUBLE:
+        OP_REQUIRES_OK(ctx, UpdateOnHost<double>(ctx, var, value, Op::kSubtract));
+        return;
+      case TF_COMPLEX128:
+        OP_REQUIRES_OK(ctx, UpdateOnHost<std::complex<double>>(ctx, var, value, Op::kSubtract));
+        return;
+      default:
+        break;
+    }
+    const bool complex = var.dtype() == TF_COMPLEX64;  // two floats, added one by one
+    const char* type = complex ? "float" : ShaderType(var.dtype());
+    const Grid grid(var.num_elements() * (complex ? 2 : 1));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(StrCat(Op::kSubtract ? "sub_" : "add_", type, "_11"),
+                                             grid, {var, value, var});
+                   }));
+  }
+};
+
+struct AssignAdd {
+  static constexpr char kOp[] = "AssignAddVariableOp";
+  static constexpr bool kSubtract = false;
+};
+struct AssignSub {
+  static constexpr char kOp[] = "AssignSubVariableOp";
+  static constexpr bool kSubtract = true;
+};
+
+// The resource handle is a host tensor. Strings, variants and resources keep TensorFlow's kernel:
+// their memory is the host's on every device.
+const KernelRegistrar assign(
+    AssignOp::kOp, RawFunctions<AssignOp>(),
+    KernelOptions()
+        .Types("dtype",
+               {TF_FLOAT,  TF_HALF,   TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL,
+                TF_INT4,   TF_INT8,   TF_INT16,    TF_INT32,  TF_INT64,     TF_UINT4,      TF_UINT8,
+                TF_UINT16, TF_UINT32, TF_UINT64,   TF_QINT8,  TF_QUINT8,    TF_QINT32})
+        .HostMemory("resource"));
+const KernelRegistrar assign_add(
+    UpdateOp<AssignAdd>::kOp, RawFunctions<UpdateOp<AssignAdd>>(),
+    KernelOptions().Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
+const KernelRegistrar assign_sub(
+    UpdateOp<AssignSub>::kOp, RawFunctions<UpdateOp<AssignSub>>(),
+    KernelOptions().Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,66 @@
+// AddN and ZerosLike of variants: what gradients of loops do with TensorLists whose elements are on
+// the device.
+
+#include "device/kernels/layout.h"
+#include "device/kernels/variable.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+#include "tensorflow/c/kernels_experimental.h"
+
+namespace metal_ops {
+namespace {
+
+// TensorFlow calls these for every element, with a result it has allocated.
+void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF_Tensor* raw_out) {
+  KernelContext ctx(raw);
+  Tensor a(raw_a), b(raw_b), out(raw_out);
+  const char* type = ShaderType(out.dtype());
+  OP_REQUIRES(&ctx, type != nullptr && out.dtype() != TF_BOOL,
+              Unimplemented("AddN: elements of dtype ", ToString(out.dtype()),
+                            " cannot be added on the METAL device; place the op on the CPU"));
+  OP_REQUIRES(&ctx, a.shape() == b.shape(),
+              InvalidArgument("AddN: list elements have shapes ", ToString(a.shape()), " and ",
+                              ToString(b.shape()), ", expected equal ones"));
+  OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
+    return encoder.Dispatch(StrCat("add_", type, "_11"), Grid(out.num_elements()), {a, b, out});
+  }));
+}
+
+void ZeroElements(TF_OpKernelContext* raw, TF_Tensor* input, TF_Tensor* raw_out) {
+  KernelContext ctx(raw);
+  Tensor in(input), out(raw_out);
+  OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
+    const uint64_t zero[2] = {};
+    return EncodeSpread(encoder, "ZerosLike", Bytes(zero), {}, out);
+  }));
+}
+
+class AddNVariantOp {
+ public:
+  static constexpr char kOp[] = "AddN";
+  explicit AddNVariantOp(KernelConstruction*) {}
+  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+    CStatus status;
+    TF_AddNVariant(raw, AddElements, status);
+    OP_REQUIRES_OK(ctx, status.Get());
+  }
+};
+
+class ZerosLikeVariantOp {
+ public:
+  static constexpr char kOp[] = "ZerosLike";
+  explicit ZerosLikeVariantOp(KernelConstruction*) {}
+  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+    CStatus status;
+    TF_ZerosLikeVariant(raw, ZeroElements, status);
+    OP_REQUIRES_OK(ctx, status.Get());
+  }
+};
+
+const KernelRegistrar add_n(AddNVariantOp::kOp, RawFunctions<AddNVariantOp>(),
+                            KernelOptions().Types("T", {TF_VARIANT}));
+const KernelRegistrar zeros_like(ZerosLikeVariantOp::kOp, RawFunctions<ZerosLikeVariantOp>(),
+                                 KernelOptions().Types("T", {TF_VARIANT}));
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,103 @@
+// Device memory: see memory.h.
+
+#include "device/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "hostmetal/include/hostmetal.h"
+
+namespace metal_device {
+namespace {
+
+struct Memory {
+  id<MTLDevice> device = nil;
+  bool scribble = false;
+
+  std::mutex mutex;  // guards `now`
+  MemoryStatistics now;
+
+  std::shared_mutex live_mutex;
+  std::map<uintptr_t, uint64_t> live;  // buffer -> length
+};
+
+// Leaked: TensorFlow frees tensors while the process exits.
+Memory& TheMemory() {
+  static Memory* memory = new Memory();
+  return *memory;
+}
+
+// After the last reference: TensorFlow's, or that of the last command buffer which used it.
+void Freed(void* buffer, NSUInteger length) {
+  Memory& memory = TheMemory();
+  // A tensor used after its end then reads NaN, not the old values that would hide the mistake.
+  if (memory.scribble) memset([(id<MTLBuffer>)buffer contents], 0xff, length);
+  {
+    std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
+    memory.live.erase(reinterpret_cast<uintptr_t>(buffer));
+  }
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  memory.now.in_use -= static_cast<int64_t>(length);
+}
+
+}  // namespace
+
+void InitMemory(id<MTLDevice> device, int64_t limit) {
+  Memory& memory = TheMemory();
+  memory.device = [device retain];
+  memory.now.limit = limit;
+  for (const char* variable : {"METAL_DEVICE_WRAPPER_TYPE", "METAL_OPS_DEVICE_SCRIBBLE"}) {
+    const char* text = getenv(variable);
+    memory.scribble = memory.scribble || (text != nullptr && strcmp(text, "1") == 0);
+  }
+}
+
+id<MTLBuffer> NewBuffer(uint64_t length) {
+  Memory& memory = TheMemory();
+  const int64_t bytes = static_cast<int64_t>(length);
+  {
+    // Counted before it is made, so that two threads cannot both take the last bytes.
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    if (bytes < 0 || bytes > memory.now.limit - memory.now.in_use) return nil;
+    memory.now.in_use += bytes;
+  }
+  id<MTLBuffer> buffer = hostmetal_new_inline_buffer(memory.device, length, Freed);
+  if (buffer != nil) {
+    std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
+    memory.live[reinterpret_cast<uintptr_t>(buffer)] = length;
+  }
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  if (buffer == nil) {
+    memory.now.in_use -= bytes;
+    return nil;
+  }
+  ++memory.now.allocations;
+  memory.now.peak_in_use = std::max(memory.now.peak_in_use, memory.now.in_use);
+  memory.now.largest = std::max(memory.now.largest, bytes);
+  return buffer;
+}
+
+bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
+  Memory& memory = TheMemory();
+  const uintptr_t address = reinterpret_cast<uintptr_t>(opaque);
+  std::shared_lock<std::shared_mutex> lock(memory.live_mutex);
+  auto it = memory.live.upper_bound(address);
+  if (it == memory.live.begin()) return false;
+  --it;
+  if (address != it->first && address - it->first >= it->second) return false;
+  *buffer = (id<MTLBuffer>)reinterpret_cast<void*>(it->first);
+  *offset = address - it->first;
+  return true;
+}
+
+MemoryStatistics GetMemoryStatistics() {
+  Memory& memory = TheMemory();
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  return memory.now;
+}
+
+}  // namespace metal_device

@@ -1,0 +1,233 @@
+// The TensorFlow plugin: registers platform METAL, device type GPU, on top of the Metal runtime.
+//
+// SE_InitPlugin may not fail: TensorFlow ends the process then. A plugin that must decline has no
+// devices, and says why through metal_device_why_not().
+
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "device/executor.h"
+#include "device/memory.h"
+#include "device/stream.h"
+#include "tensorflow/c/c_api.h"
+#include "tensorflow/c/experimental/stream_executor/stream_executor.h"
+
+#define METAL_DEVICE_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace metal_device {
+namespace {
+
+struct Plugin {
+  id<MTLDevice> device = nil;
+  std::string name;     // the hardware's
+  std::string why_not;  // empty if there is a device
+};
+
+Plugin& ThePlugin() {
+  static Plugin* plugin = new Plugin();
+  return *plugin;
+}
+
+// A whole number from the environment; anything else is a reason to decline, not to guess.
+bool ReadNumber(const char* variable, int64_t smallest, int64_t* value) {
+  const char* text = getenv(variable);
+  if (text == nullptr || *text == '\0') return true;
+  char* end = nullptr;
+  const long long number = strtoll(text, &end, 10);
+  if (*end != '\0' || number < smallest || number > (int64_t{1} << 40)) {
+    ThePlugin().why_not = std::string(variable) + "=" + text +
+                          " is not a whole number of at least " + std::to_string(smallest);
+    return false;
+  }
+  *value = number;
+  return true;
+}
+
+bool IsSet(const char* variable) {
+  const char* text = getenv(variable);
+  return text != nullptr && *text != '\0' && strcmp(text, "0") != 0;
+}
+
+void Find(Plugin* plugin) {
+  int64_t megabytes = 0, batch = 2;
+  if (!ReadNumber("METAL_OPS_DEVICE_MEMORY_MB", 1, &megabytes) ||
+      !ReadNumber("METAL_OPS_DEVICE_BATCH", 1, &batch)) {
+    return;
+  }
+  // Layouts of C++ types and the plugin C API change between minor releases.
+  if (strncmp(TF_Version(), METAL_OPS_TF_VERSION ".", strlen(METAL_OPS_TF_VERSION) + 1) != 0) {
+    plugin->why_not = std::string("this plugin is built for TensorFlow " METAL_OPS_TF_VERSION
+                                  ", the process runs ") +
+                      TF_Version();
+    return;
+  }
+  plugin->device = MTLCreateSystemDefaultDevice();
+  if (plugin->device == nil) {
+    plugin->why_not = "the Metal runtime found no device";
+    return;
+  }
+  plugin->name = [[plugin->device name] UTF8String];
+  const int64_t limit = megabytes > 0
+                            ? megabytes << 20
+                            : static_cast<int64_t>([plugin->device recommendedMaxWorkingSetSize]);
+  InitMemory(plugin->device, limit);
+  GlobalStreamOptions().batch = static_cast<int>(batch);
+  // Waiting for every op tells which one a fault belongs to; Apple's validation switch asks for
+  // just that.
+  GlobalStreamOptions().synchronous =
+      IsSet("METAL_OPS_DEVICE_SYNC") || IsSet("METAL_DEVICE_WRAPPER_TYPE");
+  // Work may be in flight when the process exits; it must not meet destroyed statics.
+  atexit([] {
+    @autoreleasepool {
+      SynchronizeAll();
+    }
+  });
+}
+
+void GetDeviceCount(const SP_Platform*, int* count, TF_Status*) {
+  *count = ThePlugin().device == nil ? 0 : 1;
+}
+
+void CreateDevice(const SP_Platform*, SE_CreateDeviceParams* params, TF_Status*) {
+  *params->device = SP_Device{SP_DEVICE_STRUCT_SIZE};
+  params->device->ordinal = params->ordinal;
+  params->device->device_handle = ThePlugin().device;
+  params->device->hardware_name = ThePlugin().name.c_str();
+  params->device->device_vendor = "metal_ops";
+  params->device->pci_bus_id = "<none>";
+}
+
+void DestroyDevice(const SP_Platform*, SP_Device*) {}
+
+int32_t GetNumaNode(const SP_Device*) { return 0; }
+int64_t GetMemoryBandwidth(const SP_Device*) { return -1; }
+double GetGflops(const SP_Device*) { return -1; }
+
+void CreateDeviceFns(const SP_Platform*, SE_CreateDeviceFnsParams* params, TF_Status*) {
+  *params->device_fns = SP_DeviceFns{SP_DEVICE_FNS_STRUCT_SIZE};
+  params->device_fns->get_numa_node = GetNumaNode;
+  params->device_fns->get_memory_bandwidth = GetMemoryBandwidth;
+  params->device_fns->get_gflops = GetGflops;
+}
+
+void DestroyDeviceFns(const SP_Platform*, SP_DeviceFns*) {}
+
+void CreateStreamExecutor(const SP_Platform*, SE_CreateStreamExecutorParams* params, TF_Status*) {
+  FillStreamExecutor(params->stream_executor);
+}
+
+void DestroyStreamExecutor(const SP_Platform*, SP_StreamExecutor*) {}
+
+void CreateTimerFns(const SP_Platform*, SP_TimerFns* fns, TF_Status*) { FillTimerFns(fns); }
+void DestroyTimerFns(const SP_Platform*, SP_TimerFns*) {}
+void DestroyPlatform(SP_Platform*) {}
+void DestroyPlatformFns(SP_PlatformFns*) {}
+
+// A C string that stays valid in the calling thread until its next call.
+const char* Hold(std::string text) {
+  thread_local std::string held;
+  held = std::move(text);
+  return held.c_str();
+}
+
+}  // namespace
+}  // namespace metal_device
+
+METAL_DEVICE_EXPORT void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status*) {
+  using namespace metal_device;
+  @autoreleasepool {
+    Find(&ThePlugin());
+    *params->platform = SP_Platform{SP_PLATFORM_STRUCT_SIZE};
+    params->platform->name = "METAL";
+    params->platform->type = "GPU";
+    params->platform->supports_unified_memory = 1;
+    // No BFC: it would hand out pieces of one huge buffer, and kernels need a buffer each.
+    params->platform->use_bfc_allocator = 0;
+    params->platform->force_memory_growth = 1;
+    SP_PlatformFns* fns = params->platform_fns;
+    *fns = SP_PlatformFns{SP_PLATFORM_FNS_STRUCT_SIZE};
+    fns->get_device_count = GetDeviceCount;
+    fns->create_device = CreateDevice;
+    fns->destroy_device = DestroyDevice;
+    fns->create_device_fns = CreateDeviceFns;
+    fns->destroy_device_fns = DestroyDeviceFns;
+    fns->create_stream_executor = CreateStreamExecutor;
+    fns->destroy_stream_executor = DestroyStreamExecutor;
+    fns->create_timer_fns = CreateTimerFns;
+    fns->destroy_timer_fns = DestroyTimerFns;
+    params->destroy_platform = DestroyPlatform;
+    params->destroy_platform_fns = DestroyPlatformFns;
+  }
+}
+
+// The kernels register themselves when the library is loaded; this tells TensorFlow that there are
+// some.
+METAL_DEVICE_EXPORT void TF_InitKernel() {}
+
+// ---- what kernels and metal_ops.device ask
+// --------------------------------------------------------------------------
+
+// TensorFlow's device pointer, or one into the middle of a tensor -> its id<MTLBuffer> and the
+// offset.
+METAL_DEVICE_EXPORT bool metal_device_resolve(const void* opaque, void** buffer, uint64_t* offset) {
+  id<MTLBuffer> found = nil;
+  if (!metal_device::Resolve(opaque, &found, offset)) return false;
+  *buffer = (void*)found;
+  return true;
+}
+
+// Null if there is a device, else the reason.
+METAL_DEVICE_EXPORT const char* metal_device_why_not() {
+  const std::string& why_not = metal_device::ThePlugin().why_not;
+  return why_not.empty() ? nullptr : why_not.c_str();
+}
+
+METAL_DEVICE_EXPORT const char* metal_device_name() {
+  return metal_device::ThePlugin().name.c_str();
+}
+
+METAL_DEVICE_EXPORT int64_t metal_device_memory_limit() {
+  return metal_device::GetMemoryStatistics().limit;
+}
+
+METAL_DEVICE_EXPORT int64_t metal_device_memory_in_use() {
+  return metal_device::GetMemoryStatistics().in_use;
+}
+
+METAL_DEVICE_EXPORT int64_t metal_device_memory_peak() {
+  return metal_device::GetMemoryStatistics().peak_in_use;
+}
+
+// Waits for everything that was given to the device.
+METAL_DEVICE_EXPORT void metal_device_synchronize() {
+  @autoreleasepool {
+    metal_device::SynchronizeAll();
+  }
+}
+
+// What kernels ask after they have encoded: null, or why the op fails. Where every op is waited
+// for, the failure is this op's and the device goes on; else it is an earlier one's, and stays.
+METAL_DEVICE_EXPORT const char* metal_device_failure() {
+  using namespace metal_device;
+  std::string message;
+  if (GlobalStreamOptions().synchronous) {
+    return TakeError(&message) ? Hold(std::move(message)) : nullptr;
+  }
+  return PeekError(&message) ? Hold(DescribeFailure(message)) : nullptr;
+}
+
+// The first failure since the last metal_device_take_error(), or null.
+METAL_DEVICE_EXPORT const char* metal_device_peek_error() {
+  std::string message;
+  return metal_device::PeekError(&message) ? metal_device::Hold(std::move(message)) : nullptr;
+}
+
+METAL_DEVICE_EXPORT const char* metal_device_take_error() {
+  std::string message;
+  return metal_device::TakeError(&message) ? metal_device::Hold(std::move(message)) : nullptr;
+}

@@ -1,0 +1,39 @@
+# libmetal_device.so: the PluggableDevice that gives TensorFlow a METAL "GPU" on Linux, and the stock ops that training
+# with this library's ops needs there. On macOS tensorflow-metal is the device and nothing here is built.
+ifneq ($(shell uname),Darwin)
+DEVICE_SO := $(PKG)/libmetal_device.so
+DEVICE_METALLIB := $(PKG)/libmetal_device.metallib
+METAL_LIBRARIES += $(DEVICE_SO) $(DEVICE_METALLIB)
+
+DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm kernels/common/*.mm)
+DEVICE_OBJ := $(DEVICE_SRC:%.mm=build/device_so/%.o)
+DEVICE_SHADERS := $(wildcard device/kernels/*.metal)
+
+DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off -DMETAL_OPS_TF_VERSION='"2.18"' \
+  -Wno-missing-field-initializers -MMD -MP
+
+build/device_so/%.o: %.mm build/tf.mk device/rules.mk | build/system-metal.stamp
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(OBJCXX) $(DEVICE_OBJCXXFLAGS) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
+
+# The soname is what kernels look for when they ask whether the device is loaded.
+$(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so
+	@echo "  link    $@"
+	@$(OBJCXX) -shared -pthread $(DEVICE_OBJ) -o $@.tmp -Wl,-soname,libmetal_device.so -Wl,-z,defs \
+	  $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(LDFLAGS) && mv $@.tmp $@
+
+$(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h kernels/msl/*.h)
+	@echo "  shaders $@"
+	@$(PY) -m metal_ops metal -I . $(DEVICE_SHADERS) -o $@
+
+# Calls the plugin as TensorFlow does; tests/device runs it.
+DEVICE_TEST := build/device_so/executor_test
+METAL_LIBRARIES += $(DEVICE_TEST)
+$(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
+	@echo "  link    $@"
+	@$(OBJCXX) -pthread $< -o $@ -L$(PKG) -lmetal_device $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 \
+	  -Wl,-rpath,$(abspath $(PKG)) -Wl,-rpath,$(patsubst -L%,%,$(filter -L%,$(TF_LDFLAGS))) $(LDFLAGS)
+
+-include $(DEVICE_OBJ:.o=.d) build/device_so/tests/device/executor_test.d
+endif

@@ -1,0 +1,89 @@
+// The stream: a serial queue of command buffers with tensorflow-metal's batching, and what waits on
+// it.
+//
+// Every command buffer committed gets the next number, starting at 1. A point in the stream is such
+// a number, so an event is a (stream, number) pair and "has it happened" is a comparison. The
+// number of the last one completed is also the value of `timeline`, on which the command buffers of
+// other streams wait.
+
+#ifndef METAL_OPS_DEVICE_STREAM_H_
+#define METAL_OPS_DEVICE_STREAM_H_
+
+#import <Metal/Metal.h>
+#include <dispatch/dispatch.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels/common/tf_metal_stream.h"
+
+@interface MetalDeviceStream : NSObject <TF_MetalStream> {
+  id<MTLCommandQueue> _commandQueue;
+  dispatch_queue_t _queue;
+  id<MTLCommandBuffer> _current;  // touched on _queue only
+  int _encoded;  // kernels that said `commit` since the last real one; on _queue only
+  id<MTLSharedEvent> _timeline;
+
+  std::mutex _mutex;  // guards what follows
+  std::condition_variable _progress;
+  uint64_t _submitted;
+  uint64_t _completed;
+  struct Wait {
+    MetalDeviceStream* stream;  // retained; nil for an event that a host callback signals
+    id<MTLSharedEvent> event;   // retained
+    uint64_t value;
+  };
+  std::vector<Wait> _waits;  // what the next command buffer has to wait for
+}
+
+- (instancetype)initWithDevice:(id<MTLDevice>)device;
+
+// Commits what is encoded. Returns the number that stands for "all work so far".
+- (uint64_t)flush;
+- (bool)isDone:(uint64_t)number;
+- (void)waitUntil:(uint64_t)number;
+// Blocks until all work so far, and all that it waits for, is done.
+- (void)waitUntilIdle;
+// True if nothing is encoded, running or waited for: the host may touch memory at once.
+- (bool)isIdle;
+
+// Later work starts after `number` of `other`.
+- (void)waitFor:(MetalDeviceStream*)other until:(uint64_t)number;
+
+// Encodes copies or fills in the stream's order.
+- (void)encodeBlit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body;
+
+// Runs `body` on the host after all work so far; later work starts after it. Returns the number of
+// that point.
+- (uint64_t)runOnHost:(std::function<void()>)body;
+
+@end
+
+namespace metal_device {
+
+// How commits are batched and whether every one is waited for.
+struct StreamOptions {
+  int batch = 2;
+  bool synchronous = false;
+};
+StreamOptions& GlobalStreamOptions();
+
+// Waits for every stream. On a stream's own queue, where committing is not possible, only for what
+// is committed.
+void SynchronizeAll();
+
+// The first failure of a command buffer or host callback since the last TakeError. It stays:
+// whatever that work should have written is garbage, and nothing says which tensors those are.
+bool PeekError(std::string* message);
+bool TakeError(std::string* message);
+void ReportError(const std::string& message);
+// The sentence for whoever meets a failure of earlier work.
+std::string DescribeFailure(const std::string& message);
+
+}  // namespace metal_device
+
+#endif  // METAL_OPS_DEVICE_STREAM_H_

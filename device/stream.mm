@@ -1,0 +1,332 @@
+// The stream: see stream.h.
+
+#include "device/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace metal_device {
+namespace {
+
+// Marks the threads that run on some stream's queue.
+const char kOnStreamQueue = 0;
+
+// Every stream alive. Leaked, as are TensorFlow's streams: threads may still run while the process
+// exits.
+struct Streams {
+  std::mutex mutex;
+  std::vector<MetalDeviceStream*> all;
+};
+Streams& AllStreams() {
+  static Streams* streams = new Streams();
+  return *streams;
+}
+
+struct DeviceError {
+  std::mutex mutex;
+  bool failed = false;
+  std::string message;
+};
+DeviceError& TheError() {
+  static DeviceError* error = new DeviceError();
+  return *error;
+}
+
+}  // namespace
+
+StreamOptions& GlobalStreamOptions() {
+  static StreamOptions* options = new StreamOptions();
+  return *options;
+}
+
+void ReportError(const std::string& message) {
+  DeviceError& error = TheError();
+  std::lock_guard<std::mutex> lock(error.mutex);
+  if (error.failed) return;  // what follows the first failure is often its consequence
+  error.failed = true;
+  error.message = message;
+}
+
+bool PeekError(std::string* message) {
+  DeviceError& error = TheError();
+  std::lock_guard<std::mutex> lock(error.mutex);
+  if (error.failed && message != nullptr) *message = error.message;
+  return error.failed;
+}
+
+bool TakeError(std::string* message) {
+  DeviceError& error = TheError();
+  std::lock_guard<std::mutex> lock(error.mutex);
+  if (!error.failed) return false;
+  if (message != nullptr) *message = std::move(error.message);
+  error.failed = false;
+  error.message.clear();
+  return true;
+}
+
+std::string DescribeFailure(const std::string& message) {
+  return "METAL device: work on the device failed earlier, so what is in its memory cannot be "
+         "trusted: " +
+         message +
+         ". metal_ops.device.clear_error() makes the device usable again; "
+         "METAL_DEVICE_WRAPPER_TYPE=1 in the environment finds the op that failed.";
+}
+
+void SynchronizeAll() {
+  std::vector<MetalDeviceStream*> streams;
+  {
+    std::lock_guard<std::mutex> lock(AllStreams().mutex);
+    for (MetalDeviceStream* stream : AllStreams().all) streams.push_back([stream retain]);
+  }
+  const bool on_queue = dispatch_get_specific(&kOnStreamQueue) != nullptr;
+  // All are committed before the first is waited for: one may wait for another.
+  if (!on_queue) {
+    for (MetalDeviceStream* stream : streams) [stream flush];
+  }
+  for (MetalDeviceStream* stream : streams) {
+    [stream waitUntilIdle];
+    [stream release];
+  }
+}
+
+}  // namespace metal_device
+
+using metal_device::AllStreams;
+using metal_device::GlobalStreamOptions;
+
+static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
+  [stream release];
+  [event release];
+}
+
+@implementation MetalDeviceStream
+
+- (instancetype)initWithDevice:(id<MTLDevice>)device {
+  if ((self = [super init])) {
+    _commandQueue = [device newCommandQueue];
+    _timeline = [device newSharedEvent];
+    _queue = dispatch_queue_create("metal_ops.device.stream", DISPATCH_QUEUE_SERIAL);
+    if (_commandQueue == nil || _timeline == nil || _queue == nil) {
+      [self release];
+      return nil;
+    }
+    dispatch_queue_set_specific(_queue, &metal_device::kOnStreamQueue, self, nullptr);
+    std::lock_guard<std::mutex> lock(AllStreams().mutex);
+    AllStreams().all.push_back(self);
+  }
+  return self;
+}
+
+- (void)dealloc {
+  {
+    std::lock_guard<std::mutex> lock(AllStreams().mutex);
+    std::vector<MetalDeviceStream*>& all = AllStreams().all;
+    all.erase(std::remove(all.begin(), all.end(), self), all.end());
+  }
+  for (const Wait& wait : _waits) DropWait(wait.stream, wait.event);
+  [_current release];
+  [_timeline release];
+  [_commandQueue release];
+  if (_queue != nil) dispatch_release(_queue);
+  [super dealloc];
+}
+
+// ---- TF_MetalStream: what kernels call, on the queue
+// ----------------------------------------------------------------
+
+- (dispatch_queue_t)queue {
+  return _queue;
+}
+
+- (id<MTLCommandBuffer>)currentCommandBuffer {
+  if (_current == nil) {
+    _current = [[_commandQueue commandBuffer] retain];
+    std::vector<Wait> waits;
+    {
+      std::lock_guard<std::mutex> lock(_mutex);
+      waits.swap(_waits);
+    }
+    for (const Wait& wait : waits) {
+      [_current encodeWaitForEvent:wait.event value:wait.value];
+      DropWait(wait.stream, wait.event);
+    }
+  }
+  return _current;
+}
+
+- (void)commit {
+  if (GlobalStreamOptions().synchronous) {
+    [self commitAndWait];
+  } else if (++_encoded >= GlobalStreamOptions().batch) {
+    [self commitCurrent];
+  }
+}
+
+- (void)commitAndWait {
+  bool waits;
+  {
+    std::lock_guard<std::mutex> lock(_mutex);
+    waits = !_waits.empty();
+  }
+  if (waits)
+    [self currentCommandBuffer];  // an empty one: "done" includes what this stream waits for
+  [self waitUntil:[self commitCurrent]];
+}
+
+// ---- what the device calls
+// ------------------------------------------------------------------------------------------
+
+// The real commit. On the queue.
+- (uint64_t)commitCurrent {
+  _encoded = 0;
+  uint64_t number;
+  {
+    std::lock_guard<std::mutex> lock(_mutex);
+    if (_current != nil) ++_submitted;
+    number = _submitted;
+  }
+  if (_current != nil) {
+    [_current addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
+      [self finish:number buffer:buffer];
+    }];
+    [_current commit];
+    [_current release];
+    _current = nil;
+  }
+  return number;
+}
+
+// On a thread of the Metal runtime, after the work of command buffer `number`.
+- (void)finish:(uint64_t)number buffer:(id<MTLCommandBuffer>)buffer {
+  @autoreleasepool {
+    if ([buffer status] == MTLCommandBufferStatusError) {
+      NSString* text = [[buffer error] localizedDescription];
+      metal_device::ReportError(text == nil ? "a command buffer failed, no reason given"
+                                            : [text UTF8String]);
+    }
+    std::lock_guard<std::mutex> lock(_mutex);
+    // A failed command buffer also counts as done: whoever waits must wake up to hear of it.
+    _completed = std::max(_completed, number);
+    [_timeline setSignaledValue:_completed];
+    _progress.notify_all();
+  }
+}
+
+- (uint64_t)flush {
+  __block uint64_t number = 0;
+  dispatch_sync(_queue, ^{
+    @autoreleasepool {
+      number = [self commitCurrent];
+    }
+  });
+  return number;
+}
+
+- (bool)isDone:(uint64_t)number {
+  std::lock_guard<std::mutex> lock(_mutex);
+  return _completed >= number;
+}
+
+- (void)waitUntil:(uint64_t)number {
+  std::unique_lock<std::mutex> lock(_mutex);
+  _progress.wait(lock, [&] { return _completed >= number; });
+}
+
+- (void)waitUntilIdle {
+  std::vector<Wait> waits;
+  uint64_t number;
+  {
+    std::lock_guard<std::mutex> lock(_mutex);
+    waits = _waits;
+    number = _submitted;
+    for (const Wait& wait : waits) {
+      [wait.stream retain];
+      [wait.event retain];
+    }
+  }
+  [self waitUntil:number];
+  for (const Wait& wait : waits) {
+    // A host callback's point belongs to this stream's own last command buffer, so it is signalled
+    // by now.
+    if (wait.stream != nil) [wait.stream waitUntil:wait.value];
+    DropWait(wait.stream, wait.event);
+  }
+}
+
+- (bool)isIdle {
+  __block bool idle = false;
+  dispatch_sync(_queue, ^{
+    std::lock_guard<std::mutex> lock(self->_mutex);
+    // Waits that are over are dropped here, or they would pile up on a stream that only ever copies
+    // on the host.
+    auto done = [](const Wait& wait) {
+      if ([wait.event signaledValue] < wait.value) return false;
+      DropWait(wait.stream, wait.event);
+      return true;
+    };
+    self->_waits.erase(std::remove_if(self->_waits.begin(), self->_waits.end(), done),
+                       self->_waits.end());
+    idle = self->_current == nil && self->_completed >= self->_submitted && self->_waits.empty();
+  });
+  return idle;
+}
+
+- (void)waitFor:(MetalDeviceStream*)other until:(uint64_t)number {
+  if (other == self || [other isDone:number]) return;
+  dispatch_sync(_queue, ^{
+    @autoreleasepool {
+      [self addWait:other event:other->_timeline value:number];
+    }
+  });
+}
+
+// On the queue.
+- (void)addWait:(MetalDeviceStream*)other event:(id<MTLSharedEvent>)event value:(uint64_t)value {
+  if (_current != nil) {
+    [_current encodeWaitForEvent:event value:value];
+    return;
+  }
+  std::lock_guard<std::mutex> lock(_mutex);
+  for (Wait& wait : _waits) {
+    if (wait.event == event) {
+      wait.value = std::max(wait.value, value);
+      return;
+    }
+  }
+  _waits.push_back({[other retain], [event retain], value});
+}
+
+- (void)encodeBlit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body {
+  const std::function<void(id<MTLBlitCommandEncoder>)>* encode = &body;  // a block would copy it
+  dispatch_sync(_queue, ^{
+    @autoreleasepool {
+      id<MTLBlitCommandEncoder> blit = [[self currentCommandBuffer] blitCommandEncoder];
+      (*encode)(blit);
+      [blit endEncoding];
+      [self commit];
+    }
+  });
+}
+
+- (uint64_t)runOnHost:(std::function<void()>)body {
+  auto* work = new std::function<void()>(std::move(body));
+  id<MTLSharedEvent> finished = [[_commandQueue device] newSharedEvent];
+  __block uint64_t number = 0;
+  dispatch_sync(_queue, ^{
+    @autoreleasepool {
+      [[self currentCommandBuffer] addCompletedHandler:^(id<MTLCommandBuffer>) {
+        @autoreleasepool {
+          (*work)();
+          delete work;
+          [finished setSignaledValue:1];
+        }
+      }];
+      number = [self commitCurrent];
+      [self addWait:nil event:finished value:1];
+    }
+  });
+  [finished release];
+  return number;
+}
+
+@end

@@ -1,0 +1,22 @@
+// Buffers: all memory is host memory, so Managed behaves as Shared; Private hides its contents as
+// on a Mac.
+#ifndef HOSTMETAL_MTLBUFFER_H_
+#define HOSTMETAL_MTLBUFFER_H_
+
+#import <Metal/MTLResource.h>
+
+NS_ASSUME_NONNULL_BEGIN
+
+@protocol MTLBuffer <MTLResource>
+
+@property(readonly) NSUInteger length;
+@property(readonly) uint64_t gpuAddress;
+// NULL for MTLStorageModePrivate.
+- (void*)contents NS_RETURNS_INNER_POINTER;
+- (void)didModifyRange:(NSRange)range;
+
+@end
+
+NS_ASSUME_NONNULL_END
+
+#endif  // HOSTMETAL_MTLBUFFER_H_

@@ -1,0 +1,23 @@
+// Command queues: one thread each, command buffers in commit order.
+#ifndef HOSTMETAL_MTLCOMMANDQUEUE_H_
+#define HOSTMETAL_MTLCOMMANDQUEUE_H_
+
+#import <Metal/MTLCommandBuffer.h>
+
+NS_ASSUME_NONNULL_BEGIN
+
+@protocol MTLCommandQueue <NSObject>
+
+@property(nullable, copy, atomic) NSString* label;
+@property(readonly) id<MTLDevice> device;
+// These block while the queue has its maximum of command buffers that are not completed.
+- (nullable id<MTLCommandBuffer>)commandBuffer;
+- (nullable id<MTLCommandBuffer>)commandBufferWithDescriptor:
+    (MTLCommandBufferDescriptor*)descriptor;
+- (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
+
+@end
+
+NS_ASSUME_NONNULL_END
+
+#endif  // HOSTMETAL_MTLCOMMANDQUEUE_H_

@@ -1,0 +1,46 @@
+// Compute pipelines: descriptor, reflection and state.
+#ifndef HOSTMETAL_MTLCOMPUTEPIPELINE_H_
+#define HOSTMETAL_MTLCOMPUTEPIPELINE_H_
+
+#import <Metal/MTLArgument.h>
+#import <Metal/MTLLibrary.h>
+
+NS_ASSUME_NONNULL_BEGIN
+
+MTL_EXPORT
+@interface MTLComputePipelineReflection : NSObject {
+ @private
+  NSArray* _arguments;
+  NSArray* _bindings;
+}
+@property(readonly) NSArray<id<MTLBinding>>* bindings;
+@property(readonly) NSArray<MTLArgument*>* arguments;
+@end
+
+MTL_EXPORT
+@interface MTLComputePipelineDescriptor : NSObject <NSCopying> {
+ @private
+  NSString* _label;
+  id<MTLFunction> _computeFunction;
+  BOOL _threadGroupSizeIsMultipleOfThreadExecutionWidth;
+  NSUInteger _maxTotalThreadsPerThreadgroup;
+}
+@property(nullable, copy, nonatomic) NSString* label;
+@property(nullable, readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
+// An optimisation hint; checked under METAL_DEVICE_WRAPPER_TYPE=1.
+@property(readwrite, nonatomic) BOOL threadGroupSizeIsMultipleOfThreadExecutionWidth;
+@property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
+- (void)reset;
+@end
+
+@protocol MTLComputePipelineState <NSObject>
+@property(nullable, readonly) NSString* label;
+@property(readonly) id<MTLDevice> device;
+@property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
+@property(readonly) NSUInteger threadExecutionWidth;
+@property(readonly) NSUInteger staticThreadgroupMemoryLength;
+@end
+
+NS_ASSUME_NONNULL_END
+
+#endif  // HOSTMETAL_MTLCOMPUTEPIPELINE_H_

@@ -1,0 +1,149 @@
+// The device: limits, and the makers of everything else.
+#ifndef HOSTMETAL_MTLDEVICE_H_
+#define HOSTMETAL_MTLDEVICE_H_
+
+#import <Metal/MTLDefines.h>
+#import <Metal/MTLLibrary.h>
+#import <Metal/MTLResource.h>
+#import <Metal/MTLTypes.h>
+#include <dispatch/dispatch.h>
+
+NS_ASSUME_NONNULL_BEGIN
+
+@class MTLComputePipelineDescriptor;
+@class MTLComputePipelineReflection;
+@protocol MTLBuffer;
+@protocol MTLCommandQueue;
+@protocol MTLComputePipelineState;
+@protocol MTLDevice;
+@protocol MTLEvent;
+@protocol MTLFence;
+@protocol MTLSharedEvent;
+
+MTL_EXTERN id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
+MTL_EXTERN NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
+
+typedef NS_ENUM(NSInteger, MTLGPUFamily) {
+  MTLGPUFamilyApple1 = 1001,
+  MTLGPUFamilyApple2 = 1002,
+  MTLGPUFamilyApple3 = 1003,
+  MTLGPUFamilyApple4 = 1004,
+  MTLGPUFamilyApple5 = 1005,
+  MTLGPUFamilyApple6 = 1006,
+  MTLGPUFamilyApple7 = 1007,
+  MTLGPUFamilyApple8 = 1008,
+  MTLGPUFamilyApple9 = 1009,
+  MTLGPUFamilyMac1 = 2001,
+  MTLGPUFamilyMac2 = 2002,
+  MTLGPUFamilyCommon1 = 3001,
+  MTLGPUFamilyCommon2 = 3002,
+  MTLGPUFamilyCommon3 = 3003,
+  MTLGPUFamilyMetal3 = 5001,
+};
+
+typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
+  MTLPipelineOptionNone = 0,
+  MTLPipelineOptionArgumentInfo = 1 << 0,
+  MTLPipelineOptionBindingInfo = 1 << 0,
+  MTLPipelineOptionBufferTypeInfo = 1 << 1,
+};
+
+typedef __autoreleasing MTLComputePipelineReflection* _Nullable MTLAutoreleasedComputePipelineReflection;
+typedef void (^MTLNewLibraryCompletionHandler)(id<MTLLibrary> _Nullable library,
+                                               NSError* _Nullable error);
+typedef void (^MTLNewComputePipelineStateCompletionHandler)(
+    id<MTLComputePipelineState> _Nullable computePipelineState, NSError* _Nullable error);
+typedef void (^MTLNewComputePipelineStateWithReflectionCompletionHandler)(
+    id<MTLComputePipelineState> _Nullable computePipelineState,
+    MTLComputePipelineReflection* _Nullable reflection, NSError* _Nullable error);
+typedef uint64_t MTLTimestamp;
+
+@protocol MTLDevice <NSObject>
+
+@property(readonly) NSString* name;
+@property(readonly) uint64_t registryID;
+@property(readonly) MTLSize maxThreadsPerThreadgroup;
+@property(readonly, getter=isLowPower) BOOL lowPower;
+@property(readonly, getter=isHeadless) BOOL headless;
+@property(readonly, getter=isRemovable) BOOL removable;
+@property(readonly) BOOL hasUnifiedMemory;
+@property(readonly) uint64_t recommendedMaxWorkingSetSize;
+@property(readonly) NSUInteger currentAllocatedSize;
+@property(readonly) NSUInteger maxThreadgroupMemoryLength;
+@property(readonly) NSUInteger maxBufferLength;
+
+// The answer is about the compute half of a family; there is no rendering at all.
+- (BOOL)supportsFamily:(MTLGPUFamily)gpuFamily;
+- (void)sampleTimestamps:(MTLTimestamp*)cpuTimestamp gpuTimestamp:(MTLTimestamp*)gpuTimestamp;
+
+// At most 64 command buffers that are not completed.
+- (nullable id<MTLCommandQueue>)newCommandQueue;
+- (nullable id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:
+    (NSUInteger)maxCommandBufferCount;
+
+// Zero-filled; nil when length is 0 or the memory cannot be had.
+- (nullable id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
+                                      options:(MTLResourceOptions)options;
+- (nullable id<MTLBuffer>)newBufferWithBytes:(const void*)pointer
+                                      length:(NSUInteger)length
+                                     options:(MTLResourceOptions)options;
+// Pointer and length must be multiples of the page size.
+- (nullable id<MTLBuffer>)
+    newBufferWithBytesNoCopy:(void*)pointer
+                      length:(NSUInteger)length
+                     options:(MTLResourceOptions)options
+                 deallocator:(void (^_Nullable)(void* pointer, NSUInteger length))deallocator;
+
+- (nullable id<MTLLibrary>)newDefaultLibrary;
+- (nullable id<MTLLibrary>)newDefaultLibraryWithBundle:(NSBundle*)bundle
+                                                 error:(__autoreleasing NSError**)error;
+- (nullable id<MTLLibrary>)newLibraryWithFile:(NSString*)filepath
+                                        error:(__autoreleasing NSError**)error;
+- (nullable id<MTLLibrary>)newLibraryWithURL:(NSURL*)url error:(__autoreleasing NSError**)error;
+- (nullable id<MTLLibrary>)newLibraryWithData:(dispatch_data_t)data
+                                        error:(__autoreleasing NSError**)error;
+- (nullable id<MTLLibrary>)newLibraryWithSource:(NSString*)source
+                                        options:(nullable MTLCompileOptions*)options
+                                          error:(__autoreleasing NSError**)error;
+- (void)newLibraryWithSource:(NSString*)source
+                     options:(nullable MTLCompileOptions*)options
+           completionHandler:(MTLNewLibraryCompletionHandler)completionHandler;
+
+- (nullable id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                  error:(__autoreleasing NSError**)error;
+- (nullable id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                options:(MTLPipelineOption)options
+                             reflection:
+                                 (MTLAutoreleasedComputePipelineReflection* _Nullable)reflection
+                                  error:(__autoreleasing NSError**)error;
+- (void)newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                          completionHandler:
+                              (MTLNewComputePipelineStateCompletionHandler)completionHandler;
+- (void)newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                    options:(MTLPipelineOption)options
+                          completionHandler:
+                              (MTLNewComputePipelineStateWithReflectionCompletionHandler)
+                                  completionHandler;
+- (nullable id<MTLComputePipelineState>)
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:
+                                   (MTLAutoreleasedComputePipelineReflection* _Nullable)reflection
+                                    error:(__autoreleasing NSError**)error;
+- (void)newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
+                                      options:(MTLPipelineOption)options
+                            completionHandler:
+                                (MTLNewComputePipelineStateWithReflectionCompletionHandler)
+                                    completionHandler;
+
+- (nullable id<MTLFence>)newFence;
+- (nullable id<MTLEvent>)newEvent;
+- (nullable id<MTLSharedEvent>)newSharedEvent;
+
+@end
+
+NS_ASSUME_NONNULL_END
+
+#endif  // HOSTMETAL_MTLDEVICE_H_

@@ -1,0 +1,95 @@
+// Libraries, functions and the options of the shader compiler.
+#ifndef HOSTMETAL_MTLLIBRARY_H_
+#define HOSTMETAL_MTLLIBRARY_H_
+
+#import <Metal/MTLArgument.h>
+#import <Metal/MTLFunctionConstantValues.h>
+
+NS_ASSUME_NONNULL_BEGIN
+
+@protocol MTLDevice;
+
+// There are kernels only.
+typedef NS_ENUM(NSUInteger, MTLFunctionType) {
+  MTLFunctionTypeKernel = 3,
+};
+
+MTL_EXPORT
+@interface MTLFunctionConstant : NSObject {
+ @private
+  NSString* _name;
+  MTLDataType _type;
+  NSUInteger _index;
+  BOOL _required;
+}
+@property(readonly) NSString* name;
+@property(readonly) MTLDataType type;
+@property(readonly) NSUInteger index;
+@property(readonly) BOOL required;
+@end
+
+@protocol MTLFunction <NSObject>
+@property(nullable, copy, atomic) NSString* label;
+@property(readonly) id<MTLDevice> device;
+@property(readonly) MTLFunctionType functionType;
+@property(readonly) NSString* name;
+@property(readonly) NSDictionary<NSString*, MTLFunctionConstant*>* functionConstantsDictionary;
+@end
+
+typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {
+  MTLLanguageVersion1_0 = (1 << 16),
+  MTLLanguageVersion1_1 = (1 << 16) + 1,
+  MTLLanguageVersion1_2 = (1 << 16) + 2,
+  MTLLanguageVersion2_0 = (2 << 16),
+  MTLLanguageVersion2_1 = (2 << 16) + 1,
+  MTLLanguageVersion2_2 = (2 << 16) + 2,
+  MTLLanguageVersion2_3 = (2 << 16) + 3,
+  MTLLanguageVersion2_4 = (2 << 16) + 4,
+  MTLLanguageVersion3_0 = (3 << 16) + 0,
+  MTLLanguageVersion3_1 = (3 << 16) + 1,
+};
+
+MTL_EXPORT
+@interface MTLCompileOptions : NSObject <NSCopying> {
+ @private
+  NSDictionary<NSString*, NSObject*>* _preprocessorMacros;
+  BOOL _fastMathEnabled;
+  MTLLanguageVersion _languageVersion;
+}
+@property(nullable, readwrite, copy, nonatomic)
+    NSDictionary<NSString*, NSObject*>* preprocessorMacros;
+// YES by default, as on a Mac.
+@property(readwrite, nonatomic) BOOL fastMathEnabled;
+@property(readwrite, nonatomic) MTLLanguageVersion languageVersion;
+@end
+
+MTL_EXTERN NSErrorDomain const MTLLibraryErrorDomain;
+
+typedef NS_ENUM(NSUInteger, MTLLibraryError) {
+  MTLLibraryErrorUnsupported = 1,
+  MTLLibraryErrorInternal = 2,
+  MTLLibraryErrorCompileFailure = 3,
+  MTLLibraryErrorCompileWarning = 4,
+  MTLLibraryErrorFunctionNotFound = 5,
+  MTLLibraryErrorFileNotFound = 6,
+};
+
+@protocol MTLLibrary <NSObject>
+@property(nullable, copy, atomic) NSString* label;
+@property(readonly) id<MTLDevice> device;
+@property(readonly) NSArray<NSString*>* functionNames;
+
+// nil if the library has no such function, or the function needs constant values.
+- (nullable id<MTLFunction>)newFunctionWithName:(NSString*)functionName;
+- (nullable id<MTLFunction>)newFunctionWithName:(NSString*)name
+                                 constantValues:(MTLFunctionConstantValues*)constantValues
+                                          error:(__autoreleasing NSError**)error;
+- (void)newFunctionWithName:(NSString*)name
+             constantValues:(MTLFunctionConstantValues*)constantValues
+          completionHandler:(void (^)(id<MTLFunction> _Nullable function,
+                                      NSError* _Nullable error))completionHandler;
+@end
+
+NS_ASSUME_NONNULL_END
+
+#endif  // HOSTMETAL_MTLLIBRARY_H_

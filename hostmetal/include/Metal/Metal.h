@@ -1,0 +1,24 @@
+// Umbrella of the Metal subset that hostmetal implements: compute, on machines without Metal.
+#ifndef HOSTMETAL_METAL_H_
+#define HOSTMETAL_METAL_H_
+
+#import <Metal/MTLArgument.h>
+#import <Metal/MTLBlitCommandEncoder.h>
+#import <Metal/MTLBlitPass.h>
+#import <Metal/MTLBuffer.h>
+#import <Metal/MTLCommandBuffer.h>
+#import <Metal/MTLCommandEncoder.h>
+#import <Metal/MTLCommandQueue.h>
+#import <Metal/MTLComputeCommandEncoder.h>
+#import <Metal/MTLComputePass.h>
+#import <Metal/MTLComputePipeline.h>
+#import <Metal/MTLDefines.h>
+#import <Metal/MTLDevice.h>
+#import <Metal/MTLEvent.h>
+#import <Metal/MTLFence.h>
+#import <Metal/MTLFunctionConstantValues.h>
+#import <Metal/MTLLibrary.h>
+#import <Metal/MTLResource.h>
+#import <Metal/MTLTypes.h>
+
+#endif  // HOSTMETAL_METAL_H_

@@ -1,0 +1,26 @@
+// Apple's platform switches, all off: code for macOS frameworks that are not here must not be
+// chosen.
+#ifndef HOSTMETAL_TARGET_CONDITIONALS_H_
+#define HOSTMETAL_TARGET_CONDITIONALS_H_
+
+#define TARGET_OS_MAC 0
+#define TARGET_OS_OSX 0
+#define TARGET_OS_IPHONE 0
+#define TARGET_OS_IOS 0
+#define TARGET_OS_TV 0
+#define TARGET_OS_WATCH 0
+#define TARGET_OS_VISION 0
+#define TARGET_OS_MACCATALYST 0
+#define TARGET_OS_SIMULATOR 0
+#define TARGET_OS_LINUX 1
+#define TARGET_OS_UNIX 1
+#define TARGET_RT_64_BIT 1
+#if defined(__x86_64__)
+#define TARGET_CPU_X86_64 1
+#define TARGET_CPU_ARM64 0
+#else
+#define TARGET_CPU_X86_64 0
+#define TARGET_CPU_ARM64 1
+#endif
+
+#endif  // HOSTMETAL_TARGET_CONDITIONALS_H_

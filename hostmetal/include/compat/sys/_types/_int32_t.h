@@ -1,0 +1,3 @@
+// macOS-internal header that Apple's TensorFlow sample includes; it declares int32_t and nothing
+// else.
+#include <stdint.h>

@@ -1,0 +1,2 @@
+// macOS-internal header; it declares int64_t and nothing else.
+#include <stdint.h>

@@ -1,0 +1,26 @@
+// hostmetal's own additions to Apple's API, for code that knows it runs on Linux (the device
+// plugin).
+#ifndef HOSTMETAL_HOSTMETAL_H_
+#define HOSTMETAL_HOSTMETAL_H_
+
+#import <Metal/Metal.h>
+
+// A buffer whose contents are undefined: newBufferWithLength: has to clear them, which costs a pass
+// over the memory. nil under the same conditions. Release it as any other buffer.
+MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer(
+    id<MTLDevice> _Nonnull device, NSUInteger length,
+    MTLResourceOptions options) NS_RETURNS_RETAINED;
+
+// Address of a buffer's bytes on the host, whatever its storage mode.
+MTL_EXTERN void* _Nonnull hostmetal_buffer_address(id<MTLBuffer> _Nonnull buffer);
+
+// A buffer object that lies in front of its own (undefined) contents, in one block of memory: for
+// every k < length the address `buffer + k` belongs to this buffer and to nothing else. TensorFlow
+// holds a buffer as a plain pointer and adds to it to name a slice. `freed` is called when the last
+// reference is gone, before the memory is; it may be NULL.
+typedef void (*hostmetal_buffer_freed)(void* _Nonnull buffer, NSUInteger length);
+MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_inline_buffer(
+    id<MTLDevice> _Nonnull device, NSUInteger length,
+    hostmetal_buffer_freed _Nullable freed) NS_RETURNS_RETAINED;
+
+#endif  // HOSTMETAL_HOSTMETAL_H_

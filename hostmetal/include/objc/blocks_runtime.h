@@ -1,0 +1,3 @@
+// GNUstep's headers ask for this name when the compiler has blocks; on Debian no package provides
+// it.
+#include <Block.h>

@@ -1,0 +1,2 @@
+// Same content under the SDK's other name.
+#include <Availability.h>

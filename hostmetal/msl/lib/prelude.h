@@ -1,0 +1,50 @@
+// Everything that <metal_stdlib> brings, for the CPU. The driver includes it (precompiled) before every shader, so the
+// public headers in include/ are empty.
+#pragma once
+
+#include "runtime.h"
+
+// <simd/simd.h>'s names for types shared with the host.
+#define MSL_SIMD_NAMES(name)        \
+  typedef name##2 vector_##name##2; \
+  typedef name##3 vector_##name##3; \
+  typedef name##4 vector_##name##4; \
+  typedef name##2 simd_##name##2;   \
+  typedef name##3 simd_##name##3;   \
+  typedef name##4 simd_##name##4;   \
+  namespace simd {                  \
+  using ::name##2;                  \
+  using ::name##3;                  \
+  using ::name##4;                  \
+  }
+MSL_SIMD_NAMES(char)
+MSL_SIMD_NAMES(uchar)
+MSL_SIMD_NAMES(short)
+MSL_SIMD_NAMES(ushort)
+MSL_SIMD_NAMES(int)
+MSL_SIMD_NAMES(uint)
+MSL_SIMD_NAMES(long)
+MSL_SIMD_NAMES(ulong)
+MSL_SIMD_NAMES(half)
+MSL_SIMD_NAMES(float)
+#define MSL_SIMD_MATRICES(shape)                \
+  typedef float##shape matrix_float##shape;     \
+  typedef float##shape simd_float##shape;       \
+  namespace simd {                              \
+  using ::float##shape;                         \
+  }
+MSL_SIMD_MATRICES(2x2)
+MSL_SIMD_MATRICES(2x3)
+MSL_SIMD_MATRICES(2x4)
+MSL_SIMD_MATRICES(3x2)
+MSL_SIMD_MATRICES(3x3)
+MSL_SIMD_MATRICES(3x4)
+MSL_SIMD_MATRICES(4x2)
+MSL_SIMD_MATRICES(4x3)
+MSL_SIMD_MATRICES(4x4)
+
+// bfloat rounding for the driver, which calls it where the CPU has no instruction.
+extern "C" inline __attribute__((always_inline, used)) ushort _msl_round_bfloat(float v) {
+  const uint bits = __builtin_bit_cast(uint, v);
+  return v != v ? ushort(bits >> 16 | 0x40) : ushort((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}

@@ -1,0 +1,213 @@
+// What the generated wrappers of kernels are made of: positions, arguments, the loop over threads, kernel tables.
+// A wrapper names a class K with
+//   K(const metallib_launch*, char* threadgroup_memory)   takes the arguments out of the launch
+//   void operator()(const _msl::Position&) const          one thread
+#pragma once
+
+#include "simdgroup_matrix.h"
+
+namespace _msl {
+
+typedef const metallib_launch* Launch;
+
+// ---- the position attributes, as whatever type the parameter has: (u)short, (u)int, ulong and vectors of them.
+template <class T>
+struct Coordinates {
+  static T of(uint x, uint, uint) { return T(x); }
+};
+template <class T>
+struct Coordinates<metal::vec<T, 2>> {
+  static metal::vec<T, 2> of(uint x, uint y, uint) { return {T(x), T(y)}; }
+};
+template <class T>
+struct Coordinates<metal::vec<T, 3>> {
+  static metal::vec<T, 3> of(uint x, uint y, uint z) { return {T(x), T(y), T(z)}; }
+};
+#define MSL_POSITION(name, X, Y, Z)                           \
+  template <class T>                                          \
+  inline T name(Launch l, const Position& p) {                \
+    (void)l, (void)p;                                         \
+    return Coordinates<metal::remove_cv_t<T>>::of(X, Y, Z);   \
+  }
+#define MSL_POSITION3(name, of) MSL_POSITION(name, of[0], of[1], of[2])
+MSL_POSITION(thread_position_in_grid, p.threadgroup_position[0] * l->threadgroup_size[0] + p.local[0],
+             p.threadgroup_position[1] * l->threadgroup_size[1] + p.local[1],
+             p.threadgroup_position[2] * l->threadgroup_size[2] + p.local[2])
+MSL_POSITION3(thread_position_in_threadgroup, p.local)
+MSL_POSITION3(threadgroup_position_in_grid, p.threadgroup_position)
+MSL_POSITION3(threads_per_grid, l->threads)
+MSL_POSITION3(threads_per_threadgroup, p.size)
+MSL_POSITION3(dispatch_threads_per_threadgroup, l->threadgroup_size)
+MSL_POSITION3(threadgroups_per_grid, l->threadgroups)
+MSL_POSITION(grid_size, l->threads[0], l->threads[1], l->threads[2])
+MSL_POSITION(grid_origin, 0, 0, 0)
+#define MSL_INDEX(name, X) MSL_POSITION(name, X, 0, 0)
+inline uint threads_in(const Position& p) { return p.size[0] * p.size[1] * p.size[2]; }
+MSL_INDEX(thread_index_in_threadgroup, p.index)
+MSL_INDEX(thread_index_in_simdgroup, p.index % 32)
+MSL_INDEX(simdgroup_index_in_threadgroup, p.index / 32)
+MSL_INDEX(threads_per_simdgroup, 32)
+MSL_INDEX(thread_execution_width, 32)
+MSL_INDEX(dispatch_simdgroups_per_threadgroup,
+          (l->threadgroup_size[0] * l->threadgroup_size[1] * l->threadgroup_size[2] + 31) / 32)
+MSL_INDEX(simdgroups_per_threadgroup, (threads_in(p) + 31) / 32)
+MSL_INDEX(thread_index_in_quadgroup, p.index % 4)
+MSL_INDEX(quadgroup_index_in_threadgroup, p.index / 4)
+MSL_INDEX(quadgroup_index_in_simdgroup, p.index % 32 / 4)
+MSL_INDEX(quadgroups_per_threadgroup, (threads_in(p) + 3) / 4)
+MSL_INDEX(dispatch_quadgroups_per_threadgroup,
+          (l->threadgroup_size[0] * l->threadgroup_size[1] * l->threadgroup_size[2] + 3) / 4)
+
+// ---- arguments
+inline void* buffer(Launch l, unsigned kind, unsigned index) {
+  void* p = l->buffers[index].address;
+  return _msl_checked ? _msl_tag(l, kind, index, p) : p;
+}
+inline unsigned long up16(unsigned long n) { return (n + 15) & ~15ul; }
+// Passed threadgroup memory lies one after the other, by index.
+inline unsigned long threadgroup_bytes(Launch l) {
+  unsigned long sum = 0;
+  for (int i = 0; i < METALLIB_MAX_BUFFERS; ++i) sum += up16(l->threadgroup_lengths[i]);
+  return sum;
+}
+inline void* threadgroup_argument(Launch l, char* memory, unsigned index) {
+  for (unsigned i = 0; i < index; ++i) memory += up16(l->threadgroup_lengths[i]);
+  return _msl_checked ? _msl_tag(l, METALLIB_THREADGROUP, index, memory) : memory;
+}
+// `constant T&` of a small T: copied once, so that its loads leave the loop over threads.
+template <class T, bool small = sizeof(T) <= 256 && __is_trivially_copyable(T)>
+struct Reference {
+  T* object;
+  explicit Reference(void* p) : object(static_cast<T*>(p)) {}
+  constant T& get() const { return *(constant T*)object; }
+};
+template <class T>
+struct Reference<T, true> {
+  T object;
+  explicit Reference(void* p) { __builtin_memcpy((void*)&object, p, sizeof(T)); }
+  constant T& get() const { return *(constant T*)&object; }
+};
+
+// ---- running
+// Thread by thread; the innermost loop is the one that the compiler may vectorise.
+template <class K>
+inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong count, void* scratch) {
+  const K body(l, static_cast<char*>(scratch));
+  const uint nx = l->threadgroups[0], ny = l->threadgroups[1];
+  Position p;
+  p.threadgroup_position[0] = uint(first % nx);
+  p.threadgroup_position[1] = uint(first / nx % ny);
+  p.threadgroup_position[2] = uint(first / nx / ny);
+  for (ulong n = 0; n < count; ++n) {
+    if (_msl_checked && _msl_faulted()) return;
+    for (int i = 0; i < 3; ++i) {
+      const uint left = l->threads[i] - p.threadgroup_position[i] * l->threadgroup_size[i];
+      p.size[i] = left < l->threadgroup_size[i] ? left : l->threadgroup_size[i];
+    }
+    uint row = 0;
+    for (p.local[2] = 0; p.local[2] < p.size[2]; ++p.local[2]) {
+      for (p.local[1] = 0; p.local[1] < p.size[1]; ++p.local[1], row += p.size[0]) {
+        for (uint x = 0; x < p.size[0]; ++x) {
+          Position q = p;
+          q.local[0] = x;
+          q.index = row + x;
+          if (_msl_checked) _msl_at(&q);
+          body(q);
+        }
+      }
+    }
+    if (++p.threadgroup_position[0] == nx) {
+      p.threadgroup_position[0] = 0;
+      if (++p.threadgroup_position[1] == ny) p.threadgroup_position[1] = 0, ++p.threadgroup_position[2];
+    }
+  }
+}
+template <class K>
+void fiber_body(const void* body, const Position& p) {
+  (*static_cast<const K*>(body))(p);
+}
+// As library.cc lays a group's scratch out: control block, threadgroup memory, stacks.
+template <class K>
+inline void run_fibers(Launch l, ulong first, ulong count, void* scratch) {
+  const ulong bytes = threadgroup_bytes(l);
+  const K body(l, static_cast<char*>(scratch) + _msl_fiber_scratch(l, bytes, 0) - ((bytes + 63) & ~63ul) - kFiberTail);
+  _msl_run_fibers(l, first, count, scratch, bytes, _msl_stack_bytes, fiber_body<K>, &body);
+}
+template <class K>
+ulong loop_scratch(Launch l) {
+  return threadgroup_bytes(l);
+}
+template <class K>
+ulong fiber_scratch(Launch l) {
+  return _msl_fiber_scratch(l, threadgroup_bytes(l), _msl_stack_bytes);
+}
+
+// ---- tables
+template <class T>
+constexpr uint size_of = sizeof(T);
+template <>
+constexpr uint size_of<void> = 1;
+template <class T>
+constexpr uint align_of = alignof(T);
+template <>
+constexpr uint align_of<void> = 1;
+
+// T without address space, const and volatile.
+template <class T>
+struct Plain : metal::type_identity<T> {};
+template <class T>
+struct Plain<const T> : Plain<T> {};
+template <class T>
+struct Plain<volatile T> : Plain<T> {};
+template <class T>
+struct Plain<__attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<__attribute__((opencl_global_host)) T> : Plain<T> {};
+template <class T>
+struct Plain<__attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+struct Plain<const __attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<const __attribute__((opencl_global_host)) T> : Plain<T> {};
+template <class T>
+struct Plain<const __attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+struct Plain<volatile __attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<volatile __attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+struct Plain<const volatile __attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<const volatile __attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+using plain = typename Plain<T>::type;
+
+// Type of a kernel's parameter. F: the function, or the constant pointer to it.
+template <class F, int i>
+struct ParameterOf;
+template <class R, class... A, int i>
+struct ParameterOf<R(A...), i> : metal::type_identity<__type_pack_element<i, A...>> {};
+template <class F, int i>
+struct ParameterOf<F*, i> : ParameterOf<F, i> {};
+template <class F, int i>
+struct ParameterOf<F* const, i> : ParameterOf<F, i> {};
+template <class F, int i>
+using parameter = typename ParameterOf<F, i>::type;
+// T of T* and T&, with its qualifiers.
+template <class T>
+struct PointeeOf;
+template <class T>
+struct PointeeOf<T*> : metal::type_identity<T> {};
+template <class T>
+struct PointeeOf<T&> : metal::type_identity<T> {};
+template <class T>
+using pointee = typename PointeeOf<T>::type;
+
+// A derived function constant becomes what its initialiser says, now that the others have values.
+template <class T, class V>
+inline void set_derived(constant T&, void* at, V value) {
+  const T converted = T(value);
+  __builtin_memcpy(at, (const void*)&converted, sizeof converted);
+}
+
+}  // namespace _msl

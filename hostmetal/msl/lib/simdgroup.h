@@ -1,0 +1,264 @@
+// <metal_simdgroup>, <metal_quadgroup>, <metal_compute>: barriers and functions over the 32 lanes of a simdgroup.
+// Each function puts the lane's operands into its slot, meets the other lanes at the same call, and takes its result
+// out: the last lane to arrive computes it for all of them.
+#pragma once
+
+#include "atomic.h"
+#include "math.h"
+#include "sync.h"
+
+namespace metal {
+
+inline void threadgroup_barrier(mem_flags) { _msl_barrier(); }
+inline void threadgroup_barrier(mem_flags, thread_scope) { _msl_barrier(); }
+inline void simdgroup_barrier(mem_flags, MSL_SITE) {
+  _msl_simd(site, [](unsigned char (*)[_msl::kSlotBytes], unsigned) {});
+}
+
+}  // namespace metal
+
+namespace _msl {
+
+template <class T>
+inline T& slot(unsigned char (*slots)[kSlotBytes], int lane) {
+  return *reinterpret_cast<T*>(slots[lane]);
+}
+template <int Width>
+constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
+
+struct Add {
+  template <class T>
+  static T of(T a, T b) { return T(a + b); }
+  static constexpr int kIdentity = 0;
+};
+struct Multiply {
+  template <class T>
+  static T of(T a, T b) { return T(a * b); }
+  static constexpr int kIdentity = 1;
+};
+struct Min {
+  template <class T>
+  static T of(T a, T b) { return metal::min(a, b); }
+};
+struct Max {
+  template <class T>
+  static T of(T a, T b) { return metal::max(a, b); }
+};
+struct And {
+  template <class T>
+  static T of(T a, T b) { return T(a & b); }
+};
+struct Or {
+  template <class T>
+  static T of(T a, T b) { return T(a | b); }
+};
+struct Xor {
+  template <class T>
+  static T of(T a, T b) { return T(a ^ b); }
+};
+
+// Lanes in ascending order, so that a sum is the same in every run.
+template <class Op, class T, int Width>
+void reduce(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  for (int base = 0; base < 32; base += Width) {
+    const unsigned group = mask >> base & group_mask<Width>;
+    if (!group) continue;
+    T sum = slot<T>(slots, base + __builtin_ctz(group));
+    for (unsigned m = group & (group - 1); m; m &= m - 1) sum = Op::of(sum, slot<T>(slots, base + __builtin_ctz(m)));
+    for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = sum;
+  }
+}
+template <class Op, class T, int Width, bool Inclusive>
+void scan(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  for (int base = 0; base < 32; base += Width) {
+    T sum = T(Op::kIdentity);
+    for (unsigned m = mask >> base & group_mask<Width>; m; m &= m - 1) {
+      T& here = slot<T>(slots, base + __builtin_ctz(m));
+      const T before = sum;
+      sum = Op::of(sum, here);
+      here = Inclusive ? sum : before;
+    }
+  }
+}
+
+// Every lane names its source lane, or -1 for its own value; a source that is not active gives the own value too.
+template <class T>
+struct Moved {
+  T value, fill;
+  int source;
+  int from_fill;
+};
+template <class T>
+void move(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  T result[32];
+  for (unsigned m = mask; m; m &= m - 1) {
+    const int lane = __builtin_ctz(m);
+    const Moved<T>& mine = slot<Moved<T>>(slots, lane);
+    const bool valid = mine.source >= 0 && mine.source < 32 && (mask >> mine.source & 1);
+    const Moved<T>& from = slot<Moved<T>>(slots, valid ? mine.source : lane);
+    result[lane] = valid && mine.from_fill ? from.fill : from.value;
+  }
+  for (unsigned m = mask; m; m &= m - 1) {
+    const int lane = __builtin_ctz(m);
+    slot<Moved<T>>(slots, lane).value = result[lane];
+  }
+}
+template <class T>
+inline T moved(unsigned long site, T value, int source) {
+  return exchange(site, move<T>, Moved<T>{value, value, source, 0}).value;
+}
+
+template <int Width>
+void ballot(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  for (int base = 0; base < 32; base += Width) {
+    const unsigned group = mask >> base & group_mask<Width>;
+    unsigned votes = 0;
+    for (unsigned m = group; m; m &= m - 1)
+      if (slot<uint2>(slots, base + __builtin_ctz(m)).x) votes |= m & -m;
+    for (unsigned m = group; m; m &= m - 1) slot<uint2>(slots, base + __builtin_ctz(m)) = uint2(votes, group);
+  }
+}
+// x: lanes with a true vote, y: active lanes.
+template <int Width>
+inline uint2 vote(unsigned long site, bool yes) {
+  return exchange(site, ballot<Width>, uint2(yes, 0));
+}
+
+}  // namespace _msl
+
+namespace metal {
+
+class simd_vote {
+ public:
+  typedef ulong vote_t;
+  constexpr simd_vote(vote_t v = 0) : v_(v) {}
+  constexpr explicit operator vote_t() const { return v_; }
+  constexpr bool all() const { return v_ == 0xffffffff; }
+  constexpr bool any() const { return v_ != 0; }
+  constexpr bool operator==(simd_vote o) const { return v_ == o.v_; }
+  constexpr simd_vote operator&(simd_vote o) const { return v_ & o.v_; }
+  constexpr simd_vote operator|(simd_vote o) const { return v_ | o.v_; }
+  constexpr simd_vote operator^(simd_vote o) const { return v_ ^ o.v_; }
+  constexpr simd_vote operator~() const { return ~v_ & 0xffffffff; }
+
+ private:
+  vote_t v_;
+};
+class quad_vote {
+ public:
+  typedef uint vote_t;
+  constexpr quad_vote(vote_t v = 0) : v_(v) {}
+  constexpr explicit operator vote_t() const { return v_; }
+  constexpr bool all() const { return v_ == 0xf; }
+  constexpr bool any() const { return v_ != 0; }
+
+ private:
+  vote_t v_;
+};
+
+#define MSL_GROUP_FUNCTIONS(name, WIDTH, VOTE)                                                                     \
+  inline VOTE name##_ballot(bool yes, MSL_SITE) { return VOTE(_msl::vote<WIDTH>(site, yes).x); }                   \
+  inline VOTE name##_active_threads_mask(MSL_SITE) { return VOTE(_msl::vote<WIDTH>(site, true).x); }               \
+  inline bool name##_all(bool yes, MSL_SITE) {                                                                     \
+    const uint2 v = _msl::vote<WIDTH>(site, yes);                                                                  \
+    return v.x == v.y;                                                                                             \
+  }                                                                                                                \
+  inline bool name##_any(bool yes, MSL_SITE) { return _msl::vote<WIDTH>(site, yes).x != 0; }                       \
+  inline bool name##_is_first(MSL_SITE) {                                                                          \
+    return uint(__builtin_ctz(_msl::vote<WIDTH>(site, true).y)) == _msl_lane() % WIDTH;                            \
+  }                                                                                                                \
+  inline bool name##_is_helper_thread() { return false; }                                                          \
+  template <class T>                                                                                               \
+  inline T name##_sum(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Add, T, WIDTH>, x); }        \
+  template <class T>                                                                                               \
+  inline T name##_product(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Multiply, T, WIDTH>, x); } \
+  template <class T>                                                                                               \
+  inline T name##_min(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Min, T, WIDTH>, x); }        \
+  template <class T>                                                                                               \
+  inline T name##_max(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Max, T, WIDTH>, x); }        \
+  template <class T>                                                                                               \
+  inline T name##_and(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::And, T, WIDTH>, x); }        \
+  template <class T>                                                                                               \
+  inline T name##_or(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Or, T, WIDTH>, x); }          \
+  template <class T>                                                                                               \
+  inline T name##_xor(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Xor, T, WIDTH>, x); }        \
+  template <class T>                                                                                               \
+  inline T name##_prefix_inclusive_sum(T x, MSL_SITE) {                                                            \
+    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, true>, x);                                         \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_prefix_exclusive_sum(T x, MSL_SITE) {                                                            \
+    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, false>, x);                                        \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_prefix_inclusive_product(T x, MSL_SITE) {                                                        \
+    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, true>, x);                                    \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_prefix_exclusive_product(T x, MSL_SITE) {                                                        \
+    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, false>, x);                                   \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle(T x, ushort lane, MSL_SITE) {                                                            \
+    return _msl::moved(site, x, lane < WIDTH ? int(_msl_lane() / WIDTH * WIDTH + lane) : -1);                      \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_broadcast(T x, ushort lane, MSL_SITE) {                                                          \
+    return name##_shuffle(x, lane, site);                                                                          \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_xor(T x, ushort mask, MSL_SITE) {                                                        \
+    return name##_shuffle(x, ushort(_msl_lane() % WIDTH ^ mask), site);                                            \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_up(T x, ushort delta, MSL_SITE) {                                                        \
+    const int lane = int(_msl_lane() % WIDTH) - delta;                                                             \
+    return name##_shuffle(x, ushort(lane < 0 ? 0xffff : lane), site);                                              \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_down(T x, ushort delta, MSL_SITE) {                                                      \
+    return name##_shuffle(x, ushort(_msl_lane() % WIDTH + delta), site);                                           \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_rotate_up(T x, ushort delta, MSL_SITE) {                                                 \
+    return name##_shuffle(x, ushort((_msl_lane() - delta) % WIDTH), site);                                         \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_rotate_down(T x, ushort delta, MSL_SITE) {                                               \
+    return name##_shuffle(x, ushort((_msl_lane() + delta) % WIDTH), site);                                         \
+  }                                                                                                                \
+  /* Lanes past the end take from the other end of fill; modulo splits the group into vectors of that many lanes. */ \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_and_fill_up(T x, T fill, ushort delta, ushort modulo = WIDTH, MSL_SITE) {                \
+    const int lane = _msl_lane(), within = lane % modulo - delta, base = lane / modulo * modulo;                   \
+    _msl::Moved<T> m{x, fill, base + (within < 0 ? within + modulo : within), within < 0};                         \
+    return _msl::exchange(site, _msl::move<T>, m).value;                                                           \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_shuffle_and_fill_down(T x, T fill, ushort delta, ushort modulo = WIDTH, MSL_SITE) {              \
+    const int lane = _msl_lane(), within = lane % modulo + delta, base = lane / modulo * modulo;                   \
+    _msl::Moved<T> m{x, fill, base + (within >= modulo ? within - modulo : within), within >= modulo};             \
+    return _msl::exchange(site, _msl::move<T>, m).value;                                                           \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  inline T name##_broadcast_first(T x, MSL_SITE) {                                                                 \
+    return _msl::exchange(site, _msl::first<T, WIDTH>, x);                                                         \
+  }
+}  // namespace metal
+
+namespace _msl {
+template <class T, int Width>
+void first(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  for (int base = 0; base < 32; base += Width) {
+    const unsigned group = mask >> base & group_mask<Width>;
+    if (!group) continue;
+    const T value = slot<T>(slots, base + __builtin_ctz(group));
+    for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = value;
+  }
+}
+}  // namespace _msl
+
+namespace metal {
+MSL_GROUP_FUNCTIONS(simd, 32, simd_vote)
+MSL_GROUP_FUNCTIONS(quad, 4, quad_vote)
+}  // namespace metal

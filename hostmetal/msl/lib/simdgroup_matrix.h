@@ -1,0 +1,120 @@
+// <metal_simdgroup_matrix>: 8x8 matrices spread over a simdgroup, two neighbours in a row a lane, in the layout that
+// Apple's GPUs use (shaders read it through thread_elements()).
+#pragma once
+
+#include "simdgroup.h"
+
+namespace metal {
+
+template <class T, int Columns, int Rows>
+struct simdgroup_matrix {
+  static_assert(Columns == 8 && Rows == 8, "simdgroup_matrix is 8x8");
+  static_assert(is_floating_point_v<T>, "simdgroup_matrix needs half, bfloat or float");
+  typedef vec<T, 2> storage_type;
+
+  simdgroup_matrix() : _elements(T(0)) {}
+  explicit simdgroup_matrix(T diagonal) {
+    const uint lane = _msl_lane();
+    _elements.x = row(lane) == column(lane) ? diagonal : T(0);
+    _elements.y = row(lane) == column(lane) + 1 ? diagonal : T(0);
+  }
+  simdgroup_matrix(const simdgroup_matrix&) = default;
+  simdgroup_matrix& operator=(const simdgroup_matrix&) = default;
+  thread storage_type& thread_elements() { return _elements; }
+  const thread storage_type& thread_elements() const { return _elements; }
+
+  static constexpr uint row(uint lane) { return (lane / 4 & 4) + (lane / 2 & 3); }
+  static constexpr uint column(uint lane) { return (lane / 4 & 2) * 2 + (lane & 1) * 2; }
+
+ private:
+  storage_type _elements;
+};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
+
+template <class T, int C, int R>
+inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value) {
+  simdgroup_matrix<T, C, R> m;
+  m.thread_elements() = vec<T, 2>(value);
+  return m;
+}
+
+}  // namespace metal
+
+namespace _msl {
+struct MatrixOperands {
+  metal::vec<float, 2> a, b, c;
+};
+// d = a b + c for the whole simdgroup. Rows of missing lanes count as zero.
+inline void multiply_matrices(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  using M = metal::simdgroup_matrix<float, 8, 8>;
+  float a[8][8] = {}, b[8][8] = {}, c[8][8] = {};
+  for (unsigned m = mask; m; m &= m - 1) {
+    const int lane = __builtin_ctz(m);
+    const MatrixOperands& o = slot<MatrixOperands>(slots, lane);
+    const unsigned i = M::row(lane), j = M::column(lane);
+    a[i][j] = o.a.x, a[i][j + 1] = o.a.y;
+    b[i][j] = o.b.x, b[i][j + 1] = o.b.y;
+    c[i][j] = o.c.x, c[i][j + 1] = o.c.y;
+  }
+  for (int i = 0; i < 8; ++i)
+    for (int k = 0; k < 8; ++k)
+      for (int j = 0; j < 8; ++j) c[i][j] += a[i][k] * b[k][j];
+  for (unsigned m = mask; m; m &= m - 1) {
+    const int lane = __builtin_ctz(m);
+    const unsigned i = M::row(lane), j = M::column(lane);
+    slot<MatrixOperands>(slots, lane).c = metal::vec<float, 2>(c[i][j], c[i][j + 1]);
+  }
+}
+}  // namespace _msl
+
+namespace metal {
+
+template <class D, class A, class B, class C>
+inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
+                                          simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c, MSL_SITE) {
+  _msl::MatrixOperands o{float2(a.thread_elements()), float2(b.thread_elements()), float2(c.thread_elements())};
+  d.thread_elements() = vec<D, 2>(_msl::exchange(site, _msl::multiply_matrices, o).c);
+}
+template <class D, class A, class B>
+inline void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
+                               simdgroup_matrix<B, 8, 8> b, MSL_SITE) {
+  _msl::MatrixOperands o{float2(a.thread_elements()), float2(b.thread_elements()), float2(0.0f)};
+  d.thread_elements() = vec<D, 2>(_msl::exchange(site, _msl::multiply_matrices, o).c);
+}
+template <class T>
+inline simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a, simdgroup_matrix<T, 8, 8> b) {
+  simdgroup_matrix<T, 8, 8> d;
+  simdgroup_multiply(d, a, b);
+  return d;
+}
+
+// element (row i, column j) lies at (origin.y + i) * elements_per_row + origin.x + j, or with i and j exchanged.
+#define MSL_MATRIX_LOAD(SPACE)                                                                                    \
+  template <class T, class S>                                                                                     \
+  inline void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& d, const SPACE S* source, ulong elements_per_row = 8, \
+                             ulong2 origin = 0, bool transpose = false) {                                         \
+    using M = simdgroup_matrix<T, 8, 8>;                                                                          \
+    const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);                                         \
+    source += origin.y * elements_per_row + origin.x;                                                             \
+    d.thread_elements() = transpose                                                                               \
+                              ? vec<T, 2>(T(source[j * elements_per_row + i]), T(source[(j + 1) * elements_per_row + i])) \
+                              : vec<T, 2>(T(source[i * elements_per_row + j]), T(source[i * elements_per_row + j + 1])); \
+  }
+#define MSL_MATRIX_STORE(SPACE)                                                                                   \
+  template <class T, class S>                                                                                     \
+  inline void simdgroup_store(simdgroup_matrix<T, 8, 8> a, SPACE S* target, ulong elements_per_row = 8,           \
+                              ulong2 origin = 0, bool transpose = false) {                                        \
+    using M = simdgroup_matrix<T, 8, 8>;                                                                          \
+    const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);                                         \
+    target += origin.y * elements_per_row + origin.x;                                                             \
+    target[transpose ? j * elements_per_row + i : i * elements_per_row + j] = S(a.thread_elements().x);           \
+    target[transpose ? (j + 1) * elements_per_row + i : i * elements_per_row + j + 1] = S(a.thread_elements().y); \
+  }
+MSL_MATRIX_LOAD(device)
+MSL_MATRIX_LOAD(threadgroup)
+MSL_MATRIX_STORE(device)
+MSL_MATRIX_STORE(threadgroup)
+
+}  // namespace metal

@@ -1,0 +1,281 @@
+// <metal_type_traits>, <metal_limits>, <metal_array>: what MSL offers of the C++ library.
+#pragma once
+
+#include "types.h"
+
+namespace metal {
+
+template <class T, T v>
+struct integral_constant {
+  static constexpr constant T value = v;
+  using value_type = T;
+  using type = integral_constant;
+  constexpr operator T() const { return v; }
+  constexpr T operator()() const { return v; }
+};
+template <bool b>
+using bool_constant = integral_constant<bool, b>;
+using true_type = bool_constant<true>;
+using false_type = bool_constant<false>;
+
+template <class T>
+struct type_identity {
+  using type = T;
+};
+template <bool b, class T = void>
+struct enable_if {};
+template <class T>
+struct enable_if<true, T> : type_identity<T> {};
+template <bool b, class T = void>
+using enable_if_t = typename enable_if<b, T>::type;
+template <bool b, class T, class F>
+struct conditional : type_identity<T> {};
+template <class T, class F>
+struct conditional<false, T, F> : type_identity<F> {};
+template <bool b, class T, class F>
+using conditional_t = typename conditional<b, T, F>::type;
+template <class...>
+using void_t = void;
+
+template <class T>
+using remove_const = type_identity<__remove_const(T)>;
+template <class T>
+using remove_volatile = type_identity<__remove_volatile(T)>;
+template <class T>
+using remove_cv = type_identity<__remove_cv(T)>;
+template <class T>
+using remove_reference = type_identity<__remove_reference_t(T)>;
+template <class T>
+using remove_pointer = type_identity<__remove_pointer(T)>;
+template <class T>
+using decay = type_identity<__decay(T)>;
+template <class T>
+using make_signed = type_identity<__make_signed(T)>;
+template <class T>
+using make_unsigned = type_identity<__make_unsigned(T)>;
+template <class T>
+using underlying_type = type_identity<__underlying_type(T)>;
+template <class T>
+using add_const = type_identity<const T>;
+template <class T>
+using remove_const_t = __remove_const(T);
+template <class T>
+using remove_volatile_t = __remove_volatile(T);
+template <class T>
+using remove_cv_t = __remove_cv(T);
+template <class T>
+using remove_reference_t = __remove_reference_t(T);
+template <class T>
+using remove_pointer_t = __remove_pointer(T);
+template <class T>
+using decay_t = __decay(T);
+template <class T>
+using make_signed_t = __make_signed(T);
+template <class T>
+using make_unsigned_t = __make_unsigned(T);
+template <class T>
+using underlying_type_t = __underlying_type(T);
+template <class T>
+using add_const_t = const T;
+
+#define MSL_TRAIT(name, ...)                    \
+  template <class T>                            \
+  struct name : bool_constant<(__VA_ARGS__)> {}; \
+  template <class T>                            \
+  inline constexpr bool name##_v = (__VA_ARGS__);
+template <class T, class U>
+struct is_same : bool_constant<__is_same(T, U)> {};
+template <class T, class U>
+inline constexpr bool is_same_v = __is_same(T, U);
+template <class F, class T>
+struct is_convertible : bool_constant<__is_convertible(F, T)> {};
+template <class F, class T>
+inline constexpr bool is_convertible_v = __is_convertible(F, T);
+template <class B, class D>
+struct is_base_of : bool_constant<__is_base_of(B, D)> {};
+template <class B, class D>
+inline constexpr bool is_base_of_v = __is_base_of(B, D);
+template <class T, class... A>
+struct is_constructible : bool_constant<__is_constructible(T, A...)> {};
+template <class T, class... A>
+inline constexpr bool is_constructible_v = __is_constructible(T, A...);
+MSL_TRAIT(is_integral, __is_integral(T))
+MSL_TRAIT(is_floating_point,
+          is_same_v<remove_cv_t<T>, float> || is_same_v<remove_cv_t<T>, half> || is_same_v<remove_cv_t<T>, bfloat>)
+MSL_TRAIT(is_arithmetic, is_integral_v<T> || is_floating_point_v<T>)
+MSL_TRAIT(is_void, __is_void(T))
+MSL_TRAIT(is_array, __is_array(T))
+MSL_TRAIT(is_pointer, __is_pointer(T))
+MSL_TRAIT(is_reference, __is_reference(T))
+MSL_TRAIT(is_class, __is_class(T))
+MSL_TRAIT(is_enum, __is_enum(T))
+MSL_TRAIT(is_union, __is_union(T))
+MSL_TRAIT(is_const, __is_const(T))
+MSL_TRAIT(is_volatile, __is_volatile(T))
+MSL_TRAIT(is_signed, is_floating_point_v<T> || (is_integral_v<T> && T(-1) < T(0)))
+MSL_TRAIT(is_unsigned, is_integral_v<T> && !(T(-1) < T(0)))
+MSL_TRAIT(is_scalar, is_arithmetic_v<T> || __is_enum(T) || __is_pointer(T))
+MSL_TRAIT(is_empty, __is_empty(T))
+MSL_TRAIT(is_trivially_copyable, __is_trivially_copyable(T))
+MSL_TRAIT(is_standard_layout, __is_standard_layout(T))
+
+template <class T>
+struct rank : integral_constant<size_t, 0> {};
+template <class T>
+T&& declval() noexcept;
+template <class T>
+constexpr remove_reference_t<T>&& move(T&& t) {
+  return static_cast<remove_reference_t<T>&&>(t);
+}
+template <class T>
+constexpr T&& forward(remove_reference_t<T>& t) {
+  return static_cast<T&&>(t);
+}
+template <class T>
+constexpr void swap(T& a, T& b) {
+  T t = a;
+  a = b;
+  b = t;
+}
+template <class T, T... i>
+struct integer_sequence {
+  static constexpr size_t size() { return sizeof...(i); }
+};
+template <size_t... i>
+using index_sequence = integer_sequence<size_t, i...>;
+template <size_t n>
+using make_index_sequence = __make_integer_seq<integer_sequence, size_t, n>;
+
+// ---- numeric_limits
+template <class T>
+struct numeric_limits {
+  static constexpr bool is_specialized = false;
+};
+#define MSL_INT_LIMITS(T)                                                                           \
+  template <>                                                                                       \
+  struct numeric_limits<T> {                                                                        \
+    static constexpr bool is_specialized = true, is_integer = true, is_exact = true;                \
+    static constexpr bool is_signed = T(-1) < T(0), has_infinity = false, has_quiet_NaN = false;    \
+    static constexpr int digits = sizeof(T) * 8 - is_signed, radix = 2, digits10 = digits * 30103l / 100000; \
+    static constexpr T min() { return is_signed ? T(1ul << (is_signed ? digits : 0)) : T(0); }                        \
+    static constexpr T max() { return T(~0ul >> (64 - digits)); }                                   \
+    static constexpr T lowest() { return min(); }                                                   \
+    static constexpr T epsilon() { return 0; }                                                      \
+    static constexpr T infinity() { return 0; }                                                     \
+  };
+MSL_INTS(MSL_INT_LIMITS)
+template <>
+struct numeric_limits<bool> {
+  static constexpr bool is_specialized = true, is_integer = true, is_exact = true, is_signed = false;
+  static constexpr bool has_infinity = false, has_quiet_NaN = false;
+  static constexpr int digits = 1, radix = 2;
+  static constexpr bool min() { return false; }
+  static constexpr bool max() { return true; }
+  static constexpr bool lowest() { return false; }
+};
+#define MSL_FLOAT_LIMITS(T, DIGITS, DIGITS10, MIN, MAX, EPSILON, DENORM, MIN_EXP, MAX_EXP)                \
+  template <>                                                                                            \
+  struct numeric_limits<T> {                                                                             \
+    static constexpr bool is_specialized = true, is_integer = false, is_exact = false, is_signed = true; \
+    static constexpr bool has_infinity = true, has_quiet_NaN = true, is_iec559 = true;                   \
+    static constexpr int digits = DIGITS, digits10 = DIGITS10, radix = 2;                                \
+    static constexpr int min_exponent = MIN_EXP, max_exponent = MAX_EXP;                                 \
+    static constexpr T min() { return T(MIN); }                                                          \
+    static constexpr T max() { return T(MAX); }                                                          \
+    static constexpr T lowest() { return T(-(MAX)); }                                                    \
+    static constexpr T epsilon() { return T(EPSILON); }                                                  \
+    static constexpr T round_error() { return T(0.5f); }                                                 \
+    static constexpr T denorm_min() { return T(DENORM); }                                                \
+    static constexpr T infinity() { return T(__builtin_inff()); }                                        \
+    static constexpr T quiet_NaN() { return T(__builtin_nanf("")); }                                     \
+    static constexpr T signaling_NaN() { return T(__builtin_nanf("")); }                                 \
+  };
+MSL_FLOAT_LIMITS(float, 24, 6, 0x1p-126f, 0x1.fffffep127f, 0x1p-23f, 0x1p-149f, -125, 128)
+MSL_FLOAT_LIMITS(half, 11, 3, 0x1p-14f, 0x1.ffcp15f, 0x1p-10f, 0x1p-24f, -13, 16)
+MSL_FLOAT_LIMITS(bfloat, 8, 2, 0x1p-126f, 0x1.fep127f, 0x1p-7f, 0x1p-133f, -125, 128)
+
+// ---- array
+template <class T, size_t N>
+struct array {
+  T _data[N];
+  constexpr T& operator[](size_t i) { return _data[i]; }
+  constexpr const T& operator[](size_t i) const { return _data[i]; }
+  constexpr size_t size() const { return N; }
+  constexpr bool empty() const { return N == 0; }
+  constexpr T* data() { return _data; }
+  constexpr const T* data() const { return _data; }
+};
+
+}  // namespace metal
+
+#define INFINITY (__builtin_inff())
+#define NAN (__builtin_nanf(""))
+#define HUGE_VALF (__builtin_inff())
+#define HUGE_VALH half(__builtin_inff())
+#define MAXFLOAT 0x1.fffffep127f
+#define MAXHALF half(0x1.ffcp15f)
+#define FLT_DIG 6
+#define FLT_MANT_DIG 24
+#define FLT_MAX_10_EXP 38
+#define FLT_MAX_EXP 128
+#define FLT_MIN_10_EXP (-37)
+#define FLT_MIN_EXP (-125)
+#define FLT_RADIX 2
+#define FLT_MAX 0x1.fffffep127f
+#define FLT_MIN 0x1p-126f
+#define FLT_EPSILON 0x1p-23f
+#define FLT_DECIMAL_DIG 9
+#define HALF_DIG 3
+#define HALF_MANT_DIG 11
+#define HALF_MAX_10_EXP 4
+#define HALF_MAX_EXP 16
+#define HALF_MIN_10_EXP (-4)
+#define HALF_MIN_EXP (-13)
+#define HALF_RADIX 2
+#define HALF_MAX half(0x1.ffcp15f)
+#define HALF_MIN half(0x1p-14f)
+#define HALF_EPSILON half(0x1p-10f)
+#define CHAR_BIT 8
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-128)
+#define UCHAR_MAX 255
+#define CHAR_MAX SCHAR_MAX
+#define CHAR_MIN SCHAR_MIN
+#define SHRT_MAX 32767
+#define SHRT_MIN (-32768)
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295u
+#define LONG_MAX 9223372036854775807l
+#define LONG_MIN (-LONG_MAX - 1l)
+#define ULONG_MAX 18446744073709551615ul
+#define FP_ILOGB0 (-INT_MAX - 1)
+#define FP_ILOGBNAN INT_MAX
+
+#define M_E_F 2.71828182845904523536f
+#define M_LOG2E_F 1.44269504088896340736f
+#define M_LOG10E_F 0.434294481903251827651f
+#define M_LN2_F 0.693147180559945309417f
+#define M_LN10_F 2.30258509299404568402f
+#define M_PI_F 3.14159265358979323846f
+#define M_PI_2_F 1.57079632679489661923f
+#define M_PI_4_F 0.785398163397448309616f
+#define M_1_PI_F 0.318309886183790671538f
+#define M_2_PI_F 0.636619772367581343076f
+#define M_2_SQRTPI_F 1.12837916709551257390f
+#define M_SQRT2_F 1.41421356237309504880f
+#define M_SQRT1_2_F 0.707106781186547524401f
+#define M_E_H half(M_E_F)
+#define M_LOG2E_H half(M_LOG2E_F)
+#define M_LOG10E_H half(M_LOG10E_F)
+#define M_LN2_H half(M_LN2_F)
+#define M_LN10_H half(M_LN10_F)
+#define M_PI_H half(M_PI_F)
+#define M_PI_2_H half(M_PI_2_F)
+#define M_PI_4_H half(M_PI_4_F)
+#define M_1_PI_H half(M_1_PI_F)
+#define M_2_PI_H half(M_2_PI_F)
+#define M_2_SQRTPI_H half(M_2_SQRTPI_F)
+#define M_SQRT2_H half(M_SQRT2_F)
+#define M_SQRT1_2_H half(M_SQRT1_2_F)

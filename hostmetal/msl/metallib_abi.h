@@ -1,0 +1,208 @@
+/* The contract between a compiled shader library (a Linux .metallib, an ELF shared object) and the
+ * runtime.
+ *
+ * Plain C, no dependencies. A .metallib exports two data symbols, found with dlsym(RTLD_LOCAL
+ * handle): metallib_v1          the kernels as they run normally metallib_v1_checked  the same
+ * kernels with every device, constant and threadgroup access bounds checked; for
+ *                        METAL_DEVICE_WRAPPER_TYPE=1. Absent when compiled with
+ * -fno-shader-validation. Both are `const metallib_library`. A .metallib needs libc and libm only;
+ * fibers come from the runtime (metallib_host).
+ *
+ * What the runtime does for one dispatch:
+ *   1. finds the kernel by name, once; checks `supported()` once a library;
+ *   2. checks what it wants to check (all of it is optional for the compiled side, which trusts the
+ * launch): every argument without METALLIB_ARG_OPTIONAL is bound, threadgroup size <=
+ * max_total_threads, lengths;
+ *   3. fills a metallib_launch and splits [0, tx*ty*tz) threadgroups over its workers in any way;
+ *   4. every worker has a scratch block of at least kernel->scratch_size(launch) bytes, 64-byte
+ * aligned, that nobody else uses meanwhile (contents need not be kept or cleared; most of it is
+ * stack that stays untouched, so mmap or a cached block is best), and calls kernel->run(launch,
+ * first, count, scratch);
+ *   5. after the last worker: looks at fault->state.
+ * `run` is reentrant and thread-safe, never throws, never allocates, and returns when the
+ * threadgroups are done.
+ */
+#ifndef HOSTMETAL_MSL_METALLIB_ABI_H_
+#define HOSTMETAL_MSL_METALLIB_ABI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define METALLIB_ABI_VERSION 1u
+#define METALLIB_MAGIC 0x314c534du /* "MSL1" */
+#define METALLIB_SYMBOL "metallib_v1"
+#define METALLIB_CHECKED_SYMBOL "metallib_v1_checked"
+
+enum {
+  METALLIB_SIMD_WIDTH = 32,                /* threadExecutionWidth of every kernel */
+  METALLIB_MAX_THREADS = 1024,             /* threads in a threadgroup, at most */
+  METALLIB_MAX_BUFFERS = 31,               /* [[buffer(0..30)]] and [[threadgroup(0..30)]] */
+  METALLIB_MAX_THREADGROUP_MEMORY = 32768, /* bytes, static and passed together */
+};
+
+/* ---- reflection
+ * ---------------------------------------------------------------------------------------------- */
+
+enum metallib_argument_kind {
+  METALLIB_DEVICE = 0,      /* device T* or device T&: a buffer */
+  METALLIB_CONSTANT = 1,    /* constant T* or constant T&: a buffer or setBytes */
+  METALLIB_THREADGROUP = 2, /* threadgroup T* parameter: setThreadgroupMemoryLength:atIndex: */
+};
+
+enum metallib_argument_flags {
+  METALLIB_ARG_WRITTEN = 1u << 0, /* pointee is not const: the kernel may write */
+  METALLIB_ARG_REFERENCE =
+      1u << 1, /* T&: exactly one object, so the binding must hold pointee_size bytes */
+  METALLIB_ARG_OPTIONAL =
+      1u << 2, /* has [[function_constant(c)]]: needed only where constant `enabled_by` is true */
+};
+
+typedef struct metallib_argument {
+  const char* name;           /* parameter name, "" if unnamed */
+  const char* type_name;      /* MSL name of the pointee: "float4", "HashParams" */
+  uint32_t kind;              /* metallib_argument_kind */
+  uint32_t index;             /* buffer index, or threadgroup index for METALLIB_THREADGROUP */
+  uint32_t flags;             /* metallib_argument_flags */
+  uint32_t pointee_size;      /* sizeof(T) */
+  uint32_t pointee_alignment; /* alignof(T) */
+  int32_t enabled_by; /* position in metallib_kernel.constants, -1 without METALLIB_ARG_OPTIONAL */
+} metallib_argument;
+
+typedef struct metallib_function_constant {
+  const char* name;
+  uint32_t index;     /* [[function_constant(index)]] */
+  uint32_t data_type; /* an MTLDataType value: bool 53, float 3, half 16, int 29, uint 33, short 37,
+                         ... */
+  uint32_t size;      /* bytes, at most 16 */
+  uint32_t required;  /* 1: used without is_function_constant_defined; making the function without a
+                         value is an error */
+} metallib_function_constant;
+
+/* ---- a launch
+ * ------------------------------------------------------------------------------------------------
+ */
+
+typedef struct metallib_buffer {
+  void* address;   /* buffer contents + offset, NULL if nothing is bound */
+  uint64_t length; /* bytes from address to the end of the buffer (or setBytes copy) */
+} metallib_buffer;
+
+/* One entry for each of kernel->constants, in that order. */
+typedef struct metallib_constant_value {
+  uint32_t defined; /* 0: not set (is_function_constant_defined is false) */
+  uint32_t reserved;
+  uint8_t bytes[16]; /* the value, MSL layout */
+} metallib_constant_value;
+
+enum metallib_fault_kind {
+  METALLIB_FAULT_NONE = 0,
+  METALLIB_FAULT_READ = 1,    /* load outside the binding */
+  METALLIB_FAULT_WRITE = 2,   /* store or atomic outside the binding */
+  METALLIB_FAULT_UNBOUND = 3, /* access through a binding that was not set */
+  METALLIB_FAULT_INTERNAL =
+      4, /* the compiled code met something it cannot run; message says what */
+};
+
+/* Zeroed by the runtime before the launch; the first fault wins. A faulting run() stops (its
+ * threadgroup is left unfinished, no access out of range was done) and every other run() of the
+ * same launch stops at its next threadgroup. */
+typedef struct metallib_fault {
+  uint32_t state;          /* 0 none, 1 being written, 2 written (release); read it with acquire */
+  uint32_t kind;           /* metallib_fault_kind */
+  const char* kernel;      /* host name */
+  const char* message;     /* one static sentence, for METALLIB_FAULT_INTERNAL, else NULL */
+  uint32_t argument_kind;  /* metallib_argument_kind of the binding; static threadgroup memory has
+                              index 0xffff */
+  uint32_t index;          /* its buffer or threadgroup index */
+  int64_t offset;          /* first byte of the access, relative to the binding (may be negative) */
+  uint64_t length;         /* bytes accessed */
+  uint64_t binding_length; /* bytes bound */
+  uint32_t threadgroup[3]; /* threadgroup_position_in_grid of the faulting thread */
+  uint32_t thread[3]; /* thread_position_in_threadgroup; 0xffffffff where the compiled code does not
+                         know it */
+} metallib_fault;
+
+/* Boost.Context's two primitives, as they are: jump_fcontext and make_fcontext. Only kernels with
+ * METALLIB_KERNEL_FIBERS use them; `host` must be set for those. */
+typedef struct metallib_transfer {
+  void* context;
+  void* data;
+} metallib_transfer;
+
+typedef struct metallib_host {
+  metallib_transfer (*jump)(void* to, void* data);
+  void* (*make)(void* stack_top, size_t stack_size, void (*entry)(metallib_transfer));
+} metallib_host;
+
+/* sizes are {x, y, z}, all at least 1. */
+typedef struct metallib_launch {
+  uint32_t size;                /* sizeof(metallib_launch) as the runtime knows it */
+  uint32_t flags;               /* 0 for now */
+  uint32_t threads[3];          /* threads_per_grid: dispatchThreads' argument, or threadgroups *
+                                   threadgroup_size */
+  uint32_t threadgroup_size[3]; /* as dispatched; groups at the edges are clipped to threads[] */
+  uint32_t threadgroups[3];     /* ceil(threads / threadgroup_size) */
+  uint32_t reserved;
+  const metallib_buffer* buffers; /* [METALLIB_MAX_BUFFERS], by buffer index */
+  const uint32_t*
+      threadgroup_lengths; /* [METALLIB_MAX_BUFFERS], by threadgroup index, bytes, 0 if not set */
+  const metallib_constant_value*
+      constants; /* [kernel->n_constants]; NULL allowed when n_constants is 0 */
+  const metallib_host* host;
+  metallib_fault* fault; /* may be NULL with the unchecked library */
+} metallib_launch;
+
+/* ---- kernels
+ * -------------------------------------------------------------------------------------------------
+ */
+
+enum metallib_kernel_flags {
+  METALLIB_KERNEL_FIBERS = 1u << 0, /* has barriers or simdgroup functions: one fiber a thread */
+};
+
+typedef struct metallib_kernel {
+  const char* name; /* [[host_name]] or the function's name: what newFunctionWithName: takes */
+  uint32_t flags;   /* metallib_kernel_flags */
+  uint32_t max_total_threads;        /* maxTotalThreadsPerThreadgroup: 1024 or
+                                        [[max_total_threads_per_threadgroup(n)]] */
+  uint32_t static_threadgroup_bytes; /* staticThreadgroupMemoryLength, each variable rounded up to
+                                        16 bytes */
+  uint32_t n_arguments;
+  const metallib_argument*
+      arguments; /* in order of declaration: the bound ones only, not the position attributes */
+  uint32_t n_constants;
+  const metallib_function_constant*
+      constants; /* those of the library's file: all that this kernel may use */
+  /* Bytes of scratch that one worker needs for this launch (threadgroup memory, fiber stacks). Does
+   * not read buffers, constants or fault. Constant for given threadgroup_size and
+   * threadgroup_lengths. */
+  uint64_t (*scratch_size)(const metallib_launch* launch);
+  /* Runs threadgroups [first, first + count); number g is the threadgroup at
+   * x = g % threadgroups[0], y = g / threadgroups[0] % threadgroups[1], z = g / (threadgroups[0] *
+   * threadgroups[1]). */
+  void (*run)(const metallib_launch* launch, uint64_t first, uint64_t count, void* scratch);
+} metallib_kernel;
+
+typedef struct metallib_library {
+  uint32_t magic;       /* METALLIB_MAGIC */
+  uint32_t abi_version; /* METALLIB_ABI_VERSION: refuse another one, "compile it again" */
+  uint32_t size;        /* sizeof(metallib_library) */
+  uint32_t checked;     /* 1 in metallib_v1_checked */
+  const metallib_kernel* const*
+      begin; /* kernels: begin, begin + 1, ... end - 1; in no particular order, names unique */
+  const metallib_kernel* const* end;
+  const char* compiler; /* "metal_ops metal 1 (clang 19.1.4)" */
+  const char* target;   /* what the code was compiled for: "x86-64-v3", "native", ... */
+  int (*supported)(
+      void); /* 0: this CPU lacks something that `target` has: refuse the library in a sentence */
+} metallib_library;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HOSTMETAL_MSL_METALLIB_ABI_H_ */

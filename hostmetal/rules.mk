@@ -1,0 +1,113 @@
+# libhostmetal.so: Metal, dispatch and blocks for Linux. Other rooms compile Objective-C++ with $(OBJCXX) $(OBJCXXFLAGS)
+# and link with $(HOSTMETAL_LDFLAGS). On a Mac the system has all of it, and nothing here is built.
+ifeq ($(shell uname),Linux)
+
+HOSTMETAL_SO := $(PKG)/libhostmetal.so
+LIBRARIES += $(HOSTMETAL_SO)
+
+OBJCXX ?= clang++-19
+# GCC's headers come last: with -I its xmmintrin.h is found before clang's own.
+OBJC_INCLUDE := $(shell gcc -print-file-name=include 2>/dev/null)
+GNUSTEP_INCLUDE := /usr/include/GNUstep
+# -Wno-nullability-completeness: GNUstep's headers are annotated in part.
+OBJCXXFLAGS := -x objective-c++ -std=c++17 -fobjc-runtime=gcc -fblocks -O2 -DNDEBUG -fPIC -pthread \
+               -isystem hostmetal/include -isystem hostmetal/include/compat -isystem $(GNUSTEP_INCLUDE) \
+               -idirafter $(OBJC_INCLUDE) -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 \
+               -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS \
+               -fconstant-string-class=NSConstantString -fno-strict-aliasing -I. \
+               -Wall -Wextra -Wno-unused-parameter -Wno-nullability-completeness
+HOSTMETAL_LDFLAGS := -L$(PKG) -lhostmetal -lgnustep-base -lobjc -Wl,-rpath,'$$ORIGIN'
+
+HOSTMETAL_SRC := $(wildcard hostmetal/src/*.mm hostmetal/src/*.cc hostmetal/src/*/*.mm hostmetal/src/*/*.cc)
+HOSTMETAL_OBJ := $(patsubst %,build/%.o,$(basename $(HOSTMETAL_SRC)))
+# The same flags for the plain C++ files, less what is Objective-C's.
+HOSTMETAL_CXXFLAGS := -std=c++17 -O2 -DNDEBUG -fPIC -pthread -I. -Wall -Wextra -Wno-unused-parameter
+# libobjc knows classes by address: nothing of them may be dropped or merged.
+HOSTMETAL_LIBS := -lgnustep-base -lobjc -l:libboost_context.a -ldl
+
+build/hostmetal/src/%.o: hostmetal/src/%.mm | build/system.stamp
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+build/hostmetal/src/%.o: hostmetal/src/%.cc | build/system.stamp
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+$(HOSTMETAL_SO): $(HOSTMETAL_OBJ) hostmetal/src/exports.map
+	@echo "  link    $@"
+	@$(OBJCXX) -shared -pthread $(HOSTMETAL_OBJ) -o $@.tmp -Wl,-soname,libhostmetal.so -Wl,-z,defs -Wl,-Bsymbolic-functions \
+	  -Wl,--version-script,hostmetal/src/exports.map $(HOSTMETAL_LIBS) $(LDFLAGS) && mv $@.tmp $@
+
+-include $(HOSTMETAL_OBJ:.o=.d)
+
+# ---- the runtime's own tests; tests/hostmetal/test_hostmetal.py asks for them ---------------------------------------
+HOSTMETAL_TESTS := build/tests/hostmetal/hostmetal_tests
+HOSTMETAL_BENCH := build/tests/hostmetal/bench
+HOSTMETAL_TEST_SRC := tests/hostmetal/harness.mm $(wildcard tests/hostmetal/*_test.mm)
+HOSTMETAL_FIXTURES := $(addprefix build/tests/hostmetal/,fixture.metallib old_abi.metallib unsupported.metallib other.metallib)
+
+build/tests/hostmetal/old_abi.metallib: FIXTURE := -DFIXTURE_ABI_VERSION=999
+build/tests/hostmetal/unsupported.metallib: FIXTURE := -DFIXTURE_UNSUPPORTED
+build/tests/hostmetal/%.metallib: tests/hostmetal/fixture_kernels.cc hostmetal/msl/metallib_abi.h
+	@mkdir -p $(@D)
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) $(FIXTURE) -shared $< -o $@
+build/tests/hostmetal/other.metallib: tests/hostmetal/fixture_other.cc hostmetal/msl/metallib_abi.h
+	@mkdir -p $(@D)
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) -shared $< -o $@
+
+# -Wno-nonnull: nil where it does not belong is part of the tests.
+build/tests/hostmetal/%.o: tests/hostmetal/%.mm
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(OBJCXX) $(OBJCXXFLAGS) -Wno-nonnull $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+$(HOSTMETAL_TESTS): $(patsubst %.mm,build/%.o,$(HOSTMETAL_TEST_SRC)) $(HOSTMETAL_SO) $(HOSTMETAL_FIXTURES)
+	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -Wl,-rpath,$(CURDIR)/$(PKG)
+
+$(HOSTMETAL_BENCH): build/tests/hostmetal/bench.o $(HOSTMETAL_SO) build/tests/hostmetal/fixture.metallib
+	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -Wl,-rpath,$(CURDIR)/$(PKG)
+
+-include $(patsubst %.mm,build/%.d,$(HOSTMETAL_TEST_SRC)) build/tests/hostmetal/bench.d
+
+# ---- the same tests under the sanitizers ----------------------------------------------------------------------------
+# Runtime and tests in one program; GNUstep and libobjc are not instrumented, hence the suppressions.
+SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE_thread := -fsanitize=thread
+SANITIZE_COMMON := -O1 -g -fno-omit-frame-pointer -Wno-nonnull -DHOSTMETAL_COUNT_OBJECTS
+SANITIZE_SRC := $(HOSTMETAL_SRC) $(HOSTMETAL_TEST_SRC)
+
+define sanitize_rules
+build/sanitize/$(1)/%.o: %.mm
+	@mkdir -p $$(@D)
+	@echo "  compile $$< ($(1))"
+	@$$(OBJCXX) $$(OBJCXXFLAGS) $$(SANITIZE_COMMON) $$(SANITIZE_$(1)) -MMD -MP -c $$< -o $$@
+
+build/sanitize/$(1)/%.o: %.cc
+	@mkdir -p $$(@D)
+	@echo "  compile $$< ($(1))"
+	@$$(OBJCXX) $$(HOSTMETAL_CXXFLAGS) $$(SANITIZE_COMMON) $$(SANITIZE_$(1)) -MMD -MP -c $$< -o $$@
+
+build/sanitize/$(1)/hostmetal_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(SANITIZE_SRC)))
+	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS)
+
+-include $$(patsubst %,build/sanitize/$(1)/%.d,$$(basename $$(SANITIZE_SRC)))
+endef
+$(foreach name,address thread,$(eval $(call sanitize_rules,$(name))))
+
+sanitize: build/sanitize/address/hostmetal_tests build/sanitize/thread/hostmetal_tests $(HOSTMETAL_FIXTURES)  ## Run hostmetal's tests under the sanitizers
+	@for wrapper in 0 1; do for threads in 2 5; do for name in address thread; do \
+	  echo "  $$name sanitizer, $$threads threads, validation $$wrapper"; \
+	  METAL_DEVICE_WRAPPER_TYPE=$$wrapper HOSTMETAL_NUM_THREADS=$$threads \
+	  HOSTMETAL_COMPILER=$(PKG)/metal HOSTMETAL_PYTHON=$(PY) \
+	  ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	  LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
+	  TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:exitcode=66 \
+	  build/sanitize/$$name/hostmetal_tests > build/sanitize/$$name.log 2>&1 || \
+	  { tail -60 build/sanitize/$$name.log; exit 1; }; done; done; done
+
+.PHONY: sanitize
+-include hostmetal/msl/rules.mk
+
+endif

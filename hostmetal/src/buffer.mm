@@ -1,0 +1,66 @@
+// MTLBuffer.
+#include "hostmetal/include/hostmetal.h"
+#include "hostmetal/src/internal.h"
+
+id<MTLBuffer> hostmetal_new_buffer(id<MTLDevice> device, NSUInteger length,
+                                   MTLResourceOptions options) {
+  return [(HMDevice*)device newBufferWithLength:length options:options zeroed:NO];
+}
+
+void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
+  return ((HMBuffer*)buffer)->_allocation.host;
+}
+
+@implementation HMBuffer
+
+- (void)dealloc {
+  _device->_allocated.fetch_sub(_allocation.size, std::memory_order_relaxed);
+  if (!_borrowed) {
+    _device->_driver->Free(_allocation);
+  } else if (_deallocator) {
+    _deallocator(_allocation.host, _length);
+    Block_release(_deallocator);
+  }
+  [super dealloc];
+}
+
+- (NSString*)description {
+  return [NSString stringWithFormat:@"<MTLBuffer %p length %lu '%@'>", self, (unsigned long)_length,
+                                    [self label] ? [self label] : @""];
+}
+
+- (id<MTLDevice>)device {
+  return _device;
+}
+- (NSUInteger)length {
+  return _length;
+}
+- (void*)contents {
+  return [self storageMode] == MTLStorageModePrivate ? nullptr : _allocation.host;
+}
+- (uint64_t)gpuAddress {
+  return reinterpret_cast<uint64_t>(_allocation.device);
+}
+- (void)didModifyRange:(NSRange)range {
+  // The kernels read the same memory: there is nothing to flush.
+}
+- (MTLCPUCacheMode)cpuCacheMode {
+  return MTLCPUCacheMode((_options & MTLResourceCPUCacheModeMask) >> MTLResourceCPUCacheModeShift);
+}
+- (MTLStorageMode)storageMode {
+  return MTLStorageMode((_options & MTLResourceStorageModeMask) >> MTLResourceStorageModeShift);
+}
+- (MTLHazardTrackingMode)hazardTrackingMode {
+  // Default means tracked for a buffer that a device makes.
+  auto mode = (_options & MTLResourceHazardTrackingModeMask) >> MTLResourceHazardTrackingModeShift;
+  return mode == MTLHazardTrackingModeUntracked ? MTLHazardTrackingModeUntracked
+                                                : MTLHazardTrackingModeTracked;
+}
+- (MTLResourceOptions)resourceOptions {
+  return _options;
+}
+- (NSUInteger)allocatedSize {
+  return _allocation.size;
+}
+
+@end

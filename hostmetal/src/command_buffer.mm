@@ -1,0 +1,367 @@
+// MTLCommandBuffer.
+#include "hostmetal/src/queue.h"
+
+using hostmetal::CommandBufferState;
+using hostmetal::CommandType;
+using hostmetal::Failure;
+
+namespace {
+
+// Waiters look this long before they sleep: an empty command buffer is done sooner.
+constexpr uint64_t kSpinNs = 50000;
+
+double Seconds(const std::atomic<uint64_t>& ns) {
+  return double(ns.load(std::memory_order_relaxed)) * 1e-9;
+}
+
+// Misuse after commit cannot become the command buffer's error any more.
+void Complain(const char* method, const char* what) {
+  fprintf(stderr, "[MTLCommandBuffer %s] %s\n", method, what);
+}
+
+void Call(std::vector<MTLCommandBufferHandler>& handlers, HMCommandBuffer* buffer) {
+  for (MTLCommandBufferHandler handler : handlers) {
+    handler(buffer);
+    Block_release(handler);
+  }
+  handlers.clear();
+}
+
+std::vector<MTLCommandBufferHandler> Take(CommandBufferState& b,
+                                          std::vector<MTLCommandBufferHandler>& handlers) {
+  std::vector<MTLCommandBufferHandler> taken;
+  std::lock_guard<std::mutex> lock(b.mutex);
+  taken.swap(handlers);
+  return taken;
+}
+
+void RunScheduledHandlers(void* context) {
+  auto* buffer = static_cast<HMCommandBuffer*>(context);
+  CommandBufferState& b = *buffer->_state;
+  auto handlers = Take(b, b.scheduled_handlers);
+  Call(handlers, buffer);
+  b.scheduled.Set(1);
+  [buffer release];
+}
+
+void RunCompletedHandlers(void* context) {
+  auto* buffer = static_cast<HMCommandBuffer*>(context);
+  CommandBufferState& b = *buffer->_state;
+  auto handlers = Take(b, b.completed_handlers);
+  Call(handlers, buffer);
+  b.done.Set(1);
+  [buffer release];
+}
+
+}  // namespace
+
+@interface HMEncoderInfo : HMObject <MTLCommandBufferEncoderInfo> {
+ @public
+  NSString* _label;
+  NSArray* _signposts;
+  MTLCommandEncoderErrorState _errorState;
+}
+@end
+@implementation HMEncoderInfo
+- (void)dealloc {
+  [_label release];
+  [_signposts release];
+  [super dealloc];
+}
+- (NSString*)label {
+  return _label;
+}
+- (NSArray*)debugSignposts {
+  return _signposts;
+}
+- (MTLCommandEncoderErrorState)errorState {
+  return _errorState;
+}
+@end
+
+namespace hostmetal {
+
+void MarkScheduled(HMCommandBuffer* buffer) {
+  CommandBufferState& b = *buffer->_state;
+  b.status.store(MTLCommandBufferStatusScheduled, std::memory_order_release);
+  bool handlers;
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    b.scheduled_sent = true;
+    handlers = !b.scheduled_handlers.empty();
+  }
+  if (handlers) {
+    dispatch_async_f((*buffer->_queue->_state)->Handlers(), [buffer retain], RunScheduledHandlers);
+  } else {
+    b.scheduled.Set(1);
+  }
+}
+
+void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder) {
+  CommandBufferState& b = *buffer->_state;
+  bool failed = bool(failure);
+  for (id resource : b.resources) [resource release];
+  b.resources.clear();
+  b.list.Clear();
+  bool handlers;
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    b.failure = std::move(failure);
+    b.failed_encoder = encoder;
+    b.completed_sent = true;
+    handlers = !b.completed_handlers.empty();
+    b.status.store(failed ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted,
+                   std::memory_order_release);
+  }
+  b.holds_slot = false;
+  (*buffer->_queue->_state)->ReleaseSlot();
+  if (handlers) {
+    dispatch_async_f((*buffer->_queue->_state)->Handlers(), [buffer retain], RunCompletedHandlers);
+  } else {
+    b.done.Set(1);
+  }
+}
+
+}  // namespace hostmetal
+
+@implementation MTLCommandBufferDescriptor
+@synthesize retainedReferences = _retainedReferences;
+@synthesize errorOptions = _errorOptions;
+- (id)init {
+  self = [super init];
+  if (self) _retainedReferences = YES;
+  return self;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLCommandBufferDescriptor* copy = [[MTLCommandBufferDescriptor alloc] init];
+  [copy setRetainedReferences:_retainedReferences];
+  [copy setErrorOptions:_errorOptions];
+  return copy;
+}
+@end
+
+@implementation MTLComputePassDescriptor
+@synthesize dispatchType = _dispatchType;
++ (MTLComputePassDescriptor*)computePassDescriptor {
+  return [[[MTLComputePassDescriptor alloc] init] autorelease];
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLComputePassDescriptor* copy = [[MTLComputePassDescriptor alloc] init];
+  [copy setDispatchType:_dispatchType];
+  return copy;
+}
+@end
+
+@implementation MTLBlitPassDescriptor
++ (MTLBlitPassDescriptor*)blitPassDescriptor {
+  return [[[MTLBlitPassDescriptor alloc] init] autorelease];
+}
+- (id)copyWithZone:(NSZone*)zone {
+  return [[MTLBlitPassDescriptor alloc] init];
+}
+@end
+
+@implementation HMCommandBuffer
+
+- (id)initWithQueue:(HMCommandQueue*)queue
+            retains:(BOOL)retains
+       errorOptions:(MTLCommandBufferErrorOption)options {
+  self = [super init];
+  if (self) {
+    (*queue->_state)->AcquireSlot();
+    _queue = [queue retain];
+    _state = new CommandBufferState;
+    _state->retains = retains;
+    _state->error_options = options;
+  }
+  return self;
+}
+
+- (void)dealloc {
+  if (_state->holds_slot) (*_queue->_state)->ReleaseSlot();
+  for (id resource : _state->resources) [resource release];
+  for (MTLCommandBufferHandler handler : _state->scheduled_handlers) Block_release(handler);
+  for (MTLCommandBufferHandler handler : _state->completed_handlers) Block_release(handler);
+  [_state->error release];
+  delete _state;
+  [_queue release];
+  [super dealloc];
+}
+
+- (NSString*)description {
+  return [NSString stringWithFormat:@"<MTLCommandBuffer %p '%@' status %u>", self,
+                                    [self label] ? [self label] : @"", unsigned([self status])];
+}
+
+- (id<MTLDevice>)device {
+  return _queue->_device;
+}
+- (id<MTLCommandQueue>)commandQueue {
+  return _queue;
+}
+- (BOOL)retainedReferences {
+  return _state->retains;
+}
+- (MTLCommandBufferErrorOption)errorOptions {
+  return _state->error_options;
+}
+- (MTLCommandBufferStatus)status {
+  return MTLCommandBufferStatus(_state->status.load(std::memory_order_acquire));
+}
+- (CFTimeInterval)kernelStartTime {
+  return Seconds(_state->kernel_start);
+}
+- (CFTimeInterval)kernelEndTime {
+  return Seconds(_state->kernel_end);
+}
+- (CFTimeInterval)GPUStartTime {
+  return Seconds(_state->gpu_start);
+}
+- (CFTimeInterval)GPUEndTime {
+  return Seconds(_state->gpu_end);
+}
+
+- (NSError*)error {
+  CommandBufferState& b = *_state;
+  std::lock_guard<std::mutex> lock(b.mutex);
+  if (!b.failure) return nil;
+  if (!b.error) {
+    NSMutableDictionary* info = [NSMutableDictionary dictionary];
+    [info setObject:hostmetal::ToNSString(b.failure.message) forKey:NSLocalizedDescriptionKey];
+    if (b.error_options & MTLCommandBufferErrorOptionEncoderExecutionStatus) {
+      NSMutableArray* infos = [NSMutableArray array];
+      for (uint32_t i = 0; i < b.encoders.size(); ++i) {
+        HMEncoderInfo* one = [[[HMEncoderInfo alloc] init] autorelease];
+        one->_label = [hostmetal::ToNSString(b.encoders[i].label) retain];
+        NSMutableArray* signposts = [[NSMutableArray alloc] init];
+        for (const std::string& text : b.encoders[i].signposts) {
+          [signposts addObject:hostmetal::ToNSString(text)];
+        }
+        one->_signposts = signposts;
+        one->_errorState = i < b.failed_encoder    ? MTLCommandEncoderErrorStateCompleted
+                           : i == b.failed_encoder ? MTLCommandEncoderErrorStateFaulted
+                                                   : MTLCommandEncoderErrorStatePending;
+        [infos addObject:one];
+      }
+      [info setObject:infos forKey:MTLCommandBufferEncoderInfoErrorKey];
+    }
+    b.error = [[NSError alloc] initWithDomain:MTLCommandBufferErrorDomain
+                                         code:b.failure.code
+                                     userInfo:info];
+  }
+  return [[b.error retain] autorelease];
+}
+
+- (void)enqueue {
+  uint32_t expected = MTLCommandBufferStatusNotEnqueued;
+  if (_state->status.compare_exchange_strong(expected, MTLCommandBufferStatusEnqueued)) {
+    (*_queue->_state)->Append(self, *_queue->_state);
+  }
+}
+
+- (void)commit {
+  CommandBufferState& b = *_state;
+  if (b.committed.load(std::memory_order_relaxed)) return Complain("commit", "called twice");
+  if (b.open_encoder) {
+    b.list.Fail(hostmetal::kInternal, "[commit] called before endEncoding of the last encoder");
+  }
+  [self enqueue];
+  std::shared_ptr<hostmetal::QueueState> queue = *_queue->_state;
+  b.status.store(MTLCommandBufferStatusCommitted, std::memory_order_release);
+  b.committed.store(true, std::memory_order_release);
+  queue->Committed();
+}
+
+- (void)addScheduledHandler:(MTLCommandBufferHandler)block {
+  CommandBufferState& b = *_state;
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    b.scheduled_handlers.push_back(Block_copy(block));
+    if (!b.scheduled_sent) return;
+  }
+  dispatch_async_f((*_queue->_state)->Handlers(), [self retain], RunScheduledHandlers);
+}
+
+- (void)addCompletedHandler:(MTLCommandBufferHandler)block {
+  CommandBufferState& b = *_state;
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    b.completed_handlers.push_back(Block_copy(block));
+    if (!b.completed_sent) return;
+  }
+  dispatch_async_f((*_queue->_state)->Handlers(), [self retain], RunCompletedHandlers);
+}
+
+- (void)waitUntilScheduled {
+  _state->scheduled.WaitWhile(0, kSpinNs);
+}
+- (void)waitUntilCompleted {
+  if (_state->done.load()) return;
+  (*_queue->_state)->Help(self);
+  _state->done.WaitWhile(0, kSpinNs);
+}
+
+// Whether something may be encoded now, outside or at the start of an encoder.
+- (BOOL)canEncode:(const char*)method {
+  CommandBufferState& b = *_state;
+  if (b.committed.load(std::memory_order_relaxed)) {
+    Complain(method, "the command buffer is committed");
+    return NO;
+  }
+  if (b.open_encoder) {
+    b.list.Fail(hostmetal::kInternal, std::string("[") + method +
+                                          "] another encoder is open; call its endEncoding first");
+    return NO;
+  }
+  return YES;
+}
+
+- (id<MTLComputeCommandEncoder>)computeCommandEncoder {
+  return [self computeCommandEncoderWithDispatchType:MTLDispatchTypeSerial];
+}
+- (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)type {
+  if (![self canEncode:"computeCommandEncoder"]) return nil;
+  return [[[HMComputeCommandEncoder alloc] initWithCommandBuffer:self
+                                                    dispatchType:type] autorelease];
+}
+- (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDescriptor:
+    (MTLComputePassDescriptor*)descriptor {
+  return [self computeCommandEncoderWithDispatchType:[descriptor dispatchType]];
+}
+- (id<MTLBlitCommandEncoder>)blitCommandEncoder {
+  if (![self canEncode:"blitCommandEncoder"]) return nil;
+  return [[[HMBlitCommandEncoder alloc] initWithCommandBuffer:self] autorelease];
+}
+- (id<MTLBlitCommandEncoder>)blitCommandEncoderWithDescriptor:(MTLBlitPassDescriptor*)descriptor {
+  return [self blitCommandEncoder];
+}
+
+- (void)encode:(CommandType)type event:(id<MTLEvent>)event value:(uint64_t)value {
+  const char* method = type == CommandType::kWait ? "encodeWaitForEvent" : "encodeSignalEvent";
+  if (![self canEncode:method]) return;
+  if (![(id)event isKindOfClass:[HMEvent class]]) {
+    _state->list.Fail(hostmetal::kInvalidResource,
+                      std::string("[") + method + "] the event is nil or not of this device");
+    return;
+  }
+  hostmetal::Command& command = _state->list.Add(type);
+  command.event = ((HMEvent*)event)->_event;
+  command.event_value = value;
+  _state->Use(event);
+}
+- (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value {
+  [self encode:CommandType::kWait event:event value:value];
+}
+- (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value {
+  [self encode:CommandType::kSignal event:event value:value];
+}
+
+- (void)pushDebugGroup:(NSString*)string {
+  _state->debug_groups.push_back(hostmetal::ToString(string));
+}
+- (void)popDebugGroup {
+  if (_state->debug_groups.empty()) return Complain("popDebugGroup", "no group is open");
+  _state->debug_groups.pop_back();
+}
+
+@end

@@ -1,0 +1,175 @@
+// What encoders record and queues execute.
+#include "hostmetal/src/command_list.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "hostmetal/src/sync.h"
+
+namespace hostmetal {
+
+uint64_t EventState::value() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return value_;
+}
+
+void EventState::Signal(uint64_t value) {
+  std::vector<std::function<void()>> due;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    value_ = value;
+    std::vector<std::pair<uint64_t, std::function<void()>>> later;
+    for (auto& n : notifications_) {
+      if (n.first > value) {
+        later.push_back(std::move(n));
+      } else {
+        due.push_back(std::move(n.second));
+      }
+    }
+    notifications_.swap(later);
+    changed_.notify_all();
+  }
+  for (auto& notify : due) notify();
+}
+
+bool EventState::Wait(uint64_t value, uint64_t deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  auto reached = [&] { return value_ >= value; };
+  if (deadline == kForever) {
+    changed_.wait(lock, reached);
+    return true;
+  }
+  return changed_.wait_until(
+      lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(int64_t(deadline))),
+      reached);
+}
+
+void EventState::Notify(uint64_t value, std::function<void()> notify) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (value_ < value) {
+      notifications_.emplace_back(value, std::move(notify));
+      return;
+    }
+  }
+  notify();
+}
+
+void* Arena::Allocate(size_t bytes) {
+  bytes = (bytes + 15) / 16 * 16;
+  if (bytes > kBlock) {
+    // A block of its own, below the one in use.
+    auto block = std::make_unique<char[]>(bytes);
+    void* memory = block.get();
+    blocks_.insert(blocks_.begin(), std::move(block));
+    return memory;
+  }
+  if (used_ + bytes > kBlock || blocks_.empty()) {
+    blocks_.push_back(std::unique_ptr<char[]>(new char[kBlock]));
+    used_ = 0;
+  }
+  void* memory = blocks_.back().get() + used_;
+  used_ += bytes;
+  return memory;
+}
+
+void Arena::Reset() {
+  blocks_.clear();
+  used_ = kBlock;
+}
+
+Command& CommandList::Add(CommandType type) {
+  commands.emplace_back();
+  Command& command = commands.back();
+  command.type = type;
+  command.overlaps = false;
+  command.encoder = encoders ? encoders - 1 : 0;
+  return command;
+}
+
+void CommandList::Fail(int code, std::string message) {
+  Add(CommandType::kFail).failure = failures.size();
+  failures.push_back({code, std::move(message)});
+}
+
+void CommandList::Clear() {
+  commands.clear();
+  arena.Reset();
+}
+
+namespace {
+
+bool IsDispatch(const Command& c) {
+  return c.type == CommandType::kDispatch || c.type == CommandType::kIndirect;
+}
+
+// Fills in the grid of an indirect dispatch. False: it is empty.
+bool Resolve(const Command& c, DispatchCommand* out, Failure* failure) {
+  *out = c.dispatch;
+  if (c.type != CommandType::kIndirect) return true;
+  for (int i = 0; i < 3; ++i) {
+    uint32_t groups = c.indirect[i];
+    uint64_t threads = uint64_t(groups) * out->threadgroup_size[i];
+    if (threads > UINT32_MAX) {
+      *failure = {kInternal, "[dispatchThreadgroupsWithIndirectBuffer] " + std::to_string(threads) +
+                                 " threads in one dimension; the limit is 4294967295"};
+      return false;
+    }
+    out->threadgroups[i] = groups;
+    out->threads[i] = uint32_t(threads);
+  }
+  return out->threads[0] && out->threads[1] && out->threads[2];
+}
+
+}  // namespace
+
+Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
+  std::vector<DispatchCommand> batch;
+  size_t n = list.commands.size();
+  for (size_t i = 0; i < n; ++i) {
+    const Command& c = list.commands[i];
+    *encoder = c.encoder;
+    Failure failure;
+    switch (c.type) {
+      case CommandType::kDispatch:
+      case CommandType::kIndirect: {
+        DispatchCommand one;
+        bool runs = Resolve(c, &one, &failure);
+        if (failure) return failure;
+        if (i + 1 < n && list.commands[i + 1].overlaps && IsDispatch(list.commands[i + 1])) {
+          batch.clear();
+          if (runs) batch.push_back(one);
+          while (i + 1 < n && list.commands[i + 1].overlaps && IsDispatch(list.commands[i + 1])) {
+            runs = Resolve(list.commands[++i], &one, &failure);
+            if (failure) break;
+            if (runs) batch.push_back(one);
+          }
+          if (!failure && !batch.empty()) failure = stream.Dispatch(batch.data(), batch.size());
+        } else if (runs) {
+          failure = stream.Dispatch(&one, 1);
+        }
+        break;
+      }
+      case CommandType::kCopy:
+        failure = stream.Copy(c.destination, c.source, c.bytes);
+        break;
+      case CommandType::kFill:
+        failure = stream.Fill(c.destination, c.value, c.bytes);
+        break;
+      case CommandType::kWait:
+        c.event->Wait(c.event_value, kForever);
+        break;
+      case CommandType::kSignal:
+        failure = stream.Finish();
+        if (!failure) c.event->Signal(c.event_value);
+        break;
+      case CommandType::kFail:
+        failure = list.failures[c.failure];
+        break;
+    }
+    if (failure) return failure;
+  }
+  return stream.Finish();
+}
+
+}  // namespace hostmetal

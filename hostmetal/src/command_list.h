@@ -1,0 +1,82 @@
+// What encoders record and queues execute. Plain C++: no Objective-C message is sent while a
+// command buffer runs.
+#ifndef HOSTMETAL_SRC_COMMAND_LIST_H_
+#define HOSTMETAL_SRC_COMMAND_LIST_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hostmetal/src/driver.h"
+
+namespace hostmetal {
+
+// The value of an MTLEvent, and who waits for it.
+class EventState {
+ public:
+  uint64_t value() const;
+  void Signal(uint64_t value);
+  // False when `deadline` (Now()'s clock) came first.
+  bool Wait(uint64_t value, uint64_t deadline);
+  // Calls `notify` once the value is reached, now or from Signal().
+  void Notify(uint64_t value, std::function<void()> notify);
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t value_ = 0;
+  std::vector<std::pair<uint64_t, std::function<void()>>> notifications_;
+};
+
+// Memory that lives as long as a command buffer: bindings and setBytes data.
+class Arena {
+ public:
+  void* Allocate(size_t bytes);
+  void Reset();
+
+ private:
+  static constexpr size_t kBlock = 16384;
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  size_t used_ = kBlock;
+};
+
+enum class CommandType : uint8_t { kDispatch, kIndirect, kCopy, kFill, kWait, kSignal, kFail };
+
+struct Command {
+  CommandType type;
+  bool overlaps;     // may run together with the command before it
+  uint32_t encoder;  // number of its encoder in the command buffer
+  DispatchCommand dispatch;
+  const uint32_t* indirect;  // threadgroups per grid, read when the command runs
+  void* destination;
+  const void* source;
+  size_t bytes;
+  uint8_t value;
+  EventState* event;
+  uint64_t event_value;
+  size_t failure;  // index into CommandList::failures
+};
+
+struct CommandList {
+  Arena arena;
+  std::vector<Command> commands;
+  std::vector<Failure> failures;
+  uint32_t encoders = 0;
+
+  Command& Add(CommandType type);
+  // The command buffer will stop here with this error.
+  void Fail(int code, std::string message);
+  void Clear();
+};
+
+// Runs the list. On failure *encoder is the number of the encoder whose command failed.
+Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder);
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_COMMAND_LIST_H_

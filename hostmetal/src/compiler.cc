@@ -1,0 +1,153 @@
+// Runs the shader compiler for newLibraryWithSource.
+#include "hostmetal/src/compiler.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+extern char** environ;
+
+namespace hostmetal {
+namespace {
+
+bool Executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+
+// Folder of libhostmetal.so: the metal_ops package.
+std::string PackageDirectory() {
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<const void*>(&CompileSource), &info) || !info.dli_fname) return "";
+  char* real = realpath(info.dli_fname, nullptr);
+  if (!real) return "";
+  std::string path(real);
+  free(real);
+  return path.substr(0, path.rfind('/'));
+}
+
+// The interpreter whose packages the compiler needs: the one we run in, else the one of the
+// environment that holds the package (site-packages/metal_ops or <checkout>/python/metal_ops), else
+// the PATH's.
+std::string FindPython(const std::string& package) {
+  if (const char* wanted = getenv("HOSTMETAL_PYTHON")) return wanted;
+  auto full_path =
+      reinterpret_cast<const wchar_t* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetProgramFullPath"));
+  if (full_path) {
+    if (const wchar_t* wide = full_path()) {
+      char narrow[4096];
+      size_t n = wcstombs(narrow, wide, sizeof narrow);
+      if (n != size_t(-1) && n < sizeof narrow && Executable(narrow)) return narrow;
+    }
+  }
+  bool installed = package.find("/site-packages/") != std::string::npos;
+  std::string python =
+      package + (installed ? "/../../../../bin/python3" : "/../../.venv/bin/python3");
+  return Executable(python) ? python : "python3";
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// A folder that is gone with the object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    const char* base = getenv("TMPDIR");
+    path_ = std::string(base && *base ? base : "/tmp") + "/hostmetal-XXXXXX";
+    if (!mkdtemp(&path_[0])) path_.clear();
+  }
+  ~TemporaryDirectory() {
+    if (path_.empty()) return;
+    for (const char* name : {"/program_source.metal", "/program.metallib", "/messages"}) {
+      unlink((path_ + name).c_str());
+    }
+    rmdir(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+int Spawn(const std::vector<std::string>& arguments, const std::string& output) {
+  std::vector<char*> argv;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t child;
+  int error = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error) {
+    errno = error;
+    return -1;
+  }
+  int status;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string CompileSource(const CompileJob& job, Failure* failure) {
+  auto fail = [&](int code, std::string message) {
+    *failure = {code, std::move(message)};
+    return std::string();
+  };
+  std::string package = PackageDirectory();
+  const char* wanted = getenv("HOSTMETAL_COMPILER");
+  std::string compiler = wanted ? wanted : package + "/metal";
+  struct stat info;
+  if (stat(compiler.c_str(), &info) != 0) {
+    return fail(kLibraryInternal, "[newLibraryWithSource] no shader compiler at '" + compiler +
+                                      "'; install the metal_ops package or set HOSTMETAL_COMPILER");
+  }
+  TemporaryDirectory folder;
+  if (folder.path().empty()) {
+    return fail(kLibraryInternal,
+                std::string("[newLibraryWithSource] no temporary folder: ") + strerror(errno));
+  }
+  std::string input = folder.path() + "/program_source.metal";
+  std::string output = folder.path() + "/program.metallib";
+  std::string messages = folder.path() + "/messages";
+  std::ofstream(input, std::ios::binary) << job.source;
+  std::vector<std::string> arguments = {FindPython(package), compiler, input, "-o", output};
+  for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
+  if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
+  if (!job.math.empty()) arguments.push_back(job.math);
+  int status = Spawn(arguments, messages);
+  if (status == -1) {
+    return fail(kLibraryInternal, "[newLibraryWithSource] cannot run '" + arguments[0] +
+                                      "': " + strerror(errno) + "; set HOSTMETAL_PYTHON");
+  }
+  std::string said = ReadFile(messages);
+  if (status != 0) {
+    // The name of a file that is gone helps nobody; Apple says program_source too.
+    for (size_t at; (at = said.find(input)) != std::string::npos;) {
+      said.replace(at, input.size(), "program_source");
+    }
+    return fail(kLibraryCompileFailure,
+                said.empty() ? "[newLibraryWithSource] the compiler failed without a word" : said);
+  }
+  std::string bytes = ReadFile(output);
+  if (bytes.empty()) {
+    return fail(kLibraryInternal, "[newLibraryWithSource] the compiler wrote nothing: " + said);
+  }
+  return bytes;
+}
+
+}  // namespace hostmetal

@@ -1,0 +1,26 @@
+// Runs the shader compiler (python/metal_ops/metal) for newLibraryWithSource.
+#ifndef HOSTMETAL_SRC_COMPILER_H_
+#define HOSTMETAL_SRC_COMPILER_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hostmetal/src/driver.h"
+
+namespace hostmetal {
+
+struct CompileJob {
+  std::string source;
+  std::vector<std::pair<std::string, std::string>> macros;
+  std::string standard;  // "metal3.1"; empty for the compiler's default
+  std::string math;      // "-ffast-math", "-fno-fast-math" or empty
+};
+
+// The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the
+// compiler's folder when they are not where the package puts them.
+std::string CompileSource(const CompileJob& job, Failure* failure);
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_COMPILER_H_

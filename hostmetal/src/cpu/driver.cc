@@ -1,0 +1,295 @@
+// The CPU backend: kernels run as loops over threadgroups on all processors.
+#include "hostmetal/src/driver.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "hostmetal/src/cpu/memory.h"
+#include "hostmetal/src/cpu/module.h"
+#include "hostmetal/src/cpu/workers.h"
+
+// Boost.Context's primitives, which compiled kernels with barriers switch their fibers with.
+extern "C" metallib_transfer jump_fcontext(void* to, void* data);
+extern "C" void* make_fcontext(void* stack_top, size_t size, void (*entry)(metallib_transfer));
+
+namespace hostmetal {
+namespace {
+
+constexpr metallib_host kHost = {jump_fcontext, make_fcontext};
+// Guess for the first launch of a kernel.
+constexpr uint64_t kUnknownNsPerThread = 4;
+constexpr size_t kCopyPiece = size_t{256} << 10;
+
+// Scratch memory of one thread: mapped once, grown when a launch needs more.
+class Scratch {
+ public:
+  ~Scratch() { Release(); }
+  void* Get(size_t bytes) {
+    if (bytes <= size_) return memory_;
+    Release();
+    size_t size = (bytes + 65535) / 65536 * 65536;
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    memory_ = memory;
+    size_ = size;
+    return memory_;
+  }
+
+ private:
+  void Release() {
+    if (memory_) munmap(memory_, size_);
+    memory_ = nullptr;
+    size_ = 0;
+  }
+  void* memory_ = nullptr;
+  size_t size_ = 0;
+};
+
+thread_local Scratch scratch;
+
+// One dispatch of a batch; its threadgroups have the numbers [begin, begin + groups) there.
+struct Part {
+  const Kernel* kernel;
+  metallib_launch launch;
+  metallib_fault fault;
+  uint64_t begin;
+  uint64_t groups;
+  size_t scratch_bytes;
+};
+
+struct Batch {
+  Part* parts;
+  size_t count;
+  std::atomic<bool> out_of_memory{false};
+};
+
+void RunGroups(void* context, uint64_t first, uint64_t count) {
+  auto* batch = static_cast<Batch*>(context);
+  Part* part = std::upper_bound(batch->parts, batch->parts + batch->count, first,
+                                [](uint64_t at, const Part& p) { return at < p.begin; }) -
+               1;
+  while (count) {
+    uint64_t local = first - part->begin;
+    uint64_t here = std::min(count, part->groups - local);
+    if (here) {
+      void* memory = scratch.Get(part->scratch_bytes);
+      if (!memory && part->scratch_bytes) {
+        batch->out_of_memory = true;
+        return;
+      }
+      part->kernel->entry->run(&part->launch, local, here, memory);
+    }
+    first += here;
+    count -= here;
+    ++part;
+  }
+}
+
+std::string Triple(const uint32_t* v) {
+  return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) +
+         ")";
+}
+
+Failure Explain(const metallib_fault& f) {
+  std::string where = std::string("[") + (f.kernel ? f.kernel : "?") + "] ";
+  std::string place = " by thread " + Triple(f.thread) + " of threadgroup " + Triple(f.threadgroup);
+  if (f.thread[0] == UINT32_MAX) place = " in threadgroup " + Triple(f.threadgroup);
+  std::string target = f.argument_kind == METALLIB_THREADGROUP
+                           ? (f.index == 0xffff ? std::string("static threadgroup memory")
+                                                : "threadgroup(" + std::to_string(f.index) + ")")
+                           : "buffer(" + std::to_string(f.index) + ")";
+  switch (f.kind) {
+    case METALLIB_FAULT_READ:
+    case METALLIB_FAULT_WRITE:
+      return {kPageFault, where + (f.kind == METALLIB_FAULT_READ ? "read of " : "write of ") +
+                              std::to_string(f.length) + " bytes at offset " +
+                              std::to_string(f.offset) + " of " + target + ", which has " +
+                              std::to_string(f.binding_length) + " bytes," + place};
+    case METALLIB_FAULT_UNBOUND:
+      return {kInvalidResource,
+              where + "access through " + target + ", which is not bound," + place};
+    default:
+      return {kInternal, where + (f.message ? f.message : "unknown fault") + place};
+  }
+}
+
+class CpuStream : public Stream {
+ public:
+  Failure Dispatch(const DispatchCommand* commands, size_t count) override {
+    Part single;
+    std::vector<Part> many;
+    Part* parts = &single;
+    if (count > 1) {
+      many.resize(count);
+      parts = many.data();
+    }
+    uint64_t total = 0;
+    uint64_t expected_ns = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const DispatchCommand& c = commands[i];
+      Part& p = parts[i];
+      p.kernel = c.kernel;
+      memset(&p.fault, 0, sizeof p.fault);
+      metallib_launch& l = p.launch;
+      l.size = sizeof l;
+      l.flags = 0;
+      l.reserved = 0;
+      std::copy_n(c.threads, 3, l.threads);
+      std::copy_n(c.threadgroup_size, 3, l.threadgroup_size);
+      std::copy_n(c.threadgroups, 3, l.threadgroups);
+      l.buffers = c.buffers;
+      l.threadgroup_lengths = c.threadgroup_lengths;
+      l.constants = c.kernel->constants.data();
+      l.host = &kHost;
+      l.fault = &p.fault;
+      p.scratch_bytes = c.kernel->entry->scratch_size(&l);
+      p.begin = total;
+      p.groups = uint64_t(c.threadgroups[0]) * c.threadgroups[1] * c.threadgroups[2];
+      total += p.groups;
+      uint64_t cost = c.kernel->group_cost.load(std::memory_order_relaxed);
+      if (!cost) {
+        cost = 1000 * kUnknownNsPerThread * c.threadgroup_size[0] * c.threadgroup_size[1] *
+               c.threadgroup_size[2];
+      }
+      expected_ns += p.groups * cost / 1000;
+    }
+    if (!total) return {};
+    Batch batch{parts, count};
+    uint64_t spent = Workers::Get().Run(RunGroups, &batch, total, expected_ns);
+    if (count == 1) Learn(*commands[0].kernel, spent, total);
+    if (batch.out_of_memory) {
+      return {kOutOfMemory, std::string("[") + commands[0].kernel->entry->name +
+                                "] no memory for the threadgroups' scratch space"};
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (__atomic_load_n(&parts[i].fault.state, __ATOMIC_ACQUIRE)) return Explain(parts[i].fault);
+    }
+    return {};
+  }
+
+  Failure Copy(void* destination, const void* source, size_t bytes) override {
+    auto* to = static_cast<char*>(destination);
+    auto* from = static_cast<const char*>(source);
+    if (from < to + bytes && to < from + bytes) {
+      memmove(to, from, bytes);
+      return {};
+    }
+    Range range{to, from, 0, bytes};
+    Pieces(range, [](void* context, uint64_t first, uint64_t count) {
+      auto* r = static_cast<Range*>(context);
+      size_t at = first * kCopyPiece;
+      memcpy(r->to + at, r->from + at, std::min<size_t>(count * kCopyPiece, r->bytes - at));
+    });
+    return {};
+  }
+
+  Failure Fill(void* destination, uint8_t value, size_t bytes) override {
+    Range range{static_cast<char*>(destination), nullptr, value, bytes};
+    Pieces(range, [](void* context, uint64_t first, uint64_t count) {
+      auto* r = static_cast<Range*>(context);
+      size_t at = first * kCopyPiece;
+      memset(r->to + at, r->value, std::min<size_t>(count * kCopyPiece, r->bytes - at));
+    });
+    return {};
+  }
+
+  Failure Finish() override { return {}; }
+
+ private:
+  struct Range {
+    char* to;
+    const char* from;
+    uint8_t value;
+    size_t bytes;
+  };
+
+  static void Pieces(Range& range, Workers::Body body) {
+    if (!range.bytes) return;
+    uint64_t pieces = (range.bytes + kCopyPiece - 1) / kCopyPiece;
+    Workers::Get().Run(body, &range, pieces, range.bytes / 8);  // about 8 bytes a nanosecond
+  }
+
+  static void Learn(const Kernel& kernel, uint64_t spent_ns, uint64_t groups) {
+    uint64_t now = std::max<uint64_t>(1, spent_ns * 1000 / groups);
+    uint64_t old = kernel.group_cost.load(std::memory_order_relaxed);
+    kernel.group_cost.store(old ? (3 * old + now) / 4 : now, std::memory_order_relaxed);
+  }
+};
+
+uint64_t PhysicalMemory() {
+  uint64_t bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  // A container may have less.
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    uint64_t limit;
+    if (file >> limit && limit) bytes = std::min(bytes, limit);
+  }
+  return bytes;
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "CPU";
+}
+
+class Cpu : public Driver {
+ public:
+  Cpu() : pool_(std::min<size_t>(PhysicalMemory() / 8, size_t{1} << 30)) {
+    info_.name = "hostmetal (" + ProcessorName() + ")";
+    info_.registry_id = 0x686f73746d746c00;  // "hostmtl"
+    info_.memory_bytes = PhysicalMemory();
+    info_.unified_memory = true;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  bool Allocate(size_t bytes, bool zeroed, Allocation* allocation) override {
+    size_t size = 0;
+    void* block = pool_.Allocate(bytes, zeroed, &size);
+    if (!block) return false;
+    *allocation = {block, block, size};
+    return true;
+  }
+
+  void Free(const Allocation& allocation) override {
+    pool_.Free(allocation.device, allocation.size);
+  }
+
+  std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
+                                   Failure* failure) override {
+    return LoadModuleFile(path, checked, failure);
+  }
+
+  std::shared_ptr<Module> LoadData(std::string_view bytes, const std::string& name, bool checked,
+                                   Failure* failure) override {
+    return LoadModuleData(bytes, name, checked, failure);
+  }
+
+  std::unique_ptr<Stream> NewStream() override { return std::make_unique<CpuStream>(); }
+
+ private:
+  DeviceInfo info_;
+  MemoryPool pool_;
+};
+
+}  // namespace
+
+Driver& CpuDriver() {
+  static Cpu* driver = new Cpu;
+  return *driver;
+}
+
+}  // namespace hostmetal

@@ -1,0 +1,161 @@
+// Loading of .metallib files.
+#include "hostmetal/src/cpu/module.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+namespace hostmetal {
+namespace {
+
+class CpuModule : public Module {
+ public:
+  ~CpuModule() override {
+    if (handle_) dlclose(handle_);
+    if (fd_ >= 0) close(fd_);
+  }
+  const std::vector<const metallib_kernel*>& kernels() const override { return kernels_; }
+
+  // The bytes go to an anonymous file first. dlopen() knows libraries by inode, and a file
+  // rewritten in place would change under running code: a private copy is neither confused with an
+  // old version nor changed.
+  Failure Load(std::string_view bytes, const std::string& name, bool checked) {
+    if (bytes.substr(0, 4) == "MTLB") {
+      return Bad(
+          name,
+          "is a macOS library; compile its source for Linux with 'python -m metal_ops metal'");
+    }
+    if (bytes.substr(0, 4) != "\177ELF") return Bad(name, "is not a compiled Metal library");
+    size_t slash = name.rfind('/');
+    std::string title = slash == std::string::npos ? name : name.substr(slash + 1);
+    // Open until dlclose(): its number is part of the path that dlopen() compares first.
+    fd_ = memfd_create(title.substr(0, 200).c_str(), MFD_CLOEXEC);
+    if (fd_ < 0) return System(name, "memfd_create");
+    for (size_t at = 0; at < bytes.size();) {
+      ssize_t n = write(fd_, bytes.data() + at, bytes.size() - at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return System(name, "write");
+      at += size_t(n);
+    }
+    std::string path = "/proc/self/fd/" + std::to_string(fd_);
+    handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle_) return Bad(name, std::string("cannot be loaded: ") + dlerror());
+    auto* library = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_SYMBOL));
+    if (!library || library->magic != METALLIB_MAGIC) {
+      return Bad(name, "is a shared object but not a Metal library");
+    }
+    if (library->abi_version != METALLIB_ABI_VERSION) {
+      return Bad(name, "was compiled for ABI " + std::to_string(library->abi_version) +
+                           ", this runtime has " + std::to_string(METALLIB_ABI_VERSION) +
+                           "; compile it again");
+    }
+    if (library->supported && !library->supported()) {
+      return {kLibraryUnsupported, "[newLibrary] '" + name + "' was compiled for '" +
+                                       library->target +
+                                       "', which this processor does not support; compile it here"};
+    }
+    if (checked) {
+      auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
+      // A library without checked kernels still runs; there is nothing to check with.
+      if (safe) library = safe;
+    }
+    for (auto* kernel = library->begin; kernel != library->end; ++kernel) {
+      kernels_.push_back(*kernel);
+    }
+    return {};
+  }
+
+ private:
+  static Failure Bad(const std::string& name, const std::string& what) {
+    return {kLibraryInternal, "[newLibrary] '" + name + "' " + what};
+  }
+  static Failure System(const std::string& name, const char* call) {
+    return Bad(name, std::string("cannot be loaded: ") + call + ": " + strerror(errno));
+  }
+
+  int fd_ = -1;
+  void* handle_ = nullptr;
+  std::vector<const metallib_kernel*> kernels_;
+};
+
+// A program that asks for the same unchanged file again gets the same module.
+using FileKey = std::tuple<dev_t, ino_t, int64_t, int64_t, off_t, bool>;
+struct FileCache {
+  std::mutex mutex;
+  std::map<FileKey, std::weak_ptr<Module>> modules;
+};
+FileCache& TheFileCache() {
+  static FileCache* cache = new FileCache;
+  return *cache;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> LoadModuleData(std::string_view bytes, const std::string& name,
+                                       bool checked, Failure* failure) {
+  auto module = std::make_shared<CpuModule>();
+  *failure = module->Load(bytes, name, checked);
+  if (*failure) return nullptr;
+  return module;
+}
+
+std::shared_ptr<Module> LoadModuleFile(const std::string& path, bool checked, Failure* failure) {
+  auto fail = [&](int code, const std::string& what) {
+    *failure = {code, "[newLibrary] '" + path + "' " + what};
+    return nullptr;
+  };
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info;
+  if (fd < 0 || fstat(fd, &info) != 0) {
+    int error = errno;
+    if (fd >= 0) close(fd);
+    bool missing = error == ENOENT || error == ENOTDIR;
+    return fail(kLibraryFileNotFound,
+                missing ? "does not exist" : std::string("cannot be opened: ") + strerror(error));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    close(fd);
+    return fail(kLibraryFileNotFound, "is not a file");
+  }
+  FileKey key{info.st_dev,          info.st_ino,  info.st_mtim.tv_sec,
+              info.st_mtim.tv_nsec, info.st_size, checked};
+  FileCache& cache = TheFileCache();
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  auto found = cache.modules.find(key);
+  if (found != cache.modules.end()) {
+    if (auto module = found->second.lock()) {
+      close(fd);
+      return module;
+    }
+  }
+  std::string bytes(size_t(info.st_size), '\0');
+  size_t at = 0;
+  while (at < bytes.size()) {
+    ssize_t n = read(fd, &bytes[at], bytes.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    at += size_t(n);
+  }
+  close(fd);
+  if (at != bytes.size())
+    return fail(kLibraryInternal, "changed or could not be read while loading");
+  auto module = LoadModuleData(bytes, path, checked, failure);
+  if (module) {
+    for (auto it = cache.modules.begin(); it != cache.modules.end();) {
+      it = it->second.expired() ? cache.modules.erase(it) : std::next(it);
+    }
+    cache.modules[key] = module;
+  }
+  return module;
+}
+
+}  // namespace hostmetal

@@ -1,0 +1,408 @@
+// MTLDevice.
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hostmetal/src/compiler.h"
+#include "hostmetal/src/internal.h"
+
+using hostmetal::Failure;
+using hostmetal::Refuse;
+using hostmetal::ToString;
+
+HMDevice* HMTheDevice() {
+  static HMDevice* device = [[[HMDevice alloc] init] hm_immortal];
+  return device;
+}
+
+id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return [HMTheDevice() retain]; }
+
+NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
+  return [[NSArray alloc] initWithObjects:HMTheDevice(), nil];
+}
+
+namespace {
+
+// Directory of the running program, with a slash at the end.
+std::string ProgramDirectory() {
+  char path[4096];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  if (n <= 0) return "./";
+  std::string program(path, size_t(n));
+  return program.substr(0, program.rfind('/') + 1);
+}
+
+bool Exists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+}  // namespace
+
+@implementation HMDevice
+
+- (id)init {
+  self = [super init];
+  if (self) {
+    _driver = &hostmetal::CpuDriver();
+    const char* wrapper = getenv("METAL_DEVICE_WRAPPER_TYPE");
+    _validate = wrapper && atoi(wrapper) != 0;
+  }
+  return self;
+}
+
+- (NSString*)description {
+  return [NSString stringWithFormat:@"<MTLDevice %@>", [self name]];
+}
+
+- (NSString*)name {
+  return hostmetal::ToNSString(_driver->info().name);
+}
+- (uint64_t)registryID {
+  return _driver->info().registry_id;
+}
+- (MTLSize)maxThreadsPerThreadgroup {
+  return MTLSizeMake(METALLIB_MAX_THREADS, METALLIB_MAX_THREADS, METALLIB_MAX_THREADS);
+}
+- (BOOL)isLowPower {
+  return NO;
+}
+- (BOOL)isHeadless {
+  return YES;
+}
+- (BOOL)isRemovable {
+  return NO;
+}
+- (BOOL)hasUnifiedMemory {
+  return _driver->info().unified_memory;
+}
+- (uint64_t)recommendedMaxWorkingSetSize {
+  return _driver->info().memory_bytes / 4 * 3;
+}
+- (NSUInteger)currentAllocatedSize {
+  return _allocated.load(std::memory_order_relaxed);
+}
+- (NSUInteger)maxThreadgroupMemoryLength {
+  return METALLIB_MAX_THREADGROUP_MEMORY;
+}
+- (NSUInteger)maxBufferLength {
+  return _driver->info().memory_bytes;
+}
+
+- (BOOL)supportsFamily:(MTLGPUFamily)family {
+  // Apple7 is the family whose compute features the shader compiler has: simdgroup functions and
+  // matrices, float atomics.
+  return (family >= MTLGPUFamilyApple1 && family <= MTLGPUFamilyApple7) ||
+         family == MTLGPUFamilyMac1 || family == MTLGPUFamilyMac2 ||
+         (family >= MTLGPUFamilyCommon1 && family <= MTLGPUFamilyCommon3) ||
+         family == MTLGPUFamilyMetal3;
+}
+
+- (void)sampleTimestamps:(MTLTimestamp*)cpu gpuTimestamp:(MTLTimestamp*)gpu {
+  *cpu = *gpu = hostmetal::Now();
+}
+
+// ---- buffers
+
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
+                             options:(MTLResourceOptions)options
+                              zeroed:(BOOL)zeroed {
+  uint64_t limit = _driver->info().memory_bytes;
+  if (length == 0 || length > limit ||
+      _allocated.load(std::memory_order_relaxed) > limit - length) {
+    return nil;
+  }
+  hostmetal::Allocation allocation;
+  if (!_driver->Allocate(length, zeroed, &allocation)) return nil;
+  HMBuffer* buffer = [[HMBuffer alloc] init];
+  buffer->_device = self;
+  buffer->_allocation = allocation;
+  buffer->_length = length;
+  buffer->_options = options;
+  _allocated.fetch_add(allocation.size, std::memory_order_relaxed);
+  return buffer;
+}
+
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
+  return [self newBufferWithLength:length options:options zeroed:YES];
+}
+
+- (id<MTLBuffer>)newBufferWithBytes:(const void*)pointer
+                             length:(NSUInteger)length
+                            options:(MTLResourceOptions)options {
+  if (!pointer) return nil;
+  auto* buffer = (HMBuffer*)[self newBufferWithLength:length options:options zeroed:NO];
+  if (buffer) memcpy(buffer->_allocation.host, pointer, length);
+  return buffer;
+}
+
+- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void*)pointer
+                                   length:(NSUInteger)length
+                                  options:(MTLResourceOptions)options
+                              deallocator:(void (^)(void*, NSUInteger))deallocator {
+  auto page = NSUInteger(getpagesize());
+  if (!pointer || length == 0 || reinterpret_cast<uintptr_t>(pointer) % page || length % page) {
+    return nil;
+  }
+  HMBuffer* buffer = [[HMBuffer alloc] init];
+  buffer->_device = self;
+  buffer->_allocation = {pointer, pointer, length};
+  buffer->_length = length;
+  buffer->_options = options;
+  buffer->_borrowed = YES;
+  buffer->_deallocator = Block_copy(deallocator);
+  _allocated.fetch_add(length, std::memory_order_relaxed);
+  return buffer;
+}
+
+// ---- libraries
+
+- (id<MTLLibrary>)newDefaultLibrary {
+  std::string directory = ProgramDirectory();
+  for (const char* place :
+       {"default.metallib", "Resources/default.metallib", "../Resources/default.metallib"}) {
+    std::string path = directory + place;
+    if (Exists(path)) return [self newLibraryWithFile:hostmetal::ToNSString(path) error:nullptr];
+  }
+  return [self newDefaultLibraryWithBundle:[NSBundle mainBundle] error:nullptr];
+}
+
+- (id<MTLLibrary>)newDefaultLibraryWithBundle:(NSBundle*)bundle error:(NSError**)error {
+  NSMutableArray* places = [NSMutableArray array];
+  if ([bundle resourcePath]) [places addObject:[bundle resourcePath]];
+  if ([bundle bundlePath]) [places addObject:[bundle bundlePath]];
+  for (NSString* place in places) {
+    NSString* path = [place stringByAppendingPathComponent:@"default.metallib"];
+    if (Exists(ToString(path))) return [self newLibraryWithFile:path error:error];
+  }
+  return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorFileNotFound,
+                "[newDefaultLibrary] no default.metallib in " +
+                    ToString([places componentsJoinedByString:@", "]));
+}
+
+- (id<MTLLibrary>)newLibraryWithFile:(NSString*)filepath error:(NSError**)error {
+  if (!filepath) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorFileNotFound,
+                  "[newLibraryWithFile] the path is nil");
+  }
+  Failure failure;
+  auto module = _driver->LoadFile([filepath fileSystemRepresentation], _validate, &failure);
+  if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
+}
+
+- (id<MTLLibrary>)newLibraryWithURL:(NSURL*)url error:(NSError**)error {
+  // Apple's samples pass [NSURL URLWithString:path]: no scheme, the path is all there is.
+  NSString* path = [url path];
+  if (![path length]) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorFileNotFound,
+                  "[newLibraryWithURL] the URL " + ToString([url description]) + " has no path");
+  }
+  return [self newLibraryWithFile:path error:error];
+}
+
+- (id<MTLLibrary>)newLibraryWithData:(dispatch_data_t)data error:(NSError**)error {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  if (!data) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                  "[newLibraryWithData] the data is nil");
+  }
+  dispatch_data_t map = dispatch_data_create_map(data, &bytes, &size);
+  Failure failure;
+  auto module = _driver->LoadData({static_cast<const char*>(bytes), size}, "data.metallib",
+                                  _validate, &failure);
+  [map release];
+  if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
+}
+
+- (id<MTLLibrary>)newLibraryWithSource:(NSString*)source
+                               options:(MTLCompileOptions*)options
+                                 error:(NSError**)error {
+  // Without options nothing is said about fast math: exact is allowed where Apple's default would
+  // be fast.
+  hostmetal::CompileJob job;
+  job.source = ToString(source);
+  if (options) {
+    job.math = [options fastMathEnabled] ? "-ffast-math" : "-fno-fast-math";
+    NSUInteger version = [options languageVersion];
+    job.standard = "metal" + std::to_string(version >> 16) + "." + std::to_string(version & 0xffff);
+    NSDictionary* macros = [options preprocessorMacros];
+    for (NSString* name in [[macros allKeys] sortedArrayUsingSelector:@selector(compare:)]) {
+      job.macros.emplace_back(ToString(name), ToString([[macros objectForKey:name] description]));
+    }
+  }
+  Failure failure;
+  std::string bytes = hostmetal::CompileSource(job, &failure);
+  if (failure) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  auto module = _driver->LoadData(bytes, "source.metallib", _validate, &failure);
+  if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
+}
+
+- (void)newLibraryWithSource:(NSString*)source
+                     options:(MTLCompileOptions*)options
+           completionHandler:(MTLNewLibraryCompletionHandler)handler {
+  NSString* text = [[source copy] autorelease];
+  MTLCompileOptions* wanted = [[options copy] autorelease];
+  dispatch_async(dispatch_get_global_queue(0, 0), ^{
+    NSError* error = nil;
+    id<MTLLibrary> library = [self newLibraryWithSource:text options:wanted error:&error];
+    handler([library autorelease], error);
+  });
+}
+
+// ---- pipelines
+
+- (id<MTLComputePipelineState>)newPipeline:(id<MTLFunction>)function
+                                maxThreads:(NSUInteger)maxThreads
+                           multipleOfWidth:(BOOL)multipleOfWidth
+                                     label:(NSString*)label
+                                   options:(MTLPipelineOption)options
+                                reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
+                                     error:(NSError**)error {
+  auto* made = (HMFunction*)function;
+  if (![made isKindOfClass:[HMFunction class]]) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                  "[newComputePipelineState] the function is nil or not of this device");
+  }
+  const metallib_kernel* entry = made->_entry;
+  for (uint32_t i = 0; i < entry->n_constants; ++i) {
+    if (entry->constants[i].required && !(*made->_constants)[i].defined) {
+      return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                    std::string("[newComputePipelineState] function '") + entry->name +
+                        "' needs function constant " + std::to_string(entry->constants[i].index) +
+                        " ('" + entry->constants[i].name +
+                        "'); make it with newFunctionWithName:constantValues:error:");
+    }
+  }
+  if (entry->static_threadgroup_bytes > METALLIB_MAX_THREADGROUP_MEMORY) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                  std::string("[newComputePipelineState] function '") + entry->name +
+                      "' declares " + std::to_string(entry->static_threadgroup_bytes) +
+                      " bytes of threadgroup memory; the limit is " +
+                      std::to_string(METALLIB_MAX_THREADGROUP_MEMORY));
+  }
+  if (maxThreads > METALLIB_MAX_THREADS) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                  "[newComputePipelineState] maxTotalThreadsPerThreadgroup is " +
+                      std::to_string(maxThreads) + "; the limit is " +
+                      std::to_string(METALLIB_MAX_THREADS));
+  }
+  HMComputePipelineState* state = [[HMComputePipelineState alloc] initWithFunction:made
+                                                                        maxThreads:maxThreads
+                                                                   multipleOfWidth:multipleOfWidth
+                                                                             label:label];
+  if (reflection && (options & (MTLPipelineOptionBindingInfo | MTLPipelineOptionBufferTypeInfo))) {
+    *reflection = [[[MTLComputePipelineReflection alloc] initWithPipeline:state] autorelease];
+  }
+  return state;
+}
+
+- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                                             error:(NSError**)error {
+  return [self newComputePipelineStateWithFunction:function
+                                           options:MTLPipelineOptionNone
+                                        reflection:nullptr
+                                             error:error];
+}
+
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
+                                  error:(NSError**)error {
+  return [self newPipeline:function
+                maxThreads:0
+           multipleOfWidth:NO
+                     label:[function label]
+                   options:options
+                reflection:reflection
+                     error:error];
+}
+
+- (void)newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                          completionHandler:(MTLNewComputePipelineStateCompletionHandler)handler {
+  dispatch_async(dispatch_get_global_queue(0, 0), ^{
+    NSError* error = nil;
+    id<MTLComputePipelineState> state = [self newComputePipelineStateWithFunction:function
+                                                                            error:&error];
+    handler([state autorelease], error);
+  });
+}
+
+- (void)newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                    options:(MTLPipelineOption)options
+                          completionHandler:
+                              (MTLNewComputePipelineStateWithReflectionCompletionHandler)handler {
+  dispatch_async(dispatch_get_global_queue(0, 0), ^{
+    NSError* error = nil;
+    MTLComputePipelineReflection* reflection = nil;
+    id<MTLComputePipelineState> state = [self newComputePipelineStateWithFunction:function
+                                                                          options:options
+                                                                       reflection:&reflection
+                                                                            error:&error];
+    handler([state autorelease], reflection, error);
+  });
+}
+
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
+                                    error:(NSError**)error {
+  return [self newPipeline:[descriptor computeFunction]
+                maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
+           multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
+                     label:[descriptor label]
+                   options:options
+                reflection:reflection
+                     error:error];
+}
+
+- (void)newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
+                                      options:(MTLPipelineOption)options
+                            completionHandler:
+                                (MTLNewComputePipelineStateWithReflectionCompletionHandler)handler {
+  MTLComputePipelineDescriptor* wanted = [[descriptor copy] autorelease];
+  dispatch_async(dispatch_get_global_queue(0, 0), ^{
+    NSError* error = nil;
+    MTLComputePipelineReflection* reflection = nil;
+    id<MTLComputePipelineState> state = [self newComputePipelineStateWithDescriptor:wanted
+                                                                            options:options
+                                                                         reflection:&reflection
+                                                                              error:&error];
+    handler([state autorelease], reflection, error);
+  });
+}
+
+// ---- queues, fences, events
+
+- (id<MTLCommandQueue>)newCommandQueue {
+  return [self newCommandQueueWithMaxCommandBufferCount:64];
+}
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)count {
+  if (count == 0) return nil;
+  return [[HMCommandQueue alloc] initWithDevice:self maxCommandBufferCount:count];
+}
+- (id<MTLFence>)newFence {
+  HMFence* fence = [[HMFence alloc] init];
+  fence->_device = self;
+  return fence;
+}
+- (id<MTLEvent>)newEvent {
+  return [[HMEvent alloc] initWithDevice:self];
+}
+- (id<MTLSharedEvent>)newSharedEvent {
+  return [[HMSharedEvent alloc] initWithDevice:nil];
+}
+
+@end
+
+@implementation HMFence
+- (id<MTLDevice>)device {
+  return _device;
+}
+@end

@@ -1,0 +1,112 @@
+// What a backend provides: memory, compiled kernels, and streams that run them. The API above it
+// never sees how; the CPU is one backend (hostmetal/src/cpu).
+#ifndef HOSTMETAL_SRC_DRIVER_H_
+#define HOSTMETAL_SRC_DRIVER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hostmetal/msl/metallib_abi.h"
+
+namespace hostmetal {
+
+// Values of MTLCommandBufferError and MTLLibraryError; the API layer knows which domain is meant.
+enum FailureCode {
+  kNoFailure = 0,
+  kInternal = 1,
+  kPageFault = 3,
+  kOutOfMemory = 8,
+  kInvalidResource = 9,
+
+  kLibraryUnsupported = 1,
+  kLibraryInternal = 2,
+  kLibraryCompileFailure = 3,
+  kLibraryFunctionNotFound = 5,
+  kLibraryFileNotFound = 6,
+};
+
+struct Failure {
+  int code = kNoFailure;
+  std::string message;
+  explicit operator bool() const { return code != kNoFailure; }
+};
+
+struct DeviceInfo {
+  std::string name;
+  uint64_t registry_id = 0;
+  uint64_t memory_bytes = 0;  // what all buffers together may take
+  bool unified_memory = true;
+};
+
+struct Allocation {
+  void* device = nullptr;  // address that kernels use
+  void* host = nullptr;    // address that the CPU uses; nullptr if it cannot
+  size_t size = 0;         // bytes taken, at least those asked for
+};
+
+// A loaded .metallib. Its kernels' tables stay valid as long as it lives.
+class Module {
+ public:
+  virtual ~Module() = default;
+  virtual const std::vector<const metallib_kernel*>& kernels() const = 0;
+};
+
+// A kernel with its function constants: what a pipeline state holds.
+struct Kernel {
+  std::shared_ptr<Module> module;
+  const metallib_kernel* entry = nullptr;
+  std::vector<metallib_constant_value> constants;  // one for each of entry->constants
+  uint32_t max_threads = 0;
+  // Learned cost of one threadgroup in picoseconds, 0 before the first launch: small launches stay
+  // on one thread.
+  mutable std::atomic<uint64_t> group_cost{0};
+};
+
+// One dispatch. Arrays are indexed as in metallib_launch, up to the highest index that the kernel
+// declares.
+struct DispatchCommand {
+  const Kernel* kernel = nullptr;
+  uint32_t threads[3];
+  uint32_t threadgroup_size[3];
+  uint32_t threadgroups[3];
+  const metallib_buffer* buffers = nullptr;
+  const uint32_t* threadgroup_lengths = nullptr;
+};
+
+// Work of one command queue, in order. Finish() returns when everything given to the stream is
+// done; the first failure comes back from the call that caused it or from Finish().
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // The commands are independent of each other and may overlap.
+  virtual Failure Dispatch(const DispatchCommand* commands, size_t count) = 0;
+  virtual Failure Copy(void* destination, const void* source, size_t bytes) = 0;
+  virtual Failure Fill(void* destination, uint8_t value, size_t bytes) = 0;
+  virtual Failure Finish() = 0;
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual bool Allocate(size_t bytes, bool zeroed, Allocation* allocation) = 0;
+  virtual void Free(const Allocation& allocation) = 0;
+  // `checked` asks for bounds checks in every access. `name` is for messages.
+  virtual std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
+                                           Failure* failure) = 0;
+  virtual std::shared_ptr<Module> LoadData(std::string_view bytes, const std::string& name,
+                                           bool checked, Failure* failure) = 0;
+  virtual std::unique_ptr<Stream> NewStream() = 0;
+};
+
+// The process's CPU backend; never destroyed.
+Driver& CpuDriver();
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_DRIVER_H_

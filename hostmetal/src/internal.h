@@ -1,0 +1,212 @@
+// The classes behind Metal's protocols, for the files of hostmetal/src alone.
+#ifndef HOSTMETAL_SRC_INTERNAL_H_
+#define HOSTMETAL_SRC_INTERNAL_H_
+
+#import <Metal/Metal.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hostmetal/src/command_list.h"
+#include "hostmetal/src/driver.h"
+#include "hostmetal/src/object.h"
+#include "hostmetal/src/sync.h"
+
+@class HMCommandBuffer;
+
+namespace hostmetal {
+
+struct QueueState;
+struct CommandBufferState;
+
+NSString* ToNSString(const std::string& text);
+std::string ToString(NSString* text);
+NSError* MakeError(NSString* domain, const Failure& failure);
+// Stores an autoreleased error where `error` is wanted; returns nil for the caller to return.
+id Refuse(NSError** error, NSString* domain, int code, const std::string& message);
+
+struct ConstantValue {
+  MTLDataType type;
+  std::array<uint8_t, 16> bytes;
+};
+// Bytes of one value in MSL's layout; 0 for types that cannot be function constants.
+size_t ConstantSize(MTLDataType type);
+
+struct LibraryState {
+  std::shared_ptr<Module> module;
+  std::map<std::string, const metallib_kernel*> kernels;
+};
+
+}  // namespace hostmetal
+
+struct HMConstantValues {
+  std::map<NSUInteger, hostmetal::ConstantValue> by_index;
+  std::map<std::string, hostmetal::ConstantValue> by_name;
+};
+
+// Object with a label that any thread may read and set.
+@interface HMLabelled : HMObject {
+  NSString* _label;
+}
+@property(copy, atomic) NSString* label;
+@end
+
+@interface HMDevice : HMObject <MTLDevice> {
+ @public
+  hostmetal::Driver* _driver;
+  std::atomic<uint64_t> _allocated;
+  BOOL _validate;  // METAL_DEVICE_WRAPPER_TYPE=1
+}
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
+                             options:(MTLResourceOptions)options
+                              zeroed:(BOOL)zeroed;
+@end
+HMDevice* HMTheDevice();
+
+@interface HMBuffer : HMLabelled <MTLBuffer> {
+ @public
+  HMDevice* _device;
+  hostmetal::Allocation _allocation;
+  NSUInteger _length;
+  MTLResourceOptions _options;
+  BOOL _borrowed;  // bytes of newBufferWithBytesNoCopy:
+  void (^_deallocator)(void*, NSUInteger);
+}
+@end
+
+@interface HMLibrary : HMLabelled <MTLLibrary> {
+ @public
+  HMDevice* _device;
+  hostmetal::LibraryState* _state;
+}
+- (id)initWithDevice:(HMDevice*)device module:(std::shared_ptr<hostmetal::Module>)module;
+@end
+
+@interface HMFunction : HMLabelled <MTLFunction> {
+ @public
+  HMDevice* _device;
+  std::shared_ptr<hostmetal::Module>* _module;
+  const metallib_kernel* _entry;
+  std::vector<metallib_constant_value>* _constants;
+}
+@end
+
+@interface HMComputePipelineState : HMObject <MTLComputePipelineState> {
+ @public
+  HMDevice* _device;
+  NSString* _pipelineLabel;
+  hostmetal::Kernel* _kernel;
+  uint32_t _bufferCount;  // highest buffer index used, plus one
+  BOOL _multipleOfWidth;
+}
+- (id)initWithFunction:(HMFunction*)function
+            maxThreads:(NSUInteger)maxThreads
+       multipleOfWidth:(BOOL)multipleOfWidth
+                 label:(NSString*)label;
+@end
+
+@interface MTLComputePipelineReflection (Hostmetal)
+- (id)initWithPipeline:(HMComputePipelineState*)pipeline;
+@end
+
+@interface HMFence : HMLabelled <MTLFence> {
+ @public
+  HMDevice* _device;
+}
+@end
+
+@interface HMEvent : HMLabelled <MTLEvent> {
+ @public
+  HMDevice* _device;  // nil for a shared event
+  hostmetal::EventState* _event;
+}
+- (id)initWithDevice:(HMDevice*)device;
+@end
+@interface HMSharedEvent : HMEvent <MTLSharedEvent>
+@end
+
+@interface HMCommandQueue : HMLabelled <MTLCommandQueue> {
+ @public
+  HMDevice* _device;
+  std::shared_ptr<hostmetal::QueueState>* _state;
+}
+- (id)initWithDevice:(HMDevice*)device maxCommandBufferCount:(NSUInteger)count;
+@end
+
+@interface HMCommandBuffer : HMLabelled <MTLCommandBuffer> {
+ @public
+  HMCommandQueue* _queue;
+  hostmetal::CommandBufferState* _state;
+}
+- (id)initWithQueue:(HMCommandQueue*)queue
+            retains:(BOOL)retains
+       errorOptions:(MTLCommandBufferErrorOption)options;
+@end
+
+@interface HMEncoder : HMLabelled <MTLCommandEncoder> {
+ @public
+  HMCommandBuffer* _buffer;
+  uint32_t _number;
+  BOOL _ended;
+}
+- (id)initWithCommandBuffer:(HMCommandBuffer*)buffer;
+- (void)updateFence:(id<MTLFence>)fence;
+- (void)waitForFence:(id<MTLFence>)fence;
+@end
+
+struct HMComputeState;
+@interface HMComputeCommandEncoder : HMEncoder <MTLComputeCommandEncoder> {
+  MTLDispatchType _dispatchType;
+  HMComputeState* _compute;
+}
+- (id)initWithCommandBuffer:(HMCommandBuffer*)buffer dispatchType:(MTLDispatchType)dispatchType;
+@end
+
+@interface HMBlitCommandEncoder : HMEncoder <MTLBlitCommandEncoder>
+@end
+
+namespace hostmetal {
+
+struct EncoderInfo {
+  std::string label;
+  std::vector<std::string> signposts;
+};
+
+struct CommandBufferState {
+  CommandList list;
+  std::vector<id> resources;  // retained until the command buffer has completed
+  bool retains = true;
+  MTLCommandBufferErrorOption error_options = MTLCommandBufferErrorOptionNone;
+  HMEncoder* open_encoder = nil;  // not retained; it retains the command buffer
+  std::vector<EncoderInfo> encoders;
+  std::vector<std::string> debug_groups;
+
+  std::atomic<uint32_t> status{MTLCommandBufferStatusNotEnqueued};
+  std::atomic<bool> committed{false};
+  bool holds_slot = true;
+  std::atomic<uint64_t> kernel_start{0}, kernel_end{0}, gpu_start{0}, gpu_end{0};  // ns
+  WaitWord scheduled;
+  WaitWord done;
+
+  std::mutex mutex;  // guards what follows
+  std::vector<MTLCommandBufferHandler> scheduled_handlers;
+  std::vector<MTLCommandBufferHandler> completed_handlers;
+  bool scheduled_sent = false;
+  bool completed_sent = false;
+  Failure failure;
+  uint32_t failed_encoder = 0;
+  NSError* error = nil;
+
+  // Keeps a resource alive until completion.
+  void Use(id resource) {
+    if (retains) resources.push_back([resource retain]);
+  }
+};
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_INTERNAL_H_

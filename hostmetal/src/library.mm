@@ -1,0 +1,284 @@
+// MTLLibrary, MTLFunction, function constants and compile options.
+#include <string.h>
+
+#include "hostmetal/src/internal.h"
+
+using hostmetal::ConstantValue;
+using hostmetal::Refuse;
+using hostmetal::ToString;
+
+namespace hostmetal {
+
+size_t ConstantSize(MTLDataType type) {
+  struct Family {
+    NSUInteger scalar;
+    size_t bytes;
+  };
+  // Scalars with their vectors of 2, 3 and 4 right behind; a vector of 3 takes the room of 4.
+  static constexpr Family kFamilies[] = {
+      {MTLDataTypeFloat, 4}, {MTLDataTypeHalf, 2},   {MTLDataTypeInt, 4},   {MTLDataTypeUInt, 4},
+      {MTLDataTypeShort, 2}, {MTLDataTypeUShort, 2}, {MTLDataTypeChar, 1},  {MTLDataTypeUChar, 1},
+      {MTLDataTypeBool, 1},  {MTLDataTypeLong, 8},   {MTLDataTypeULong, 8}, {MTLDataTypeBFloat, 2},
+  };
+  static constexpr size_t kWidth[] = {1, 2, 4, 4};
+  for (const Family& f : kFamilies) {
+    if (type >= f.scalar && type < f.scalar + 4) {
+      size_t size = f.bytes * kWidth[type - f.scalar];
+      return size <= 16 ? size : 0;
+    }
+  }
+  return 0;
+}
+
+}  // namespace hostmetal
+
+// ---- function constants
+
+@implementation MTLFunctionConstantValues
+
+- (id)init {
+  self = [super init];
+  if (self) _values = new HMConstantValues;
+  return self;
+}
+- (void)dealloc {
+  delete _values;
+  [super dealloc];
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLFunctionConstantValues* copy = [[MTLFunctionConstantValues alloc] init];
+  *copy->_values = *_values;
+  return copy;
+}
+
+static ConstantValue Value(const void* bytes, MTLDataType type) {
+  ConstantValue value{type, {}};
+  if (size_t size = hostmetal::ConstantSize(type)) memcpy(value.bytes.data(), bytes, size);
+  return value;
+}
+
+- (void)setConstantValue:(const void*)value type:(MTLDataType)type atIndex:(NSUInteger)index {
+  _values->by_index[index] = Value(value, type);
+}
+- (void)setConstantValues:(const void*)values type:(MTLDataType)type withRange:(NSRange)range {
+  size_t size = hostmetal::ConstantSize(type);
+  for (NSUInteger i = 0; i < range.length; ++i) {
+    _values->by_index[range.location + i] =
+        Value(static_cast<const char*>(values) + i * size, type);
+  }
+}
+- (void)setConstantValue:(const void*)value type:(MTLDataType)type withName:(NSString*)name {
+  _values->by_name[ToString(name)] = Value(value, type);
+}
+- (void)reset {
+  *_values = {};
+}
+- (const HMConstantValues&)hm_values {
+  return *_values;
+}
+
+@end
+
+@interface MTLFunctionConstantValues (Hostmetal)
+- (const HMConstantValues&)hm_values;
+@end
+
+@interface MTLFunctionConstant (Hostmetal)
+- (id)initWithConstant:(const metallib_function_constant&)constant;
+@end
+
+@implementation MTLFunctionConstant
+- (id)initWithConstant:(const metallib_function_constant&)constant {
+  self = [super init];
+  if (self) {
+    _name = [[NSString alloc] initWithUTF8String:constant.name];
+    _type = MTLDataType(constant.data_type);
+    _index = constant.index;
+    _required = constant.required != 0;
+  }
+  return self;
+}
+- (void)dealloc {
+  [_name release];
+  [super dealloc];
+}
+- (NSString*)name {
+  return _name;
+}
+- (MTLDataType)type {
+  return _type;
+}
+- (NSUInteger)index {
+  return _index;
+}
+- (BOOL)required {
+  return _required;
+}
+@end
+
+// ---- functions
+
+@implementation HMFunction
+- (void)dealloc {
+  delete _constants;
+  delete _module;
+  [super dealloc];
+}
+- (NSString*)description {
+  return [NSString stringWithFormat:@"<MTLFunction '%@'>", [self name]];
+}
+- (id<MTLDevice>)device {
+  return _device;
+}
+- (MTLFunctionType)functionType {
+  return MTLFunctionTypeKernel;
+}
+- (NSString*)name {
+  return [NSString stringWithUTF8String:_entry->name];
+}
+- (NSDictionary*)functionConstantsDictionary {
+  NSMutableDictionary* all = [NSMutableDictionary dictionary];
+  for (uint32_t i = 0; i < _entry->n_constants; ++i) {
+    MTLFunctionConstant* constant =
+        [[[MTLFunctionConstant alloc] initWithConstant:_entry->constants[i]] autorelease];
+    [all setObject:constant forKey:[constant name]];
+  }
+  return all;
+}
+@end
+
+// ---- libraries
+
+@implementation HMLibrary
+
+- (id)initWithDevice:(HMDevice*)device module:(std::shared_ptr<hostmetal::Module>)module {
+  self = [super init];
+  if (self) {
+    _device = device;
+    _state = new hostmetal::LibraryState;
+    _state->module = std::move(module);
+    for (const metallib_kernel* kernel : _state->module->kernels()) {
+      _state->kernels[kernel->name] = kernel;
+    }
+  }
+  return self;
+}
+- (void)dealloc {
+  delete _state;
+  [super dealloc];
+}
+- (id<MTLDevice>)device {
+  return _device;
+}
+- (NSArray*)functionNames {
+  NSMutableArray* names = [NSMutableArray array];
+  for (const auto& entry : _state->kernels) {
+    [names addObject:hostmetal::ToNSString(entry.first)];
+  }
+  return names;
+}
+
+- (HMFunction*)newFunction:(NSString*)name error:(NSError**)error {
+  auto found = _state->kernels.find(ToString(name));
+  if (found == _state->kernels.end()) {
+    std::string known;
+    for (const auto& entry : _state->kernels) {
+      if (known.size() > 400) {
+        known += ", ...";
+        break;
+      }
+      known += (known.empty() ? "" : ", ") + entry.first;
+    }
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorFunctionNotFound,
+                  "[newFunctionWithName] the library has no function '" + ToString(name) +
+                      "'; it has: " + known);
+  }
+  HMFunction* function = [[HMFunction alloc] init];
+  function->_device = _device;
+  function->_module = new std::shared_ptr<hostmetal::Module>(_state->module);
+  function->_entry = found->second;
+  function->_constants = new std::vector<metallib_constant_value>(found->second->n_constants);
+  return function;
+}
+
+- (id<MTLFunction>)newFunctionWithName:(NSString*)name {
+  return [self newFunction:name error:nullptr];
+}
+
+- (id<MTLFunction>)newFunctionWithName:(NSString*)name
+                        constantValues:(MTLFunctionConstantValues*)constantValues
+                                 error:(NSError**)error {
+  HMFunction* function = [self newFunction:name error:error];
+  if (!function) return nil;
+  static const HMConstantValues kNone;
+  const HMConstantValues& values = constantValues ? [constantValues hm_values] : kNone;
+  const metallib_kernel* entry = function->_entry;
+  for (uint32_t i = 0; i < entry->n_constants; ++i) {
+    const metallib_function_constant& constant = entry->constants[i];
+    std::string label = std::string("function constant ") + std::to_string(constant.index) + " ('" +
+                        constant.name + "') of function '" + entry->name + "'";
+    const ConstantValue* value = nullptr;
+    auto at = values.by_index.find(constant.index);
+    if (at != values.by_index.end()) value = &at->second;
+    auto named = values.by_name.find(constant.name);
+    if (named != values.by_name.end()) value = &named->second;
+    if (!value) {
+      if (!constant.required) continue;
+      [function release];
+      return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                    "[newFunctionWithName] " + label + " has no value");
+    }
+    if (value->type != constant.data_type) {
+      [function release];
+      return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                    "[newFunctionWithName] " + label + " has MTLDataType " +
+                        std::to_string(constant.data_type) + ", the value given has " +
+                        std::to_string(NSUInteger(value->type)));
+    }
+    metallib_constant_value& out = (*function->_constants)[i];
+    out.defined = 1;
+    memcpy(out.bytes, value->bytes.data(), std::min<size_t>(constant.size, sizeof out.bytes));
+  }
+  return function;
+}
+
+- (void)newFunctionWithName:(NSString*)name
+             constantValues:(MTLFunctionConstantValues*)constantValues
+          completionHandler:(void (^)(id<MTLFunction>, NSError*))handler {
+  MTLFunctionConstantValues* values = [[constantValues copy] autorelease];
+  NSString* wanted = [[name copy] autorelease];
+  dispatch_async(dispatch_get_global_queue(0, 0), ^{
+    NSError* error = nil;
+    id<MTLFunction> function = [self newFunctionWithName:wanted constantValues:values error:&error];
+    handler([function autorelease], error);
+  });
+}
+
+@end
+
+// ---- compile options
+
+@implementation MTLCompileOptions
+- (id)init {
+  self = [super init];
+  if (self) {
+    _fastMathEnabled = YES;
+    _languageVersion = MTLLanguageVersion3_1;
+  }
+  return self;
+}
+- (void)dealloc {
+  [_preprocessorMacros release];
+  [super dealloc];
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLCompileOptions* copy = [[MTLCompileOptions alloc] init];
+  [copy setPreprocessorMacros:_preprocessorMacros];
+  [copy setFastMathEnabled:_fastMathEnabled];
+  [copy setLanguageVersion:_languageVersion];
+  return copy;
+}
+@synthesize preprocessorMacros = _preprocessorMacros;
+@synthesize fastMathEnabled = _fastMathEnabled;
+@synthesize languageVersion = _languageVersion;
+@end

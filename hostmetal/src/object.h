@@ -1,0 +1,53 @@
+// Base class of every object that hostmetal makes: an inline atomic reference count.
+// NSObject's own count works too; ours is faster and ThreadSanitizer sees it.
+#ifndef HOSTMETAL_SRC_OBJECT_H_
+#define HOSTMETAL_SRC_OBJECT_H_
+
+#import <Foundation/Foundation.h>
+
+#include <atomic>
+
+@interface HMObject : NSObject {
+ @private
+  std::atomic<int32_t> _extra_references;
+}
+// For objects that live as long as the process: a release too many by a program cannot free them.
+- (id)hm_immortal;
+@end
+
+namespace hostmetal {
+
+// Scope that owns an autorelease pool on threads which Foundation did not make.
+class PoolScope {
+ public:
+  PoolScope() : pool_([[NSAutoreleasePool alloc] init]) {}
+  ~PoolScope() { [pool_ release]; }
+  PoolScope(const PoolScope&) = delete;
+  PoolScope& operator=(const PoolScope&) = delete;
+
+ private:
+  NSAutoreleasePool* pool_;
+};
+
+// Strong reference to an Objective-C object held by C++ code.
+template <typename T = id>
+class Retained {
+ public:
+  Retained() = default;
+  explicit Retained(T object) : object_([object retain]) {}
+  Retained(const Retained& other) : object_([other.object_ retain]) {}
+  Retained(Retained&& other) noexcept : object_(other.object_) { other.object_ = nil; }
+  Retained& operator=(Retained other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Retained() { [object_ release]; }
+  T get() const { return object_; }
+
+ private:
+  T object_ = nil;
+};
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_OBJECT_H_

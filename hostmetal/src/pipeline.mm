@@ -1,0 +1,262 @@
+// Compute pipelines, their descriptors and reflection.
+#include <string.h>
+
+#include <algorithm>
+
+#include "hostmetal/src/internal.h"
+
+namespace {
+
+// MSL's name of a type -> MTLDataType; user-defined types are structs.
+MTLDataType DataType(const char* name) {
+  struct Scalar {
+    const char* name;
+    NSUInteger type;
+  };
+  static constexpr Scalar kScalars[] = {
+      {"float", MTLDataTypeFloat},        {"half", MTLDataTypeHalf},
+      {"bfloat", MTLDataTypeBFloat},      {"int", MTLDataTypeInt},
+      {"uint", MTLDataTypeUInt},          {"short", MTLDataTypeShort},
+      {"ushort", MTLDataTypeUShort},      {"char", MTLDataTypeChar},
+      {"uchar", MTLDataTypeUChar},        {"bool", MTLDataTypeBool},
+      {"long", MTLDataTypeLong},          {"ulong", MTLDataTypeULong},
+      {"atomic_int", MTLDataTypeInt},     {"atomic_uint", MTLDataTypeUInt},
+      {"atomic_float", MTLDataTypeFloat},
+  };
+  std::string text(name);
+  if (text.rfind("metal::", 0) == 0) text = text.substr(7);
+  if (text.rfind("packed_", 0) == 0) text = text.substr(7);
+  for (const Scalar& s : kScalars) {
+    if (text == s.name) return MTLDataType(s.type);
+    size_t n = strlen(s.name);
+    if (text.size() == n + 1 && text.compare(0, n, s.name) == 0 && text[n] >= '2' &&
+        text[n] <= '4') {
+      return MTLDataType(s.type + NSUInteger(text[n] - '1'));
+    }
+  }
+  return MTLDataTypeStruct;
+}
+
+const metallib_argument& Info(const void* info) {
+  return *static_cast<const metallib_argument*>(info);
+}
+
+MTLBindingAccess Access(const metallib_argument& a) {
+  return a.flags & METALLIB_ARG_WRITTEN ? MTLBindingAccessReadWrite : MTLBindingAccessReadOnly;
+}
+
+}  // namespace
+
+// One face of a binding for the protocols; MTLArgument is the other.
+@interface HMBinding : HMObject <MTLBufferBinding, MTLThreadgroupBinding> {
+ @public
+  const metallib_argument* _info;
+  id _owner;
+}
+@end
+
+@implementation HMBinding
+- (void)dealloc {
+  [_owner release];
+  [super dealloc];
+}
+- (NSString*)name {
+  return [NSString stringWithUTF8String:_info->name];
+}
+- (MTLBindingType)type {
+  return _info->kind == METALLIB_THREADGROUP ? MTLBindingTypeThreadgroupMemory
+                                             : MTLBindingTypeBuffer;
+}
+- (MTLBindingAccess)access {
+  return Access(*_info);
+}
+- (NSUInteger)index {
+  return _info->index;
+}
+- (BOOL)isUsed {
+  return YES;
+}
+- (BOOL)isArgument {
+  return YES;
+}
+- (NSUInteger)bufferAlignment {
+  return _info->pointee_alignment;
+}
+- (NSUInteger)bufferDataSize {
+  return _info->pointee_size;
+}
+- (MTLDataType)bufferDataType {
+  return DataType(_info->type_name);
+}
+- (NSUInteger)threadgroupMemoryAlignment {
+  return _info->pointee_alignment;
+}
+- (NSUInteger)threadgroupMemoryDataSize {
+  return _info->pointee_size;
+}
+@end
+
+@implementation MTLArgument
+- (id)initWithInfo:(const metallib_argument*)info owner:(id)owner {
+  self = [super init];
+  if (self) {
+    _info = info;
+    _owner = [owner retain];
+  }
+  return self;
+}
+- (void)dealloc {
+  [_owner release];
+  [super dealloc];
+}
+- (NSString*)name {
+  return [NSString stringWithUTF8String:Info(_info).name];
+}
+- (MTLArgumentType)type {
+  return Info(_info).kind == METALLIB_THREADGROUP ? MTLArgumentTypeThreadgroupMemory
+                                                  : MTLArgumentTypeBuffer;
+}
+- (MTLArgumentAccess)access {
+  return Access(Info(_info));
+}
+- (NSUInteger)index {
+  return Info(_info).index;
+}
+- (BOOL)isActive {
+  return YES;
+}
+- (NSUInteger)bufferAlignment {
+  return Info(_info).pointee_alignment;
+}
+- (NSUInteger)bufferDataSize {
+  return Info(_info).pointee_size;
+}
+- (MTLDataType)bufferDataType {
+  return DataType(Info(_info).type_name);
+}
+- (NSUInteger)threadgroupMemoryAlignment {
+  return Info(_info).pointee_alignment;
+}
+- (NSUInteger)threadgroupMemoryDataSize {
+  return Info(_info).pointee_size;
+}
+@end
+
+@interface MTLArgument (Hostmetal)
+- (id)initWithInfo:(const metallib_argument*)info owner:(id)owner;
+@end
+
+@implementation MTLComputePipelineReflection
+- (id)initWithPipeline:(HMComputePipelineState*)pipeline {
+  self = [super init];
+  if (self) {
+    const metallib_kernel* entry = pipeline->_kernel->entry;
+    NSMutableArray* arguments = [[NSMutableArray alloc] init];
+    NSMutableArray* bindings = [[NSMutableArray alloc] init];
+    for (uint32_t i = 0; i < entry->n_arguments; ++i) {
+      MTLArgument* argument = [[MTLArgument alloc] initWithInfo:&entry->arguments[i]
+                                                          owner:pipeline];
+      [arguments addObject:argument];
+      [argument release];
+      HMBinding* binding = [[HMBinding alloc] init];
+      binding->_info = &entry->arguments[i];
+      binding->_owner = [pipeline retain];
+      [bindings addObject:binding];
+      [binding release];
+    }
+    _arguments = arguments;
+    _bindings = bindings;
+  }
+  return self;
+}
+- (void)dealloc {
+  [_arguments release];
+  [_bindings release];
+  [super dealloc];
+}
+- (NSArray*)arguments {
+  return _arguments;
+}
+- (NSArray*)bindings {
+  return _bindings;
+}
+@end
+
+@implementation MTLComputePipelineDescriptor
+@synthesize label = _label;
+@synthesize computeFunction = _computeFunction;
+@synthesize threadGroupSizeIsMultipleOfThreadExecutionWidth =
+    _threadGroupSizeIsMultipleOfThreadExecutionWidth;
+@synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;
+- (void)dealloc {
+  [_label release];
+  [_computeFunction release];
+  [super dealloc];
+}
+- (void)reset {
+  [self setLabel:nil];
+  [self setComputeFunction:nil];
+  _threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
+  _maxTotalThreadsPerThreadgroup = 0;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLComputePipelineDescriptor* copy = [[MTLComputePipelineDescriptor alloc] init];
+  [copy setLabel:_label];
+  [copy setComputeFunction:_computeFunction];
+  [copy setThreadGroupSizeIsMultipleOfThreadExecutionWidth:
+            _threadGroupSizeIsMultipleOfThreadExecutionWidth];
+  [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
+  return copy;
+}
+@end
+
+@implementation HMComputePipelineState
+- (id)initWithFunction:(HMFunction*)function
+            maxThreads:(NSUInteger)maxThreads
+       multipleOfWidth:(BOOL)multipleOfWidth
+                 label:(NSString*)label {
+  self = [super init];
+  if (self) {
+    const metallib_kernel* entry = function->_entry;
+    _device = function->_device;
+    _pipelineLabel = [label copy];
+    _multipleOfWidth = multipleOfWidth;
+    _kernel = new hostmetal::Kernel;
+    _kernel->module = *function->_module;
+    _kernel->entry = entry;
+    _kernel->constants = *function->_constants;
+    _kernel->max_threads = std::min<uint32_t>(entry->max_total_threads, METALLIB_MAX_THREADS);
+    if (maxThreads) {
+      _kernel->max_threads = std::min<uint32_t>(_kernel->max_threads, uint32_t(maxThreads));
+    }
+    for (uint32_t i = 0; i < entry->n_arguments; ++i) {
+      const metallib_argument& a = entry->arguments[i];
+      if (a.kind != METALLIB_THREADGROUP) _bufferCount = std::max(_bufferCount, a.index + 1);
+    }
+  }
+  return self;
+}
+- (void)dealloc {
+  delete _kernel;
+  [_pipelineLabel release];
+  [super dealloc];
+}
+- (NSString*)description {
+  return [NSString stringWithFormat:@"<MTLComputePipelineState '%s'>", _kernel->entry->name];
+}
+- (NSString*)label {
+  return _pipelineLabel;
+}
+- (id<MTLDevice>)device {
+  return _device;
+}
+- (NSUInteger)maxTotalThreadsPerThreadgroup {
+  return _kernel->max_threads;
+}
+- (NSUInteger)threadExecutionWidth {
+  return METALLIB_SIMD_WIDTH;
+}
+- (NSUInteger)staticThreadgroupMemoryLength {
+  return _kernel->entry->static_threadgroup_bytes;
+}
+@end

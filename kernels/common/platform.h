@@ -1,0 +1,26 @@
+// What differs between macOS (Metal.framework, tensorflow-metal) and Linux (hostmetal,
+// libmetal_device.so). The only place under kernels/ that may ask which platform it is on.
+
+#ifndef METAL_OPS_KERNELS_COMMON_PLATFORM_H_
+#define METAL_OPS_KERNELS_COMMON_PLATFORM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/common/status.h"
+
+namespace metal_ops {
+
+// TensorFlow's opaque device pointer -> id<MTLBuffer> and the offset in it.
+Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset);
+
+// What the device says of work that failed after its kernel had returned. Where every op is waited
+// for (METAL_DEVICE_WRAPPER_TYPE=1) that is this kernel's own. OK where the device does not tell.
+Status DeviceFailure();
+
+// The path of the shared object that this code was linked into.
+Status LibraryPath(std::string* path);
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_KERNELS_COMMON_PLATFORM_H_

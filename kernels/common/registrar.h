@@ -1,0 +1,106 @@
+// Self-registration of Metal kernels: one line beside the kernel, no central list.
+
+#ifndef METAL_OPS_KERNELS_COMMON_REGISTRAR_H_
+#define METAL_OPS_KERNELS_COMMON_REGISTRAR_H_
+
+#import <Foundation/Foundation.h>
+
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/common/op_kernel.h"
+
+namespace metal_ops {
+
+// Which dtypes, and which arguments live in host memory.
+struct KernelOptions {
+  // One kernel a dtype of attribute `attr`.
+  KernelOptions&& Types(std::string attr, std::vector<TF_DataType> dtypes) && {
+    type_attr = std::move(attr);
+    types = std::move(dtypes);
+    return std::move(*this);
+  }
+  // Input or output `arg` is read or written by the CPU: shapes, offsets, anything Compute looks
+  // at.
+  KernelOptions&& HostMemory(std::string arg) && {
+    host_memory.push_back(std::move(arg));
+    return std::move(*this);
+  }
+
+  std::string type_attr;
+  std::vector<TF_DataType> types;
+  std::vector<std::string> host_memory;
+};
+
+struct KernelFunctions {
+  void* (*create)(TF_OpKernelConstruction*);
+  void (*compute)(void*, TF_OpKernelContext*);
+  void (*destroy)(void*);
+};
+
+// Registers for device type "GPU": tensorflow-metal's on macOS, libmetal_device.so's on Linux.
+class KernelRegistrar {
+ public:
+  KernelRegistrar(const char* op, const KernelFunctions& functions, const KernelOptions& options);
+};
+
+// What TensorFlow calls. Nothing may be thrown through it: neither C++ nor Objective-C exceptions.
+template <typename Kernel>
+struct KernelThunks {
+  static void* Create(TF_OpKernelConstruction* raw) {
+    KernelConstruction ctx(raw);
+    Kernel* kernel = nullptr;
+    @autoreleasepool {
+      try {
+        kernel = new Kernel(&ctx);
+      } catch (const std::bad_alloc&) {
+        ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
+      } catch (const std::exception& e) {
+        ctx.Fail(Internal(Kernel::kOp, ": ", e.what()));
+      }
+    }
+    if (ctx.failed()) {
+      delete kernel;
+      return nullptr;
+    }
+    return kernel;
+  }
+
+  static void Compute(void* kernel, TF_OpKernelContext* raw) {
+    KernelContext ctx(raw);
+    @autoreleasepool {
+      @try {
+        try {
+          static_cast<Kernel*>(kernel)->Compute(&ctx);
+        } catch (const std::bad_alloc&) {
+          ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
+        } catch (const std::exception& e) {
+          ctx.Fail(Internal(Kernel::kOp, ": ", e.what()));
+        }
+      } @catch (NSException* e) {
+        ctx.Fail(Internal(Kernel::kOp, ": ", [[e name] UTF8String], ": ", [[e reason] UTF8String]));
+      }
+    }
+  }
+
+  static void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
+};
+
+}  // namespace metal_ops
+
+#define METAL_OPS_CONCAT_(a, b) a##b
+#define METAL_OPS_CONCAT(a, b) METAL_OPS_CONCAT_(a, b)
+
+// REGISTER_METAL_KERNEL(TwiceOp, .Types("T", {TF_FLOAT, TF_HALF}).HostMemory("axis"));
+#define REGISTER_METAL_KERNEL(Kernel, ...)                                                      \
+  [[maybe_unused]] static const ::metal_ops::KernelRegistrar METAL_OPS_CONCAT(metal_kernel_,    \
+                                                                              __COUNTER__)(     \
+      Kernel::kOp,                                                                              \
+      {&::metal_ops::KernelThunks<Kernel>::Create, &::metal_ops::KernelThunks<Kernel>::Compute, \
+       &::metal_ops::KernelThunks<Kernel>::Delete},                                             \
+      ::metal_ops::KernelOptions() __VA_ARGS__)
+
+#endif  // METAL_OPS_KERNELS_COMMON_REGISTRAR_H_

@@ -1,0 +1,52 @@
+# _metal_kernels.so: the Objective-C kernels. metal_ops.metallib: their shaders. Sources are found by name.
+METAL_KERNELS_SO := $(PKG)/_metal_kernels.so
+METAL_KERNELS_LIB := $(PKG)/metal_ops.metallib
+METAL_LIBRARIES += $(METAL_KERNELS_SO) $(METAL_KERNELS_LIB)
+
+# One list of flags for both platforms, which also builds other people's ops. Files and not variables: who builds the
+# CPU ops alone need not have the compiler.
+METAL_FLAGS := build/metal_flags
+$(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py | $(VENV)/stamp build/system-metal.stamp
+	@$(PY) $< $(@D)
+
+# What Metal is on this platform: the runtime beside the library on Linux, a framework on macOS.
+ifneq ($(shell uname),Darwin)
+METAL_RUNTIME := $(PKG)/libhostmetal.so
+METAL_CHECK_LINK := -Wl,-z,defs
+endif
+
+METAL_MM := $(wildcard kernels/common/*.mm kernels/*/*_metal.mm)
+# Argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
+METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_checks.cc))
+
+build/metal_so/%.o: %.mm build/tf.mk $(METAL_FLAGS)/compiler
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$$(cat $(METAL_FLAGS)/compiler) @$(METAL_FLAGS)/cflags -O2 -g1 -fvisibility=hidden -Wall -Wextra \
+	  -Wno-unused-parameter -I. -MMD -MP $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
+
+$(METAL_KERNELS_SO): $(METAL_OBJ) $(METAL_RUNTIME)
+	@echo "  link    $@"
+	@$$(cat $(METAL_FLAGS)/compiler) -shared $(METAL_OBJ) -o $@.tmp @$(METAL_FLAGS)/ldflags $(TF_LDFLAGS) \
+	  $(METAL_CHECK_LINK) $(LDFLAGS) && mv $@.tmp $@
+
+-include $(METAL_OBJ:.o=.d)
+
+# On Linux hostmetal/msl/rules.mk compiles the shaders. Apple's compiler has fast-math on by default.
+ifeq ($(shell uname),Darwin)
+XCODE_AIR := $(patsubst %.metal,build/%.air,$(wildcard kernels/*/*.metal))
+
+build/%.air: %.metal $(wildcard kernels/msl/*.h kernels/*/*_params.h)
+	@mkdir -p $(@D)
+	@echo "  metal   $<"
+	@xcrun -sdk macosx metal -std=metal3.1 -fno-fast-math -c -I. $< -o $@
+
+$(METAL_KERNELS_LIB): $(XCODE_AIR)
+	@echo "  link    $@"
+	@xcrun -sdk macosx metallib $(XCODE_AIR) -o $@
+endif
+
+new-op:  ## Copy the template op to a new name: make new-op NAME=my_op
+	@tools/new_op.py "$(NAME)"
+
+.PHONY: new-op

@@ -1,0 +1,238 @@
+"""Compiles an op library: C++ and Objective-C++ sources to a shared object, Metal shaders to a metallib beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from metal_ops.build import flags
+from metal_ops.build.flags import MissingToolError
+
+SOURCE_SUFFIXES = (".cc", ".cpp", ".cxx", ".mm", ".m")
+SHADER_SUFFIXES = (".metal",)
+
+# Samples keep Objective-C++ in .cc files and tell the compiler by a flag, so the suffix alone says nothing.
+_OBJECTIVE_C = re.compile(
+    r"^\s*#\s*import\b|^\s*@(?:protocol|interface|implementation|class)\b|@autoreleasepool\b"
+    r"|#\s*include\s*<(?:Metal|Foundation)/",
+    re.MULTILINE,
+)
+_INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*["<](tensorflow/[^">]+)[">]', re.MULTILINE)
+_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/common/', re.MULTILINE)
+
+# Where headers of older TensorFlow releases live now.
+_MOVED = (
+    ("tensorflow/tsl/", ("tsl/", "xla/tsl/")),
+    ("tensorflow/compiler/xla/", ("xla/",)),
+    ("tensorflow/core/lib/", ("tensorflow/core/", "tsl/lib/", "xla/tsl/lib/")),
+    ("tensorflow/core/platform/", ("tsl/platform/", "xla/tsl/platform/")),
+)
+
+
+class BuildError(RuntimeError):
+    """The op library could not be built. The message names the file and what to do."""
+
+
+def is_objective_c(source: Path) -> bool:
+    """Whether a source must be compiled as Objective-C++, whatever its name ends in."""
+    return source.suffix in (".mm", ".m") or bool(_OBJECTIVE_C.search(_read(source)))
+
+
+def build_op(
+    sources: Sequence[str | Path],
+    shaders: Sequence[str | Path] = (),
+    output: str | Path = "op.so",
+    *,
+    metallib: str | Path | None = None,
+    include: Sequence[str | Path] = (),
+    options: Sequence[str] = (),
+    shader_options: Sequence[str] = (),
+    verbose: bool = False,
+) -> list[Path]:
+    """Builds one op library.
+
+    Args:
+      sources: C++ and Objective-C++ files: REGISTER_OP, CPU kernels, Metal kernels. Objective-C is found in
+        .cc files too. A source that includes "kernels/common/..." gets this library's C++ face linked in.
+      shaders: Metal files; all go into one metallib.
+      output: The shared object to write, to be loaded by `tf.load_op_library`.
+      metallib: Where the compiled shaders go. Default: beside `output`, with suffix .metallib, which is where
+        kernels look that ask dladdr.
+      include: More include folders, for sources and shaders.
+      options: More options for the C++ compiler, e.g. "-O3".
+      shader_options: More options for the shader compiler, e.g. "-ffast-math".
+      verbose: Print every command.
+
+    Returns:
+      The files written.
+
+    Raises:
+      BuildError: A file is missing or does not compile, or a tool is not installed. Nothing half-written is left.
+    """
+    source_paths = _existing(sources, SOURCE_SUFFIXES, "source")
+    shader_paths = _existing(shaders, SHADER_SUFFIXES, "shader")
+    if not source_paths:
+        raise BuildError("no sources given; name at least one with --ops or --kernels.")
+    output = Path(output)
+    if output.suffix not in (".so", ".dylib"):
+        raise BuildError(
+            f"the output {output} should end in .so: tf.load_op_library takes shared objects."
+        )
+    library = Path(metallib) if metallib else output.with_suffix(".metallib")
+    for path in (output, library):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    written = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="metal_ops_build_") as scratch:
+            build = _Build(Path(scratch), [Path(i) for i in include], list(options), verbose)
+            if shader_paths:
+                with _replacing(library) as part:
+                    build.compile_shaders(shader_paths, part, list(shader_options))
+                written.append(library)
+            with _replacing(output) as part:
+                build.compile_and_link(source_paths, part, output.name)
+            written.append(output)
+    except MissingToolError as error:
+        raise BuildError(str(error)) from None
+    return written
+
+
+class _Build:
+    """One run: its scratch folder and what all its commands share."""
+
+    def __init__(self, scratch: Path, include: list[Path], options: list[str], verbose: bool):
+        self.scratch = scratch
+        self.include = include
+        self.options = options
+        self.verbose = verbose
+        self.tf_compile, self.tf_link = flags.tensorflow_flags()
+
+    def compile_and_link(self, sources: list[Path], output: Path, name: str) -> None:
+        sources = [*sources, *_support(sources)]
+        compiler = flags.compiler()
+        objective_c = {source: is_objective_c(source) for source in sources}
+        moved = self._forward_moved_headers(sources)
+        shared = [
+            *("-O2", "-fPIC", "-DNDEBUG", "-w" if not self.verbose else "-Wall"),
+            *self.options,
+            *(f"-I{folder}" for folder in self.include),
+            f"-I{flags.INCLUDE}",
+            *("-isystem", str(flags.INCLUDE / "compat"), "-isystem", str(moved)),
+            *("-include", "metal_ops_compat.h"),
+        ]
+        objcxx = flags.objcxx_flags() if any(objective_c.values()) else []
+
+        def compile_one(job: tuple[int, Path]) -> Path:
+            number, source = job
+            result = self.scratch / f"{number}_{source.stem}.o"
+            language = objcxx if objective_c[source] else ["-std=c++17"]
+            command = [
+                *compiler,
+                *language,
+                *shared,
+                *self.tf_compile,
+                "-c",
+                str(source),
+                "-o",
+                str(result),
+            ]
+            self._run(command, f"{source} does not compile")
+            return result
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            objects = list(pool.map(compile_one, enumerate(sources)))
+        metal = flags.metal_link_flags() if objcxx else []
+        if objcxx and not flags.MACOS and not (flags.PACKAGE / "libhostmetal.so").exists():
+            raise MissingToolError(
+                f"the Metal runtime {flags.PACKAGE / 'libhostmetal.so'} is missing; run 'make build' in the source "
+                "checkout."
+            )
+        self._run(
+            [*compiler, "-shared", *map(str, objects), "-o", str(output), *metal, *self.tf_link],
+            f"{name} does not link",
+        )
+
+    def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:
+        folders = [f"-I{folder}" for folder in (*self.include, flags.INCLUDE)]
+        if flags.MACOS:
+            tool = ["xcrun", "-sdk", "macosx", "metal", "-std=metal3.1"]
+        else:
+            tool = [sys.executable, "-m", "metal_ops", "metal"]
+        command = [*tool, *folders, *options, *map(str, shaders), "-o", str(output)]
+        self._run(command, f"{', '.join(map(str, shaders))}: the shaders do not compile")
+
+    def _forward_moved_headers(self, sources: list[Path]) -> Path:
+        """Writes one-line headers for those that the sources include by a name of an older TensorFlow."""
+        folder = self.scratch / "moved"
+        folder.mkdir(exist_ok=True)
+        tensorflow = Path(self.tf_compile[self.tf_compile.index("-isystem") + 1])
+        for name in {name for source in sources for name in _INCLUDE.findall(_read(source))}:
+            if (tensorflow / name).exists() or (flags.INCLUDE / "compat" / name).exists():
+                continue
+            for old, candidates in _MOVED:
+                there = [new + name[len(old) :] for new in candidates if name.startswith(old)]
+                if found := [new for new in there if (tensorflow / new).exists()]:
+                    shim = folder / name
+                    shim.parent.mkdir(parents=True, exist_ok=True)
+                    shim.write_text(f'#pragma once\n#include "{found[0]}"\n')
+                    break
+        return folder
+
+    def _run(self, command: list[str], failure: str) -> None:
+        if self.verbose:
+            print(" ".join(command), file=sys.stderr)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise MissingToolError(
+                f"{command[0]} was not found; run 'sudo apt-get install {flags.APT_PACKAGES}'."
+            ) from None
+        text = (done.stderr + done.stdout).strip()
+        if done.returncode != 0:
+            raise BuildError(f"{failure}:\n{text}")
+        if text:
+            print(text, file=sys.stderr)
+
+
+def _support(sources: list[Path]) -> list[Path]:
+    """Our own sources that these ones need."""
+    texts = [_read(source) for source in sources]
+    support: list[Path] = []
+    if any(_OWN_FACE.search(text) for text in texts):
+        support += sorted((flags.INCLUDE / "kernels" / "common").glob("*.mm"))
+    if not flags.MACOS and any("NSBundle" in text for text in texts):
+        support.append(flags.INCLUDE / "support" / "main_bundle.mm")
+    return support
+
+
+def _existing(paths: Sequence[str | Path], suffixes: tuple[str, ...], what: str) -> list[Path]:
+    for path in map(Path, paths):
+        if not path.is_file():
+            raise BuildError(f"the {what} {path} does not exist.")
+        if path.suffix not in suffixes:
+            raise BuildError(f"the {what} {path} should end in {' or '.join(suffixes)}.")
+    return [Path(path) for path in paths]
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def _replacing(path: Path):
+    """Yields a path to write to, which takes the place of `path` when the block succeeds."""
+    part = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield part
+        shutil.move(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,145 @@
+"""The compiler, the flags and the include folders for Objective-C++ kernels, on Linux and on macOS.
+
+One place: the Makefile runs this file as a script, and `python -m metal_ops build` uses it for everybody's ops.
+So it imports neither TensorFlow nor the rest of metal_ops.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+INCLUDE = PACKAGE / "include"
+MACOS = platform.system() == "Darwin"
+
+APT_PACKAGES = "clang-19 lld-19 libobjc-12-dev libgnustep-base-dev libblocksruntime-dev"
+
+
+class MissingToolError(RuntimeError):
+    """A compiler, header or library that the build needs is not installed. The message names the command."""
+
+
+def compiler() -> list[str]:
+    """The Objective-C++ compiler's command, which compiles plain C++ too.
+
+    Returns:
+      E.g. `["clang++-19"]`, or `["xcrun", "-sdk", "macosx", "clang++"]` on macOS. `METAL_OPS_CXX` overrides it.
+
+    Raises:
+      MissingToolError: There is none.
+    """
+    if override := os.environ.get("METAL_OPS_CXX"):
+        return override.split()
+    if MACOS:
+        if not shutil.which("xcrun"):
+            raise MissingToolError("no compiler found; run 'xcode-select --install'.")
+        return ["xcrun", "-sdk", "macosx", "clang++"]
+    for version in ("-19", "-20", "-18", "-17", "-16", ""):
+        if shutil.which(f"clang++{version}"):
+            return [f"clang++{version}"]
+    raise MissingToolError(
+        f"clang was not found, and GCC knows no blocks; run 'sudo apt-get install {APT_PACKAGES}'."
+    )
+
+
+def objcxx_flags() -> list[str]:
+    """Flags that turn `compiler()` into one for manual-retain Objective-C++17 against Metal's headers.
+
+    Raises:
+      MissingToolError: The Objective-C runtime's or GNUstep's headers are missing (Linux).
+    """
+    common = ["-x", "objective-c++", "-std=c++17", "-DNDEBUG", "-fPIC", "-ffp-contract=off"]
+    if MACOS:
+        return [*common, "-fno-objc-arc", "-fblocks"]
+    runtime = _objc_headers()
+    return [
+        *common,
+        # GCC's Objective-C runtime: no ARC there, hence manual retain everywhere.
+        *("-fobjc-runtime=gcc", "-fblocks", "-fexceptions", "-fobjc-exceptions", "-pthread"),
+        *("-fconstant-string-class=NSConstantString", "-fno-strict-aliasing"),
+        *("-D_NATIVE_OBJC_EXCEPTIONS", "-DGNUSTEP", "-DGNUSTEP_BASE_LIBRARY=1", "-DGNU_RUNTIME=1"),
+        *("-isystem", str(INCLUDE / "hostmetal")),
+        *("-isystem", str(INCLUDE / "hostmetal" / "compat")),
+        *("-isystem", _gnustep_headers()),
+        # Last: beside objc/ lie intrinsics that only GCC understands.
+        *("-idirafter", runtime),
+    ]
+
+
+def metal_link_flags() -> list[str]:
+    """What an op's shared object links for Metal and Foundation; TensorFlow is the caller's business."""
+    if MACOS:
+        return ["-framework", "Metal", "-framework", "Foundation"]
+    return [
+        f"-L{PACKAGE}",
+        "-lhostmetal",
+        # Beside the library first, so that a moved package still finds its runtime.
+        "-Wl,-rpath,$ORIGIN",
+        f"-Wl,-rpath,{PACKAGE}",
+        *("-lgnustep-base", "-lobjc", "-pthread"),
+    ]
+
+
+def tensorflow_flags() -> tuple[list[str], list[str]]:
+    """Compile and link flags for the installed TensorFlow, without importing it (that takes seconds).
+
+    Raises:
+      MissingToolError: TensorFlow is not installed.
+    """
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingToolError(
+            "TensorFlow is not installed; run 'pip install tensorflow-cpu~=2.18.0'."
+        )
+    folder = Path(list(spec.submodule_search_locations)[0])
+    compile_flags = ["-isystem", str(folder / "include"), "-DEIGEN_MAX_ALIGN_BYTES=64"]
+    if MACOS:
+        return compile_flags, [f"-L{folder}", "-ltensorflow_framework.2"]
+    link_flags = [f"-L{folder}", "-l:libtensorflow_framework.so.2"]
+    return [*compile_flags, "-D_GLIBCXX_USE_CXX11_ABI=1"], link_flags
+
+
+def _objc_headers() -> str:
+    found = sorted(glob.glob("/usr/lib/gcc/*/*/include/objc/objc.h"))
+    if not found:
+        raise MissingToolError(
+            f"the Objective-C runtime's headers are missing; run 'sudo apt-get install {APT_PACKAGES}'."
+        )
+    return str(Path(found[-1]).parents[1])
+
+
+def _gnustep_headers() -> str:
+    folders = ["/usr/include/GNUstep", "/usr/local/include/GNUstep"]
+    if tool := shutil.which("gnustep-config"):
+        answer = subprocess.run(
+            [tool, "--variable=GNUSTEP_SYSTEM_HEADERS"], capture_output=True, text=True, check=False
+        )
+        folders.insert(0, answer.stdout.strip() or folders[0])
+    for folder in folders:
+        if (Path(folder) / "Foundation" / "Foundation.h").exists():
+            return folder
+    raise MissingToolError(
+        f"GNUstep's headers are missing; run 'sudo apt-get install {APT_PACKAGES}'."
+    )
+
+
+def _write(folder: Path) -> None:
+    """For the Makefile: the compiler's command, and two files of options for it (`@folder/cflags`)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ldflags").write_text("\n".join(metal_link_flags()) + "\n")
+    (folder / "cflags").write_text("\n".join(objcxx_flags()) + "\n")
+    (folder / "compiler").write_text(" ".join(compiler()) + "\n")  # last: make looks at this one
+
+
+if __name__ == "__main__":
+    try:
+        _write(Path(sys.argv[1]))
+    except MissingToolError as error:
+        sys.exit(f"metal_ops: {error}")

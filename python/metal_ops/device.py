@@ -1,0 +1,321 @@
+"""The METAL "GPU": loads the device that runs this library's Metal shaders, once, and says what it found.
+
+On Linux the device is `libmetal_device.so`, a TensorFlow plugin on top of hostmetal. On macOS it is tensorflow-metal,
+which TensorFlow loads by itself; there only this library's kernels are loaded. Nothing is loaded unless asked:
+call `load()`, or set `METAL_OPS_DEVICE=1` before importing metal_ops.
+
+Environment variables, read when the device is loaded (Linux):
+
+| variable | meaning |
+|---|---|
+| `METAL_OPS_DEVICE=1` | load the device when metal_ops is imported |
+| `METAL_OPS_DEVICE_MEMORY_MB=n` | how much memory tensors may take; then ops raise `ResourceExhaustedError` |
+| `METAL_OPS_DEVICE_BATCH=n` | kernels in one command buffer before it is committed, 2 as in tensorflow-metal |
+| `METAL_OPS_DEVICE_SYNC=1` | wait for every op, so that a failure is reported by the op that caused it |
+| `METAL_OPS_DEVICE_SCRIBBLE=1` | overwrite freed memory, so that a use after the end shows as NaN |
+| `METAL_DEVICE_WRAPPER_TYPE=1` | Apple's validation switch: bounds checks in shaders, and both of the above |
+
+Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, and XLA has no compiler
+for METAL. A model with a layer of metal_ops is exempt (those layers say `supports_jit = False`); compile others
+with `jit_compile=False`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import dataclasses
+import functools
+import os
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+__all__ = [
+    "Device",
+    "DeviceError",
+    "clear_error",
+    "list",
+    "load",
+    "load_if_asked",
+    "memory",
+    "synchronize",
+]
+
+_HERE = Path(__file__).resolve().parent
+PLUGIN = _HERE / "libmetal_device.so"
+KERNELS = _HERE / "_metal_kernels.so"
+TENSORFLOW_RELEASE = (
+    "2.18"  # the plugin's: its C++ types and the plugin C API change between minor releases
+)
+_lock = threading.Lock()
+_loaded: Device | None = None
+
+
+class DeviceError(RuntimeError):
+    """There is no METAL device, or it cannot be loaded into this process. The message names the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One METAL device, as TensorFlow sees it.
+
+    Attributes:
+      name: TensorFlow's name, for `tf.device`: "GPU:0".
+      hardware: What the Metal runtime calls it.
+      memory_bytes: How much memory tensors may take; 0 where the plugin does not say (macOS).
+      plugin: The plugin's file, None on macOS.
+      kernels: The file with this library's Metal kernels, None if it is not built.
+    """
+
+    name: str
+    hardware: str
+    memory_bytes: int
+    plugin: Path | None
+    kernels: Path | None
+
+    def __str__(self) -> str:
+        memory = f", {self.memory_bytes / 2**30:.1f} GiB" if self.memory_bytes else ""
+        kernels = "with" if self.kernels else "without"
+        return (
+            f"{self.name}: METAL device '{self.hardware}'{memory}, {kernels} this library's kernels"
+        )
+
+
+def load(kernels: bool = True) -> Device:
+    """Loads the METAL device and this library's kernels for it. A second call returns what the first one found.
+
+    TensorFlow makes its devices when the first op runs, so call this before.
+
+    Args:
+      kernels: False leaves this library's kernels out, for processes that load another library with ops of the same
+        names. A later call with True adds them.
+
+    Returns:
+      What was found; `str()` of it is one sentence.
+
+    Raises:
+      DeviceError: The plugin is not built; TensorFlow is a CUDA build, of another release, has another GPU plugin or
+        has made its devices already; or the plugin declined.
+
+    Example:
+      >>> import metal_ops
+      >>> print(metal_ops.device.load())  # doctest: +SKIP
+      GPU:0: METAL device 'hostmetal CPU', 23.4 GiB, with this library's kernels
+    """
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            _loaded = _load_macos() if sys.platform == "darwin" else _load_linux()
+        if kernels and _loaded.kernels is None:
+            _loaded = dataclasses.replace(_loaded, kernels=_load_kernels())
+        return _loaded
+
+
+def list() -> builtins.list[Device]:  # noqa: A001 - reads as metal_ops.device.list()
+    """The METAL devices loaded so far, none before `load()`.
+
+    Example:
+      >>> metal_ops.device.list()  # doctest: +SKIP
+      [Device(name='GPU:0', hardware='hostmetal CPU', ...)]
+    """
+    return [] if _loaded is None else [_loaded]
+
+
+def load_if_asked() -> Device | None:
+    """Loads the device if the environment has `METAL_OPS_DEVICE=1`; what `import metal_ops` calls.
+
+    Raises:
+      DeviceError: As `load()`; also for a value that is neither 0 nor 1.
+    """
+    asked = os.environ.get("METAL_OPS_DEVICE", "")
+    if asked in ("", "0"):
+        return None
+    if asked != "1":
+        raise DeviceError(
+            f"metal_ops: METAL_OPS_DEVICE is {asked!r}, expected 1 (load the device) or 0."
+        )
+    return load()
+
+
+def synchronize() -> None:
+    """Waits for all work on the device.
+
+    Raises:
+      DeviceError: No device is loaded, or work on it failed; `clear_error()` forgets the failure.
+    """
+    library = _plugin()
+    library.metal_device_synchronize()
+    failure = library.metal_device_peek_error()
+    if failure:
+        raise DeviceError(f"metal_ops: work on the METAL device failed: {failure.decode()}")
+
+
+def memory() -> dict[str, int]:
+    """Bytes of device memory: `in_use` by tensors and running work, the `peak` of that, and the `limit`.
+
+    TensorFlow's own `tf.config.experimental.get_memory_info` knows nothing of such a device and says 0.
+
+    Raises:
+      DeviceError: No device is loaded.
+    """
+    library = _plugin()
+    return {
+        "in_use": library.metal_device_memory_in_use(),
+        "peak": library.metal_device_memory_peak(),
+        "limit": library.metal_device_memory_limit(),
+    }
+
+
+def clear_error() -> str | None:
+    """Forgets a failure of the device and returns its message, None if there is none.
+
+    A shader that faults leaves garbage where its results should be, and TensorFlow cannot tell which tensors those are.
+    So every copy from the device and every op of this library fails from then on, until this is called. Tensors
+    written by the failed work, variables too, have to be computed or assigned anew.
+    """
+    failure = _plugin().metal_device_take_error()
+    return failure.decode() if failure else None
+
+
+# ---- Linux ----------------------------------------------------------------------------------------------------------
+
+
+def _load_linux() -> Device:
+    if not PLUGIN.exists():
+        raise DeviceError(
+            f"metal_ops: the device plugin {PLUGIN} is missing; run `make build` in the source checkout."
+        )
+    import tensorflow as tf
+
+    if _already_mapped():
+        raise DeviceError(
+            "metal_ops: libmetal_device.so was loaded into this process before, by something else than "
+            "metal_ops.device.load(), and TensorFlow ends the process when a plugin is loaded twice; "
+            "remove the other load (a copy in site-packages/tensorflow-plugins?)."
+        )
+    _check_tensorflow(tf)
+
+    # The only way to have TensorFlow look for devices again if somebody has listed them already; no public name exists.
+    from tensorflow.python.framework import load_library
+
+    load_library.load_pluggable_device_library(str(PLUGIN))
+    library = _plugin()
+    why_not = library.metal_device_why_not()
+    if why_not:
+        raise DeviceError(f"metal_ops: the METAL device declined: {why_not.decode()}.")
+    return Device(
+        name="GPU:0",
+        hardware=library.metal_device_name().decode(),
+        memory_bytes=library.metal_device_memory_limit(),
+        plugin=PLUGIN,
+        kernels=None,
+    )
+
+
+def _check_tensorflow(tf: ModuleType) -> None:
+    if not tf.__version__.startswith(f"{TENSORFLOW_RELEASE}."):
+        raise DeviceError(
+            f"metal_ops: the METAL device is built for TensorFlow {TENSORFLOW_RELEASE}, but TensorFlow "
+            f"{tf.__version__} is installed; `pip install 'tensorflow-cpu~={TENSORFLOW_RELEASE}.0'`."
+        )
+    build = tf.sysconfig.get_build_info()
+    for name in ("CUDA", "ROCm"):
+        if build.get(f"is_{name.lower()}_build"):
+            raise DeviceError(
+                f"metal_ops: this TensorFlow is a {name} build, whose own GPU kernels would be run on the METAL "
+                f"device's memory; `pip uninstall tensorflow` and `pip install tensorflow-cpu=={tf.__version__}`."
+            )
+    others = tf.config.list_physical_devices("GPU")
+    if others:
+        raise DeviceError(
+            f"metal_ops: TensorFlow already has {others[0].name} from another plugin; a process can have one kind "
+            "of GPU only. Remove the other plugin."
+        )
+    if _devices_are_made(tf):
+        raise DeviceError(
+            "metal_ops: TensorFlow has made its devices already (an op has run), and takes no further ones; "
+            "call metal_ops.device.load() before the first op, or set METAL_OPS_DEVICE=1."
+        )
+
+
+def _devices_are_made(tf: ModuleType) -> bool:
+    # Settings that are fixed once the devices exist refuse a new value.
+    threading_config = tf.config.threading
+    now = threading_config.get_inter_op_parallelism_threads()
+    try:
+        threading_config.set_inter_op_parallelism_threads(now + 1)
+    except RuntimeError:
+        return True
+    threading_config.set_inter_op_parallelism_threads(now)
+    return False
+
+
+def _already_mapped() -> bool:
+    for name in (str(PLUGIN), PLUGIN.name):  # the second finds copies elsewhere, by soname
+        try:
+            ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            return True
+        except OSError:
+            pass
+    return False
+
+
+@functools.cache
+def _open_plugin() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(PLUGIN), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    for name in ("why_not", "name", "peek_error", "take_error"):
+        getattr(library, f"metal_device_{name}").restype = ctypes.c_char_p
+    for name in ("memory_limit", "memory_in_use", "memory_peak"):
+        getattr(library, f"metal_device_{name}").restype = ctypes.c_int64
+    library.metal_device_synchronize.restype = None
+    return library
+
+
+def _plugin() -> ctypes.CDLL:
+    try:
+        return _open_plugin()
+    except OSError:
+        raise DeviceError(
+            "metal_ops: no METAL device of this library is loaded; call metal_ops.device.load() first."
+        ) from None
+
+
+# ---- macOS ----------------------------------------------------------------------------------------------------------
+
+
+def _load_macos() -> Device:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        raise DeviceError(
+            "metal_ops: TensorFlow has no GPU here; `pip install tensorflow-metal==1.2.0` (Apple silicon)."
+        )
+    details = tf.config.experimental.get_device_details(gpus[0])
+    return Device("GPU:0", details.get("device_name", "METAL"), 0, None, None)
+
+
+# ---- both -----------------------------------------------------------------------------------------------------------
+
+
+def _load_kernels() -> Path | None:
+    """Loads this library's Metal kernels, which register themselves; None if they are not built."""
+    if not KERNELS.exists():
+        return None
+    import tensorflow as tf
+
+    try:
+        tf.load_library(str(KERNELS))
+    except tf.errors.OpError as error:
+        raise DeviceError(
+            f"metal_ops: {KERNELS} cannot be loaded into TensorFlow {tf.__version__} ({error.message}); "
+            "run `make build` in the source checkout."
+        ) from error
+    describe = ctypes.CDLL(str(KERNELS), mode=os.RTLD_NOLOAD | os.RTLD_LAZY).metal_kernels_error
+    describe.restype = ctypes.c_char_p
+    problems = describe().decode().strip()
+    if problems:
+        raise DeviceError(f"metal_ops: some Metal kernels could not be registered:\n{problems}")
+    return KERNELS

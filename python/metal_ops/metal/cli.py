@@ -1,0 +1,180 @@
+"""The command line of `xcrun metal` and `xcrun metallib`, for Linux."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import compiler, toolchain
+from .compiler import CompileError, Options
+
+USAGE = """\
+usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .air)
+       metal metallib [-o out] <file.air>...
+
+  -o <file>             output; default: default.metallib, or <stem>.air with -c
+  -c                    compile only: one .air a .metal
+  -I <folder>           search #include files there too
+  -D <name>[=<value>]   define a macro;  -U <name>  undefine one
+  -std=metal<x.y>       language version, metal3.1 by default (also macos-metal2.4 and the like)
+  -ffast-math           allow reassociation and reciprocals; off by default here, on in Apple's compiler
+  -fno-fast-math        the default
+  -W..., -w, -Werror    warnings, as in clang
+  -march=<cpu>          x86-64-v3 by default; native for this machine only
+  -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
+  -M, -MD, -MF <file>   write the included files as a make rule
+  --version
+
+Objects are kept in METAL_OPS_CACHE (~/.cache/metal_ops); METAL_OPS_CLANG and METAL_OPS_LLD name other programs.
+"""
+# Options of Apple's compiler that change nothing here.
+IGNORED = re.compile(
+    r"-(O\w*|g\w*|q|mmacosx-version-min=.*|miphoneos-version-min=.*|f(no-)?(preserve-invariance|record-sources.*|"
+    r"cikernel|math-errno|vectorize.*)|pipe|v|s)$"
+)
+IGNORED_WITH_VALUE = {"-target", "-isysroot", "-sdk", "-arch", "-x", "--target"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the compiler; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments[:1] == ["metallib"]:
+            return _metallib(arguments[1:])
+        if arguments[:1] == ["metal"]:
+            arguments = arguments[1:]
+        return _metal(arguments)
+    except CompileError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"metal: error: {error.strerror}: {error.filename!r}", file=sys.stderr)
+        return 1
+
+
+def _metallib(arguments: list[str]) -> int:
+    out, inputs = "default.metallib", []
+    items = iter(arguments)
+    for item in items:
+        if item == "-o":
+            out = next(items, "")
+        elif item in ("-h", "--help"):
+            print(USAGE, end="")
+            return 0
+        elif item.startswith("-"):
+            raise CompileError(f"metallib: error: unknown option '{item}'")
+        else:
+            inputs.append(item)
+    if not inputs:
+        raise CompileError("metallib: error: no input files")
+    _write(out, compiler.link([Path(file).read_bytes() for file in inputs]))
+    return 0
+
+
+def _metal(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if arguments else 2
+    if "--version" in arguments:
+        print(f"metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()}, {toolchain.default_target()})")
+        return 0
+    out, only_compile, inputs, depend = None, False, [], None
+    fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
+    lists = {"-I": "include", "-isystem": "include", "-iquote": "include", "-D": "defines", "-U": "undefines"}
+    items = iter(arguments)
+    for item in items:
+        prefix = next((p for p in lists if item.startswith(p)), None)
+        if item == "-o":
+            out = next(items, None)
+            if out is None:
+                raise CompileError("metal: error: argument to '-o' is missing")
+        elif item == "-c":
+            only_compile = True
+        elif prefix:
+            value = item[len(prefix) :] or next(items, None)
+            if not value:
+                raise CompileError(f"metal: error: argument to '{prefix}' is missing")
+            fields[lists[prefix]].append(value)
+        elif item.startswith(("-std=", "--std=")):
+            fields["std"] = _std(item.split("=", 1)[1])
+        elif item in ("-ffast-math", "-fno-fast-math", "-fmetal-math-mode=fast", "-fmetal-math-mode=safe"):
+            fields["fast_math"] = item in ("-ffast-math", "-fmetal-math-mode=fast")
+        elif item.startswith("-march="):
+            fields["target"] = item[7:]
+        elif item in ("-fshader-validation", "-fno-shader-validation"):
+            fields["validation"] = item == "-fshader-validation"
+        elif item.startswith("-W") or item in ("-w", "-pedantic"):
+            fields["warnings"].append(item)
+        elif item in ("-MD", "-MMD"):
+            depend = depend or ""
+        elif item == "-MF":
+            depend = next(items, "")
+        elif item in IGNORED_WITH_VALUE:
+            next(items, None)
+        elif item == "-" or not item.startswith("-"):
+            inputs.append(item)
+        elif not IGNORED.match(item):
+            raise CompileError(f"metal: error: unknown option '{item}'; 'metal --help' lists them")
+    if not inputs:
+        raise CompileError("metal: error: no input files")
+    options = Options(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    return _build(inputs, out, only_compile, depend, options)
+
+
+def _std(name: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(?:(?:macos-|ios-|osx-)?metal)(\d)\.(\d)", name)
+    if not match:
+        raise CompileError(f"metal: error: invalid value '{name}' in '-std={name}'; expected metal2.0 ... metal3.2")
+    version = int(match.group(1)), int(match.group(2))
+    if not (1, 0) <= version <= (3, 2):
+        raise CompileError(f"metal: error: -std={name}: this compiler knows Metal up to 3.2")
+    return version
+
+
+def _build(inputs: list[str], out: str | None, only_compile: bool, depend: str | None, options: Options) -> int:
+    if only_compile and out and len(inputs) > 1:
+        raise CompileError("metal: error: cannot specify -o when generating multiple output files")
+    objects = []
+    for file in inputs:
+        if file.endswith((".air", ".o")):
+            objects.append(Path(file).read_bytes())
+            continue
+        text = sys.stdin.read() if file == "-" else None
+        if text is None and not os.path.exists(file):
+            raise CompileError(f"metal: error: no such file or directory: '{file}'")
+        data, said = compiler.compile_object("<stdin>" if file == "-" else file, options, text)
+        sys.stderr.write(said)
+        if only_compile:
+            _write(out or Path(file).stem + ".air", data)
+        objects.append(data)
+    target = out or ("default.metallib" if not only_compile else Path(inputs[0]).stem + ".air")
+    if not only_compile:
+        _write(target, compiler.link(objects, options.target))
+    if depend is not None:
+        names = [n for file in inputs if file.endswith(".metal") for n in compiler.dependencies(file, options)]
+        rule = f"{target}: {' '.join(names)}\n" + "".join(f"{n}:\n" for n in names)
+        Path(depend or re.sub(r"\.\w+$", "", target) + ".d").write_text(rule)
+    return 0
+
+
+def _write(out: str, data: bytes) -> None:
+    """In one step: who opens the file sees the old or the new one."""
+    path = Path(out)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `metal`; all of its arguments are the compiler's."""
+    # No prefix characters: what starts with a dash is the compiler's to understand.
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "metal", add_help=False, prefix_chars="\0", help="Compile Metal shaders on this machine"
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    parser.set_defaults(run=lambda parsed: main(parsed.arguments))

@@ -1,0 +1,244 @@
+"""The compiler's stages, from a .metal file to an object (.air) and from objects to a .metallib."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import ir, toolchain
+from .reflect import Reflector
+from .rewrite import Message, Source, flatten
+from .toolchain import CompileError
+from .wrappers import wrappers
+
+STACK_BYTES = 65536  # of a fiber; raised where a kernel's frames are larger
+STACK_RESERVE = 16384  # for the C library's functions
+
+__all__ = ["CompileError", "Options", "compile_metallib", "compile_object", "link"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line can say.
+
+    Attributes:
+      defines: `NAME` or `NAME=VALUE`.
+      include: folders for #include.
+      std: language version, (3, 1) for metal3.1.
+      fast_math: allow reassociation and reciprocals (Apple's default; here it is off).
+      warnings: clang's -W flags.
+      target: `x86-64-v3`, `native` or another CPU name of clang's -march; None for the default.
+      validation: also make the bounds-checked kernels for METAL_DEVICE_WRAPPER_TYPE=1.
+    """
+
+    defines: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    std: tuple[int, int] = (3, 1)
+    fast_math: bool = False
+    warnings: tuple[str, ...] = ()
+    target: str | None = None
+    validation: bool = True
+    undefines: tuple[str, ...] = field(default=())
+
+    def language_defines(self) -> list[str]:
+        """Predefined macros and the user's, in the order of the command line."""
+        version = self.std[0] * 100 + self.std[1] * 10
+        own = [f"__METAL_VERSION__={version}", "__METAL__=1", "__METAL_MACOS__=1", "__METAL_CPU__=1", "__HAVE_BFLOAT__=1"]
+        if self.fast_math:
+            own.append("__METAL_FAST_MATH__=1")
+        return [*own, *self.defines]
+
+
+def compile_object(file: str, options: Options, text: str | None = None) -> tuple[bytes, str]:
+    """One .metal file as a relocatable object, and the warnings.
+
+    Args:
+      file: its path, which messages name.
+      text: its content, if not that of the file.
+
+    Raises:
+      CompileError: with the messages.
+    """
+    defines = options.language_defines()
+    include = [flag for folder in options.include for flag in ("-I", folder)]
+    undefines = [f"-U{name}" for name in options.undefines]
+    flat = flatten(file, text, [*include, *undefines], [f"-D{d}" for d in defines])
+    target = options.target or toolchain.default_target()
+    flags = toolchain.code_flags(target, options.fast_math)
+    cpu = toolchain.host_cpu() if target == "native" else ""
+    key = toolchain.cache_key(
+        flat, *flags, cpu, repr(defines), repr(options.warnings), repr(options.std), str(options.validation), file
+    )
+    stored = toolchain.cache_folder() / f"{key}.air"
+    try:
+        # The messages lie before the object, so that both come from one write.
+        said, data = stored.read_bytes().split(b"\0", 1)
+        stored.touch()
+        return data, said.decode()
+    except (FileNotFoundError, ValueError):
+        pass
+    data, said_text = _compile(flat, file, options, target, flags, defines)
+    toolchain.cache_write(f"{key}.air", said_text.encode() + b"\0" + data)
+    return data, said_text
+
+
+def _compile(
+    flat: str, file: str, options: Options, target: str, flags: list[str], defines: list[str]
+) -> tuple[bytes, str]:
+    head = "".join(f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines)
+    # Without an include in effect the defines belong to no user's line.
+    source = Source(head + "# 1 \"" + file.replace("\\", "\\\\").replace('"', '\\"') + '"\n' + flat, file)
+    prelude = str(toolchain.prelude(target, options.fast_math))
+    all_flags = [*flags, "-include-pch", prelude, *options.warnings]
+    reflector = Reflector(source, ["-x", "c++", *all_flags], options.std)
+    reflection = reflector.reflect()
+    said = render(reflection.messages, source)
+    if any(m.severity == "error" for m in reflection.messages):
+        count = sum(m.severity == "error" for m in reflection.messages)
+        raise CompileError(f"{said}{count} error{'s' * (count > 1)} generated.")
+    code = source.text + wrappers(reflection)
+    constants = [c.name for c in reflection.constants]
+    front = [*all_flags, "-w", "-x", "c++", "-", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", "-"]
+    text = toolchain.run([toolchain.clang(), *front], "the front end", code)
+    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+        work = Path(folder)
+        variants = [(work / "kernels.o", ir.unchecked, _back_end)]
+        if options.validation:
+            variants.append((work / "checked.o", ir.checked, _back_end_checked))
+
+        def back_ends(stack: int) -> int:
+            prepared = ir.prepare(text, stack, constants)
+            with ThreadPoolExecutor() as pool:
+                jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
+                return max(job.result() for job in jobs)
+
+        needed = back_ends(STACK_BYTES)
+        if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
+            back_ends((needed + 4095) // 4096 * 4096)
+        parts = [part for part, _, _ in variants]
+        out = work / "out.air"
+        toolchain.run([toolchain.linker(), "-r", *map(str, parts), "-o", str(out)], "the linker")
+        return out.read_bytes(), said
+
+
+def _back_end(text: str, target: str, out: Path) -> int:
+    """IR to object; returns the bytes of stack that a fiber needs."""
+    command = [toolchain.clang(), "-x", "ir", "-O3", "-fPIC", "-c", "-w", "-", "-o", str(out), *_march(target)]
+    toolchain.run([*command, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
+    return _stack_needed(out)
+
+
+def _back_end_checked(text: str, target: str, out: Path) -> int:
+    common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *_march(target), "-"]
+    light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
+    # What is left to do is instruction selection: a call before every access leaves little to optimise.
+    command = [*common, "-O0", "-c", "-fstack-usage", "-o", str(out)]
+    toolchain.run(command, "the checked variant", ir.instrument(light))
+    return _stack_needed(out)
+
+
+def _march(target: str) -> list[str]:
+    return [] if target == "generic" else [f"-march={target}"]
+
+
+def _stack_needed(out: Path) -> int:
+    """The largest kernel, everything that could not be inlined into it (there is no recursion), and libm."""
+    kernels, others = [0], [0]
+    for line in out.with_suffix(".su").read_text().splitlines():
+        name, size, _ = line.rsplit("\t", 2)
+        own = "_msl_K" in name or "_msl_inner" in name or "_msl_run" in name
+        (kernels if own else others).append(int(size))
+    return max(kernels) + min(sum(others), 32 * max(others)) + STACK_RESERVE
+
+
+def render(messages: list[Message], source: Source | None) -> str:
+    """Messages as clang prints them: place, text, the line and a caret."""
+    out = []
+    for message in messages:
+        place = message.place
+        if place is None:
+            out.append(f"metal: {message.severity}: {message.text}\n")
+            continue
+        out.append(f"{place.file}:{place.line}:{place.column}: {message.severity}: {message.text}\n")
+        line = source.source_line(place) if source else None
+        if line is not None:
+            lead = "".join("\t" if c == "\t" else " " for c in line[: place.column - 1])
+            out.append(f"{line}\n{lead}^\n")
+    return "".join(out)
+
+
+def link(objects: list[bytes], target: str | None = None) -> bytes:
+    """Objects of compile_object as one .metallib.
+
+    Raises:
+      CompileError: two kernels have one name, or an input is no object of this compiler.
+    """
+    target = target or toolchain.default_target()
+    with tempfile.TemporaryDirectory(prefix="metallib-") as folder:
+        work = Path(folder)
+        files = []
+        for i, data in enumerate(objects):
+            if not data.startswith(b"\x7fELF"):
+                raise CompileError("metallib: error: an input is not an object of this compiler; make it with 'metal -c'")
+            files.append(work / f"{i}.air")
+            files[-1].write_bytes(data)
+        checked = all(b"msl_kernels_checked\0" in data for data in objects)
+        out = work / "out.metallib"
+        command = [
+            *(toolchain.linker(), "-shared", "-z", "now", "--gc-sections", "-z", "nostart-stop-gc", "-soname", "metallib"),
+            *("--strip-debug", "--build-id=none", str(_library_object(target, checked)), *map(str, files)),
+            *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
+            *("-l:libm.so.6", "-l:libc.so.6", "-o", str(out)),
+        ]
+        toolchain.run(command, "the linker")
+        return out.read_bytes()
+
+
+def _library_object(target: str, checked: bool) -> Path:
+    """library.cc, which every .metallib carries, compiled once a machine."""
+    cpu = toolchain.host_cpu() if target == "native" else ""
+    name = f"library-{toolchain.cache_key(target, str(checked), cpu)}.o"
+    path = toolchain.cache_folder() / name
+    if path.exists():
+        return path
+    test = "1"
+    label = target
+    if target.startswith("x86-64"):
+        test = f'__builtin_cpu_supports("{target}")'
+    with tempfile.TemporaryDirectory(prefix="metallib-") as folder:
+        out = Path(folder) / "library.o"
+        command = [
+            *(toolchain.clang(), "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
+            *("-fomit-frame-pointer", f"-DMSL_CPU_TEST={test}", f'-DMSL_TARGET="{label}"'),
+            f'-DMSL_COMPILER="metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()})"',
+            *(f"-DMSL_WITH_CHECKED={int(checked)}", "-c", str(toolchain.library_root() / "lib" / "library.cc")),
+            *("-o", str(out)),
+        ]
+        toolchain.run(command, "library.cc")
+        whole = Path(folder) / "whole.o"
+        # __builtin_cpu_supports reads a table that libgcc has.
+        gcc = toolchain.run([toolchain.clang(), "-print-libgcc-file-name"], "clang").strip()
+        toolchain.run([toolchain.linker(), "-r", str(out), gcc, "-o", str(whole)], "the linker")
+        return toolchain.cache_write(name, whole.read_bytes())
+
+
+def dependencies(file: str, options: Options) -> list[str]:
+    """The files that `file` is made of, itself first."""
+    include = [flag for folder in options.include for flag in ("-I", folder)]
+    flat = flatten(file, None, include, [f"-D{d}" for d in options.language_defines()])
+    own = str(toolchain.library_root())
+    names = dict.fromkeys(m.group(1) for m in re.finditer(r'^# \d+ "([^"]+)"', flat, re.M))
+    return [n for n in names if not n.startswith(("<", own)) and n != file and Path(n).exists()] + [file]
+
+
+def compile_metallib(files: list[str], options: Options) -> tuple[bytes, str]:
+    """.metal files as one .metallib, and the warnings."""
+    objects, said = [], ""
+    for file in files:
+        data, words = compile_object(file, options)
+        objects.append(data)
+        said += words
+    return link(objects, options.target), said

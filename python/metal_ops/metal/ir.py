@@ -1,0 +1,165 @@
+"""Edits of LLVM's textual IR between clang's front end and its optimiser, and the instrumentation of the checked library.
+
+The text is clang 19's own output, one instruction a line; what is matched here is what it writes for these headers.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINKAGE = r"(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|internal|available_externally|protected)\s+)*"
+_DEFINE = re.compile(rf"^define {_LINKAGE}", re.M)
+_GLOBAL = re.compile(
+    r"^(@\S+ = )(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|protected) )*"
+    r"(?=(?:(?:local_)?unnamed_addr |thread_local(?:\(\w+\))? )*(?:constant|global|alias) )",
+    re.M,
+)
+_COMDAT = re.compile(r"^\$\S+ = comdat any\n", re.M)
+_ROUND = re.compile(r"^(\s*)(%\S+) = fptrunc float (\S+) to bfloat(.*)$", re.M)
+_DIVIDE = re.compile(r"^(\s*)(%\S+) = ([us])(div|rem) (?:exact )?i(8|16|32|64) (\S+), (%[^,\s]+)(.*)$", re.M)
+
+
+def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
+    """Makes every function internal, so that only what kernels reach is compiled, and closes two gaps to a GPU.
+
+    - A conversion float -> bfloat is a library call on x86: replaced by integer arithmetic.
+    - Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
+    """
+    text = _DEFINE.sub("define internal ", text)
+    text = _GLOBAL.sub(r"\1internal ", text)
+    text = _COMDAT.sub("", text)
+    text = re.sub(r",? comdat(\(\$[^)]*\))?(?=[ ,\n])", "", text)
+    text = re.sub(
+        r"^@_msl_stack_bytes = .*$", f"@_msl_stack_bytes = internal constant i64 {stack_bytes}, align 8", text, flags=re.M
+    )
+    text = _ROUND.sub(_round, text)
+    return _DIVIDE.sub(_guard, text) + "".join(map(_constant_storage, constants))
+
+
+def _constant_storage(name: str) -> str:
+    """16 bytes of value and, behind them, whether it is defined. Two labels: shaders read the first as immutable, the
+    wrapper writes through the second. In assembly, as a definition in the module would make the first mutable."""
+    lines = ['.pushsection .tbss,\\22awT\\22,@nobits', ".p2align 4", f"_msl_fc_{name}:", f"_msl_fcw_{name}:", ".zero 32",
+             ".popsection"]  # fmt: skip
+    return "".join(f'module asm "{line}"\n' for line in lines)
+
+
+def _round(match: re.Match[str]) -> str:
+    indent, result, value, rest = match.groups()
+    bits = "%.bits" + result[1:].strip('"')  # numbered values must stay in order, so not %12.bits
+    call = f"{indent}{bits} = call i16 @_msl_round_bfloat(float {value})"
+    return f"{call}\n{indent}{result} = bitcast i16 {bits} to bfloat{rest}"
+
+
+def _guard(match: re.Match[str]) -> str:
+    indent, result, sign, operation, bits, left, right, rest = match.groups()
+    name = "%.guard" + result[1:].strip('"')
+    lines = [f"{name}.zero = icmp eq i{bits} {right}, 0"]
+    bad = f"{name}.zero"
+    if sign == "s":
+        lowest = -(1 << int(bits) - 1)
+        lines += [
+            f"{name}.one = icmp eq i{bits} {right}, -1",
+            f"{name}.low = icmp eq i{bits} {left}, {lowest}",
+            f"{name}.over = and i1 {name}.one, {name}.low",
+            f"{name}.bad = or i1 {name}.over, {name}.zero",
+        ]
+        bad = f"{name}.bad"
+    lines += [
+        f"{name}.by = select i1 {bad}, i{bits} 1, i{bits} {right}",
+        f"{result} = {sign}{operation} i{bits} {left}, {name}.by{rest}",
+    ]
+    return "\n".join(indent + line for line in lines)
+
+
+def unchecked(text: str) -> str:
+    """The library's normal variant."""
+    return re.sub(r"^@_msl_checked = .*$", "@_msl_checked = internal constant i32 0, align 4", text, flags=re.M)
+
+
+def checked(text: str) -> str:
+    """The variant with _msl_checked set; to be optimised lightly, then given to `instrument`."""
+    text = re.sub(r"^@_msl_checked = .*$", "@_msl_checked = internal constant i32 1, align 4", text, flags=re.M)
+    return text.replace('section "msl_kernels"', 'section "msl_kernels_checked"')
+
+
+_TYPE = r"(?:<\d+ x [\w.]+>|\[\d+ x [^=]+?\]|\{[^=]*?\}|[\w.]+|%\"[^\"]+\"|%[\w.:]+)"
+_POINTER = r"(?:%\"[^\"]+\"|%[\w.$-]+|@\"[^\"]+\"|@[\w.$-]+|getelementptr .*?\)|null)"
+_LOAD = re.compile(rf"^(\s*%\S+ = load (?:atomic )?(?:volatile )?)({_TYPE}), ptr ({_POINTER})(.*)$")
+_STORE = re.compile(rf"^(\s*store (?:atomic )?(?:volatile )?)({_TYPE}) (.+), ptr ({_POINTER})((?: [a-z].*)?(?:, .*)?)$")
+_RMW = re.compile(rf"^(\s*%\S+ = atomicrmw (?:volatile )?\w+ ptr )({_POINTER})(, )({_TYPE})( .*)$")
+_EXCHANGE = re.compile(rf"^(\s*%\S+ = cmpxchg (?:weak )?(?:volatile )?ptr )({_POINTER})(, )({_TYPE})( .*)$")
+_MEMORY = re.compile(r"^(\s*(?:tail )?call void @llvm\.(mem\w+)\.\S*?\()(.*)$")
+_TLS = re.compile(r"^(\s*)(%\S+) = ((?:tail )?call \S*\s*(?:\S+ )?ptr @llvm\.threadlocal\.address\.p0\(ptr .*?(@\S+?)\).*)$")
+_TLS_GLOBAL = re.compile(r"^(@\S+) = internal thread_local global (.+?) (?:zeroinitializer|undef)\b", re.M)
+
+
+def instrument(text: str) -> str:
+    """Passes the pointer of every load, store and atomic, and of memory intrinsics, through _msl_check."""
+    statics = dict(_TLS_GLOBAL.findall(text))
+    out = []
+    count = 0
+
+    def pointer_check(pointer: str, size: str, write: bool) -> tuple[str, str]:
+        nonlocal count
+        count += 1
+        name = f"%.msl{count}"
+        return name, f"  {name} = call ptr @_msl_check(ptr {pointer}, i64 {size}, i32 {int(write)})"
+
+    def size_of(kind: str) -> str:
+        return f"ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) to i64)"
+
+    for line in text.split("\n"):
+        if " = load " in line or line.lstrip().startswith("store ") or "atomicrmw" in line or "cmpxchg" in line:
+            if m := _LOAD.match(line):
+                head, kind, pointer, rest = m.groups()
+                if pointer[0] == "%":
+                    name, call = pointer_check(pointer, size_of(kind), False)
+                    out.append(call)
+                    line = f"{head}{kind}, ptr {name}{rest}"
+            elif m := _STORE.match(line):
+                head, kind, value, pointer, rest = m.groups()
+                if pointer[0] == "%":
+                    name, call = pointer_check(pointer, size_of(kind), True)
+                    out.append(call)
+                    line = f"{head}{kind} {value}, ptr {name}{rest}"
+            elif m := _RMW.match(line) or _EXCHANGE.match(line):
+                head, pointer, comma, kind, rest = m.groups()
+                name, call = pointer_check(pointer, size_of(kind), True)
+                out.append(call)
+                line = f"{head}{name}{comma}{kind}{rest}"
+        elif "@llvm.mem" in line and (m := _MEMORY.match(line)):
+            line = _memory(m, pointer_check, out)
+        elif "@llvm.threadlocal.address" in line and (m := _TLS.match(line)):
+            indent, result, call, variable = m.groups()
+            if variable in statics and not variable.startswith("@_msl_"):
+                count += 1
+                out.append(f"{indent}%.msl{count} = {call}")
+                line = (
+                    f"{indent}{result} = call ptr @_msl_tag_static(ptr %.msl{count}, i64 {size_of(statics[variable])})"
+                )
+        out.append(line)
+    out.append("declare ptr @_msl_check(ptr, i64, i32)\ndeclare ptr @_msl_tag_static(ptr, i64)\n")
+    return "\n".join(out)
+
+
+def _memory(match: re.Match[str], pointer_check, out: list[str]) -> str:  # type: ignore[no-untyped-def]
+    """memcpy, memmove, memset: the target is written, the source read, both for the length given."""
+    head, name, rest = match.groups()
+    arguments, depth, start = [], 0, 0
+    for i, c in enumerate(rest):
+        depth += (c in "([{<") - (c in ")]}>")
+        if c == "," and depth == 0 or depth < 0:
+            arguments.append(rest[start:i].strip())
+            start = i + 1
+            if depth < 0:
+                tail = rest[i:]
+                break
+    length = arguments[2].removeprefix("i64 ")
+    for i in (0, 1) if name != "memset" else (0,):
+        words = arguments[i].split()
+        if words[-1][0] == "%":
+            checked_name, call = pointer_check(words[-1], length, i == 0)
+            out.append(call)
+            arguments[i] = " ".join([*words[:-1], checked_name])
+    return head + ", ".join(arguments) + tail

@@ -1,0 +1,229 @@
+"""Finds clang 19 and libclang, knows the flags of every stage, keeps the precompiled prelude and the disk cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import subprocess
+import tempfile
+from pathlib import Path
+
+VERSION = "1"
+CACHE_LIMIT = 1 << 30  # bytes; the oldest objects go first
+
+
+class CompileError(Exception):
+    """The compiler's messages, as it would print them."""
+
+
+# What defines the language here. One list for the precompiled prelude, for the syntax tree and for the code.
+LANGUAGE = [
+    "-std=gnu++17",
+    "-fdeclspec",  # swizzles are properties
+    # SYCL's address spaces are checked like MSL's; see hostmetal/msl/lib/types.h.
+    *("-Xclang", "-fsycl-is-device", "-Xclang", "-aux-triple", "-Xclang", "x86_64-pc-linux-gnu"),
+    *("-Xclang", "-cl-single-precision-constant"),  # 1.0 is a float
+    *("-Xclang", "-ffloat16-excess-precision=none"),  # half rounds after every operation
+    "-fno-strict-float-cast-overflow",  # float -> int saturates, NaN becomes 0
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-finite-loops",
+    "-fno-math-errno",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-fPIC",
+    "-Wno-user-defined-literals",
+    "-Wno-reserved-user-defined-literal",
+    "-Wno-c++11-narrowing",
+    "-Wno-duplicate-decl-specifier",
+    "-Wno-unknown-attributes",
+    "-Wno-ignored-attributes",
+    "-Wno-vla-cxx-extension",
+]
+EXACT = ["-ffp-contract=off"]
+FAST = ["-ffast-math", "-fno-finite-math-only"]  # as on Apple's GPUs, infinities and NaNs stay what they are
+
+
+def _program(name: str, variable: str, package: str) -> str:
+    asked = os.environ.get(variable)
+    for candidate in [asked] if asked else [name, f"/usr/lib/llvm-19/bin/{name.removesuffix('-19')}"]:
+        for folder in [""] if "/" in candidate else os.get_exec_path():
+            path = os.path.join(folder, candidate)
+            if os.access(path, os.X_OK) and os.path.isfile(path):
+                return path
+    raise CompileError(
+        f"metal: error: '{asked or name}' was not found; run 'sudo apt-get install {package}' or set {variable}"
+    )
+
+
+@functools.cache
+def clang() -> str:
+    """The compiler, clang++ 19 or what METAL_OPS_CLANG names."""
+    return _program("clang++-19", "METAL_OPS_CLANG", "clang-19")
+
+
+@functools.cache
+def clang_version() -> str:
+    """'19.1.7', and fails with a sentence where it is another major release."""
+    said = subprocess.run([clang(), "--version"], capture_output=True, text=True, check=True).stdout
+    version = said.split("version ", 1)[-1].split()[0]
+    if not version.startswith("19."):
+        raise CompileError(
+            f"metal: error: {clang()} is clang {version}, and clang 19 is needed; run 'sudo apt-get install clang-19' "
+            "or set METAL_OPS_CLANG"
+        )
+    return version
+
+
+@functools.cache
+def libclang() -> str:
+    """clang's library of the same release: only that one reads its precompiled headers."""
+    asked = os.environ.get("METAL_OPS_LIBCLANG")
+    folder = Path(os.path.realpath(clang())).parent.parent / "lib"
+    places = [Path(asked)] if asked else [*folder.glob("libclang-19.so*"), *folder.glob("libclang.so.1*")]
+    for place in places:
+        if place.exists():
+            return str(place)
+    raise CompileError(
+        f"metal: error: no libclang of clang 19 in {folder}; run 'sudo apt-get install libclang1-19' or set "
+        "METAL_OPS_LIBCLANG"
+    )
+
+
+@functools.cache
+def linker() -> str:
+    """ld.lld of LLVM 19."""
+    return _program("ld.lld-19", "METAL_OPS_LLD", "lld-19")
+
+
+@functools.cache
+def library_root() -> Path:
+    """The folder hostmetal/msl: the headers that shaders see, and those behind them."""
+    here = Path(__file__).resolve().parent
+    for place in [
+        Path(os.environ.get("METAL_OPS_MSL", here / "msl")),
+        here.parents[2] / "hostmetal" / "msl",
+    ]:
+        if (place / "lib" / "prelude.h").exists():
+            return place
+    raise CompileError("metal: error: the Metal library (hostmetal/msl) is missing; reinstall metal_ops")
+
+
+@functools.cache
+def _library_digest() -> str:
+    digest = hashlib.sha256()
+    files = [*library_root().glob("*.h"), *library_root().glob("lib/*"), *Path(__file__).parent.glob("*.py")]
+    for file in sorted(files):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    digest.update(f"{VERSION} {clang()} {clang_version()}".encode())
+    return digest.hexdigest()
+
+
+def default_target() -> str:
+    """The code's CPU: x86-64-v3 (AVX2, FMA, F16C: 2013 and later) or METAL_OPS_MARCH; elsewhere the compiler's own."""
+    asked = os.environ.get("METAL_OPS_MARCH")
+    if asked:
+        return asked
+    return "x86-64-v3" if platform.machine() in ("x86_64", "AMD64") else "generic"
+
+
+def code_flags(target: str, fast_math: bool) -> list[str]:
+    """Flags of LANGUAGE plus those that the user chooses."""
+    march = [] if target == "generic" else [f"-march={target}"]
+    return [*LANGUAGE, *(FAST if fast_math else EXACT), *march, "-O3"]
+
+
+@functools.cache
+def host_cpu() -> str:
+    """What `-march=native` means on this machine, as a key for the cache."""
+    said = subprocess.run(
+        [clang(), "-march=native", "-x", "c", "-", "-###", "-c"],
+        input="", capture_output=True, text=True,
+    ).stderr
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """METAL_OPS_CACHE, else $XDG_CACHE_HOME/metal_ops, ~/.cache/metal_ops or a folder of the user's in /tmp."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    places = [
+        os.environ.get("METAL_OPS_CACHE"),
+        os.path.join(home, "metal_ops"),
+        os.path.join(tempfile.gettempdir(), f"metal_ops-{os.getuid()}"),
+    ]
+    for place in filter(None, places):
+        folder = Path(place) / "msl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Objects from here are run: nobody else may own the folder.
+            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
+                return folder
+        except OSError:
+            continue
+    raise CompileError("metal: error: no folder for the cache can be written; set METAL_OPS_CACHE")
+
+
+def cache_key(*parts: str) -> str:
+    """A name for what was made from `parts` by this compiler and this library."""
+    digest = hashlib.sha256(_library_digest().encode())
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:40]
+
+
+def cache_write(name: str, data: bytes) -> Path:
+    """Puts a file into the cache in one step: other processes see all of it or nothing."""
+    folder = cache_folder()
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(temporary, folder / name)
+    _prune(folder)
+    return folder / name
+
+
+def _prune(folder: Path) -> None:
+    entries = []
+    for entry in os.scandir(folder):
+        try:
+            status = entry.stat()
+        except FileNotFoundError:  # another process was faster
+            continue
+        entries.append((status.st_mtime, status.st_size, entry.path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= CACHE_LIMIT:
+            break
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        total -= size
+
+
+def run(command: list[str], what: str, text: str | None = None) -> str:
+    """Runs a stage that cannot fail on the user's account: if it does, the message says which and shows all of it."""
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CompileError(f"metal: error: internal: {what} failed\n{done.stderr}")
+    return done.stdout
+
+
+def prelude(target: str, fast_math: bool) -> Path:
+    """The precompiled metal_stdlib for these flags, made once a machine."""
+    flags = code_flags(target, fast_math)
+    cpu = host_cpu() if target == "native" else ""
+    name = f"prelude-{cache_key(*flags, cpu)}.pch"
+    path = cache_folder() / name
+    if path.exists():
+        os.utime(path)
+        return path
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "prelude.pch"
+        source = library_root() / "lib" / "prelude.h"
+        run([clang(), *flags, "-x", "c++-header", str(source), "-o", str(made)], "the prelude")
+        return cache_write(name, made.read_bytes())

@@ -1,0 +1,73 @@
+// Kernels that run the faulty shader: "Relu" is written with this library's C++ face, "Relu6" as
+// published samples are, with nothing but the TensorFlow and Metal APIs. Both ops have no kernel of
+// their own on the device.
+
+#import <Metal/Metal.h>
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+class FaultyRelu {
+ public:
+  static constexpr char kOp[] = "Relu";
+  explicit FaultyRelu(KernelConstruction*) {}
+  void Compute(KernelContext* ctx) {
+    Tensor x, y;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &y));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch("past_the_end", Grid(x.num_elements()), {x, y});
+                   }));
+  }
+};
+REGISTER_METAL_KERNEL(FaultyRelu, .Types("T", {TF_FLOAT}));
+
+NSString* ShaderFile() {
+  Dl_info info;
+  dladdr(reinterpret_cast<const void*>(&ShaderFile), &info);
+  NSString* self = [NSString stringWithUTF8String:info.dli_fname];
+  return [[self stringByDeletingPathExtension] stringByAppendingPathExtension:@"metallib"];
+}
+
+void ComputeRelu6(void*, TF_OpKernelContext* ctx) {
+  TF_Status* status = TF_NewStatus();
+  TF_Tensor* x = nullptr;
+  TF_GetInput(ctx, 0, &x, status);
+  const int64_t n = TF_TensorElementCount(x);
+  TF_Tensor* y = TF_AllocateOutput(ctx, 0, TF_FLOAT, &n, 1, n * sizeof(float), status);
+  id<TF_MetalStream> stream = (id<TF_MetalStream>)(void*)TF_GetStream(ctx, status);
+  id<MTLBuffer> from = (id<MTLBuffer>)TF_TensorData(x), to = (id<MTLBuffer>)TF_TensorData(y);
+  dispatch_sync([stream queue], ^{
+    @autoreleasepool {
+      id<MTLCommandBuffer> commands = [stream currentCommandBuffer];
+      NSError* error = nil;
+      id<MTLLibrary> library = [[commands device] newLibraryWithFile:ShaderFile() error:&error];
+      id<MTLFunction> function = [library newFunctionWithName:@"past_the_end"];
+      id<MTLComputePipelineState> pipeline =
+          [[commands device] newComputePipelineStateWithFunction:function error:&error];
+      id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+      [encoder setComputePipelineState:pipeline];
+      [encoder setBuffer:from offset:0 atIndex:0];
+      [encoder setBuffer:to offset:0 atIndex:1];
+      [encoder dispatchThreads:MTLSizeMake(n, 1, 1) threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
+      [encoder endEncoding];
+      [stream commit];
+    }
+  });
+  TF_DeleteTensor(x);
+  TF_DeleteTensor(y);
+  TF_DeleteStatus(status);
+}
+
+const KernelRegistrar relu6("Relu6", {nullptr, ComputeRelu6, nullptr},
+                            KernelOptions().Types("T", {TF_FLOAT}));
+
+}  // namespace
+}  // namespace metal_ops

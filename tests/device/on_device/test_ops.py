@@ -1,0 +1,422 @@
+"""The stock ops that the device brings, against NumPy: dtypes, odd and empty shapes, broadcasting, bad arguments.
+
+float16 and bfloat16 results are compared with float64 NumPy rounded to the dtype: the shaders calculate in float32 and
+round once, so they may differ by one unit in the last place where float32 rounds first (`ULP`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+FLOATS = ["float32", "float16", "bfloat16"]
+NUMBERS = [*FLOATS, "int64"]
+MOVABLE = [*NUMBERS, "float64", "bool", "int8", "uint8", "int16", "uint16", "uint32", "uint64", "complex64",
+           "complex128"]  # fmt: skip
+SHAPES = [(), (1,), (0,), (7,), (1025,), (3, 5), (4, 0, 2), (2, 3, 4, 5), (33, 65)]
+# One unit in the last place, relative.
+ULP = {"float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7, "int64": 0}
+
+
+def numpy_type(dtype: str) -> np.dtype:
+    return np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def random(shape, dtype: str, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed + 1)
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype.startswith(("int", "uint")):
+        return rng.integers(0 if dtype[0] == "u" else -100, 100, shape).astype(dtype)
+    x = rng.uniform(-4, 4, shape) + (1j * rng.uniform(-4, 4, shape) if "complex" in dtype else 0)
+    return np.asarray(x).astype(numpy_type(dtype))
+
+
+def on_device(result: tf.Tensor) -> np.ndarray:
+    """The result, after a look at where it was made."""
+    assert result.device.endswith("GPU:0"), result.device
+    return result.numpy()
+
+
+def put(x: np.ndarray) -> tf.Tensor:
+    with tf.device("GPU:0"):
+        return tf.identity(tf.constant(x))
+
+
+def check(result: tf.Tensor, expected: np.ndarray, dtype: str, ulps: float = 1) -> None:
+    got = on_device(result)
+    expected = np.asarray(expected)
+    assert got.shape == expected.shape
+    assert got.dtype == numpy_type(dtype)
+    if dtype in ULP and ULP[dtype]:
+        rounded = expected.astype(numpy_type(dtype)).astype("float64")
+        np.testing.assert_allclose(
+            got.astype("float64"), rounded, rtol=ulps * ULP[dtype], atol=ulps * ULP[dtype] * 1e-3
+        )
+    else:
+        np.testing.assert_array_equal(got, expected.astype(numpy_type(dtype)))
+
+
+# ---- placement ------------------------------------------------------------------------------------------------------
+
+
+def test_control_soft_placement_is_off():
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError), match="GPU"):
+        with tf.device("GPU:0"):
+            tf.raw_ops.Betainc(a=1.0, b=1.0, x=0.5)
+
+
+def test_control_soft_placement_would_hide_it():
+    tf.config.set_soft_device_placement(True)
+    try:
+        with tf.device("GPU:0"):
+            assert tf.raw_ops.Betainc(a=1.0, b=1.0, x=0.5).device.endswith("CPU:0")
+    finally:
+        tf.config.set_soft_device_placement(False)
+
+
+# ---- binary ---------------------------------------------------------------------------------------------------------
+
+BINARY = {
+    "AddV2": (tf.raw_ops.AddV2, np.add, NUMBERS),
+    "Sub": (tf.raw_ops.Sub, np.subtract, NUMBERS),
+    "Mul": (tf.raw_ops.Mul, np.multiply, NUMBERS),
+    "RealDiv": (tf.raw_ops.RealDiv, np.divide, FLOATS),
+}
+BROADCASTS = [
+    *[(shape, shape) for shape in SHAPES],
+    *[((), shape) for shape in SHAPES],
+    *[(shape, ()) for shape in SHAPES],
+    *[((5, 3), (3,)), ((3,), (5, 3)), ((5, 1), (1, 7)), ((4, 1, 6), (5, 1)), ((1,), (2, 3))],
+    *[((0, 3), (1, 3)), ((2, 0), (1,)), ((1, 1, 1), (1,)), ((300, 2), (2,)), ((2, 300), (2, 1))],
+    *[((2, 1, 3, 1, 2, 1, 3), (1, 2, 1, 3, 1, 2, 1)), ((1, 2) * 4, (2, 1) * 4)],
+]
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name):
+    op, oracle, dtypes = BINARY[name]
+    for dtype in dtypes:
+        for a_shape, b_shape in BROADCASTS:
+            a, b = random(a_shape, dtype), random(b_shape, dtype, 1)
+            if name == "RealDiv":
+                b = np.where(np.abs(b) < 0.1, b.dtype.type(1), b)
+            wide = "float64" if dtype in FLOATS else dtype
+            check(op(x=put(a), y=put(b)), oracle(a.astype(wide), b.astype(wide)), dtype)
+
+
+def test_special_values():
+    a = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, 1e38, 1e-45], np.float32)
+    b = np.array([1.0, np.inf, 1.0, 0.0, 1.0, 0.0, 1e38, 0.5], np.float32)
+    with np.errstate(all="ignore"):
+        for op, oracle in [(tf.add, np.add), (tf.multiply, np.multiply), (tf.divide, np.divide)]:
+            np.testing.assert_array_equal(on_device(op(put(a), put(b))), oracle(a, b))
+
+
+def test_binary_bad_shapes():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"AddV2.*\[3\] vs. \[4\]"):
+        tf.raw_ops.AddV2(x=put(np.ones(3, "f")), y=put(np.ones(4, "f")))
+    # Nine dimensions that alternate cannot be merged into the device's eight.
+    a, b = np.ones((2, 1) * 4 + (2,), "f"), np.ones((1, 2) * 4 + (1,), "f")
+    with pytest.raises(tf.errors.UnimplementedError, match="AddV2.*9 dimensions.*CPU"):
+        tf.raw_ops.AddV2(x=put(a), y=put(b))
+
+
+def test_output_takes_the_place_of_an_input_that_nobody_needs():
+    with tf.device("GPU:0"):
+
+        @tf.function
+        def chain(x):
+            for _ in range(20):
+                x = x + x
+                x = x * 0.5
+            return x
+
+        np.testing.assert_array_equal(chain(put(np.arange(9, dtype="f"))), np.arange(9))
+
+
+# ---- unary, AddN, casts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_unary(dtype):
+    for shape in SHAPES:
+        x = random(shape, dtype)
+        wide = x.astype("float64") if dtype in FLOATS else x
+        check(tf.raw_ops.Neg(x=put(x)), -wide, dtype)
+        check(tf.raw_ops.Square(x=put(x)), wide * wide, dtype)
+        if dtype in FLOATS:
+            check(tf.raw_ops.Sqrt(x=put(np.abs(x))), np.sqrt(np.abs(wide)), dtype)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_add_n(dtype):
+    for shape in SHAPES:
+        for n in (1, 2, 3, 7, 8, 9, 17):
+            xs = [random(shape, dtype, i) for i in range(n)]
+            wide = [x.astype("float64" if dtype in FLOATS else dtype) for x in xs]
+            # Every eighth input the sum is rounded to the dtype; it may be up to 4 n, the result near 0.
+            got = on_device(tf.raw_ops.AddN(inputs=[put(x) for x in xs]))
+            rounding = ULP[dtype] * 4 * n * max(1, n // 4)
+            np.testing.assert_allclose(
+                got.astype("float64"), np.sum(wide, axis=0), rtol=0, atol=rounding
+            )
+
+
+def test_add_n_bad_shapes():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?s)shape"):
+        tf.raw_ops.AddN(inputs=[put(np.ones(3, "f")), put(np.ones(4, "f"))])
+
+
+CASTS = [*FLOATS, "int32", "int64", "uint8", "bool"]
+
+
+@pytest.mark.parametrize("source", CASTS)
+def test_cast(source):
+    for target in CASTS:
+        for shape in SHAPES:
+            x = np.abs(random(shape, source)) if source != "bool" else random(shape, source)
+            got = on_device(tf.raw_ops.Cast(x=put(x), DstT=target))
+            expected = x.astype("float32" if source in FLOATS else source).astype(
+                numpy_type(target)
+            )
+            np.testing.assert_array_equal(got, expected)
+            assert got.dtype == numpy_type(target)
+
+
+# ---- moving elements ------------------------------------------------------------------------------------------------
+
+SLICES = [
+    ((7,), (2,), (3,)),
+    ((7,), (7,), (0,)),
+    ((7,), (0,), (-1,)),
+    ((3, 5), (1, 2), (2, 2)),
+    ((3, 5), (0, 0), (3, 5)),
+    ((3, 5), (0, 4), (-1, 1)),
+    ((2, 3, 4, 5), (1, 0, 2, 1), (1, 3, 1, 4)),
+    ((4, 0, 2), (1, 0, 0), (2, 0, 2)),
+    ((), (), ()),
+    ((2,) * 8, (1, 0) * 4, (1, 2) * 4),
+]
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_slice(dtype):
+    for shape, begin, size in SLICES:
+        x = random(shape, dtype)
+        where = tuple(
+            slice(b, None if s == -1 else b + s) for b, s in zip(begin, size, strict=True)
+        )
+        for index_type in (tf.int32, tf.int64):
+            got = tf.raw_ops.Slice(
+                input=put(x),
+                begin=tf.constant(begin, index_type),
+                size=tf.constant(size, index_type),
+            )
+            np.testing.assert_array_equal(on_device(got), x[where])
+
+
+@pytest.mark.parametrize(
+    ("begin", "size", "message"),
+    [((5, 0), (1, 1), r"begin\[0\]"), ((0, 0), (1, 9), r"begin\[1\]"), ((0,), (1,), "rank"),
+     ((-1, 0), (1, 1), r"begin\[0\]")],
+)  # fmt: skip
+def test_slice_bad(begin, size, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        tf.raw_ops.Slice(input=put(np.ones((3, 5), "f")), begin=begin, size=size)
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_concat(dtype):
+    for shapes, axis in [
+        ([(3,), (4,)], 0),
+        ([(2, 3), (2, 1), (2, 0)], 1),
+        ([(2, 3), (5, 3)], -2),
+        ([(2, 3, 4)] * 11, 2),
+        ([(1, 2, 0), (1, 5, 0)], 1),
+    ]:
+        xs = [random(shape, dtype, i) for i, shape in enumerate(shapes)]
+        got = tf.raw_ops.ConcatV2(values=[put(x) for x in xs], axis=axis)
+        np.testing.assert_array_equal(on_device(got), np.concatenate(xs, axis))
+
+
+def test_concat_bad():
+    a, b = put(np.ones((2, 3), "f")), put(np.ones((3, 3), "f"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)dimension"):
+        tf.raw_ops.ConcatV2(values=[a, b], axis=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="axis"):
+        tf.raw_ops.ConcatV2(values=[a, a], axis=2)
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_fill_and_likes(dtype):
+    for shape in SHAPES:
+        x, value = random(shape, dtype), random((), dtype, 5)
+        np.testing.assert_array_equal(
+            on_device(tf.raw_ops.Fill(dims=tf.constant(shape, tf.int32), value=put(value))),
+            np.full(shape, value),
+        )
+        np.testing.assert_array_equal(on_device(tf.raw_ops.ZerosLike(x=put(x))), np.zeros_like(x))
+        np.testing.assert_array_equal(on_device(tf.raw_ops.OnesLike(x=put(x))), np.ones_like(x))
+
+
+def test_fill_bad():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="dims|Fill"):
+        tf.raw_ops.Fill(dims=[-1, 2], value=put(np.float32(1)))
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_broadcast_to(dtype):
+    for shape, target in [
+        ((), (3, 2)),
+        ((3, 1), (2, 3, 4)),
+        ((1,), (0,)),
+        ((2, 3), (2, 3)),
+        ((1, 4), (5, 4)),
+    ]:
+        x = random(shape, dtype)
+        got = tf.raw_ops.BroadcastTo(input=put(x), shape=tf.constant(target, tf.int32))
+        np.testing.assert_array_equal(on_device(got), np.broadcast_to(x, target))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="BroadcastTo|ncompatible"):
+        tf.raw_ops.BroadcastTo(input=put(np.ones(3, "f")), shape=[4])
+
+
+STRIDED = [
+    ((7,), np.s_[2:5]), ((7,), np.s_[::-1]), ((7,), np.s_[5:1:-2]), ((7,), np.s_[-3:]), ((7,), np.s_[3]),
+    ((7,), np.s_[4:2]), ((7,), np.s_[-100:100]), ((7,), np.s_[-1]), ((3, 5), np.s_[..., :2]),
+    ((3, 5), np.s_[1]), ((3, 5), np.s_[:, 1]), ((3, 5), np.s_[:, None, ::2]), ((3, 5), np.s_[None, ..., None]),
+    ((2, 3, 4, 5), np.s_[1, ..., 2:4]), ((2, 3, 4, 5), np.s_[:, ::-1, 1:3]), ((2, 3, 4, 5), np.s_[..., 0, :]),
+    ((4, 0, 2), np.s_[1:3]), ((4, 0, 2), np.s_[:, :, 1]), ((0,), np.s_[::-1]), ((33, 65), np.s_[::3, 60:2:-7]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_strided_slice_and_its_gradient(dtype):
+    for shape, where in STRIDED:
+        x = random(shape, dtype)
+        got = on_device(put(x)[where])
+        assert got.shape == x[where].shape
+        np.testing.assert_array_equal(got, x[where])
+        if dtype != "float32":
+            continue
+        weight = random(x[where].shape, dtype, 1)
+        with tf.GradientTape() as tape:
+            source = put(x)
+            tape.watch(source)
+            y = source[where] * put(weight)
+        expected = np.zeros_like(x)
+        expected[where] = weight
+        np.testing.assert_array_equal(on_device(tape.gradient(y, source)), expected)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [(np.s_[3], "out of bounds"), (np.s_[-4], "out of bounds"), (np.s_[::0], "non-zero"),
+     (np.s_[0, 0, 0], "(?i)index")],
+)  # fmt: skip
+def test_strided_slice_bad(where, message):
+    with pytest.raises((tf.errors.InvalidArgumentError, IndexError), match=message):
+        put(np.ones((3, 2), "f"))[where]
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_transpose_tile_pack(dtype):
+    for shape, perm in [((), ()), ((3, 5), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((4, 0, 2), (2, 1, 0)),
+                        ((2, 1, 3, 4, 5), (4, 2, 3, 1, 0)), ((33, 65), (1, 0))]:  # fmt: skip
+        x = random(shape, dtype)
+        got = tf.raw_ops.Transpose(x=put(x), perm=tf.constant(perm, tf.int32))
+        np.testing.assert_array_equal(on_device(got), np.transpose(x, perm))
+    for shape, multiples in [((), ()), ((3,), (2,)), ((3,), (0,)), ((2, 3), (3, 2)), ((1, 4, 1), (3, 1, 2)),
+                             ((2, 0), (2, 2))]:  # fmt: skip
+        x = random(shape, dtype)
+        got = tf.raw_ops.Tile(input=put(x), multiples=tf.constant(multiples, tf.int64))
+        np.testing.assert_array_equal(on_device(got), np.tile(x, multiples))
+    for shape, n, axis in [
+        ((), 3, 0),
+        ((4,), 1, 0),
+        ((4,), 3, 1),
+        ((2, 3), 5, -1),
+        ((2, 3), 2, -3),
+        ((0,), 2, 1),
+    ]:
+        xs = [random(shape, dtype, i) for i in range(n)]
+        got = tf.raw_ops.Pack(values=[put(x) for x in xs], axis=axis)
+        np.testing.assert_array_equal(on_device(got), np.stack(xs, axis))
+
+
+def test_transpose_tile_pack_bad():
+    x = put(np.ones((2, 3), "f"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="perm"):
+        tf.raw_ops.Transpose(x=x, perm=[0, 0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="multiples"):
+        tf.raw_ops.Tile(input=x, multiples=[2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)shape"):
+        tf.raw_ops.Pack(values=[x, put(np.ones((3, 2), "f"))])
+
+
+# ---- reductions -----------------------------------------------------------------------------------------------------
+
+REDUCTIONS = [
+    *[(shape, tuple(range(len(shape)))) for shape in SHAPES],
+    *[((3, 5), (0,)), ((3, 5), (1,)), ((3, 5), (-1,)), ((3, 5), ()), ((2, 3, 4, 5), (1, 3))],
+    *[
+        ((2, 3, 4, 5), (0, 2)),
+        ((4, 0, 2), (1,)),
+        ((4, 0, 2), (0,)),
+        ((3000, 2), (0,)),
+        ((2, 3000), (1,)),
+    ],
+    *[((1500, 3, 700), (0, 2)), ((2100000,), (0,)), ((1024,), (0,)), ((1025, 1), (0,))],
+]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_sum_and_mean(dtype):
+    for shape, axes in REDUCTIONS:
+        x = random(shape, dtype)
+        wide = x.astype("float64" if dtype in FLOATS else dtype)
+        magnitude = np.max(np.sum(np.abs(wide), axis=axes), initial=0)
+        for keep in (False, True):
+            expected = np.sum(wide, axis=axes, keepdims=keep)
+            got = on_device(
+                tf.raw_ops.Sum(input=put(x), axis=tf.constant(axes, tf.int32), keep_dims=keep)
+            )
+            assert got.shape == expected.shape and got.dtype == numpy_type(dtype)
+            # One rounding to the dtype; in float32 up to 1024 additions a pass, whose errors mostly cancel.
+            np.testing.assert_allclose(
+                got.astype("float64"),
+                expected,
+                rtol=ULP[dtype],
+                atol=magnitude * 64 * 2**-23 * (dtype != "int64"),
+            )
+            if dtype == "int64":
+                continue
+            with np.errstate(all="ignore"):
+                count = (
+                    np.float64(np.size(wide)) / max(np.size(expected), 1) if np.size(wide) else 0.0
+                )
+                mean = expected / count if count else np.full_like(expected, np.nan)
+            got = on_device(
+                tf.raw_ops.Mean(input=put(x), axis=tf.constant(axes, tf.int64), keep_dims=keep)
+            )
+            np.testing.assert_allclose(
+                got.astype("float64"),
+                mean,
+                rtol=ULP[dtype],
+                atol=magnitude * 64 * 2**-23 / max(count, 1),
+            )
+
+
+def test_reduce_bad_axis():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)reduction dimension"):
+        tf.raw_ops.Sum(input=put(np.ones((2, 3), "f")), axis=[2])
+
+
+def test_int32_stays_where_tensorflow_keeps_it():
+    # Shapes and indices: host memory, TensorFlow's own kernels. A kernel of ours would read host memory as a buffer.
+    with tf.device("GPU:0"):
+        n = tf.shape(put(np.ones((2, 3), "f")))
+        assert (n + n * 2 - 1).numpy().tolist() == [5, 8]
+        assert tf.concat([n, tf.slice(n, [0], [1])], 0).numpy().tolist() == [2, 3, 2]
+        np.testing.assert_array_equal(tf.fill(n, put(np.float32(2))), np.full((2, 3), 2))

@@ -1,0 +1,297 @@
+"""Variables of every type, optimizer steps, memory round trips, interior pointers, functions, loops, SavedModel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+GPU = "GPU:0"
+FLOATS = ["float32", "float16", "bfloat16"]
+# Every type with arithmetic that a "GPU" variable can have: TensorFlow keeps int32 variables on the CPU.
+NUMBERS = [*FLOATS, "float64", "complex64", "complex128", "int8", "int16", "int64", "uint8", "uint16",
+           "uint32", "uint64"]  # fmt: skip
+
+
+def values(dtype: str, shape=(5, 3), seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    x = rng.integers(0, 10, shape)  # exact in every type, sums too
+    return (
+        (x + 1j * rng.integers(0, 10, shape)).astype(kind) if "complex" in dtype else x.astype(kind)
+    )
+
+
+# ---- variables ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (5, 3), (70001,)])
+def test_assign(dtype, shape):
+    with tf.device(GPU):
+        a, b, c = (values(dtype, shape, i) for i in range(3))
+        v = tf.Variable(a)
+        assert v.device.endswith(GPU)
+        before = v.read_value()
+        np.testing.assert_array_equal(v.numpy(), a)
+        v.assign(b)
+        np.testing.assert_array_equal(v.numpy(), b)
+        np.testing.assert_array_equal(before.numpy(), a)
+        if dtype == "bool":
+            return
+        kept = v.read_value()
+        v.assign_add(c)
+        np.testing.assert_array_equal(v.numpy(), b + c)
+        # Somebody still reads the old value: it must not change under them.
+        np.testing.assert_array_equal(kept.numpy(), b)
+        v.assign_sub(c)
+        v.assign_sub(b)
+        np.testing.assert_array_equal(v.numpy(), np.zeros(shape))
+
+
+def test_updates_in_a_function():
+    with tf.device(GPU):
+        v = tf.Variable(tf.zeros([1000]))
+
+        @tf.function
+        def step(x):
+            v.assign_add(x)
+            v.assign_sub(x * 0.5)
+            return v.read_value()
+
+        for _ in range(50):
+            got = step(tf.ones([1000]))
+        np.testing.assert_array_equal(got, np.full(1000, 25.0))
+
+
+def test_bad_assignments():
+    with tf.device(GPU):
+        v = tf.Variable([1.0, 2.0])
+        for op in (tf.raw_ops.AssignAddVariableOp, tf.raw_ops.AssignSubVariableOp):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[2\].*\[3\]"):
+                op(resource=v.handle, value=tf.constant([1.0, 2.0, 3.0]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+            tf.raw_ops.AssignVariableOp(
+                resource=v.handle, value=tf.constant([1.0]), validate_shape=True
+            )
+        # No such variable: an error, where TensorFlow's C API would end the process.
+        nothing = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="never made")
+        for op in (tf.raw_ops.AssignAddVariableOp, tf.raw_ops.AssignSubVariableOp):
+            with pytest.raises((tf.errors.OpError, ValueError)):
+                op(resource=nothing, value=tf.constant([1.0, 2.0]))
+        np.testing.assert_array_equal(v.numpy(), [1, 2])
+
+
+# ---- optimizer steps ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_adam(dtype, nesterov):
+    kind = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+    rng = np.random.default_rng(3)
+    w, m, v, g = (rng.uniform(0.1, 1, (37, 3)).astype(kind) for _ in range(4))
+    scalars = [np.asarray(s, kind) for s in (0.81, 0.98, 0.01, 0.9, 0.99, 1e-3)]
+    with tf.device(GPU):
+        variables = [tf.Variable(x) for x in (w, m, v)]
+        tf.raw_ops.ResourceApplyAdam(
+            var=variables[0].handle, m=variables[1].handle, v=variables[2].handle,
+            beta1_power=scalars[0], beta2_power=scalars[1], lr=scalars[2], beta1=scalars[3],
+            beta2=scalars[4], epsilon=scalars[5], grad=g, use_nesterov=nesterov,
+        )  # fmt: skip
+    b1p, b2p, lr, b1, b2, eps = (np.float64(s) for s in scalars)
+    w, m, v, g = (x.astype("float64") for x in (w, m, v, g))
+    m = m + (g - m) * (1 - b1)
+    v = v + (g * g - v) * (1 - b2)
+    direction = g * (1 - b1) + b1 * m if nesterov else m
+    w = w - lr * np.sqrt(1 - b2p) / (1 - b1p) * direction / (np.sqrt(v) + eps)
+    # A few float32 operations, then one rounding to the dtype.
+    tolerance = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    for variable, expected in zip(variables, (w, m, v), strict=True):
+        np.testing.assert_allclose(variable.numpy().astype("float64"), expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradient_descent(dtype):
+    kind = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+    rng = np.random.default_rng(4)
+    w, g = (rng.uniform(0.1, 1, (33,)).astype(kind) for _ in range(2))
+    with tf.device(GPU):
+        v = tf.Variable(w)
+        tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=np.asarray(0.5, kind), delta=g)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="delta|shape"):
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=v.handle, alpha=np.asarray(0.5, kind), delta=np.ones(3, kind)
+            )
+    expected = w.astype("float64") - 0.5 * g.astype("float64")
+    tolerance = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+    np.testing.assert_allclose(
+        v.numpy().astype("float64"), expected, rtol=tolerance, atol=tolerance * 0.1
+    )
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
+def test_round_trip(dtype):
+    # No int32: TensorFlow keeps it in host memory. All sizes around a page, and more than one.
+    for n in (0, 1, 3, 255, 256, 257, 4095, 4097, 300001):
+        x = values(dtype, (n,), n)
+        with tf.device(GPU):
+            y = tf.identity(tf.constant(x))
+        np.testing.assert_array_equal(y.numpy(), x)
+        with tf.device("CPU:0"):
+            np.testing.assert_array_equal(tf.identity(y), x)
+
+
+def test_interior_pointers():
+    # TensorListFromTensor's elements are slices of one tensor: pointers into the middle of its buffer.
+    with tf.device(GPU):
+        x = values("float32", (20, 33))
+        items = tf.raw_ops.TensorListFromTensor(
+            tensor=tf.constant(x), element_shape=tf.constant([33])
+        )
+        for i in (0, 1, 7, 19):
+            item = tf.raw_ops.TensorListGetItem(
+                input_handle=items, index=i, element_shape=[33], element_dtype=tf.float32
+            )
+            assert item.device.endswith(GPU)
+            np.testing.assert_array_equal(item + 0.0, x[i])  # a shader reads it
+            np.testing.assert_array_equal(item, x[i])  # and a copy to the host
+        stacked = tf.raw_ops.TensorListStack(
+            input_handle=items, element_shape=[33], element_dtype=tf.float32
+        )
+        np.testing.assert_array_equal(stacked, x)
+
+
+def test_memory_is_given_back():
+    from metal_ops import device
+
+    def use():
+        with tf.device(GPU):
+            x = tf.zeros([1 << 20])
+            for _ in range(10):
+                x = x + 1.0
+            return x.numpy()[0]
+
+    assert use() == 10
+    device.synchronize()
+    before = device.memory()["in_use"]
+    for _ in range(5):
+        use()
+    device.synchronize()
+    assert device.memory()["in_use"] <= before + 4096
+    assert device.memory()["peak"] >= 4 << 20
+
+
+# ---- functions, loops, models ---------------------------------------------------------------------------------------
+
+
+def test_function_matches_the_cpu():
+    def body(x, y):
+        z = x * y - tf.cast(tf.shape(x)[0], tf.float32)
+        z = tf.concat([z, tf.square(x)], 1)
+        return tf.reduce_mean(z * z), z[..., :2] if False else tf.slice(z, [0, 1], [-1, 2])
+
+    x, y = values("float32", (40, 3)), values("float32", (1, 3), 1)
+    results = []
+    for where in (GPU, "CPU:0"):
+        with tf.device(where):
+            function = tf.function(lambda x, y: body(x, y), jit_compile=False)
+            results.append([np.asarray(r) for r in function(tf.constant(x), tf.constant(y))])
+    for got, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_gradients_match_the_cpu():
+    def loss_and_gradient(where):
+        with tf.device(where):
+            w = tf.Variable(values("float32", (4, 3)) + 1)
+            x, target = (
+                tf.constant(values("float32", (1, 3), 2)),
+                tf.constant(values("float32", (4, 3), 3)),
+            )
+            with tf.GradientTape() as tape:
+                error = w * x - target
+                loss = tf.reduce_mean(tf.square(error)) + tf.reduce_sum(w)
+            gradient = tape.gradient(loss, w)
+            w.assign_sub(0.125 * gradient)
+            return loss.numpy(), gradient.numpy(), w.numpy()
+
+    for got, expected in zip(loss_and_gradient(GPU), loss_and_gradient("CPU:0"), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_while_loop():
+    @tf.function
+    def power(x, n):
+        y = tf.ones_like(x)
+        for _ in tf.range(n):
+            y = y * x
+        return y
+
+    with tf.device(GPU):
+        x = values("float32", (6,))
+        np.testing.assert_array_equal(power(tf.constant(x), tf.constant(5)), x**5)
+
+
+def test_while_loop_gradient():
+    # The gradient of a loop keeps intermediate values in TensorLists on the device, and adds lists up where a value is
+    # read twice.
+    @tf.function
+    def gradient(x):
+        rows = tf.TensorArray(tf.float32, 4).unstack(x)
+        y = tf.ones_like(x[0])
+        for i in tf.range(4):
+            y = y * rows.read(i) + rows.read(3 - i)
+        return tf.gradients(y, x)[0]
+
+    x = values("float32", (4, 6), 1)
+    results = []
+    for where in (GPU, "CPU:0"):
+        tf.config.set_soft_device_placement(where != GPU)
+        with tf.device(where):
+            results.append(gradient(tf.constant(x)))
+    tf.config.set_soft_device_placement(False)
+    assert results[0].device.endswith(GPU)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+def test_cond():
+    @tf.function
+    def choose(flag, x):
+        return tf.cond(flag, lambda: x + x, lambda: x * x)
+
+    with tf.device(GPU):
+        x = tf.constant([3.0, 5.0])
+        np.testing.assert_array_equal(choose(tf.constant(True), x), [6, 10])
+        np.testing.assert_array_equal(choose(tf.constant(False), x), [9, 25])
+
+
+class Affine(tf.Module):
+    """A module whose variables live on the device."""
+
+    def __init__(self):
+        self.w = tf.Variable(values("float32", (3,)))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def __call__(self, x):
+        return x * self.w + 1.0
+
+
+def test_saved_model(tmp_path):
+    tf.config.set_soft_device_placement(True)  # writing and reading files is the CPU's
+    try:
+        with tf.device(GPU):
+            module = Affine()
+            expected = module(tf.ones([2, 3])).numpy()
+            tf.saved_model.save(module, str(tmp_path))
+            loaded = tf.saved_model.load(str(tmp_path))
+            np.testing.assert_array_equal(loaded(tf.ones([2, 3])), expected)
+            assert loaded.w.device.endswith(GPU)
+    finally:
+        tf.config.set_soft_device_placement(False)
+    np.testing.assert_array_equal(expected, np.tile(values("float32", (3,)) + 1, (2, 1)))

@@ -1,0 +1,137 @@
+"""Many threads, many tensors alive, work that is thrown away; and Keras models that are partly on the device."""
+
+from __future__ import annotations
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from metal_ops import device
+
+GPU = "GPU:0"
+
+
+def test_eight_threads_of_a_thousand_calls():
+    failures: list[object] = []
+
+    def work(seed: int) -> None:
+        try:
+            rng = np.random.default_rng(seed)
+            for i in range(200):  # of five calls each
+                n = int(rng.integers(1, 5000))
+                x = rng.uniform(-1, 1, n).astype("float32")
+                with tf.device(GPU):
+                    a = tf.constant(x)
+                    b = a + a
+                    c = b * 0.5
+                    d = tf.reduce_sum(c - a)
+                    e = tf.concat([b, c], 0)
+                if i % 10 == 0:
+                    np.testing.assert_array_equal(e.numpy(), np.concatenate([x + x, x]))
+                    assert d.numpy() == 0
+        except Exception as error:  # noqa: BLE001 - any of them fails the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+def test_threads_share_a_variable():
+    with tf.device(GPU):
+        v = tf.Variable(tf.zeros([100]))
+
+    def work() -> None:
+        with tf.device(GPU):
+            for _ in range(100):
+                v.assign_add(tf.ones([100]))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(v.numpy(), np.full(100, 800.0))
+
+
+def test_a_thousand_tensors_alive():
+    with tf.device(GPU):
+        one = tf.constant(np.arange(300, dtype="f"))
+        alive = [one * float(i) for i in range(1000)]
+        for i in (0, 1, 500, 999):
+            np.testing.assert_array_equal(alive[i], np.arange(300, dtype="f") * i)
+        total = tf.add_n(alive)
+        # 143 roundings to float32, one every seven inputs.
+        np.testing.assert_allclose(total, np.arange(300) * 499500.0, rtol=1e-5)
+
+
+def test_results_that_nobody_reads():
+    with tf.device(GPU):
+        x = tf.ones([100000])
+        for _ in range(500):
+            x + x  # noqa: B018 - the buffer is freed while its work is still queued
+        np.testing.assert_array_equal(x.numpy(), np.ones(100000))
+    device.synchronize()
+
+
+# ---- Keras ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def soft_placement():
+    """Dense layers have no kernels on the device; soft placement runs them on the CPU."""
+    tf.config.set_soft_device_placement(True)
+    yield
+    tf.config.set_soft_device_placement(False)
+
+
+class OnDevice(keras.layers.Layer):
+    """Scale and shift, on the device; refuses XLA as this library's layers do."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+        self.supports_jit = False
+
+    def build(self, shape):
+        with tf.device(self.where):
+            self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")
+            self.shift = self.add_weight(shape=(shape[-1],), initializer="zeros")
+
+    def call(self, x):
+        with tf.device(self.where):
+            return x * self.scale + self.shift
+
+
+def train(where: str) -> tuple[list[float], list[np.ndarray]]:
+    keras.utils.set_random_seed(7)
+    rng = np.random.default_rng(7)
+    x = rng.uniform(-1, 1, (256, 3)).astype("float32")
+    y = np.sin(x.sum(1, keepdims=True) * 2)
+    layers = [
+        OnDevice(where),
+        keras.layers.Dense(16, activation="relu"),
+        OnDevice(where),
+        keras.layers.Dense(1),
+    ]
+    model = keras.Sequential([keras.Input((3,)), *layers])
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="mse")
+    with tf.device(where):
+        history = model.fit(x, y, batch_size=64, epochs=4, shuffle=False, verbose=0).history["loss"]
+    return history, [np.asarray(w) for w in model.get_weights()]
+
+
+def test_keras_model_trains_as_on_the_cpu(soft_placement):
+    losses, weights = train(GPU)
+    expected_losses, expected_weights = train("CPU:0")
+    assert losses[-1] < 0.75 * losses[0]
+    # 16 Adam steps: rounding differences of 1e-7 grow a little each step.
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+    for got, expected in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)

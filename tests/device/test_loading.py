@@ -1,0 +1,252 @@
+"""Loading the device: once, before TensorFlow's devices, with a sentence when it cannot be; errors; a clean exit.
+
+Every case is a program of its own, since a device stays loaded for the life of its process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(
+    sys.platform == "darwin", reason="on macOS TensorFlow loads the device"
+)
+
+
+def run(program: str, **environment: str) -> str:
+    """Runs a program and returns what it printed; fails on anything but a clean exit without noise from GNUstep."""
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, **quiet, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    for noise in ("autorelease", "NSAutoreleasePool", "Foundation"):
+        assert noise not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_nothing_is_loaded_unless_asked():
+    out = run("""
+        import metal_ops, tensorflow as tf
+        print(tf.config.list_physical_devices("GPU"), metal_ops.device.list(), metal_ops.device.load_if_asked())
+        try:
+            metal_ops.device.synchronize()
+        except metal_ops.device.DeviceError as error:
+            print(error)
+    """)
+    assert out.startswith("[] [] None\n")
+    assert "call metal_ops.device.load() first" in out
+
+
+def test_load_twice_and_from_many_threads():
+    out = run("""
+        import threading
+        import tensorflow as tf
+        from metal_ops import device
+        tf.config.list_physical_devices()  # TensorFlow remembers this list
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(device.load())) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        print(len(found), len(set(map(id, found))), device.list() == [device.load()])
+        print(device.load())
+        print([d.name for d in tf.config.list_physical_devices("GPU")])
+        print([d.name for d in tf.config.list_logical_devices("GPU")])
+        print(device.memory()["limit"] == device.load().memory_bytes)
+    """)
+    lines = out.splitlines()
+    assert lines[0] == "4 1 True"
+    assert lines[1].startswith("GPU:0: METAL device '")
+    assert lines[2:] == ["['/physical_device:GPU:0']", "['/device:GPU:0']", "True"]
+
+
+def test_load_at_import():
+    out = run(
+        """
+        import metal_ops, tensorflow as tf
+        metal_ops.device.load_if_asked()
+        print(len(metal_ops.device.list()), (tf.constant([1.0]) + 1.0).device[-5:])
+        """,
+        METAL_OPS_DEVICE="1",
+    )
+    assert out == "1 GPU:0\n"
+
+
+def test_environment_variable_is_checked():
+    out = run(
+        """
+        import importlib
+        try:
+            importlib.import_module("metal_ops").device.load_if_asked()
+        except RuntimeError as error:
+            print(error)
+        """,
+        METAL_OPS_DEVICE="yes",
+    )
+    assert "METAL_OPS_DEVICE is 'yes', expected 1" in out
+
+
+def test_too_late_is_an_error():
+    out = run("""
+        import tensorflow as tf
+        from metal_ops import device
+        tf.constant(1.0)
+        for _ in range(2):
+            try:
+                device.load()
+            except device.DeviceError as error:
+                print(error)
+        print(tf.constant(1.0).numpy(), device.list())
+    """)
+    assert out.count("before the first op") == 2
+    assert out.endswith("1.0 []\n")
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ("tf.sysconfig.get_build_info = lambda: {'is_cuda_build': True}", "CUDA build"),
+        ("tf.__version__ = '2.19.0'", "TensorFlow 2.18, but TensorFlow 2.19.0 is installed"),
+        (
+            "device.PLUGIN = device.PLUGIN.with_name('none.so')",
+            "none.so is missing; run `make build`",
+        ),
+    ],
+)
+def test_refusals(patch, message):
+    out = run(f"""
+        import tensorflow as tf
+        from metal_ops import device
+        {patch}
+        try:
+            device.load()
+        except device.DeviceError as error:
+            print(error)
+        print(tf.config.list_physical_devices("GPU"))
+    """)
+    assert message in out and out.endswith("[]\n")
+
+
+def test_somebody_else_loaded_it():
+    out = run("""
+        from tensorflow.python.framework import load_library
+        from metal_ops import device
+        load_library.load_pluggable_device_library(str(device.PLUGIN))
+        try:
+            device.load()
+        except device.DeviceError as error:
+            print(error)
+    """)
+    assert "was loaded into this process before" in out
+
+
+@pytest.mark.parametrize("variable", ["METAL_OPS_DEVICE_MEMORY_MB", "METAL_OPS_DEVICE_BATCH"])
+def test_a_plugin_that_declines_has_no_devices(variable):
+    out = run(
+        """
+        import tensorflow as tf
+        from metal_ops import device
+        try:
+            device.load()
+        except device.DeviceError as error:
+            print(error)
+        print(tf.config.list_physical_devices("GPU"), (tf.constant([1.0]) + 1.0).numpy())
+        """,
+        **{variable: "lots"},
+    )
+    assert f"{variable}=lots is not a whole number" in out
+    assert out.endswith("[] [2.]\n")
+
+
+def test_out_of_memory_is_resource_exhausted():
+    out = run(
+        """
+        import tensorflow as tf
+        from metal_ops import device
+        device.load()
+        tf.config.set_soft_device_placement(False)
+        with tf.device("GPU:0"):
+            x = tf.ones([4 << 20])  # 16 MiB of 60
+            y = x + x
+            for attempt in range(3):
+                try:
+                    z = tf.concat([x, y, x], 0)
+                except tf.errors.ResourceExhaustedError as error:
+                    print(error.message.split(" and type")[0])
+            del y
+            for _ in range(50):  # freed memory comes back although its work is still queued
+                y = x + x
+            print(y.numpy().sum())
+        """,
+        METAL_OPS_DEVICE_MEMORY_MB="60",
+    )
+    lines = out.splitlines()
+    assert len(lines) == 4 and all(
+        "OOM when allocating tensor with shape[12582912]" in line for line in lines[:3]
+    )
+    assert float(lines[3]) == 2 * (4 << 20)
+
+
+@pytest.mark.parametrize(("batch", "validation"), [("1", "0"), ("50", "0"), ("2", "1")])
+def test_batches_and_validation(batch, validation):
+    out = run(
+        """
+        import tensorflow as tf
+        from metal_ops import device
+        device.load()
+        with tf.device("GPU:0"):
+            v = tf.Variable(tf.zeros([1000]))
+            for i in range(120):
+                v.assign_add(tf.fill([1000], float(i % 3)))
+            print(v.numpy().min(), v.numpy().max())
+        """,
+        METAL_OPS_DEVICE_BATCH=batch,
+        METAL_DEVICE_WRAPPER_TYPE=validation,
+    )
+    assert out == "120.0 120.0\n"
+
+
+def test_exit_with_work_in_flight():
+    out = run("""
+        import tensorflow as tf
+        from metal_ops import device
+        device.load()
+        with tf.device("GPU:0"):
+            v = tf.Variable(tf.ones([1 << 20]))
+            for _ in range(40):
+                v.assign_add(v * 2.0)
+                kept = tf.concat([v, v], 0)
+        print("left")
+    """)
+    assert out == "left\n"
+
+
+def test_exit_while_threads_use_the_device():
+    out = run("""
+        import threading
+        import tensorflow as tf
+        from metal_ops import device
+        device.load()
+        def work():
+            with tf.device("GPU:0"):
+                x = tf.ones([1000])
+                while True:
+                    x = x * 0.5 + 1.0
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        import time
+        time.sleep(0.3)
+        print("left")
+    """)
+    assert out == "left\n"

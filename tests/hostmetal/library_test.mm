@@ -1,0 +1,308 @@
+// Libraries, functions, function constants and pipelines.
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "tests/hostmetal/harness.h"
+
+using harness::Device;
+using harness::FixturePath;
+using harness::Library;
+using harness::Message;
+
+namespace {
+
+NSString* Path(const char* name) {
+  return [NSString stringWithUTF8String:FixturePath(name).c_str()];
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Loads and expects the error; the library must be nil.
+NSError* LoadError(NSString* path) {
+  NSError* error = nil;
+  CHECK([Device() newLibraryWithFile:path error:&error] == nil);
+  CHECK_EQ(harness::Text([error domain]), "MTLLibraryErrorDomain");
+  return error;
+}
+
+}  // namespace
+
+TEST(library_lists_its_functions) {
+  CHECK([[Library() functionNames] containsObject:@"add"]);
+  CHECK([[Library() functionNames] count] >= 15);
+  CHECK(Library().device == Device());
+  id<MTLFunction> add = [[Library() newFunctionWithName:@"add"] autorelease];
+  CHECK_EQ(harness::Text(add.name), "add");
+  CHECK_EQ(add.functionType, MTLFunctionTypeKernel);
+  CHECK(add.device == Device());
+  CHECK([Library() newFunctionWithName:@"no_such_function"] == nil);
+}
+
+TEST(library_from_url_with_and_without_scheme) {
+  char* absolute = realpath(FixturePath("fixture.metallib").c_str(), nullptr);
+  NSString* path = [NSString stringWithUTF8String:absolute];
+  free(absolute);
+  NSError* error = nil;
+  id<MTLLibrary> plain = [Device() newLibraryWithURL:[NSURL URLWithString:path] error:&error];
+  CHECK(plain != nil);
+  id<MTLLibrary> file = [Device() newLibraryWithURL:[NSURL fileURLWithPath:path] error:&error];
+  CHECK(file != nil);
+  CHECK([Device() newLibraryWithURL:nil error:&error] == nil);
+  CHECK_EQ([error code], NSInteger(MTLLibraryErrorFileNotFound));
+  [plain release];
+  [file release];
+}
+
+TEST(library_from_data) {
+  std::string bytes = Read(FixturePath("fixture.metallib"));
+  dispatch_data_t data = dispatch_data_create(bytes.data(), bytes.size(), nil, nil);
+  NSError* error = nil;
+  id<MTLLibrary> library = [Device() newLibraryWithData:data error:&error];
+  CHECK([[library functionNames] containsObject:@"noop"]);
+  [library release];
+  dispatch_release(data);
+  data = dispatch_data_create("junk", 4, nil, nil);
+  CHECK([Device() newLibraryWithData:data error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "not a compiled Metal library");
+  dispatch_release(data);
+}
+
+TEST(bad_libraries_are_errors) {
+  CHECK_EQ([LoadError(@"/nowhere/x.metallib") code], NSInteger(MTLLibraryErrorFileNotFound));
+  CHECK_CONTAINS(Message(LoadError(@"/nowhere/x.metallib")), "does not exist");
+  CHECK_CONTAINS(Message(LoadError(@"/tmp")), "not a file");
+  CHECK_CONTAINS(Message(LoadError(Path("old_abi.metallib"))), "compile it again");
+  NSError* unsupported = LoadError(Path("unsupported.metallib"));
+  CHECK_EQ([unsupported code], NSInteger(MTLLibraryErrorUnsupported));
+  CHECK_CONTAINS(Message(unsupported), "this processor does not support");
+  std::string apple = FixturePath("apple.metallib"), text = FixturePath("text.metallib");
+  std::ofstream(apple) << "MTLB and so on";
+  std::ofstream(text) << "#!/bin/sh";
+  CHECK_CONTAINS(Message(LoadError(Path("apple.metallib"))), "macOS library");
+  CHECK_CONTAINS(Message(LoadError(Path("text.metallib"))), "not a compiled Metal library");
+  unlink(apple.c_str());
+  unlink(text.c_str());
+  // The error argument is optional.
+  CHECK([Device() newLibraryWithFile:@"/nowhere/x.metallib" error:nullptr] == nil);
+}
+
+TEST(rebuilt_library_is_loaded_anew) {
+  std::string path = FixturePath("rebuilt.metallib");
+  NSString* name = Path("rebuilt.metallib");
+  std::ofstream(path, std::ios::binary) << Read(FixturePath("fixture.metallib"));
+  id<MTLLibrary> old = [Device() newLibraryWithFile:name error:nullptr];
+  CHECK([[old functionNames] containsObject:@"add"]);
+  // The same inode gets other contents, as a compiler that truncates its output does it.
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << Read(FixturePath("other.metallib"));
+  id<MTLLibrary> rebuilt = [Device() newLibraryWithFile:name error:nullptr];
+  CHECK([[rebuilt functionNames] containsObject:@"other"]);
+  CHECK(![[rebuilt functionNames] containsObject:@"add"]);
+  // And the old one still runs.
+  id<MTLFunction> add = [old newFunctionWithName:@"add"];
+  CHECK(add != nil);
+  [add release];
+  [old release];
+  [rebuilt release];
+  unlink(path.c_str());
+}
+
+TEST(default_library_is_found_beside_the_program) {
+  CHECK([Device() newDefaultLibrary] == nil);
+  char program[4096];
+  ssize_t n = readlink("/proc/self/exe", program, sizeof program);
+  std::string folder(program, size_t(n));
+  std::string path = folder.substr(0, folder.rfind('/')) + "/default.metallib";
+  std::ofstream(path, std::ios::binary) << Read(FixturePath("fixture.metallib"));
+  id<MTLLibrary> library = [Device() newDefaultLibrary];
+  CHECK([[library functionNames] containsObject:@"add"]);
+  [library release];
+  unlink(path.c_str());
+  NSError* error = nil;
+  CHECK([Device() newDefaultLibraryWithBundle:[NSBundle mainBundle] error:&error] == nil);
+  CHECK_EQ([error code], NSInteger(MTLLibraryErrorFileNotFound));
+}
+
+TEST(pipeline_reports_limits) {
+  id<MTLComputePipelineState> add = harness::Pipeline("add");
+  CHECK_EQ(add.threadExecutionWidth, NSUInteger(32));
+  CHECK_EQ(add.maxTotalThreadsPerThreadgroup, NSUInteger(1024));
+  CHECK_EQ(add.staticThreadgroupMemoryLength, NSUInteger(0));
+  CHECK(add.device == Device());
+  id<MTLComputePipelineState> describe = harness::Pipeline("describe");
+  CHECK_EQ(describe.maxTotalThreadsPerThreadgroup, NSUInteger(256));
+  CHECK_EQ(describe.staticThreadgroupMemoryLength, NSUInteger(1024));
+}
+
+TEST(pipeline_from_descriptor) {
+  MTLComputePipelineDescriptor* descriptor =
+      [[[MTLComputePipelineDescriptor alloc] init] autorelease];
+  descriptor.computeFunction = [[Library() newFunctionWithName:@"add"] autorelease];
+  descriptor.label = @"adder";
+  descriptor.maxTotalThreadsPerThreadgroup = 64;
+  NSError* error = nil;
+  id<MTLComputePipelineState> state =
+      [[Device() newComputePipelineStateWithDescriptor:descriptor
+                                               options:MTLPipelineOptionNone
+                                            reflection:nullptr
+                                                 error:&error] autorelease];
+  CHECK_EQ(state.maxTotalThreadsPerThreadgroup, NSUInteger(64));
+  CHECK_EQ(harness::Text(state.label), "adder");
+  MTLComputePipelineDescriptor* copy = [[descriptor copy] autorelease];
+  CHECK_EQ(copy.maxTotalThreadsPerThreadgroup, NSUInteger(64));
+  CHECK(copy.computeFunction == descriptor.computeFunction);
+  [descriptor reset];
+  CHECK(descriptor.computeFunction == nil);
+  CHECK([Device() newComputePipelineStateWithDescriptor:descriptor
+                                                options:0
+                                             reflection:nullptr
+                                                  error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "function is nil");
+  copy.maxTotalThreadsPerThreadgroup = 4096;
+  CHECK([Device() newComputePipelineStateWithDescriptor:copy
+                                                options:0
+                                             reflection:nullptr
+                                                  error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "the limit is 1024");
+}
+
+TEST(pipeline_of_nil_function_is_an_error) {
+  NSError* error = nil;
+  CHECK([Device() newComputePipelineStateWithFunction:nil error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "function is nil");
+  id<MTLFunction> greedy = [[Library() newFunctionWithName:@"greedy"] autorelease];
+  CHECK([Device() newComputePipelineStateWithFunction:greedy error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "40000 bytes of threadgroup memory");
+}
+
+TEST(reflection_lists_the_arguments) {
+  MTLComputePipelineReflection* reflection = nil;
+  id<MTLFunction> function = [[Library() newFunctionWithName:@"describe"] autorelease];
+  id<MTLComputePipelineState> state =
+      [[Device() newComputePipelineStateWithFunction:function
+                                             options:MTLPipelineOptionArgumentInfo
+                                          reflection:&reflection
+                                               error:nullptr] autorelease];
+  CHECK(state != nil);
+  CHECK_EQ([reflection.arguments count], NSUInteger(3));
+  MTLArgument* out = [reflection.arguments objectAtIndex:0];
+  CHECK_EQ(harness::Text(out.name), "out");
+  CHECK_EQ(out.type, MTLArgumentTypeBuffer);
+  CHECK_EQ(out.access, MTLArgumentAccessReadWrite);
+  CHECK_EQ(out.bufferDataType, MTLDataTypeUInt);
+  CHECK_EQ(out.bufferDataSize, NSUInteger(4));
+  id<MTLBinding> shared = [reflection.bindings objectAtIndex:2];
+  CHECK_EQ(shared.type, MTLBindingTypeThreadgroupMemory);
+  CHECK_EQ(shared.index, NSUInteger(1));
+  CHECK(shared.isUsed);
+  function = [[Library() newFunctionWithName:@"add"] autorelease];
+  [[Device() newComputePipelineStateWithFunction:function
+                                         options:MTLPipelineOptionBindingInfo
+                                      reflection:&reflection
+                                           error:nullptr] autorelease];
+  CHECK_EQ([[reflection.arguments objectAtIndex:2] bufferDataType], MTLDataTypeFloat4);
+  CHECK_EQ([[reflection.arguments objectAtIndex:0] access], MTLArgumentAccessReadOnly);
+}
+
+TEST(function_constants_by_index_name_and_range) {
+  id<MTLFunction> bare = [[Library() newFunctionWithName:@"constants"] autorelease];
+  CHECK_EQ([bare.functionConstantsDictionary count], NSUInteger(2));
+  MTLFunctionConstant* factor = [bare.functionConstantsDictionary objectForKey:@"factor"];
+  CHECK_EQ(factor.type, MTLDataTypeFloat);
+  CHECK_EQ(factor.index, NSUInteger(0));
+  CHECK(factor.required);
+  NSError* error = nil;
+  CHECK([Device() newComputePipelineStateWithFunction:bare error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "needs function constant 0 ('factor')");
+
+  float two = 2;
+  int32_t five = 5;
+  struct {
+    bool by_name, with_offset;
+    float expected;
+  } cases[] = {{false, false, -2}, {true, false, -2}, {false, true, 10}, {true, true, 10}};
+  for (const auto& c : cases) {
+    MTLFunctionConstantValues* values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+    if (c.by_name) {
+      [values setConstantValue:&two type:MTLDataTypeFloat withName:@"factor"];
+    } else {
+      [values setConstantValues:&two type:MTLDataTypeFloat withRange:NSMakeRange(0, 1)];
+    }
+    if (c.with_offset) [values setConstantValue:&five type:MTLDataTypeInt atIndex:7];
+    id<MTLFunction> function = [[Library() newFunctionWithName:@"constants"
+                                                constantValues:[[values copy] autorelease]
+                                                         error:&error] autorelease];
+    id<MTLComputePipelineState> state =
+        [[Device() newComputePipelineStateWithFunction:function error:&error] autorelease];
+    id<MTLBuffer> out = harness::Buffer(64);
+    id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+    id<MTLCommandBuffer> commands = queue.commandBuffer;
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    [encoder setComputePipelineState:state];
+    [encoder setBuffer:out offset:0 atIndex:0];
+    [encoder dispatchThreads:MTLSizeMake(16, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK_EQ(harness::Contents<float>(out)[15], c.expected);
+  }
+}
+
+TEST(function_constant_errors) {
+  NSError* error = nil;
+  MTLFunctionConstantValues* values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  CHECK([Library() newFunctionWithName:@"constants" constantValues:values error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "'factor'");
+  int32_t wrong = 1;
+  [values setConstantValue:&wrong type:MTLDataTypeInt atIndex:0];
+  CHECK([Library() newFunctionWithName:@"constants" constantValues:values error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "has MTLDataType 3, the value given has 29");
+  [values reset];
+  CHECK([Library() newFunctionWithName:@"nothing" constantValues:values error:&error] == nil);
+  CHECK_EQ([error code], NSInteger(MTLLibraryErrorFunctionNotFound));
+  CHECK_CONTAINS(Message(error), "no function 'nothing'; it has: add");
+}
+
+TEST(asynchronous_variants_call_back) {
+  dispatch_semaphore_t done = dispatch_semaphore_create(0);
+  __block NSUInteger width = 0;
+  __block NSInteger code = 0;
+  @autoreleasepool {
+    id<MTLFunction> add = [[Library() newFunctionWithName:@"add"] autorelease];
+    [Device() newComputePipelineStateWithFunction:add
+                                completionHandler:^(id<MTLComputePipelineState> s, NSError* e) {
+                                  width = s.threadExecutionWidth;
+                                  dispatch_semaphore_signal(done);
+                                }];
+    [Library() newFunctionWithName:@"missing"
+                    constantValues:[[[MTLFunctionConstantValues alloc] init] autorelease]
+                 completionHandler:^(id<MTLFunction> f, NSError* e) {
+                   code = f ? 0 : [e code];
+                   dispatch_semaphore_signal(done);
+                 }];
+  }
+  dispatch_semaphore_wait(done, DISPATCH_TIME_FOREVER);
+  dispatch_semaphore_wait(done, DISPATCH_TIME_FOREVER);
+  CHECK_EQ(width, NSUInteger(32));
+  CHECK_EQ(code, NSInteger(MTLLibraryErrorFunctionNotFound));
+  dispatch_release(done);
+}
+
+TEST(compile_options_defaults) {
+  MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
+  CHECK(options.fastMathEnabled);
+  CHECK_EQ(options.languageVersion, MTLLanguageVersion3_1);
+  CHECK(options.preprocessorMacros == nil);
+  options.preprocessorMacros = [NSDictionary dictionaryWithObject:@"4" forKey:@"N"];
+  options.fastMathEnabled = NO;
+  MTLCompileOptions* copy = [[options copy] autorelease];
+  CHECK(!copy.fastMathEnabled);
+  CHECK_EQ([copy.preprocessorMacros count], NSUInteger(1));
+}

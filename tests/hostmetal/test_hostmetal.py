@@ -1,0 +1,62 @@
+"""hostmetal's own tests: Objective-C++ programs built by make, one case a process, one line a case."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "build/tests/hostmetal/hostmetal_tests"
+SOURCES = sorted(Path(__file__).parent.glob("*_test.mm"))
+CASES = [
+    name for source in SOURCES for name in re.findall(r"^TEST\((\w+)\)", source.read_text(), re.M)
+]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hostmetal is built on Linux only")
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The test program, built if a source is newer."""
+    made = subprocess.run(
+        ["make", str(PROGRAM.relative_to(ROOT))], cwd=ROOT, capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return PROGRAM
+
+
+def run(program: Path, *names: str, **environment: str) -> None:
+    """Run cases in one process; their messages are the assertion's message."""
+    done = subprocess.run(
+        [program, *names],
+        cwd=ROOT,
+        env={**os.environ, "HOSTMETAL_FIXTURES": str(PROGRAM.parent), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(program: Path, name: str) -> None:
+    run(program, name)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("validation_")])
+def test_validation(program: Path, name: str) -> None:
+    run(program, name, METAL_DEVICE_WRAPPER_TYPE="1")
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "7"])
+def test_all_cases_in_one_process(program: Path, threads: str) -> None:
+    run(program, HOSTMETAL_NUM_THREADS=threads)
+
+
+def test_failing_check_fails(program: Path) -> None:
+    """The harness itself: an unknown case must not count as passed."""
+    with pytest.raises(AssertionError, match="no case of that name"):
+        run(program, "there_is_no_such_case")

@@ -1,0 +1,68 @@
+// What METAL_DEVICE_WRAPPER_TYPE=1 adds; without it these cases check that nothing is refused.
+#include "tests/hostmetal/harness.h"
+
+using harness::Buffer;
+using harness::Device;
+using harness::Size;
+
+namespace {
+
+void Expect(const char* part, void (^encode)(id<MTLComputeCommandEncoder>)) {
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+  encode(encoder);
+  [encoder endEncoding];
+  [commands commit];
+  [commands waitUntilCompleted];
+  if (harness::Validating()) {
+    CHECK_CONTAINS(harness::Message(commands.error), part);
+  } else {
+    CHECK(commands.error == nil);
+  }
+}
+
+}  // namespace
+
+TEST(validation_refuses_empty_grids) {
+  Expect("every dimension must be at least 1", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:harness::Pipeline("noop")];
+    [e dispatchThreads:Size(0) threadsPerThreadgroup:Size(1)];
+  });
+}
+
+TEST(validation_refuses_misaligned_offsets) {
+  id<MTLBuffer> out = Buffer(64);
+  Expect("not a multiple of 4", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:harness::Pipeline("optional")];
+    [e setBuffer:out offset:2 atIndex:0];
+    [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  });
+}
+
+TEST(validation_refuses_odd_threadgroup_memory) {
+  Expect("multiples of 16", ^(id<MTLComputeCommandEncoder> e) {
+    [e setThreadgroupMemoryLength:20 atIndex:0];
+  });
+}
+
+TEST(validation_holds_the_pipeline_to_its_promise) {
+  MTLComputePipelineDescriptor* descriptor =
+      [[[MTLComputePipelineDescriptor alloc] init] autorelease];
+  descriptor.computeFunction = [[harness::Library() newFunctionWithName:@"noop"] autorelease];
+  descriptor.threadGroupSizeIsMultipleOfThreadExecutionWidth = YES;
+  id<MTLComputePipelineState> state =
+      [[Device() newComputePipelineStateWithDescriptor:descriptor
+                                               options:0
+                                            reflection:nullptr
+                                                 error:nullptr] autorelease];
+  Expect("promised multiples of 32", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:state];
+    [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(33)];
+  });
+}
+
+TEST(validation_uses_the_checked_kernels) {
+  // The fixture has a table of checked kernels with one function more.
+  CHECK_EQ([[harness::Library() functionNames] containsObject:@"only_checked"],
+           BOOL(harness::Validating()));
+}

@@ -1,0 +1,66 @@
+"""Runs each test file of this folder in a process of its own, with the Metal device loaded.
+
+A loaded device stays for the life of a process, and TensorFlow then places every op on it that it can: tests of the
+CPU that ran later in the same process would test something else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
+
+
+class OwnProcess(pytest.Item):
+    """All tests of one file."""
+
+    def runtest(self) -> None:
+        environment = {**os.environ, INSIDE: "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [*command, "--durations=3", str(self.path)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+        )
+        # "No tests" is exit code 5, a crash is negative: both are failures.
+        if done.returncode != 0:
+            pytest.fail(f"exit code {done.returncode}\n{done.stdout}", pytrace=False)
+        self.add_report_section("call", "stdout", done.stdout)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"{self.path.name} in a process with the Metal device"
+
+
+class DeviceFile(pytest.File):
+    """A test file, seen from outside."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield OwnProcess.from_parent(self, name="own_process")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> DeviceFile | None:
+    """Inside the process: collect as usual, which this hook says by None."""
+    if os.environ.get(INSIDE):
+        return None
+    return DeviceFile.from_parent(parent, path=module_path)
+
+
+if os.environ.get(INSIDE):
+    import tensorflow as tf
+
+    import metal_ops.device
+
+    metal_ops.device.load()
+    # Without this an op that has no kernel on the device would quietly run on the CPU, and every test pass.
+    tf.config.set_soft_device_placement(False)

@@ -1,0 +1,286 @@
+"""`python -m metal_ops build`: other people's ops, unedited, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metal_ops.build import builder, flags
+
+SAMPLES = Path(__file__).parent / "samples"
+PACKAGE = Path(builder.__file__).resolve().parents[1]
+
+
+def build(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "metal_ops", "build", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def run_on_device(script: str, python: Path | str = sys.executable, **environment: str) -> str:
+    """Runs a script in a fresh process with the device loaded and soft placement off."""
+    import os
+
+    prologue = (
+        "import numpy as np, tensorflow as tf, metal_ops.device\n"
+        "metal_ops.device.load()\n"
+        "tf.config.set_soft_device_placement(False)\n"
+    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **environment}
+    done = subprocess.run(
+        [str(python), "-c", prologue + script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def test_op_and_kernel_in_two_cc_files(tmp_path: Path) -> None:
+    library = tmp_path / "saxpy.so"
+    done = build(
+        *("--ops", SAMPLES / "saxpy_op.cc", "--kernels", SAMPLES / "saxpy_kernel.cc"),
+        *("--shaders", SAMPLES / "saxpy_kernel.metal", "-o", library),
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["saxpy.metallib", "saxpy.so"]
+    output = run_on_device(f"""
+saxpy = tf.load_op_library({str(library)!r}).sample_saxpy
+x, y = np.arange(1000, dtype=np.float32), np.ones(1000, np.float32)
+for device in ("GPU:0", "CPU:0"):
+    with tf.device(device):
+        z = saxpy(tf.constant(x), tf.constant(y), a=0.5)
+        z = saxpy(z, tf.constant(y), a=2.0)
+    assert z.device.endswith(device), z.device
+    np.testing.assert_allclose(z.numpy(), 2 * (0.5 * x + 1) + 1)
+    print("right on", device)
+""")
+    assert output.index("right on GPU:0") < output.index("SampleSaxpy ran on the CPU")
+
+
+def test_one_file_that_searches_below_the_bundle(tmp_path: Path) -> None:
+    # As installed: <environment>/bin/python, and the metallib anywhere below <environment>/lib.
+    environment = tmp_path / "environment"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    library = environment / "lib" / "python" / "site-packages" / "row_sums" / "row_sums.so"
+    done = build(
+        *("--kernels", SAMPLES / "row_sums.mm", "--shaders", SAMPLES / "row_sums.metal"),
+        *("-o", library, "--metallib", library.with_name("_row_sums.metallib")),
+    )
+    assert done.returncode == 0, done.stderr
+    import tensorflow as tf
+
+    packages = f"{PACKAGE.parent}:{Path(tf.__file__).parents[1]}"
+    run_on_device(
+        f"""
+row_sums = tf.load_op_library({str(library)!r}).sample_row_sums
+matrix = np.arange(12, dtype=np.float32).reshape(3, 4)
+with tf.device("GPU:0"):
+    sums = row_sums(tf.constant(matrix))
+    assert sums.device.endswith("GPU:0")
+    np.testing.assert_array_equal(sums.numpy(), matrix.sum(1))
+    try:
+        row_sums(tf.constant([1.0]))
+    except tf.errors.InvalidArgumentError as error:
+        assert "wants a matrix, not rank 1" in error.message
+    else:
+        raise AssertionError("no error")
+""",
+        python=environment / "bin" / "python",
+        PYTHONPATH=packages,
+    )
+
+
+def test_an_op_on_this_librarys_own_face(tmp_path: Path) -> None:
+    (tmp_path / "cube.mm").write_text("""
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+
+REGISTER_OP("SampleCube").Input("x: float").Output("y: float").SetShapeFn(
+    tensorflow::shape_inference::UnchangedShape);
+
+namespace {
+using namespace metal_ops;
+struct CubeOp {
+  static constexpr char kOp[] = "SampleCube";
+  explicit CubeOp(KernelConstruction*) {}
+  void Compute(KernelContext* ctx) {
+    Tensor x, y;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
+    OP_REQUIRES(ctx, x.rank() == 1, InvalidArgument("SampleCube: x: expected rank 1, got ", x.rank()));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &y));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Dispatch({"cube", Constants().Float(0, 3.0f)}, Grid(x.dim(0)), {x, y});
+    }));
+  }
+};
+REGISTER_METAL_KERNEL(CubeOp);
+}  // namespace
+""")
+    (tmp_path / "cube.metal").write_text("""
+#include <metal_stdlib>
+using namespace metal;
+constant float power [[function_constant(0)]];
+kernel void cube(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
+                 uint i [[thread_position_in_grid]]) {
+  y[i] = power == 3.0f ? x[i] * x[i] * x[i] : 0.0f;
+}
+""")
+    done = build("--kernels", "cube.mm", "--shaders", "cube.metal", "-o", "cube.so", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run_on_device(f"""
+cube = tf.load_op_library({str(tmp_path / "cube.so")!r}).sample_cube
+with tf.device("GPU:0"):
+    assert cube(tf.constant([1.0, 2.0, -3.0])).numpy().tolist() == [1, 8, -27]
+    assert cube(tf.constant(np.zeros(0, np.float32))).shape == [0]
+    try:
+        cube(tf.constant(1.0))
+    except tf.errors.InvalidArgumentError as error:
+        assert "expected rank 1, got 0" in error.message
+    else:
+        raise AssertionError("no error")
+""")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (
+        ("#import <Metal/Metal.h>\n", True),
+        ("#include <Metal/Metal.h>\n", True),
+        ("int x;\n@protocol TF_MetalStream\n@end\n", True),
+        ("void f() { @autoreleasepool { } }\n", True),
+        ('#include "tensorflow/core/framework/op.h"\n', False),
+        ("// writes to name@interface\nint x;\n", False),
+    ),
+)
+def test_objective_c_is_found_by_content(tmp_path: Path, text: str, expected: bool) -> None:
+    source = tmp_path / "kernel.cc"
+    source.write_text(text)
+    assert builder.is_objective_c(source) == expected
+
+
+def test_headers_of_older_releases(tmp_path: Path) -> None:
+    (tmp_path / "old.cc").write_text("""
+#include "tensorflow/compiler/xla/tsl/util/determinism.h"
+#include "tensorflow/core/lib/core/errors.h"
+#include "tensorflow/core/lib/core/status.h"
+#include "tensorflow/tsl/platform/types.h"
+#include "tensorflow/tsl/util/determinism.h"
+tensorflow::Status nothing_wrong() { return tensorflow::Status::OK(); }
+""")
+    done = build("--ops", "old.cc", "-o", "old.so", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_script_that_loads_no_device_itself(tmp_path: Path) -> None:
+    # An op of the name that a sample registers and this library too.
+    for name in ("saxpy_op.cc", "saxpy_kernel.cc"):
+        text = (SAMPLES / name).read_text().replace("SampleSaxpy", "ZeroOut")
+        (tmp_path / name).write_text(text)
+    done = build(
+        *("--ops", "saxpy_op.cc", "--kernels", "saxpy_kernel.cc"),
+        *("--shaders", SAMPLES / "saxpy_kernel.metal", "-o", "zero_out.so"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "helper.py").write_text("A = 2.0\n")
+    (tmp_path / "script.py").write_text("""
+import os, sys
+import tensorflow as tf
+import helper
+assert sys.argv[1:] == ["--scale", "2"] and __name__ == "__main__"
+tf.config.set_soft_device_placement(False)
+library = tf.load_op_library(os.path.join(os.path.dirname(os.path.abspath(__file__)), "zero_out.so"))
+z = library.zero_out(tf.constant([1.0, 2.0]), tf.constant([1.0, 1.0]), a=helper.A)
+print(z.numpy(), z.device[-5:])
+""")
+    command = [
+        sys.executable,
+        "-m",
+        "metal_ops",
+        "run",
+        str(tmp_path / "script.py"),
+        "--scale",
+        "2",
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "[3. 5.] GPU:0" in ran.stdout
+
+
+def test_run_without_a_script() -> None:
+    command = [sys.executable, "-m", "metal_ops", "run", "no.py"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2 and "the script no.py does not exist" in ran.stderr
+
+
+BAD = {
+    "missing source": (["--ops", "no.cc", "-o", "a.so"], "the source no.cc does not exist"),
+    "missing shader": (
+        ["--ops", "ok.cc", "--shaders", "no.metal", "-o", "a.so"],
+        "no.metal does not",
+    ),
+    "suffix of a source": (["--ops", "ok.metal", "-o", "a.so"], "should end in .cc"),
+    "suffix of a shader": (["--ops", "ok.cc", "--shaders", "ok.cc", "-o", "a.so"], "end in .metal"),
+    "suffix of the output": (["--ops", "ok.cc", "-o", "a.txt"], "should end in .so"),
+    "no sources": (["--shaders", "ok.metal", "-o", "a.so"], "no sources given"),
+    "C++ error": (["--ops", "bad.cc", "-o", "a.so"], "bad.cc:2:"),
+    "shader error": (["--ops", "ok.cc", "--shaders", "bad.metal", "-o", "a.so"], "bad.metal:3:"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
+def test_says_what_is_wrong(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "ok.cc").write_text("int x;\n")
+    (tmp_path / "bad.cc").write_text("int x;\nint y = z;\n")
+    kernel = "kernel void f(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
+    (tmp_path / "ok.metal").write_text(f"#include <metal_stdlib>\nusing namespace metal;\n{kernel}")
+    (tmp_path / "bad.metal").write_text(
+        "#include <metal_stdlib>\nusing namespace metal;\nkernel void f(device double* x) {}\n"
+    )
+    before = sorted(path.name for path in tmp_path.iterdir())
+    done = build(*arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("metal_ops build: ") and message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before  # nothing half-written
+
+
+def test_a_missing_compiler_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ok.cc").write_text("int x;\n")
+    monkeypatch.setenv("METAL_OPS_CXX", "no-such-compiler")
+    with pytest.raises(
+        builder.BuildError, match="no-such-compiler was not found; run 'sudo apt-get"
+    ):
+        builder.build_op([tmp_path / "ok.cc"], output=tmp_path / "a.so")
+    monkeypatch.delenv("METAL_OPS_CXX")
+    monkeypatch.setattr(flags.shutil, "which", lambda _: None)
+    with pytest.raises(builder.BuildError, match="clang was not found.*run 'sudo apt-get install"):
+        builder.build_op([tmp_path / "ok.cc"], output=tmp_path / "a.so")
+
+
+def test_the_package_carries_the_headers() -> None:
+    # What a wheel holds is what lies below the package; links into the checkout are followed.
+    for header in (
+        "hostmetal/Metal/Metal.h",
+        "hostmetal/dispatch/dispatch.h",
+        "hostmetal/compat/sys/_types/_int32_t.h",
+        "compat/metal_ops_compat.h",
+        "kernels/common/encoder.h",
+        "kernels/common/encoder.mm",
+        "kernels/msl/instantiate.h",
+        "support/main_bundle.mm",
+    ):
+        assert (flags.INCLUDE / header).is_file(), header
+    project = (PACKAGE.parents[1] / "pyproject.toml").read_text()
+    assert '"include/**/*"' in project

@@ -1,0 +1,1 @@
+"""Tests of the shader compiler: language, library, scheduling, errors, command line."""

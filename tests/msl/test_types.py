@@ -1,0 +1,179 @@
+"""Vectors, swizzles, packed types, matrices, layouts and conversions, against what MSL's specification says of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .shaders import library
+
+# expression: the numbers that it holds. v = (1, 2, 3, 4), w = (10, 20, 30, 40) as float4; i = (1, -2, 3, -4) as int4;
+# p is a packed_float3 (5, 6, 7) in device memory, m the float3x3 with columns (1, 2, 3), (4, 5, 6), (7, 8, 10).
+EXPRESSIONS = {
+    "v.xyz": [1, 2, 3], "v.wzyx": [4, 3, 2, 1], "v.xx": [1, 1], "v.rgb": [1, 2, 3], "v.bgra": [3, 2, 1, 4],
+    "v.yyyy": [2, 2, 2, 2], "v.zw + w.xy": [13, 24], "float2(v.g, v.a)": [2, 4], "v.xyz.zy": [3, 2], "v.lo": None,
+    "float4(1)": [1, 1, 1, 1], "float4(v.xy, w.zw)": [1, 2, 30, 40], "float4(v.xyz, 9)": [1, 2, 3, 9],
+    "float4(9, v.yzw)": [9, 2, 3, 4], "float4(7, v.yz, 8)": [7, 2, 3, 8], "float4(5, 6, v.xy)": [5, 6, 1, 2],
+    "float4(v.xy, 5, 6)": [1, 2, 5, 6], "float3(v.xy, 3)": [1, 2, 3], "float3(3, v.xy)": [3, 1, 2],
+    "float3{1, 2, 3}": [1, 2, 3], "float2()": [0, 0], "vec<float, 3>(1, 2, 3)": [1, 2, 3], "v * 2": [2, 4, 6, 8],
+    "2 - v": [1, 0, -1, -2], "v / w": [0.1, 0.1, 0.1, 0.1], "-v": [-1, -2, -3, -4], "v * w.wzyx": [40, 60, 60, 40],
+    "float4(i)": [1, -2, 3, -4], "float4(int4(w * 0.15f))": [1, 3, 4, 6], "float4(half4(v) * 0.5h)": [0.5, 1, 1.5, 2],
+    "float2(uint2(v.xy) << 2u)": [4, 8], "float4(i % 3)": [1, -2, 0, -1], "float4(i & 1)": [1, 0, 1, 0],
+    "float4(~i)": [-2, 1, -4, 3], "float4(v < float4(2, 2, 4, 4))": [1, 0, 1, 0], "float4(v == 3.0f)": [0, 0, 1, 0],
+    "float3(!bool3(true, false, true))": [0, 1, 0], "float2(bool2(true, false) || bool2(false, false))": [1, 0],
+    "select(v, w, v > 2.0f)": [1, 2, 30, 40], "float4(bfloat4(v))": [1, 2, 3, 4], "v[2] + w[0]": [13],
+    "float3(p)": [5, 6, 7], "p * 2": [10, 12, 14], "v.xyz + p": [6, 8, 10], "p.zy": [7, 6], "p.x + p[1]": [11],
+    "float3(packed_half3(half3(v.xyz)))": [1, 2, 3], "float3(packed_float3(1, 2, 3))": [1, 2, 3],
+    "float4(packed_float4(v))": [1, 2, 3, 4], "as_type<float3>(as_type<uint3>(v.xyz))": [1, 2, 3],
+    "m * v.xyz": [30, 36, 45], "v.xyz * m": [14, 32, 53], "(m * m)[1]": [66, 81, 102], "transpose(m)[0]": [1, 4, 7],
+    "determinant(m)": [-3], "m[2]": [7, 8, 10], "m[1].y": [5], "(m + m)[0]": [2, 4, 6], "(m * 2.0f)[2].z": [20],
+    "(m - float3x3(1.0f))[1]": [4, 4, 6], "float2x2(1, 2, 3, 4) * float2(1, 1)": [4, 6], "(-m)[0]": [-1, -2, -3],
+    "float4x4(2.0f) * v": [2, 4, 6, 8], "determinant(float4x4(v, float4(0, 2, 0, 0), float4(0, 0, 3, 0), float4(0, 0, 0, 4)))": [24],
+    "float2x3(v.xyz, w.xyz) * float2(1, 0.1f)": [2, 4, 6], "transpose(float2x3(v.xyz, w.xyz))[2]": [3, 30],
+    "float3(half3x3(m)[0])": [1, 2, 3], "determinant(float2x2(1, 2, 3, 4))": [-2], "m.columns[2].z": [10],
+    "sizeof(float3)": [16], "sizeof(packed_float3)": [12], "sizeof(half3)": [8], "sizeof(float3x3)": [48],
+    "alignof(float4)": [16], "alignof(packed_float4)": [4], "sizeof(bool3)": [4], "sizeof(char3)": [4], "sizeof(Mixed)": [48],
+    "sizeof(bfloat)": [2], "alignof(half2)": [4], "sizeof(uchar4)": [4], "sizeof(long3)": [32], "sizeof(float4x3)": [64],
+    "sizeof(atomic_uint)": [4], "sizeof(atomic<bool>)": [1], "float(bfloat(3.0) * bfloat(2.0))": [6],
+    "float(half(1) + 2)": [3], "0.1 + 0.2": [np.float32(0.1) + np.float32(0.2)], "1 / 2": [0], "1.0 / 2": [0.5],
+    "swizzle_assign(v)": [2, 1, 30, 45], "swizzle_add(v)": [11, 2, 13, 4], "rgba_assign(v)": [9, 2, 3, 8],
+    "increment(v)": [2, 3, 4, 5], "index_assign(v)": [1, 2, 77, 4], "array_sum()": [10], "table[2]": [30], "nested[1][0]": [3],
+    "constants::k": [0.25], "by_pointer(v)": [4, 3, 2, 1], "member(v)": [3, 7], "operators(2).value": [7], "choose(1)": [1],
+    "choose(1.0h)": [2], "choose(1u)": [3], "choose(true)": [4], "choose(1.0)": [5], "fib<10>::value": [55], "loop_sum<4>()": [6],
+    "metal::float2(1, 2)": [1, 2], "simd::float3(v.xyz)": [1, 2, 3], "vector_float2(3)": [3, 3], "1.5h": [1.5], "2.0bf": [2],
+    "take<int>(2.9f)": [2], "array<float, 2>{3, 4}[1]": [4], "static_cast<float>(uint8_t(258))": [2], "1e3": [1000], "sum_of(1, 2, 3)": [6],
+}  # fmt: skip
+del EXPRESSIONS["v.lo"]  # OpenCL's, not MSL's: tests/msl/test_errors.py
+
+PRELUDE = """
+struct Mixed { float a; float3 b; packed_half3 c; char d; };
+constant float table[] = {10, 20, 30};
+constant constexpr int nested[2][2] = {{1, 2}, {3, 4}};
+namespace constants { constant float k = 0.25; }
+static float4 swizzle_assign(float4 v) { v.xy = v.yx; v.zw = float2(30, 40) + v.x + 3 * float2(-0.6667f, 1); v.z = 30; return v; }
+float4 swizzle_add(float4 v) { v.xz += 10; return v; }
+float4 rgba_assign(float4 v) { v.ra = float2(9, 8); return v; }
+float4 increment(float4 v) { ++v; v++; v -= 1; return v; }
+float4 index_assign(thread const float4& u) { float4 v = u; v[2] = 77; return v; }
+float array_sum() { float a[4] = {1, 2, 3, 4}, s = 0; for (float x : a) s += x; return s; }
+static void reverse(thread float4* v) { *v = v->wzyx; }
+float4 by_pointer(float4 v) { thread float4* p = &v; reverse(p); return v; }
+struct Pair { float2 a, b; float2 sums() const { return float2(a.x + a.y, b.x + b.y); } };
+float2 member(float4 v) { Pair p = {v.xy, v.zw}; return p.sums(); }
+struct Op { float value; Op operator+(Op o) const { return {value + o.value}; } thread Op& operator+=(float x) { value += x; return *this; } };
+Op operators(float x) { Op a = {x}, b{x}; a += 3; return a + b; }
+float choose(int) { return 1; } float choose(half) { return 2; } float choose(uint) { return 3; }
+float choose(bool) { return 4; } float choose(float) { return 5; }
+template <int N> struct fib { static constant constexpr int value = fib<N - 1>::value + fib<N - 2>::value; };
+template <> struct fib<1> { static constant constexpr int value = 1; };
+template <> struct fib<0> { static constant constexpr int value = 0; };
+template <int N> int loop_sum() { int s = 0; _Pragma("clang loop unroll(full)") for (int i = 0; i < N; ++i) s += i; return s; }
+template <typename T, typename U> T take(U x) { return T(x); }
+template <typename... A> float sum_of(A... a) { return (a + ... + 0); }
+void put(device float* out, float x) { out[0] = x; }
+template <typename T> void put(device float* out, vec<T, 2> x) { out[0] = x.x; out[1] = x.y; }
+template <typename T> void put(device float* out, vec<T, 3> x) { out[0] = x.x; out[1] = x.y; out[2] = x.z; }
+template <typename T> void put(device float* out, vec<T, 4> x) { out[0] = x.x; out[1] = x.y; out[2] = x.z; out[3] = x.w; }
+"""
+
+
+@pytest.fixture(scope="module")
+def values():
+    rows = "".join(f"put(out + {4 * i}, {e});\n" for i, e in enumerate(EXPRESSIONS))
+    shader = library(PRELUDE + f"""
+        #include <simd/simd.h>
+        kernel void rows(device float* out, constant float4& v, constant float4& w, constant int4& i,
+                         device const packed_float3& p, constant float3x3& m) {{
+          {rows} }}""")
+    out = np.full((len(EXPRESSIONS), 4), -99, np.float32)
+    matrix = np.zeros((3, 4), np.float32)
+    matrix[:, :3] = [[1, 2, 3], [4, 5, 6], [7, 8, 10]]
+    shader["rows"].run(1, 1, {
+        0: out, 1: np.float32([1, 2, 3, 4]), 2: np.float32([10, 20, 30, 40]), 3: np.int32([1, -2, 3, -4]),
+        4: np.float32([5, 6, 7]), 5: matrix,
+    })  # fmt: skip
+    return out
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_expression(expression, values):
+    made, expected = values[list(EXPRESSIONS).index(expression)], EXPRESSIONS[expression]
+    np.testing.assert_array_equal(made[len(expected) :], -99)  # as many components as expected
+    np.testing.assert_allclose(made[: len(expected)], expected, rtol=2e-7)
+
+
+def test_layout_matches_the_host():
+    """A struct that the host fills: offsets are those of C with MSL's alignments."""
+    dtype = np.dtype({"names": ["a", "b", "c", "d", "e", "f"], "formats": ["u1", "3f4", "3f2", "2u2", "f4", "u8"],
+                      "offsets": [0, 16, 32, 40, 44, 48], "itemsize": 64})  # fmt: skip
+    shader = library("""
+        struct Params { bool a; float3 b; half3 c; ushort2 d; float e; ulong f; };
+        kernel void read(constant Params& p, device float* out, device Params* copy) {
+          out[0] = p.a; out[1] = p.b.z; out[2] = p.c.y; out[3] = p.d.y; out[4] = p.e; out[5] = p.f; copy[1] = p; copy[0] = copy[1];
+        }""")
+    given = np.zeros(1, dtype)
+    given[0] = (1, [1, 2, 3], [4, 5, 6], [7, 8], 9.5, 1 << 33)
+    out, copy = np.zeros(6, np.float32), np.zeros(2, dtype)
+    shader["read"].run(1, 1, {0: given, 1: out, 2: copy})
+    np.testing.assert_array_equal(out, [1, 3, 5, 8, 9.5, 2.0**33])
+    assert copy[0]["f"] == 1 << 33 and (copy[0]["b"] == [1, 2, 3]).all()
+
+
+def test_pointers_keep_their_space():
+    """Overloads on the address space, arrays as parameters, pointers into structs, reinterpret_cast."""
+    shader = library("""
+        int space(device const float*) { return 1; }
+        int space(threadgroup const float*) { return 2; }
+        int space(thread const float*) { return 3; }
+        int space(constant float*) { return 4; }
+        constant float fixed[2] = {5, 6};
+        template <typename P> float first(P p) { return p[0]; }
+        uint index(const uint grid[2], const uint scale) { return grid[0] + grid[1] * scale; }
+        struct S { float x; float y[3]; };
+        kernel void spaces(device S* s, device int* out, constant float* c, const device uint& bits) {
+          threadgroup float shared[4];
+          float local[2] = {7, 8};
+          shared[0] = 9;
+          out[0] = space(&s->y[1]); out[1] = space(shared); out[2] = space(local); out[3] = space(c); out[4] = space(fixed + 1);
+          out[5] = first(s[1].y) + first(local) + first(fixed) + first(shared);
+          const uint grid[2] = {3, 4};
+          out[6] = index(grid, 10);
+          out[7] = *reinterpret_cast<const device int*>(&bits);
+          device float* q = &s[0].y[2];
+          *q += 1; q[-1] = 42;
+          auto r = (device uint*)out; r[8] = 11;
+        }""")
+    s = np.arange(8, dtype=np.float32)
+    out = np.zeros(9, np.int32)
+    shader["spaces"].run(1, 1, {0: s, 1: out, 2: np.float32(1), 3: np.uint32(123)})
+    np.testing.assert_array_equal(out, [1, 2, 3, 4, 4, 5 + 7 + 5 + 9, 43, 123, 11])
+    np.testing.assert_array_equal(s[:4], [0, 1, 42, 4])
+
+
+def test_member_functions_qualified_with_a_space():
+    """One definition a space, as in libraries that run on every object: `this` accepts all of them here."""
+    shader = library("""
+        struct Complex {
+          float re, im;
+          Complex() = default;
+          constexpr Complex(float r, float i) thread : re(r), im(i) {}
+          constexpr Complex(float r, float i) threadgroup : re(r), im(i) {}
+          template <typename T, typename = enable_if_t<is_convertible_v<T, float>>>
+          constexpr Complex(T x) thread : re(x), im(0) {}
+          template <typename T, typename = enable_if_t<is_convertible_v<T, float>>>
+          constexpr Complex(T x) device : re(x), im(0) {}
+          constexpr operator float() const thread { return re; }
+          constexpr operator float() const device { return re; }
+          constexpr operator float() const constant { return re; }
+          float norm() const threadgroup;
+        };
+        kernel void norms(device Complex* x, constant Complex& c, device float* out) {
+          threadgroup Complex shared[1];
+          shared[0] = Complex(3, 4);
+          Complex t(2.0f);
+          out[0] = float(x[0]); out[1] = float(c); out[2] = t; x[1] = shared[0];
+        }""")
+    x, out = np.float32([1, 2, 0, 0]), np.zeros(3, np.float32)
+    shader["norms"].run(1, 1, {0: x, 1: np.float32([8, 9]), 2: out})
+    np.testing.assert_array_equal(out, [1, 8, 2])
+    np.testing.assert_array_equal(x, [1, 2, 3, 4])

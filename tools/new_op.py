@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Copies the template op, NullOp, to a new name: `make new-op NAME=my_op`, or `tools/new_op.py my_op`.
+
+The copy builds and passes its tests as it is; from there one changes it piece by piece.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = "null_op"
+FILES = (
+    "ops/null_op_op.cc",
+    "kernels/null_op/null_op_params.h",
+    "kernels/null_op/null_op_cpu.cc",
+    "kernels/null_op/null_op.metal",
+    "kernels/null_op/null_op_metal.mm",
+    "python/metal_ops/ops/null_op.py",
+    "tests/metal_kernels/on_device/test_null_op.py",
+)
+# TensorFlow derives the Python name from the op's: MyOp -> my_op. Only such names come back unchanged.
+WORD = "[a-z][a-z0-9]+"
+# Sentences that are true of the template only.
+TEMPLATE_ONLY = (
+    (r", the template that `make new-op NAME=\.\.\.` copies", ""),
+    (r"NullOp: the template op", "NullOp"),
+)
+
+
+def camel_case(name: str) -> str:
+    """"my_op" -> "MyOp"."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def rename(text: str, name: str) -> str:
+    """Replaces the template's name in a path or a text, in all its spellings."""
+    for old, new in TEMPLATE_ONLY:
+        text = re.sub(old, new, text)
+    for old, new in (
+        (TEMPLATE, name),
+        (camel_case(TEMPLATE), camel_case(name)),
+        (TEMPLATE.upper(), name.upper()),
+    ):
+        text = text.replace(old, new)
+    return text
+
+
+def check(name: str) -> str:
+    """What is wrong with the name, or ""."""
+    if not re.fullmatch(f"{WORD}(_{WORD})*", name) or keyword.iskeyword(name):
+        return (
+            f"{name!r} cannot be an op's name; use words of at least two lower-case letters or digits, each beginning "
+            "with a letter, joined by '_': my_op"
+        )
+    taken = [rename(path, name) for path in FILES if (ROOT / rename(path, name)).exists()]
+    return f"there is an op {name!r} already: {', '.join(taken)}" if taken else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code: 0 done, 2 wrong name."""
+    if len(arguments) != 1 or not arguments[0]:
+        print("usage: make new-op NAME=my_op", file=sys.stderr)
+        return 2
+    name = arguments[0]
+    if problem := check(name):
+        print(f"new-op: {problem}", file=sys.stderr)
+        return 2
+    for path in FILES:
+        target = ROOT / rename(path, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(rename((ROOT / path).read_text(), name))
+        print(f"  {rename(path, name)}")
+    print(f"next: make test ARGS={rename(FILES[-1], name)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Neural radiance fields with hash encoding: scenes, model, training, pictures."""

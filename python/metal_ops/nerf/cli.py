@@ -1,0 +1,494 @@
+"""The command line: `python -m metal_ops nerf train|eval|render|compare`.
+
+TensorFlow is imported only once the arguments are known to make sense, so that --help and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config import BACKENDS, BACKGROUNDS, ENCODINGS, ModelConfig, TrainConfig
+from .errors import NerfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from .scenes import Scene
+    from .train import Trainer
+
+_MODEL, _TRAIN = ModelConfig(), TrainConfig()
+_DATA_HELP = (
+    "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
+    "tiny_nerf_data.npz; the built-in still life if left out"
+)
+
+
+def _whole(least: int, most: int = 1 << 30) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {least} to {most}, got {value}"
+            )
+        return value
+
+    return parse
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
+    return value
+
+
+def _folder_name(text: str) -> str:
+    if not text or text in (".", "..") or "/" in text or "\\" in text:
+        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {text!r}")
+    return text
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `nerf` and its commands to the subparsers of `python -m metal_ops`."""
+    parser = subparsers.add_parser(
+        "nerf",
+        help="Train, evaluate and render a NeRF with hash encoding",
+        description="Train, evaluate and render a neural radiance field with hash encoding, on the CPU.",
+    )
+    commands = parser.add_subparsers(dest="nerf_command", metavar="<command>", required=True)
+    _add_train(commands)
+    _add_eval(commands)
+    _add_render(commands)
+    _add_compare(commands)
+
+
+def _add_train(commands: Any) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="Train on a scene; leaves pictures, metrics.json and a checkpoint in runs/<name>/",
+        description="Train on a scene. Leaves comparison.png, turntable.gif, psnr.png, metrics.json and "
+        "checkpoint.npz in runs/<name>/. Ctrl-C stops early and leaves them, too.",
+    )
+    _add_scene(parser)
+    _add_budget(parser)
+    _add_model(parser)
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default=_MODEL.backend,
+        help="what computes the hash encoding: the library's op, or stock TensorFlow ops (%(default)s)",
+    )
+    parser.add_argument(
+        "--encoding",
+        choices=ENCODINGS,
+        default=_MODEL.encoding,
+        help="hash table, or the classic NeRF's frequencies (%(default)s)",
+    )
+    _add_output(parser)
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="go on with the run in this folder, with its scene and options; --seconds or --steps set a new total",
+    )
+    parser.set_defaults(run=_guarded(_train))
+
+
+def _add_eval(commands: Any) -> None:
+    parser = commands.add_parser(
+        "eval",
+        help="Score a run on its held-out views",
+        description="Score a run's checkpoint on its held-out views: PSNR and SSIM for each and their means.",
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
+    parser.add_argument(
+        "--views",
+        type=_whole(1),
+        default=None,
+        metavar="N",
+        help="at most so many views, evenly spread (all)",
+    )
+    parser.add_argument(
+        "--finer",
+        type=_whole(1, 16),
+        default=1,
+        metavar="K",
+        help="divide the marching step by K (%(default)s)",
+    )
+    parser.set_defaults(run=_guarded(_eval))
+
+
+def _add_render(commands: Any) -> None:
+    parser = commands.add_parser(
+        "render",
+        help="Render the turntable or the held-out views of a run",
+        description="Render a run's checkpoint: the turntable as a GIF, or every held-out view as a PNG with alpha.",
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
+    parser.add_argument(
+        "--what",
+        choices=("turntable", "views"),
+        default="turntable",
+        help="%(default)s if left out",
+    )
+    parser.add_argument(
+        "--frames", type=_whole(1, 10000), default=48, help="of the turntable (%(default)s)"
+    )
+    parser.add_argument(
+        "--size",
+        type=_whole(8, 4096),
+        default=None,
+        help="pixels along the longer edge (200 for the turntable, the scene's own for views)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        help="the GIF, or the folder for the PNGs (inside the run)",
+    )
+    parser.add_argument(
+        "--finer",
+        type=_whole(1, 16),
+        default=1,
+        metavar="K",
+        help="divide the marching step by K (%(default)s)",
+    )
+    parser.set_defaults(run=_guarded(_render))
+
+
+def _add_compare(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="Train several encodings or backends for the same time and draw their curves",
+        description="Train contenders in turns, each for the same time, and draw PSNR over training time: hash table "
+        "against frequencies by default, or --backends fused composite. With --until-psnr each trains until it gets "
+        "there, and the times are compared; the exit code is 1 if one does not.",
+    )
+    _add_scene(parser)
+    _add_budget(parser)
+    _add_model(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--encodings",
+        nargs="+",
+        choices=ENCODINGS,
+        metavar="E",
+        help=f"of {', '.join(ENCODINGS)} (all)",
+    )
+    which.add_argument(
+        "--backends",
+        nargs="+",
+        choices=BACKENDS,
+        metavar="B",
+        help=f"of {', '.join(BACKENDS)}, for the hash table",
+    )
+    parser.add_argument(
+        "--until-psnr",
+        type=_positive,
+        metavar="DB",
+        help="a contender is through when it reaches this mean PSNR",
+    )
+    _add_output(parser)
+    parser.set_defaults(run=_guarded(_compare))
+
+
+def _add_scene(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scene")
+    group.add_argument("--data", metavar="PATH", help=_DATA_HELP)
+    group.add_argument(
+        "--downscale",
+        type=_whole(1, 64),
+        default=1,
+        metavar="K",
+        help="shrink images by this whole factor (%(default)s)",
+    )
+    group.add_argument(
+        "--size",
+        type=_whole(16, 1024),
+        default=None,
+        help="pixels along an edge of the built-in scene's pictures (160)",
+    )
+    group.add_argument(
+        "--background",
+        choices=BACKGROUNDS,
+        default=_TRAIN.background,
+        help="behind the training pictures; auto is random where there is alpha (%(default)s)",
+    )
+    group.add_argument(
+        "--eval-views",
+        type=_whole(1),
+        default=_TRAIN.max_eval_views,
+        metavar="N",
+        help="held-out views to score at most, evenly spread (%(default)s)",
+    )
+
+
+def _add_budget(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("budget")
+    group.add_argument(
+        "--seconds",
+        type=_positive,
+        default=None,
+        help=f"training time; evaluation and pictures do not count ({_TRAIN.seconds:g} unless --steps is given)",
+    )
+    group.add_argument(
+        "--steps",
+        type=_whole(1),
+        default=None,
+        help="training steps; reproducible bit by bit with the same --seed",
+    )
+    group.add_argument(
+        "--seed", type=_whole(0), default=_TRAIN.seed, help="%(default)s if left out"
+    )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model and optimizer")
+    group.add_argument(
+        "--levels",
+        type=_whole(1, 32),
+        default=_MODEL.n_levels,
+        help="of the hash grid (%(default)s)",
+    )
+    group.add_argument(
+        "--log2-hashmap-size",
+        type=_whole(4, 24),
+        default=_MODEL.log2_hashmap_size,
+        help="rows of its largest levels, as a power of two (%(default)s)",
+    )
+    group.add_argument(
+        "--finest-resolution",
+        type=_whole(16, 1 << 20),
+        default=_MODEL.finest_resolution,
+        help="cells along an edge of its finest level (%(default)s)",
+    )
+    group.add_argument(
+        "--learning-rate",
+        type=_positive,
+        default=None,
+        help="of Adam, at its highest (0.01; 0.001 for frequencies)",
+    )
+    group.add_argument(
+        "--samples",
+        type=_whole(256, 1 << 22),
+        default=None,
+        help="packed samples per step (24576; 4096 for frequencies)",
+    )
+    group.add_argument(
+        "--mixed-precision", action="store_true", help="run the networks in bfloat16"
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--name", type=_folder_name, default=None, help="of the run (from the scene, numbered)"
+    )
+    group.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
+    )
+    group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
+
+
+def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Turns the user's mistakes into one sentence and exit code 2."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        # TensorFlow's remarks about the CPU would push the first lines off the screen.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        try:
+            return command(arguments)
+        except NerfError as error:
+            print(f"nerf: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("nerf: interrupted.", file=sys.stderr)
+            return 130
+
+    return run
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
+    model = ModelConfig(
+        encoding=getattr(arguments, "encoding", _MODEL.encoding),
+        backend=getattr(arguments, "backend", _MODEL.backend),
+        n_levels=arguments.levels,
+        log2_hashmap_size=arguments.log2_hashmap_size,
+        finest_resolution=arguments.finest_resolution,
+        mixed_precision=arguments.mixed_precision,
+    )
+    seconds = arguments.seconds
+    if seconds is None and arguments.steps is None:
+        seconds = _TRAIN.seconds
+    train = TrainConfig(
+        seconds=seconds,
+        steps=arguments.steps,
+        seed=arguments.seed,
+        learning_rate=arguments.learning_rate,
+        target_samples=arguments.samples,
+        background=arguments.background,
+        max_eval_views=arguments.eval_views,
+    )
+    return model, train
+
+
+def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How to load the scene again, as plain values for checkpoint and metrics."""
+    data = None if arguments.data is None else str(Path(arguments.data).resolve())
+    return {"data": data, "downscale": arguments.downscale, "size": arguments.size}
+
+
+def _load_scene(origin: dict[str, Any], console: Console) -> Scene:
+    from .run import describe
+    from .scenes import load_scene
+
+    scene = load_scene(origin["data"], origin["downscale"], origin["size"])
+    describe(scene, console)
+    return scene
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from .files import run_folder
+
+    console = _console()
+    if arguments.resume is not None:
+        return _resume(arguments, console)
+    model, train = _configs(arguments)
+    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
+    origin = _origin(arguments)
+    scene = _load_scene(origin, console)
+    from .run import train_run
+    from .train import Trainer
+
+    folder = run_folder(arguments.runs, arguments.name, scene.name, arguments.overwrite)
+    return train_run(Trainer(scene, model, train), folder, origin, console)
+
+
+def _resume(arguments: argparse.Namespace, console: Console) -> int:
+    from .run import train_run
+    from .train import with_budget
+
+    trainer, origin = _trainer_of(
+        arguments.resume,
+        console,
+        lambda config: with_budget(config, arguments.seconds, arguments.steps),
+    )
+    if trainer.done:
+        raise NerfError(
+            f"{arguments.resume}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a "
+            "larger --steps or --seconds."
+        )
+    return train_run(trainer, arguments.resume, origin, console)
+
+
+def _trainer_of(
+    folder: Path,
+    console: Console,
+    change: Callable[[TrainConfig], TrainConfig] = lambda config: config,
+) -> tuple[Trainer, dict[str, Any]]:
+    """The trainer in a run's checkpoint, its scene loaded again, and the scene's origin."""
+    from . import checkpoint
+    from .train import Trainer, configs_from
+
+    header, arrays = checkpoint.load(folder)
+    where = str(folder)
+    model, train = configs_from(header, where)
+    origin = {key: header.get(key) for key in ("data", "downscale", "size")}
+    trainer = Trainer(_load_scene(origin, console), model, change(train))
+    trainer.load(header, arrays, where)
+    return trainer, origin
+
+
+def _eval(arguments: argparse.Namespace) -> int:
+    from rich.table import Table
+
+    from .evaluate import evaluate
+    from .files import write_json
+
+    console = _console()
+    trainer, _ = _trainer_of(arguments.folder, console)
+    scene = trainer.scene
+    score = evaluate(
+        trainer.renderer(arguments.finer),
+        scene.test,
+        scene.background,
+        arguments.views or len(scene.test),
+    )
+    assert score is not None
+    table = Table()
+    for column in ("view", "PSNR, dB", "SSIM"):
+        table.add_column(column, justify="left" if column == "view" else "right")
+    for name, psnr, ssim in zip(score.names, score.psnr, score.ssim, strict=True):
+        table.add_row(name, f"{psnr:.2f}", f"{ssim:.4f}")
+    table.add_section()
+    table.add_row("mean", f"{score.mean_psnr:.2f}", f"{score.mean_ssim:.4f}")
+    console.print(table)
+    write_json(
+        arguments.folder / "eval.json",
+        {
+            "psnr": score.mean_psnr,
+            "ssim": score.mean_ssim,
+            "steps": trainer.step,
+            "finer": arguments.finer,
+            "views": [
+                {"name": n, "psnr": p, "ssim": s}
+                for n, p, s in zip(score.names, score.psnr, score.ssim, strict=True)
+            ],
+        },
+    )
+    console.print(f"Written: {arguments.folder}/eval.json", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _render(arguments: argparse.Namespace) -> int:
+    from . import pictures
+
+    console = _console()
+    trainer, _ = _trainer_of(arguments.folder, console)
+    render = trainer.renderer(arguments.finer)
+    if arguments.what == "turntable":
+        target = arguments.out or arguments.folder / "turntable.gif"
+        if target.suffix.lower() != ".gif":
+            raise NerfError(f"--out {target}: a turntable is a .gif.")
+        pictures.turntable(target, render, trainer.scene, arguments.frames, arguments.size or 200)
+    else:
+        target = arguments.out or arguments.folder / "views"
+        pictures.views(target, render, trainer.scene, arguments.size)
+    console.print(f"Written: {target}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from .files import run_folder
+
+    console = _console()
+    model, train = _configs(arguments)
+    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
+    origin = _origin(arguments)
+    scene = _load_scene(origin, console)
+    from .compare import compare_run, contenders_from
+
+    folder = run_folder(
+        arguments.runs, arguments.name, f"{scene.name}-compare", arguments.overwrite
+    )
+    models = contenders_from(model, arguments.encodings, arguments.backends)
+    return compare_run(scene, models, train, folder, origin, console, arguments.until_psnr)

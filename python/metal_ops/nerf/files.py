@@ -1,0 +1,84 @@
+"""Files that are either there in full or not at all, and the folders of runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .errors import NerfError
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends without an error.
+
+    A crash, a full disk or a Ctrl-C inside the block leaves the old file as it was.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> target = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
+        >>> with atomic(target) as temporary:
+        ...     _ = temporary.write_text("all of it")
+        >>> target.read_text()
+        'all of it'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays the last one: writers choose the format by it.
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON atomically; infinities become null, which JSON has no word for."""
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(_plain(content), indent=1) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = False) -> Path:
+    """The folder for a new run; it is not made yet.
+
+    Args:
+        runs: Folder of all runs.
+        name: What the user called it; None takes `default`, numbered if that exists.
+        default: A name made from the scene.
+        overwrite: Whether a named run may replace an older one.
+
+    Raises:
+        NerfError: If the named run exists and must not be replaced.
+    """
+    if name is not None:
+        folder = runs / name
+        if folder.exists() and not folder.is_dir():
+            raise NerfError(f"{folder}: is a file; give another --name.")
+        if folder.exists() and any(folder.iterdir()) and not overwrite:
+            raise NerfError(
+                f"{folder}: exists already; give another --name, --overwrite to replace it, or --resume {folder} to go "
+                "on with it."
+            )
+        return folder
+    folder, number = runs / default, 1
+    while folder.exists():
+        number += 1
+        folder = runs / f"{default}-{number}"
+    return folder

@@ -1,0 +1,160 @@
+"""The visual hull: what the silhouettes of the training pictures rule out before training starts.
+
+Source: Laurentini 1994, "The visual hull concept for silhouette-based image understanding".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from .cameras import Cameras
+from .scenes.common import Scene, Views
+from .space import Space
+
+
+class _Footprints(NamedTuple):
+    """The pixels that the spheres around cells may cover in one view: half-open ranges, not clipped."""
+
+    left: np.ndarray
+    right: np.ndarray
+    top: np.ndarray
+    bottom: np.ndarray
+    in_front: np.ndarray
+
+    def clipped(self, width: int, height: int) -> tuple[np.ndarray, ...]:
+        """(x0, x1, y0, y1), int32, within the frame."""
+        x0, x1 = (np.clip(edge, 0, width).astype(np.int32) for edge in (self.left, self.right))
+        y0, y1 = (np.clip(edge, 0, height).astype(np.int32) for edge in (self.top, self.bottom))
+        return x0, x1, y0, y1
+
+
+def _cells(space: Space, resolution: int, index: np.ndarray) -> tuple[np.ndarray, float]:
+    """Centres float32 [M, 3] of cells, world, and the radius of the sphere around one."""
+    unit = (np.stack(np.unravel_index(index, [resolution] * 3), axis=1) + 0.5) / resolution
+    size = space.aabb[1] - space.aabb[0]
+    return (space.aabb[0] + unit * size).astype(np.float32), float(
+        np.linalg.norm(size)
+    ) / resolution / 2
+
+
+def _footprints(cameras: Cameras, view: int, centres: np.ndarray, radius: float) -> _Footprints:
+    column, row, depth = project(cameras, view, centres)
+    focal = float(cameras.intrinsics[view, :2].max())
+    # Pixels from the centre to the rim of the sphere, and one more for rounding and perspective.
+    reach = 1 + radius * focal / np.maximum(depth - radius, 0.01 * radius)
+    return _Footprints(
+        np.floor(column - reach),
+        np.floor(column + reach) + 1,
+        np.floor(row - reach),
+        np.floor(row + reach) + 1,
+        depth > 1.01 * radius,
+    )
+
+
+def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
+    """Cells that some picture shows as solid and no picture shows to be empty.
+
+    A cell is ruled out when one picture has it wholly in frame and every pixel that it may cover is fully
+    transparent, or when no picture has a solid pixel where the cell may be: no training ray could ever
+    teach it to be anything but empty.
+
+    Args:
+        views: Pictures with alpha.
+        space: A plain (not contracted) box.
+        resolution: Cells along an edge, G.
+
+    Returns:
+        bool [G^3], x slowest.
+    """
+    width, height = views.cameras.width, views.cameras.height
+    alive = np.arange(resolution**3)
+    centres, radius = _cells(space, resolution, alive)
+    touched = np.zeros(resolution**3, bool)
+    for view in range(len(views)):
+        prints = _footprints(views.cameras, view, centres[alive], radius)
+        whole = prints.in_front & (prints.left >= 0) & (prints.right <= width)
+        whole &= (prints.top >= 0) & (prints.bottom <= height)
+        # Solid pixels in each cell's rectangle, from a summed-area table.
+        table = np.zeros([height + 1, width + 1], np.int32)
+        table[1:, 1:] = (views.images[view, ..., 3] > 0).cumsum(axis=0).cumsum(axis=1)
+        x0, x1, y0, y1 = prints.clipped(width, height)
+        count = table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0]
+        touched[alive] |= (count > 0) | ~prints.in_front
+        alive = alive[~(whole & (count == 0))]
+    hull = np.zeros(resolution**3, bool)
+    hull[alive] = touched[alive]
+    return hull
+
+
+def covered_pixels(cameras: Cameras, space: Space, cells: np.ndarray) -> np.ndarray:
+    """Pixels whose rays may meet one of the cells; the others can be skipped, as they see nothing.
+
+    Args:
+        cameras: N cameras.
+        space: A plain (not contracted) box.
+        cells: bool [G^3], x slowest.
+
+    Returns:
+        bool [N, H, W], never False where a ray meets a cell.
+    """
+    resolution = round(len(cells) ** (1 / 3))
+    centres, radius = _cells(space, resolution, np.flatnonzero(cells))
+    covered = np.zeros([len(cameras), cameras.height, cameras.width], bool)
+    for view in range(len(cameras)):
+        prints = _footprints(cameras, view, centres, radius)
+        if not prints.in_front.all():
+            covered[view] = True  # the camera is among the cells
+            continue
+        x0, x1, y0, y1 = prints.clipped(cameras.width, cameras.height)
+        # Each rectangle adds one between its corners once the corners are summed up.
+        corners = np.zeros([cameras.height + 1, cameras.width + 1], np.int32)
+        for y, x, sign in ((y0, x0, 1), (y0, x1, -1), (y1, x0, -1), (y1, x1, 1)):
+            np.add.at(corners, (y, x), sign)
+        covered[view] = corners.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] > 0
+    return covered
+
+
+def project(
+    cameras: Cameras, view: int, points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pixel coordinates (column, row) and depth in front of the camera, [M] each, of points [M, 3]."""
+    rotation, origin = cameras.poses[view, :, :3], cameras.poses[view, :, 3]
+    local = (points - origin) @ rotation
+    depth = -local[:, 2]
+    safe = np.where(np.abs(depth) < 1e-6, 1e-6, depth)
+    x, y = local[:, 0] / safe, -local[:, 1] / safe
+    k1, k2, p1, p2 = cameras.distortion[view]
+    r2 = x * x + y * y
+    radial = 1 + r2 * (k1 + r2 * k2)
+    bent_x = x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
+    bent_y = y * radial + 2 * p2 * x * y + p1 * (r2 + 2 * y * y)
+    fl_x, fl_y, cx, cy = cameras.intrinsics[view]
+    return bent_x * fl_x + cx, bent_y * fl_y + cy, depth
+
+
+def fit_space(scene: Scene, resolution: int = 64) -> Scene:
+    """Shrinks the box of a scene with alpha to a cube around its visual hull.
+
+    The finest cells of the hash grid and the steps of the marcher are fractions of the box, so
+    a tight box is resolution for free. Scenes without alpha, unbounded ones, and those whose hull is empty
+    come back as they are.
+    """
+    if not scene.has_alpha or scene.space.contracted:
+        return scene
+    hull = visual_hull(scene.train, scene.space, resolution).reshape([resolution] * 3)
+    if not hull.any():
+        return scene
+    bounds = np.empty([2, 3])
+    for axis in range(3):
+        along = np.flatnonzero(hull.any(axis=tuple({0, 1, 2} - {axis})))
+        bounds[:, axis] = along[0], along[-1] + 1
+    corners = scene.space.aabb[0] + bounds / resolution * (
+        scene.space.aabb[1] - scene.space.aabb[0]
+    )
+    centre = corners.mean(axis=0)
+    half = float((corners[1] - corners[0]).max()) / 2
+    aabb = np.stack([centre - half, centre + half]).astype(np.float32)
+    return dataclasses.replace(scene, space=Space(aabb, near=scene.space.near))

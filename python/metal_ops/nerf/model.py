@@ -1,0 +1,166 @@
+"""The radiance field: encoding, density network, colour network."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+
+import tensorflow as tf
+
+import metal_ops
+
+from .config import ModelConfig
+from .encodings import composite_hash_encode, frequency_encode, spherical_harmonics
+
+# exp(11) is opaque within any sample; beyond it float32 gradients overflow.
+_MAX_LOG_DENSITY = 11.0
+
+
+@tf.custom_gradient
+def truncated_exp(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+    """exp(x) that neither overflows nor loses its gradient: x is clamped to [-15, 11].
+
+    The gradient is exp of the clamped x even where the clamp is active, so that a density that ran
+    away can come back (as instant-ngp does).
+    """
+    value = tf.exp(tf.clip_by_value(x, -15.0, _MAX_LOG_DENSITY))
+    return value, lambda upstream: upstream * value
+
+
+class RadianceField(tf.Module):
+    """Density and colour at points of the unit cube.
+
+    With `encoding="hash"`: hash grid (L * F values) -> 64 -> 16 values, the first of them the log
+    density; these 16 and the 16 spherical harmonics of the view direction -> 64 -> 64 -> RGB. Layers
+    have no bias, as in Mueller et al. 2022. With `encoding="frequency"`: the network of Mildenhall et
+    al. 2020, figure 7, its view direction in spherical harmonics too.
+
+    Args:
+        config: Sizes and choices.
+        seed: Of the initial values.
+
+    Attributes:
+        grid: The hash grid, or None.
+    """
+
+    def __init__(self, config: ModelConfig, seed: int = 0) -> None:
+        super().__init__(name="radiance_field")
+        self.config = config
+        self.grid: metal_ops.HashGrid | None = None
+        self._dtype = tf.bfloat16 if config.mixed_precision else tf.float32
+        self._n_weights = 0
+        self._seed = seed
+        if config.encoding == "hash":
+            self.grid = metal_ops.HashGrid(
+                n_dims=3,
+                n_levels=config.n_levels,
+                n_features_per_level=config.n_features_per_level,
+                log2_hashmap_size=config.log2_hashmap_size,
+                base_resolution=config.base_resolution,
+                finest_resolution=config.finest_resolution,
+            )
+            self.table = tf.Variable(self.grid.init_table(seed=seed), name="table")
+            self._density = [
+                self._matrix("density_0", self.grid.output_dim, config.density_width),
+                self._matrix("density_1", config.density_width, config.geometry_features),
+            ]
+            width = config.colour_width
+            self._colour = [
+                self._matrix("colour_0", config.geometry_features + 16, width),
+                self._matrix("colour_1", width, width),
+                self._matrix("colour_2", width, 3),
+            ]
+        else:
+            width, inputs = config.frequency_width, 3 * (1 + 2 * config.octaves)
+            self._skip_at = config.frequency_depth // 2 + 1
+            self._trunk = []
+            for layer in range(config.frequency_depth):
+                rows = inputs if layer == 0 else width
+                rows += inputs if layer == self._skip_at else 0
+                self._trunk.append(self._layer(f"trunk_{layer}", rows, width))
+            self._head = self._layer("density", width, 1)
+            self._bottleneck = self._layer("bottleneck", width, width)
+            self._branch = self._layer("branch", width + 16, width // 2)
+            self._rgb = self._layer("rgb", width // 2, 3)
+
+    def with_backend(self, backend: str) -> RadianceField:
+        """A field with the same variables whose hash encoding is computed by another backend."""
+        other = copy.copy(self)
+        other.config = dataclasses.replace(self.config, backend=backend)
+        return other
+
+    def _matrix(self, name: str, rows: int, columns: int) -> tf.Variable:
+        """Glorot-uniform weights, reproducible whatever the order of TensorFlow's other draws."""
+        limit = math.sqrt(6.0 / (rows + columns))
+        self._n_weights += 1
+        return tf.Variable(
+            tf.random.stateless_uniform(
+                [rows, columns], [self._seed, self._n_weights], -limit, limit
+            ),
+            name=name,
+        )
+
+    def _layer(self, name: str, rows: int, columns: int) -> tuple[tf.Variable, tf.Variable]:
+        return self._matrix(name, rows, columns), tf.Variable(
+            tf.zeros([columns]), name=f"{name}_bias"
+        )
+
+    def _times(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
+        return tf.matmul(x, tf.cast(matrix, self._dtype))
+
+    def _affine(self, x: tf.Tensor, layer: tuple[tf.Variable, tf.Variable]) -> tf.Tensor:
+        return self._times(x, layer[0]) + tf.cast(layer[1], self._dtype)
+
+    def encode_directions(self, directions: tf.Tensor) -> tf.Tensor:
+        """Spherical harmonics of unit view directions [R, 3], in the networks' dtype: [R, 16]."""
+        return tf.cast(spherical_harmonics(directions), self._dtype)
+
+    def geometry(self, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What does not depend on the direction of view.
+
+        Args:
+            points: float32 [M, 3] in [0, 1].
+
+        Returns:
+            density float32 [M], per unit of world length, and the features [M, G] for `colour`.
+        """
+        if self.grid is not None:
+            if self.config.backend == "fused":
+                encoded = metal_ops.hash_encode(points, self.table, self.grid)
+            else:
+                encoded = composite_hash_encode(points, self.table, self.grid)
+            hidden = tf.nn.relu(self._times(tf.cast(encoded, self._dtype), self._density[0]))
+            features = self._times(hidden, self._density[1])
+            return truncated_exp(tf.cast(features[:, 0], tf.float32)), features
+        inputs = tf.cast(frequency_encode(points * 2.0 - 1.0, self.config.octaves), self._dtype)
+        hidden = inputs
+        for number, layer in enumerate(self._trunk):
+            if number == self._skip_at:
+                hidden = tf.concat([hidden, inputs], axis=1)
+            hidden = tf.nn.relu(self._affine(hidden, layer))
+        log_density = tf.cast(self._affine(hidden, self._head)[:, 0], tf.float32)
+        return truncated_exp(log_density), self._affine(hidden, self._bottleneck)
+
+    def colour(self, features: tf.Tensor, encoded_directions: tf.Tensor) -> tf.Tensor:
+        """Colour of samples.
+
+        Args:
+            features: [M, G] from `geometry`.
+            encoded_directions: [M, 16] from `encode_directions`, a row for each sample.
+
+        Returns:
+            float32 [M, 3] in (0, 1), sRGB.
+        """
+        hidden = tf.concat([features, encoded_directions], axis=1)
+        if self.grid is not None:
+            for matrix in self._colour[:-1]:
+                hidden = tf.nn.relu(self._times(hidden, matrix))
+            raw = self._times(hidden, self._colour[-1])
+        else:
+            raw = self._affine(tf.nn.relu(self._affine(hidden, self._branch)), self._rgb)
+        return tf.sigmoid(tf.cast(raw, tf.float32))
+
+    def density(self, points: tf.Tensor) -> tf.Tensor:
+        """Density float32 [M] at points float32 [M, 3] of the unit cube."""
+        return self.geometry(points)[0]

@@ -1,0 +1,46 @@
+"""Scenes: one file for each format, all of them giving a `Scene`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import SceneError
+from .blender import load_blender
+from .common import Scene, Views
+from .instant_ngp import load_instant_ngp
+from .procedural import procedural_scene
+from .tiny import load_tiny
+
+__all__ = ["Scene", "Views", "load_scene"]
+
+
+def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = None) -> Scene:
+    """The scene that a user names.
+
+    Args:
+        data: A NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or file
+            (transforms.json), an .npz with images, poses and focal; None for the built-in scene.
+        downscale: Whole factor to shrink photographs by.
+        size: Pixels along an edge of the built-in scene's pictures.
+
+    Raises:
+        SceneError: With the file and the field that is wrong.
+    """
+    if data is None:
+        return procedural_scene(**({} if size is None else {"size": size}))
+    path = Path(data)
+    if not path.exists():
+        raise SceneError(f"{path}: no such file or folder.")
+    if path.is_dir():
+        if (path / "transforms_train.json").exists():
+            return load_blender(path, downscale)
+        if (path / "transforms.json").exists():
+            return load_instant_ngp(path, downscale)
+        raise SceneError(
+            f"{path}: neither transforms_train.json (NeRF-synthetic) nor transforms.json (instant-ngp) is there."
+        )
+    if path.suffix == ".npz":
+        return load_tiny(path, downscale)
+    if path.suffix == ".json":
+        return load_instant_ngp(path, downscale)
+    raise SceneError(f"{path}: expected a folder, an .npz or a transforms.json.")

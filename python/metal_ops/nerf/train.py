@@ -1,0 +1,282 @@
+"""Training: one compiled step, the occupancy grid's upkeep, and what a checkpoint holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from metal_ops.optimizers import Adam
+
+from . import checkpoint
+from .cameras import RayCaster
+from .config import ModelConfig, TrainConfig, to_json
+from .errors import CheckpointError, NerfError
+from .evaluate import Renderer
+from .hull import covered_pixels, fit_space, visual_hull
+from .model import RadianceField
+from .occupancy import OccupancyGrid
+from .render import PackedSamples, composite, select_samples, transmittance
+from .sampling import sample_rays
+from .scenes import Scene
+
+_UPDATE_EVERY = 16  # steps between looks at the occupancy grid
+# A step of the marcher through a cell of this opacity is not worth a look.
+_EMPTY_OPACITY = 0.01
+# Once there are surfaces, samples behind them are dropped before the expensive part of a step.
+_PRUNE_FROM = 256
+_HIDDEN = 1e-3
+_LEAST_RAYS, _MOST_RAYS = 64, 1 << 16
+
+
+class StepReport(NamedTuple):
+    """What a training step did.
+
+    Attributes:
+        loss: Mean squared error of the batch's colours.
+        rays: Rays in the batch.
+        samples: Packed samples that the networks saw.
+    """
+
+    loss: float
+    rays: int
+    samples: int
+
+
+class Trainer:
+    """A radiance field, its optimizer and everything else that changes while it learns.
+
+    Two trainers with the same scene, configuration and number of steps hold the same bits, also when one of them
+    was saved and loaded in between; that needs `steps` as the budget, as the learning rate follows the
+    progress through the budget and seconds differ from run to run.
+
+    Args:
+        scene: What to learn.
+        model: The network.
+        config: How to learn.
+
+    Raises:
+        NerfError: If options and scene contradict each other.
+
+    Example:
+        >>> from metal_ops.nerf.config import ModelConfig, TrainConfig
+        >>> from metal_ops.nerf.scenes.procedural import procedural_scene
+        >>> scene = procedural_scene(size=16, train_views=4, test_views=1, supersample=1)
+        >>> trainer = Trainer(scene, ModelConfig(n_levels=4), TrainConfig(seconds=None, steps=2))
+        >>> trainer.train_step().loss > 0
+        True
+    """
+
+    def __init__(self, scene: Scene, model: ModelConfig, config: TrainConfig) -> None:
+        if config.background == "random" and not scene.has_alpha:
+            raise NerfError(
+                "--background random needs images with alpha, and those of this scene have none; use white or black."
+            )
+        self.scene = scene = fit_space(scene)
+        self.config = config
+        self.model_config = model
+        self.step = 0
+        self.seconds = 0.0
+        self.rays_seen = 0
+        self.samples_seen = 0
+        self.history: list[dict[str, float]] = []
+        self.march_step = scene.space.diagonal / config.samples_per_diagonal
+        self.field = RadianceField(model, config.seed)
+        resolution = config.occupancy_resolution
+        hull = None
+        if scene.has_alpha and not scene.space.contracted:
+            hull = visual_hull(scene.train, scene.space, resolution)
+        self.occupancy = OccupancyGrid(
+            resolution, threshold=_EMPTY_OPACITY / self.march_step, allowed=hull
+        )
+        is_hash = model.encoding == "hash"
+        self.learning_rate: float = config.learning_rate or (1e-2 if is_hash else 1e-3)
+        self.target_samples: int = config.target_samples or (24576 if is_hash else 4096)
+        self._variables = list(self.field.trainable_variables)
+        # eps 1e-15 and beta2 0.99 are instant-ngp's: rows that are seldom hit must still move.
+        self.optimizer = Adam(
+            learning_rate=self.learning_rate, beta_1=0.9, beta_2=0.99, epsilon=1e-15
+        )
+        self.optimizer.build(self._variables)
+        # A guess that the first steps correct: most rays hold a dozen samples.
+        self.n_rays = max(self.target_samples // 16, _LEAST_RAYS)
+        self._train = self._make_step(hull)
+        self._density = tf.function(
+            self.field.density, input_signature=[tf.TensorSpec([None, 3])], autograph=False
+        )
+
+    def _make_step(self, hull: np.ndarray | None) -> Any:
+        views, config = self.scene.train, self.config
+        images = views.images
+        count, height, width = images.shape[:3]
+        if count * height * width >= 1 << 31:
+            raise NerfError("the scene has more than 2^31 training pixels; use --downscale.")
+        pixels = tf.constant(images.reshape(-1, 4))
+        # Rays that miss the hull have no samples and no gradient: draw from the others only.
+        useful = None
+        if hull is not None:
+            index = np.flatnonzero(covered_pixels(views.cameras, self.scene.space, hull))
+            useful = tf.constant(index.astype(np.int32)) if index.size else None
+        n_useful = count * height * width if useful is None else int(useful.shape[0])
+        caster = RayCaster(views.cameras)
+        space, occupancy, field = self.scene.space, self.occupancy, self.field
+        random_background = config.background == "random" or (
+            config.background == "auto" and self.scene.has_alpha
+        )
+        fixed = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}.get(
+            config.background, self.scene.background
+        )
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2, autograph=False)
+        def train(n_rays: tf.Tensor, step: tf.Tensor):
+            def uniform(shape: Any, stream: int, **kwargs: Any) -> tf.Tensor:
+                return tf.random.stateless_uniform(
+                    shape, tf.stack([4 * config.seed + stream, step]), **kwargs
+                )
+
+            pixel = uniform([n_rays], 0, minval=0, maxval=n_useful, dtype=tf.int32)
+            if useful is not None:
+                pixel = tf.gather(useful, pixel)
+            rgba = tf.cast(tf.gather(pixels, pixel), tf.float32) / 255.0
+            background = uniform([n_rays, 3], 1) if random_background else tf.constant(fixed)
+            target = rgba[:, :3] * rgba[:, 3:] + (1.0 - rgba[:, 3:]) * background
+            origins, directions = caster(
+                pixel // (height * width), pixel % width, pixel // width % height
+            )
+            samples = sample_rays(
+                origins, directions, space, occupancy, self.march_step, uniform([n_rays], 2)
+            )
+            samples = tf.cond(
+                step >= _PRUNE_FROM, lambda: self._without_hidden(samples), lambda: samples
+            )
+            encoded = tf.gather(field.encode_directions(directions), samples.ray_indices)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(self._variables)
+                density, features = field.geometry(samples.points)
+                colour, opacity, _ = composite(density, field.colour(features, encoded), samples)
+                loss = tf.reduce_mean(
+                    tf.square(colour + (1.0 - opacity[:, None]) * background - target)
+                )
+            self.optimizer.apply(tape.gradient(loss, self._variables), self._variables)
+            return loss, tf.size(samples.t)
+
+        return train
+
+    def _without_hidden(self, samples: PackedSamples) -> PackedSamples:
+        """The samples that light still reaches: a look at the density alone is cheap, colour and gradients are not."""
+        reaching = transmittance(self.field.density(samples.points), samples)
+        return select_samples(samples, tf.where(reaching > _HIDDEN)[:, 0])
+
+    @property
+    def progress(self) -> float:
+        """The part of the budget that is used up, in [0, 1]: of steps, seconds, or the further one."""
+        parts = [0.0]
+        if self.config.steps is not None:
+            parts.append(self.step / max(self.config.steps, 1))
+        if self.config.seconds is not None:
+            parts.append(self.seconds / max(self.config.seconds, 1e-9))
+        return min(max(parts), 1.0)
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is used up."""
+        return self.progress >= 1.0
+
+    def scheduled_learning_rate(self) -> float:
+        """Constant for 40 % of the budget, then falling exponentially."""
+        late = max(self.progress - 0.4, 0.0) / 0.6
+        return self.learning_rate * self.config.final_learning_rate**late
+
+    def train_step(self) -> StepReport:
+        """One step of Adam on a batch of rays, and now and then a look at the occupancy grid."""
+        started = time.perf_counter()
+        rays = self.n_rays
+        self.optimizer.learning_rate = self.scheduled_learning_rate()
+        loss, samples = self._train(tf.constant(rays), tf.constant(self.step))
+        report = StepReport(float(loss), rays, int(samples))
+        self.step += 1
+        if self.step % _UPDATE_EVERY == 0:
+            self.occupancy.update(
+                self._density, (self.config.seed, self.step), 4 * self.target_samples
+            )
+        # As space empties, rays get cheaper: keep the number of samples, not of rays.
+        wanted = rays * min(max(self.target_samples / max(report.samples, 1), 0.5), 1.5)
+        self.n_rays = int(min(max(wanted, _LEAST_RAYS), _MOST_RAYS))
+        self.rays_seen += rays
+        self.samples_seen += report.samples
+        self.seconds += time.perf_counter() - started
+        return report
+
+    def renderer(self, finer: int = 1) -> Renderer:
+        """A renderer of the field as it is now and will be; `finer` divides the marching step."""
+        return Renderer(self.field, self.occupancy, self.scene.space, self.march_step / finer)
+
+    def _state(self) -> dict[str, tf.Variable]:
+        named = {f"model/{v.name.split(':')[0]}": v for v in self._variables}
+        named |= {f"occupancy/{v.name.split(':')[0]}": v for v in self.occupancy.variables}
+        named |= {f"optimizer/{i:02d}": v for i, v in enumerate(self.optimizer.variables)}
+        return named
+
+    def save(self, path: Path, extra: dict[str, Any] | None = None) -> None:
+        """Writes a checkpoint with all that `load` needs to go on bit by bit."""
+        header = {
+            "model": to_json(self.model_config),
+            "train": to_json(self.config),
+            "step": self.step,
+            "seconds": self.seconds,
+            "n_rays": self.n_rays,
+            "rays_seen": self.rays_seen,
+            "samples_seen": self.samples_seen,
+            "history": self.history,
+            **(extra or {}),
+        }
+        checkpoint.save(path, header, {name: v.numpy() for name, v in self._state().items()})
+
+    def load(self, header: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> None:
+        """Takes over a state that `save` wrote.
+
+        Raises:
+            CheckpointError: If it belongs to another model or scene.
+        """
+        state = self._state()
+        for name, variable in state.items():
+            if name not in arrays:
+                raise CheckpointError(
+                    f"{where}: array '{name}' is missing; it is of another version."
+                )
+            if arrays[name].shape != tuple(variable.shape):
+                raise CheckpointError(
+                    f"{where}: array '{name}' has shape {list(arrays[name].shape)}, expected "
+                    f"{list(variable.shape)}; the model is configured differently."
+                )
+        for name, variable in state.items():
+            variable.assign(arrays[name])
+        self.step, self.seconds = int(header["step"]), float(header["seconds"])
+        self.n_rays = int(header["n_rays"])
+        self.rays_seen, self.samples_seen = int(header["rays_seen"]), int(header["samples_seen"])
+        self.history = list(header["history"])
+
+
+def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, TrainConfig]:
+    """The configuration in a checkpoint's header.
+
+    Raises:
+        CheckpointError: If it has fields that this version does not know.
+    """
+    try:
+        return ModelConfig(**header["model"]), TrainConfig(**header["train"])
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{where}: its configuration is not this version's: {error}."
+        ) from None
+
+
+def with_budget(config: TrainConfig, seconds: float | None, steps: int | None) -> TrainConfig:
+    """The configuration with another budget, if one is given."""
+    if seconds is None and steps is None:
+        return config
+    return dataclasses.replace(config, seconds=seconds, steps=steps)

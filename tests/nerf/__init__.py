@@ -1,0 +1,1 @@
+"""Tests of metal_ops.nerf."""

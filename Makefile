@@ -44,7 +44,7 @@ ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
 endif
 
 include kernels/rules.mk
--include hostmetal/rules.mk device/rules.mk
+-include hostmetal/rules.mk device/rules.mk benchmarks/rules.mk
 
 setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
 

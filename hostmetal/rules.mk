@@ -3,7 +3,7 @@
 ifeq ($(shell uname),Linux)
 
 HOSTMETAL_SO := $(PKG)/libhostmetal.so
-LIBRARIES += $(HOSTMETAL_SO)
+METAL_LIBRARIES += $(HOSTMETAL_SO)
 
 OBJCXX ?= clang++-19
 # GCC's headers come last: with -I its xmmintrin.h is found before clang's own.
@@ -22,15 +22,14 @@ HOSTMETAL_SRC := $(wildcard hostmetal/src/*.mm hostmetal/src/*.cc hostmetal/src/
 HOSTMETAL_OBJ := $(patsubst %,build/%.o,$(basename $(HOSTMETAL_SRC)))
 # The same flags for the plain C++ files, less what is Objective-C's.
 HOSTMETAL_CXXFLAGS := -std=c++17 -O2 -DNDEBUG -fPIC -pthread -I. -Wall -Wextra -Wno-unused-parameter
-# libobjc knows classes by address: nothing of them may be dropped or merged.
 HOSTMETAL_LIBS := -lgnustep-base -lobjc -l:libboost_context.a -ldl
 
-build/hostmetal/src/%.o: hostmetal/src/%.mm | build/system.stamp
+build/hostmetal/src/%.o: hostmetal/src/%.mm | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 
-build/hostmetal/src/%.o: hostmetal/src/%.cc | build/system.stamp
+build/hostmetal/src/%.o: hostmetal/src/%.cc | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
@@ -50,15 +49,15 @@ HOSTMETAL_FIXTURES := $(addprefix build/tests/hostmetal/,fixture.metallib old_ab
 
 build/tests/hostmetal/old_abi.metallib: FIXTURE := -DFIXTURE_ABI_VERSION=999
 build/tests/hostmetal/unsupported.metallib: FIXTURE := -DFIXTURE_UNSUPPORTED
-build/tests/hostmetal/%.metallib: tests/hostmetal/fixture_kernels.cc hostmetal/msl/metallib_abi.h
+build/tests/hostmetal/%.metallib: tests/hostmetal/fixture_kernels.cc hostmetal/msl/metallib_abi.h | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) $(FIXTURE) -shared $< -o $@
-build/tests/hostmetal/other.metallib: tests/hostmetal/fixture_other.cc hostmetal/msl/metallib_abi.h
+build/tests/hostmetal/other.metallib: tests/hostmetal/fixture_other.cc hostmetal/msl/metallib_abi.h | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) -shared $< -o $@
 
 # -Wno-nonnull: nil where it does not belong is part of the tests.
-build/tests/hostmetal/%.o: tests/hostmetal/%.mm
+build/tests/hostmetal/%.o: tests/hostmetal/%.mm | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) -Wno-nonnull $(CXXFLAGS) -MMD -MP -c $< -o $@
@@ -78,13 +77,18 @@ SANITIZE_thread := -fsanitize=thread
 SANITIZE_COMMON := -O1 -g -fno-omit-frame-pointer -Wno-nonnull -DHOSTMETAL_COUNT_OBJECTS
 SANITIZE_SRC := $(HOSTMETAL_SRC) $(HOSTMETAL_TEST_SRC)
 
+build/sanitize/runtime.stamp: | build/system-metal.stamp
+	@ls $$($(OBJCXX) -print-resource-dir)/lib/linux/libclang_rt.tsan-* >/dev/null 2>&1 || { \
+	  echo "metal_ops: the sanitizers are missing; run 'sudo apt-get install libclang-rt-19-dev' and call make again." >&2; exit 1; }
+	@mkdir -p $(@D) && touch $@
+
 define sanitize_rules
-build/sanitize/$(1)/%.o: %.mm
+build/sanitize/$(1)/%.o: %.mm | build/sanitize/runtime.stamp
 	@mkdir -p $$(@D)
 	@echo "  compile $$< ($(1))"
 	@$$(OBJCXX) $$(OBJCXXFLAGS) $$(SANITIZE_COMMON) $$(SANITIZE_$(1)) -MMD -MP -c $$< -o $$@
 
-build/sanitize/$(1)/%.o: %.cc
+build/sanitize/$(1)/%.o: %.cc | build/sanitize/runtime.stamp
 	@mkdir -p $$(@D)
 	@echo "  compile $$< ($(1))"
 	@$$(OBJCXX) $$(HOSTMETAL_CXXFLAGS) $$(SANITIZE_COMMON) $$(SANITIZE_$(1)) -MMD -MP -c $$< -o $$@

@@ -99,6 +99,29 @@ def test_bad_arguments(arguments, error, words):
     assert str(raised.value).startswith("[HashGrid] ")
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        dict(n_dims=2),
+        dict(n_levels=4),
+        dict(n_features_per_level=4),
+        dict(log2_hashmap_size=18),
+        dict(base_resolution=8),
+        dict(per_level_scale=1.5),
+        dict(interpolation="smoothstep"),
+        dict(kind="dense"),
+    ],
+    ids=str,
+)
+def test_grids_that_encode_differently_are_not_equal(other):
+    shape = dict(n_levels=3)
+    assert HashGrid(**shape) != HashGrid(**shape | other)
+    assert HashGrid(**shape, per_level_scale=2.0) == HashGrid(**shape)
+    assert HashGrid(**shape, finest_resolution=64) == HashGrid(
+        **shape
+    )  # the same growth, said differently
+
+
 def test_is_a_value():
     grid, same, other = (HashGrid(finest_resolution=f) for f in (512, 512, 513))
     assert grid == same and hash(grid) == hash(same) and grid != other and grid != "grid"

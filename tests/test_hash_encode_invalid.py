@@ -154,6 +154,20 @@ def test_public_function_with_shapes_known_only_at_run_time(changed, words):
     check(raised, words)
 
 
+@pytest.mark.parametrize("changed, words", UNKNOWN.values(), ids=UNKNOWN)
+def test_public_function_in_a_session_with_unknown_shapes(changed, words):
+    """A graph without tf.function runs only what the result depends on: the checks have to be part of that."""
+    with tf.Graph().as_default():
+        points, table = (tf.compat.v1.placeholder(tf.float32) for _ in range(2))
+        features = metal_ops.hash_encode(points, table, GRID)
+        arguments = dict(points=POINTS, table=TABLE) | changed
+        with tf.compat.v1.Session() as session:
+            assert session.run(features, {points: POINTS, table: TABLE}).shape == (5, 4)
+            with pytest.raises(Invalid) as raised:
+                session.run(features, {points: arguments["points"], table: arguments["table"]})
+    check(raised, words)
+
+
 def good_call(op):
     return {
         **BEFORE[op],

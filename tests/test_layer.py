@@ -175,6 +175,7 @@ def test_config_round_trip():
         assert (
             again.grid == layer.grid
             and again.name == layer.name
+            and again.seed == layer.seed
             and again.dtype_policy == layer.dtype_policy
         )
 

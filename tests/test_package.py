@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,29 @@ def test_control_private_imports_are_found(source):
     )
 
 
+class ToTheDigitsShown(doctest.OutputChecker):
+    """Numbers agree if they do so to the decimals that the example shows: float32 0.777 prints as 0.77700001."""
+
+    NUMBER = re.compile(r"-?\d+\.\d+")
+
+    def check_output(self, want: str, got: str, flags: int) -> bool:
+        shown, printed = self.NUMBER.findall(want), self.NUMBER.findall(got)
+        if len(shown) == len(printed):
+            rounded = iter(
+                f"{float(p):.{len(s.split('.')[1])}f}" for s, p in zip(shown, printed, strict=True)
+            )
+            got = self.NUMBER.sub(lambda _: next(rounded), got)
+        return super().check_output(want, got, flags)
+
+
+def test_control_examples_notice_other_numbers():
+    same = ToTheDigitsShown().check_output
+    assert same("[0.777, -1.0]\n", "[0.77700001, -1.0]\n", 0)
+    assert not same("[0.777, -1.0]\n", "[0.7776, -1.0]\n", 0)
+    assert not same("[0.777, -1.0]\n", "[0.777, 1.0]\n", 0)
+    assert not same("[0.777]\n", "[0.777, 0.777]\n", 0)
+
+
 EXAMPLES = [path for path in FILES if ">>> " in path.read_text()]
 
 
@@ -101,7 +125,7 @@ def test_examples_run(path: Path):
     )
     module = importlib.import_module(name)
     globs = vars(module) | {"metal_ops": metal_ops, "tf": tf, "np": np}
-    runner, report = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
+    runner, report = doctest.DocTestRunner(ToTheDigitsShown(), optionflags=doctest.ELLIPSIS), []
     # From the text, as doctest's own search passes over decorated functions.
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
@@ -142,7 +166,22 @@ def test_public_names_are_documented(name):
         assert all(p.annotation is not inspect.Parameter.empty for p in hints.parameters.values())
 
 
-def test_py_typed_is_there():
+def test_type_checkers_see_the_public_names(tmp_path):
+    """A user's code is checked against our hints: the lazy import and the search for op files must not hide them."""
+    mypy = pytest.importorskip("mypy.api")
+    user = tmp_path / "user.py"
+    user.write_text(
+        "import metal_ops\n"
+        "metal_ops.hash_encode([[0.5, 0.5, 0.5]], [[1.0]], metal_ops.HashGrid())\n"
+        "metal_ops.hash_encode([[0.5, 0.5, 0.5]], [[1.0]], 'a grid')\n"
+        "metal_ops.layers.HashEncoding(seed='a seed')\n"
+        "metal_ops.hash_decode\n"
+    )
+    out, _, _ = mypy.run(
+        ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", str(user)]
+    )
+    wrong = [(int(line.split(":")[1]), line) for line in out.splitlines() if "user.py:" in line]
+    assert [line for line, _ in wrong] == [3, 4, 5], out
     assert (PACKAGE / "py.typed").exists()
 
 

@@ -1,5 +1,5 @@
-// Blocks ABI entry points, implemented in hostmetal/src/blocks.mm (Objective-C captures are
-// retained).
+// Blocks ABI entry points, implemented in hostmetal/src/blocks.mm: captured Objective-C objects are
+// retained, and blocks are objects. Link libhostmetal and not -lBlocksRuntime, which does neither.
 #ifndef HOSTMETAL_BLOCK_H_
 #define HOSTMETAL_BLOCK_H_
 

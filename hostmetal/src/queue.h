@@ -25,8 +25,8 @@ struct QueueState {
   void Committed() { changed.Increment(); }
   void Stop();
 
-  // Runs what is committed on the calling thread until `buffer` is done, unless the queue's thread is at it: a thread
-  // that waits need not wake another one, which can cost more than the work.
+  // Runs what is committed on the calling thread until `buffer` is done, unless the queue's thread
+  // is at it: a thread that waits need not wake another one, which can cost more than the work.
   void Help(HMCommandBuffer* buffer);
 
   // The serial queue that handlers run on, so that they may block without stopping the device.

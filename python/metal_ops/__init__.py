@@ -9,7 +9,7 @@ A missing or mismatching op library makes this import fail with one sentence; `p
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -25,13 +25,14 @@ def _running_as_program() -> bool:
     )
 
 
-if _running_as_program():
+if TYPE_CHECKING or not _running_as_program():
+    from metal_ops._public import *  # noqa: F403
+
+    if not TYPE_CHECKING:
+        from metal_ops._public import __all__ as __all__
+else:
 
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):  # a module, not a public name
             raise AttributeError(f"module 'metal_ops' has no attribute {name!r}")
         return getattr(importlib.import_module("metal_ops._public"), name)
-
-else:
-    from metal_ops._public import *  # noqa: F403
-    from metal_ops._public import __all__ as __all__

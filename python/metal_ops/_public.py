@@ -1,5 +1,7 @@
 """The public names of metal_ops. Importing this loads the op library, or raises its one ImportError."""
 
+from typing import TYPE_CHECKING
+
 from metal_ops import _library
 
 _library.load()
@@ -11,13 +13,6 @@ from metal_ops.ops import *  # noqa: E402, F403
 
 device.load_if_asked()
 
-__all__ = [
-    "HashGrid",
-    "OccupancyGrid",
-    "device",
-    "layers",
-    "ops",
-    "optimizers",
-    "raw_ops",
-    *ops.__all__,
-]  # noqa: PLE0604
+if not TYPE_CHECKING:  # type checkers take every name above
+    __all__ = ["HashGrid", "OccupancyGrid", "device", "layers", "ops", "optimizers", "raw_ops"]
+    __all__ += ops.__all__

@@ -200,6 +200,7 @@ def registered_kernels(op: str) -> dict[str, list[str]]:
 
 def _trial(report: Report) -> list[list[str]]:
     """Runs each family once on every device, with soft placement off so that nothing runs elsewhere unseen."""
+    import numpy as np
     import tensorflow as tf
 
     import metal_ops
@@ -211,11 +212,12 @@ def _trial(report: Report) -> list[list[str]]:
 
     def hash_encode() -> bool:
         # Weights sum to one, so a table of ones gives ones, and gradients of ones sum to their number.
-        table = tf.constant(1.0, shape=grid.table_shape)
+        table = tf.constant(np.ones(grid.table_shape, np.float32))
+        points = tf.constant(np.full([9, 3], 0.3, np.float32))
         with tf.GradientTape() as tape:
             tape.watch(table)
-            features = metal_ops.hash_encode(tf.constant(0.3, shape=[9, 3]), table, grid)
-        gradient = tape.gradient(features, table, tf.constant(1.0, shape=[9, 8]))
+            features = metal_ops.hash_encode(points, table, grid)
+        gradient = tape.gradient(features, table, tf.constant(np.ones([9, 8], np.float32)))
         return bool(
             abs(features.numpy() - 1).max() < 1e-5
             and abs(gradient.numpy().sum() - features.numpy().size) < 1e-3

@@ -92,3 +92,22 @@ TEST(source_compiles_in_the_background) {
   [library release];
   dispatch_release(done);
 }
+
+TEST(validation_stops_out_of_range_accesses) {
+  if (!harness::Validating()) return;  // unchecked kernels would write there
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:kSource options:nil
+                                                     error:nullptr] autorelease];
+  id<MTLFunction> function = [[library newFunctionWithName:@"scale"] autorelease];
+  id<MTLComputePipelineState> state =
+      [[Device() newComputePipelineStateWithFunction:function error:nullptr] autorelease];
+  id<MTLBuffer> buffer = Buffer(400);
+  NSError* error = harness::Run([&](id<MTLComputeCommandEncoder> encoder) {
+    float by = 1;
+    [encoder setComputePipelineState:state];
+    [encoder setBuffer:buffer offset:0 atIndex:0];
+    [encoder setBytes:&by length:sizeof by atIndex:1];
+    [encoder dispatchThreads:harness::Size(101) threadsPerThreadgroup:harness::Size(32)];
+  });
+  CHECK_EQ([error code], NSInteger(MTLCommandBufferErrorPageFault));
+  CHECK_CONTAINS(Message(error), "offset 400 of buffer(0), which has 400 bytes");
+}

@@ -49,14 +49,14 @@ CASES = {
     "smoothstep(u, g, a)": lambda u, g, a: (lambda t: t * t * (3 - 2 * t))(np.clip((a - u) / (g - u), 0, 1)),
 }  # fmt: skip
 NAMES = list(INPUTS)
-TYPES = {"float": 2.0**-23, "half": 2.0**-10, "bfloat": 2.0**-7}
+TYPES = {"float": 2.0**-23, "half": 2.0**-10, "bfloat": 2.0**-7}  # bfloat: the float function of its value, rounded
 
 
 def _shader() -> str:
     out = []
     for type_ in TYPES:
         loads = "".join(f"{type_} {n} = in[{j} * {N} + i];" for j, n in enumerate(NAMES))
-        rows = "".join(f"out[{r} * {N} + i] = {e};\n" for r, e in enumerate(CASES))
+        rows = "".join(f"out[{r} * {N} + i] = {type_}({e});\n" for r, e in enumerate(CASES))
         out.append(f"kernel void scalar_{type_}(device const {type_}* in, device {type_}* out, "
                    f"uint i [[thread_position_in_grid]]) {{\n{loads}\n{rows}}}\n")  # fmt: skip
     # Each component of the vector overload is the scalar function of that component. The others hold other values.

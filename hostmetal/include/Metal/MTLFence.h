@@ -1,5 +1,5 @@
-// Fences. Encoders of one device run in commit order here, so a fence orders nothing that is not
-// ordered already.
+// Fences order the encoders of one queue. Here these run one after the other in commit order
+// anyway.
 #ifndef HOSTMETAL_MTLFENCE_H_
 #define HOSTMETAL_MTLFENCE_H_
 

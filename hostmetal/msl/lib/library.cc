@@ -338,18 +338,6 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
   tls_worker = outer;
 }
 
-// ---- float -> bfloat where the optimiser made one of its own (floor(bfloat) and the like). libgcc 12 has none.
-
-MSL_HIDDEN __bf16 __truncsfbf2(float v) {
-  unsigned bits;
-  __builtin_memcpy(&bits, &v, sizeof bits);
-  const unsigned short upper = v != v ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  __bf16 out;
-  __builtin_memcpy(&out, &upper, sizeof out);
-  return out;
-}
-MSL_HIDDEN __bf16 __truncdfbf2(double v) { return __truncsfbf2(float(v)); }
-
 // ---- the exported tables. The linker gathers each shader's kernels in two sections.
 
 extern "C" {

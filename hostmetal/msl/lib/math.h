@@ -1,6 +1,6 @@
 // <metal_math>, <metal_common>, <metal_integer>, <metal_relational>, <metal_geometric>.
 // Scalar functions are plain overloads, as in MSL, so that mixed arguments resolve (or are ambiguous) as they do there.
-// half and bfloat compute in float and round once. float functions are the C library's: more exact than MSL asks.
+// half computes in float and rounds once; bfloat becomes a float, as MSL has no functions for it. float functions are the C library's: more exact than MSL asks.
 #pragma once
 
 #include "matrix.h"
@@ -42,22 +42,19 @@
     return vec<bool, 4>(name(a.x, b.x), name(a.y, b.y), name(a.z, b.z), name(a.w, b.w));                        \
   }
 
-// A float function, and half and bfloat through it. `expr` speaks of a (, b (, c)) as floats.
+// A float function, and half through it. `expr` speaks of a (, b (, c)) as floats.
 #define MSL_MATH1(name, expr)                                       \
   inline float name(float a) { return expr; }                       \
   inline half name(half v) { return half(name(float(v))); }         \
-  inline bfloat name(bfloat v) { return bfloat(name(float(v))); }   \
-  MSL_VEC1(float, name) MSL_VEC1(half, name) MSL_VEC1(bfloat, name)
+  MSL_VEC1(float, name) MSL_VEC1(half, name)
 #define MSL_MATH2(name, expr)                                                             \
   inline float name(float a, float b) { return expr; }                                    \
   inline half name(half v, half w) { return half(name(float(v), float(w))); }             \
-  inline bfloat name(bfloat v, bfloat w) { return bfloat(name(float(v), float(w))); }     \
-  MSL_VEC2(float, name) MSL_VEC2(half, name) MSL_VEC2(bfloat, name)
+  MSL_VEC2(float, name) MSL_VEC2(half, name)
 #define MSL_MATH3(name, expr)                                                                              \
   inline float name(float a, float b, float c) { return expr; }                                            \
   inline half name(half u, half v, half w) { return half(name(float(u), float(v), float(w))); }            \
-  inline bfloat name(bfloat u, bfloat v, bfloat w) { return bfloat(name(float(u), float(v), float(w))); }  \
-  MSL_VEC3(float, name) MSL_VEC3(half, name) MSL_VEC3(bfloat, name)
+  MSL_VEC3(float, name) MSL_VEC3(half, name)
 
 
 namespace _msl {
@@ -315,7 +312,8 @@ inline vec<T, N> insert_bits(vec<T, N> a, vec<T, N> b, uint offset, uint bits) {
   inline bool signbit(T a) { return __builtin_signbit(float(a)) != 0; }                          \
   MSL_VEC1B(T, isfinite) MSL_VEC1B(T, isinf) MSL_VEC1B(T, isnan) MSL_VEC1B(T, isnormal)          \
   MSL_VEC1B(T, signbit) MSL_VEC2B(T, isordered) MSL_VEC2B(T, isunordered)
-MSL_FLOATS(MSL_PREDICATES)
+MSL_PREDICATES(float)
+MSL_PREDICATES(half)
 inline bool all(bool a) { return a; }
 inline bool any(bool a) { return a; }
 inline bool all(bool2 a) { return a.x & a.y; }

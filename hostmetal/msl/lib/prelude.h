@@ -2,6 +2,7 @@
 // public headers in include/ are empty.
 #pragma once
 
+#include "internals.h"
 #include "runtime.h"
 
 // <simd/simd.h>'s names for types shared with the host.
@@ -42,9 +43,3 @@ MSL_SIMD_MATRICES(3x4)
 MSL_SIMD_MATRICES(4x2)
 MSL_SIMD_MATRICES(4x3)
 MSL_SIMD_MATRICES(4x4)
-
-// bfloat rounding for the driver, which calls it where the CPU has no instruction.
-extern "C" inline __attribute__((always_inline, used)) ushort _msl_round_bfloat(float v) {
-  const uint bits = __builtin_bit_cast(uint, v);
-  return v != v ? ushort(bits >> 16 | 0x40) : ushort((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}

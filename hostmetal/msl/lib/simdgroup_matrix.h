@@ -33,8 +33,8 @@ typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
 typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
 typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
 
-template <class T, int C, int R>
-inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value) {
+template <class T, int C = 8, int R = C>
+inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(typename type_identity<T>::type value) {
   simdgroup_matrix<T, C, R> m;
   m.thread_elements() = vec<T, 2>(value);
   return m;

@@ -1,7 +1,7 @@
 // <metal_type_traits>, <metal_limits>, <metal_array>: what MSL offers of the C++ library.
 #pragma once
 
-#include "types.h"
+#include "bfloat.h"
 
 namespace metal {
 

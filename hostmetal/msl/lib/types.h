@@ -34,7 +34,6 @@
 #define _MSL_FUNCTION_CONSTANT_LABEL(name) __asm__("_msl_fc_" _MSL_STR(name))
 
 typedef _Float16 half;
-typedef __bf16 bfloat;
 typedef signed char _msl_schar;
 typedef unsigned char uchar;
 typedef unsigned short ushort;

@@ -21,8 +21,9 @@
 namespace hostmetal {
 namespace {
 
-// As many as libdispatch allows a concurrent queue before it stops adding threads for blocked ones.
-constexpr unsigned kMaxThreads = 64;
+// Threads are added while all others are busy or blocked, as libdispatch does it for its serial
+// queues.
+constexpr unsigned kMaxThreads = 512;
 constexpr std::chrono::seconds kIdle{5};
 
 struct Item {

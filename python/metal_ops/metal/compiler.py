@@ -93,7 +93,7 @@ def _compile(
     source = Source(head + "# 1 \"" + file.replace("\\", "\\\\").replace('"', '\\"') + '"\n' + flat, file)
     prelude = str(toolchain.prelude(target, options.fast_math))
     all_flags = [*flags, "-include-pch", prelude, *options.warnings]
-    reflector = Reflector(source, ["-x", "c++", *all_flags], options.std)
+    reflector = Reflector(source, ["-x", "c++", "-fno-elide-type", *all_flags], options.std)
     reflection = reflector.reflect()
     said = render(reflection.messages, source)
     if any(m.severity == "error" for m in reflection.messages):

@@ -15,15 +15,13 @@ _GLOBAL = re.compile(
     re.M,
 )
 _COMDAT = re.compile(r"^\$\S+ = comdat any\n", re.M)
-_ROUND = re.compile(r"^(\s*)(%\S+) = fptrunc float (\S+) to bfloat(.*)$", re.M)
 _DIVIDE = re.compile(r"^(\s*)(%\S+) = ([us])(div|rem) (?:exact )?i(8|16|32|64) (\S+), (%[^,\s]+)(.*)$", re.M)
 
 
 def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
-    """Makes every function internal, so that only what kernels reach is compiled, and closes two gaps to a GPU.
+    """Makes every function internal, so that only what kernels reach is compiled, and divisions safe.
 
-    - A conversion float -> bfloat is a library call on x86: replaced by integer arithmetic.
-    - Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
+    Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
     """
     text = _DEFINE.sub("define internal ", text)
     text = _GLOBAL.sub(r"\1internal ", text)
@@ -32,7 +30,6 @@ def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
     text = re.sub(
         r"^@_msl_stack_bytes = .*$", f"@_msl_stack_bytes = internal constant i64 {stack_bytes}, align 8", text, flags=re.M
     )
-    text = _ROUND.sub(_round, text)
     return _DIVIDE.sub(_guard, text) + "".join(map(_constant_storage, constants))
 
 
@@ -42,13 +39,6 @@ def _constant_storage(name: str) -> str:
     lines = ['.pushsection .tbss,\\22awT\\22,@nobits', ".p2align 4", f"_msl_fc_{name}:", f"_msl_fcw_{name}:", ".zero 32",
              ".popsection"]  # fmt: skip
     return "".join(f'module asm "{line}"\n' for line in lines)
-
-
-def _round(match: re.Match[str]) -> str:
-    indent, result, value, rest = match.groups()
-    bits = "%.bits" + result[1:].strip('"')  # numbered values must stay in order, so not %12.bits
-    call = f"{indent}{bits} = call i16 @_msl_round_bfloat(float {value})"
-    return f"{call}\n{indent}{result} = bitcast i16 {bits} to bfloat{rest}"
 
 
 def _guard(match: re.Match[str]) -> str:

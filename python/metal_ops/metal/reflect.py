@@ -23,18 +23,17 @@ WORDS = [
     (re.compile(r"\b__global_host\b"), "constant"),
     (re.compile(r"\b__local\b"), "threadgroup"),
     (re.compile(r"\b__thread\b"), "threadgroup"),
-    (re.compile(r"\bmetal::vec<(\w+), (\d)>"), r"\1\2"),
-    (re.compile(r"\bmetal::packed_vec<(\w+), (\d)>"), r"packed_\1\2"),
-    (re.compile(r"\bmetal::matrix<(\w+), (\d), (\d)>"), r"\1\2x\3"),
-    (re.compile(r"\bunsigned int(\d)"), r"uint\1"),
     (re.compile(r"\b_Float16\b"), "half"),
-    (re.compile(r"\b__bf16\b"), "bfloat"),
+    (re.compile(r"\bunsigned (char|short|int|long)\b"), r"u\1"),
+    (re.compile(r"\b(?:metal::)?vec<(\w+), (\d)>"), r"\1\2"),
+    (re.compile(r"\b(?:metal::)?packed_vec<(\w+), (\d)>"), r"packed_\1\2"),
+    (re.compile(r"\b(?:metal::)?matrix<(\w+), (\d), (\d)>"), r"\1\2x\3"),
+    (re.compile(r"'(\w+)' \(aka '\1'\)"), r"'\1'"),
     (re.compile(r"^no setter defined for property '(\w+)'"), r"swizzle '\1' repeats a component and cannot be assigned"),
     (re.compile(r"^(unknown type name|no template named) '((?:texture|depth|sampler|imageblock|visible_function)\w*)'"),
      r"\1 '\2': textures, samplers and function tables are not part of this compute compiler"),
     (re.compile(r"^automatic variable qualified with an address space"),
      "a local variable cannot be declared in the device or constant address space"),
-    (re.compile(r"^cannot use '(\w+)' with exceptions disabled"), r"'\1': exceptions are not supported in Metal"),
     (re.compile(r"^use of (\w+) requires -frtti"), r"\1 is not supported in Metal"),
 ]  # fmt: skip
 
@@ -199,6 +198,10 @@ class Reflector:
             annotations = self._annotations(cursor)
             if "function_constant" in annotations or "derived" in annotations:
                 constants.append(self._constant(cursor, annotations))
+                same = [c for c in constants[:-1] if c.index is not None and c.index == constants[-1].index]
+                if same:
+                    self._say(cursor, f"function constant index {same[0].index} is used by '{same[0].name}' and "
+                              f"'{cursor.spelling}'")  # fmt: skip
             elif cursor.kind == self.kind.FUNCTION_DECL and "kernel" in annotations and cursor.is_definition():
                 name = annotations.get("host_name", cursor.spelling)
                 roots.append((self._kernel(name, "::" + self._qualified(cursor), cursor, cursor, annotations), cursor))
@@ -224,7 +227,6 @@ class Reflector:
                     f"is {MAX_THREADGROUP_BYTES}",
                 )
             kernels.append(kernel)
-        self._check_constants(constants)
         return Reflection(kernels, constants, self.messages)
 
     def _say_at(self, place: Place, text: str) -> None:
@@ -436,16 +438,6 @@ class Reflector:
         size = cursor.type.get_canonical().get_size()
         return Constant(cursor.spelling, "::" + self._qualified(cursor), index, name, size)
 
-    def _check_constants(self, constants: list[Constant]) -> None:
-        seen: dict[int, str] = {}
-        for constant in constants:
-            if constant.index is None:
-                continue
-            if constant.index in seen:
-                self._say(self.unit.cursor, f"function constant index {constant.index} is used by "
-                          f"'{seen[constant.index]}' and '{constant.name}'")  # fmt: skip
-            seen[constant.index] = constant.name
-
     # ---- what kernels reach: barriers, threadgroup memory, recursion, address spaces inside templates
 
     def _reach(self, kernel: Kernel, root: Any) -> None:
@@ -476,10 +468,11 @@ class Reflector:
         out = _Function()
         seen: set[int] = set()
         kind = self.kind
-        stack = list(function.get_children())
+        stack = [(child, False) for child in function.get_children()]
         while stack:
-            cursor = stack.pop()
-            stack.extend(cursor.get_children())
+            cursor, is_object = stack.pop()
+            # What lies left of . and -> may be anywhere: member functions accept every address space.
+            stack.extend((child, cursor.kind == kind.MEMBER_REF_EXPR) for child in cursor.get_children())
             if cursor.kind in (kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR):
                 target = cursor.referenced
                 if target is None:
@@ -504,7 +497,7 @@ class Reflector:
                                   "function")  # fmt: skip
                 else:
                     self._check_binding(cursor, cursor.type, list(cursor.get_children())[-1:])
-            elif cursor.kind == kind.UNEXPOSED_EXPR:
+            elif cursor.kind == kind.UNEXPOSED_EXPR and not is_object:
                 self._check_pointer(cursor)
         return out
 
@@ -587,8 +580,8 @@ class Reflector:
                 self._say(cursor, "'goto' is not supported in Metal")
             elif k in (kind.CXX_NEW_EXPR, kind.CXX_DELETE_EXPR):
                 self._say(cursor, "'new' and 'delete' are not supported in Metal")
-            elif k == kind.CXX_DYNAMIC_CAST_EXPR:
-                self._say(cursor, "'dynamic_cast' is not supported in Metal")
+            elif k in (kind.CXX_THROW_EXPR, kind.CXX_TRY_STMT):
+                self._say(cursor, "exceptions ('throw', 'try') are not supported in Metal")
             elif k in (kind.ASM_STMT, kind.MS_ASM_STMT):
                 self._say(cursor, "inline assembly is not supported in Metal")
             elif k == kind.LAMBDA_EXPR and self.std < (3, 2):
@@ -641,7 +634,7 @@ class Reflector:
         elif end <= start:
             end = cursor.extent.end.offset
         # `thread` expands to nothing, so it may lie before the start.
-        lead = re.search(r"[^(,;{}<>]*$", self.source.text[max(0, start - 200) : start])
+        lead = None if cast else re.search(r"[^(,;{}<>]*$", self.source.text[max(0, start - 200) : start])
         text = self._text(start - len(lead.group() if lead else ""), end)
         if not re.search(r"[*&]", text) or "(" in text.strip("( ") or re.search(r"\bauto\b", text):
             return
@@ -653,7 +646,7 @@ class Reflector:
 
 def _synchronises(function: Any) -> bool:
     name = function.spelling
-    if name.startswith(("simd_", "quad_", "simdgroup_")) or name == "threadgroup_barrier":
+    if name.startswith(("simd_", "quad_", "simdgroup_", "__metal_simd_")) or name == "threadgroup_barrier":
         return True
     return "simdgroup_matrix" in function.type.spelling
 

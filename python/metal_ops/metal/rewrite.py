@@ -48,7 +48,7 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
-MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
+MARKER = re.compile(r'#[ \t]*(?:line[ \t]+)?(\d+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?')
 
 
 @dataclass(slots=True)
@@ -114,12 +114,14 @@ class Source:
         self._edits: list[tuple[int, int, str]] = []
         self._line_starts = [0, *(m.end() for m in re.finditer("\n", flat))]
         self._files: list[tuple[str, int]] = []  # of every flat line: the user's file and line
-        here, number = file, 1
+        here, number = "<command line>", 1
         for start in self._line_starts:
             marker = MARKER.match(flat, start)
-            self._files.append((here, number))
+            self._files.append(("", 0) if marker else (here, number))
             if marker:
-                here, number = marker.group(2).replace("\\\\", "\\").replace('\\"', '"'), int(marker.group(1))
+                number = int(marker.group(1))
+                if marker.group(2) is not None:
+                    here = marker.group(2).replace("\\\\", "\\").replace('\\"', '"')
             else:
                 number += 1
         self._tokens = _tokenize(flat)
@@ -272,7 +274,8 @@ class Source:
             elif name in DROPPED or name.startswith("air."):
                 known.append("")
         if known:
-            self._replace(tokens[i].start, tokens[end].end, " ".join(known), tokens[i].directive)
+            # Spaces around: `x[[buffer(0)]]` touches its name.
+            self._replace(tokens[i].start, tokens[end].end, f" {' '.join(known)} ", tokens[i].directive)
 
     def _statement_start(self, i: int) -> int:
         """Index of the first token of the declaration that token i is part of."""

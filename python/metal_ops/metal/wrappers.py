@@ -71,9 +71,9 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
         argument = by_position[i]
         object_type = f"_msl::pointee<{kind}>"
         if argument.kind == "THREADGROUP":
-            source = f"_msl::threadgroup_argument(l, m, {argument.index})"
+            source = f"_msl::threadgroup_argument(_msl_l, _msl_m, {argument.index})"
         else:
-            source = f"_msl::buffer(l, {_KIND[argument.kind]}, {argument.index})"
+            source = f"_msl::buffer(_msl_l, {_KIND[argument.kind]}, {argument.index})"
         if argument.reference and argument.kind == "CONSTANT" and argument.enabled_by is None:
             members.append(f"_msl::Reference<_msl::plain<{object_type}>> _msl_a{i};\n")
             initialisers.append(f"_msl_a{i}({source})")
@@ -110,9 +110,9 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
     name = _string(kernel.host_name)
     return f"""
 struct _msl_K{number} {{
-template <int i> using _msl_P = _msl::parameter<decltype({kernel.callee}), i>;
+template <int _msl_i> using _msl_P = _msl::parameter<decltype({kernel.callee}), _msl_i>;
 const metallib_launch* _msl_l;
-{"".join(members)}_msl_K{number}(const metallib_launch* l, char* m) : {", ".join(["_msl_l(l)", *initialisers])} {{ (void)m; }}
+{"".join(members)}_msl_K{number}(const metallib_launch* _msl_l, char* _msl_m) : {", ".join(["_msl_l(_msl_l)", *initialisers])} {{ (void)_msl_m; }}
 static inline __attribute__((always_inline)) void _msl_call({", ".join(parameters)}) {{
 [[clang::always_inline]] {kernel.callee}({", ".join(inner)});
 }}
@@ -121,13 +121,13 @@ inline __attribute__((always_inline)) void operator()(const _msl::Position& _msl
 _msl_call({", ".join(calls)});
 }}
 }};
-static __attribute__((noinline)) void _msl_inner{number}(const metallib_launch* l, ulong first, ulong count, void* scratch) {{
-_msl::{runner}<_msl_K{number}>(l, first, count, scratch);
+static __attribute__((noinline)) void _msl_inner{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
+_msl::{runner}<_msl_K{number}>(_msl_l, _msl_first, _msl_count, _msl_scratch);
 }}
-static void _msl_run{number}(const metallib_launch* l, ulong first, ulong count, void* scratch) {{
-_msl_set_constants(l);
-if (_msl_checked) _msl_guarded(l, first, count, scratch, {name}, &_msl_inner{number});
-else _msl_inner{number}(l, first, count, scratch);
+static void _msl_run{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
+_msl_set_constants(_msl_l);
+if (_msl_checked) _msl_guarded(_msl_l, _msl_first, _msl_count, _msl_scratch, {name}, &_msl_inner{number});
+else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 }}
 {table}static const metallib_kernel _msl_kernel{number} = {{{name}, {"METALLIB_KERNEL_FIBERS" if kernel.fibers else "0"},
 {kernel.max_threads}u, {kernel.static_bytes}u, {len(arguments)}u, {f"_msl_arguments{number}" if arguments else "nullptr"},

@@ -273,7 +273,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         "--finest-resolution",
         type=_whole(16, 1 << 20),
         default=_MODEL.finest_resolution,
-        help="cells along an edge of its finest level (%(default)s)",
+        help="cells along an edge of its finest level (2.5 a pixel of the pictures)",
     )
     group.add_argument(
         "--learning-rate",
@@ -285,7 +285,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         "--samples",
         type=_whole(256, 1 << 22),
         default=None,
-        help="packed samples per step (24576; 4096 for frequencies)",
+        help="packed samples per step (6144; 4096 for frequencies)",
     )
     group.add_argument(
         "--mixed-precision", action="store_true", help="run the networks in bfloat16"
@@ -299,6 +299,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
+    )
+    group.add_argument(
+        "--frames",
+        type=_whole(1, 10000),
+        default=48,
+        help="of the turntable (%(default)s)",
     )
     group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
 
@@ -380,7 +386,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from .train import Trainer
 
     folder = run_folder(arguments.runs, arguments.name, scene.name, arguments.overwrite)
-    return train_run(Trainer(scene, model, train), folder, origin, console)
+    return train_run(Trainer(scene, model, train), folder, origin, console, arguments.frames)
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
@@ -397,7 +403,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
             f"{arguments.resume}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a "
             "larger --steps or --seconds."
         )
-    return train_run(trainer, arguments.resume, origin, console)
+    return train_run(trainer, arguments.resume, origin, console, arguments.frames)
 
 
 def _trainer_of(

@@ -23,7 +23,8 @@ class ModelConfig:
         n_features_per_level: Values per table row.
         log2_hashmap_size: Rows of the largest levels, as a power of two.
         base_resolution: Cells along an edge on the coarsest level.
-        finest_resolution: Cells along an edge on the finest level.
+        finest_resolution: Cells along an edge on the finest level; None is 2.5 for each pixel along the longer
+            edge of the pictures, which is about two a pixel where the object is.
         density_width: Width of the hidden layer of the density network.
         geometry_features: Values that the density network hands on to the colour network.
         colour_width: Width of the two hidden layers of the colour network.
@@ -37,9 +38,9 @@ class ModelConfig:
     backend: str = "fused"
     n_levels: int = 16
     n_features_per_level: int = 2
-    log2_hashmap_size: int = 17
+    log2_hashmap_size: int = 16
     base_resolution: int = 16
-    finest_resolution: int = 512
+    finest_resolution: int | None = None
     density_width: int = 64
     geometry_features: int = 16
     colour_width: int = 64
@@ -73,7 +74,7 @@ class TrainConfig:
     learning_rate: float | None = None
     final_learning_rate: float = 0.03
     target_samples: int | None = None
-    samples_per_diagonal: int = 160
+    samples_per_diagonal: int = 128
     occupancy_resolution: int = 64
     background: str = "auto"
     max_eval_views: int = 25

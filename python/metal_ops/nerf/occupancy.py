@@ -32,7 +32,7 @@ class OccupancyGrid(tf.Module):
         self,
         resolution: int,
         threshold: float,
-        decay: float = 0.9,
+        decay: float = 0.8,
         allowed: np.ndarray | None = None,
     ) -> None:
         super().__init__(name="occupancy")

@@ -151,7 +151,13 @@ def _left(trainer: Trainer) -> str:
     return f"{trainer.seconds * (1 / trainer.progress - 1):.0f} s"
 
 
-def train_run(trainer: Trainer, folder: Path, origin: dict[str, Any], console: Console) -> int:
+def train_run(
+    trainer: Trainer,
+    folder: Path,
+    origin: dict[str, Any],
+    console: Console,
+    frames: int = pictures.TURNTABLE_FRAMES,
+) -> int:
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 
     Args:
@@ -159,6 +165,7 @@ def train_run(trainer: Trainer, folder: Path, origin: dict[str, Any], console: C
         folder: Of the run; made on the first write.
         origin: How to load the scene again, for the checkpoint.
         console: Where progress goes.
+        frames: Of the turntable.
 
     Returns:
         The exit code: 0, or 130 after Ctrl-C.
@@ -204,7 +211,7 @@ def train_run(trainer: Trainer, folder: Path, origin: dict[str, Any], console: C
     assert score is not None
     note(trainer, loss, score)
     trainer.save(folder / FILE_NAME, origin)
-    write_pictures(trainer, folder, score, origin, interrupted)
+    write_pictures(trainer, folder, score, origin, interrupted, frames)
     return finish(trainer, folder, score, console, interrupted)
 
 
@@ -221,7 +228,12 @@ def note(trainer: Trainer, loss: float, score: Score) -> None:
 
 
 def write_pictures(
-    trainer: Trainer, folder: Path, score: Score, origin: dict[str, Any], interrupted: bool
+    trainer: Trainer,
+    folder: Path,
+    score: Score,
+    origin: dict[str, Any],
+    interrupted: bool,
+    frames: int,
 ) -> None:
     """Writes metrics.json, comparison.png, psnr.png and turntable.gif."""
     write_json(folder / "metrics.json", metrics(trainer, score, origin, interrupted))
@@ -231,7 +243,7 @@ def write_pictures(
     pictures.curves(folder / "psnr.png", {trainer.scene.name: trainer.history}, title)
     render = trainer.renderer()
     pictures.comparison(folder / "comparison.png", render, trainer.scene)
-    pictures.turntable(folder / "turntable.gif", render, trainer.scene)
+    pictures.turntable(folder / "turntable.gif", render, trainer.scene, frames)
 
 
 def metrics(

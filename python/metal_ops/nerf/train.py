@@ -26,7 +26,7 @@ from .scenes import Scene
 
 _UPDATE_EVERY = 16  # steps between looks at the occupancy grid
 # A step of the marcher through a cell of this opacity is not worth a look.
-_EMPTY_OPACITY = 0.01
+_EMPTY_OPACITY = 0.03
 # Once there are surfaces, samples behind them are dropped before the expensive part of a step.
 _PRUNE_FROM = 256
 _HIDDEN = 1e-3
@@ -78,6 +78,10 @@ class Trainer:
             )
         self.scene = scene = fit_space(scene)
         self.config = config
+        if model.finest_resolution is None:
+            longest = max(scene.train.cameras.width, scene.train.cameras.height)
+            finest = int(np.clip(2.5 * longest, 2 * model.base_resolution, 4096))
+            model = dataclasses.replace(model, finest_resolution=finest)
         self.model_config = model
         self.step = 0
         self.seconds = 0.0
@@ -95,7 +99,7 @@ class Trainer:
         )
         is_hash = model.encoding == "hash"
         self.learning_rate: float = config.learning_rate or (1e-2 if is_hash else 1e-3)
-        self.target_samples: int = config.target_samples or (24576 if is_hash else 4096)
+        self.target_samples: int = config.target_samples or (6144 if is_hash else 4096)
         self._variables = list(self.field.trainable_variables)
         # eps 1e-15 and beta2 0.99 are instant-ngp's: rows that are seldom hit must still move.
         self.optimizer = Adam(

@@ -4,14 +4,20 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what the loop below does, spelled out for type checkers
-    from metal_ops.ops.hash_encode import hash_encode as hash_encode
-    from metal_ops.ops.zero_out import zero_out as zero_out
-
-__all__: list[str] = []
-
-for _file in pkgutil.iter_modules(__path__):
-    if not _file.name.startswith("_"):
-        _module = importlib.import_module(f"{__name__}.{_file.name}")
-        globals().update({name: getattr(_module, name) for name in _module.__all__})
-        __all__ += _module.__all__
+if TYPE_CHECKING:  # what the loop below does, for type checkers and editors; optional
+    from metal_ops.ops.frequency_encode import *  # noqa: F403
+    from metal_ops.ops.fused_optimizer import *  # noqa: F403
+    from metal_ops.ops.hash_encode import *  # noqa: F403
+    from metal_ops.ops.null_op import *  # noqa: F403
+    from metal_ops.ops.packed_scan import *  # noqa: F403
+    from metal_ops.ops.ray_march import *  # noqa: F403
+    from metal_ops.ops.sh_encode import *  # noqa: F403
+    from metal_ops.ops.volume_render import *  # noqa: F403
+    from metal_ops.ops.zero_out import *  # noqa: F403
+else:
+    __all__ = []
+    for _file in pkgutil.iter_modules(__path__):  # noqa: F405
+        if not _file.name.startswith("_"):
+            _module = importlib.import_module(f"{__name__}.{_file.name}")
+            globals().update({name: getattr(_module, name) for name in _module.__all__})
+            __all__ += _module.__all__

@@ -1,0 +1,80 @@
+"""`python -m benchmarks [--peers] [--quick] [--filter TEXT] [--list] [--no-save]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from rich.console import Console  # noqa: E402
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: E402
+
+from benchmarks import machine, measure, report  # noqa: E402
+from benchmarks.registry import Case, Context, all_cases, select  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--peers", action="store_true", help="with JAX and PyTorch (.venv-peers)")
+    parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
+    parser.add_argument(
+        "--filter", default="", metavar="TEXT", help="only cases whose name contains TEXT"
+    )
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--no-save", action="store_true", help="leave benchmarks/results/ alone")
+    arguments = parser.parse_args()
+
+    console = Console()
+    cases = all_cases()
+    chosen = list(select(cases, arguments.filter, arguments.quick))
+    if not chosen:
+        names = ", ".join(case.name for case in cases)
+        console.print(
+            f"[benchmarks] no case matches --filter {arguments.filter!r}. There are: {names}.",
+            markup=False,
+        )
+        return 2
+    if arguments.list:
+        for case in chosen:
+            console.print(f"{case.name}: {case.title}", markup=False)
+        return 0
+
+    described = machine.describe()
+    console.print("; ".join(f"{key} {value}" for key, value in described.items()), style="dim")
+    failed = False
+    for case in chosen:
+        rows = _run(case, console, quick=arguments.quick, peers=arguments.peers)
+        console.print(report.table(case, rows))
+        failed |= any(row.error for row in rows)
+        if not arguments.no_save:
+            report.save(case, cases.index(case), rows, described)
+            report.write_markdown(case.group)
+    return 1 if failed else 0
+
+
+def _run(case: Case, console: Console, quick: bool, peers: bool) -> list[measure.Row]:
+    with (
+        ExitStack() as stack,
+        Progress(
+            TextColumn("{task.fields[title]}"),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        ) as progress,
+    ):
+        task = progress.add_task("set-up", total=1.0, title=case.name)
+        return measure.measure(
+            case,
+            case.contenders(Context(quick, peers, stack)),
+            quick,
+            lambda text, done: progress.update(task, description=text, completed=done),
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

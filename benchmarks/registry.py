@@ -1,0 +1,93 @@
+"""What a benchmark is made of. A file in benchmarks/cases/ registers its cases; there is no other list."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+# What the cross-check compares: named arrays.
+Results = dict[str, np.ndarray]
+
+
+@dataclass
+class Contender:
+    """One row of a table.
+
+    `time_ms` does the work once, waits for its end and says how long it took. `results`, where given, says what came
+    out, and is compared with the first contender's.
+    """
+
+    name: str
+    time_ms: Callable[[], float]
+    results: Callable[[], Results] | None = None
+    note: str = ""
+
+
+@dataclass
+class Context:
+    """What a case may use. Whatever is entered into `stack` is closed when the case is done."""
+
+    quick: bool
+    peers: bool
+    stack: ExitStack
+
+
+@dataclass(frozen=True)
+class Case:
+    """One table: contenders that are timed in turns. The first is ours, and the others are compared with it."""
+
+    group: str  # the tables of a group share one markdown file
+    name: str
+    title: str
+    contenders: Callable[[Context], list[Contender]] = field(compare=False)
+    units: float = 0.0  # of work in one call, for the rate column; 0: no such column
+    unit: str = "points"
+    in_quick: bool = True
+    # A result may differ from ours by this part of its largest value, but for `outliers` of all values.
+    tolerance: float = 1e-4
+    outliers: float = 1e-3
+
+
+_cases: list[Case] = []
+
+
+def register(case: Case) -> Case:
+    """Adds a case. Called by the modules of benchmarks.cases."""
+    if any(other.name == case.name for other in _cases):
+        raise ValueError(
+            f"[benchmarks] two cases are named {case.name!r}; expected a name of its own."
+        )
+    _cases.append(case)
+    return case
+
+
+def all_cases() -> list[Case]:
+    """Imports benchmarks/cases/*.py and returns what they registered."""
+    from benchmarks import cases
+
+    for module in pkgutil.iter_modules(cases.__path__):
+        importlib.import_module(f"{cases.__name__}.{module.name}")
+    return list(_cases)
+
+
+def timed(function: Callable[[], Any]) -> Callable[[], float]:
+    """A `time_ms` for a function that returns when its work is done."""
+
+    def time_ms() -> float:
+        start = time.perf_counter()
+        function()
+        return (time.perf_counter() - start) * 1e3
+
+    return time_ms
+
+
+def select(cases: list[Case], pattern: str, quick: bool) -> Iterator[Case]:
+    """Cases whose name contains `pattern`; with `quick`, only those that are meant for it."""
+    return (case for case in cases if pattern in case.name and (case.in_quick or not quick))

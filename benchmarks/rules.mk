@@ -1,0 +1,13 @@
+# What `make bench` needs besides the libraries: the random-access microbenchmark, and with PEERS=1 an environment with
+# JAX and PyTorch of its own, as they do not agree with TensorFlow on versions.
+bench: build/benchmarks/random_access $(if $(PEERS),.venv-peers/stamp)
+
+build/benchmarks/random_access: benchmarks/random_access.cc
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(CXX) -std=c++17 -O3 -Wall -Wextra $(CXXFLAGS) $< -o $@ -pthread $(LDFLAGS)
+
+.venv-peers/stamp: benchmarks/requirements-peers.txt
+	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating .venv-peers with $$python" && \
+	{ [ -x .venv-peers/bin/python ] || $$python -m venv .venv-peers; } && \
+	.venv-peers/bin/pip install --disable-pip-version-check -q -r $< && touch $@

@@ -1,0 +1,173 @@
+"""OccupancyGrid: which cells of space hold anything, learnt from a density, so that `ray_march` can skip the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from metal_ops import raw_ops
+
+MAX_LEVELS = 16
+
+
+class OccupancyGrid(tf.Module):
+    """Levels of cells with a decaying maximum of the density seen in each, and the bits that `ray_march` reads.
+
+    Mueller et al. 2022, "Instant Neural Graphics Primitives", appendix C. Level 0 covers `aabb`; level l is 2^l times
+    as large around the same centre, with as many cells. At first every cell counts as occupied. All methods work in
+    tf.function, and the variables are saved in checkpoints of whatever holds the grid.
+
+    Args:
+      aabb: Box of level 0: [6] (x_min, y_min, z_min, x_max, y_max, z_max) or [2, 3].
+      resolution: Cells along an edge of a level; a multiple of 4 where there are several levels.
+      n_levels: Number of levels, 1 to 16.
+      threshold: A cell is occupied if its density is above this, or above the mean of all cells where that is less (a
+        scene of thin fog would vanish otherwise). In the unit of what `update` is given: instant-ngp takes
+        0.01 for the density times the step's length.
+      decay: What is left of a cell's density at each update.
+      name: Name of the module.
+
+    Attributes:
+      density: Variable [n_levels, resolution^3] float32, x slowest. -1 marks cells that are never occupied.
+      bits: Variable [n_levels, ceil(resolution^3 / 8)] uint8.
+      aabb: [6] float32.
+
+    Raises:
+      ValueError: An argument is out of range.
+
+    Example:
+      >>> grid = metal_ops.OccupancyGrid(aabb=[0, 0, 0, 1, 1, 1], resolution=16, threshold=0.5)
+      >>> for step in range(2):
+      ...     grid.update(lambda x: tf.cast(x[:, 0] > 0.5, tf.float32), seed=(0, step), every_cell=True)
+      >>> round(grid.occupied_fraction(), 2)
+      0.5
+    """
+
+    def __init__(
+        self,
+        aabb: Any,
+        resolution: int = 128,
+        n_levels: int = 1,
+        threshold: float = 0.01,
+        decay: float = 0.95,
+        name: str = "occupancy_grid",
+    ) -> None:
+        super().__init__(name=name)
+        self.aabb = np.asarray(aabb, np.float32).reshape(-1)
+        if self.aabb.shape != (6,) or not np.all(self.aabb[:3] < self.aabb[3:]):
+            raise ValueError(
+                f"[OccupancyGrid] aabb: expected (x_min, y_min, z_min, x_max, y_max, z_max), got {aabb}."
+            )
+        if not 1 <= n_levels <= MAX_LEVELS:
+            raise ValueError(
+                f"[OccupancyGrid] n_levels: expected 1 to {MAX_LEVELS}, got {n_levels}."
+            )
+        if not 1 <= resolution <= 1024 or (n_levels > 1 and resolution % 4):
+            raise ValueError(
+                "[OccupancyGrid] resolution: expected 1 to 1024, a multiple of 4 with several levels, "
+                f"got {resolution}."
+            )
+        if not 0 <= decay <= 1:
+            raise ValueError(f"[OccupancyGrid] decay: expected 0 to 1, got {decay}.")
+        self.resolution = resolution
+        self.n_levels = n_levels
+        self.n_cells = resolution**3
+        self.threshold = threshold
+        self.decay = decay
+        self.density = tf.Variable(
+            tf.zeros([n_levels, self.n_cells]), trainable=False, name="density"
+        )
+        self.bits = tf.Variable(
+            tf.fill([n_levels, (self.n_cells + 7) // 8], tf.constant(255, tf.uint8)),
+            trainable=False,
+            name="bits",
+        )
+
+    def update(
+        self,
+        density_fn: Callable[[tf.Tensor], tf.Tensor],
+        seed: Any,
+        *,
+        every_cell: bool = False,
+    ) -> None:
+        """Lets all cells decay, looks at some at a random point each, and sets the bits anew.
+
+        instant-ngp does so every 16 steps: at every cell for the first 256 steps, then at a quarter of them at random
+        and at as many of the occupied ones.
+
+        Args:
+          density_fn: [n, 3] float32 points of the world -> [n] or [n, 1] densities, in the threshold's unit.
+          seed: Two integers, as for `tf.random.stateless_uniform`; another pair at each update.
+          every_cell: Whether to look at all cells.
+        """
+        seeds = tf.random.experimental.stateless_split(tf.cast(seed, tf.int32), 3)
+        total = self.n_levels * self.n_cells
+        if every_cell:
+            cells = tf.range(total)
+        else:
+            count = total // 4
+            anywhere = tf.random.stateless_uniform([count], seeds[0], 0, total, tf.int32)
+            occupied = tf.cast(tf.where(tf.reshape(self.occupied(), [-1]))[:, 0], tf.int32)
+            some = tf.minimum(count, tf.shape(occupied)[0])
+            chosen = tf.random.stateless_uniform(
+                [some], seeds[1], 0, tf.maximum(1, tf.shape(occupied)[0]), tf.int32
+            )
+            cells = tf.concat([anywhere, tf.gather(occupied, chosen)], axis=0)
+        points = self.points_in(
+            cells, tf.random.stateless_uniform([tf.shape(cells)[0], 3], seeds[2])
+        )
+        seen = tf.reshape(tf.cast(density_fn(points), tf.float32), [-1])
+        old = tf.reshape(self.density, [-1])
+        faded = tf.where(old < 0, old, old * self.decay)
+        # A cell that is never occupied stays so whatever is seen in it.
+        seen = tf.where(tf.gather(old, cells) < 0, -1.0, seen)
+        new = tf.tensor_scatter_nd_max(faded, cells[:, None], seen)
+        self.density.assign(tf.reshape(new, self.density.shape))
+        self.set_bits()
+
+    def set_bits(self) -> None:
+        """Sets the bits from the density as it is: for densities that were assigned."""
+        possible = self.density >= 0
+        mean = tf.math.divide_no_nan(
+            tf.reduce_sum(tf.where(possible, self.density, 0.0)),
+            tf.reduce_sum(tf.cast(possible, tf.float32)),
+        )
+        # A little below the mean, or even fog would be on neither side of it.
+        threshold = tf.minimum(tf.constant(self.threshold, tf.float32), 0.999 * mean)
+        self.bits.assign(raw_ops.pack_occupancy(self.density, threshold))
+
+    def points_in(self, cells: tf.Tensor, place: Any = 0.5) -> tf.Tensor:
+        """Points of the world in cells.
+
+        Args:
+          cells: [n] int32, counted through all levels: level * resolution^3 + cell.
+          place: Where in the cell, [n, 3] or a number in [0, 1].
+
+        Returns:
+          [n, 3] float32.
+        """
+        level, cell = cells // self.n_cells, cells % self.n_cells
+        index = tf.stack(
+            [
+                cell // self.resolution**2,
+                cell // self.resolution % self.resolution,
+                cell % self.resolution,
+            ],
+            axis=-1,
+        )
+        inside = (tf.cast(index, tf.float32) + place) / self.resolution
+        size = tf.pow(2.0, tf.cast(level, tf.float32))[:, None]
+        return self.aabb[:3] + ((inside - 0.5) * size + 0.5) * (self.aabb[3:] - self.aabb[:3])
+
+    def occupied(self) -> tf.Tensor:
+        """The bits one by one, [n_levels, resolution^3] bool."""
+        masks = tf.constant([1, 2, 4, 8, 16, 32, 64, 128], tf.uint8)
+        ones = tf.bitwise.bitwise_and(self.bits[:, :, None], masks) > 0
+        return tf.reshape(ones, [self.n_levels, -1])[:, : self.n_cells]
+
+    def occupied_fraction(self) -> float:
+        """The part of all cells that are occupied."""
+        return float(tf.reduce_mean(tf.cast(self.occupied(), tf.float32)))

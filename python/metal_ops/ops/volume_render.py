@@ -1,0 +1,213 @@
+"""Volume rendering along rays (Max 1995; Mildenhall et al. 2020, equation 3), packed or dense, and its gradients."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from metal_ops.ops import _arguments, _checks
+
+__all__ = ["Rendering", "SampleWeights", "render_weights", "volume_render"]
+
+
+class Rendering(NamedTuple):
+    """What `volume_render` returns, float32."""
+
+    rgb: tf.Tensor  # [rays, channels]
+    opacity: tf.Tensor  # [rays], in [0, 1] for densities that are not negative
+    depth: tf.Tensor  # [rays]
+    depth_median: tf.Tensor  # [rays]
+    weights: tf.Tensor  # shaped like the samples
+
+
+class SampleWeights(NamedTuple):
+    """What `render_weights` returns, float32, shaped like the samples."""
+
+    weights: tf.Tensor
+    transmittance: tf.Tensor
+
+
+def volume_render(
+    sigmas: Any,
+    rgbs: Any,
+    t_starts: Any,
+    t_ends: Any,
+    packed_info: Any = None,
+    *,
+    ray_indices: Any = None,
+    n_rays: Any = None,
+    background: Any = None,
+    early_stop_eps: float = 0.0,
+    normalize_depth: bool = True,
+    t_gradients: bool = False,
+    name: str | None = None,
+) -> Rendering:
+    """Composites the samples of every ray, front to back, in log space.
+
+    With `x_i = sigma_i (t_end_i - t_start_i)`, sample i weighs `w_i = exp(-sum_{j<i} x_j) (1 - exp(-x_i))`, and
+    `rgb = sum w_i rgb_i + (1 - sum w_i) background`: Max 1995; Mildenhall et al. 2020, equation 3.
+
+    One pass forwards, one backwards; the gradients of sigmas, rgbs and background are exact (those of samples
+    behind an early stop are zero). Deterministic. NaN and infinity stay within their ray.
+
+    Args:
+      sigmas: Densities per unit of t: [samples], packed ray after ray, or dense [rays, samples]. float32, float16 or
+        bfloat16; computed in float32 in any case.
+      rgbs: Colours, [samples, channels] or [rays, samples, channels], of the same dtype. Any number of channels.
+      t_starts: Where each sample begins along its ray, shaped like sigmas, float32.
+      t_ends: Where it ends.
+      packed_info: For packed samples: first sample and number of samples of each ray, [rays, 2] int32 or int64,
+        in order and without overlap, as `ray_march` and nerfacc give it.
+      ray_indices: In its place: the ray of each sample, [samples] int32 or int64, ascending.
+      n_rays: Number of rays, with ray_indices.
+      background: What is behind the samples: [channels] or [rays, channels], float32; None for black.
+      early_stop_eps: Samples with less transmittance before them than this weigh nothing. 0 stops nowhere; 1e-4 is
+        instant-ngp's choice.
+      normalize_depth: Whether `depth` is divided by the opacity (the expected depth, as in nerfacc; 0 for an empty
+        ray) or is the plain sum of w_i times the sample's middle.
+      t_gradients: Whether t_starts and t_ends get gradients too; otherwise theirs is None.
+      name: Optional name of the op.
+
+    Returns:
+      Rendering(rgb [rays, channels], opacity [rays], depth [rays], depth_median [rays], weights), float32.
+      depth_median is the middle of the first sample at whose end the opacity reaches 1/2 (the last sample's if it never
+      does; 0 for a ray without samples).
+
+    Raises:
+      TypeError: A dtype is none of those above, or sigmas and rgbs differ.
+      ValueError: Neither or both of packed_info and ray_indices are given with packed samples, or one of them
+        with dense samples.
+      tf.errors.InvalidArgumentError: A shape does not fit, packed_info reaches beyond the samples or overlaps, or
+        ray_indices do not ascend (ValueError where that is known when a graph is built).
+
+    Example:
+      >>> rendering = metal_ops.volume_render(
+      ...     sigmas=[1.0, 50.0, 3.0],
+      ...     rgbs=[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+      ...     t_starts=[0.0, 1.0, 0.5],
+      ...     t_ends=[1.0, 2.0, 1.0],
+      ...     packed_info=[[0, 2], [2, 1], [3, 0]],
+      ...     background=[1.0, 1.0, 1.0],
+      ... )
+      >>> print(rendering.opacity.numpy().round(3))
+      [1.    0.777 0.   ]
+      >>> rendering.rgb[2].numpy().tolist()
+      [1.0, 1.0, 1.0]
+    """
+    op = "volume_render"
+    _checks.refuse_xla(op)
+    with tf.name_scope(name or op):
+        sigmas = _arguments.as_floats(op, "sigmas", sigmas)
+        rgbs = _arguments.as_floats(op, "rgbs", rgbs)
+        _arguments.check_same_dtype(op, sigmas=sigmas, rgbs=rgbs)
+        why = "Half precision cannot tell neighbouring samples apart. "
+        t_starts = _arguments.as_floats(op, "t_starts", t_starts, [tf.float32], why)
+        t_ends = _arguments.as_floats(op, "t_ends", t_ends, [tf.float32], why)
+        if background is None:
+            background = tf.zeros([0], tf.float32)
+        background = _arguments.as_floats(op, "background", background, [tf.float32])
+        rgb, opacity, depth, depth_median, weights = raw_ops.volume_render(
+            sigmas,
+            rgbs,
+            t_starts,
+            t_ends,
+            _arguments.packed_info_of(op, sigmas, packed_info, ray_indices, n_rays),
+            background,
+            early_stop_eps=early_stop_eps,
+            t_gradients=t_gradients,
+        )
+        if normalize_depth:
+            depth = tf.math.divide_no_nan(depth, opacity)
+        return Rendering(rgb, opacity, depth, depth_median, weights)
+
+
+def render_weights(
+    sigmas: Any,
+    t_starts: Any,
+    t_ends: Any,
+    packed_info: Any = None,
+    *,
+    ray_indices: Any = None,
+    n_rays: Any = None,
+    early_stop_eps: float = 0.0,
+    t_gradients: bool = False,
+    name: str | None = None,
+) -> SampleWeights:
+    """The weights of `volume_render` alone, and the transmittance up to each sample.
+
+    For proposal networks, for visibility, and for compositing what is no colour.
+
+    Args:
+      sigmas: As in `volume_render`, like all other arguments.
+      t_starts: Where each sample begins along its ray, float32.
+      t_ends: Where it ends.
+      packed_info: [rays, 2] (start, count), for packed samples.
+      ray_indices: In its place: the ray of each sample, ascending.
+      n_rays: Number of rays, with ray_indices.
+      early_stop_eps: Samples with less transmittance before them than this weigh nothing.
+      t_gradients: Whether t_starts and t_ends get gradients too.
+      name: Optional name of the op.
+
+    Returns:
+      SampleWeights(weights, transmittance), both float32 and shaped like sigmas. The transmittance goes on behind an
+      early stop.
+
+    Raises:
+      TypeError: A dtype does not fit.
+      ValueError: As in `volume_render`.
+      tf.errors.InvalidArgumentError: As in `volume_render`.
+
+    Example:
+      >>> weights, transmittance = metal_ops.render_weights([[1.0, 2.0]], [[0.0, 1.0]], [[1.0, 2.0]])
+      >>> print(transmittance.numpy().round(3))
+      [[1.    0.368]]
+    """
+    op = "render_weights"
+    _checks.refuse_xla(op)
+    with tf.name_scope(name or op):
+        sigmas = _arguments.as_floats(op, "sigmas", sigmas)
+        t_starts = _arguments.as_floats(op, "t_starts", t_starts, [tf.float32])
+        t_ends = _arguments.as_floats(op, "t_ends", t_ends, [tf.float32])
+        return SampleWeights(
+            *raw_ops.render_weights(
+                sigmas,
+                t_starts,
+                t_ends,
+                _arguments.packed_info_of(op, sigmas, packed_info, ray_indices, n_rays),
+                early_stop_eps=early_stop_eps,
+                t_gradients=t_gradients,
+            )
+        )
+
+
+@tf.RegisterGradient("VolumeRender")
+def _volume_render_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
+    rgb, *others = gradients
+    to_sigmas, to_rgbs, to_background, to_starts, to_ends = raw_ops.volume_render_grad(
+        _arguments.zeros_as_empty(rgb, rank=2),
+        *[_arguments.zeros_as_empty(gradient) for gradient in others],
+        *op.inputs,
+        early_stop_eps=op.get_attr("early_stop_eps"),
+        t_gradients=op.get_attr("t_gradients"),
+    )
+    if not op.get_attr("t_gradients"):
+        to_starts = to_ends = None
+    return [to_sigmas, to_rgbs, to_starts, to_ends, None, to_background]
+
+
+@tf.RegisterGradient("RenderWeights")
+def _render_weights_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
+    to_sigmas, to_starts, to_ends = raw_ops.render_weights_grad(
+        *[_arguments.zeros_as_empty(gradient) for gradient in gradients],
+        *op.inputs,
+        early_stop_eps=op.get_attr("early_stop_eps"),
+        t_gradients=op.get_attr("t_gradients"),
+    )
+    if not op.get_attr("t_gradients"):
+        to_starts = to_ends = None
+    return [to_sigmas, to_starts, to_ends, None]
+
+
+_arguments.no_second_derivative("VolumeRenderGrad", "RenderWeightsGrad")

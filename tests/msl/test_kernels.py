@@ -1,0 +1,262 @@
+"""Kernel declarations: positions, argument indices, function constants, names, includes, reflection."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .shaders import library, path
+
+# attribute: (extent, what thread (x, y, z) sees). n: grid, s: dispatched threadgroup, g: its position, t: in it, m: the
+# group's own size (clipped at the edge).
+POSITIONS = {
+    "thread_position_in_grid": (3, lambda n, s, g, t, m: g * s + t),
+    "thread_position_in_threadgroup": (3, lambda n, s, g, t, m: t),
+    "threadgroup_position_in_grid": (3, lambda n, s, g, t, m: g),
+    "threads_per_grid": (3, lambda n, s, g, t, m: n),
+    "threads_per_threadgroup": (3, lambda n, s, g, t, m: m),
+    "dispatch_threads_per_threadgroup": (3, lambda n, s, g, t, m: s),
+    "threadgroups_per_grid": (3, lambda n, s, g, t, m: -(-n // s)),
+    "thread_index_in_threadgroup": (1, lambda n, s, g, t, m: (t[2] * m[1] + t[1]) * m[0] + t[0]),
+    "thread_index_in_simdgroup": (1, lambda n, s, g, t, m: ((t[2] * m[1] + t[1]) * m[0] + t[0]) % 32),
+    "simdgroup_index_in_threadgroup": (1, lambda n, s, g, t, m: ((t[2] * m[1] + t[1]) * m[0] + t[0]) // 32),
+    "threads_per_simdgroup": (1, lambda n, s, g, t, m: 32),
+    "thread_execution_width": (1, lambda n, s, g, t, m: 32),
+    "simdgroups_per_threadgroup": (1, lambda n, s, g, t, m: -(-np.prod(m) // 32)),
+    "dispatch_simdgroups_per_threadgroup": (1, lambda n, s, g, t, m: -(-np.prod(s) // 32)),
+    "thread_index_in_quadgroup": (1, lambda n, s, g, t, m: ((t[2] * m[1] + t[1]) * m[0] + t[0]) % 4),
+    "quadgroup_index_in_threadgroup": (1, lambda n, s, g, t, m: ((t[2] * m[1] + t[1]) * m[0] + t[0]) // 4),
+}  # fmt: skip
+SHAPES = {"plain": ((13, 6, 5), (4, 3, 2)), "exact": ((8, 4, 2), (4, 2, 1)), "flat": ((100, 1, 1), (48, 1, 1))}
+
+
+@pytest.fixture(scope="module")
+def positions():
+    parameters, stores = [], []
+    for r, (name, (extent, _)) in enumerate(POSITIONS.items()):
+        for k in range(1, extent + 1):
+            for type_ in ("uint", "ushort"):
+                variable = f"v{r}_{k}_{type_}"
+                parameters.append(f"{type_}{k if k > 1 else ''} {variable} [[{name}]]")
+                stores += [f"put({variable}{'[%d]' % j if k > 1 else ''});" for j in range(k)]
+    body = f"""
+        uint at = where.z * size.y * size.x + where.y * size.x + where.x, row = 0;
+        device uint* to = out + at * {len(stores)};
+        #define put(x) to[row++] = x
+        {" ".join(stores)}"""
+    signature = "device uint* out, uint3 where [[thread_position_in_grid]], uint3 size [[threads_per_grid]], " + ", ".join(parameters)
+    barrier = "threadgroup_barrier(mem_flags::mem_none);"
+    return library(f"kernel void loop({signature}) {{ {body} }}\nkernel void fibers({signature}) {{ {barrier} {body} }}"), len(stores)
+
+
+@pytest.mark.parametrize("kernel", ["loop", "fibers"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_positions(kernel, shape, workers, positions):
+    shader, rows = positions
+    n, s = (np.array(x) for x in SHAPES[shape])
+    out = np.full((n[2], n[1], n[0], rows), 0xDEAD, np.uint32)
+    shader[kernel].run(tuple(int(x) for x in n), tuple(int(x) for x in s), {0: out}, workers=workers)
+    expected = np.zeros_like(out)
+    for z, y, x in np.ndindex(*out.shape[:3]):
+        at = np.array([x, y, z])
+        g, t = at // s, at % s
+        m = np.minimum(s, n - g * s)
+        row = []
+        for extent, oracle in POSITIONS.values():
+            value = np.atleast_1d(oracle(n, s, g, t, m))
+            for k in range(1, extent + 1):
+                row += [*value[:k]] * 2
+        expected[z, y, x] = row
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_argument_indices():
+    """Explicit indices stay; the others take the free ones in order. Enumerators and macros are constants too."""
+    shader = library("""
+        #define SLOT(n) [[buffer(n + 1)]]
+        enum Index { kFirst = 7, kSecond };
+        constexpr constant int kThird = 3;
+        kernel void indices(device float* a, device int* b [[buffer(2)]], constant float& c, device half4* d SLOT(4),
+                            const device uchar* e [[buffer(kSecond)]], constant packed_float3* f [[buffer(kThird)]],
+                            threadgroup float* g, threadgroup int4* h [[threadgroup(0)]], device atomic_uint& i,
+                            uint j [[thread_position_in_grid]]) { a[j] = c; }
+        kernel void nothing(uint i [[thread_position_in_grid]]) {}
+        [[kernel, max_total_threads_per_threadgroup(96)]] void limited(device float* x [[buffer(30)]]) { x[0] = 1; }
+        """)
+    rows = [(a["name"], a["kind"], a["index"], a["type"], a["size"], a["alignment"], a["written"], a["reference"])
+            for a in shader["indices"].arguments]  # fmt: skip
+    assert rows == [
+        ("a", "device", 0, "float", 4, 4, True, False), ("b", "device", 2, "int", 4, 4, True, False),
+        ("c", "constant", 1, "float", 4, 4, False, True), ("d", "device", 5, "half4", 8, 8, True, False),
+        ("e", "device", 8, "uchar", 1, 1, False, False), ("f", "constant", 3, "packed_float3", 12, 4, False, False),
+        ("g", "threadgroup", 1, "float", 4, 4, True, False), ("h", "threadgroup", 0, "int4", 16, 16, True, False),
+        ("i", "device", 4, "atomic<uint>", 4, 4, True, True),
+    ]  # fmt: skip
+    assert shader["nothing"].arguments == [] and shader["nothing"].max_total_threads == 1024
+    shader["nothing"].run(10, 5)
+    assert shader["limited"].max_total_threads == 96
+    assert not shader["indices"].fibers
+
+
+CONSTANTS = """
+constant bool flag [[function_constant(0)]];
+constant int number [[function_constant(5)]];
+constant float3 triple [[function_constant(1 + 1)]];
+constant half small [[function_constant(7)]];
+namespace tuning { constant ushort width [[function_constant(9)]]; }
+constant bool flag_set = is_function_constant_defined(flag);
+constant int twice = is_function_constant_defined(number) ? number * 2 : -1;
+constant int more = twice + 1;
+template <typename T> T scaled(T x) { return flag ? x * T(number) : x; }
+kernel void read(device float* out, constant float* extra [[buffer(1), function_constant(flag)]], uint i [[thread_position_in_grid]]) {
+  if (i >= 8) return;
+  out[0] = flag; out[1] = number; out[2] = triple.y; out[3] = small; out[4] = tuning::width;
+  out[5] = flag_set; out[6] = twice; out[7] = more; out[8] = scaled(3.0f);
+  if (flag) out[9] = extra[0];
+  threadgroup_barrier(mem_flags::mem_none);
+}
+"""
+
+
+def test_function_constants():
+    shader = library(CONSTANTS)
+    kernel = shader["read"]
+    assert [(c["name"], c["index"], c["data_type"], c["size"]) for c in kernel.constants] == [
+        ("flag", 0, 53, 1), ("number", 5, 29, 4), ("triple", 2, 5, 16), ("small", 7, 16, 2), ("width", 9, 41, 2),
+    ]  # fmt: skip
+    optional = kernel.arguments[1]
+    assert optional["optional"] and kernel.constants[optional["enabled_by"]]["name"] == "flag"
+    out = np.full(10, -7, np.float32)
+    kernel.run(8, 8, {0: out, 1: None})
+    np.testing.assert_array_equal(out, [0, 0, 0, 0, 0, 0, -1, 0, 3, -7])
+    values = {0: np.bool_(True), 5: np.int32(21), 2: np.float32([1, 2, 3, 0]), 7: np.float16(0.5), 9: np.uint16(640)}
+    kernel.run(8, 8, {0: out, 1: np.float32([4])}, constants=values)
+    np.testing.assert_array_equal(out, [1, 21, 2, 0.5, 640, 1, 42, 43, 63, 4])
+
+
+def test_function_constants_of_concurrent_launches():
+    """Two pipelines of one kernel, with different values, at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    shader = library("""
+        constant int number [[function_constant(0)]];
+        kernel void fill(device int* out, uint i [[thread_position_in_grid]]) { out[i] = number; }""")
+    outs = [np.zeros(20000, np.int32) for _ in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: shader["fill"].run(20000, 10, {0: outs[k]}, constants={0: np.int32(k)}, workers=2), range(8)))
+    for k, out in enumerate(outs):
+        assert (out == k).all()
+
+
+def test_names_of_instantiations():
+    """host_name in its spellings: attribute lists, macros with # and ##, decltype, typedefs, namespaces, plain kernels."""
+    shader = library("""
+        template <typename T, int N = 2> [[kernel]] void scale(device T* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] *= T(N); }
+        template [[host_name("scale_float")]] [[kernel]] void scale<float>(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]);
+        template [[kernel, host_name("scale_half_3")]] void scale<half, 3>(device half*, uint);
+        #define instantiate_kernel(name, func, ...) \\
+          template [[host_name(name)]] [[kernel]] decltype(func<__VA_ARGS__>) func<__VA_ARGS__>;
+        #define instantiate_scale(tname, type, n) instantiate_kernel("v_scale_" #tname "_" #n, scale, type, n)
+        instantiate_scale(int32, int32_t, 5) // NOLINT
+        typedef decltype(scale<uint, 7>) scale_t;
+        template [[host_name("scale_typedef")]] kernel scale_t scale<uint, 7>;
+        #define MAKE(op, type) template [[host_name(#op "_" #type)]] \\
+          [[kernel]] void op##_kernel<type>( \\
+              device type* x [[buffer(0)]], \\
+              uint i [[thread_position_in_grid]])
+        template <typename T> kernel void negate_kernel(device T* x, uint i [[thread_position_in_grid]]) { x[i] = -x[i]; }
+        MAKE(negate, float);
+        MAKE(negate, int);
+        template <typename T> kernel void deduced(device T* x, uint i [[thread_position_in_grid]]) { x[i] += 1; }
+        template [[host_name("deduced_char")]] kernel void deduced(device char* x, uint i [[thread_position_in_grid]]);
+        namespace outer { namespace inner {
+          template <typename T> kernel void in_namespace(device T* x) { x[0] = 9; }
+          template [[host_name("nested")]] [[kernel]] void in_namespace<float>(device float*);
+          kernel void plain(device float* x) { x[0] = 10; }
+        } }
+        template [[host_name("outside")]] [[kernel]] void outer::inner::in_namespace<int>(device int*);
+        [[host_name("renamed")]] [[kernel]] void original(device float* x) { x[0] = 11; }
+        struct Twice { template <typename T> static T of(T x) { return x * 2; } };
+        template <typename Op, typename T, T (*f)(T)> kernel void apply(device T* x) { x[0] = f(Op::of(x[0])); }
+        inline float plus_one(float x) { return x + 1; }
+        template [[host_name("apply_twice")]] [[kernel]] void apply<Twice, float, plus_one>(device float*);
+        """)
+    assert set(shader.kernels) == {
+        "scale_float", "scale_half_3", "v_scale_int32_5", "scale_typedef", "negate_float", "negate_int", "deduced_char", "nested",
+        "outside", "plain", "renamed", "apply_twice",
+    }  # fmt: skip
+    cases = {"scale_float": (np.float32, 6), "scale_half_3": (np.float16, 9), "v_scale_int32_5": (np.int32, 15),
+             "scale_typedef": (np.uint32, 21), "negate_float": (np.float32, -3), "deduced_char": (np.int8, 4),
+             "nested": (np.float32, 9), "outside": (np.int32, 9), "renamed": (np.float32, 11), "apply_twice": (np.float32, 7)}  # fmt: skip
+    for name, (dtype, expected) in cases.items():
+        x = np.full(1, 3, dtype)
+        shader[name].run(1, 1, {0: x})
+        assert x[0] == expected, name
+
+
+def test_includes_and_conditions():
+    """Headers shared with the host, include guards, and code that only one side sees."""
+    folder = path("include/sub")
+    folder.mkdir(parents=True)
+    (folder / "shared.h").write_text("""#ifndef SHARED_H
+#define SHARED_H
+#ifdef __METAL_VERSION__
+#include <metal_stdlib>
+#define ADDRESS constant
+#else
+#include <vector>
+#define ADDRESS
+class Host { virtual double never() { throw 1; } };
+#endif
+#include <simd/simd.h>
+typedef struct { vector_float3 scale; uint32_t n; simd_uint2 pair; } Shared;
+#endif
+""")
+    (folder / "more.h").write_text('#pragma once\n#include "shared.h"\ninline float twice(float x) { return x * 2; }\n')
+    (folder / "more.h").touch()
+    shader = library("""
+        #include "sub/more.h"
+        #include "sub/more.h"
+        #include "sub/shared.h"
+        #if __METAL_VERSION__ >= 310 && defined(EXTRA) && EXTRA == 4
+        kernel void run(device float* out, ADDRESS Shared& s) { out[0] = twice(s.scale.z) + s.n + s.pair.y + EXTRA; }
+        #endif""", include=(str(folder.parent),), defines=("EXTRA=4",))  # fmt: skip
+    given = np.zeros(1, {"names": ["scale", "n", "pair"], "formats": ["3f4", "u4", "2u4"], "offsets": [0, 16, 24], "itemsize": 32})
+    given[0] = ([1, 2, 3], 100, [5, 6])
+    out = np.zeros(1, np.float32)
+    shader["run"].run(1, 1, {0: out, 1: given})
+    assert out[0] == 6 + 100 + 6 + 4
+
+
+def test_large_grids():
+    """Positions are 32 bits; a single worker may be given any part of the threadgroups."""
+    shader = library("kernel void mark(device uchar* out, uint2 i [[thread_position_in_grid]], uint2 n [[threads_per_grid]]) { out[(i.y * ulong(n.x) + i.x) % 1000] = 1; }")
+    out = np.zeros(1000, np.uint8)
+    shader["mark"].run((70000, 40), (16, 16), {0: out}, workers=7)
+    assert out.all()
+
+
+def test_loops_vectorise_over_threads():
+    """The point of a kernel without barriers: its loop over threads becomes vector code (about 8x for this one)."""
+    import time
+
+    shader = library("""
+        kernel void work(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {
+          float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v; }
+        kernel void serial(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {
+          float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v; threadgroup_barrier(mem_flags::mem_none); }""")
+    assert not shader["work"].fibers and shader["serial"].fibers
+    x, y, z = np.ones(1 << 16, np.float32), np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+
+    def best(kernel, out):
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            kernel.run(len(x), 1024, {0: x, 1: out})
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    # Fibers do the same scalar work plus a switch of some 20 ns a thread: without vector code the ratio is near 1.2.
+    assert best(shader["serial"], z) > 1.7 * best(shader["work"], y)
+    np.testing.assert_array_equal(y, z)

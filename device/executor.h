@@ -9,6 +9,8 @@
 namespace metal_device {
 
 void FillStreamExecutor(SP_StreamExecutor* executor);
+// Its part that moves bytes (copies.mm).
+void FillCopies(SP_StreamExecutor* executor);
 void FillTimerFns(SP_TimerFns* fns);
 
 }  // namespace metal_device

@@ -10,7 +10,6 @@
 #include "device/executor.h"
 
 #import <Foundation/Foundation.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 #include <new>
 #include <string>
 
+#include "device/callback.h"
 #include "device/memory.h"
 #include "device/stream.h"
 #include "tensorflow/c/tf_status.h"
@@ -42,66 +42,20 @@ struct SP_Timer_st {
 namespace metal_device {
 namespace {
 
-using Stream = MetalDeviceStream;
+constexpr uint64_t kLargeAllocation = uint64_t{64} << 10;
+constexpr int64_t kAbandonedEnough = int64_t{32} << 20;
 
-// TensorFlow calls from threads that have no autorelease pool, and an exception may not pass
-// through its frames.
-template <typename Body>
-void Guarded(TF_Status* status, Body body) {
-  @autoreleasepool {
-    @try {
-      try {
-        body();
-      } catch (const std::exception& error) {
-        const std::string text = std::string("METAL device: ") + error.what();
-        if (status != nullptr) TF_SetStatus(status, TF_INTERNAL, text.c_str());
-        ReportError(text);
-      }
-    } @catch (NSException* exception) {
-      const std::string text = std::string("METAL device: ") + [[exception name] UTF8String] +
-                               ": " + [[exception reason] UTF8String];
-      if (status != nullptr) TF_SetStatus(status, TF_INTERNAL, text.c_str());
-      ReportError(text);
-    }
-  }
-}
-
-Stream* ToStream(SP_Stream stream) { return (Stream*)(void*)stream; }
-
-// False, and a status, if work failed whose results this copy may be about to hand out.
-bool CheckError(TF_Status* status) {
-  std::string message;
-  if (!PeekError(&message)) return true;
-  TF_SetStatus(status, TF_INTERNAL, DescribeFailure(message).c_str());
-  return false;
-}
-
-struct Place {
-  id<MTLBuffer> buffer = nil;
-  uint64_t offset = 0;
-  char* host() const { return static_cast<char*>([buffer contents]) + offset; }
-};
-
-bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Place* place,
-          TF_Status* status) {
-  if (Resolve(memory->opaque, &place->buffer, &place->offset) &&
-      place->offset + size <= [place->buffer length]) {
-    return true;
-  }
-  char message[200];
-  snprintf(message, sizeof(message),
-           "METAL device: %s: %llu bytes at %p do not lie in one buffer of the device", what,
-           static_cast<unsigned long long>(size), memory->opaque);
-  TF_SetStatus(status, TF_INTERNAL, message);
-  return false;
-}
-
-// ---- memory
-// ---------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 // TensorFlow turns a null pointer into ResourceExhausted, with the op and the shape that wanted the
 // memory.
 void* Allocate(uint64_t size) {
+  // TensorFlow runs far ahead of the device, allocating what it would find freed if it waited.
+  // Fresh pages cost more than the wait: an addition of 2^20 floats took 1.4 ms so, and 0.4 ms with
+  // it.
+  if (size >= kLargeAllocation && GetMemoryStatistics().abandoned > kAbandonedEnough) {
+    SynchronizeAll();
+  }
   id<MTLBuffer> buffer = NewBuffer(size);
   if (buffer == nil) {
     SynchronizeAll();  // freed tensors live on in command buffers that still run
@@ -122,7 +76,7 @@ void Allocate(const SP_Device*, uint64_t size, int64_t, SP_DeviceMemoryBase* mem
 
 void Deallocate(const SP_Device*, SP_DeviceMemoryBase* memory) {
   Guarded(nullptr, [&] {
-    [(id)memory->opaque release];
+    if (memory->opaque != nullptr) AbandonBuffer(memory->opaque);
     memory->opaque = nullptr;
     memory->size = 0;
   });
@@ -144,7 +98,9 @@ void* UnifiedMemoryAllocate(const SP_Device*, uint64_t size) {
 }
 
 void UnifiedMemoryDeallocate(const SP_Device*, void* memory) {
-  Guarded(nullptr, [&] { [(id)memory release]; });
+  Guarded(nullptr, [&] {
+    if (memory != nullptr) AbandonBuffer(memory);
+  });
 }
 
 TF_Bool GetAllocatorStats(const SP_Device*, SP_AllocatorStats* stats) {
@@ -169,8 +125,7 @@ TF_Bool DeviceMemoryUsage(const SP_Device*, int64_t* free, int64_t* total) {
   return 1;
 }
 
-// ---- streams
-// --------------------------------------------------------------------------------------------------------
+// ---- streams ------------------------------------------------------------------------------------
 
 void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status* status) {
   Guarded(status, [&] {
@@ -230,8 +185,7 @@ TF_Bool HostCallback(const SP_Device*, SP_Stream stream, SE_StatusCallbackFn cal
   return enqueued;
 }
 
-// ---- events
-// ---------------------------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------
 
 void CreateEvent(const SP_Device*, SP_Event* event, TF_Status*) { *event = new SP_Event_st(); }
 
@@ -276,8 +230,7 @@ void BlockHostForEvent(const SP_Device*, SP_Event event, TF_Status* status) {
   });
 }
 
-// ---- timers
-// ---------------------------------------------------------------------------------------------------------
+// ---- timers -------------------------------------------------------------------------------------
 
 void CreateTimer(const SP_Device*, SP_Timer* timer, TF_Status*) { *timer = new SP_Timer_st(); }
 
@@ -321,163 +274,6 @@ uint64_t Nanoseconds(SP_Timer timer) {
   return nanoseconds;
 }
 
-// ---- copies
-// ---------------------------------------------------------------------------------------------------------
-
-// Waits, so that it can say whether what it copies is there. CUDA also waits when the host's memory
-// is pageable.
-void MemcpyDeviceToHost(const SP_Device*, SP_Stream stream, void* target,
-                        const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    [ToStream(stream) flush];
-    [ToStream(stream) waitUntilIdle];
-    Place from;
-    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
-    memcpy(target, from.host(), size);
-  });
-}
-
-// Wraps host memory for the device. Metal wants whole pages, so the buffer starts up to a page
-// before `source`.
-id<MTLBuffer> WrapHost(id<MTLDevice> device, const void* source, uint64_t size, uint64_t* offset) {
-  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t address = reinterpret_cast<uintptr_t>(source);
-  *offset = address % page;
-  const uint64_t length = (*offset + size + page - 1) / page * page;
-  return [[device newBufferWithBytesNoCopy:reinterpret_cast<void*>(address - *offset)
-                                    length:length
-                                   options:MTLResourceStorageModeShared
-                               deallocator:nil] autorelease];
-}
-
-// TensorFlow keeps `source` alive until an event after the copy has happened.
-void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
-                        const void* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    Place to;
-    if (!Find(target, size, "copy from the host", &to, status)) return;
-    // Most copies find an idle stream: a plain copy is done before a command buffer would have
-    // started.
-    if (![ToStream(stream) isIdle]) {
-      uint64_t offset = 0;
-      id<MTLBuffer> from = WrapHost((id<MTLDevice>)device->device_handle, source, size, &offset);
-      if (from != nil) {
-        [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-          [blit copyFromBuffer:from
-                   sourceOffset:offset
-                       toBuffer:to.buffer
-              destinationOffset:to.offset
-                           size:size];
-        }];
-        return;
-      }
-      [ToStream(stream) flush];
-      [ToStream(stream) waitUntilIdle];
-    }
-    memcpy(to.host(), source, size);
-  });
-}
-
-void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target,
-                          const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    Place from, to;
-    if (!Find(source, size, "copy on the device, source", &from, status) ||
-        !Find(target, size, "copy on the device, target", &to, status)) {
-      return;
-    }
-    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-      [blit copyFromBuffer:from.buffer
-               sourceOffset:from.offset
-                   toBuffer:to.buffer
-          destinationOffset:to.offset
-                       size:size];
-    }];
-  });
-}
-
-void SyncMemcpyDeviceToHost(const SP_Device*, void* target, const SP_DeviceMemoryBase* source,
-                            uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    SynchronizeAll();
-    Place from;
-    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
-    memcpy(target, from.host(), size);
-  });
-}
-
-void SyncMemcpyHostToDevice(const SP_Device*, SP_DeviceMemoryBase* target, const void* source,
-                            uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    SynchronizeAll();
-    Place to;
-    if (!Find(target, size, "copy from the host", &to, status)) return;
-    memcpy(to.host(), source, size);
-  });
-}
-
-void SyncMemcpyDeviceToDevice(const SP_Device*, SP_DeviceMemoryBase* target,
-                              const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    SynchronizeAll();
-    Place from, to;
-    if (!CheckError(status) || !Find(source, size, "copy on the device, source", &from, status) ||
-        !Find(target, size, "copy on the device, target", &to, status)) {
-      return;
-    }
-    memmove(to.host(), from.host(), size);
-  });
-}
-
-void Memset(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target, uint8_t pattern,
-            uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    Place to;
-    if (!Find(target, size, "memset", &to, status)) return;
-    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-      [blit fillBuffer:to.buffer range:NSMakeRange(to.offset, size) value:pattern];
-    }];
-  });
-}
-
-void MemZero(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target, uint64_t size,
-             TF_Status* status) {
-  Memset(device, stream, target, 0, size, status);
-}
-
-void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
-              uint32_t pattern, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    if (size % sizeof(pattern) != 0) {
-      TF_SetStatus(status, TF_INVALID_ARGUMENT,
-                   "METAL device: memset32 of a size that 4 does not divide");
-      return;
-    }
-    Place to;
-    if (size == 0 || !Find(target, size, "memset32", &to, status)) return;
-    // Metal fills with bytes only: write the pattern once, then copy what is written already,
-    // doubling each time.
-    id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle
-        newBufferWithBytes:&pattern
-                    length:sizeof(pattern)
-                   options:MTLResourceStorageModeShared] autorelease];
-    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-      [blit copyFromBuffer:word
-               sourceOffset:0
-                   toBuffer:to.buffer
-          destinationOffset:to.offset
-                       size:4];
-      for (uint64_t done = 4; done < size; done *= 2) {
-        [blit copyFromBuffer:to.buffer
-                 sourceOffset:to.offset
-                     toBuffer:to.buffer
-            destinationOffset:to.offset + done
-                         size:std::min(done, size - done)];
-      }
-    }];
-  });
-}
-
 }  // namespace
 
 void FillStreamExecutor(SP_StreamExecutor* executor) {
@@ -503,19 +299,11 @@ void FillStreamExecutor(SP_StreamExecutor* executor) {
   executor->destroy_timer = DestroyTimer;
   executor->start_timer = StartTimer;
   executor->stop_timer = StopTimer;
-  executor->memcpy_dtoh = MemcpyDeviceToHost;
-  executor->memcpy_htod = MemcpyHostToDevice;
-  executor->memcpy_dtod = MemcpyDeviceToDevice;
-  executor->sync_memcpy_dtoh = SyncMemcpyDeviceToHost;
-  executor->sync_memcpy_htod = SyncMemcpyHostToDevice;
-  executor->sync_memcpy_dtod = SyncMemcpyDeviceToDevice;
   executor->block_host_for_event = BlockHostForEvent;
   executor->block_host_until_done = BlockHostUntilDone;
   executor->synchronize_all_activity = SynchronizeAllActivity;
-  executor->mem_zero = MemZero;
-  executor->memset = Memset;
-  executor->memset32 = Memset32;
   executor->host_callback = HostCallback;
+  FillCopies(executor);
 }
 
 void FillTimerFns(SP_TimerFns* fns) {

@@ -17,7 +17,8 @@ namespace metal_device {
 
 struct MemoryStatistics {
   int64_t allocations = 0;  // ever made
-  int64_t in_use = 0;       // bytes, including buffers that only command buffers still hold
+  int64_t in_use = 0;       // bytes, including abandoned ones
+  int64_t abandoned = 0;    // bytes of buffers that only command buffers still hold
   int64_t peak_in_use = 0;
   int64_t largest = 0;
   int64_t limit = 0;
@@ -30,6 +31,8 @@ void InitMemory(id<MTLDevice> device, int64_t limit);
 // A buffer with one reference, which is what TensorFlow owns; nil if the limit or the system's
 // memory is reached.
 id<MTLBuffer> NewBuffer(uint64_t length);
+// Gives that reference back.
+void AbandonBuffer(void* opaque);
 
 // Pointer into device memory -> the buffer it lies in and how far. False if it lies in none.
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset);

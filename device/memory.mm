@@ -42,6 +42,7 @@ void Freed(void* buffer, NSUInteger length) {
   }
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.now.in_use -= static_cast<int64_t>(length);
+  memory.now.abandoned -= static_cast<int64_t>(length);
 }
 
 }  // namespace
@@ -79,6 +80,16 @@ id<MTLBuffer> NewBuffer(uint64_t length) {
   memory.now.peak_in_use = std::max(memory.now.peak_in_use, memory.now.in_use);
   memory.now.largest = std::max(memory.now.largest, bytes);
   return buffer;
+}
+
+void AbandonBuffer(void* opaque) {
+  Memory& memory = TheMemory();
+  id<MTLBuffer> buffer = (id<MTLBuffer>)opaque;
+  {
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    memory.now.abandoned += static_cast<int64_t>([buffer length]);
+  }
+  [buffer release];
 }
 
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {

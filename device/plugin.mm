@@ -169,8 +169,7 @@ METAL_DEVICE_EXPORT void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF
 // some.
 METAL_DEVICE_EXPORT void TF_InitKernel() {}
 
-// ---- what kernels and metal_ops.device ask
-// --------------------------------------------------------------------------
+// ---- what kernels and metal_ops.device ask ------------------------------------------------------
 
 // TensorFlow's device pointer, or one into the middle of a tensor -> its id<MTLBuffer> and the
 // offset.

@@ -131,8 +131,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   [super dealloc];
 }
 
-// ---- TF_MetalStream: what kernels call, on the queue
-// ----------------------------------------------------------------
+// ---- TF_MetalStream: what kernels call, on the queue --------------------------------------------
 
 - (dispatch_queue_t)queue {
   return _queue;
@@ -173,8 +172,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   [self waitUntil:[self commitCurrent]];
 }
 
-// ---- what the device calls
-// ------------------------------------------------------------------------------------------
+// ---- what the device calls ----------------------------------------------------------------------
 
 // The real commit. On the queue.
 - (uint64_t)commitCurrent {

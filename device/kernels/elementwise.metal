@@ -77,8 +77,7 @@ UPDATE(int)
 UPDATE(uint)
 UPDATE(ulong)
 
-// ---- unary
-// ----------------------------------------------------------------------------------------------------------
+// ---- unary --------------------------------------------------------------------------------------
 
 struct Neg {
   template <typename T>
@@ -116,8 +115,7 @@ UNARY_FLOATS("sqrt", Sqrt)
 INSTANTIATE_KERNEL("neg_long", unary, Neg, long)
 INSTANTIATE_KERNEL("square_long", unary, Square, long)
 
-// ---- conversions
-// ----------------------------------------------------------------------------------------------------
+// ---- conversions --------------------------------------------------------------------------------
 
 template <typename From, typename To>
 kernel void cast(device const From* x [[buffer(0)]], device To* out [[buffer(1)]],
@@ -144,8 +142,7 @@ CAST_FROM(long)
 CAST_FROM(uchar)
 CAST_FROM(bool)
 
-// ---- AddN
-// -----------------------------------------------------------------------------------------------------------
+// ---- AddN ---------------------------------------------------------------------------------------
 
 // Unused inputs are bound to the first one. `out` may be any of them: each thread keeps to its own
 // element.

@@ -76,8 +76,7 @@ REGISTER_METAL_KERNEL(BinaryOp<Sub>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16
 REGISTER_METAL_KERNEL(BinaryOp<Mul>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
 REGISTER_METAL_KERNEL(BinaryOp<RealDiv>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
-// ---- unary
-// ----------------------------------------------------------------------------------------------------------
+// ---- unary --------------------------------------------------------------------------------------
 
 template <typename Op>
 class UnaryOp {
@@ -113,8 +112,7 @@ REGISTER_METAL_KERNEL(UnaryOp<Neg>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16,
 REGISTER_METAL_KERNEL(UnaryOp<Square>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
 REGISTER_METAL_KERNEL(UnaryOp<Sqrt>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
-// ---- AddN
-// -----------------------------------------------------------------------------------------------------------
+// ---- AddN ---------------------------------------------------------------------------------------
 
 class AddNOp {
  public:

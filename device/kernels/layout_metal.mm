@@ -10,8 +10,7 @@
 namespace metal_ops {
 namespace {
 
-// ---- StridedSlice
-// ---------------------------------------------------------------------------------------------------
+// ---- StridedSlice -------------------------------------------------------------------------------
 
 // x[begin:end:strides] in NumPy's sense, with TensorFlow's masks: a set bit i changes entry i.
 struct Masks {
@@ -181,8 +180,7 @@ REGISTER_METAL_KERNEL(StridedSliceGradOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES
                                               .HostMemory("end")
                                               .HostMemory("strides"));
 
-// ---- Transpose, Tile, Pack
-// ------------------------------------------------------------------------------------------
+// ---- Transpose, Tile, Pack ----------------------------------------------------------------------
 
 class TransposeOp {
  public:

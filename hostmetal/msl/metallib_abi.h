@@ -69,7 +69,9 @@ typedef struct metallib_argument {
   uint32_t flags;             /* metallib_argument_flags */
   uint32_t pointee_size;      /* sizeof(T) */
   uint32_t pointee_alignment; /* alignof(T) */
-  int32_t enabled_by; /* position in metallib_kernel.constants, -1 without METALLIB_ARG_OPTIONAL */
+  /* Position in metallib_kernel.constants of the bool that enables an optional argument; -1 without
+   * METALLIB_ARG_OPTIONAL, or where the condition is computed from several constants. */
+  int32_t enabled_by;
 } metallib_argument;
 
 typedef struct metallib_function_constant {

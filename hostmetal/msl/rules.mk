@@ -6,11 +6,11 @@ METAL_AIR := $(METAL_SRC:%.metal=build/%.air)
 METALLIB_PARTS := $(wildcard hostmetal/msl/*.h hostmetal/msl/lib/* python/metal_ops/metal/*.py)
 
 ifneq ($(METAL_SRC),)
-LIBRARIES += $(METALLIB)
+METAL_LIBRARIES += $(METALLIB)
 endif
 
 # -Werror is left out on purpose: a newer clang may warn about more.
-build/%.air: %.metal $(METALLIB_PARTS) $(VENV)/stamp
+build/%.air: %.metal $(METALLIB_PARTS) | $(VENV)/stamp build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  metal   $<"
 	@$(METAL) -c -I. -Wall -MD -MF build/$*.air.d $< -o $@

@@ -17,12 +17,13 @@ __version__ = "0.1.0"
 def _running_as_program() -> bool:
     # `python -m metal_ops` imports this file first, while sys.argv[0] still is "-m". The doctor has to run there
     # although the library may be broken, and `--help` should not wait for TensorFlow.
+    if sys.argv[:1] != ["-m"]:
+        return False
     arguments = sys.orig_argv[1:]
-    return (
-        sys.argv[:1] == ["-m"]
-        and "-m" in arguments
-        and arguments[arguments.index("-m") + 1].split(".")[0] == __name__
-    )
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument.startswith("-m"):  # "-m name" or "-mname"
+            return (argument[2:] or following).split(".")[0] == __name__
+    return False
 
 
 if TYPE_CHECKING or not _running_as_program():

@@ -83,6 +83,8 @@ REFUSED = {
     "plain read of an atomic": ("kernel void k(device atomic_uint* x, device uint* y) { y[0] = ^x[0]; }", "assigning to"),
     "unknown function": (f"{K} {{ x[i] = ^sine(1); }}", "use of undeclared identifier 'sine'"),
     "std": (f"{K} {{ x[i] = ^std::sin(1.0f); }}", "use of undeclared identifier 'std'"),
+    "float to bfloat": (f"{K} {{ bfloat ^b = x[i]; x[i] = b; }}", "no viable conversion from 'device float' to 'bfloat'"),
+    "half to bfloat": (f"{K} {{ bfloat ^b = 1.0h; x[i] = b; }}", "no viable conversion from 'half' to 'bfloat'"),
     "missing semicolon": (f"{K} {{ x[i] = 1^ }}", "expected ';'"),
 }  # fmt: skip
 REFUSED["atomic of char"] = (REFUSED["atomic of char"][0], "atomic<T> needs T to be int, uint, bool, float or ulong")

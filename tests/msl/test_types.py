@@ -177,3 +177,44 @@ def test_member_functions_qualified_with_a_space():
     shader["norms"].run(1, 1, {0: x, 1: np.float32([8, 9]), 2: out})
     np.testing.assert_array_equal(out, [1, 8, 2])
     np.testing.assert_array_equal(x, [1, 2, 3, 4])
+
+
+def test_conditional_operands_in_different_spaces():
+    """c ? value : object, where the object is a vector or struct in another space; nested, and inside macros."""
+    shader = library("""
+        struct S { float a, b; };
+        #define PICK(c, p) ((c) ? p : float4(7))
+        template <typename T> T load(const device T* p, bool c) { return c ? p[1] : T(0); }
+        kernel void pick(const device float4* x, constant float4& k, device float4* out, const device S* s, device bfloat* b) {
+          bool yes = x[0].x == 0, no = !yes;
+          out[0] = yes ? x[1] : float4(9);
+          out[1] = no ? float4(1) : k;
+          out[2] = PICK(yes, x[2]) + PICK(no, k);
+          out[3] = no ? x[0] : yes ? k : float4(2);
+          S t = yes ? s[1] : S{5, 6};
+          out[4] = float4(t.a, t.b, (no ? S{1, 2} : s[0]).b, load(x, yes).y);
+          float4 local(3);
+          out[5] = yes ? local : out[0];
+          b[0] = no ? b[1] : bfloat(2.5f);
+          b[1] = yes ? b[0] : bfloat(1);
+        }""")
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    out, s, b = np.zeros((6, 4), np.float32), np.float32([1, 2, 3, 4]), np.zeros(2, np.uint16)
+    shader["pick"].run(1, 1, {0: x, 1: np.float32([10, 20, 30, 40]), 2: out, 3: s, 4: b})
+    np.testing.assert_array_equal(out, [x[1], [10, 20, 30, 40], x[2] + 7, [10, 20, 30, 40], [3, 4, 2, 5], [3] * 4])
+    assert (b == 0x4020).all()
+
+
+def test_bfloat_converts_as_msl_says():
+    """It becomes a float by itself; integers become bfloats; other conversions are spelled out."""
+    shader = library("""
+        kernel void convert(device float* out, device bfloat* b) {
+          bfloat x = bfloat(1.5f), y(3), z = 2;
+          out[0] = x; out[1] = x * y; out[2] = x * 2.0f; out[3] = half(x); out[4] = bfloat(half(0.5h)); out[5] = int(y);
+          out[6] = metal::exp2(y); out[7] = x < y; out[8] = -x + 1; out[9] = sizeof(x * y) + 10 * sizeof(x * 1.0f) + 100 * sizeof(x + 1);
+          z += 1.25f; z *= x; out[10] = z; b[0] = x / y; out[11] = true ? x : 0; out[12] = as_type<ushort>(y); out[13] = x ? 1 : 2;
+        }""")
+    out, b = np.zeros(14, np.float32), np.zeros(1, np.uint16)
+    shader["convert"].run(1, 1, {0: out, 1: b})
+    np.testing.assert_array_equal(out, [1.5, 4.5, 3, 1.5, 0.5, 3, 8, 1, -0.5, 2 + 40 + 200, 4.875, 1.5, 0x4040, 1])
+    assert b[0] == 0x3F00

@@ -33,6 +33,11 @@ MSL_INTERNAL_SIMD(broadcast) MSL_INTERNAL_SIMD(shuffle) MSL_INTERNAL_SIMD(shuffl
 MSL_INTERNAL_SIMD(shuffle_and_fill_up) MSL_INTERNAL_SIMD(shuffle_down) MSL_INTERNAL_SIMD(shuffle_up)
 MSL_INTERNAL_SIMD(shuffle_rotate_down) MSL_INTERNAL_SIMD(shuffle_rotate_up) MSL_INTERNAL_SIMD(shuffle_xor)
 MSL_INTERNAL_SIMD(max) MSL_INTERNAL_SIMD(min) MSL_INTERNAL_SIMD(sum) MSL_INTERNAL_SIMD(product)
-MSL_INTERNAL_SIMD(xor) MSL_INTERNAL_SIMD(and) MSL_INTERNAL_SIMD(or)
+MSL_INTERNAL_SIMD(and) MSL_INTERNAL_SIMD(or)
 MSL_INTERNAL_SIMD(prefix_exclusive_sum) MSL_INTERNAL_SIMD(prefix_inclusive_sum)
 MSL_INTERNAL_SIMD(prefix_exclusive_product) MSL_INTERNAL_SIMD(prefix_inclusive_product)
+inline float __metal_simd_xor(float x) { return as_type<float>(metal::simd_xor(as_type<uint>(x))); }
+template <class T>
+inline T __metal_simd_xor(T x) {
+  return metal::simd_xor(x);
+}

@@ -152,36 +152,6 @@ constexpr uint align_of = alignof(T);
 template <>
 constexpr uint align_of<void> = 1;
 
-// T without address space, const and volatile.
-template <class T>
-struct Plain : metal::type_identity<T> {};
-template <class T>
-struct Plain<const T> : Plain<T> {};
-template <class T>
-struct Plain<volatile T> : Plain<T> {};
-template <class T>
-struct Plain<__attribute__((opencl_global_device)) T> : Plain<T> {};
-template <class T>
-struct Plain<__attribute__((opencl_global_host)) T> : Plain<T> {};
-template <class T>
-struct Plain<__attribute__((opencl_local)) T> : Plain<T> {};
-template <class T>
-struct Plain<const __attribute__((opencl_global_device)) T> : Plain<T> {};
-template <class T>
-struct Plain<const __attribute__((opencl_global_host)) T> : Plain<T> {};
-template <class T>
-struct Plain<const __attribute__((opencl_local)) T> : Plain<T> {};
-template <class T>
-struct Plain<volatile __attribute__((opencl_global_device)) T> : Plain<T> {};
-template <class T>
-struct Plain<volatile __attribute__((opencl_local)) T> : Plain<T> {};
-template <class T>
-struct Plain<const volatile __attribute__((opencl_global_device)) T> : Plain<T> {};
-template <class T>
-struct Plain<const volatile __attribute__((opencl_local)) T> : Plain<T> {};
-template <class T>
-using plain = typename Plain<T>::type;
-
 // Type of a kernel's parameter. F: the function, or the constant pointer to it.
 template <class F, int i>
 struct ParameterOf;

@@ -34,8 +34,22 @@ template <class T, class F>
 struct conditional<false, T, F> : type_identity<F> {};
 template <bool b, class T, class F>
 using conditional_t = typename conditional<b, T, F>::type;
-template <class...>
-using void_t = void;
+template <class... B>
+struct _disjunction : bool_constant<(bool(B::value) || ...)> {};
+template <class... B>
+struct _conjunction : bool_constant<(bool(B::value) && ...)> {};
+template <class B>
+struct _negation : bool_constant<!bool(B::value)> {};
+template <class... B>
+using disjunction = _disjunction<B...>;
+template <class... B>
+using conjunction = _conjunction<B...>;
+template <class B>
+using negation = _negation<B>;
+template <class... B>
+inline constexpr bool disjunction_v = _disjunction<B...>::value;
+template <class... B>
+inline constexpr bool conjunction_v = _conjunction<B...>::value;
 
 template <class T>
 using remove_const = type_identity<__remove_const(T)>;
@@ -115,7 +129,6 @@ MSL_TRAIT(is_volatile, __is_volatile(T))
 MSL_TRAIT(is_signed, is_floating_point_v<T> || (is_integral_v<T> && T(-1) < T(0)))
 MSL_TRAIT(is_unsigned, is_integral_v<T> && !(T(-1) < T(0)))
 MSL_TRAIT(is_scalar, is_arithmetic_v<T> || __is_enum(T) || __is_pointer(T))
-MSL_TRAIT(is_empty, __is_empty(T))
 MSL_TRAIT(is_trivially_copyable, __is_trivially_copyable(T))
 MSL_TRAIT(is_standard_layout, __is_standard_layout(T))
 
@@ -145,6 +158,51 @@ template <size_t... i>
 using index_sequence = integer_sequence<size_t, i...>;
 template <size_t n>
 using make_index_sequence = __make_integer_seq<integer_sequence, size_t, n>;
+
+}  // namespace metal
+namespace _msl {
+// T without address space, const and volatile.
+template <class T>
+struct Plain : metal::type_identity<T> {};
+template <class T>
+struct Plain<const T> : Plain<T> {};
+template <class T>
+struct Plain<volatile T> : Plain<T> {};
+template <class T>
+struct Plain<__attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<__attribute__((opencl_global_host)) T> : Plain<T> {};
+template <class T>
+struct Plain<__attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+struct Plain<const __attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<const __attribute__((opencl_global_host)) T> : Plain<T> {};
+template <class T>
+struct Plain<const __attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+struct Plain<volatile __attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<volatile __attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+struct Plain<const volatile __attribute__((opencl_global_device)) T> : Plain<T> {};
+template <class T>
+struct Plain<const volatile __attribute__((opencl_local)) T> : Plain<T> {};
+template <class T>
+using plain = typename Plain<T>::type;
+
+// An operand of ?: as a value, where it is an object of class type in some address space; else unchanged.
+template <class T>
+constexpr decltype(auto) copied(T&& operand) {
+  using Object = __remove_reference_t(T);
+  if constexpr (__is_class(Object)) {
+    return plain<Object>(operand);
+  } else {
+    return static_cast<T&&>(operand);
+  }
+}
+}  // namespace _msl
+namespace metal {
 
 // ---- numeric_limits
 template <class T>

@@ -34,7 +34,7 @@ Objects are kept in METAL_OPS_CACHE (~/.cache/metal_ops); METAL_OPS_CLANG and ME
 """
 # Options of Apple's compiler that change nothing here.
 IGNORED = re.compile(
-    r"-(O\w*|g\w*|q|mmacosx-version-min=.*|miphoneos-version-min=.*|f(no-)?(preserve-invariance|record-sources.*|"
+    r"-(O\w*|g[\w-]*|q|mmacosx-version-min=.*|miphoneos-version-min=.*|f(no-)?(preserve-invariance|record-sources.*|"
     r"cikernel|math-errno|vectorize.*)|pipe|v|s)$"
 )
 IGNORED_WITH_VALUE = {"-target", "-isysroot", "-sdk", "-arch", "-x", "--target"}

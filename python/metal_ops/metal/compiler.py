@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -89,12 +90,18 @@ def _compile(
     flat: str, file: str, options: Options, target: str, flags: list[str], defines: list[str]
 ) -> tuple[bytes, str]:
     head = "".join(f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines)
-    # Without an include in effect the defines belong to no user's line.
-    source = Source(head + "# 1 \"" + file.replace("\\", "\\\\").replace('"', '\\"') + '"\n' + flat, file)
+    text = f"{head}# 1 {json.dumps(file)}\n{flat}"
     prelude = str(toolchain.prelude(target, options.fast_math))
     all_flags = [*flags, "-include-pch", prelude, *options.warnings]
-    reflector = Reflector(source, ["-x", "c++", "-fno-elide-type", *all_flags], options.std)
-    reflection = reflector.reflect()
+    parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *all_flags]
+    conditionals: frozenset[int] = frozenset()
+    while True:
+        source = Source(text, conditionals)
+        reflector = Reflector(source, parser_flags, options.std)
+        reflection = reflector.reflect()
+        if reflector.conditionals <= conditionals:
+            break
+        conditionals |= reflector.conditionals
     said = render(reflection.messages, source)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)
@@ -105,7 +112,8 @@ def _compile(
     text = toolchain.run([toolchain.clang(), *front], "the front end", code)
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         work = Path(folder)
-        variants = [(work / "kernels.o", ir.unchecked, _back_end)]
+        names = ir.mark_names([kernel.host_name for kernel in reflection.kernels])
+        variants = [(work / "kernels.o", lambda text: ir.unchecked(text) + names, _back_end)]
         if options.validation:
             variants.append((work / "checked.o", ir.checked, _back_end_checked))
 
@@ -147,7 +155,8 @@ def _march(target: str) -> list[str]:
 def _stack_needed(out: Path) -> int:
     """The largest kernel, everything that could not be inlined into it (there is no recursion), and libm."""
     kernels, others = [0], [0]
-    for line in out.with_suffix(".su").read_text().splitlines():
+    usage = out.with_suffix(".su")  # not written where no function is left
+    for line in usage.read_text().splitlines() if usage.exists() else []:
         name, size, _ = line.rsplit("\t", 2)
         own = "_msl_K" in name or "_msl_inner" in name or "_msl_run" in name
         (kernels if own else others).append(int(size))
@@ -193,7 +202,13 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
             *("-l:libm.so.6", "-l:libc.so.6", "-o", str(out)),
         ]
-        toolchain.run(command, "the linker")
+        try:
+            toolchain.run(command, "the linker")
+        except CompileError as error:
+            twice = re.findall(rf"duplicate symbol: {ir.NAME_MARK}(.*)", str(error))
+            if not twice:
+                raise
+            raise CompileError("".join(f"metallib: error: duplicate kernel name '{n}'\n" for n in twice)[:-1]) from None
         return out.read_bytes()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+NAME_MARK = "msl kernel "
 _LINKAGE = r"(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|internal|available_externally|protected)\s+)*"
 _DEFINE = re.compile(rf"^define {_LINKAGE}", re.M)
 _GLOBAL = re.compile(
@@ -60,6 +61,15 @@ def _guard(match: re.Match[str]) -> str:
         f"{result} = {sign}{operation} i{bits} {left}, {name}.by{rest}",
     ]
     return "\n".join(indent + line for line in lines)
+
+
+def mark_names(names: list[str]) -> str:
+    """A symbol for each kernel, so that the linker sees when two objects have one of the same name."""
+    lines = ['.pushsection .rodata.msl_names,\\22a\\22']
+    for name in names:
+        symbol = "\\22" + NAME_MARK + re.sub(r'[\\"]', "?", name) + "\\22"
+        lines += [f".globl {symbol}", f".hidden {symbol}", f"{symbol}:", ".byte 0"]
+    return "".join(f'module asm "{line}"\n' for line in [*lines, ".popsection"])
 
 
 def unchecked(text: str) -> str:

@@ -139,6 +139,7 @@ class Reflector:
         self._functions: dict[int, _Function] = {}
         self._said: set[tuple[Place | None, str]] = set()
         self._values: dict[str, int] | None = None
+        self.conditionals: set[int] = set()  # offsets of ?: that `Source` has to help with
 
     # ---- messages
 
@@ -146,6 +147,15 @@ class Reflector:
         if location.file is None or location.file.name != MAIN:
             return None
         return self.source.place(location.line, location.column)
+
+    def _spelled_offset(self, location: Any) -> int:
+        """Where the text lies that a message is about: inside a macro's body, not where the macro is used."""
+        library = self.cindex.conf.lib
+        file, line, column, offset = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+        library.clang_getSpellingLocation(
+            location, ctypes.byref(file), ctypes.byref(line), ctypes.byref(column), ctypes.byref(offset)
+        )
+        return self.source.flat_offset(line.value, column.value)
 
     def _say(self, where: Any, text: str, severity: str = "error") -> None:
         place = self._place(where.location)
@@ -166,6 +176,8 @@ class Reflector:
                 continue
             for pattern, word in WORDS:
                 text = pattern.sub(word, text)
+            if re.fullmatch(r"incompatible operand types .*", text):
+                self.conditionals.add(self._spelled_offset(diagnostic.location))
             place = self._place(diagnostic.location)
             notes = []
             for note in diagnostic.children:
@@ -282,7 +294,7 @@ class Reflector:
         if function.result_type.get_canonical().kind != self.types.VOID:
             self._say(function, f"kernel '{name}' must have void return type")
         if "max_total_threads_per_threadgroup" in annotations:
-            value = self._integer(annotations["max_total_threads_per_threadgroup"])
+            value = self._integer(annotations["max_total_threads_per_threadgroup"], self._template_values(function))
             if value is None or value < 1:
                 self._say(function, "'max_total_threads_per_threadgroup' needs a positive integer constant")
             else:
@@ -379,17 +391,30 @@ class Reflector:
             name = pattern.sub(word, name)
         return re.sub(r"\b(device|constant|threadgroup|const|volatile|metal::|struct)\s*", "", name).strip()
 
-    def _integer(self, text: str) -> int | None:
-        """Value of an integer constant expression."""
+    def _template_values(self, function: Any) -> dict[str, int]:
+        """The integers that an instantiation has for its template's parameters."""
+        template = self._template(function)
+        if template is None:
+            return {}
+        kinds = (self.kind.TEMPLATE_TYPE_PARAMETER, self.kind.TEMPLATE_NON_TYPE_PARAMETER)
+        parameters = [c for c in template.get_children() if c.kind in kinds]
+        return {
+            p.spelling: function.get_template_argument_value(i)
+            for i, p in enumerate(parameters)
+            if p.kind == self.kind.TEMPLATE_NON_TYPE_PARAMETER and i < function.get_num_template_arguments()
+        }
+
+    def _integer(self, text: str, known: dict[str, int] | None = None) -> int | None:
+        """Value of an integer constant expression, of which `known` has names."""
         names = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\b0[xX][0-9a-fA-F]+|\b\d+[uUlL]*", "", text)))
         if names and self._values is None:
             self._values = self._named_values()
         expression = re.sub(r"\b(\d\w*?)[uUlL]+\b", r"\1", text).replace("::", "_SCOPE_")
-        scope: dict[str, int] = {}
+        scope: dict[str, int] = dict(known or {})
         for name in re.findall(r"[A-Za-z_]\w*", expression):
             value = (self._values or {}).get(name.rsplit("_SCOPE_", 1)[-1])
             if value is not None:
-                scope[name] = value
+                scope.setdefault(name, value)
         if not re.fullmatch(r"[\w\s()+\-*/%<>|&^~]*", expression):
             return None
         try:

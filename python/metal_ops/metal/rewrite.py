@@ -108,8 +108,11 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
 class Source:
     """A flat text, its rewritten form (`text`), and the way back from there to the user's files."""
 
-    def __init__(self, flat: str, file: str):
+    def __init__(self, original: str, conditionals: frozenset[int] = frozenset()):
+        # clang counts bytes: one character a byte makes its offsets and columns ours.
+        flat = original if original.isascii() else re.sub(r"[^\x00-\x7f]", lambda m: "?" * len(m[0].encode()), original)
         self.flat = flat
+        self._original = original.split("\n")
         self.messages: list[Message] = []
         self._edits: list[tuple[int, int, str]] = []
         self._line_starts = [0, *(m.end() for m in re.finditer("\n", flat))]
@@ -129,8 +132,10 @@ class Source:
         self._attributes()
         self._threadgroup_variables()
         self._member_spaces()
+        self._array_parameters()
         self._derived_constants()
         self._literals()
+        self._conditionals(conditionals)
         self.text = self._apply()
 
     # ---- places
@@ -140,6 +145,10 @@ class Source:
         line = bisect_right(self._line_starts, offset) - 1
         file, number = self._files[line]
         return Place(file, number, offset - self._line_starts[line] + 1)
+
+    def flat_offset(self, line: int, column: int) -> int:
+        """The offset into the flat text of a place in the rewritten one."""
+        return self._line_starts[line - 1] + self.place(line, column).column - 1
 
     def place(self, line: int, column: int) -> Place:
         """The user's place of a line and column (both from 1) of the rewritten text."""
@@ -158,9 +167,7 @@ class Source:
 
     def line_text(self, line: int) -> str:
         """What the user wrote in a line (from 1) of the rewritten text."""
-        start = self._line_starts[line - 1]
-        end = self.flat.find("\n", start)
-        return self.flat[start : end if end >= 0 else len(self.flat)]
+        return self._original[line - 1]
 
     def source_line(self, place: Place) -> str | None:
         """The text of a user's line, for the caret."""
@@ -175,6 +182,10 @@ class Source:
         lines = self.flat.count("\n", start, end)
         self._edits.append((start, end, text + ("\\\n" if directive else "\n") * lines))
 
+    def _insert(self, at: int, text: str) -> None:
+        # Insertions at one place belong in the order in which they are made, and not into a replacement.
+        self._edits.append((at, at, text))
+
     def _error(self, token: Token, text: str) -> None:
         self.messages.append(Message(self.place_in_flat(token.start), "error", text))
 
@@ -183,7 +194,7 @@ class Source:
         self._columns: dict[int, list[tuple[int, int, int, int]]] = {}
         at = 0
         shifts: dict[int, int] = {}
-        for start, end, text in sorted(self._edits):
+        for start, end, text in sorted(self._edits, key=lambda edit: edit[:2]):
             if start < at:
                 continue  # inside something that was already replaced
             line = bisect_right(self._line_starts, start)
@@ -406,6 +417,9 @@ class Source:
         """`T f() const device` and its twins for other spaces: one remains, as `this` accepts every space here."""
         tokens = self._tokens
         seen: set[tuple[int, str]] = set()
+        if any(t.class_id and t.text in SPACES and not t.parens and tokens[i - 1].text in (")", "const")
+               for i, t in enumerate(tokens)):  # fmt: skip
+            seen = self._unqualified_members()
         for i, token in enumerate(tokens):
             if token.text not in SPACES or not token.class_id or token.parens or i < 2:
                 continue
@@ -435,6 +449,78 @@ class Source:
             if tokens[end].text == "{":
                 end = self._matching(end)
             self._replace(tokens[start].start, tokens[end].end, "", token.directive)
+
+    def _unqualified_members(self) -> set[tuple[int, str]]:
+        """Signatures of the member functions without a space, as `_member_spaces` writes them."""
+        tokens = self._tokens
+        found = set()
+        for i, token in enumerate(tokens[:-1]):
+            if token.text != ")" or not token.class_id or token.parens != 1:
+                continue
+            after = tokens[i + 1].text
+            constant = after == "const"
+            if (tokens[i + 2].text if constant else after) in ("{", ":", ";", "noexcept", "->", "="):
+                words = " ".join(t.text for t in tokens[self._statement_start(i) : i + 1])
+                found.add((token.class_id, words + (" const" if constant else "")))
+        return found
+
+    # ---- c ? a : b
+
+    def _conditionals(self, offsets: frozenset[int]) -> None:
+        """Wraps the operands of the conditional operators at these offsets: clang finds no common type for a vector and
+        one in const device or constant memory, unless the latter is copied first."""
+        tokens = self._tokens
+        for i, token in enumerate(tokens):
+            if token.start not in offsets or token.text != "?":
+                continue
+            colon = self._operand_end(i + 1)
+            if tokens[colon].text != ":":
+                continue
+            end = self._operand_end(colon + 1)
+            for first, last in ((i, colon), (colon, end)):
+                self._insert(tokens[first].end, " _msl::copied(")
+                self._insert(tokens[last - 1].end, ")")
+
+    def _operand_end(self, i: int) -> int:
+        """Index of the token after the operand of ?: that starts at i."""
+        nested = 0
+        directive = self._tokens[i].directive
+        while i < len(self._tokens) and self._tokens[i].directive == directive:
+            text = self._tokens[i].text
+            if text in ("(", "[", "{"):
+                i = self._matching(i)
+            elif text == "?":
+                nested += 1
+            elif text == ":":
+                if not nested:
+                    return i
+                nested -= 1
+            elif text in (")", "]", "}", ",", ";"):
+                return i
+            i += 1
+        return i
+
+    # ---- arrays as parameters
+
+    def _array_parameters(self) -> None:
+        """`constant int shape[3]` as a parameter: clang wants the pointer that it is."""
+        tokens = self._tokens
+        for i, token in enumerate(tokens):
+            if token.text not in ("device", "constant", "threadgroup") or not token.parens:
+                continue
+            j, angle = i + 1, 0
+            while j + 1 < len(tokens) and tokens[j].parens >= token.parens:
+                text = tokens[j].text
+                angle += (text == "<") - (text == ">")
+                if text in ("*", "&", "(", ")", "=", ";", "[") or (text == "," and angle == 0):
+                    break
+                j += 1
+            name = tokens[j - 1]
+            if tokens[j].text != "[" or tokens[j + 1].text == "[" or not re.match(r"[A-Za-z_]", name.text) or j - 1 == i:
+                continue
+            end = self._matching(j)
+            deeper = tokens[end + 1].text == "[" and tokens[end + 2].text != "["
+            self._replace(name.start, tokens[end].end, f"(*{name.text})" if deeper else f"*{name.text}", token.directive)
 
     # ---- constants that depend on function constants
 

@@ -22,7 +22,8 @@ def wrappers(reflection: Reflection) -> str:
     parts = ['\n# 1 "<kernel wrappers>"\n', *map(_storage, reflection.constants)]
     parts.append(_constants_table(used))
     parts.append(_set_constants(used, derived))
-    positions = {c.name: i for i, c in enumerate(used)}
+    # A condition derived from others has no position: the runtime takes the argument as optional.
+    positions = {c.name: -1 for c in derived} | {c.name: i for i, c in enumerate(used)}
     for number, kernel in enumerate(reflection.kernels):
         parts.append(_kernel(number, kernel, positions, len(used)))
     return "".join(parts)

@@ -6,13 +6,13 @@ TensorFlow is imported only once the arguments are known to make sense, so that 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import BACKENDS, BACKGROUNDS, ENCODINGS, ModelConfig, TrainConfig
+from . import options
+from .config import BACKENDS, ENCODINGS
 from .errors import NerfError
 
 if TYPE_CHECKING:
@@ -20,45 +20,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from .config import TrainConfig
     from .scenes import Scene
     from .train import Trainer
-
-_MODEL, _TRAIN = ModelConfig(), TrainConfig()
-_DATA_HELP = (
-    "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
-    "tiny_nerf_data.npz; the built-in still life if left out"
-)
-
-
-def _whole(least: int, most: int = 1 << 30) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number from {least} to {most}, got {value}"
-            )
-        return value
-
-    return parse
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
-    return value
-
-
-def _folder_name(text: str) -> str:
-    if not text or text in (".", "..") or "/" in text or "\\" in text:
-        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {text!r}")
-    return text
 
 
 def add_parser(subparsers: Any) -> None:
@@ -82,22 +46,22 @@ def _add_train(commands: Any) -> None:
         description="Train on a scene. Leaves comparison.png, turntable.gif, psnr.png, metrics.json and "
         "checkpoint.npz in runs/<name>/. Ctrl-C stops early and leaves them, too.",
     )
-    _add_scene(parser)
-    _add_budget(parser)
-    _add_model(parser)
+    options.add_scene(parser)
+    options.add_budget(parser)
+    options.add_model(parser)
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
-        default=_MODEL.backend,
+        default=options.MODEL.backend,
         help="what computes the hash encoding: the library's op, or stock TensorFlow ops (%(default)s)",
     )
     parser.add_argument(
         "--encoding",
         choices=ENCODINGS,
-        default=_MODEL.encoding,
+        default=options.MODEL.encoding,
         help="hash table, or the classic NeRF's frequencies (%(default)s)",
     )
-    _add_output(parser)
+    options.add_output(parser)
     parser.add_argument(
         "--resume",
         type=Path,
@@ -116,14 +80,14 @@ def _add_eval(commands: Any) -> None:
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
     parser.add_argument(
         "--views",
-        type=_whole(1),
+        type=options.whole(1),
         default=None,
         metavar="N",
         help="at most so many views, evenly spread (all)",
     )
     parser.add_argument(
         "--finer",
-        type=_whole(1, 16),
+        type=options.whole(1, 16),
         default=1,
         metavar="K",
         help="divide the marching step by K (%(default)s)",
@@ -145,11 +109,11 @@ def _add_render(commands: Any) -> None:
         help="%(default)s if left out",
     )
     parser.add_argument(
-        "--frames", type=_whole(1, 10000), default=48, help="of the turntable (%(default)s)"
+        "--frames", type=options.whole(1, 10000), default=48, help="of the turntable (%(default)s)"
     )
     parser.add_argument(
         "--size",
-        type=_whole(8, 4096),
+        type=options.whole(8, 4096),
         default=None,
         help="pixels along the longer edge (200 for the turntable, the scene's own for views)",
     )
@@ -161,7 +125,7 @@ def _add_render(commands: Any) -> None:
     )
     parser.add_argument(
         "--finer",
-        type=_whole(1, 16),
+        type=options.whole(1, 16),
         default=1,
         metavar="K",
         help="divide the marching step by K (%(default)s)",
@@ -177,9 +141,9 @@ def _add_compare(commands: Any) -> None:
         "against frequencies by default, or --backends fused composite. With --until-psnr each trains until it gets "
         "there, and the times are compared; the exit code is 1 if one does not.",
     )
-    _add_scene(parser)
-    _add_budget(parser)
-    _add_model(parser)
+    options.add_scene(parser)
+    options.add_budget(parser)
+    options.add_model(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--encodings",
@@ -197,116 +161,12 @@ def _add_compare(commands: Any) -> None:
     )
     parser.add_argument(
         "--until-psnr",
-        type=_positive,
+        type=options.positive,
         metavar="DB",
         help="a contender is through when it reaches this mean PSNR",
     )
-    _add_output(parser)
+    options.add_output(parser)
     parser.set_defaults(run=_guarded(_compare))
-
-
-def _add_scene(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("scene")
-    group.add_argument("--data", metavar="PATH", help=_DATA_HELP)
-    group.add_argument(
-        "--downscale",
-        type=_whole(1, 64),
-        default=1,
-        metavar="K",
-        help="shrink images by this whole factor (%(default)s)",
-    )
-    group.add_argument(
-        "--size",
-        type=_whole(16, 1024),
-        default=None,
-        help="pixels along an edge of the built-in scene's pictures (160)",
-    )
-    group.add_argument(
-        "--background",
-        choices=BACKGROUNDS,
-        default=_TRAIN.background,
-        help="behind the training pictures; auto is random where there is alpha (%(default)s)",
-    )
-    group.add_argument(
-        "--eval-views",
-        type=_whole(1),
-        default=_TRAIN.max_eval_views,
-        metavar="N",
-        help="held-out views to score at most, evenly spread (%(default)s)",
-    )
-
-
-def _add_budget(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("budget")
-    group.add_argument(
-        "--seconds",
-        type=_positive,
-        default=None,
-        help=f"training time; evaluation and pictures do not count ({_TRAIN.seconds:g} unless --steps is given)",
-    )
-    group.add_argument(
-        "--steps",
-        type=_whole(1),
-        default=None,
-        help="training steps; reproducible bit by bit with the same --seed",
-    )
-    group.add_argument(
-        "--seed", type=_whole(0), default=_TRAIN.seed, help="%(default)s if left out"
-    )
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model and optimizer")
-    group.add_argument(
-        "--levels",
-        type=_whole(1, 32),
-        default=_MODEL.n_levels,
-        help="of the hash grid (%(default)s)",
-    )
-    group.add_argument(
-        "--log2-hashmap-size",
-        type=_whole(4, 24),
-        default=_MODEL.log2_hashmap_size,
-        help="rows of its largest levels, as a power of two (%(default)s)",
-    )
-    group.add_argument(
-        "--finest-resolution",
-        type=_whole(16, 1 << 20),
-        default=_MODEL.finest_resolution,
-        help="cells along an edge of its finest level (2.5 a pixel of the pictures)",
-    )
-    group.add_argument(
-        "--learning-rate",
-        type=_positive,
-        default=None,
-        help="of Adam, at its highest (0.01; 0.001 for frequencies)",
-    )
-    group.add_argument(
-        "--samples",
-        type=_whole(256, 1 << 22),
-        default=None,
-        help="packed samples per step (6144; 4096 for frequencies)",
-    )
-    group.add_argument(
-        "--mixed-precision", action="store_true", help="run the networks in bfloat16"
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--name", type=_folder_name, default=None, help="of the run (from the scene, numbered)"
-    )
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
-    )
-    group.add_argument(
-        "--frames",
-        type=_whole(1, 10000),
-        default=48,
-        help="of the turntable (%(default)s)",
-    )
-    group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
 
 
 def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -333,30 +193,6 @@ def _console() -> Console:
     return Console()
 
 
-def _configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
-    model = ModelConfig(
-        encoding=getattr(arguments, "encoding", _MODEL.encoding),
-        backend=getattr(arguments, "backend", _MODEL.backend),
-        n_levels=arguments.levels,
-        log2_hashmap_size=arguments.log2_hashmap_size,
-        finest_resolution=arguments.finest_resolution,
-        mixed_precision=arguments.mixed_precision,
-    )
-    seconds = arguments.seconds
-    if seconds is None and arguments.steps is None:
-        seconds = _TRAIN.seconds
-    train = TrainConfig(
-        seconds=seconds,
-        steps=arguments.steps,
-        seed=arguments.seed,
-        learning_rate=arguments.learning_rate,
-        target_samples=arguments.samples,
-        background=arguments.background,
-        max_eval_views=arguments.eval_views,
-    )
-    return model, train
-
-
 def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
     """How to load the scene again, as plain values for checkpoint and metrics."""
     data = None if arguments.data is None else str(Path(arguments.data).resolve())
@@ -378,7 +214,7 @@ def _train(arguments: argparse.Namespace) -> int:
     console = _console()
     if arguments.resume is not None:
         return _resume(arguments, console)
-    model, train = _configs(arguments)
+    model, train = options.configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
     origin = _origin(arguments)
     scene = _load_scene(origin, console)
@@ -487,7 +323,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from .files import run_folder
 
     console = _console()
-    model, train = _configs(arguments)
+    model, train = options.configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
     origin = _origin(arguments)
     scene = _load_scene(origin, console)

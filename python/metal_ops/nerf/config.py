@@ -29,7 +29,7 @@ class ModelConfig:
         geometry_features: Values that the density network hands on to the colour network.
         colour_width: Width of the two hidden layers of the colour network.
         octaves: Octaves of the frequency encoding.
-        frequency_width: Width of the frequency network.
+        frequency_width: Width of the frequency network. The paper's 256 and 8 layers learn less in a minute on a CPU.
         frequency_depth: Its number of hidden layers; the input joins in again half way.
         mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32).
     """
@@ -45,8 +45,8 @@ class ModelConfig:
     geometry_features: int = 16
     colour_width: int = 64
     octaves: int = 10
-    frequency_width: int = 256
-    frequency_depth: int = 8
+    frequency_width: int = 128
+    frequency_depth: int = 4
     mixed_precision: bool = False
 
 
@@ -58,7 +58,7 @@ class TrainConfig:
         seconds: Training time to stop after (evaluation and pictures do not count), or None.
         steps: Number of steps to stop after, or None.
         seed: Of the initial values, the rays and the samples.
-        learning_rate: Of Adam, at its highest; None is 1e-2 for hash tables and 1e-3 for frequencies.
+        learning_rate: Of Adam, at its highest; None is 1e-2 for hash tables and 3e-3 for frequencies.
         final_learning_rate: The fraction of it that is left at the end of the budget.
         target_samples: Packed samples per step that the number of rays is adapted to; None chooses by encoding.
         samples_per_diagonal: Steps of the ray marcher along the diagonal of the scene's box.

@@ -188,7 +188,13 @@ def curves(
         if crossing is not None:
             axes.axvline(crossing, color=line.get_color(), lw=0.8, ls=":")
             axes.annotate(
-                f" {crossing:.1f} s", (crossing, threshold), color=line.get_color(), va="top"
+                f"{crossing:.1f} s",
+                (crossing, threshold),
+                xytext=(5, -5),
+                textcoords="offset points",
+                color=line.get_color(),
+                va="top",
+                bbox={"fc": "white", "ec": "none", "pad": 1},
             )
     if threshold is not None:
         axes.axhline(threshold, color="grey", lw=0.8, ls="--")

@@ -98,7 +98,7 @@ class Trainer:
             resolution, threshold=_EMPTY_OPACITY / self.march_step, allowed=hull
         )
         is_hash = model.encoding == "hash"
-        self.learning_rate: float = config.learning_rate or (1e-2 if is_hash else 1e-3)
+        self.learning_rate: float = config.learning_rate or (1e-2 if is_hash else 3e-3)
         self.target_samples: int = config.target_samples or (6144 if is_hash else 4096)
         self._variables = list(self.field.trainable_variables)
         # eps 1e-15 and beta2 0.99 are instant-ngp's: rows that are seldom hit must still move.

@@ -45,8 +45,8 @@ def frequency_encode(
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
     Example:
-      >>> metal_ops.frequency_encode([[0.5]], n_frequencies=2).numpy().round(4).tolist()
-      [[0.5, 1.0, 0.0, 0.0, -1.0]]
+      >>> metal_ops.frequency_encode([[0.125]], n_frequencies=2).numpy().round(4).tolist()
+      [[0.125, 0.3827, 0.9239, 0.7071, 0.7071]]
     """
     op = "frequency_encode"
     _checks.refuse_xla(op)

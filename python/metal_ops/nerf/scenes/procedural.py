@@ -17,7 +17,7 @@ from .common import Scene, Views
 from .shapes import Box, Ellipsoid, Frustum, Solid, Texture, Torus
 
 RADIUS = 3.7  # of the sphere that the cameras are on
-FIELD_OF_VIEW = math.radians(40)
+FIELD_OF_VIEW = math.radians(36)
 CENTRE = np.array([0.0, 0.0, 0.0])
 _HALF_SIZE = 1.3
 

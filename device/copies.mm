@@ -1,0 +1,216 @@
+// The SP_StreamExecutor table's copies and fills: see executor.h.
+
+#import <Foundation/Foundation.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "device/callback.h"
+#include "device/executor.h"
+#include "device/memory.h"
+#include "device/stream.h"
+#include "tensorflow/c/tf_status.h"
+
+namespace metal_device {
+namespace {
+
+// False, and a status, if work failed whose results this copy may be about to hand out.
+bool CheckError(TF_Status* status) {
+  std::string message;
+  if (!PeekError(&message)) return true;
+  TF_SetStatus(status, TF_INTERNAL, DescribeFailure(message).c_str());
+  return false;
+}
+
+struct Place {
+  id<MTLBuffer> buffer = nil;
+  uint64_t offset = 0;
+  char* host() const { return static_cast<char*>([buffer contents]) + offset; }
+};
+
+bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Place* place,
+          TF_Status* status) {
+  if (Resolve(memory->opaque, &place->buffer, &place->offset) &&
+      place->offset + size <= [place->buffer length]) {
+    return true;
+  }
+  char message[200];
+  snprintf(message, sizeof(message),
+           "METAL device: %s: %llu bytes at %p do not lie in one buffer of the device", what,
+           static_cast<unsigned long long>(size), memory->opaque);
+  TF_SetStatus(status, TF_INTERNAL, message);
+  return false;
+}
+
+// Waits, so that it can say whether what it copies is there. CUDA also waits when the host's memory
+// is pageable.
+void MemcpyDeviceToHost(const SP_Device*, SP_Stream stream, void* target,
+                        const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    [ToStream(stream) flush];
+    [ToStream(stream) waitUntilIdle];
+    Place from;
+    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
+    memcpy(target, from.host(), size);
+  });
+}
+
+// Wraps host memory for the device. Metal wants whole pages, so the buffer starts up to a page
+// before `source`.
+id<MTLBuffer> WrapHost(id<MTLDevice> device, const void* source, uint64_t size, uint64_t* offset) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t address = reinterpret_cast<uintptr_t>(source);
+  *offset = address % page;
+  const uint64_t length = (*offset + size + page - 1) / page * page;
+  return [[device newBufferWithBytesNoCopy:reinterpret_cast<void*>(address - *offset)
+                                    length:length
+                                   options:MTLResourceStorageModeShared
+                               deallocator:nil] autorelease];
+}
+
+// TensorFlow keeps `source` alive until an event after the copy has happened.
+void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
+                        const void* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    Place to;
+    if (!Find(target, size, "copy from the host", &to, status)) return;
+    // Most copies find an idle stream: a plain copy is done before a command buffer would have
+    // started.
+    if (![ToStream(stream) isIdle]) {
+      uint64_t offset = 0;
+      id<MTLBuffer> from = WrapHost((id<MTLDevice>)device->device_handle, source, size, &offset);
+      if (from != nil) {
+        [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+          [blit copyFromBuffer:from
+                   sourceOffset:offset
+                       toBuffer:to.buffer
+              destinationOffset:to.offset
+                           size:size];
+        }];
+        return;
+      }
+      [ToStream(stream) flush];
+      [ToStream(stream) waitUntilIdle];
+    }
+    memcpy(to.host(), source, size);
+  });
+}
+
+void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target,
+                          const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    Place from, to;
+    if (!Find(source, size, "copy on the device, source", &from, status) ||
+        !Find(target, size, "copy on the device, target", &to, status)) {
+      return;
+    }
+    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+      [blit copyFromBuffer:from.buffer
+               sourceOffset:from.offset
+                   toBuffer:to.buffer
+          destinationOffset:to.offset
+                       size:size];
+    }];
+  });
+}
+
+void SyncMemcpyDeviceToHost(const SP_Device*, void* target, const SP_DeviceMemoryBase* source,
+                            uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    SynchronizeAll();
+    Place from;
+    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
+    memcpy(target, from.host(), size);
+  });
+}
+
+void SyncMemcpyHostToDevice(const SP_Device*, SP_DeviceMemoryBase* target, const void* source,
+                            uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    SynchronizeAll();
+    Place to;
+    if (!Find(target, size, "copy from the host", &to, status)) return;
+    memcpy(to.host(), source, size);
+  });
+}
+
+void SyncMemcpyDeviceToDevice(const SP_Device*, SP_DeviceMemoryBase* target,
+                              const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    SynchronizeAll();
+    Place from, to;
+    if (!CheckError(status) || !Find(source, size, "copy on the device, source", &from, status) ||
+        !Find(target, size, "copy on the device, target", &to, status)) {
+      return;
+    }
+    memmove(to.host(), from.host(), size);
+  });
+}
+
+void Memset(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target, uint8_t pattern,
+            uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    Place to;
+    if (!Find(target, size, "memset", &to, status)) return;
+    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+      [blit fillBuffer:to.buffer range:NSMakeRange(to.offset, size) value:pattern];
+    }];
+  });
+}
+
+void MemZero(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target, uint64_t size,
+             TF_Status* status) {
+  Memset(device, stream, target, 0, size, status);
+}
+
+void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
+              uint32_t pattern, uint64_t size, TF_Status* status) {
+  Guarded(status, [&] {
+    if (size % sizeof(pattern) != 0) {
+      TF_SetStatus(status, TF_INVALID_ARGUMENT,
+                   "METAL device: memset32 of a size that 4 does not divide");
+      return;
+    }
+    Place to;
+    if (size == 0 || !Find(target, size, "memset32", &to, status)) return;
+    // Metal fills with bytes only: write the pattern once, then copy what is written already,
+    // doubling each time.
+    id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle
+        newBufferWithBytes:&pattern
+                    length:sizeof(pattern)
+                   options:MTLResourceStorageModeShared] autorelease];
+    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
+      [blit copyFromBuffer:word
+               sourceOffset:0
+                   toBuffer:to.buffer
+          destinationOffset:to.offset
+                       size:4];
+      for (uint64_t done = 4; done < size; done *= 2) {
+        [blit copyFromBuffer:to.buffer
+                 sourceOffset:to.offset
+                     toBuffer:to.buffer
+            destinationOffset:to.offset + done
+                         size:std::min(done, size - done)];
+      }
+    }];
+  });
+}
+
+}  // namespace
+
+void FillCopies(SP_StreamExecutor* executor) {
+  executor->memcpy_dtoh = MemcpyDeviceToHost;
+  executor->memcpy_htod = MemcpyHostToDevice;
+  executor->memcpy_dtod = MemcpyDeviceToDevice;
+  executor->sync_memcpy_dtoh = SyncMemcpyDeviceToHost;
+  executor->sync_memcpy_htod = SyncMemcpyHostToDevice;
+  executor->sync_memcpy_dtod = SyncMemcpyDeviceToDevice;
+  executor->mem_zero = MemZero;
+  executor->memset = Memset;
+  executor->memset32 = Memset32;
+}
+
+}  // namespace metal_device

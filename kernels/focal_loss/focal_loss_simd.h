@@ -1,0 +1,26 @@
+// The focal losses' inner loops on the CPU, compiled for several instruction sets.
+
+#ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_SIMD_H_
+#define METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_SIMD_H_
+
+#include <cstdint>
+
+#include "kernels/focal_loss/focal_loss_params.h"
+
+namespace metal_ops {
+
+// Elements that are worked on at a time, a multiple of every vector.
+constexpr int64_t kFocalPiece = 256;
+
+// Buffers of kFocalPiece floats aligned to 64 bytes, of which n count.
+void SigmoidFocalLoss(const FocalLossParams& params, const float* x, const float* y, int64_t n,
+                      float* loss, float* slope);
+
+// One row of n classes. `y` are its targets, or null: then `label` is its class. `slope` also
+// serves as memory in between. Returns the loss.
+float SoftmaxFocalLoss(const FocalLossParams& params, const float* x, const float* y, int64_t label,
+                       int64_t n, float* slope);
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_SIMD_H_

@@ -1,0 +1,26 @@
+// The general robust loss (Barron, CVPR 2019, equations 8 and 13), as all devices compute it.
+//
+// With z = (x / c)^2, b = |alpha - 2|, u = z / b, L = log(1 + u), y = alpha L / 2:
+//   rho = b / alpha (e^y - 1)          = b L / 2 where y vanishes (alpha = 0: Cauchy)
+//   d rho / d x = x / c^2 e^((alpha / 2 - 1) L)
+//   d rho / d c = - x / c d rho / d x
+// and in the limits alpha = 2: z / 2 (L2); -inf: 1 - e^(-z/2) (Welsch); +inf: e^(z/2) - 1.
+// With s = sign(2 - alpha), w = z / (b + z):
+//   d rho / d alpha = b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - s / (2 (b + z))) + 2 s /
+//   alpha^2
+//                   = (psi(y) L^2 - e^y (L - w)) / 2, psi(y) = (y e^y - e^y + 1) / y^2, for alpha <
+//                   2
+// the first being exact near alpha = 2, the second near 0. Both lose all digits for small z, where
+// the power series of rho in u serves; its terms of order z and z^2 do not depend on alpha. At
+// alpha = 2 itself the derivative grows without bound, like log b; it is given as 0.
+
+#ifndef METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_
+#define METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_
+
+// Below these z and u the series is used for d rho / d alpha, with so many terms: each is at most a
+// sixth of the one before.
+#define ROBUST_LOSS_SERIES_Z 0.25f
+#define ROBUST_LOSS_SERIES_U 0.125f
+#define ROBUST_LOSS_SERIES_TERMS 9
+
+#endif  // METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_

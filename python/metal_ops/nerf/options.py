@@ -1,0 +1,199 @@
+"""The options of `nerf`'s commands, and the configuration that they spell."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .config import BACKGROUNDS, ModelConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODEL, TRAIN = ModelConfig(), TrainConfig()
+DATA_HELP = (
+    "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
+    "tiny_nerf_data.npz; the built-in still life if left out"
+)
+
+
+def whole(least: int, most: int = 1 << 30) -> Callable[[str], int]:
+    """A parser of whole numbers from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {least} to {most}, got {value}"
+            )
+        return value
+
+    return parse
+
+
+def positive(text: str) -> float:
+    """A positive, finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
+    return value
+
+
+def folder_name(text: str) -> str:
+    """A name without a path."""
+    if not text or text in (".", "..") or "/" in text or "\\" in text:
+        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {text!r}")
+    return text
+
+
+def add_scene(parser: argparse.ArgumentParser) -> None:
+    """What to train on."""
+    group = parser.add_argument_group("scene")
+    group.add_argument("--data", metavar="PATH", help=DATA_HELP)
+    group.add_argument(
+        "--downscale",
+        type=whole(1, 64),
+        default=1,
+        metavar="K",
+        help="shrink images by this whole factor (%(default)s)",
+    )
+    group.add_argument(
+        "--size",
+        type=whole(16, 1024),
+        default=None,
+        help="pixels along an edge of the built-in scene's pictures (160)",
+    )
+    group.add_argument(
+        "--background",
+        choices=BACKGROUNDS,
+        default=TRAIN.background,
+        help="behind the training pictures; auto is random where there is alpha (%(default)s)",
+    )
+    group.add_argument(
+        "--eval-views",
+        type=whole(1),
+        default=TRAIN.max_eval_views,
+        metavar="N",
+        help="held-out views to score at most, evenly spread (%(default)s)",
+    )
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """For how long, and the seed."""
+    group = parser.add_argument_group("budget")
+    group.add_argument(
+        "--seconds",
+        type=positive,
+        default=None,
+        help=f"training time; evaluation and pictures do not count ({TRAIN.seconds:g} unless --steps is given)",
+    )
+    group.add_argument(
+        "--steps",
+        type=whole(1),
+        default=None,
+        help="training steps; reproducible bit by bit with the same --seed",
+    )
+    group.add_argument("--seed", type=whole(0), default=TRAIN.seed, help="%(default)s if left out")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The network and its optimizer."""
+    group = parser.add_argument_group("model and optimizer")
+    group.add_argument(
+        "--levels",
+        type=whole(1, 32),
+        default=MODEL.n_levels,
+        help="of the hash grid (%(default)s)",
+    )
+    group.add_argument(
+        "--log2-hashmap-size",
+        type=whole(4, 24),
+        default=MODEL.log2_hashmap_size,
+        help="rows of its largest levels, as a power of two (%(default)s)",
+    )
+    group.add_argument(
+        "--finest-resolution",
+        type=whole(16, 1 << 20),
+        default=MODEL.finest_resolution,
+        help="cells along an edge of its finest level (2.5 a pixel of the pictures)",
+    )
+    group.add_argument(
+        "--frequency-width",
+        type=whole(8, 1024),
+        default=MODEL.frequency_width,
+        help="of the frequency-encoded network; the classic NeRF's is 256 (%(default)s)",
+    )
+    group.add_argument(
+        "--frequency-depth",
+        type=whole(2, 32),
+        default=MODEL.frequency_depth,
+        help="its hidden layers; the classic NeRF has 8 (%(default)s)",
+    )
+    group.add_argument(
+        "--learning-rate",
+        type=positive,
+        default=None,
+        help="of Adam, at its highest (0.01; 0.003 for frequencies)",
+    )
+    group.add_argument(
+        "--samples",
+        type=whole(256, 1 << 22),
+        default=None,
+        help="packed samples per step (6144; 4096 for frequencies)",
+    )
+    group.add_argument(
+        "--mixed-precision", action="store_true", help="run the networks in bfloat16"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where the results go."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--name", type=folder_name, default=None, help="of the run (from the scene, numbered)"
+    )
+    group.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
+    )
+    group.add_argument(
+        "--frames",
+        type=whole(1, 10000),
+        default=48,
+        help="of the turntable (%(default)s)",
+    )
+    group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
+
+
+def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
+    """The configuration that the arguments spell."""
+    model = ModelConfig(
+        encoding=getattr(arguments, "encoding", MODEL.encoding),
+        backend=getattr(arguments, "backend", MODEL.backend),
+        n_levels=arguments.levels,
+        log2_hashmap_size=arguments.log2_hashmap_size,
+        finest_resolution=arguments.finest_resolution,
+        frequency_width=arguments.frequency_width,
+        frequency_depth=arguments.frequency_depth,
+        mixed_precision=arguments.mixed_precision,
+    )
+    seconds = arguments.seconds
+    if seconds is None and arguments.steps is None:
+        seconds = TRAIN.seconds
+    train = TrainConfig(
+        seconds=seconds,
+        steps=arguments.steps,
+        seed=arguments.seed,
+        learning_rate=arguments.learning_rate,
+        target_samples=arguments.samples,
+        background=arguments.background,
+        max_eval_views=arguments.eval_views,
+    )
+    return model, train

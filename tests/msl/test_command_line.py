@@ -1,0 +1,168 @@
+"""The command line and the disk cache, run as users and the runtime run them: as programs, many at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metal_ops.metal
+from metal_ops.metal.launch import Library
+
+PROGRAM = [sys.executable, str(Path(metal_ops.metal.__file__).parent)]
+ADD = "#include <metal_stdlib>\nkernel void {name}(device float* x, uint i [[thread_position_in_grid]]) {{ x[i] += {value}; }}\n"
+
+
+@pytest.fixture
+def metal(tmp_path):
+    """Runs the compiler in a folder of its own, with a cache of its own."""
+
+    def run(*arguments, code=0, stdin=None, **environment):
+        done = subprocess.run([*PROGRAM, *map(str, arguments)], cwd=tmp_path, input=stdin, capture_output=True, text=True,
+                              env={**os.environ, "METAL_OPS_CACHE": str(tmp_path / "cache"), **environment})  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def _value(path, name="add", **options):
+    x = np.zeros(1, np.float32)
+    Library(path)[name].run(1, 1, {0: x}, **options)
+    return x[0]
+
+
+def test_one_file_to_a_metallib(metal, tmp_path):
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value="VALUE"))
+    assert metal("a.metal", "-DVALUE=3", "-o", "a.metallib") == ""
+    assert _value(tmp_path / "a.metallib") == 3
+    metal("-std=metal3.0", "-O2", "-Wall", "-gline-tables-only", "-mmacosx-version-min=14.0", "-D", "VALUE=4", "a.metal")
+    assert _value(tmp_path / "default.metallib") == 4
+    metal("metal", "-", "-o", "b.metallib", stdin=ADD.format(name="add", value="5"))
+    assert _value(tmp_path / "b.metallib") == 5
+
+
+def test_objects_and_linking(metal, tmp_path):
+    for name, value in (("one", 1), ("two", 2)):
+        (tmp_path / f"{name}.metal").write_text(ADD.format(name=name, value=value))
+        metal("-c", f"{name}.metal", *(["-o", "second.air"] if value == 2 else []))
+    metal("metallib", "one.air", "second.air", "-o", "both.metallib")
+    metal("one.metal", "second.air", "-o", "mixed.metallib")
+    for file in ("both.metallib", "mixed.metallib"):
+        assert _value(tmp_path / file, "one") == 1 and _value(tmp_path / file, "two") == 2
+        assert set(Library(tmp_path / file, checked=True).kernels) == {"one", "two"}
+    (tmp_path / "three.metal").write_text(ADD.format(name="one", value=7))
+    metal("-c", "three.metal")
+    assert "duplicate kernel name 'one'" in metal("metallib", "one.air", "three.air", "-o", "x.metallib", code=1)
+    (tmp_path / "text.air").write_text("no object")
+    assert "not an object of this compiler" in metal("metallib", "text.air", code=1)
+    metal("-c", "one.metal", "-fno-shader-validation", "-o", "fast.air")
+    metal("metallib", "fast.air", "-o", "fast.metallib")
+    with pytest.raises(ValueError, match="metallib_v1_checked"):
+        Library(tmp_path / "fast.metallib", checked=True)
+
+
+def test_includes_and_dependencies(metal, tmp_path):
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "value.h").write_text("#pragma once\n#define VALUE 6\n")
+    (tmp_path / "a.metal").write_text('#include "value.h"\n' + ADD.format(name="add", value="VALUE"))
+    metal("a.metal", "-I", "inc", "-MD", "-MF", "a.d", "-o", "a.metallib")
+    assert _value(tmp_path / "a.metallib") == 6
+    rule = (tmp_path / "a.d").read_text()
+    assert rule.startswith("a.metallib: ") and "inc/value.h" in rule and "a.metal" in rule and "metal_stdlib" not in rule
+    (tmp_path / "inc" / "value.h").write_text("#pragma once\n#define VALUE 8\n")  # the cache looks at contents
+    metal("a.metal", "-Iinc", "-o", "b.metallib")
+    assert _value(tmp_path / "b.metallib") == 8
+
+
+WRONG = {
+    ("nothing.metal",): "no such file or directory: 'nothing.metal'",
+    ("-o", "x.metallib"): "no input files",
+    ("a.metal", "-o"): "argument to '-o' is missing",
+    ("a.metal", "-std=metal9.9"): "this compiler knows Metal up to 3.2",
+    ("a.metal", "-std=c++17"): "expected metal2.0",
+    ("a.metal", "--frobnicate"): "unknown option '--frobnicate'",
+    ("-c", "a.metal", "a.metal", "-o", "x.air"): "cannot specify -o when generating multiple output files",
+    ("metallib", "-o", "x.metallib"): "no input files",
+    ("a.metal", "-o", "no/such/folder/x.metallib"): "No such file or directory",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_wrong_arguments(arguments, metal, tmp_path):
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value=1))
+    said = metal(*arguments, code=1)
+    assert WRONG[arguments] in said and "Traceback" not in said
+
+
+def test_missing_tools(metal, tmp_path):
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value=1))
+    for variable in ("METAL_OPS_CLANG", "METAL_OPS_LLD", "METAL_OPS_LIBCLANG"):
+        said = metal("a.metal", code=1, **{variable: "/no/such/program"})
+        assert variable in said and "apt-get install" in said and "Traceback" not in said
+
+
+def test_warnings_are_printed_also_from_the_cache(metal, tmp_path):
+    (tmp_path / "a.metal").write_text("kernel void k(device float* x) {\n  int unused = 1;\n  x[0] = 1;\n}\n")
+    for _ in range(2):
+        assert "a.metal:2:7: warning: unused variable 'unused'\n  int unused = 1;\n      ^" in metal("a.metal", "-Wall")
+    assert metal("a.metal") == ""
+    assert "error: unused variable" in metal("a.metal", "-Wall", "-Werror", code=1)
+
+
+def test_fast_math_is_off_by_default(metal, tmp_path):
+    """(x + y) - x: exactly what IEEE says, unless asked otherwise."""
+    source = "kernel void k(device float* x) { x[0] = (x[0] + x[1]) - x[0]; }\n"
+    (tmp_path / "a.metal").write_text(source)
+    for flag, expected in (("-fno-fast-math", 0.0), ("-ffast-math", 1.0), (None, 0.0)):
+        metal("a.metal", "-o", "a.metallib", *([flag] if flag else []))
+        x = np.float32([1e10, 1])
+        (tmp_path / "a.metallib").rename(tmp_path / f"{flag}.metallib")  # a loaded library is known by its name
+        Library(tmp_path / f"{flag}.metallib")["k"].run(1, 1, {0: x})
+        assert x[0] == expected, flag
+
+
+def test_version_and_help(metal):
+    assert "clang 19" in metal("--version")
+    assert "-fno-fast-math" in metal("--help") and "usage" in metal(code=2)
+
+
+def test_cache_is_shared_by_processes(metal, tmp_path):
+    """Many compilers at once on an empty cache: all succeed, one object remains, and a second round compiles nothing."""
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
+    environment = {**os.environ, "METAL_OPS_CACHE": str(tmp_path / "cache")}
+
+    def together(flags=()):
+        programs = [
+            subprocess.Popen([*PROGRAM, "a.metal", *flags, "-o", f"{i}.metallib"], cwd=tmp_path, env=environment)
+            for i in range(6)
+        ]
+        assert [p.wait() for p in programs] == [0] * 6
+
+    together()
+    cache = tmp_path / "cache" / "msl"
+    assert len(list(cache.glob("*.air"))) == 1 and not list(cache.glob(".new-*"))
+    assert len({(tmp_path / f"{i}.metallib").read_bytes() for i in range(6)}) == 1
+    assert _value(tmp_path / "5.metallib") == 9
+    entries = {p.name: p.stat().st_ino for p in cache.iterdir()}
+    together()
+    assert {p.name: p.stat().st_ino for p in cache.iterdir()} == entries
+    (only,) = cache.glob("*.air")
+    only.write_bytes(b"")  # a damaged entry is made again
+    metal("a.metal", "-o", "again.metallib")
+    assert _value(tmp_path / "again.metallib") == 9
+
+
+def test_library_reflection(metal, tmp_path):
+    """What the tables say of themselves."""
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
+    metal("a.metal", "-o", "a.metallib", "-march=native")
+    table = Library(tmp_path / "a.metallib").table
+    assert (table.magic, table.abi_version, table.checked, table.target) == (0x314C534D, 1, 0, b"native")
+    assert table.supported() and table.compiler.startswith(b"metal_ops metal")
+    needed = subprocess.run(["readelf", "-d", tmp_path / "a.metallib"], capture_output=True, text=True, check=True).stdout
+    assert {line.split("[")[1].rstrip("]") for line in needed.splitlines() if "NEEDED" in line} <= {"libm.so.6", "libc.so.6"}

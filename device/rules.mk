@@ -23,7 +23,7 @@ $(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so
 	@$(OBJCXX) -shared -pthread $(DEVICE_OBJ) -o $@.tmp -Wl,-soname,libmetal_device.so -Wl,-z,defs \
 	  $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(LDFLAGS) && mv $@.tmp $@
 
-$(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h kernels/msl/*.h)
+$(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h kernels/msl/*.h) | $(VENV)/package.stamp build/system-metal.stamp
 	@echo "  shaders $@"
 	@$(PY) -m metal_ops metal -I . $(DEVICE_SHADERS) -o $@
 

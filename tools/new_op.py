@@ -32,7 +32,7 @@ TEMPLATE_ONLY = (
 
 
 def camel_case(name: str) -> str:
-    """"my_op" -> "MyOp"."""
+    """Turns "my_op" into "MyOp"."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 

@@ -42,7 +42,6 @@ if [ "${1:-}" = --metal ]; then
   command -v gnustep-config >/dev/null || missing+=(libgnustep-base-dev)  # Foundation
   gcc_major=$("${CXX:-g++}" -dumpversion 2>/dev/null | cut -d. -f1)
   [ -e "$("${CXX:-g++}" -print-file-name=include 2>/dev/null)/objc/objc.h" ] || missing+=("libobjc-${gcc_major:-12}-dev")
-  has_header Block.h || missing+=(libblocksruntime-dev)        # ^{ }
   has_header boost/context/fiber.hpp || missing+=(libboost-context-dev)  # threadgroup barriers as fibers
 fi
 python=$(find_python) || missing+=(python3)

@@ -48,10 +48,24 @@ kernel void binary_strided(device const T* a [[buffer(0)]], device const T* b [[
   out[strided_index(params, params.operands[2], position)] = T(Op()(x, y));
 }
 
-#define BINARY(name, op, type)                                          \
-  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1) \
-  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0) \
-  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1) \
+// Rows of two dimensions: [n, c] and [c], [n, 1] and [n, c], ...
+template <typename Op, typename T, int StrideA, int StrideB>
+kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                        device T* out [[buffer(2)]], constant StridedParams& params [[buffer(3)]],
+                        uint3 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const Wide x = Wide(a[row_index<StrideA>(params.operands[0], position)]);
+  const Wide y = Wide(b[row_index<StrideB>(params.operands[1], position)]);
+  out[row_index<1>(params.operands[2], position)] = T(Op()(x, y));
+}
+
+#define BINARY(name, op, type)                                               \
+  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1)      \
+  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0)      \
+  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1)      \
+  INSTANTIATE_KERNEL(name "_" #type "_rows_11", binary_rows, op, type, 1, 1) \
+  INSTANTIATE_KERNEL(name "_" #type "_rows_10", binary_rows, op, type, 1, 0) \
+  INSTANTIATE_KERNEL(name "_" #type "_rows_01", binary_rows, op, type, 0, 1) \
   INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type)
 #define BINARY_NUMBERS(name, op) \
   BINARY(name, op, float)        \

@@ -42,15 +42,15 @@ class BinaryOp {
     OP_REQUIRES_OK(ctx, BroadcastShape(kOp, a.shape(), b.shape(), &shape));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return;
-    StridedParams params;
-    Grid grid(0);
+    Loop loop;
     OP_REQUIRES_OK(
         ctx,
         PlanLoop(kOp, shape,
                  {Broadcast(a.shape(), shape), Broadcast(b.shape(), shape), {DenseStrides(shape)}},
-                 &params, &grid));
+                 &loop));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(name + "strided", grid, {a, b, out, Bytes(params)});
+                     return encoder.Dispatch(name + loop.variant, loop.grid,
+                                             {a, b, out, Bytes(loop.params)});
                    }));
   }
 };

@@ -30,7 +30,17 @@ kernel void reduce_sum(device const T* in [[buffer(0)]], device Out* out [[buffe
     }
     const uint run = uint(min(ulong(params.reduced_dims[0]) - inner, end - at));
     const long stride = params.reduced_strides[0];
-    for (uint i = 0; i < run; ++i) sum += Sum(in[index + long(i) * stride]);
+    uint i = 0;
+    if (stride == 1) {
+      // Eight sums that do not wait for each other.
+      Sum sums[8] = {};
+      for (; i + 8 <= run; i += 8) {
+        for (uint k = 0; k < 8; ++k) sums[k] += Sum(in[index + long(i + k)]);
+      }
+      sum +=
+          ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    }
+    for (; i < run; ++i) sum += Sum(in[index + long(i) * stride]);
     at += run;
   }
   if (params.divisor != 1.0f) sum = Sum(sum / Sum(params.divisor));

@@ -29,10 +29,18 @@ struct Walk {
 // Strides that repeat a tensor of `shape` over `target`, to which it must be broadcastable.
 Walk Broadcast(const Shape& shape, const Shape& target);
 
-// Merges what is contiguous for all walks and fills `params`. `op` names the kernel in the error
-// for a loop that still has more than STRIDED_DIMS dimensions.
+struct Loop {
+  StridedParams params = {};
+  Grid grid{0};
+  // Which shader: "rows_" and every input's inner step, where there are two dimensions at most and
+  // those steps are 0 or 1; else "strided". The output is the last walk.
+  std::string variant;
+};
+
+// Merges what is contiguous for all walks. `op` names the kernel in the error for a loop that still
+// has more than STRIDED_DIMS dimensions.
 Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Walk>& walks,
-                StridedParams* params, Grid* grid);
+                Loop* loop);
 
 // NumPy's broadcasting rule.
 Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Shape* result);

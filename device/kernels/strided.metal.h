@@ -21,6 +21,13 @@ inline long strided_index(constant StridedParams& params, constant StridedOperan
   return index;
 }
 
+// The same for a loop of two dimensions at most, whose inner steps are known when the shader is
+// compiled: these run several elements at a time.
+template <int Step>
+inline long row_index(constant StridedOperand& operand, uint3 position) {
+  return operand.offset + long(position.x) * Step + long(position.y) * operand.strides[1];
+}
+
 // The type to calculate in: half and bfloat go through float.
 template <typename T>
 struct wide {

@@ -59,8 +59,9 @@ Walk Broadcast(const Shape& shape, const Shape& target) {
 }
 
 Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Walk>& walks,
-                StridedParams* params, Grid* grid) {
-  *params = StridedParams();
+                Loop* loop) {
+  *loop = Loop();
+  StridedParams* params = &loop->params;
   // Innermost first. A dimension joins the one inside it if every walk steps over that one's end
   // onto it.
   std::vector<int64_t> dims;
@@ -93,7 +94,20 @@ Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Wal
     }
   }
   for (size_t k = 0; k < walks.size(); ++k) params->operands[k].offset = walks[k].offset;
-  *grid = Grid(sizes[0], sizes[1], sizes[2]);
+  loop->grid = Grid(sizes[0], sizes[1], sizes[2]);
+  // A dimension of one element may have any step: 1 is as good as its own.
+  if (dims.empty()) {
+    for (size_t k = 0; k < walks.size(); ++k) params->operands[k].strides[0] = 1;
+  }
+  bool rows = dims.size() <= 2 && params->operands[walks.size() - 1].strides[0] == 1;
+  loop->variant = "rows_";
+  for (size_t k = 0; k + 1 < walks.size(); ++k) {
+    const int64_t step = params->operands[k].strides[0];
+    rows = rows && (step == 0 || step == 1);
+    loop->variant += step == 0 ? '0' : '1';
+  }
+  // No shader for the sum of two rows that both repeat one value: such a loop is rare.
+  if (!rows || loop->variant == "rows_00") loop->variant = "strided";
   return Status();
 }
 
@@ -114,11 +128,10 @@ Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Sha
 Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Argument& in,
                   const Walk& from, const Tensor& out, const Walk& to) {
   if (NumElements(shape) == 0) return Status();
-  StridedParams params;
-  Grid grid(0);
-  RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &params, &grid));
-  return encoder.Dispatch(StrCat("copy_", TF_DataTypeSize(out.dtype())), grid,
-                          {in, out, Bytes(params)});
+  Loop loop;
+  RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &loop));
+  return encoder.Dispatch(StrCat("copy_", TF_DataTypeSize(out.dtype()), "_", loop.variant),
+                          loop.grid, {in, out, Bytes(loop.params)});
 }
 
 Status EncodeCopy(Encoder& encoder, const Tensor& in, const Tensor& out) {

@@ -30,9 +30,9 @@ class ZeroOutOp : public OpKernel {
   }
 };
 
-#define REGISTER_ZERO_OUT(T)                                                            \
-  REGISTER_KERNEL_BUILDER(                                                              \
-      Name("ZeroOut").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), ZeroOutOp<T>);
+#define REGISTER_ZERO_OUT(T)                                                                     \
+  REGISTER_KERNEL_BUILDER(Name("ZeroOut").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
+                          ZeroOutOp<T>);
 TF_CALL_REAL_NUMBER_TYPES(REGISTER_ZERO_OUT)
 #undef REGISTER_ZERO_OUT
 

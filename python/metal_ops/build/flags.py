@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 INCLUDE = PACKAGE / "include"
 MACOS = platform.system() == "Darwin"
 
-APT_PACKAGES = "clang-19 lld-19 libobjc-12-dev libgnustep-base-dev libblocksruntime-dev"
+APT_PACKAGES = "clang-19 lld-19 libobjc-12-dev libgnustep-base-dev"
 
 
 class MissingToolError(RuntimeError):

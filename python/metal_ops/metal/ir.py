@@ -24,6 +24,10 @@ def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
 
     Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
     """
+    # SYCL's front end marks all functions convergent, which holds for none here: fibers are sequential programs.
+    text = re.sub(r"(?m)^(; Function Attrs:.*|attributes #\d+ = \{.*)$", lambda m: m[0].replace("convergent ", ""), text)
+    # The annotations were for the syntax tree. They would keep a copy of every kernel besides the inlined one.
+    text = re.sub(r"(?m)^@llvm\.global\.annotations = .*\n|^  call void @llvm\.var\.annotation\b.*\n", "", text)
     text = _DEFINE.sub("define internal ", text)
     text = _GLOBAL.sub(r"\1internal ", text)
     text = _COMDAT.sub("", text)

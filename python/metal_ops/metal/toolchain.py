@@ -217,7 +217,11 @@ def prelude(target: str, fast_math: bool) -> Path:
     """The precompiled metal_stdlib for these flags, made once a machine."""
     flags = code_flags(target, fast_math)
     cpu = host_cpu() if target == "native" else ""
-    name = f"prelude-{cache_key(*flags, cpu)}.pch"
+    # clang refuses a precompiled header whose sources moved or have another time than when it was made: another
+    # checkout, or a `git checkout` to and fro.
+    sources = [library_root() / "metallib_abi.h", *sorted(library_root().glob("lib/*"))]
+    stamps = [f"{file} {file.stat().st_mtime_ns}" for file in sources if file.exists()]
+    name = f"prelude-{cache_key(*flags, cpu, *stamps)}.pch"
     path = cache_folder() / name
     if path.exists():
         os.utime(path)

@@ -297,6 +297,7 @@ def finish(
         f"{trainer.step} steps in {trainer.seconds:.1f} s of training: PSNR {score.mean_psnr:.2f} dB, SSIM "
         f"{score.mean_ssim:.4f}, mean of {len(score.psnr)} held-out views.",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(
         f"Pictures: {folder}/comparison.png, turntable.gif, psnr.png",

@@ -1,4 +1,5 @@
-// tensorflow/tsl/c/tsl_status_helper.h of TensorFlow 2.12 and 2.13: moved since, and the setter got another name.
+// tensorflow/tsl/c/tsl_status_helper.h of TensorFlow 2.12 and 2.13: moved since, and the setter got
+// another name.
 
 #ifndef METAL_OPS_COMPAT_TENSORFLOW_TSL_C_TSL_STATUS_HELPER_H_
 #define METAL_OPS_COMPAT_TENSORFLOW_TSL_C_TSL_STATUS_HELPER_H_

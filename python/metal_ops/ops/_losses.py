@@ -1,0 +1,21 @@
+"""What the losses share: their derivative is made on the way forwards and scaled on the way back."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from metal_ops.ops import _arguments
+
+
+def scale_slope(op: tf.Operation, incoming: tf.Tensor, slope: int = 1) -> tf.Tensor:
+    """The gradient that an operation's output number `slope` stands for."""
+    return raw_ops.scale_slope(incoming, op.outputs[slope])
+
+
+def is_wanted(op: tf.Operation, index: int) -> bool:
+    """Whether the gradient of an input is wanted: the eager tape says so, a graph prunes by itself."""
+    return index not in (getattr(op, "skip_input_indices", None) or ())
+
+
+_arguments.no_second_derivative("ScaleSlope", "ScaleRays")

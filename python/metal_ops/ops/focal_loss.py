@@ -1,0 +1,117 @@
+"""The focal loss (Lin et al. 2017), of independent and of exclusive classes, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from metal_ops.ops import _arguments, _checks, _losses
+
+__all__ = ["focal_loss"]
+
+KINDS = ("sigmoid", "softmax")
+
+
+def focal_loss(
+    logits: Any,
+    targets: Any,
+    kind: str = "sigmoid",
+    *,
+    alpha: float | None = 0.25,
+    gamma: float = 2.0,
+    label_smoothing: float = 0.0,
+    reduce_last: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """The focal loss: a cross entropy that looks away from what is classified well already.
+
+    Lin et al. 2017, "Focal Loss for Dense Object Detection", equations 4 and 5, as in `keras.losses`:
+
+    - kind "sigmoid" (independent classes, `BinaryFocalCrossentropy`): `-weight q^gamma (y log p + (1 - y) log(1 - p))`,
+      p = sigmoid(logit), q = y (1 - p) + (1 - y) p, weight = y alpha + (1 - y) (1 - alpha).
+    - kind "softmax" (exclusive classes, `CategoricalFocalCrossentropy`): `-alpha sum_c y_c (1 - p_c)^gamma log p_c`,
+      p = softmax(logits).
+
+    Stable for logits of any size; loss and derivative are made in one pass over memory. Differentiable once, in logits.
+
+    Args:
+      logits: [...] for "sigmoid", [..., classes] for "softmax"; float32, float16 or bfloat16 (computed in float32).
+      targets: In [0, 1], shaped like logits; for "softmax" also the classes' numbers, [...] int32 or int64.
+      kind: "sigmoid" or "softmax".
+      alpha: Weight as above; None for none.
+      gamma: Strength of the focus, at least 0; 0 for the cross entropy.
+      label_smoothing: In [0, 1]: moves targets by this part of the way towards 1/2, or towards 1 / classes.
+      reduce_last: For "sigmoid": whether to return the mean over the last dimension.
+      name: Optional name of the op.
+
+    Returns:
+      The loss of logits' dtype: shaped like logits ("sigmoid"), or without the last dimension.
+
+    Raises:
+      TypeError: A dtype does not fit.
+      ValueError: kind is another one, or a shape does not fit where that is known in a graph.
+      tf.errors.InvalidArgumentError: A shape, a number or a class does not fit.
+      tf.errors.UnimplementedError: Inside a function that XLA compiles.
+
+    Example:
+      >>> metal_ops.focal_loss([0.0, 4.0], [1.0, 1.0], alpha=None).numpy().round(5).tolist()
+      [0.17329, 1e-05]
+      >>> metal_ops.focal_loss([[0.0, 0.0]], [1], "softmax", alpha=None).numpy().round(5).tolist()
+      [0.17329]
+    """
+    op = "focal_loss"
+    if kind not in KINDS:
+        raise ValueError(f"[{op}] kind: expected 'sigmoid' or 'softmax', got {kind!r}.")
+    _checks.refuse_xla(op)
+    with tf.name_scope(name or op):
+        logits = _arguments.as_floats(op, "logits", logits)
+        numbers = {"gamma": gamma, "label_smoothing": label_smoothing}
+        if kind == "sigmoid":
+            if not tf.is_tensor(targets):
+                targets = tf.convert_to_tensor(targets, logits.dtype)
+            _arguments.check_same_dtype(op, logits=logits, targets=targets)
+            return raw_ops.sigmoid_focal_loss(
+                logits,
+                targets,
+                alpha=0.5 if alpha is None else alpha,
+                balanced=alpha is not None,
+                reduce_last=reduce_last,
+                **numbers,
+            )[0]
+        if reduce_last:
+            raise ValueError(
+                f"[{op}] reduce_last: expected False with kind 'softmax', whose sum over the classes is "
+                "made already, got True."
+            )
+        return _softmax(op, logits, targets, alpha, numbers)
+
+
+def _softmax(
+    op: str, logits: tf.Tensor, targets: Any, alpha: float | None, numbers: dict[str, float]
+) -> tf.Tensor:
+    targets = tf.convert_to_tensor(targets)
+    sparse = targets.dtype.is_integer
+    if sparse:
+        _checks.check_dtype(op, "targets", targets, _arguments.INDICES)
+    elif targets.dtype != tf.float32:
+        targets = tf.cast(targets, tf.float32)
+    logits, restore = _arguments.flatten_points(op, "logits", logits)
+    classes = logits.shape[-1]
+    if sparse:
+        targets = tf.reshape(targets, [-1])
+    elif targets.shape.rank != 2:
+        targets = tf.reshape(targets, [-1, classes] if classes else tf.shape(logits))
+    loss = raw_ops.softmax_focal_loss(
+        logits, targets, alpha=1.0 if alpha is None else alpha, **numbers
+    )[0]
+    return tf.squeeze(restore(loss[:, None]), axis=-1)
+
+
+@tf.RegisterGradient("SigmoidFocalLoss")
+@tf.RegisterGradient("SoftmaxFocalLoss")
+def _focal_loss_gradient(
+    op: tf.Operation, incoming: tf.Tensor, _: tf.Tensor
+) -> list[tf.Tensor | None]:
+    return [_losses.scale_slope(op, incoming), None]

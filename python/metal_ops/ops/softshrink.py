@@ -1,0 +1,50 @@
+"""Softshrink, and its gradient: the least that a differentiable op needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from metal_ops.ops import _arguments, _checks
+
+__all__ = ["softshrink"]
+
+
+def softshrink(x: Any, lambd: float = 0.5, name: str | None = None) -> tf.Tensor:
+    """Shrinks towards zero: `x - lambd` above lambd, `x + lambd` below -lambd, 0 between.
+
+    The proximal operator of `lambd |x|`, as in `torch.nn.Softshrink`. Differentiable any number of times.
+
+    Args:
+      x: A tensor of any shape, float32, float16 or bfloat16.
+      lambd: At least 0.
+      name: Optional name of the op.
+
+    Returns:
+      A tensor of the same shape and dtype. NaN stays NaN.
+
+    Raises:
+      TypeError: The dtype is another one.
+      tf.errors.InvalidArgumentError: lambd is negative. (ValueError in a graph.)
+      tf.errors.UnimplementedError: Inside a function that XLA compiles.
+
+    Example:
+      >>> metal_ops.softshrink([-2.0, 0.25, 1.0]).numpy().tolist()
+      [-1.5, 0.0, 0.5]
+    """
+    _checks.refuse_xla("softshrink")
+    x = _arguments.as_floats("softshrink", "x", x)
+    return raw_ops.softshrink(x, lambd=lambd, name=name)
+
+
+@tf.RegisterGradient("Softshrink")
+def _softshrink_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
+    return raw_ops.softshrink_grad(gradient, op.inputs[0], lambd=op.get_attr("lambd"))
+
+
+@tf.RegisterGradient("SoftshrinkGrad")
+def _softshrink_grad_gradient(op: tf.Operation, gradient: tf.Tensor) -> list[tf.Tensor | None]:
+    """Linear in the gradients; in the features it is constant but for two points."""
+    return [raw_ops.softshrink_grad(gradient, op.inputs[1], lambd=op.get_attr("lambd")), None]

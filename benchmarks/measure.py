@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.registry import Case, Contender
 
-WARM_UPS = 3
+WARM_UPS = 2
 # A pause before each turn: thread pools of the one before spin for some milliseconds.
 PAUSE_S = 0.02
 ROUNDS = 15

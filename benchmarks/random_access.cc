@@ -1,10 +1,12 @@
-// The machine's limit for hash encoding: reading, and adding to, as many random rows, with no
-// arithmetic around it.
+// The machine's limit for hash encoding: reading, and adding to, as many rows, with no arithmetic
+// around it.
 //
-// Usage: random_access <points> <corners> <features> <threads> <rows of level 0> <rows of level 1>
-// ... Each line "<reads> <adds>" on stdin does that many passes and prints the milliseconds taken.
-// A thread works on one level at a time and streams it in first, as the kernels do; rows are
-// uniformly random, so neighbouring corners share no cache line as they often do in the real thing.
+// Usage: random_access <points> <corners> <features> <threads> <rows of each level ...>
+//
+// For a line "<reads> <adds>" on stdin it does that many passes and prints the milliseconds taken.
+// A thread works on one level at a time and streams it in first, as the kernels do. Rows come as
+// random pairs of neighbours, as corners of a cell mostly do along x; the encoding itself touches a
+// few more cache lines.
 
 #include <algorithm>
 #include <atomic>
@@ -29,7 +31,7 @@ struct Level {
   uint64_t size;
 };
 
-// Visits `n` random rows of a level.
+// Visits `n` rows of a level, in random pairs.
 template <int kFeatures, bool kAdd>
 void Visit(const Level& level, int64_t n) {
   if (kAdd) {
@@ -39,25 +41,26 @@ void Visit(const Level& level, int64_t n) {
     for (uint64_t i = 0; i < level.size * kFeatures; i += 64 / sizeof(float)) sink = rows[i];
   }
   uint32_t picked[kBlock + kAhead] = {};
-  float sums[kFeatures] = {};
+  float sums[2 * kFeatures] = {};
   uint32_t seed = 1;
-  for (int64_t done = 0; done < n; done += kBlock) {
+  for (int64_t done = 0; done < n; done += 2 * kBlock) {
     for (int i = 0; i < kBlock; ++i) {
-      // A Weyl sequence through a multiplicative hash: cheap, vectorisable, and no row is favoured.
+      // A Weyl sequence through a multiplicative hash: cheap, vectorisable, and no pair is
+      // favoured.
       uint32_t h = (seed + i) * 0x9E3779B9u;
       h = (h ^ (h >> 15)) * 0x85EBCA6Bu;
       h ^= h >> 13;
-      picked[i] = static_cast<uint32_t>((uint64_t{h} * level.size) >> 32);
+      picked[i] = static_cast<uint32_t>((uint64_t{h} * (level.size / 2)) >> 32);
     }
     seed += kBlock;
     for (int i = 0; i < kBlock; ++i) {
-      __builtin_prefetch(level.rows + uint64_t{picked[i + kAhead]} * kFeatures, kAdd, 3);
-      float* const row = level.rows + uint64_t{picked[i]} * kFeatures;
-      for (int f = 0; f < kFeatures; ++f) {
+      __builtin_prefetch(level.rows + uint64_t{picked[i + kAhead]} * 2 * kFeatures, kAdd, 3);
+      float* const pair = level.rows + uint64_t{picked[i]} * 2 * kFeatures;
+      for (int f = 0; f < 2 * kFeatures; ++f) {
         if (kAdd) {
-          row[f] += 1.0f;
+          pair[f] += 1.0f;
         } else {
-          sums[f] += row[f];
+          sums[f] += pair[f];
         }
       }
     }

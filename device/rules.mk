@@ -35,5 +35,27 @@ $(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
 	@$(OBJCXX) -pthread $< -o $@ -L$(PKG) -lmetal_device $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 \
 	  -Wl,-rpath,$(abspath $(PKG)) -Wl,-rpath,$(patsubst -L%,%,$(filter -L%,$(TF_LDFLAGS))) $(LDFLAGS)
 
+# The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`.
+DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) tests/device/executor_test.mm
+DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 -Wl,-rpath,$(patsubst -L%,%,$(filter -L%,$(TF_LDFLAGS)))
+define device_sanitize_rules
+build/sanitize/$(1)/device/%.o: OBJCXXFLAGS += $$(TF_CFLAGS) -DMETAL_OPS_TF_VERSION='"2.18"' -Wno-missing-field-initializers
+build/sanitize/$(1)/tests/device/%.o: OBJCXXFLAGS += $$(TF_CFLAGS) -Wno-missing-field-initializers
+build/sanitize/$(1)/device_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SANITIZE_SRC)))
+	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
+endef
+$(foreach name,address thread,$(eval $(call device_sanitize_rules,$(name))))
+
+sanitize: sanitize-device
+sanitize-device: build/sanitize/address/device_tests build/sanitize/thread/device_tests
+	@for name in address thread; do \
+	  echo "  $$name sanitizer, device"; \
+	  METAL_OPS_DEVICE_MEMORY_MB=64 TF_CPP_MIN_LOG_LEVEL=3 \
+	  LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
+	  TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:exitcode=66 \
+	  build/sanitize/$$name/device_tests > build/sanitize/$$name-device.log 2>&1 || \
+	  { tail -60 build/sanitize/$$name-device.log; exit 1; }; done
+
+.PHONY: sanitize-device
 -include $(DEVICE_OBJ:.o=.d) build/device_so/tests/device/executor_test.d
 endif

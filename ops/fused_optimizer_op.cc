@@ -41,6 +41,7 @@ REGISTER_OP("ResourceFusedAdam")
     .Attr("T: {float, half, bfloat16, double}")
     .Attr("n_hats: int >= 0 = 0")
     .Attr("skip_zero_rows: bool = false")
+    .Attr("float32_powers: bool = false")
     .Input("var: resource")
     .Input("m: resource")
     .Input("v: resource")
@@ -70,6 +71,7 @@ epsilon: Added to the square root.
 weight_decay: Part of lr by which the variable shrinks.
 gradient: Shaped like var.
 skip_zero_rows: Leaves rows (of all but the first dimension) whose gradient is all zero as they are, moments included.
+float32_powers: Rounds beta^step to float32, which makes 1 - 0.999^2 wrong by 1e-5 of it, as Keras does. Not if T is double.
 )doc");
 
 REGISTER_OP("ResourceFusedSgd")

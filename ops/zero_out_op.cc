@@ -1,4 +1,5 @@
-// ZeroOut: TensorFlow's and Apple's hello-world custom op. Keeps the first element, zeroes the rest.
+// ZeroOut: TensorFlow's and Apple's hello-world custom op. Keeps the first element, zeroes the
+// rest.
 
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"

@@ -124,7 +124,7 @@ def test_runs_the_fused_op():
         .get_concrete_function(tf.ones(4))
         .graph
     )
-    assert [op.type for op in graph.get_operations()].count("ResourceApplyAdam") == 1
+    assert [op.type for op in graph.get_operations()].count("ResourceFusedAdam") == 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -94,7 +94,7 @@ def test_softmax(options, classes, soft):
         return
     for dtype in (tf.int32, tf.int64):
         sparse = slope_of(
-            lambda x: tf.reduce_sum(
+            lambda x, dtype=dtype: tf.reduce_sum(
                 metal_ops.focal_loss(x, tf.cast(labels, dtype), "softmax", **options)
                 * tf.cast(mix, tf.float32)
             ),

@@ -37,43 +37,42 @@ def differences(function, x, step):
     return ((function(x + step) - function(x - step)) / (2 * step)).astype(np.float64)
 
 
+def slopes(x, alpha, scale):
+    """loss, d loss / d x, d loss / d alpha, d loss / d scale of each element."""
+    return metal_ops.raw_ops.robust_loss(
+        x, np.zeros(0, np.float32), alpha, scale, parameter_gradients=True
+    )
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.3])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_value_and_slopes(alpha, scale):
     x = residuals(alpha)
-    values = tf.constant(x), tf.constant(alpha), tf.constant(scale)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(values)
-        loss = metal_ops.robust_loss(*values)
+    loss, slope, _, slope_scale = slopes(x, alpha, scale)
     alpha, scale = np.float32(alpha), np.float32(scale)
-    np.testing.assert_allclose(
-        loss, oracle.robust(x, alpha, scale).astype(np.float64), rtol=TOLERANCE, atol=1e-30
-    )
-    slope = tape.gradient(loss, values[0])
+    # exp(z / 2) makes of each rounding of z one z / 2 times as large.
+    tolerance = TOLERANCE * (5 if alpha == INF else 1)
+    expected = oracle.robust(x, alpha, scale).astype(np.float64)
+    np.testing.assert_allclose(loss, expected, rtol=tolerance, atol=1e-30)
     expected = differences(lambda v: oracle.robust(v, alpha, scale), x, 1e-6)
-    np.testing.assert_allclose(slope, expected, rtol=2 * TOLERANCE, atol=1e-9)
+    np.testing.assert_allclose(slope, expected, rtol=2 * tolerance, atol=1e-9)
     expected = differences(lambda v: oracle.robust(x, alpha, v), np.full_like(x, scale), 1e-7)
-    jacobian = tape.jacobian(loss, values[2], experimental_use_pfor=False)
-    np.testing.assert_allclose(jacobian, expected, rtol=3 * TOLERANCE, atol=1e-9)
+    np.testing.assert_allclose(slope_scale, expected, rtol=3 * tolerance, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [a for a in ALPHAS if a not in (2.0, INF, -INF)])
 def test_slope_of_alpha(alpha):
     """Element by element, from the smallest residuals, where all but the series loses its digits."""
-    x = residuals(alpha)[:61]
+    x = np.unique(np.abs(residuals(alpha)))
     alpha = np.float32(alpha)
-    shape = tf.constant(alpha)
-    with tf.GradientTape() as tape:
-        tape.watch(shape)
-        loss = metal_ops.robust_loss(x, shape, 1.0)
-    actual = tape.jacobian(loss, shape, experimental_use_pfor=False).numpy()
+    actual = slopes(x, alpha, 1.0)[2].numpy()
     # The step stays on one side of 2, and well above the roundings of extended precision.
-    step = min(1e-5, abs(float(alpha) - 2) / 50)
+    step = min(1e-5, abs(float(alpha) - 2) / 1000)
     exact = differences(lambda v: oracle.robust(x, v, 1.0), np.full_like(x, alpha), step)
     noise = 2.0**-63 * oracle.robust(x, alpha, 1.0).astype(np.float64) / step
     bound = 1e-4 * np.abs(exact) + 10 * noise + 2e-7 * np.minimum(x**2, 1)
-    assert np.all(np.abs(actual - exact) <= bound), np.max(np.abs(actual - exact) / bound)
-    assert np.all(actual >= 0)
+    wrong = ~(np.abs(actual - exact) <= bound)
+    assert not np.any(wrong), np.stack([x, actual, exact, bound])[:, wrong].T
 
 
 def test_limits_of_alpha_have_no_slope():

@@ -99,8 +99,8 @@ def random_access(stack: ExitStack, n_points: int, reads: int, adds: int) -> Con
     return Contender(
         "the machine's random access",
         time_ms,
-        note=f"{' and '.join(passes)} as many random rows, nothing else. Corners of a cell often share a cache line, "
-        "so the ratio is no strict bound.",
+        note=f"{' and '.join(passes)} as many rows in random pairs, nothing else. The encoding touches "
+        "a few more cache lines than that.",
     )
 
 

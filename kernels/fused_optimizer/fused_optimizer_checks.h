@@ -15,6 +15,7 @@ namespace metal_ops {
 struct AdamHyperparameters {
   double lr, beta1, beta2, epsilon, weight_decay;
   int64_t step;  // 1 for the first
+  bool float32_powers;
 };
 
 inline void CheckAdam(ArgShapes* checks, const AdamHyperparameters& h) {
@@ -27,7 +28,12 @@ inline void CheckAdam(ArgShapes* checks, const AdamHyperparameters& h) {
 
 template <typename Real>
 AdamParams<Real> ToParams(const AdamHyperparameters& h) {
-  const double unbias1 = 1 - std::pow(h.beta1, h.step), unbias2 = 1 - std::pow(h.beta2, h.step);
+  double unbias1 = 1 - std::pow(h.beta1, h.step), unbias2 = 1 - std::pow(h.beta2, h.step);
+  if (h.float32_powers && sizeof(Real) == sizeof(float)) {
+    const float step = static_cast<float>(h.step);
+    unbias1 = 1.0f - std::pow(static_cast<float>(h.beta1), step);
+    unbias2 = 1.0f - std::pow(static_cast<float>(h.beta2), step);
+  }
   return {static_cast<Real>(h.lr * std::sqrt(unbias2) / unbias1), static_cast<Real>(1 - h.beta1),
           static_cast<Real>(1 - h.beta2), static_cast<Real>(h.epsilon),
           static_cast<Real>(h.lr * h.weight_decay)};

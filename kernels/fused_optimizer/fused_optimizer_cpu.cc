@@ -145,12 +145,14 @@ class FusedAdamOp : public OptimizerBase {
     OP_REQUIRES(context, n_hats <= 1,
                 InvalidArgument(type_string(), ": hats must be none or one, got ", n_hats, "."));
     amsgrad_ = n_hats == 1;
+    OP_REQUIRES_OK(context, context->GetAttr("float32_powers", &float32_powers_));
   }
 
   void Compute(OpKernelContext* context) override {
     const Tensor* gradient = nullptr;
     OP_REQUIRES_OK(context, context->input("gradient", &gradient));
     AdamHyperparameters h = {};
+    h.float32_powers = float32_powers_;
     OP_REQUIRES_OK(context, Scalar(context, "step", &h.step));
     OP_REQUIRES_OK(context, Scalar(context, "lr", &h.lr));
     OP_REQUIRES_OK(context, Scalar(context, "beta1", &h.beta1));
@@ -192,6 +194,7 @@ class FusedAdamOp : public OptimizerBase {
   }
 
   bool amsgrad_ = false;
+  bool float32_powers_ = false;
 };
 
 class FusedSgdOp : public OptimizerBase {

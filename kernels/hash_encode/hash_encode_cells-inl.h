@@ -60,16 +60,11 @@ HWY_INLINE VF ExactMulAdd(VF a, VF b, VF c) {
 #endif
 }
 
-// floor(position) as int32: saturates, and is 0 for NaN, so that a row is always within the table.
+// floor(position) as int32, so that a row is always within the table: ConvertTo saturates, and NaN
+// becomes 0.
 HWY_INLINE VU ToCell(VF floor) {
-  const DF df;
-  const DI di;
   const VF known = hn::IfThenElseZero(hn::Eq(floor, floor), floor);
-  const VF limited =
-      hn::Min(hn::Max(known, hn::Set(df, -2147483648.0f)), hn::Set(df, 2147483520.0f));
-  const auto too_big = hn::RebindMask(di, hn::Ge(known, hn::Set(df, 2147483648.0f)));
-  const auto cell = hn::IfThenElse(too_big, hn::Set(di, INT32_MAX), hn::ConvertTo(di, limited));
-  return hn::BitCast(DU(), cell);
+  return hn::BitCast(DU(), hn::ConvertTo(DI(), known));
 }
 
 // Upper halves of 32 x 32 bit products.

@@ -5,14 +5,15 @@
 //   d rho / d x = x / c^2 e^((alpha / 2 - 1) L)
 //   d rho / d c = - x / c d rho / d x
 // and in the limits alpha = 2: z / 2 (L2); -inf: 1 - e^(-z/2) (Welsch); +inf: e^(z/2) - 1.
-// With s = sign(2 - alpha), w = z / (b + z):
-//   d rho / d alpha = b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - s / (2 (b + z))) + 2 s /
-//   alpha^2
-//                   = (psi(y) L^2 - e^y (L - w)) / 2, psi(y) = (y e^y - e^y + 1) / y^2, for alpha <
-//                   2
-// the first being exact near alpha = 2, the second near 0. Both lose all digits for small z, where
-// the power series of rho in u serves; its terms of order z and z^2 do not depend on alpha. At
-// alpha = 2 itself the derivative grows without bound, like log b; it is given as 0.
+// Of d rho / d alpha there are four forms, as each loses its digits somewhere. With s = sign(2 -
+// alpha), w = z / (b + z), psi(y) = (y e^y - e^y + 1) / y^2:
+//   |alpha| < 1:   (psi(y) L^2 - e^y (L - w)) / 2
+//   alpha <= -1:   b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - 1 / (2 (b + z))) + 2 /
+//   alpha^2 alpha >= 1:    rho (L / 2 - (alpha + 2) / (2 alpha)) + b L / (2 alpha)
+//                  + s (alpha rho + b) (e^(s b L / 2) - 1) / (2 (b + z))
+//   small z:       the power series of rho in u, whose terms of order z and z^2 do not depend on
+//   alpha
+// Towards alpha = 2 the derivative grows without bound, like log b; at 2 it is given as 0.
 
 #ifndef METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_
 #define METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_

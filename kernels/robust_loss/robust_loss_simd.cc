@@ -61,18 +61,30 @@ HWY_INLINE VF AlphaSeries(VF z, VF b, VF alpha, VF s) {
   return hn::Mul(hn::Mul(Constant(-0.25f), s), sum);
 }
 
-HWY_INLINE VF SlopeAlpha(VF z, VF b, VF alpha, VF u, VF log1p_u, VF y, VF exp_y, VF expm1_y) {
+HWY_INLINE VF SlopeAlpha(VF z, VF b, VF alpha, VF u, VF log1p_u, VF y, VF exp_y, VF expm1_y,
+                         VF rho) {
   const DF df;
   const VF s = hn::CopySign(Constant(1.0f), hn::Sub(Constant(2.0f), alpha));
   const VF half = Constant(0.5f);
   const VF w = hn::Div(z, hn::Add(b, z));
   const VF near_zero = hn::Mul(half, hn::MulSub(Psi(y, exp_y, expm1_y), hn::Mul(log1p_u, log1p_u),
                                                 hn::Mul(exp_y, hn::Sub(log1p_u, w))));
-  const VF per_alpha = hn::Div(Constant(1.0f), alpha), per_alpha2 = hn::Mul(per_alpha, per_alpha);
-  VF bracket = hn::Mul(hn::Mul(half, log1p_u), per_alpha);
-  bracket = hn::Sub(bracket, hn::Mul(hn::Mul(half, hn::Add(alpha, Constant(2.0f))), per_alpha2));
-  bracket = hn::Sub(bracket, hn::Div(hn::Mul(half, s), hn::Add(b, z)));
-  const VF elsewhere = hn::MulAdd(hn::Mul(b, exp_y), bracket, hn::Mul(hn::Add(s, s), per_alpha2));
+  // rho (L / 2 - (alpha + 2) / (2 alpha)) + b L / (2 alpha) + s b e^y (e^(s b L / 2) - 1) / (2 (b +
+  // z))
+  const VF half_per_alpha = hn::Div(half, alpha), half_log = hn::Mul(half, log1p_u);
+  const VF two = Constant(2.0f);
+  VF elsewhere = hn::Mul(rho, hn::NegMulAdd(hn::Add(alpha, two), half_per_alpha, half_log));
+  elsewhere = hn::MulAdd(hn::Mul(b, log1p_u), half_per_alpha, elsewhere);
+  const VF rise = SafeExpm1(df, hn::Mul(hn::Mul(s, b), half_log));
+  const VF share = hn::Div(hn::Mul(hn::MulAdd(alpha, rho, b), rise), hn::Add(b, z));
+  elsewhere = hn::MulAdd(hn::Mul(half, s), share, elsewhere);
+  // b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - 1 / (2 (b + z))) + 2 / alpha^2
+  VF bracket = hn::Mul(hn::NegMulAdd(hn::Add(alpha, two), hn::Div(Constant(1.0f), alpha), log1p_u),
+                       half_per_alpha);
+  bracket = hn::Sub(bracket, hn::Div(half, hn::Add(b, z)));
+  const VF below = hn::MulAdd(hn::Mul(b, exp_y), bracket,
+                              hn::Mul(Constant(8.0f), hn::Mul(half_per_alpha, half_per_alpha)));
+  elsewhere = hn::IfThenElse(hn::Lt(alpha, hn::Zero(df)), below, elsewhere);
   VF slope = hn::IfThenElse(hn::Lt(hn::Abs(alpha), Constant(1.0f)), near_zero, elsewhere);
   const MF small =
       hn::And(hn::Le(z, Constant(ROBUST_LOSS_SERIES_Z)), hn::Le(u, Constant(ROBUST_LOSS_SERIES_U)));
@@ -119,7 +131,7 @@ void RunPiece(const RobustLossPiece& piece, int64_t n) {
     hn::Store(slope, df, piece.slope + i);
     if (piece.slope_alpha == nullptr) continue;
     hn::Store(hn::Neg(hn::Mul(t, slope)), df, piece.slope_scale + i);
-    hn::Store(SlopeAlpha(z, b, alpha, u, log1p_u, y, SafeExp(df, y), expm1_y), df,
+    hn::Store(SlopeAlpha(z, b, alpha, u, log1p_u, y, SafeExp(df, y), expm1_y, loss), df,
               piece.slope_alpha + i);
   }
 }

@@ -24,6 +24,8 @@ class SoftshrinkOp : public OpKernel {
  public:
   explicit SoftshrinkOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("lambd", &lambda_));
+    OP_REQUIRES(context, lambda_ >= 0,
+                InvalidArgument(type_string(), ": lambd must be 0 or more, got ", lambda_, "."));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -53,6 +55,8 @@ class SoftshrinkGradOp : public OpKernel {
  public:
   explicit SoftshrinkGradOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("lambd", &lambda_));
+    OP_REQUIRES(context, lambda_ >= 0,
+                InvalidArgument(type_string(), ": lambd must be 0 or more, got ", lambda_, "."));
   }
 
   void Compute(OpKernelContext* context) override {

@@ -99,7 +99,7 @@ class FocalLoss(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        options = {
+        options: dict[str, Any] = {
             "alpha": self.alpha,
             "gamma": self.gamma,
             "label_smoothing": self.label_smoothing,

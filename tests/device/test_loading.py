@@ -71,6 +71,26 @@ def test_load_twice_and_from_many_threads():
     assert lines[2:] == ["['/physical_device:GPU:0']", "['/device:GPU:0']", "True"]
 
 
+def test_documented_ops_are_those_that_run_there():
+    out = run("""
+        import tensorflow as tf
+        from tensorflow.python.framework import kernels
+        import metal_ops
+        from metal_ops import device
+        def on_gpu():
+            return {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "GPU"}
+        before = on_gpu()
+        device.KERNELS = device.KERNELS.with_name("none.so")  # the device's own alone
+        device.load()
+        print(*sorted(on_gpu() - before))
+    """)
+    rows = [
+        line for line in (ROOT / "docs/device.md").read_text().splitlines() if line.startswith("| ")
+    ]
+    documented = {op.strip() for row in rows[1:] for op in row.split("|")[2].split(",")}
+    assert set(out.split()) == documented
+
+
 def test_load_at_import():
     out = run(
         """

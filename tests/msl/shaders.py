@@ -15,7 +15,7 @@ HEADER = "#include <metal_stdlib>\nusing namespace metal;\n"
 _folder = tempfile.TemporaryDirectory(prefix="msl-tests-")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def library(source: str, checked: bool = False, header: str = HEADER, **options) -> Library:
     """`source` compiled and loaded. The checked kernels are made only where a test asks for them."""
     options = Options(validation=checked, **options)
@@ -28,7 +28,9 @@ def library(source: str, checked: bool = False, header: str = HEADER, **options)
 def messages(source: str, header: str = HEADER, **options) -> str:
     """What the compiler says of a wrong source; '' if it accepts it. The header's lines are not counted."""
     try:
-        compile_object("test.metal", Options(validation=False, **options), header + '#line 1\n' + source)
+        compile_object(
+            "test.metal", Options(validation=False, **options), header + "#line 1\n" + source
+        )
     except CompileError as error:
         return str(error)
     return ""

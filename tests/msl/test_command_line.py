@@ -40,7 +40,16 @@ def test_one_file_to_a_metallib(metal, tmp_path):
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value="VALUE"))
     assert metal("a.metal", "-DVALUE=3", "-o", "a.metallib") == ""
     assert _value(tmp_path / "a.metallib") == 3
-    metal("-std=metal3.0", "-O2", "-Wall", "-gline-tables-only", "-mmacosx-version-min=14.0", "-D", "VALUE=4", "a.metal")
+    metal(
+        "-std=metal3.0",
+        "-O2",
+        "-Wall",
+        "-gline-tables-only",
+        "-mmacosx-version-min=14.0",
+        "-D",
+        "VALUE=4",
+        "a.metal",
+    )
     assert _value(tmp_path / "default.metallib") == 4
     metal("metal", "-", "-o", "b.metallib", stdin=ADD.format(name="add", value="5"))
     assert _value(tmp_path / "b.metallib") == 5
@@ -57,7 +66,9 @@ def test_objects_and_linking(metal, tmp_path):
         assert set(Library(tmp_path / file, checked=True).kernels) == {"one", "two"}
     (tmp_path / "three.metal").write_text(ADD.format(name="one", value=7))
     metal("-c", "three.metal")
-    assert "duplicate kernel name 'one'" in metal("metallib", "one.air", "three.air", "-o", "x.metallib", code=1)
+    assert "duplicate kernel name 'one'" in metal(
+        "metallib", "one.air", "three.air", "-o", "x.metallib", code=1
+    )
     (tmp_path / "text.air").write_text("no object")
     assert "not an object of this compiler" in metal("metallib", "text.air", code=1)
     metal("-c", "one.metal", "-fno-shader-validation", "-o", "fast.air")
@@ -69,12 +80,21 @@ def test_objects_and_linking(metal, tmp_path):
 def test_includes_and_dependencies(metal, tmp_path):
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "value.h").write_text("#pragma once\n#define VALUE 6\n")
-    (tmp_path / "a.metal").write_text('#include "value.h"\n' + ADD.format(name="add", value="VALUE"))
+    (tmp_path / "a.metal").write_text(
+        '#include "value.h"\n' + ADD.format(name="add", value="VALUE")
+    )
     metal("a.metal", "-I", "inc", "-MD", "-MF", "a.d", "-o", "a.metallib")
     assert _value(tmp_path / "a.metallib") == 6
     rule = (tmp_path / "a.d").read_text()
-    assert rule.startswith("a.metallib: ") and "inc/value.h" in rule and "a.metal" in rule and "metal_stdlib" not in rule
-    (tmp_path / "inc" / "value.h").write_text("#pragma once\n#define VALUE 8\n")  # the cache looks at contents
+    assert (
+        rule.startswith("a.metallib: ")
+        and "inc/value.h" in rule
+        and "a.metal" in rule
+        and "metal_stdlib" not in rule
+    )
+    (tmp_path / "inc" / "value.h").write_text(
+        "#pragma once\n#define VALUE 8\n"
+    )  # the cache looks at contents
     metal("a.metal", "-Iinc", "-o", "b.metallib")
     assert _value(tmp_path / "b.metallib") == 8
 
@@ -86,7 +106,13 @@ WRONG = {
     ("a.metal", "-std=metal9.9"): "this compiler knows Metal up to 3.2",
     ("a.metal", "-std=c++17"): "expected metal2.0",
     ("a.metal", "--frobnicate"): "unknown option '--frobnicate'",
-    ("-c", "a.metal", "a.metal", "-o", "x.air"): "cannot specify -o when generating multiple output files",
+    (
+        "-c",
+        "a.metal",
+        "a.metal",
+        "-o",
+        "x.air",
+    ): "cannot specify -o when generating multiple output files",
     ("metallib", "-o", "x.metallib"): "no input files",
     ("a.metal", "-o", "no/such/folder/x.metallib"): "No such file or directory",
 }
@@ -107,9 +133,14 @@ def test_missing_tools(metal, tmp_path):
 
 
 def test_warnings_are_printed_also_from_the_cache(metal, tmp_path):
-    (tmp_path / "a.metal").write_text("kernel void k(device float* x) {\n  int unused = 1;\n  x[0] = 1;\n}\n")
+    (tmp_path / "a.metal").write_text(
+        "kernel void k(device float* x) {\n  int unused = 1;\n  x[0] = 1;\n}\n"
+    )
     for _ in range(2):
-        assert "a.metal:2:7: warning: unused variable 'unused'\n  int unused = 1;\n      ^" in metal("a.metal", "-Wall")
+        assert (
+            "a.metal:2:7: warning: unused variable 'unused'\n  int unused = 1;\n      ^"
+            in metal("a.metal", "-Wall")
+        )
     assert metal("a.metal") == ""
     assert "error: unused variable" in metal("a.metal", "-Wall", "-Werror", code=1)
 
@@ -121,7 +152,9 @@ def test_fast_math_is_off_by_default(metal, tmp_path):
     for flag, expected in (("-fno-fast-math", 0.0), ("-ffast-math", 1.0), (None, 0.0)):
         metal("a.metal", "-o", "a.metallib", *([flag] if flag else []))
         x = np.float32([1e10, 1])
-        (tmp_path / "a.metallib").rename(tmp_path / f"{flag}.metallib")  # a loaded library is known by its name
+        (tmp_path / "a.metallib").rename(
+            tmp_path / f"{flag}.metallib"
+        )  # a loaded library is known by its name
         Library(tmp_path / f"{flag}.metallib")["k"].run(1, 1, {0: x})
         assert x[0] == expected, flag
 
@@ -138,7 +171,9 @@ def test_cache_is_shared_by_processes(metal, tmp_path):
 
     def together(flags=()):
         programs = [
-            subprocess.Popen([*PROGRAM, "a.metal", *flags, "-o", f"{i}.metallib"], cwd=tmp_path, env=environment)
+            subprocess.Popen(
+                [*PROGRAM, "a.metal", *flags, "-o", f"{i}.metallib"], cwd=tmp_path, env=environment
+            )
             for i in range(6)
         ]
         assert [p.wait() for p in programs] == [0] * 6
@@ -162,7 +197,17 @@ def test_library_reflection(metal, tmp_path):
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
     metal("a.metal", "-o", "a.metallib", "-march=native")
     table = Library(tmp_path / "a.metallib").table
-    assert (table.magic, table.abi_version, table.checked, table.target) == (0x314C534D, 1, 0, b"native")
+    assert (table.magic, table.abi_version, table.checked, table.target) == (
+        0x314C534D,
+        1,
+        0,
+        b"native",
+    )
     assert table.supported() and table.compiler.startswith(b"metal_ops metal")
-    needed = subprocess.run(["readelf", "-d", tmp_path / "a.metallib"], capture_output=True, text=True, check=True).stdout
-    assert {line.split("[")[1].rstrip("]") for line in needed.splitlines() if "NEEDED" in line} <= {"libm.so.6", "libc.so.6"}
+    needed = subprocess.run(
+        ["readelf", "-d", tmp_path / "a.metallib"], capture_output=True, text=True, check=True
+    ).stdout
+    assert {line.split("[")[1].rstrip("]") for line in needed.splitlines() if "NEEDED" in line} <= {
+        "libm.so.6",
+        "libc.so.6",
+    }

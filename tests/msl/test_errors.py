@@ -87,7 +87,10 @@ REFUSED = {
     "half to bfloat": (f"{K} {{ bfloat ^b = 1.0h; x[i] = b; }}", "no viable conversion from 'half' to 'bfloat'"),
     "missing semicolon": (f"{K} {{ x[i] = 1^ }}", "expected ';'"),
 }  # fmt: skip
-REFUSED["atomic of char"] = (REFUSED["atomic of char"][0], "atomic<T> needs T to be int, uint, bool, float or ulong")
+REFUSED["atomic of char"] = (
+    REFUSED["atomic of char"][0],
+    "atomic<T> needs T to be int, uint, bool, float or ulong",
+)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -101,9 +104,15 @@ def test_refused(name):
     assert first, f"accepted, or without a place:\n{said}"
     assert words in said, said
     if marked:
-        matching = [m for m in re.finditer(r"^(\S+?):(\d+):(\d+): error: (.*)$", said, re.M) if words in m.group(4)]
+        matching = [
+            m
+            for m in re.finditer(r"^(\S+?):(\d+):(\d+): error: (.*)$", said, re.M)
+            if words in m.group(4)
+        ]
         assert ("2", str(len(before) + 1)) in [(m.group(2), m.group(3)) for m in matching], said
-    assert not re.search(r"__global|__local\b|_Float16|opencl|sycl|_msl_|_MSL_|unsigned int", said), said
+    assert not re.search(
+        r"__global|__local\b|_Float16|opencl|sycl|_msl_|_MSL_|unsigned int", said
+    ), said
 
 
 ACCEPTED = {
@@ -139,15 +148,25 @@ def test_accepted(name):
 
 
 def test_place_in_an_included_file_and_a_macro(tmp_path):
-    (tmp_path / "part.h").write_text("#pragma once\n// 2\ninline float part(thread float* p) {\n  return   wrong + *p;\n}\n")
+    (tmp_path / "part.h").write_text(
+        "#pragma once\n// 2\ninline float part(thread float* p) {\n  return   wrong + *p;\n}\n"
+    )
     said = messages('\n#include "part.h"\n', include=(str(tmp_path),))
-    assert f"{tmp_path}/part.h:4:12: error: use of undeclared identifier 'wrong'\n  return   wrong + *p;\n           ^" in said
-    said = messages("#define USE(x) \\\n  (x + undefined_name)\nkernel void k(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = USE(1); }")
+    assert (
+        f"{tmp_path}/part.h:4:12: error: use of undeclared identifier 'wrong'\n  return   wrong + *p;\n           ^"
+        in said
+    )
+    said = messages(
+        "#define USE(x) \\\n  (x + undefined_name)\nkernel void k(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = USE(1); }"
+    )
     assert "test.metal:3:91: error: use of undeclared identifier 'undefined_name'" in said
 
 
 def test_standard_headers():
-    assert "'cmath' file not found (Metal has no C or C++ standard library; use <metal_stdlib>)" in messages("#include <cmath>")
+    assert (
+        "'cmath' file not found (Metal has no C or C++ standard library; use <metal_stdlib>)"
+        in messages("#include <cmath>")
+    )
     assert "file not found" in messages("#include <stdint.h>")
 
 

@@ -86,7 +86,8 @@ def _shader() -> str:
         rows = "".join(f"out[{r} * {N} + i] = {e};\n" for r, e in enumerate(ALL))
         vector = "".join(
             f"{{ T3 r = {e.replace('T(3)', 'T3(3)').replace('T(90)', 'T3(90)')}; out[{r} * {N} + i] = r.y; }}\n"
-            for r, e in enumerate(ALL) if not e.startswith("T(")
+            for r, e in enumerate(ALL)
+            if not e.startswith("T(")
         )
         arguments = "device const T* x, device T* out, uint i [[thread_position_in_grid]]"
         out.append(f"namespace n_{name} {{ typedef {name} T; typedef vec<T, 3> T3;\n"
@@ -120,9 +121,13 @@ def test_builtin(expression, results):
         given, scalar, vector = results[name]
         width = Width(dtype)
         expected = [ALL[expression](width, *(int(x) for x in column)) for column in given.T]
-        np.testing.assert_array_equal(scalar[row], np.array(expected, dtype), err_msg=f"{name}: {expression}")
+        np.testing.assert_array_equal(
+            scalar[row], np.array(expected, dtype), err_msg=f"{name}: {expression}"
+        )
         if not expression.startswith("T("):
-            np.testing.assert_array_equal(vector[row], scalar[row], err_msg=f"{name}3: {expression}")
+            np.testing.assert_array_equal(
+                vector[row], scalar[row], err_msg=f"{name}3: {expression}"
+            )
 
 
 SINGLE = {
@@ -146,7 +151,9 @@ SINGLE = {
 def single():
     rows = "".join(f"out[{i}] = {e};\n" for i, e in enumerate(SINGLE))
     out = np.full(len(SINGLE), 77, np.int32)
-    shader = library(f"kernel void single(device int* out, constant int& zero, constant int& minus, constant int& one) {{\n{rows}}}\n")
+    shader = library(
+        f"kernel void single(device int* out, constant int& zero, constant int& minus, constant int& one) {{\n{rows}}}\n"
+    )
     shader["single"].run(1, 1, {0: out, 1: np.int32(0), 2: np.int32(-1), 3: np.int32(1)})
     return out
 

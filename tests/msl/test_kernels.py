@@ -27,7 +27,11 @@ POSITIONS = {
     "thread_index_in_quadgroup": (1, lambda n, s, g, t, m: ((t[2] * m[1] + t[1]) * m[0] + t[0]) % 4),
     "quadgroup_index_in_threadgroup": (1, lambda n, s, g, t, m: ((t[2] * m[1] + t[1]) * m[0] + t[0]) // 4),
 }  # fmt: skip
-SHAPES = {"plain": ((13, 6, 5), (4, 3, 2)), "exact": ((8, 4, 2), (4, 2, 1)), "flat": ((100, 1, 1), (48, 1, 1))}
+SHAPES = {
+    "plain": ((13, 6, 5), (4, 3, 2)),
+    "exact": ((8, 4, 2), (4, 2, 1)),
+    "flat": ((100, 1, 1), (48, 1, 1)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +48,14 @@ def positions():
         device uint* to = out + at * {len(stores)};
         #define put(x) to[row++] = x
         {" ".join(stores)}"""
-    signature = "device uint* out, uint3 where [[thread_position_in_grid]], uint3 size [[threads_per_grid]], " + ", ".join(parameters)
+    signature = (
+        "device uint* out, uint3 where [[thread_position_in_grid]], uint3 size [[threads_per_grid]], "
+        + ", ".join(parameters)
+    )
     barrier = "threadgroup_barrier(mem_flags::mem_none);"
-    return library(f"kernel void loop({signature}) {{ {body} }}\nkernel void fibers({signature}) {{ {barrier} {body} }}"), len(stores)
+    return library(
+        f"kernel void loop({signature}) {{ {body} }}\nkernel void fibers({signature}) {{ {barrier} {body} }}"
+    ), len(stores)
 
 
 @pytest.mark.parametrize("kernel", ["loop", "fibers"])
@@ -56,7 +65,9 @@ def test_positions(kernel, shape, workers, positions):
     shader, rows = positions
     n, s = (np.array(x) for x in SHAPES[shape])
     out = np.full((n[2], n[1], n[0], rows), 0xDEAD, np.uint32)
-    shader[kernel].run(tuple(int(x) for x in n), tuple(int(x) for x in s), {0: out}, workers=workers)
+    shader[kernel].run(
+        tuple(int(x) for x in n), tuple(int(x) for x in s), {0: out}, workers=workers
+    )
     expected = np.zeros_like(out)
     for z, y, x in np.ndindex(*out.shape[:3]):
         at = np.array([x, y, z])
@@ -130,7 +141,13 @@ def test_function_constants():
     out = np.full(10, -7, np.float32)
     kernel.run(8, 8, {0: out, 1: None})
     np.testing.assert_array_equal(out, [0, 0, 0, 0, 0, 0, -1, 0, 3, -7])
-    values = {0: np.bool_(True), 5: np.int32(21), 2: np.float32([1, 2, 3, 0]), 7: np.float16(0.5), 9: np.uint16(640)}
+    values = {
+        0: np.bool_(True),
+        5: np.int32(21),
+        2: np.float32([1, 2, 3, 0]),
+        7: np.float16(0.5),
+        9: np.uint16(640),
+    }
     kernel.run(8, 8, {0: out, 1: np.float32([4])}, constants=values)
     np.testing.assert_array_equal(out, [1, 21, 2, 0.5, 640, 1, 42, 43, 63, 4])
 
@@ -144,7 +161,14 @@ def test_function_constants_of_concurrent_launches():
         kernel void fill(device int* out, uint i [[thread_position_in_grid]]) { out[i] = number; }""")
     outs = [np.zeros(20000, np.int32) for _ in range(8)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda k: shader["fill"].run(20000, 10, {0: outs[k]}, constants={0: np.int32(k)}, workers=2), range(8)))
+        list(
+            pool.map(
+                lambda k: shader["fill"].run(
+                    20000, 10, {0: outs[k]}, constants={0: np.int32(k)}, workers=2
+                ),
+                range(8),
+            )
+        )
     for k, out in enumerate(outs):
         assert (out == k).all()
 
@@ -213,7 +237,9 @@ class Host { virtual double never() { throw 1; } };
 typedef struct { vector_float3 scale; uint32_t n; simd_uint2 pair; } Shared;
 #endif
 """)
-    (folder / "more.h").write_text('#pragma once\n#include "shared.h"\ninline float twice(float x) { return x * 2; }\n')
+    (folder / "more.h").write_text(
+        '#pragma once\n#include "shared.h"\ninline float twice(float x) { return x * 2; }\n'
+    )
     (folder / "more.h").touch()
     shader = library("""
         #include "sub/more.h"
@@ -222,7 +248,15 @@ typedef struct { vector_float3 scale; uint32_t n; simd_uint2 pair; } Shared;
         #if __METAL_VERSION__ >= 310 && defined(EXTRA) && EXTRA == 4
         kernel void run(device float* out, ADDRESS Shared& s) { out[0] = twice(s.scale.z) + s.n + s.pair.y + EXTRA; }
         #endif""", include=(str(folder.parent),), defines=("EXTRA=4",))  # fmt: skip
-    given = np.zeros(1, {"names": ["scale", "n", "pair"], "formats": ["3f4", "u4", "2u4"], "offsets": [0, 16, 24], "itemsize": 32})
+    given = np.zeros(
+        1,
+        {
+            "names": ["scale", "n", "pair"],
+            "formats": ["3f4", "u4", "2u4"],
+            "offsets": [0, 16, 24],
+            "itemsize": 32,
+        },
+    )
     given[0] = ([1, 2, 3], 100, [5, 6])
     out = np.zeros(1, np.float32)
     shader["run"].run(1, 1, {0: out, 1: given})
@@ -231,7 +265,9 @@ typedef struct { vector_float3 scale; uint32_t n; simd_uint2 pair; } Shared;
 
 def test_large_grids():
     """Positions are 32 bits; a single worker may be given any part of the threadgroups."""
-    shader = library("kernel void mark(device uchar* out, uint2 i [[thread_position_in_grid]], uint2 n [[threads_per_grid]]) { out[(i.y * ulong(n.x) + i.x) % 1000] = 1; }")
+    shader = library(
+        "kernel void mark(device uchar* out, uint2 i [[thread_position_in_grid]], uint2 n [[threads_per_grid]]) { out[(i.y * ulong(n.x) + i.x) % 1000] = 1; }"
+    )
     out = np.zeros(1000, np.uint8)
     shader["mark"].run((70000, 40), (16, 16), {0: out}, workers=7)
     assert out.all()
@@ -247,7 +283,11 @@ def test_loops_vectorise_over_threads():
         kernel void serial(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {
           float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v; threadgroup_barrier(mem_flags::mem_none); }""")
     assert not shader["work"].fibers and shader["serial"].fibers
-    x, y, z = np.ones(1 << 16, np.float32), np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    x, y, z = (
+        np.ones(1 << 16, np.float32),
+        np.zeros(1 << 16, np.float32),
+        np.zeros(1 << 16, np.float32),
+    )
 
     def best(kernel, out):
         times = []

@@ -49,7 +49,11 @@ CASES = {
     "smoothstep(u, g, a)": lambda u, g, a: (lambda t: t * t * (3 - 2 * t))(np.clip((a - u) / (g - u), 0, 1)),
 }  # fmt: skip
 NAMES = list(INPUTS)
-TYPES = {"float": 2.0**-23, "half": 2.0**-10, "bfloat": 2.0**-7}  # bfloat: the float function of its value, rounded
+TYPES = {
+    "float": 2.0**-23,
+    "half": 2.0**-10,
+    "bfloat": 2.0**-7,
+}  # bfloat: the float function of its value, rounded
 
 
 def _shader() -> str:
@@ -62,12 +66,14 @@ def _shader() -> str:
     # Each component of the vector overload is the scalar function of that component. The others hold other values.
     loads = "".join(
         f"float4 {n}(in[{j} * {N} + i], in[{j} * {N} + (i + 1) % {N}], in[{j} * {N} + (i + 2) % {N}], "
-        f"in[{j} * {N} + (i + 3) % {N}]);" for j, n in enumerate(NAMES)
+        f"in[{j} * {N} + (i + 3) % {N}]);"
+        for j, n in enumerate(NAMES)
     )
     for width, letters in ((2, "xy"), (3, "xyz"), (4, "xyzw")):
         rows = "".join(
             f"{{ float{width} r = {_swizzled(e, letters)}; "
-            + "".join(f"out[({r} * 4 + {k}) * {N} + i] = r[{k}];" for k in range(width)) + "}\n"
+            + "".join(f"out[({r} * 4 + {k}) * {N} + i] = r[{k}];" for k in range(width))
+            + "}\n"
             for r, e in enumerate(CASES)
         )
         out.append(f"kernel void vector_{width}(device const float* in, device float* out, "
@@ -112,15 +118,21 @@ def test_builtin(expression, results):
         given, made = results[type_]
         oracle = CASES[expression](*(given[NAMES.index(n)] for n in _arguments(expression)))
         # Cancelling ones have absolute errors of their arguments' size.
-        scale = np.maximum(np.abs(oracle), 20 if expression.startswith(("fma", "mix", "fract", "fdim")) else 1e-2)
+        scale = np.maximum(
+            np.abs(oracle), 20 if expression.startswith(("fma", "mix", "fract", "fdim")) else 1e-2
+        )
 
-        np.testing.assert_array_less(np.abs(made[row] - oracle), 4 * unit * scale + 1e-30, err_msg=f"{type_} {expression}")
+        np.testing.assert_array_less(
+            np.abs(made[row] - oracle), 4 * unit * scale + 1e-30, err_msg=f"{type_} {expression}"
+        )
         assert np.ptp(made[row]) > 0, "all results are equal"
     # Exact: the same function of the same numbers.
     scalar = results["float"][1][row].astype(np.float32)
     for width in (2, 3, 4):
         for k in range(width):
-            np.testing.assert_array_equal(results[width][row, k], np.roll(scalar, -k), err_msg=f"float{width} {expression}")
+            np.testing.assert_array_equal(
+                results[width][row, k], np.roll(scalar, -k), err_msg=f"float{width} {expression}"
+            )
 
 
 # ---- special values, exactly. inf and nan in C notation.
@@ -229,4 +241,6 @@ def geometry():
 def test_geometry(expression, geometry):
     given, out = geometry
     # A few roundings of numbers up to 12; refract divides by small roots.
-    np.testing.assert_allclose(out[list(GEOMETRY).index(expression)], GEOMETRY[expression](*given), rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        out[list(GEOMETRY).index(expression)], GEOMETRY[expression](*given), rtol=2e-5, atol=1e-5
+    )

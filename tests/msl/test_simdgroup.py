@@ -76,7 +76,15 @@ SIMD = {
     "combined": ("int", "simd_max(x) - simd_min(x) + simd_shuffle_xor(simd_shuffle_xor(x, 1), 1)", lambda x: x.max() - x.min() + x),
 }  # fmt: skip
 SIMD["sum_bfloat"] = ("float", "float(simd_sum(bfloat(lane % 4)))", lambda x: np.full(32, 48.0))
-DTYPES = {"float": np.float32, "half": np.float16, "int": np.int32, "uint": np.uint32, "ulong": np.uint64, "ushort": np.uint16, "uchar": np.uint8}
+DTYPES = {
+    "float": np.float32,
+    "half": np.float16,
+    "int": np.int32,
+    "uint": np.uint32,
+    "ulong": np.uint64,
+    "ushort": np.uint16,
+    "uchar": np.uint8,
+}
 GROUPS = 3
 
 
@@ -125,7 +133,9 @@ def test_lanes_that_returned_take_no_part():
         }""")
     out = np.zeros(64, np.int32)
     shader["early"].run(64, 64, {0: out})
-    np.testing.assert_array_equal(out.reshape(2, 32), np.tile(np.repeat([2010, 20, 0], [10, 10, 12]), (2, 1)))
+    np.testing.assert_array_equal(
+        out.reshape(2, 32), np.tile(np.repeat([2010, 20, 0], [10, 10, 12]), (2, 1))
+    )
 
 
 @pytest.mark.parametrize("t", ["float", "half", "bfloat"])
@@ -158,11 +168,17 @@ def test_matrix(t):
         }}""")
     from .shaders import from_bfloat, to_bfloat
 
-    bits = (lambda x: to_bfloat(x)) if t == "bfloat" else (lambda x: x.astype(np.float16 if t == "half" else np.float32))
+    bits = (
+        (lambda x: to_bfloat(x))
+        if t == "bfloat"
+        else (lambda x: x.astype(np.float16 if t == "half" else np.float32))
+    )
     n = 24
     a, b = RNG.integers(-4, 5, (2, n, n)).astype(np.float32)
     c = np.zeros((n, n), np.float32)
-    shader["matmul"].run((n // 8 * 32, n // 8), (32, 1), {0: bits(a), 1: bits(b), 2: c, 3: np.uint32(n)})
+    shader["matmul"].run(
+        (n // 8 * 32, n // 8), (32, 1), {0: bits(a), 1: bits(b), 2: c, 3: np.uint32(n)}
+    )
     np.testing.assert_array_equal(c, a @ b)
     given = np.arange(64, dtype=np.float32).reshape(8, 8)
     out = bits(np.zeros((2, 8, 8), np.float32))

@@ -80,11 +80,14 @@ template <typename T> void put(device float* out, vec<T, 4> x) { out[0] = x.x; o
 @pytest.fixture(scope="module")
 def values():
     rows = "".join(f"put(out + {4 * i}, {e});\n" for i, e in enumerate(EXPRESSIONS))
-    shader = library(PRELUDE + f"""
+    shader = library(
+        PRELUDE
+        + f"""
         #include <simd/simd.h>
         kernel void rows(device float* out, constant float4& v, constant float4& w, constant int4& i,
                          device const packed_float3& p, constant float3x3& m) {{
-          {rows} }}""")
+          {rows} }}"""
+    )
     out = np.full((len(EXPRESSIONS), 4), -99, np.float32)
     matrix = np.zeros((3, 4), np.float32)
     matrix[:, :3] = [[1, 2, 3], [4, 5, 6], [7, 8, 10]]
@@ -201,7 +204,9 @@ def test_conditional_operands_in_different_spaces():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     out, s, b = np.zeros((6, 4), np.float32), np.float32([1, 2, 3, 4]), np.zeros(2, np.uint16)
     shader["pick"].run(1, 1, {0: x, 1: np.float32([10, 20, 30, 40]), 2: out, 3: s, 4: b})
-    np.testing.assert_array_equal(out, [x[1], [10, 20, 30, 40], x[2] + 7, [10, 20, 30, 40], [3, 4, 2, 5], [3] * 4])
+    np.testing.assert_array_equal(
+        out, [x[1], [10, 20, 30, 40], x[2] + 7, [10, 20, 30, 40], [3, 4, 2, 5], [3] * 4]
+    )
     assert (b == 0x4020).all()
 
 
@@ -216,5 +221,7 @@ def test_bfloat_converts_as_msl_says():
         }""")
     out, b = np.zeros(14, np.float32), np.zeros(1, np.uint16)
     shader["convert"].run(1, 1, {0: out, 1: b})
-    np.testing.assert_array_equal(out, [1.5, 4.5, 3, 1.5, 0.5, 3, 8, 1, -0.5, 2 + 40 + 200, 4.875, 1.5, 0x4040, 1])
+    np.testing.assert_array_equal(
+        out, [1.5, 4.5, 3, 1.5, 0.5, 3, 8, 1, -0.5, 2 + 40 + 200, 4.875, 1.5, 0x4040, 1]
+    )
     assert b[0] == 0x3F00

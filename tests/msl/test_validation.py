@@ -68,7 +68,9 @@ def _cases():
 @pytest.mark.parametrize("name", _cases())
 def test_access(name, shader):
     kernel, threads, buffers, expected = _cases()[name]
-    run = lambda: shader[kernel].run(threads, 32, buffers, threadgroup_memory={0: 128} if kernel == "shared" else None)  # noqa: E731
+    run = lambda: shader[kernel].run(
+        threads, 32, buffers, threadgroup_memory={0: 128} if kernel == "shared" else None
+    )  # noqa: E731
     if expected is None:
         run()
         return
@@ -101,7 +103,9 @@ def test_faulting_launch_stops_and_leaves_the_library_usable(shader):
     with pytest.raises(Fault):
         shader["shared"].run(64, 32, {0: out, 1: np.uint32([0, 0, 0])}, threadgroup_memory={0: 128})
     big = np.zeros(32, F)
-    shader["shared"].run(32, 32, {0: big, 1: np.uint32([0, 31, 0])}, threadgroup_memory={0: 128}, workers=1)
+    shader["shared"].run(
+        32, 32, {0: big, 1: np.uint32([0, 31, 0])}, threadgroup_memory={0: 128}, workers=1
+    )
     np.testing.assert_array_equal(big, 33)
 
 

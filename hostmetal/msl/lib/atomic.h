@@ -1,4 +1,5 @@
-// <metal_atomic>. Device atomics are the CPU's own; threadgroup atomics need none, as a threadgroup runs on one thread.
+// <metal_atomic>. Device atomics are the CPU's own; threadgroup atomics need none, as a threadgroup
+// runs on one thread.
 #pragma once
 
 #include "vec.h"
@@ -25,8 +26,8 @@ enum thread_scope {
 
 template <class T>
 struct atomic {
-  static_assert(is_same_v<T, int> || is_same_v<T, uint> || is_same_v<T, bool> || is_same_v<T, float> ||
-                    is_same_v<T, ulong>,
+  static_assert(is_same_v<T, int> || is_same_v<T, uint> || is_same_v<T, bool> ||
+                    is_same_v<T, float> || is_same_v<T, ulong>,
                 "atomic<T> needs T to be int, uint, bool, float or ulong");
   T _value;
 };
@@ -39,72 +40,81 @@ typedef atomic<ulong> atomic_ulong;
 // The value parameters are not deduced: atomic_store_explicit(&counter, 0, ...) converts its 0.
 #define MSL_VALUE typename type_identity<T>::type
 
-#define MSL_ATOMICS(SPACE, UPDATE)                                                                              \
-  template <class T>                                                                                            \
-  inline void atomic_store_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value, memory_order) {          \
-    __atomic_store((T*)&object->_value, &value, __ATOMIC_RELAXED);                                              \
-  }                                                                                                             \
-  template <class T>                                                                                            \
-  inline T atomic_load_explicit(const volatile SPACE atomic<T>* object, memory_order) {                         \
-    T value;                                                                                                    \
-    __atomic_load((T*)&object->_value, &value, __ATOMIC_RELAXED);                                               \
-    return value;                                                                                               \
-  }                                                                                                             \
-  template <class T>                                                                                            \
-  inline T atomic_exchange_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value, memory_order) {          \
-    UPDATE(T, value)                                                                                            \
-  }                                                                                                             \
-  template <class T>                                                                                            \
-  inline bool atomic_compare_exchange_weak_explicit(volatile SPACE atomic<T>* object, thread T* expected,       \
-                                                    MSL_VALUE desired, memory_order, memory_order) {            \
-    return __atomic_compare_exchange((T*)&object->_value, expected, &desired, false, __ATOMIC_RELAXED,          \
-                                     __ATOMIC_RELAXED);                                                         \
-  }                                                                                                             \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, add, old + value, !is_same_v<T, bool>)                                        \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, sub, old - value, !is_same_v<T, bool>)                                        \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, max, old > value ? old : value, is_integral_v<T> && !is_same_v<T, bool>)      \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, min, old < value ? old : value, is_integral_v<T> && !is_same_v<T, bool>)      \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, and, T(old & value), is_integral_v<T>)                                        \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, or, T(old | value), is_integral_v<T>)                                         \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, xor, T(old ^ value), is_integral_v<T>)                                        \
-  /* MSL 3.1's 64-bit atomics: no result. */                                                                    \
-  inline void atomic_max_explicit(volatile SPACE atomic<ulong>* object, ulong value, memory_order order) {      \
-    atomic_fetch_max_explicit(object, value, order);                                                            \
-  }                                                                                                             \
-  inline void atomic_min_explicit(volatile SPACE atomic<ulong>* object, ulong value, memory_order order) {      \
-    atomic_fetch_min_explicit(object, value, order);                                                            \
+#define MSL_ATOMICS(SPACE, UPDATE)                                                         \
+  template <class T>                                                                       \
+  inline void atomic_store_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value,     \
+                                    memory_order) {                                        \
+    __atomic_store((T*)&object->_value, &value, __ATOMIC_RELAXED);                         \
+  }                                                                                        \
+  template <class T>                                                                       \
+  inline T atomic_load_explicit(const volatile SPACE atomic<T>* object, memory_order) {    \
+    T value;                                                                               \
+    __atomic_load((T*)&object->_value, &value, __ATOMIC_RELAXED);                          \
+    return value;                                                                          \
+  }                                                                                        \
+  template <class T>                                                                       \
+  inline T atomic_exchange_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value,     \
+                                    memory_order) {                                        \
+    UPDATE(T, value)                                                                       \
+  }                                                                                        \
+  template <class T>                                                                       \
+  inline bool atomic_compare_exchange_weak_explicit(volatile SPACE atomic<T>* object,      \
+                                                    thread T* expected, MSL_VALUE desired, \
+                                                    memory_order, memory_order) {          \
+    return __atomic_compare_exchange((T*)&object->_value, expected, &desired, false,       \
+                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);                  \
+  }                                                                                        \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, add, old + value, !is_same_v<T, bool>)                   \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, sub, old - value, !is_same_v<T, bool>)                   \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, max, old > value ? old : value,                          \
+                   is_integral_v<T> && !is_same_v<T, bool>)                                \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, min, old < value ? old : value,                          \
+                   is_integral_v<T> && !is_same_v<T, bool>)                                \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, and, T(old& value), is_integral_v<T>)                    \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, or, T(old | value), is_integral_v<T>)                    \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, xor, T(old ^ value), is_integral_v<T>)                   \
+  /* MSL 3.1's 64-bit atomics: no result. */                                               \
+  inline void atomic_max_explicit(volatile SPACE atomic<ulong>* object, ulong value,       \
+                                  memory_order order) {                                    \
+    atomic_fetch_max_explicit(object, value, order);                                       \
+  }                                                                                        \
+  inline void atomic_min_explicit(volatile SPACE atomic<ulong>* object, ulong value,       \
+                                  memory_order order) {                                    \
+    atomic_fetch_min_explicit(object, value, order);                                       \
   }
 
-#define MSL_ATOMIC_FETCH(SPACE, UPDATE, name, expr, ...)                                                        \
-  template <class T, class = enable_if_t<(__VA_ARGS__)>>                                                        \
-  inline T atomic_fetch_##name##_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value, memory_order) {    \
-    UPDATE(T, expr)                                                                                             \
+#define MSL_ATOMIC_FETCH(SPACE, UPDATE, name, expr, ...)                                     \
+  template <class T, class = enable_if_t<(__VA_ARGS__)>>                                     \
+  inline T atomic_fetch_##name##_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value, \
+                                          memory_order) {                                    \
+    UPDATE(T, expr)                                                                          \
   }
 
-#define MSL_UPDATE_ATOMIC(T, expr)                                                                              \
-  T* p = (T*)&object->_value;                                                                                   \
-  T old;                                                                                                        \
-  __atomic_load(p, &old, __ATOMIC_RELAXED);                                                                     \
-  while (true) {                                                                                                \
-    T next = (expr);                                                                                            \
-    if (__atomic_compare_exchange(p, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;        \
+#define MSL_UPDATE_ATOMIC(T, expr)                                                           \
+  T* p = (T*)&object->_value;                                                                \
+  T old;                                                                                     \
+  __atomic_load(p, &old, __ATOMIC_RELAXED);                                                  \
+  while (true) {                                                                             \
+    T next = (expr);                                                                         \
+    if (__atomic_compare_exchange(p, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) \
+      return old;                                                                            \
   }
-#define MSL_UPDATE_PLAIN(T, expr)                                                                               \
-  T* p = (T*)&object->_value;                                                                                   \
-  const T old = *p;                                                                                             \
-  *p = (expr);                                                                                                  \
+#define MSL_UPDATE_PLAIN(T, expr) \
+  T* p = (T*)&object->_value;     \
+  const T old = *p;               \
+  *p = (expr);                    \
   return old;
 
 MSL_ATOMICS(device, MSL_UPDATE_ATOMIC)
 MSL_ATOMICS(threadgroup, MSL_UPDATE_PLAIN)
 
 // The integer additions as one instruction; the loop above remains for float, min and max.
-#define MSL_ATOMIC_NATIVE(T)                                                                                    \
-  inline T atomic_fetch_add_explicit(volatile device atomic<T>* object, T value, memory_order) {                \
-    return __atomic_fetch_add((T*)&object->_value, value, __ATOMIC_RELAXED);                                    \
-  }                                                                                                             \
-  inline T atomic_fetch_sub_explicit(volatile device atomic<T>* object, T value, memory_order) {                \
-    return __atomic_fetch_sub((T*)&object->_value, value, __ATOMIC_RELAXED);                                    \
+#define MSL_ATOMIC_NATIVE(T)                                                                     \
+  inline T atomic_fetch_add_explicit(volatile device atomic<T>* object, T value, memory_order) { \
+    return __atomic_fetch_add((T*)&object->_value, value, __ATOMIC_RELAXED);                     \
+  }                                                                                              \
+  inline T atomic_fetch_sub_explicit(volatile device atomic<T>* object, T value, memory_order) { \
+    return __atomic_fetch_sub((T*)&object->_value, value, __ATOMIC_RELAXED);                     \
   }
 MSL_ATOMIC_NATIVE(int)
 MSL_ATOMIC_NATIVE(uint)

@@ -1,6 +1,6 @@
-// bfloat: the upper half of a float. As MSL says, it becomes a float by itself and nothing but an integer becomes a
-// bfloat by itself; the library's functions take it as a float. A class, as clang's __bf16 knows no half and calls a
-// library function to round.
+// bfloat: the upper half of a float. As MSL says, it becomes a float by itself and nothing but an
+// integer becomes a bfloat by itself; the library's functions take it as a float. A class, as
+// clang's __bf16 knows no half and calls a library function to round.
 #pragma once
 
 #include "types.h"
@@ -26,12 +26,14 @@ struct bfloat {
   template <class I, _msl::enable<__is_integral(I)> = 0>
   constexpr bfloat(I v) : _bits(round(float(v))) {}
 
-  // float, exactly, without being asked. A template, so that no other arithmetic type is reached through it.
+  // float, exactly, without being asked. A template, so that no other arithmetic type is reached
+  // through it.
   template <class F, _msl::enable<__is_same(F, float)> = 0>
   constexpr operator F() const {
     return value();
   }
-  template <class A, _msl::enable<(__is_arithmetic(A) || __is_same(A, half)) && !__is_same(A, float)> = 0>
+  template <class A,
+            _msl::enable<(__is_arithmetic(A) || __is_same(A, half)) && !__is_same(A, float)> = 0>
   constexpr explicit operator A() const {
     return A(value());
   }
@@ -42,34 +44,36 @@ struct bfloat {
     return v != v ? ushort(bits >> 16 | 0x40) : ushort((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
   }
 
-#define MSL_BFLOAT_OP(op)                                                                                      \
-  friend constexpr bfloat operator op(bfloat a, bfloat b) { return bfloat(a.value() op b.value()); }           \
-  template <class I, _msl::enable<__is_integral(I)> = 0>                                                     \
-  friend constexpr bfloat operator op(bfloat a, I b) {                                                         \
-    return bfloat(a.value() op float(b));                                                                      \
-  }                                                                                                            \
-  template <class I, _msl::enable<__is_integral(I)> = 0>                                                     \
-  friend constexpr bfloat operator op(I a, bfloat b) {                                                         \
-    return bfloat(float(a) op b.value());                                                                      \
-  }                                                                                                            \
-  template <class A>                                                                                           \
-  constexpr bfloat& operator op##=(A b) {                                                                      \
-    return *this = bfloat(value() op float(b));                                                                \
+#define MSL_BFLOAT_OP(op)                                   \
+  friend constexpr bfloat operator op(bfloat a, bfloat b) { \
+    return bfloat(a.value() op b.value());                  \
+  }                                                         \
+  template <class I, _msl::enable<__is_integral(I)> = 0>    \
+  friend constexpr bfloat operator op(bfloat a, I b) {      \
+    return bfloat(a.value() op float(b));                   \
+  }                                                         \
+  template <class I, _msl::enable<__is_integral(I)> = 0>    \
+  friend constexpr bfloat operator op(I a, bfloat b) {      \
+    return bfloat(float(a) op b.value());                   \
+  }                                                         \
+  template <class A>                                        \
+  constexpr bfloat& operator op##=(A b) {                   \
+    return *this = bfloat(value() op float(b));             \
   }
   MSL_BFLOAT_OP(+)
   MSL_BFLOAT_OP(-)
   MSL_BFLOAT_OP(*)
   MSL_BFLOAT_OP(/)
 #undef MSL_BFLOAT_OP
-#define MSL_BFLOAT_COMPARE(op)                                                                         \
-  friend constexpr bool operator op(bfloat a, bfloat b) { return a.value() op b.value(); }             \
-  template <class A, _msl::enable<__is_arithmetic(A) || __is_same(A, half)> = 0>                     \
-  friend constexpr bool operator op(bfloat a, A b) {                                                   \
-    return a.value() op float(b);                                                                      \
-  }                                                                                                    \
-  template <class A, _msl::enable<__is_arithmetic(A) || __is_same(A, half)> = 0>                     \
-  friend constexpr bool operator op(A a, bfloat b) {                                                   \
-    return float(a) op b.value();                                                                      \
+#define MSL_BFLOAT_COMPARE(op)                                                             \
+  friend constexpr bool operator op(bfloat a, bfloat b) { return a.value() op b.value(); } \
+  template <class A, _msl::enable<__is_arithmetic(A) || __is_same(A, half)> = 0>           \
+  friend constexpr bool operator op(bfloat a, A b) {                                       \
+    return a.value() op float(b);                                                          \
+  }                                                                                        \
+  template <class A, _msl::enable<__is_arithmetic(A) || __is_same(A, half)> = 0>           \
+  friend constexpr bool operator op(A a, bfloat b) {                                       \
+    return float(a) op b.value();                                                          \
   }
   MSL_BFLOAT_COMPARE(<)
   MSL_BFLOAT_COMPARE(<=)

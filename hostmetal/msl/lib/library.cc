@@ -1,5 +1,5 @@
-// The part that every .metallib carries once: the scheduler of fibers, the bounds checks of the checked library, and
-// the exported tables. Compiled as ordinary C++ and linked in by `metallib`.
+// The part that every .metallib carries once: the scheduler of fibers, the bounds checks of the
+// checked library, and the exported tables. Compiled as ordinary C++ and linked in by `metallib`.
 #include "sync.h"
 
 namespace {
@@ -138,11 +138,12 @@ void copy3(unsigned* to, const unsigned* from) {
 }
 
 // Records the first fault of a launch and leaves run().
-[[noreturn]] void fail(Worker* w, unsigned kind, const char* message, unsigned argument_kind, unsigned index,
-                       long offset, unsigned long length, unsigned long binding) {
+[[noreturn]] void fail(Worker* w, unsigned kind, const char* message, unsigned argument_kind,
+                       unsigned index, long offset, unsigned long length, unsigned long binding) {
   metallib_fault* f = w->launch->fault;
   unsigned expected = 0;
-  if (f && __atomic_compare_exchange_n(&f->state, &expected, 1u, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+  if (f && __atomic_compare_exchange_n(&f->state, &expected, 1u, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED)) {
     f->kind = kind;
     f->kernel = w->kernel;
     f->message = message;
@@ -207,7 +208,8 @@ MSL_HIDDEN void _msl_simd(unsigned long site, Resolver resolve) {
 
 MSL_HIDDEN void _msl_unsynchronised() { __builtin_trap(); }
 
-MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* l, unsigned long threadgroup_bytes,
+MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* l,
+                                            unsigned long threadgroup_bytes,
                                             unsigned long stack_bytes) {
   const unsigned long threads =
       (unsigned long)l->threadgroup_size[0] * l->threadgroup_size[1] * l->threadgroup_size[2];
@@ -215,9 +217,9 @@ MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* l, unsigned l
          _msl::kFiberTail;
 }
 
-MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, unsigned long count, void* scratch,
-                                unsigned long threadgroup_bytes, unsigned long stack_bytes, _msl::Body body,
-                                const void* arguments) {
+MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, unsigned long count,
+                                void* scratch, unsigned long threadgroup_bytes,
+                                unsigned long stack_bytes, _msl::Body body, const void* arguments) {
   Group* g = static_cast<Group*>(scratch);
   g->host = l->host;
   g->current = kMain;
@@ -237,7 +239,8 @@ MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, u
     g->position.threadgroup_position[2] = unsigned(row / l->threadgroups[1]);
     g->n_threads = 1;
     for (int i = 0; i < 3; ++i) {
-      const unsigned long begin = (unsigned long)g->position.threadgroup_position[i] * l->threadgroup_size[i];
+      const unsigned long begin =
+          (unsigned long)g->position.threadgroup_position[i] * l->threadgroup_size[i];
       const unsigned long left = l->threads[i] - begin;
       g->position.size[i] = unsigned(left < l->threadgroup_size[i] ? left : l->threadgroup_size[i]);
       g->n_threads *= g->position.size[i];
@@ -259,8 +262,9 @@ MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, u
   if (tls_worker) tls_worker->group = nullptr;
 }
 
-// ---- validation. A pointer into a binding carries a tag in its upper 16 bits, which pointer arithmetic keeps; the
-// instrumented code passes every pointer it dereferences through _msl_check, which finds the binding by the tag.
+// ---- validation. A pointer into a binding carries a tag in its upper 16 bits, which pointer
+// arithmetic keeps; the instrumented code passes every pointer it dereferences through _msl_check,
+// which finds the binding by the tag.
 
 namespace {
 constexpr int kTagShift = 48;
@@ -270,7 +274,8 @@ enum : unsigned { kTagKind = 32, kTagStatic = 256 };
 }  // namespace
 
 MSL_HIDDEN void* _msl_tag(const metallib_launch*, unsigned kind, unsigned index, void* address) {
-  if (kind == METALLIB_THREADGROUP) tls_worker->threadgroup_base[index] = static_cast<char*>(address);
+  if (kind == METALLIB_THREADGROUP)
+    tls_worker->threadgroup_base[index] = static_cast<char*>(address);
   const unsigned long tag = 1 + kTagKind * kind + index;
   return (void*)((unsigned long)address | tag << kTagShift);
 }
@@ -306,7 +311,8 @@ MSL_HIDDEN void* _msl_check(void* pointer, unsigned long size, unsigned write) {
     length = variable.size;
     kind = METALLIB_THREADGROUP, index = 0xffff;
   } else if (kind > METALLIB_THREADGROUP || index >= METALLIB_MAX_BUFFERS) {
-    fail(w, METALLIB_FAULT_INTERNAL, "the kernel uses a number that is no address as a pointer", 0, 0, 0, size, 0);
+    fail(w, METALLIB_FAULT_INTERNAL, "the kernel uses a number that is no address as a pointer", 0,
+         0, 0, size, 0);
   } else if (kind == METALLIB_THREADGROUP) {
     base = w->threadgroup_base[index];
     length = l->threadgroup_lengths[index];
@@ -317,14 +323,16 @@ MSL_HIDDEN void* _msl_check(void* pointer, unsigned long size, unsigned write) {
   }
   const long offset = address - base;
   if (offset < 0 || (unsigned long)offset + size > length) {
-    fail(w, write ? METALLIB_FAULT_WRITE : METALLIB_FAULT_READ, nullptr, kind, index, offset, size, length);
+    fail(w, write ? METALLIB_FAULT_WRITE : METALLIB_FAULT_READ, nullptr, kind, index, offset, size,
+         length);
   }
   return address;
 }
 
-MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first, unsigned long count, void* scratch,
-                             const char* kernel,
-                             void (*inner)(const metallib_launch*, unsigned long, unsigned long, void*)) {
+MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
+                             unsigned long count, void* scratch, const char* kernel,
+                             void (*inner)(const metallib_launch*, unsigned long, unsigned long,
+                                           void*)) {
   Worker worker;
   worker.launch = launch;
   worker.kernel = kernel;
@@ -341,10 +349,14 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 // ---- the exported tables. The linker gathers each shader's kernels in two sections.
 
 extern "C" {
-extern const metallib_kernel* const __start_msl_kernels[] __attribute__((weak, visibility("hidden")));
-extern const metallib_kernel* const __stop_msl_kernels[] __attribute__((weak, visibility("hidden")));
-extern const metallib_kernel* const __start_msl_kernels_checked[] __attribute__((weak, visibility("hidden")));
-extern const metallib_kernel* const __stop_msl_kernels_checked[] __attribute__((weak, visibility("hidden")));
+extern const metallib_kernel* const __start_msl_kernels[]
+    __attribute__((weak, visibility("hidden")));
+extern const metallib_kernel* const __stop_msl_kernels[]
+    __attribute__((weak, visibility("hidden")));
+extern const metallib_kernel* const __start_msl_kernels_checked[]
+    __attribute__((weak, visibility("hidden")));
+extern const metallib_kernel* const __stop_msl_kernels_checked[]
+    __attribute__((weak, visibility("hidden")));
 }
 
 static int supported() {
@@ -357,9 +369,15 @@ static int supported() {
 }
 
 #define MSL_EXPORT extern "C" __attribute__((visibility("default")))
-MSL_EXPORT const metallib_library metallib_v1 = {
-    METALLIB_MAGIC,     METALLIB_ABI_VERSION, sizeof(metallib_library), 0,         __start_msl_kernels,
-    __stop_msl_kernels, MSL_COMPILER,         MSL_TARGET,               &supported};
+MSL_EXPORT const metallib_library metallib_v1 = {METALLIB_MAGIC,
+                                                 METALLIB_ABI_VERSION,
+                                                 sizeof(metallib_library),
+                                                 0,
+                                                 __start_msl_kernels,
+                                                 __stop_msl_kernels,
+                                                 MSL_COMPILER,
+                                                 MSL_TARGET,
+                                                 &supported};
 #if MSL_WITH_CHECKED
 MSL_EXPORT const metallib_library metallib_v1_checked = {METALLIB_MAGIC,
                                                          METALLIB_ABI_VERSION,

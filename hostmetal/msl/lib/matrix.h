@@ -13,9 +13,11 @@ struct matrix {
   matrix() = default;
   // One scalar: the diagonal.
   constexpr explicit matrix(T s) {
-    for (int c = 0; c < C; ++c) columns[c] = column(T(0)), (&columns[c].x)[c < R ? c : 0] = c < R ? s : T(0);
+    for (int c = 0; c < C; ++c)
+      columns[c] = column(T(0)), (&columns[c].x)[c < R ? c : 0] = c < R ? s : T(0);
   }
-  template <class... A, class = enable_if_t<sizeof...(A) == C && (sizeof...(A) > 1) && (is_convertible_v<A, column> && ...) &&
+  template <class... A, class = enable_if_t<sizeof...(A) == C && (sizeof...(A) > 1) &&
+                                            (is_convertible_v<A, column> && ...) &&
                                             !(is_arithmetic_v<A> && ...)>>
   constexpr matrix(A... c) : columns{column(c)...} {}
   template <class... A, class = void,
@@ -104,7 +106,8 @@ constexpr T determinant(matrix<T, 2, 2> m) {
 }
 template <class T>
 constexpr T determinant(matrix<T, 3, 3> m) {
-  return m[0].x * (m[1].y * m[2].z - m[2].y * m[1].z) - m[1].x * (m[0].y * m[2].z - m[2].y * m[0].z) +
+  return m[0].x * (m[1].y * m[2].z - m[2].y * m[1].z) -
+         m[1].x * (m[0].y * m[2].z - m[2].y * m[0].z) +
          m[2].x * (m[0].y * m[1].z - m[1].y * m[0].z);
 }
 template <class T>

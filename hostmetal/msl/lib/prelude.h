@@ -1,5 +1,5 @@
-// Everything that <metal_stdlib> brings, for the CPU. The driver includes it (precompiled) before every shader, so the
-// public headers in include/ are empty.
+// Everything that <metal_stdlib> brings, for the CPU. The driver includes it (precompiled) before
+// every shader, so the public headers in include/ are empty.
 #pragma once
 
 #include "internals.h"
@@ -28,11 +28,11 @@ MSL_SIMD_NAMES(long)
 MSL_SIMD_NAMES(ulong)
 MSL_SIMD_NAMES(half)
 MSL_SIMD_NAMES(float)
-#define MSL_SIMD_MATRICES(shape)                \
-  typedef float##shape matrix_float##shape;     \
-  typedef float##shape simd_float##shape;       \
-  namespace simd {                              \
-  using ::float##shape;                         \
+#define MSL_SIMD_MATRICES(shape)            \
+  typedef float##shape matrix_float##shape; \
+  typedef float##shape simd_float##shape;   \
+  namespace simd {                          \
+  using ::float##shape;                     \
   }
 MSL_SIMD_MATRICES(2x2)
 MSL_SIMD_MATRICES(2x3)

@@ -1,5 +1,5 @@
-// What the generated wrappers of kernels are made of: positions, arguments, the loop over threads, kernel tables.
-// A wrapper names a class K with
+// What the generated wrappers of kernels are made of: positions, arguments, the loop over threads,
+// kernel tables. A wrapper names a class K with
 //   K(const metallib_launch*, char* threadgroup_memory)   takes the arguments out of the launch
 //   void operator()(const _msl::Position&) const          one thread
 #pragma once
@@ -10,7 +10,8 @@ namespace _msl {
 
 typedef const metallib_launch* Launch;
 
-// ---- the position attributes, as whatever type the parameter has: (u)short, (u)int, ulong and vectors of them.
+// ---- the position attributes, as whatever type the parameter has: (u)short, (u)int, ulong and
+// vectors of them.
 template <class T>
 struct Coordinates {
   static T of(uint x, uint, uint) { return T(x); }
@@ -23,14 +24,15 @@ template <class T>
 struct Coordinates<metal::vec<T, 3>> {
   static metal::vec<T, 3> of(uint x, uint y, uint z) { return {T(x), T(y), T(z)}; }
 };
-#define MSL_POSITION(name, X, Y, Z)                           \
-  template <class T>                                          \
-  inline T name(Launch l, const Position& p) {                \
-    (void)l, (void)p;                                         \
-    return Coordinates<metal::remove_cv_t<T>>::of(X, Y, Z);   \
+#define MSL_POSITION(name, X, Y, Z)                         \
+  template <class T>                                        \
+  inline T name(Launch l, const Position& p) {              \
+    (void)l, (void)p;                                       \
+    return Coordinates<metal::remove_cv_t<T>>::of(X, Y, Z); \
   }
 #define MSL_POSITION3(name, of) MSL_POSITION(name, of[0], of[1], of[2])
-MSL_POSITION(thread_position_in_grid, p.threadgroup_position[0] * l->threadgroup_size[0] + p.local[0],
+MSL_POSITION(thread_position_in_grid,
+             p.threadgroup_position[0] * l->threadgroup_size[0] + p.local[0],
              p.threadgroup_position[1] * l->threadgroup_size[1] + p.local[1],
              p.threadgroup_position[2] * l->threadgroup_size[2] + p.local[2])
 MSL_POSITION3(thread_position_in_threadgroup, p.local)
@@ -91,7 +93,8 @@ struct Reference<T, true> {
 // ---- running
 // Thread by thread; the innermost loop is the one that the compiler may vectorise.
 template <class K>
-inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong count, void* scratch) {
+inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong count,
+                                                    void* scratch) {
   const K body(l, static_cast<char*>(scratch));
   const uint nx = l->threadgroups[0], ny = l->threadgroups[1];
   Position p;
@@ -118,7 +121,8 @@ inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong
     }
     if (++p.threadgroup_position[0] == nx) {
       p.threadgroup_position[0] = 0;
-      if (++p.threadgroup_position[1] == ny) p.threadgroup_position[1] = 0, ++p.threadgroup_position[2];
+      if (++p.threadgroup_position[1] == ny)
+        p.threadgroup_position[1] = 0, ++p.threadgroup_position[2];
     }
   }
 }
@@ -130,7 +134,8 @@ void fiber_body(const void* body, const Position& p) {
 template <class K>
 inline void run_fibers(Launch l, ulong first, ulong count, void* scratch) {
   const ulong bytes = threadgroup_bytes(l);
-  const K body(l, static_cast<char*>(scratch) + _msl_fiber_scratch(l, bytes, 0) - ((bytes + 63) & ~63ul) - kFiberTail);
+  const K body(l, static_cast<char*>(scratch) + _msl_fiber_scratch(l, bytes, 0) -
+                      ((bytes + 63) & ~63ul) - kFiberTail);
   _msl_run_fibers(l, first, count, scratch, bytes, _msl_stack_bytes, fiber_body<K>, &body);
 }
 template <class K>

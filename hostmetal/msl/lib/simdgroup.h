@@ -1,6 +1,6 @@
-// <metal_simdgroup>, <metal_quadgroup>, <metal_compute>: barriers and functions over the 32 lanes of a simdgroup.
-// Each function puts the lane's operands into its slot, meets the other lanes at the same call, and takes its result
-// out: the last lane to arrive computes it for all of them.
+// <metal_simdgroup>, <metal_quadgroup>, <metal_compute>: barriers and functions over the 32 lanes
+// of a simdgroup. Each function puts the lane's operands into its slot, meets the other lanes at
+// the same call, and takes its result out: the last lane to arrive computes it for all of them.
 #pragma once
 
 #include "atomic.h"
@@ -12,7 +12,7 @@ namespace metal {
 inline void threadgroup_barrier(mem_flags) { _msl_barrier(); }
 inline void threadgroup_barrier(mem_flags, thread_scope) { _msl_barrier(); }
 inline void simdgroup_barrier(mem_flags, MSL_SITE) {
-  _msl_simd(site, [](unsigned char (*)[_msl::kSlotBytes], unsigned) {});
+  _msl_simd(site, [](unsigned char(*)[_msl::kSlotBytes], unsigned) {});
 }
 
 }  // namespace metal
@@ -28,33 +28,47 @@ constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
 
 struct Add {
   template <class T>
-  static T of(T a, T b) { return T(a + b); }
+  static T of(T a, T b) {
+    return T(a + b);
+  }
   static constexpr int kIdentity = 0;
 };
 struct Multiply {
   template <class T>
-  static T of(T a, T b) { return T(a * b); }
+  static T of(T a, T b) {
+    return T(a * b);
+  }
   static constexpr int kIdentity = 1;
 };
 struct Min {
   template <class T>
-  static T of(T a, T b) { return metal::min(a, b); }
+  static T of(T a, T b) {
+    return metal::min(a, b);
+  }
 };
 struct Max {
   template <class T>
-  static T of(T a, T b) { return metal::max(a, b); }
+  static T of(T a, T b) {
+    return metal::max(a, b);
+  }
 };
 struct And {
   template <class T>
-  static T of(T a, T b) { return T(a & b); }
+  static T of(T a, T b) {
+    return T(a & b);
+  }
 };
 struct Or {
   template <class T>
-  static T of(T a, T b) { return T(a | b); }
+  static T of(T a, T b) {
+    return T(a | b);
+  }
 };
 struct Xor {
   template <class T>
-  static T of(T a, T b) { return T(a ^ b); }
+  static T of(T a, T b) {
+    return T(a ^ b);
+  }
 };
 
 // Lanes in ascending order, so that a sum is the same in every run.
@@ -64,7 +78,8 @@ void reduce(unsigned char (*slots)[kSlotBytes], unsigned mask) {
     const unsigned group = mask >> base & group_mask<Width>;
     if (!group) continue;
     T sum = slot<T>(slots, base + __builtin_ctz(group));
-    for (unsigned m = group & (group - 1); m; m &= m - 1) sum = Op::of(sum, slot<T>(slots, base + __builtin_ctz(m)));
+    for (unsigned m = group & (group - 1); m; m &= m - 1)
+      sum = Op::of(sum, slot<T>(slots, base + __builtin_ctz(m)));
     for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = sum;
   }
 }
@@ -81,7 +96,8 @@ void scan(unsigned char (*slots)[kSlotBytes], unsigned mask) {
   }
 }
 
-// Every lane names its source lane, or -1 for its own value; a source that is not active gives the own value too.
+// Every lane names its source lane, or -1 for its own value; a source that is not active gives the
+// own value too.
 template <class T>
 struct Moved {
   T value, fill;
@@ -115,7 +131,8 @@ void ballot(unsigned char (*slots)[kSlotBytes], unsigned mask) {
     unsigned votes = 0;
     for (unsigned m = group; m; m &= m - 1)
       if (slot<uint2>(slots, base + __builtin_ctz(m)).x) votes |= m & -m;
-    for (unsigned m = group; m; m &= m - 1) slot<uint2>(slots, base + __builtin_ctz(m)) = uint2(votes, group);
+    for (unsigned m = group; m; m &= m - 1)
+      slot<uint2>(slots, base + __builtin_ctz(m)) = uint2(votes, group);
   }
 }
 // x: lanes with a true vote, y: active lanes.
@@ -156,93 +173,113 @@ class quad_vote {
   vote_t v_;
 };
 
-#define MSL_GROUP_FUNCTIONS(name, WIDTH, VOTE)                                                                     \
-  inline VOTE name##_ballot(bool yes, MSL_SITE) { return VOTE(_msl::vote<WIDTH>(site, yes).x); }                   \
-  inline VOTE name##_active_threads_mask(MSL_SITE) { return VOTE(_msl::vote<WIDTH>(site, true).x); }               \
-  inline bool name##_all(bool yes, MSL_SITE) {                                                                     \
-    const uint2 v = _msl::vote<WIDTH>(site, yes);                                                                  \
-    return v.x == v.y;                                                                                             \
-  }                                                                                                                \
-  inline bool name##_any(bool yes, MSL_SITE) { return _msl::vote<WIDTH>(site, yes).x != 0; }                       \
-  inline bool name##_is_first(MSL_SITE) {                                                                          \
-    return uint(__builtin_ctz(_msl::vote<WIDTH>(site, true).y)) == _msl_lane() % WIDTH;                            \
-  }                                                                                                                \
-  inline bool name##_is_helper_thread() { return false; }                                                          \
-  template <class T>                                                                                               \
-  inline T name##_sum(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Add, T, WIDTH>, x); }        \
-  template <class T>                                                                                               \
-  inline T name##_product(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Multiply, T, WIDTH>, x); } \
-  template <class T>                                                                                               \
-  inline T name##_min(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Min, T, WIDTH>, x); }        \
-  template <class T>                                                                                               \
-  inline T name##_max(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Max, T, WIDTH>, x); }        \
-  template <class T>                                                                                               \
-  inline T name##_and(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::And, T, WIDTH>, x); }        \
-  template <class T>                                                                                               \
-  inline T name##_or(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Or, T, WIDTH>, x); }          \
-  template <class T>                                                                                               \
-  inline T name##_xor(T x, MSL_SITE) { return _msl::exchange(site, _msl::reduce<_msl::Xor, T, WIDTH>, x); }        \
-  template <class T>                                                                                               \
-  inline T name##_prefix_inclusive_sum(T x, MSL_SITE) {                                                            \
-    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, true>, x);                                         \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_prefix_exclusive_sum(T x, MSL_SITE) {                                                            \
-    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, false>, x);                                        \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_prefix_inclusive_product(T x, MSL_SITE) {                                                        \
-    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, true>, x);                                    \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_prefix_exclusive_product(T x, MSL_SITE) {                                                        \
-    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, false>, x);                                   \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle(T x, ushort lane, MSL_SITE) {                                                            \
-    return _msl::moved(site, x, lane < WIDTH ? int(_msl_lane() / WIDTH * WIDTH + lane) : -1);                      \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_broadcast(T x, ushort lane, MSL_SITE) {                                                          \
-    return name##_shuffle(x, lane, site);                                                                          \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_xor(T x, ushort mask, MSL_SITE) {                                                        \
-    return name##_shuffle(x, ushort(_msl_lane() % WIDTH ^ mask), site);                                            \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_up(T x, ushort delta, MSL_SITE) {                                                        \
-    const int lane = int(_msl_lane() % WIDTH) - delta;                                                             \
-    return name##_shuffle(x, ushort(lane < 0 ? 0xffff : lane), site);                                              \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_down(T x, ushort delta, MSL_SITE) {                                                      \
-    return name##_shuffle(x, ushort(_msl_lane() % WIDTH + delta), site);                                           \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_rotate_up(T x, ushort delta, MSL_SITE) {                                                 \
-    return name##_shuffle(x, ushort((_msl_lane() - delta) % WIDTH), site);                                         \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_rotate_down(T x, ushort delta, MSL_SITE) {                                               \
-    return name##_shuffle(x, ushort((_msl_lane() + delta) % WIDTH), site);                                         \
-  }                                                                                                                \
-  /* Lanes past the end take from the other end of fill; modulo splits the group into vectors of that many lanes. */ \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_and_fill_up(T x, T fill, ushort delta, ushort modulo = WIDTH, MSL_SITE) {                \
-    const int lane = _msl_lane(), within = lane % modulo - delta, base = lane / modulo * modulo;                   \
-    _msl::Moved<T> m{x, fill, base + (within < 0 ? within + modulo : within), within < 0};                         \
-    return _msl::exchange(site, _msl::move<T>, m).value;                                                           \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_shuffle_and_fill_down(T x, T fill, ushort delta, ushort modulo = WIDTH, MSL_SITE) {              \
-    const int lane = _msl_lane(), within = lane % modulo + delta, base = lane / modulo * modulo;                   \
-    _msl::Moved<T> m{x, fill, base + (within >= modulo ? within - modulo : within), within >= modulo};             \
-    return _msl::exchange(site, _msl::move<T>, m).value;                                                           \
-  }                                                                                                                \
-  template <class T>                                                                                               \
-  inline T name##_broadcast_first(T x, MSL_SITE) {                                                                 \
-    return _msl::exchange(site, _msl::first<T, WIDTH>, x);                                                         \
+#define MSL_GROUP_FUNCTIONS(name, WIDTH, VOTE)                                                   \
+  inline VOTE name##_ballot(bool yes, MSL_SITE) { return VOTE(_msl::vote<WIDTH>(site, yes).x); } \
+  inline VOTE name##_active_threads_mask(MSL_SITE) {                                             \
+    return VOTE(_msl::vote<WIDTH>(site, true).x);                                                \
+  }                                                                                              \
+  inline bool name##_all(bool yes, MSL_SITE) {                                                   \
+    const uint2 v = _msl::vote<WIDTH>(site, yes);                                                \
+    return v.x == v.y;                                                                           \
+  }                                                                                              \
+  inline bool name##_any(bool yes, MSL_SITE) { return _msl::vote<WIDTH>(site, yes).x != 0; }     \
+  inline bool name##_is_first(MSL_SITE) {                                                        \
+    return uint(__builtin_ctz(_msl::vote<WIDTH>(site, true).y)) == _msl_lane() % WIDTH;          \
+  }                                                                                              \
+  inline bool name##_is_helper_thread() { return false; }                                        \
+  template <class T>                                                                             \
+  inline T name##_sum(T x, MSL_SITE) {                                                           \
+    return _msl::exchange(site, _msl::reduce<_msl::Add, T, WIDTH>, x);                           \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_product(T x, MSL_SITE) {                                                       \
+    return _msl::exchange(site, _msl::reduce<_msl::Multiply, T, WIDTH>, x);                      \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_min(T x, MSL_SITE) {                                                           \
+    return _msl::exchange(site, _msl::reduce<_msl::Min, T, WIDTH>, x);                           \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_max(T x, MSL_SITE) {                                                           \
+    return _msl::exchange(site, _msl::reduce<_msl::Max, T, WIDTH>, x);                           \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_and(T x, MSL_SITE) {                                                           \
+    return _msl::exchange(site, _msl::reduce<_msl::And, T, WIDTH>, x);                           \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_or(T x, MSL_SITE) {                                                            \
+    return _msl::exchange(site, _msl::reduce<_msl::Or, T, WIDTH>, x);                            \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_xor(T x, MSL_SITE) {                                                           \
+    return _msl::exchange(site, _msl::reduce<_msl::Xor, T, WIDTH>, x);                           \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_prefix_inclusive_sum(T x, MSL_SITE) {                                          \
+    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, true>, x);                       \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_prefix_exclusive_sum(T x, MSL_SITE) {                                          \
+    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, false>, x);                      \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_prefix_inclusive_product(T x, MSL_SITE) {                                      \
+    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, true>, x);                  \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_prefix_exclusive_product(T x, MSL_SITE) {                                      \
+    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, false>, x);                 \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle(T x, ushort lane, MSL_SITE) {                                          \
+    return _msl::moved(site, x, lane < WIDTH ? int(_msl_lane() / WIDTH * WIDTH + lane) : -1);    \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_broadcast(T x, ushort lane, MSL_SITE) {                                        \
+    return name##_shuffle(x, lane, site);                                                        \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle_xor(T x, ushort mask, MSL_SITE) {                                      \
+    return name##_shuffle(x, ushort(_msl_lane() % WIDTH ^ mask), site);                          \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle_up(T x, ushort delta, MSL_SITE) {                                      \
+    const int lane = int(_msl_lane() % WIDTH) - delta;                                           \
+    return name##_shuffle(x, ushort(lane < 0 ? 0xffff : lane), site);                            \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle_down(T x, ushort delta, MSL_SITE) {                                    \
+    return name##_shuffle(x, ushort(_msl_lane() % WIDTH + delta), site);                         \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle_rotate_up(T x, ushort delta, MSL_SITE) {                               \
+    return name##_shuffle(x, ushort((_msl_lane() - delta) % WIDTH), site);                       \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle_rotate_down(T x, ushort delta, MSL_SITE) {                             \
+    return name##_shuffle(x, ushort((_msl_lane() + delta) % WIDTH), site);                       \
+  }                                                                                              \
+  /* Lanes past the end take from the other end of fill; modulo splits the group into vectors of \
+   * that many lanes. */                                                                         \
+  template <class T>                                                                             \
+  inline T name##_shuffle_and_fill_up(T x, T fill, ushort delta, ushort modulo = WIDTH,          \
+                                      MSL_SITE) {                                                \
+    const int lane = _msl_lane(), within = lane % modulo - delta, base = lane / modulo * modulo; \
+    _msl::Moved<T> m{x, fill, base + (within < 0 ? within + modulo : within), within < 0};       \
+    return _msl::exchange(site, _msl::move<T>, m).value;                                         \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_shuffle_and_fill_down(T x, T fill, ushort delta, ushort modulo = WIDTH,        \
+                                        MSL_SITE) {                                              \
+    const int lane = _msl_lane(), within = lane % modulo + delta, base = lane / modulo * modulo; \
+    _msl::Moved<T> m{x, fill, base + (within >= modulo ? within - modulo : within),              \
+                     within >= modulo};                                                          \
+    return _msl::exchange(site, _msl::move<T>, m).value;                                         \
+  }                                                                                              \
+  template <class T>                                                                             \
+  inline T name##_broadcast_first(T x, MSL_SITE) {                                               \
+    return _msl::exchange(site, _msl::first<T, WIDTH>, x);                                       \
   }
 }  // namespace metal
 

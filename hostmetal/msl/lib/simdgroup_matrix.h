@@ -1,5 +1,5 @@
-// <metal_simdgroup_matrix>: 8x8 matrices spread over a simdgroup, two neighbours in a row a lane, in the layout that
-// Apple's GPUs use (shaders read it through thread_elements()).
+// <metal_simdgroup_matrix>: 8x8 matrices spread over a simdgroup, two neighbours in a row a lane,
+// in the layout that Apple's GPUs use (shaders read it through thread_elements()).
 #pragma once
 
 #include "simdgroup.h"
@@ -34,7 +34,8 @@ typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
 typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
 
 template <class T, int C = 8, int R = C>
-inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(typename type_identity<T>::type value) {
+inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(
+    typename type_identity<T>::type value) {
   simdgroup_matrix<T, C, R> m;
   m.thread_elements() = vec<T, 2>(value);
   return m;
@@ -72,9 +73,11 @@ inline void multiply_matrices(unsigned char (*slots)[kSlotBytes], unsigned mask)
 namespace metal {
 
 template <class D, class A, class B, class C>
-inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
-                                          simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c, MSL_SITE) {
-  _msl::MatrixOperands o{float2(a.thread_elements()), float2(b.thread_elements()), float2(c.thread_elements())};
+inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d,
+                                          simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b,
+                                          simdgroup_matrix<C, 8, 8> c, MSL_SITE) {
+  _msl::MatrixOperands o{float2(a.thread_elements()), float2(b.thread_elements()),
+                         float2(c.thread_elements())};
   d.thread_elements() = vec<D, 2>(_msl::exchange(site, _msl::multiply_matrices, o).c);
 }
 template <class D, class A, class B>
@@ -84,33 +87,40 @@ inline void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_ma
   d.thread_elements() = vec<D, 2>(_msl::exchange(site, _msl::multiply_matrices, o).c);
 }
 template <class T>
-inline simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a, simdgroup_matrix<T, 8, 8> b) {
+inline simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a,
+                                           simdgroup_matrix<T, 8, 8> b) {
   simdgroup_matrix<T, 8, 8> d;
   simdgroup_multiply(d, a, b);
   return d;
 }
 
-// element (row i, column j) lies at (origin.y + i) * elements_per_row + origin.x + j, or with i and j exchanged.
-#define MSL_MATRIX_LOAD(SPACE)                                                                                    \
-  template <class T, class S>                                                                                     \
-  inline void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& d, const SPACE S* source, ulong elements_per_row = 8, \
-                             ulong2 origin = 0, bool transpose = false) {                                         \
-    using M = simdgroup_matrix<T, 8, 8>;                                                                          \
-    const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);                                         \
-    source += origin.y * elements_per_row + origin.x;                                                             \
-    d.thread_elements() = transpose                                                                               \
-                              ? vec<T, 2>(T(source[j * elements_per_row + i]), T(source[(j + 1) * elements_per_row + i])) \
-                              : vec<T, 2>(T(source[i * elements_per_row + j]), T(source[i * elements_per_row + j + 1])); \
+// element (row i, column j) lies at (origin.y + i) * elements_per_row + origin.x + j, or with i and
+// j exchanged.
+#define MSL_MATRIX_LOAD(SPACE)                                                             \
+  template <class T, class S>                                                              \
+  inline void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& d, const SPACE S* source,   \
+                             ulong elements_per_row = 8, ulong2 origin = 0,                \
+                             bool transpose = false) {                                     \
+    using M = simdgroup_matrix<T, 8, 8>;                                                   \
+    const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);                  \
+    source += origin.y * elements_per_row + origin.x;                                      \
+    d.thread_elements() = transpose ? vec<T, 2>(T(source[j * elements_per_row + i]),       \
+                                                T(source[(j + 1) * elements_per_row + i])) \
+                                    : vec<T, 2>(T(source[i * elements_per_row + j]),       \
+                                                T(source[i * elements_per_row + j + 1]));  \
   }
-#define MSL_MATRIX_STORE(SPACE)                                                                                   \
-  template <class T, class S>                                                                                     \
-  inline void simdgroup_store(simdgroup_matrix<T, 8, 8> a, SPACE S* target, ulong elements_per_row = 8,           \
-                              ulong2 origin = 0, bool transpose = false) {                                        \
-    using M = simdgroup_matrix<T, 8, 8>;                                                                          \
-    const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);                                         \
-    target += origin.y * elements_per_row + origin.x;                                                             \
-    target[transpose ? j * elements_per_row + i : i * elements_per_row + j] = S(a.thread_elements().x);           \
-    target[transpose ? (j + 1) * elements_per_row + i : i * elements_per_row + j + 1] = S(a.thread_elements().y); \
+#define MSL_MATRIX_STORE(SPACE)                                                         \
+  template <class T, class S>                                                           \
+  inline void simdgroup_store(simdgroup_matrix<T, 8, 8> a, SPACE S* target,             \
+                              ulong elements_per_row = 8, ulong2 origin = 0,            \
+                              bool transpose = false) {                                 \
+    using M = simdgroup_matrix<T, 8, 8>;                                                \
+    const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);               \
+    target += origin.y * elements_per_row + origin.x;                                   \
+    target[transpose ? j * elements_per_row + i : i * elements_per_row + j] =           \
+        S(a.thread_elements().x);                                                       \
+    target[transpose ? (j + 1) * elements_per_row + i : i * elements_per_row + j + 1] = \
+        S(a.thread_elements().y);                                                       \
   }
 MSL_MATRIX_LOAD(device)
 MSL_MATRIX_LOAD(threadgroup)

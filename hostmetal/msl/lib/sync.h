@@ -1,4 +1,5 @@
-// What shaders and the scheduler (library.cc) share: one fiber a thread, blocked at a barrier or a simdgroup function.
+// What shaders and the scheduler (library.cc) share: one fiber a thread, blocked at a barrier or a
+// simdgroup function.
 #pragma once
 
 #include "../metallib_abi.h"
@@ -6,17 +7,19 @@
 namespace _msl {
 
 constexpr unsigned kSlotBytes = 48;  // a lane's operands and result
-// Stacks of the same alignment would share a few cache sets: their tops are staggered over this many bytes.
+// Stacks of the same alignment would share a few cache sets: their tops are staggered over this
+// many bytes.
 constexpr unsigned long kStagger = 32 * 128;
 constexpr unsigned long kFiberTail = kStagger + 64;  // of a group's scratch, behind the stacks
 
-// Works on the slots of the lanes in `mask`, all at one call of one simdgroup function; leaves each lane's result in
-// its own slot.
+// Works on the slots of the lanes in `mask`, all at one call of one simdgroup function; leaves each
+// lane's result in its own slot.
 typedef void (*Resolver)(unsigned char (*slots)[kSlotBytes], unsigned mask);
 
 struct Position {
-  unsigned threadgroup_position[3], local[3], size[3];  // size: of this threadgroup, clipped at the grid's edge
-  unsigned index;                                        // thread_index_in_threadgroup
+  unsigned threadgroup_position[3], local[3],
+      size[3];     // size: of this threadgroup, clipped at the grid's edge
+  unsigned index;  // thread_index_in_threadgroup
 };
 
 typedef void (*Body)(const void* arguments, const Position& position);
@@ -28,29 +31,35 @@ MSL_HIDDEN void _msl_barrier();
 MSL_HIDDEN void* _msl_slot();  // of the running lane
 MSL_HIDDEN unsigned _msl_lane();
 MSL_HIDDEN void _msl_simd(unsigned long site, _msl::Resolver resolve);
-MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* launch, unsigned long threadgroup_bytes,
+MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* launch,
+                                            unsigned long threadgroup_bytes,
                                             unsigned long stack_bytes);
-MSL_HIDDEN void _msl_run_fibers(const metallib_launch* launch, unsigned long first, unsigned long count, void* scratch,
-                                unsigned long threadgroup_bytes, unsigned long stack_bytes, _msl::Body body,
-                                const void* arguments);
+MSL_HIDDEN void _msl_run_fibers(const metallib_launch* launch, unsigned long first,
+                                unsigned long count, void* scratch, unsigned long threadgroup_bytes,
+                                unsigned long stack_bytes, _msl::Body body, const void* arguments);
 MSL_HIDDEN void _msl_unsynchronised();  // a barrier in a kernel that runs as a loop: cannot happen
 
-// Validation. In the checked library every access goes through _msl_check (see library.cc); _msl_checked is set to 1.
+// Validation. In the checked library every access goes through _msl_check (see library.cc);
+// _msl_checked is set to 1.
 extern "C" {
 extern const int _msl_checked __attribute__((visibility("hidden")));
 extern const unsigned long _msl_stack_bytes __attribute__((visibility("hidden")));
 }
-MSL_HIDDEN void* _msl_tag(const metallib_launch* launch, unsigned kind, unsigned index, void* address);
+MSL_HIDDEN void* _msl_tag(const metallib_launch* launch, unsigned kind, unsigned index,
+                          void* address);
 MSL_HIDDEN void _msl_at(const _msl::Position* position);
 // Calls inner(...) so that a fault returns here.
-MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first, unsigned long count, void* scratch,
-                             const char* kernel_name,
-                             void (*inner)(const metallib_launch*, unsigned long, unsigned long, void*));
+MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
+                             unsigned long count, void* scratch, const char* kernel_name,
+                             void (*inner)(const metallib_launch*, unsigned long, unsigned long,
+                                           void*));
 MSL_HIDDEN bool _msl_faulted();
 
 namespace _msl {
 // Where a simdgroup function is called: lanes meet only at the same place of the source.
-constexpr unsigned long place(unsigned line, unsigned column) { return (unsigned long)line << 32 | column; }
+constexpr unsigned long place(unsigned line, unsigned column) {
+  return (unsigned long)line << 32 | column;
+}
 template <class T>
 inline T exchange(unsigned long site, Resolver resolve, const T& value) {
   static_assert(sizeof(T) <= kSlotBytes, "simdgroup functions take types of at most 16 bytes");

@@ -92,10 +92,10 @@ using underlying_type_t = __underlying_type(T);
 template <class T>
 using add_const_t = const T;
 
-#define MSL_TRAIT(name, ...)                    \
-  template <class T>                            \
+#define MSL_TRAIT(name, ...)                     \
+  template <class T>                             \
   struct name : bool_constant<(__VA_ARGS__)> {}; \
-  template <class T>                            \
+  template <class T>                             \
   inline constexpr bool name##_v = (__VA_ARGS__);
 template <class T, class U>
 struct is_same : bool_constant<__is_same(T, U)> {};
@@ -114,8 +114,8 @@ struct is_constructible : bool_constant<__is_constructible(T, A...)> {};
 template <class T, class... A>
 inline constexpr bool is_constructible_v = __is_constructible(T, A...);
 MSL_TRAIT(is_integral, __is_integral(T))
-MSL_TRAIT(is_floating_point,
-          is_same_v<remove_cv_t<T>, float> || is_same_v<remove_cv_t<T>, half> || is_same_v<remove_cv_t<T>, bfloat>)
+MSL_TRAIT(is_floating_point, is_same_v<remove_cv_t<T>, float> || is_same_v<remove_cv_t<T>, half> ||
+                                 is_same_v<remove_cv_t<T>, bfloat>)
 MSL_TRAIT(is_arithmetic, is_integral_v<T> || is_floating_point_v<T>)
 MSL_TRAIT(is_void, __is_void(T))
 MSL_TRAIT(is_array, __is_array(T))
@@ -191,7 +191,8 @@ struct Plain<const volatile __attribute__((opencl_local)) T> : Plain<T> {};
 template <class T>
 using plain = typename Plain<T>::type;
 
-// An operand of ?: as a value, where it is an object of class type in some address space; else unchanged.
+// An operand of ?: as a value, where it is an object of class type in some address space; else
+// unchanged.
 template <class T>
 constexpr decltype(auto) copied(T&& operand) {
   using Object = __remove_reference_t(T);
@@ -209,44 +210,47 @@ template <class T>
 struct numeric_limits {
   static constexpr bool is_specialized = false;
 };
-#define MSL_INT_LIMITS(T)                                                                           \
-  template <>                                                                                       \
-  struct numeric_limits<T> {                                                                        \
-    static constexpr bool is_specialized = true, is_integer = true, is_exact = true;                \
-    static constexpr bool is_signed = T(-1) < T(0), has_infinity = false, has_quiet_NaN = false;    \
-    static constexpr int digits = sizeof(T) * 8 - is_signed, radix = 2, digits10 = digits * 30103l / 100000; \
-    static constexpr T min() { return is_signed ? T(1ul << (is_signed ? digits : 0)) : T(0); }                        \
-    static constexpr T max() { return T(~0ul >> (64 - digits)); }                                   \
-    static constexpr T lowest() { return min(); }                                                   \
-    static constexpr T epsilon() { return 0; }                                                      \
-    static constexpr T infinity() { return 0; }                                                     \
+#define MSL_INT_LIMITS(T)                                                                        \
+  template <>                                                                                    \
+  struct numeric_limits<T> {                                                                     \
+    static constexpr bool is_specialized = true, is_integer = true, is_exact = true;             \
+    static constexpr bool is_signed = T(-1) < T(0), has_infinity = false, has_quiet_NaN = false; \
+    static constexpr int digits = sizeof(T) * 8 - is_signed, radix = 2,                          \
+                         digits10 = digits * 30103l / 100000;                                    \
+    static constexpr T min() { return is_signed ? T(1ul << (is_signed ? digits : 0)) : T(0); }   \
+    static constexpr T max() { return T(~0ul >> (64 - digits)); }                                \
+    static constexpr T lowest() { return min(); }                                                \
+    static constexpr T epsilon() { return 0; }                                                   \
+    static constexpr T infinity() { return 0; }                                                  \
   };
 MSL_INTS(MSL_INT_LIMITS)
 template <>
 struct numeric_limits<bool> {
-  static constexpr bool is_specialized = true, is_integer = true, is_exact = true, is_signed = false;
+  static constexpr bool is_specialized = true, is_integer = true, is_exact = true,
+                        is_signed = false;
   static constexpr bool has_infinity = false, has_quiet_NaN = false;
   static constexpr int digits = 1, radix = 2;
   static constexpr bool min() { return false; }
   static constexpr bool max() { return true; }
   static constexpr bool lowest() { return false; }
 };
-#define MSL_FLOAT_LIMITS(T, DIGITS, DIGITS10, MIN, MAX, EPSILON, DENORM, MIN_EXP, MAX_EXP)                \
-  template <>                                                                                            \
-  struct numeric_limits<T> {                                                                             \
-    static constexpr bool is_specialized = true, is_integer = false, is_exact = false, is_signed = true; \
-    static constexpr bool has_infinity = true, has_quiet_NaN = true, is_iec559 = true;                   \
-    static constexpr int digits = DIGITS, digits10 = DIGITS10, radix = 2;                                \
-    static constexpr int min_exponent = MIN_EXP, max_exponent = MAX_EXP;                                 \
-    static constexpr T min() { return T(MIN); }                                                          \
-    static constexpr T max() { return T(MAX); }                                                          \
-    static constexpr T lowest() { return T(-(MAX)); }                                                    \
-    static constexpr T epsilon() { return T(EPSILON); }                                                  \
-    static constexpr T round_error() { return T(0.5f); }                                                 \
-    static constexpr T denorm_min() { return T(DENORM); }                                                \
-    static constexpr T infinity() { return T(__builtin_inff()); }                                        \
-    static constexpr T quiet_NaN() { return T(__builtin_nanf("")); }                                     \
-    static constexpr T signaling_NaN() { return T(__builtin_nanf("")); }                                 \
+#define MSL_FLOAT_LIMITS(T, DIGITS, DIGITS10, MIN, MAX, EPSILON, DENORM, MIN_EXP, MAX_EXP) \
+  template <>                                                                              \
+  struct numeric_limits<T> {                                                               \
+    static constexpr bool is_specialized = true, is_integer = false, is_exact = false,     \
+                          is_signed = true;                                                \
+    static constexpr bool has_infinity = true, has_quiet_NaN = true, is_iec559 = true;     \
+    static constexpr int digits = DIGITS, digits10 = DIGITS10, radix = 2;                  \
+    static constexpr int min_exponent = MIN_EXP, max_exponent = MAX_EXP;                   \
+    static constexpr T min() { return T(MIN); }                                            \
+    static constexpr T max() { return T(MAX); }                                            \
+    static constexpr T lowest() { return T(-(MAX)); }                                      \
+    static constexpr T epsilon() { return T(EPSILON); }                                    \
+    static constexpr T round_error() { return T(0.5f); }                                   \
+    static constexpr T denorm_min() { return T(DENORM); }                                  \
+    static constexpr T infinity() { return T(__builtin_inff()); }                          \
+    static constexpr T quiet_NaN() { return T(__builtin_nanf("")); }                       \
+    static constexpr T signaling_NaN() { return T(__builtin_nanf("")); }                   \
   };
 MSL_FLOAT_LIMITS(float, 24, 6, 0x1p-126f, 0x1.fffffep127f, 0x1p-23f, 0x1p-149f, -125, 128)
 MSL_FLOAT_LIMITS(half, 11, 3, 0x1p-14f, 0x1.ffcp15f, 0x1p-10f, 0x1p-24f, -13, 16)

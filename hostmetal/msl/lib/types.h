@@ -1,7 +1,8 @@
 // Address spaces, scalar types and the attributes behind MSL's keywords.
-// Address spaces are SYCL's: clang checks conversions between them like Apple's compiler, lets the unqualified `this` and
-// `const T&` of compiler-made copies accept all of them, and on x86 all of them are address space 0 in the code.
-// `thread` has no type of its own (locals have none): the driver finds conversions to it in the syntax tree.
+// Address spaces are SYCL's: clang checks conversions between them like Apple's compiler, lets the
+// unqualified `this` and `const T&` of compiler-made copies accept all of them, and on x86 all of
+// them are address space 0 in the code. `thread` has no type of its own (locals have none): the
+// driver finds conversions to it in the syntax tree.
 #pragma once
 
 #include "../metallib_abi.h"
@@ -23,13 +24,15 @@
 #define _MSL_CAT_(a, b) a##b
 #define _MSL_CAT(a, b) _MSL_CAT_(a, b)
 #define _MSL_A(...) __attribute__((annotate("msl." __VA_ARGS__)))
-#define _MSL_INSTANCE_(id, name) \
-  static constexpr auto _MSL_CAT(_msl_instance_, id) __attribute__((annotate("msl.host_name=" name), unused))
+#define _MSL_INSTANCE_(id, name)                     \
+  static constexpr auto _MSL_CAT(_msl_instance_, id) \
+      __attribute__((annotate("msl.host_name=" name), unused))
 #define _MSL_INSTANCE(name) _MSL_INSTANCE_(__COUNTER__, name)
-// A worker runs one threadgroup at a time, all its fibers on one thread: threadgroup memory is that thread's.
+// A worker runs one threadgroup at a time, all its fibers on one thread: threadgroup memory is that
+// thread's.
 #define _MSL_THREADGROUP static __thread __attribute__((annotate("msl.threadgroup"))) threadgroup
-// A function constant: declared const, so that loads leave loops; the value lies in the wrapper's assembly, followed
-// at +16 by whether it is defined.
+// A function constant: declared const, so that loads leave loops; the value lies in the wrapper's
+// assembly, followed at +16 by whether it is defined.
 #define _MSL_FUNCTION_CONSTANT extern __thread
 #define _MSL_FUNCTION_CONSTANT_LABEL(name) __asm__("_msl_fc_" _MSL_STR(name))
 
@@ -67,6 +70,7 @@ inline __attribute__((always_inline)) bool constant_defined(const volatile void*
 
 // Apply M to every scalar type of a class.
 #define MSL_FLOATS(M) M(float) M(half) M(bfloat)
-#define MSL_INTS(M) M(char) M(_msl_schar) M(uchar) M(short) M(ushort) M(int) M(uint) M(long) M(ulong)
+#define MSL_INTS(M) \
+  M(char) M(_msl_schar) M(uchar) M(short) M(ushort) M(int) M(uint) M(long) M(ulong)
 #define MSL_INTS_BUT_SCHAR(M) M(char) M(uchar) M(short) M(ushort) M(int) M(uint) M(long) M(ulong)
 #define MSL_SCALARS(M) MSL_FLOATS(M) MSL_INTS(M) M(bool)

@@ -1,6 +1,7 @@
-// vec<T, N> and packed_vec<T, N>: plain members x, y, z, w (scalar code vectorises best over the threads of a group),
-// MSL's constructors, swizzles, element-wise operators, comparisons to bool vectors.
-// The three widths are written out: a class body per width compiles faster than one over index packs.
+// vec<T, N> and packed_vec<T, N>: plain members x, y, z, w (scalar code vectorises best over the
+// threads of a group), MSL's constructors, swizzles, element-wise operators, comparisons to bool
+// vectors. The three widths are written out: a class body per width compiles faster than one over
+// index packs.
 #pragma once
 
 #include "swizzle.h"
@@ -14,15 +15,17 @@ template <class T, int N>
 struct packed_vec;
 
 // T: what a friend operator takes by value; both operands of vector or, implicitly, scalar type.
-#define MSL_ARITHMETIC(M, F) M(+, F) M(-, F) M(*, F) M(/, F) M(%, F) M(&, F) M(|, F) M(^, F) M(<<, F) M(>>, F)
+#define MSL_ARITHMETIC(M, F) \
+  M(+, F) M(-, F) M(*, F) M(/, F) M(%, F) M(&, F) M(|, F) M(^, F) M(<<, F) M(>>, F)
 #define MSL_COMPARISONS(M, F) M(<, F) M(<=, F) M(>, F) M(>=, F) M(==, F) M(!=, F) M(&&, F) M(||, F)
 
-
-#define MSL_OP2(op, _) \
+#define MSL_OP2(op, _)                                                                         \
   friend constexpr vec operator op(vec a, vec b) { return vec(T(a.x op b.x), T(a.y op b.y)); } \
   constexpr vec& operator op##=(vec b) { return *this = *this op b; }
-#define MSL_CMP2(op, _) \
-  friend constexpr vec<bool, 2> operator op(vec a, vec b) { return vec<bool, 2>(bool(a.x op b.x), bool(a.y op b.y)); }
+#define MSL_CMP2(op, _)                                      \
+  friend constexpr vec<bool, 2> operator op(vec a, vec b) {  \
+    return vec<bool, 2>(bool(a.x op b.x), bool(a.y op b.y)); \
+  }
 
 template <class T>
 struct alignas(2 * sizeof(T)) vec<T, 2> {
@@ -47,17 +50,29 @@ struct alignas(2 * sizeof(T)) vec<T, 2> {
   constexpr vec<bool, 2> operator!() const { return vec<bool, 2>(!x, !y); }
   constexpr vec& operator++() { return *this += T(1); }
   constexpr vec& operator--() { return *this -= T(1); }
-  constexpr vec operator++(int) { vec o = *this; *this += T(1); return o; }
-  constexpr vec operator--(int) { vec o = *this; *this -= T(1); return o; }
+  constexpr vec operator++(int) {
+    vec o = *this;
+    *this += T(1);
+    return o;
+  }
+  constexpr vec operator--(int) {
+    vec o = *this;
+    *this -= T(1);
+    return o;
+  }
 
 #include "swizzle2.inc"
 };
 
-#define MSL_OP3(op, _) \
-  friend constexpr vec operator op(vec a, vec b) { return vec(T(a.x op b.x), T(a.y op b.y), T(a.z op b.z)); } \
+#define MSL_OP3(op, _)                                       \
+  friend constexpr vec operator op(vec a, vec b) {           \
+    return vec(T(a.x op b.x), T(a.y op b.y), T(a.z op b.z)); \
+  }                                                          \
   constexpr vec& operator op##=(vec b) { return *this = *this op b; }
-#define MSL_CMP3(op, _) \
-  friend constexpr vec<bool, 3> operator op(vec a, vec b) { return vec<bool, 3>(bool(a.x op b.x), bool(a.y op b.y), bool(a.z op b.z)); }
+#define MSL_CMP3(op, _)                                                        \
+  friend constexpr vec<bool, 3> operator op(vec a, vec b) {                    \
+    return vec<bool, 3>(bool(a.x op b.x), bool(a.y op b.y), bool(a.z op b.z)); \
+  }
 
 template <class T>
 struct alignas(4 * sizeof(T)) vec<T, 3> {
@@ -84,17 +99,29 @@ struct alignas(4 * sizeof(T)) vec<T, 3> {
   constexpr vec<bool, 3> operator!() const { return vec<bool, 3>(!x, !y, !z); }
   constexpr vec& operator++() { return *this += T(1); }
   constexpr vec& operator--() { return *this -= T(1); }
-  constexpr vec operator++(int) { vec o = *this; *this += T(1); return o; }
-  constexpr vec operator--(int) { vec o = *this; *this -= T(1); return o; }
+  constexpr vec operator++(int) {
+    vec o = *this;
+    *this += T(1);
+    return o;
+  }
+  constexpr vec operator--(int) {
+    vec o = *this;
+    *this -= T(1);
+    return o;
+  }
 
 #include "swizzle3.inc"
 };
 
-#define MSL_OP4(op, _) \
-  friend constexpr vec operator op(vec a, vec b) { return vec(T(a.x op b.x), T(a.y op b.y), T(a.z op b.z), T(a.w op b.w)); } \
+#define MSL_OP4(op, _)                                                      \
+  friend constexpr vec operator op(vec a, vec b) {                          \
+    return vec(T(a.x op b.x), T(a.y op b.y), T(a.z op b.z), T(a.w op b.w)); \
+  }                                                                         \
   constexpr vec& operator op##=(vec b) { return *this = *this op b; }
-#define MSL_CMP4(op, _) \
-  friend constexpr vec<bool, 4> operator op(vec a, vec b) { return vec<bool, 4>(bool(a.x op b.x), bool(a.y op b.y), bool(a.z op b.z), bool(a.w op b.w)); }
+#define MSL_CMP4(op, _)                                                                          \
+  friend constexpr vec<bool, 4> operator op(vec a, vec b) {                                      \
+    return vec<bool, 4>(bool(a.x op b.x), bool(a.y op b.y), bool(a.z op b.z), bool(a.w op b.w)); \
+  }
 
 template <class T>
 struct alignas(4 * sizeof(T)) vec<T, 4> {
@@ -125,20 +152,27 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
   constexpr vec<bool, 4> operator!() const { return vec<bool, 4>(!x, !y, !z, !w); }
   constexpr vec& operator++() { return *this += T(1); }
   constexpr vec& operator--() { return *this -= T(1); }
-  constexpr vec operator++(int) { vec o = *this; *this += T(1); return o; }
-  constexpr vec operator--(int) { vec o = *this; *this -= T(1); return o; }
+  constexpr vec operator++(int) {
+    vec o = *this;
+    *this += T(1);
+    return o;
+  }
+  constexpr vec operator--(int) {
+    vec o = *this;
+    *this -= T(1);
+    return o;
+  }
 
 #include "swizzle4.inc"
 };
 
 // packed_vec: the same members at the scalar's alignment; becomes a vec in every expression.
-#define MSL_PACKED_OP(op, _) \
+#define MSL_PACKED_OP(op, _)                                                             \
   friend constexpr auto operator op(packed_vec a, packed_vec b) { return V(a) op V(b); } \
-  friend constexpr auto operator op(packed_vec a, V b) { return V(a) op b; } \
+  friend constexpr auto operator op(packed_vec a, V b) { return V(a) op b; }             \
   friend constexpr auto operator op(V a, packed_vec b) { return a op V(b); }
 #define MSL_PACKED_ASSIGN(op, _) \
   constexpr packed_vec& operator op##=(V b) { return *this = V(*this) op b; }
-
 
 template <class T>
 struct packed_vec<T, 2> {
@@ -149,12 +183,17 @@ struct packed_vec<T, 2> {
   constexpr explicit packed_vec(T s) : x(s), y(s) {}
   constexpr packed_vec(T x_, T y_) : x(x_), y(y_) {}
   constexpr packed_vec(V v) : x(v.x), y(v.y) {}
-  template <class... A, class = decltype(V(declval<A>()...)), class = enable_if_t<(sizeof...(A) > 1)>>
+  template <class... A, class = decltype(V(declval<A>()...)),
+            class = enable_if_t<(sizeof...(A) > 1)>>
   constexpr explicit packed_vec(A... a) : packed_vec(V(a...)) {}
   template <class U>
   constexpr explicit packed_vec(vec<U, 2> v) : packed_vec(V(v)) {}
   constexpr operator V() const { return V(x, y); }
-  constexpr packed_vec& operator=(V v) { x = v.x; y = v.y; return *this; }
+  constexpr packed_vec& operator=(V v) {
+    x = v.x;
+    y = v.y;
+    return *this;
+  }
 
   constexpr T& operator[](size_t i) { return (&x)[i]; }
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
@@ -179,12 +218,18 @@ struct packed_vec<T, 3> {
   constexpr explicit packed_vec(T s) : x(s), y(s), z(s) {}
   constexpr packed_vec(T x_, T y_, T z_) : x(x_), y(y_), z(z_) {}
   constexpr packed_vec(V v) : x(v.x), y(v.y), z(v.z) {}
-  template <class... A, class = decltype(V(declval<A>()...)), class = enable_if_t<(sizeof...(A) > 1)>>
+  template <class... A, class = decltype(V(declval<A>()...)),
+            class = enable_if_t<(sizeof...(A) > 1)>>
   constexpr explicit packed_vec(A... a) : packed_vec(V(a...)) {}
   template <class U>
   constexpr explicit packed_vec(vec<U, 3> v) : packed_vec(V(v)) {}
   constexpr operator V() const { return V(x, y, z); }
-  constexpr packed_vec& operator=(V v) { x = v.x; y = v.y; z = v.z; return *this; }
+  constexpr packed_vec& operator=(V v) {
+    x = v.x;
+    y = v.y;
+    z = v.z;
+    return *this;
+  }
 
   constexpr T& operator[](size_t i) { return (&x)[i]; }
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
@@ -209,12 +254,19 @@ struct packed_vec<T, 4> {
   constexpr explicit packed_vec(T s) : x(s), y(s), z(s), w(s) {}
   constexpr packed_vec(T x_, T y_, T z_, T w_) : x(x_), y(y_), z(z_), w(w_) {}
   constexpr packed_vec(V v) : x(v.x), y(v.y), z(v.z), w(v.w) {}
-  template <class... A, class = decltype(V(declval<A>()...)), class = enable_if_t<(sizeof...(A) > 1)>>
+  template <class... A, class = decltype(V(declval<A>()...)),
+            class = enable_if_t<(sizeof...(A) > 1)>>
   constexpr explicit packed_vec(A... a) : packed_vec(V(a...)) {}
   template <class U>
   constexpr explicit packed_vec(vec<U, 4> v) : packed_vec(V(v)) {}
   constexpr operator V() const { return V(x, y, z, w); }
-  constexpr packed_vec& operator=(V v) { x = v.x; y = v.y; z = v.z; w = v.w; return *this; }
+  constexpr packed_vec& operator=(V v) {
+    x = v.x;
+    y = v.y;
+    z = v.z;
+    w = v.w;
+    return *this;
+  }
 
   constexpr T& operator[](size_t i) { return (&x)[i]; }
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
@@ -267,20 +319,20 @@ constexpr auto msl_map(F f, vec<T, 4> a, A... b) {
 
 }  // namespace metal
 
-#define MSL_VECTOR_NAMES(T, name)                 \
-  typedef metal::vec<T, 2> name##2;               \
-  typedef metal::vec<T, 3> name##3;               \
-  typedef metal::vec<T, 4> name##4;               \
+#define MSL_VECTOR_NAMES(T, name)                   \
+  typedef metal::vec<T, 2> name##2;                 \
+  typedef metal::vec<T, 3> name##3;                 \
+  typedef metal::vec<T, 4> name##4;                 \
   typedef metal::packed_vec<T, 2> packed_##name##2; \
   typedef metal::packed_vec<T, 3> packed_##name##3; \
   typedef metal::packed_vec<T, 4> packed_##name##4; \
-  namespace metal {                               \
-  using ::name##2;                                \
-  using ::name##3;                                \
-  using ::name##4;                                \
-  using ::packed_##name##2;                       \
-  using ::packed_##name##3;                       \
-  using ::packed_##name##4;                       \
+  namespace metal {                                 \
+  using ::name##2;                                  \
+  using ::name##3;                                  \
+  using ::name##4;                                  \
+  using ::packed_##name##2;                         \
+  using ::packed_##name##3;                         \
+  using ::packed_##name##4;                         \
   }
 MSL_VECTOR_NAMES(bool, bool)
 MSL_VECTOR_NAMES(char, char)

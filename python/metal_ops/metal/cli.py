@@ -81,11 +81,19 @@ def _metal(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0 if arguments else 2
     if "--version" in arguments:
-        print(f"metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()}, {toolchain.default_target()})")
+        print(
+            f"metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()}, {toolchain.default_target()})"
+        )
         return 0
     out, only_compile, inputs, depend = None, False, [], None
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
-    lists = {"-I": "include", "-isystem": "include", "-iquote": "include", "-D": "defines", "-U": "undefines"}
+    lists = {
+        "-I": "include",
+        "-isystem": "include",
+        "-iquote": "include",
+        "-D": "defines",
+        "-U": "undefines",
+    }
     items = iter(arguments)
     for item in items:
         prefix = next((p for p in lists if item.startswith(p)), None)
@@ -102,7 +110,12 @@ def _metal(arguments: list[str]) -> int:
             fields[lists[prefix]].append(value)
         elif item.startswith(("-std=", "--std=")):
             fields["std"] = _std(item.split("=", 1)[1])
-        elif item in ("-ffast-math", "-fno-fast-math", "-fmetal-math-mode=fast", "-fmetal-math-mode=safe"):
+        elif item in (
+            "-ffast-math",
+            "-fno-fast-math",
+            "-fmetal-math-mode=fast",
+            "-fmetal-math-mode=safe",
+        ):
             fields["fast_math"] = item in ("-ffast-math", "-fmetal-math-mode=fast")
         elif item.startswith("-march="):
             fields["target"] = item[7:]
@@ -122,21 +135,26 @@ def _metal(arguments: list[str]) -> int:
             raise CompileError(f"metal: error: unknown option '{item}'; 'metal --help' lists them")
     if not inputs:
         raise CompileError("metal: error: no input files")
-    options = Options(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    options = Options(**given)
     return _build(inputs, out, only_compile, depend, options)
 
 
 def _std(name: str) -> tuple[int, int]:
     match = re.fullmatch(r"(?:(?:macos-|ios-|osx-)?metal)(\d)\.(\d)", name)
     if not match:
-        raise CompileError(f"metal: error: invalid value '{name}' in '-std={name}'; expected metal2.0 ... metal3.2")
+        raise CompileError(
+            f"metal: error: invalid value '{name}' in '-std={name}'; expected metal2.0 ... metal3.2"
+        )
     version = int(match.group(1)), int(match.group(2))
     if not (1, 0) <= version <= (3, 2):
         raise CompileError(f"metal: error: -std={name}: this compiler knows Metal up to 3.2")
     return version
 
 
-def _build(inputs: list[str], out: str | None, only_compile: bool, depend: str | None, options: Options) -> int:
+def _build(
+    inputs: list[str], out: str | None, only_compile: bool, depend: str | None, options: Options
+) -> int:
     if only_compile and out and len(inputs) > 1:
         raise CompileError("metal: error: cannot specify -o when generating multiple output files")
     objects = []
@@ -156,7 +174,12 @@ def _build(inputs: list[str], out: str | None, only_compile: bool, depend: str |
     if not only_compile:
         _write(target, compiler.link(objects, options.target))
     if depend is not None:
-        names = [n for file in inputs if file.endswith(".metal") for n in compiler.dependencies(file, options)]
+        names = [
+            n
+            for file in inputs
+            if file.endswith(".metal")
+            for n in compiler.dependencies(file, options)
+        ]
         rule = f"{target}: {' '.join(names)}\n" + "".join(f"{n}:\n" for n in names)
         Path(depend or re.sub(r"\.\w+$", "", target) + ".d").write_text(rule)
     return 0

@@ -47,7 +47,13 @@ class Options:
     def language_defines(self) -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""
         version = self.std[0] * 100 + self.std[1] * 10
-        own = [f"__METAL_VERSION__={version}", "__METAL__=1", "__METAL_MACOS__=1", "__METAL_CPU__=1", "__HAVE_BFLOAT__=1"]
+        own = [
+            f"__METAL_VERSION__={version}",
+            "__METAL__=1",
+            "__METAL_MACOS__=1",
+            "__METAL_CPU__=1",
+            "__HAVE_BFLOAT__=1",
+        ]
         if self.fast_math:
             own.append("__METAL_FAST_MATH__=1")
         return [*own, *self.defines]
@@ -71,7 +77,14 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
     flags = toolchain.code_flags(target, options.fast_math)
     cpu = toolchain.host_cpu() if target == "native" else ""
     key = toolchain.cache_key(
-        flat, *flags, cpu, repr(defines), repr(options.warnings), repr(options.std), str(options.validation), file
+        flat,
+        *flags,
+        cpu,
+        repr(defines),
+        repr(options.warnings),
+        repr(options.std),
+        str(options.validation),
+        file,
     )
     stored = toolchain.cache_folder() / f"{key}.air"
     try:
@@ -89,7 +102,9 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
 def _compile(
     flat: str, file: str, options: Options, target: str, flags: list[str], defines: list[str]
 ) -> tuple[bytes, str]:
-    head = "".join(f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines)
+    head = "".join(
+        f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines
+    )
     text = f"{head}# 1 {json.dumps(file)}\n{flat}"
     prelude = str(toolchain.prelude(target, options.fast_math))
     all_flags = [*flags, "-include-pch", prelude, *options.warnings]
@@ -108,7 +123,19 @@ def _compile(
         raise CompileError(f"{said}{count} error{'s' * (count > 1)} generated.")
     code = source.text + wrappers(reflection)
     constants = [c.name for c in reflection.constants]
-    front = [*all_flags, "-w", "-x", "c++", "-", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", "-"]
+    front = [
+        *all_flags,
+        "-w",
+        "-x",
+        "c++",
+        "-",
+        "-S",
+        "-emit-llvm",
+        "-Xclang",
+        "-disable-llvm-passes",
+        "-o",
+        "-",
+    ]
     text = toolchain.run([toolchain.clang(), *front], "the front end", code)
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         work = Path(folder)
@@ -120,7 +147,9 @@ def _compile(
         def back_ends(stack: int) -> int:
             prepared = ir.prepare(text, stack, constants)
             with ThreadPoolExecutor() as pool:
-                jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
+                jobs = [
+                    pool.submit(end, edit(prepared), target, part) for part, edit, end in variants
+                ]
                 return max(job.result() for job in jobs)
 
         needed = back_ends(STACK_BYTES)
@@ -134,7 +163,19 @@ def _compile(
 
 def _back_end(text: str, target: str, out: Path) -> int:
     """IR to object; returns the bytes of stack that a fiber needs."""
-    command = [toolchain.clang(), "-x", "ir", "-O3", "-fPIC", "-c", "-w", "-", "-o", str(out), *_march(target)]
+    command = [
+        toolchain.clang(),
+        "-x",
+        "ir",
+        "-O3",
+        "-fPIC",
+        "-c",
+        "-w",
+        "-",
+        "-o",
+        str(out),
+        *_march(target),
+    ]
     toolchain.run([*command, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
     return _stack_needed(out)
 
@@ -171,7 +212,9 @@ def render(messages: list[Message], source: Source | None) -> str:
         if place is None:
             out.append(f"metal: {message.severity}: {message.text}\n")
             continue
-        out.append(f"{place.file}:{place.line}:{place.column}: {message.severity}: {message.text}\n")
+        out.append(
+            f"{place.file}:{place.line}:{place.column}: {message.severity}: {message.text}\n"
+        )
         line = source.source_line(place) if source else None
         if line is not None:
             lead = "".join("\t" if c == "\t" else " " for c in line[: place.column - 1])
@@ -191,14 +234,31 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
         files = []
         for i, data in enumerate(objects):
             if not data.startswith(b"\x7fELF"):
-                raise CompileError("metallib: error: an input is not an object of this compiler; make it with 'metal -c'")
+                raise CompileError(
+                    "metallib: error: an input is not an object of this compiler; make it with 'metal -c'"
+                )
             files.append(work / f"{i}.air")
             files[-1].write_bytes(data)
         checked = all(b"msl_kernels_checked\0" in data for data in objects)
         out = work / "out.metallib"
         command = [
-            *(toolchain.linker(), "-shared", "-z", "now", "--gc-sections", "-z", "nostart-stop-gc", "-soname", "metallib"),
-            *("--strip-debug", "--build-id=none", str(_library_object(target, checked)), *map(str, files)),
+            *(
+                toolchain.linker(),
+                "-shared",
+                "-z",
+                "now",
+                "--gc-sections",
+                "-z",
+                "nostart-stop-gc",
+                "-soname",
+                "metallib",
+            ),
+            *(
+                "--strip-debug",
+                "--build-id=none",
+                str(_library_object(target, checked)),
+                *map(str, files),
+            ),
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
             *("-l:libm.so.6", "-l:libc.so.6", "-o", str(out)),
         ]
@@ -208,7 +268,9 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
             twice = re.findall(rf"duplicate symbol: {ir.NAME_MARK}(.*)", str(error))
             if not twice:
                 raise
-            raise CompileError("".join(f"metallib: error: duplicate kernel name '{n}'\n" for n in twice)[:-1]) from None
+            raise CompileError(
+                "".join(f"metallib: error: duplicate kernel name '{n}'\n" for n in twice)[:-1]
+            ) from None
         return out.read_bytes()
 
 
@@ -226,10 +288,22 @@ def _library_object(target: str, checked: bool) -> Path:
     with tempfile.TemporaryDirectory(prefix="metallib-") as folder:
         out = Path(folder) / "library.o"
         command = [
-            *(toolchain.clang(), "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
+            *(
+                toolchain.clang(),
+                "-std=c++17",
+                "-O2",
+                "-fPIC",
+                "-fvisibility=hidden",
+                "-fno-exceptions",
+                "-fno-rtti",
+            ),
             *("-fomit-frame-pointer", f"-DMSL_CPU_TEST={test}", f'-DMSL_TARGET="{label}"'),
             f'-DMSL_COMPILER="metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()})"',
-            *(f"-DMSL_WITH_CHECKED={int(checked)}", "-c", str(toolchain.library_root() / "lib" / "library.cc")),
+            *(
+                f"-DMSL_WITH_CHECKED={int(checked)}",
+                "-c",
+                str(toolchain.library_root() / "lib" / "library.cc"),
+            ),
             *("-o", str(out)),
         ]
         toolchain.run(command, "library.cc")
@@ -246,7 +320,9 @@ def dependencies(file: str, options: Options) -> list[str]:
     flat = flatten(file, None, include, [f"-D{d}" for d in options.language_defines()])
     own = str(toolchain.library_root())
     names = dict.fromkeys(m.group(1) for m in re.finditer(r'^# \d+ "([^"]+)"', flat, re.M))
-    return [n for n in names if not n.startswith(("<", own)) and n != file and Path(n).exists()] + [file]
+    return [n for n in names if not n.startswith(("<", own)) and n != file and Path(n).exists()] + [
+        file
+    ]
 
 
 def compile_metallib(files: list[str], options: Options) -> tuple[bytes, str]:

@@ -16,7 +16,9 @@ _GLOBAL = re.compile(
     re.M,
 )
 _COMDAT = re.compile(r"^\$\S+ = comdat any\n", re.M)
-_DIVIDE = re.compile(r"^(\s*)(%\S+) = ([us])(div|rem) (?:exact )?i(8|16|32|64) (\S+), (%[^,\s]+)(.*)$", re.M)
+_DIVIDE = re.compile(
+    r"^(\s*)(%\S+) = ([us])(div|rem) (?:exact )?i(8|16|32|64) (\S+), (%[^,\s]+)(.*)$", re.M
+)
 
 
 def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
@@ -25,15 +27,26 @@ def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
     Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
     """
     # SYCL's front end marks all functions convergent, which holds for none here: fibers are sequential programs.
-    text = re.sub(r"(?m)^(; Function Attrs:.*|attributes #\d+ = \{.*)$", lambda m: m[0].replace("convergent ", ""), text)
+    text = re.sub(
+        r"(?m)^(; Function Attrs:.*|attributes #\d+ = \{.*)$",
+        lambda m: m[0].replace("convergent ", ""),
+        text,
+    )
     # The annotations were for the syntax tree. They would keep a copy of every kernel besides the inlined one.
-    text = re.sub(r"(?m)^@llvm\.global\.annotations = .*\n|^  call void @llvm\.var\.annotation\b.*\n", "", text)
+    text = re.sub(
+        r"(?m)^@llvm\.global\.annotations = .*\n|^  call void @llvm\.var\.annotation\b.*\n",
+        "",
+        text,
+    )
     text = _DEFINE.sub("define internal ", text)
     text = _GLOBAL.sub(r"\1internal ", text)
     text = _COMDAT.sub("", text)
     text = re.sub(r",? comdat(\(\$[^)]*\))?(?=[ ,\n])", "", text)
     text = re.sub(
-        r"^@_msl_stack_bytes = .*$", f"@_msl_stack_bytes = internal constant i64 {stack_bytes}, align 8", text, flags=re.M
+        r"^@_msl_stack_bytes = .*$",
+        f"@_msl_stack_bytes = internal constant i64 {stack_bytes}, align 8",
+        text,
+        flags=re.M,
     )
     return _DIVIDE.sub(_guard, text) + "".join(map(_constant_storage, constants))
 
@@ -69,7 +82,7 @@ def _guard(match: re.Match[str]) -> str:
 
 def mark_names(names: list[str]) -> str:
     """A symbol for each kernel, so that the linker sees when two objects have one of the same name."""
-    lines = ['.pushsection .rodata.msl_names,\\22a\\22']
+    lines = [".pushsection .rodata.msl_names,\\22a\\22"]
     for name in names:
         symbol = "\\22" + NAME_MARK + re.sub(r'[\\"]', "?", name) + "\\22"
         lines += [f".globl {symbol}", f".hidden {symbol}", f"{symbol}:", ".byte 0"]
@@ -78,24 +91,42 @@ def mark_names(names: list[str]) -> str:
 
 def unchecked(text: str) -> str:
     """The library's normal variant."""
-    return re.sub(r"^@_msl_checked = .*$", "@_msl_checked = internal constant i32 0, align 4", text, flags=re.M)
+    return re.sub(
+        r"^@_msl_checked = .*$",
+        "@_msl_checked = internal constant i32 0, align 4",
+        text,
+        flags=re.M,
+    )
 
 
 def checked(text: str) -> str:
     """The variant with _msl_checked set; to be optimised lightly, then given to `instrument`."""
-    text = re.sub(r"^@_msl_checked = .*$", "@_msl_checked = internal constant i32 1, align 4", text, flags=re.M)
+    text = re.sub(
+        r"^@_msl_checked = .*$",
+        "@_msl_checked = internal constant i32 1, align 4",
+        text,
+        flags=re.M,
+    )
     return text.replace('section "msl_kernels"', 'section "msl_kernels_checked"')
 
 
 _TYPE = r"(?:<\d+ x [\w.]+>|\[\d+ x [^=]+?\]|\{[^=]*?\}|[\w.]+|%\"[^\"]+\"|%[\w.:]+)"
 _POINTER = r"(?:%\"[^\"]+\"|%[\w.$-]+|@\"[^\"]+\"|@[\w.$-]+|getelementptr .*?\)|null)"
 _LOAD = re.compile(rf"^(\s*%\S+ = load (?:atomic )?(?:volatile )?)({_TYPE}), ptr ({_POINTER})(.*)$")
-_STORE = re.compile(rf"^(\s*store (?:atomic )?(?:volatile )?)({_TYPE}) (.+), ptr ({_POINTER})((?: [a-z].*)?(?:, .*)?)$")
+_STORE = re.compile(
+    rf"^(\s*store (?:atomic )?(?:volatile )?)({_TYPE}) (.+), ptr ({_POINTER})((?: [a-z].*)?(?:, .*)?)$"
+)
 _RMW = re.compile(rf"^(\s*%\S+ = atomicrmw (?:volatile )?\w+ ptr )({_POINTER})(, )({_TYPE})( .*)$")
-_EXCHANGE = re.compile(rf"^(\s*%\S+ = cmpxchg (?:weak )?(?:volatile )?ptr )({_POINTER})(, )({_TYPE})( .*)$")
+_EXCHANGE = re.compile(
+    rf"^(\s*%\S+ = cmpxchg (?:weak )?(?:volatile )?ptr )({_POINTER})(, )({_TYPE})( .*)$"
+)
 _MEMORY = re.compile(r"^(\s*(?:tail )?call void @llvm\.(mem\w+)\.\S*?\()(.*)$")
-_TLS = re.compile(r"^(\s*)(%\S+) = ((?:tail )?call \S*\s*(?:\S+ )?ptr @llvm\.threadlocal\.address\.p0\(ptr .*?(@\S+?)\).*)$")
-_TLS_GLOBAL = re.compile(r"^(@\S+) = internal thread_local global (.+?) (?:zeroinitializer|undef)\b", re.M)
+_TLS = re.compile(
+    r"^(\s*)(%\S+) = ((?:tail )?call \S*\s*(?:\S+ )?ptr @llvm\.threadlocal\.address\.p0\(ptr .*?(@\S+?)\).*)$"
+)
+_TLS_GLOBAL = re.compile(
+    r"^(@\S+) = internal thread_local global (.+?) (?:zeroinitializer|undef)\b", re.M
+)
 
 
 def instrument(text: str) -> str:
@@ -114,7 +145,12 @@ def instrument(text: str) -> str:
         return f"ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) to i64)"
 
     for line in text.split("\n"):
-        if " = load " in line or line.lstrip().startswith("store ") or "atomicrmw" in line or "cmpxchg" in line:
+        if (
+            " = load " in line
+            or line.lstrip().startswith("store ")
+            or "atomicrmw" in line
+            or "cmpxchg" in line
+        ):
             if m := _LOAD.match(line):
                 head, kind, pointer, rest = m.groups()
                 if pointer[0] == "%":
@@ -139,9 +175,7 @@ def instrument(text: str) -> str:
             if variable in statics and not variable.startswith("@_msl_"):
                 count += 1
                 out.append(f"{indent}%.msl{count} = {call}")
-                line = (
-                    f"{indent}{result} = call ptr @_msl_tag_static(ptr %.msl{count}, i64 {size_of(statics[variable])})"
-                )
+                line = f"{indent}{result} = call ptr @_msl_tag_static(ptr %.msl{count}, i64 {size_of(statics[variable])})"
         out.append(line)
     out.append("declare ptr @_msl_check(ptr, i64, i32)\ndeclare ptr @_msl_tag_static(ptr, i64)\n")
     return "\n".join(out)

@@ -1,7 +1,7 @@
 """Runs kernels of a Linux .metallib on NumPy arrays, without Metal's API: for tests and for looking at a shader.
 
-    library = Library("saxpy.metallib")
-    library["saxpy"].run(threads=1000, threadgroup=64, buffers={0: x, 1: y, 2: np.float32(3)})
+library = Library("saxpy.metallib")
+library["saxpy"].run(threads=1000, threadgroup=64, buffers={0: x, 1: y, 2: np.float32(3)})
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ def _fiber_host() -> _Host:
         except OSError:
             continue
         if library:
-            address = [C.cast(getattr(library, f), C.c_void_p).value for f in ("jump_fcontext", "make_fcontext")]
+            address = [
+                C.cast(getattr(library, f), C.c_void_p).value
+                for f in ("jump_fcontext", "make_fcontext")
+            ]
             return _Host(*address)
     raise OSError("libboost_context was not found; run 'sudo apt-get install libboost-context-dev'")
 
@@ -188,7 +191,9 @@ class Kernel:
             address = C.addressof(C.c_char.from_buffer(scratch))
             self._table.run(launch, first, min(share, groups - first), address)
 
-        others = [threading.Thread(target=work, args=(first,)) for first in range(share, groups, share)]
+        others = [
+            threading.Thread(target=work, args=(first,)) for first in range(share, groups, share)
+        ]
         for thread in others:
             thread.start()
         work(0)
@@ -215,7 +220,9 @@ class Library:
 
     def __init__(self, path: str | os.PathLike[str], checked: bool = False):
         self._handle = C.CDLL(os.path.abspath(path))
-        self.table = _Library.in_dll(self._handle, "metallib_v1_checked" if checked else "metallib_v1")
+        self.table = _Library.in_dll(
+            self._handle, "metallib_v1_checked" if checked else "metallib_v1"
+        )
         self.host = _fiber_host()
         begin = C.cast(self.table.begin, C.c_void_p).value or 0
         end = C.cast(self.table.end, C.c_void_p).value or 0

@@ -151,9 +151,18 @@ class Reflector:
     def _spelled_offset(self, location: Any) -> int:
         """Where the text lies that a message is about: inside a macro's body, not where the macro is used."""
         library = self.cindex.conf.lib
-        file, line, column, offset = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+        file, line, column, offset = (
+            ctypes.c_void_p(),
+            ctypes.c_uint(),
+            ctypes.c_uint(),
+            ctypes.c_uint(),
+        )
         library.clang_getSpellingLocation(
-            location, ctypes.byref(file), ctypes.byref(line), ctypes.byref(column), ctypes.byref(offset)
+            location,
+            ctypes.byref(file),
+            ctypes.byref(line),
+            ctypes.byref(column),
+            ctypes.byref(offset),
         )
         return self.source.flat_offset(line.value, column.value)
 
@@ -187,7 +196,9 @@ class Reflector:
                     said = pattern.sub(word, said)
                 if note_place:
                     notes.append(Message(note_place, "note", said))
-            if place is None:  # inside the library: the note says which line of the user's asked for it
+            if (
+                place is None
+            ):  # inside the library: the note says which line of the user's asked for it
                 asked = [n for n in notes if n.place]
                 if severity == "warning":
                     continue
@@ -210,13 +221,28 @@ class Reflector:
             annotations = self._annotations(cursor)
             if "function_constant" in annotations or "derived" in annotations:
                 constants.append(self._constant(cursor, annotations))
-                same = [c for c in constants[:-1] if c.index is not None and c.index == constants[-1].index]
+                same = [
+                    c
+                    for c in constants[:-1]
+                    if c.index is not None and c.index == constants[-1].index
+                ]
                 if same:
                     self._say(cursor, f"function constant index {same[0].index} is used by '{same[0].name}' and "
                               f"'{cursor.spelling}'")  # fmt: skip
-            elif cursor.kind == self.kind.FUNCTION_DECL and "kernel" in annotations and cursor.is_definition():
+            elif (
+                cursor.kind == self.kind.FUNCTION_DECL
+                and "kernel" in annotations
+                and cursor.is_definition()
+            ):
                 name = annotations.get("host_name", cursor.spelling)
-                roots.append((self._kernel(name, "::" + self._qualified(cursor), cursor, cursor, annotations), cursor))
+                roots.append(
+                    (
+                        self._kernel(
+                            name, "::" + self._qualified(cursor), cursor, cursor, annotations
+                        ),
+                        cursor,
+                    )
+                )
             elif cursor.kind == self.kind.VAR_DECL and "host_name" in annotations:
                 function = self._instance(cursor)
                 if function is None:
@@ -224,7 +250,12 @@ class Reflector:
                     continue
                 own = self._annotations(function)
                 callee = "::" + self._qualified(cursor)
-                roots.append((self._kernel(annotations["host_name"], callee, function, cursor, own), function))
+                roots.append(
+                    (
+                        self._kernel(annotations["host_name"], callee, function, cursor, own),
+                        function,
+                    )
+                )
             self._forbidden(cursor)
         names: dict[str, Kernel] = {}
         for kernel, function in roots:
@@ -253,7 +284,11 @@ class Reflector:
             # Instantiations of templates come as declarations of their own, at the end of the file.
             if cursor.kind == self.kind.FUNCTION_DECL and self._template(cursor) is not None:
                 continue
-            if cursor.kind in (self.kind.NAMESPACE, self.kind.LINKAGE_SPEC, self.kind.UNEXPOSED_DECL):
+            if cursor.kind in (
+                self.kind.NAMESPACE,
+                self.kind.LINKAGE_SPEC,
+                self.kind.UNEXPOSED_DECL,
+            ):
                 yield from self._declarations(cursor)
             else:
                 yield cursor
@@ -288,15 +323,22 @@ class Reflector:
 
     # ---- kernels
 
-    def _kernel(self, name: str, callee: str, function: Any, where: Any, annotations: dict[str, str]) -> Kernel:
+    def _kernel(
+        self, name: str, callee: str, function: Any, where: Any, annotations: dict[str, str]
+    ) -> Kernel:
         place = self._place(where.location) or Place("?", 0, 0)
         kernel = Kernel(name, callee, place)
         if function.result_type.get_canonical().kind != self.types.VOID:
             self._say(function, f"kernel '{name}' must have void return type")
         if "max_total_threads_per_threadgroup" in annotations:
-            value = self._integer(annotations["max_total_threads_per_threadgroup"], self._template_values(function))
+            value = self._integer(
+                annotations["max_total_threads_per_threadgroup"], self._template_values(function)
+            )
             if value is None or value < 1:
-                self._say(function, "'max_total_threads_per_threadgroup' needs a positive integer constant")
+                self._say(
+                    function,
+                    "'max_total_threads_per_threadgroup' needs a positive integer constant",
+                )
             else:
                 kernel.max_threads = min(value, 1024)
         taken: dict[tuple[bool, int], str] = {}
@@ -316,7 +358,10 @@ class Reflector:
             key = (argument.kind == "THREADGROUP", argument.index)
             if key in taken:
                 what = "threadgroup" if key[0] else "buffer"
-                self._say(parameter, f"{what} index {argument.index} is used by '{taken[key]}' and '{argument.name}'")
+                self._say(
+                    parameter,
+                    f"{what} index {argument.index} is used by '{taken[key]}' and '{argument.name}'",
+                )
             taken[key] = argument.name
         for argument in waiting:  # MSL: the next index that no other parameter has
             space = argument.kind == "THREADGROUP"
@@ -331,14 +376,26 @@ class Reflector:
 
     def _position(self, kernel: Kernel, position: int, parameter: Any, attribute: str) -> None:
         spelled = parameter.type.get_canonical().spelling.removeprefix("const ")
-        match = re.fullmatch(r"(?:metal::vec<)?(unsigned int|unsigned short|unsigned long|int|short)(?:, ([23])>)?", spelled)
+        match = re.fullmatch(
+            r"(?:metal::vec<)?(unsigned int|unsigned short|unsigned long|int|short)(?:, ([23])>)?",
+            spelled,
+        )
         scalar = not (match and match.group(2))
-        indices = ("_index_in_", "threads_per_simdgroup", "thread_execution_width", "groups_per_threadgroup")
+        indices = (
+            "_index_in_",
+            "threads_per_simdgroup",
+            "thread_execution_width",
+            "groups_per_threadgroup",
+        )
         if not match or (not scalar and any(word in attribute for word in indices)):
             self._say(
                 parameter,
                 f"'{parameter.spelling}': attribute '{attribute}' needs ushort or uint"
-                + ("" if any(word in attribute for word in indices) else ", or a vector of 2 or 3 of them"),
+                + (
+                    ""
+                    if any(word in attribute for word in indices)
+                    else ", or a vector of 2 or 3 of them"
+                ),
             )
         kernel.positions[position] = attribute
 
@@ -360,7 +417,11 @@ class Reflector:
             )
             return None
         spelled = pointee.spelling
-        spaces = (("__global_device", "DEVICE"), ("__global_host", "CONSTANT"), ("__local", "THREADGROUP"))
+        spaces = (
+            ("__global_device", "DEVICE"),
+            ("__global_host", "CONSTANT"),
+            ("__local", "THREADGROUP"),
+        )
         kind = next((k for word, k in spaces if re.search(rf"{word}(?!.*\*)", spelled)), None)
         if kind is None:
             self._say(parameter, f"kernel argument '{name}' must point into the device, constant or threadgroup "
@@ -368,7 +429,10 @@ class Reflector:
             return None
         wrong = {"threadgroup"} if kind != "THREADGROUP" else {"buffer"}
         for attribute in wrong & own.keys():
-            self._say(parameter, f"attribute '{attribute}' cannot be applied to '{name}' in the {kind.lower()} address space")
+            self._say(
+                parameter,
+                f"attribute '{attribute}' cannot be applied to '{name}' in the {kind.lower()} address space",
+            )
         if pointee.kind == self.types.POINTER:
             self._say(parameter, f"kernel argument '{name}' is a pointer to a pointer")
             return None
@@ -389,7 +453,9 @@ class Reflector:
         name = type_.spelling
         for pattern, word in WORDS:
             name = pattern.sub(word, name)
-        return re.sub(r"\b(device|constant|threadgroup|const|volatile|metal::|struct)\s*", "", name).strip()
+        return re.sub(
+            r"\b(device|constant|threadgroup|const|volatile|metal::|struct)\s*", "", name
+        ).strip()
 
     def _template_values(self, function: Any) -> dict[str, int]:
         """The integers that an instantiation has for its template's parameters."""
@@ -401,12 +467,15 @@ class Reflector:
         return {
             p.spelling: function.get_template_argument_value(i)
             for i, p in enumerate(parameters)
-            if p.kind == self.kind.TEMPLATE_NON_TYPE_PARAMETER and i < function.get_num_template_arguments()
+            if p.kind == self.kind.TEMPLATE_NON_TYPE_PARAMETER
+            and i < function.get_num_template_arguments()
         }
 
     def _integer(self, text: str, known: dict[str, int] | None = None) -> int | None:
         """Value of an integer constant expression, of which `known` has names."""
-        names = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\b0[xX][0-9a-fA-F]+|\b\d+[uUlL]*", "", text)))
+        names = set(
+            re.findall(r"[A-Za-z_]\w*", re.sub(r"\b0[xX][0-9a-fA-F]+|\b\d+[uUlL]*", "", text))
+        )
         if names and self._values is None:
             self._values = self._named_values()
         expression = re.sub(r"\b(\d\w*?)[uUlL]+\b", r"\1", text).replace("::", "_SCOPE_")
@@ -418,7 +487,9 @@ class Reflector:
         if not re.fullmatch(r"[\w\s()+\-*/%<>|&^~]*", expression):
             return None
         try:
-            value = eval(expression.replace("/", "//"), {"__builtins__": {}}, scope)  # only digits, names, operators
+            value = eval(
+                expression.replace("/", "//"), {"__builtins__": {}}, scope
+            )  # only digits, names, operators
         except Exception:
             return None
         return int(value)
@@ -440,7 +511,9 @@ class Reflector:
                 for value in cursor.get_children():
                     if value.kind == self.kind.ENUM_CONSTANT_DECL:
                         values[value.spelling] = value.enum_value
-            elif cursor.kind == self.kind.VAR_DECL and "function_constant" not in self._annotations(cursor):
+            elif cursor.kind == self.kind.VAR_DECL and "function_constant" not in self._annotations(
+                cursor
+            ):
                 result = library.clang_Cursor_Evaluate(cursor)
                 if result:
                     values[cursor.spelling] = library.clang_EvalResult_getAsLongLong(result)
@@ -455,7 +528,9 @@ class Reflector:
         if "function_constant" in annotations:
             index = self._integer(annotations["function_constant"])
             if index is None or not 0 <= index <= 65535:
-                self._say(cursor, f"function constant '{cursor.spelling}' needs an index from 0 to 65535")
+                self._say(
+                    cursor, f"function constant '{cursor.spelling}' needs an index from 0 to 65535"
+                )
                 index = 0
         if data_type(name) is None and index is not None:
             self._say(cursor, f"function constant '{cursor.spelling}' cannot have type '{name}': scalars and vectors of "
@@ -472,7 +547,10 @@ class Reflector:
         def visit(function: Any, is_kernel: bool) -> None:
             key = function.hash
             if key in path:
-                self._say(function, f"recursive call of '{function.spelling}': recursion is not supported in Metal")
+                self._say(
+                    function,
+                    f"recursive call of '{function.spelling}': recursion is not supported in Metal",
+                )
                 return
             if key in done:
                 return
@@ -497,7 +575,9 @@ class Reflector:
         while stack:
             cursor, is_object = stack.pop()
             # What lies left of . and -> may be anywhere: member functions accept every address space.
-            stack.extend((child, cursor.kind == kind.MEMBER_REF_EXPR) for child in cursor.get_children())
+            stack.extend(
+                (child, cursor.kind == kind.MEMBER_REF_EXPR) for child in cursor.get_children()
+            )
             if cursor.kind in (kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR):
                 target = cursor.referenced
                 if target is None:
@@ -579,7 +659,12 @@ class Reflector:
 
     def _forbidden(self, top: Any) -> None:
         kind = self.kind
-        methods = (kind.CXX_METHOD, kind.FUNCTION_DECL, kind.FUNCTION_TEMPLATE, kind.CONVERSION_FUNCTION)
+        methods = (
+            kind.CXX_METHOD,
+            kind.FUNCTION_DECL,
+            kind.FUNCTION_TEMPLATE,
+            kind.CONVERSION_FUNCTION,
+        )
         stack = [top]
         while stack:
             cursor = stack.pop()
@@ -598,7 +683,11 @@ class Reflector:
                     self._say(cursor, "virtual functions are not supported in Metal")
                 if k == kind.FUNCTION_TEMPLATE and "kernel" not in self._annotations(cursor):
                     continue
-            elif k in (kind.CSTYLE_CAST_EXPR, kind.CXX_REINTERPRET_CAST_EXPR, kind.CXX_STATIC_CAST_EXPR):
+            elif k in (
+                kind.CSTYLE_CAST_EXPR,
+                kind.CXX_REINTERPRET_CAST_EXPR,
+                kind.CXX_STATIC_CAST_EXPR,
+            ):
                 self._check_type(cursor, cursor.type)
                 self._check_space(cursor, cursor.type, cast=True)
             elif k in (kind.GOTO_STMT, kind.INDIRECT_GOTO_STMT):
@@ -618,7 +707,10 @@ class Reflector:
             canonical = canonical.get_pointee()
         while canonical.kind == self.types.CONSTANTARRAY:
             canonical = canonical.element_type
-        if canonical.kind in (self.types.DOUBLE, self.types.LONGDOUBLE) or "<double" in canonical.spelling:
+        if (
+            canonical.kind in (self.types.DOUBLE, self.types.LONGDOUBLE)
+            or "<double" in canonical.spelling
+        ):
             self._say(cursor, "'double' is not supported in Metal; use float")
         elif canonical.kind in (self.types.INT128, self.types.UINT128):
             self._say(cursor, "128-bit integers are not supported in Metal")
@@ -628,28 +720,42 @@ class Reflector:
         if re.search(r"\bthread_local\b|\b__thread\b", text):
             self._say(cursor, "'thread_local' is not supported in Metal")
         canonical = cursor.type.get_canonical()
-        if canonical.kind == self.types.POINTER and canonical.get_pointee().kind == self.types.FUNCTIONPROTO:
+        if (
+            canonical.kind == self.types.POINTER
+            and canonical.get_pointee().kind == self.types.FUNCTIONPROTO
+        ):
             if "host_name" not in self._annotations(cursor):
                 self._say(cursor, "pointers to functions are not supported in Metal")
         parent = cursor.semantic_parent
-        outside = parent is not None and parent.kind in (self.kind.TRANSLATION_UNIT, self.kind.NAMESPACE)
+        outside = parent is not None and parent.kind in (
+            self.kind.TRANSLATION_UNIT,
+            self.kind.NAMESPACE,
+        )
         if outside and not self._space(cursor.type) and not self._annotations(cursor):
             element = canonical
             while element.kind == self.types.CONSTANTARRAY:
                 element = element.element_type
             if not self._space(element) and "constexpr" not in text:
-                self._say(cursor, f"program scope variable '{cursor.spelling}' must reside in the constant address space")
+                self._say(
+                    cursor,
+                    f"program scope variable '{cursor.spelling}' must reside in the constant address space",
+                )
 
     def _text(self, start: int, end: int) -> str:
         return self.source.text[start:end] if 0 <= start < end < start + 2000 else ""
 
-    def _check_space(self, cursor: Any, type_: Any, until: int | None = None, cast: bool = False) -> None:
+    def _check_space(
+        self, cursor: Any, type_: Any, until: int | None = None, cast: bool = False
+    ) -> None:
         """A pointer or reference whose declaration names no address space."""
         pointers = (self.types.POINTER, self.types.LVALUEREFERENCE, self.types.RVALUEREFERENCE)
         if type_.kind not in pointers:
             return
         pointee = type_.get_pointee()
-        if self._space(pointee) or pointee.kind in (self.types.FUNCTIONPROTO, self.types.MEMBERPOINTER):
+        if self._space(pointee) or pointee.kind in (
+            self.types.FUNCTIONPROTO,
+            self.types.MEMBERPOINTER,
+        ):
             return
         start = cursor.extent.start.offset
         end = until if until is not None else cursor.location.offset
@@ -659,7 +765,11 @@ class Reflector:
         elif end <= start:
             end = cursor.extent.end.offset
         # `thread` expands to nothing, so it may lie before the start.
-        lead = None if cast else re.search(r"[^(,;{}<>]*$", self.source.text[max(0, start - 200) : start])
+        lead = (
+            None
+            if cast
+            else re.search(r"[^(,;{}<>]*$", self.source.text[max(0, start - 200) : start])
+        )
         text = self._text(start - len(lead.group() if lead else ""), end)
         if not re.search(r"[*&]", text) or "(" in text.strip("( ") or re.search(r"\bauto\b", text):
             return
@@ -671,7 +781,10 @@ class Reflector:
 
 def _synchronises(function: Any) -> bool:
     name = function.spelling
-    if name.startswith(("simd_", "quad_", "simdgroup_", "__metal_simd_")) or name == "threadgroup_barrier":
+    if (
+        name.startswith(("simd_", "quad_", "simdgroup_", "__metal_simd_"))
+        or name == "threadgroup_barrier"
+    ):
         return True
     return "simdgroup_matrix" in function.type.spelling
 

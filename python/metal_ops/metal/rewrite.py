@@ -27,7 +27,9 @@ POSITIONS = frozenset(
     quadgroup_index_in_threadgroup quadgroup_index_in_simdgroup quadgroups_per_threadgroup
     dispatch_quadgroups_per_threadgroup""".split()
 )
-ANNOTATED = frozenset("buffer threadgroup texture sampler max_total_threads_per_threadgroup stage_in".split())
+ANNOTATED = frozenset(
+    "buffer threadgroup texture sampler max_total_threads_per_threadgroup stage_in".split()
+)
 # Graphics attributes and those of argument buffers: no meaning here, taken out.
 DROPPED = frozenset(
     """id user position attribute color point_size vertex_id instance_id front_facing sample_id flat center_perspective
@@ -90,16 +92,28 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
       CompileError: an include is missing, or a directive is wrong.
     """
     command = [
-        *(toolchain.clang(), "-x", "c++", "-E", "-frewrite-includes", "-nostdinc", "-nostdinc++", "-std=gnu++17"),
+        *(
+            toolchain.clang(),
+            "-x",
+            "c++",
+            "-E",
+            "-frewrite-includes",
+            "-nostdinc",
+            "-nostdinc++",
+            "-std=gnu++17",
+        ),
         *("-fno-caret-diagnostics", "-isystem", str(toolchain.library_root() / "include")),
-        *flags, *defines, file if text is None else "-",
+        *flags,
+        *defines,
+        file if text is None else "-",
     ]
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode != 0:
         said = done.stderr.replace("<stdin>", file)
         said = re.sub(
             r"('(?:c?\w+|\w+\.h)' file not found)",
-            r"\1 (Metal has no C or C++ standard library; use <metal_stdlib>)", said,
+            r"\1 (Metal has no C or C++ standard library; use <metal_stdlib>)",
+            said,
         )
         raise CompileError(re.sub(r"^\d+ errors? generated\.\n", "", said, flags=re.M).rstrip("\n"))
     return done.stdout.replace("<stdin>", file)
@@ -110,7 +124,11 @@ class Source:
 
     def __init__(self, original: str, conditionals: frozenset[int] = frozenset()):
         # clang counts bytes: one character a byte makes its offsets and columns ours.
-        flat = original if original.isascii() else re.sub(r"[^\x00-\x7f]", lambda m: "?" * len(m[0].encode()), original)
+        flat = (
+            original
+            if original.isascii()
+            else re.sub(r"[^\x00-\x7f]", lambda m: "?" * len(m[0].encode()), original)
+        )
         self.flat = flat
         self._original = original.split("\n")
         self.messages: list[Message] = []
@@ -199,7 +217,10 @@ class Source:
                 continue  # inside something that was already replaced
             line = bisect_right(self._line_starts, start)
             old_start = start - self._line_starts[line - 1]
-            old_end = min(end, self.flat.find("\n", start) % (len(self.flat) + 1)) - self._line_starts[line - 1]
+            old_end = (
+                min(end, self.flat.find("\n", start) % (len(self.flat) + 1))
+                - self._line_starts[line - 1]
+            )
             new_start = old_start + shifts.get(line, 0)
             new_end = new_start + len(text.split("\n")[0].removesuffix("\\"))
             self._columns.setdefault(line, []).append((new_start, new_end, old_start, old_end))
@@ -215,9 +236,17 @@ class Source:
         tokens = self._tokens
         i = 0
         while i + 1 < len(tokens):
-            if tokens[i].text == "template" and tokens[i + 1].text in ("[", "kernel", "__attribute__"):
+            if tokens[i].text == "template" and tokens[i + 1].text in (
+                "[",
+                "kernel",
+                "__attribute__",
+            ):
                 i = self._instantiation(i)
-            elif tokens[i].text == "[" and tokens[i + 1].text == "[" and tokens[i + 1].start == tokens[i].end:
+            elif (
+                tokens[i].text == "["
+                and tokens[i + 1].text == "["
+                and tokens[i + 1].start == tokens[i].end
+            ):
                 end = self._attribute_end(i)
                 if end:
                     self._attribute(i, end)
@@ -286,7 +315,9 @@ class Source:
                 known.append("")
         if known:
             # Spaces around: `x[[buffer(0)]]` touches its name.
-            self._replace(tokens[i].start, tokens[end].end, f" {' '.join(known)} ", tokens[i].directive)
+            self._replace(
+                tokens[i].start, tokens[end].end, f" {' '.join(known)} ", tokens[i].directive
+            )
 
     def _statement_start(self, i: int) -> int:
         """Index of the first token of the declaration that token i is part of."""
@@ -294,7 +325,9 @@ class Source:
         j = i
         while j > 0 and tokens[j - 1].directive == tokens[i].directive:
             text = tokens[j - 1].text
-            if text in (";", "{", "}") or (text == ":" and tokens[j - 2].text in ("public", "private", "protected")):
+            if text in (";", "{", "}") or (
+                text == ":" and tokens[j - 2].text in ("public", "private", "protected")
+            ):
                 return j
             j -= 1
         if tokens[i].directive:  # skip `# define NAME (parameters)`
@@ -337,19 +370,31 @@ class Source:
         # The declarator: the last name before its (parameters), or before the end, with <arguments>.
         head = j
         declarator, angle = None, 0
-        while j < len(tokens) and tokens[j].directive == tokens[i].directive and tokens[j].text not in (";", "{", "}"):
+        while (
+            j < len(tokens)
+            and tokens[j].directive == tokens[i].directive
+            and tokens[j].text not in (";", "{", "}")
+        ):
             text = tokens[j].text
             if text == "<" and re.match(r"\w", tokens[j - 1].text):
                 angle += 1
             elif text == ">" and angle:
                 angle -= 1
-            elif text == "(" and tokens[j - 1].text not in ("decltype", "__attribute__", "__typeof__"):
+            elif text == "(" and tokens[j - 1].text not in (
+                "decltype",
+                "__attribute__",
+                "__typeof__",
+            ):
                 if angle == 0:
                     break
                 j = self._matching(j)
             elif text in ("(", "["):
                 j = self._matching(j)
-            elif angle == 0 and re.match(r"[A-Za-z_]", text) and tokens[j - 1].text not in ("::", "##"):
+            elif (
+                angle == 0
+                and re.match(r"[A-Za-z_]", text)
+                and tokens[j - 1].text not in ("::", "##")
+            ):
                 declarator = j
             j += 1
         parameters = ""
@@ -358,7 +403,10 @@ class Source:
             last = self._matching(j)
             parameters = self.flat[tokens[j].start : tokens[last].end]
         if declarator is None or declarator >= j:
-            self._error(tokens[head], "expected the name of a kernel template in this explicit instantiation")
+            self._error(
+                tokens[head],
+                "expected the name of a kernel template in this explicit instantiation",
+            )
             return j
         name = self.flat[tokens[declarator].start : tokens[j - 1].end]
         target = f"&{name}"
@@ -401,13 +449,24 @@ class Source:
                     initialised = j
                     break
                 j += 1
-            if pointer or (initialised is None and j < len(tokens) and tokens[j].text != ";" and not token.directive):
+            if pointer or (
+                initialised is None
+                and j < len(tokens)
+                and tokens[j].text != ";"
+                and not token.directive
+            ):
                 continue
             if not token.in_function and not token.directive:
-                self._error(token, "a variable in the threadgroup address space must be declared in a kernel function")
+                self._error(
+                    token,
+                    "a variable in the threadgroup address space must be declared in a kernel function",
+                )
                 continue
             if initialised is not None:
-                self._error(tokens[initialised], "a variable in the threadgroup address space cannot be initialized")
+                self._error(
+                    tokens[initialised],
+                    "a variable in the threadgroup address space cannot be initialized",
+                )
                 continue
             self._replace(token.start, token.end, "_MSL_THREADGROUP", token.directive)
 
@@ -426,7 +485,15 @@ class Source:
             j = i - 1
             while tokens[j].text in ("const", "volatile"):
                 j -= 1
-            if tokens[j].text != ")" or tokens[i + 1].text not in ("{", ":", ";", "noexcept", "->", "=", "const"):
+            if tokens[j].text != ")" or tokens[i + 1].text not in (
+                "{",
+                ":",
+                ";",
+                "noexcept",
+                "->",
+                "=",
+                "const",
+            ):
                 continue
             start = self._statement_start(j)
             constant = "const" in [t.text for t in tokens[j:i]]
@@ -459,7 +526,14 @@ class Source:
                 continue
             after = tokens[i + 1].text
             constant = after == "const"
-            if (tokens[i + 2].text if constant else after) in ("{", ":", ";", "noexcept", "->", "="):
+            if (tokens[i + 2].text if constant else after) in (
+                "{",
+                ":",
+                ";",
+                "noexcept",
+                "->",
+                "=",
+            ):
                 words = " ".join(t.text for t in tokens[self._statement_start(i) : i + 1])
                 found.add((token.class_id, words + (" const" if constant else "")))
         return found
@@ -516,11 +590,21 @@ class Source:
                     break
                 j += 1
             name = tokens[j - 1]
-            if tokens[j].text != "[" or tokens[j + 1].text == "[" or not re.match(r"[A-Za-z_]", name.text) or j - 1 == i:
+            if (
+                tokens[j].text != "["
+                or tokens[j + 1].text == "["
+                or not re.match(r"[A-Za-z_]", name.text)
+                or j - 1 == i
+            ):
                 continue
             end = self._matching(j)
             deeper = tokens[end + 1].text == "[" and tokens[end + 2].text != "["
-            self._replace(name.start, tokens[end].end, f"(*{name.text})" if deeper else f"*{name.text}", token.directive)
+            self._replace(
+                name.start,
+                tokens[end].end,
+                f"(*{name.text})" if deeper else f"*{name.text}",
+                token.directive,
+            )
 
     # ---- constants that depend on function constants
 
@@ -529,7 +613,13 @@ class Source:
         i = 0
         while i < len(tokens):
             token = tokens[i]
-            if token.text != "constant" or token.directive or token.in_function or token.parens or token.class_id:
+            if (
+                token.text != "constant"
+                or token.directive
+                or token.in_function
+                or token.parens
+                or token.class_id
+            ):
                 i += 1
                 continue
             j, equals = i, None
@@ -554,13 +644,13 @@ class Source:
                     self._replace(tokens[k].start, tokens[k].end, "")
             self._replace(tokens[start].start, tokens[start].start, "_MSL_FUNCTION_CONSTANT ")
             self._replace(
-                tokens[equals].start, tokens[equals].end,
+                tokens[equals].start,
+                tokens[equals].end,
                 f'_MSL_FUNCTION_CONSTANT_LABEL({name}) _MSL_A("derived"); '
                 f"static inline auto _msl_derive_{name}() {{ return",
             )
             self._replace(tokens[j].start, tokens[j].end, "; }")
             i = j
-
 
     def _literals(self) -> None:
         """The suffixes that C++ does not let a library define: 1.0H and 1.0bf."""
@@ -600,7 +690,9 @@ def _tokenize(flat: str) -> list[Token]:
                 kind = "function"
             elif "namespace" in words or ("extern" in words and len(words) == 2):
                 kind = "namespace"
-            elif {"class", "struct", "union"} & set(_outside_angles(words)) and ")" not in words[-1:]:
+            elif {"class", "struct", "union"} & set(_outside_angles(words)) and ")" not in words[
+                -1:
+            ]:
                 kind = "class"
             elif "(" in words:
                 kind = "function"
@@ -619,7 +711,11 @@ def _tokenize(flat: str) -> list[Token]:
             head = len(tokens)
 
     while position < len(flat):
-        if at_line_start and flat[position] == "#" or (at_line_start and re.match(r"[ \t]*#", flat[position:position + 80])):
+        if (
+            at_line_start
+            and flat[position] == "#"
+            or (at_line_start and re.match(r"[ \t]*#", flat[position : position + 80]))
+        ):
             end = position
             while True:
                 end = flat.find("\n", end)
@@ -673,7 +769,7 @@ def _outside_angles(words: list[str]) -> list[str]:
 def _define_tokens(flat: str, start: int, end: int, number: int) -> list[Token]:
     """The tokens of a #define: nesting counts from the start of its body."""
     out: list[Token] = []
-    position, braces, parens, classes = start, 0, 0, 0
+    position, braces, parens = start, 0, 0
     while position < end:
         match = TOKEN.match(flat, position, end)
         if not match:

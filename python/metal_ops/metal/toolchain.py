@@ -44,12 +44,17 @@ LANGUAGE = [
     "-Wno-vla-cxx-extension",
 ]
 EXACT = ["-ffp-contract=off"]
-FAST = ["-ffast-math", "-fno-finite-math-only"]  # as on Apple's GPUs, infinities and NaNs stay what they are
+FAST = [
+    "-ffast-math",
+    "-fno-finite-math-only",
+]  # as on Apple's GPUs, infinities and NaNs stay what they are
 
 
 def _program(name: str, variable: str, package: str) -> str:
     asked = os.environ.get(variable)
-    for candidate in [asked] if asked else [name, f"/usr/lib/llvm-19/bin/{name.removesuffix('-19')}"]:
+    for candidate in (
+        [asked] if asked else [name, f"/usr/lib/llvm-19/bin/{name.removesuffix('-19')}"]
+    ):
         for folder in [""] if "/" in candidate else os.get_exec_path():
             path = os.path.join(folder, candidate)
             if os.access(path, os.X_OK) and os.path.isfile(path):
@@ -83,7 +88,11 @@ def libclang() -> str:
     """clang's library of the same release: only that one reads its precompiled headers."""
     asked = os.environ.get("METAL_OPS_LIBCLANG")
     folder = Path(os.path.realpath(clang())).parent.parent / "lib"
-    places = [Path(asked)] if asked else [*folder.glob("libclang-19.so*"), *folder.glob("libclang.so.1*")]
+    places = (
+        [Path(asked)]
+        if asked
+        else [*folder.glob("libclang-19.so*"), *folder.glob("libclang.so.1*")]
+    )
     for place in places:
         if place.exists():
             return str(place)
@@ -109,13 +118,19 @@ def library_root() -> Path:
     ]:
         if (place / "lib" / "prelude.h").exists():
             return place
-    raise CompileError("metal: error: the Metal library (hostmetal/msl) is missing; reinstall metal_ops")
+    raise CompileError(
+        "metal: error: the Metal library (hostmetal/msl) is missing; reinstall metal_ops"
+    )
 
 
 @functools.cache
 def _library_digest() -> str:
     digest = hashlib.sha256()
-    files = [*library_root().glob("*.h"), *library_root().glob("lib/*"), *Path(__file__).parent.glob("*.py")]
+    files = [
+        *library_root().glob("*.h"),
+        *library_root().glob("lib/*"),
+        *Path(__file__).parent.glob("*.py"),
+    ]
     for file in sorted(files):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     digest.update(f"{VERSION} {clang()} {clang_version()}".encode())
@@ -141,7 +156,9 @@ def host_cpu() -> str:
     """What `-march=native` means on this machine, as a key for the cache."""
     said = subprocess.run(
         [clang(), "-march=native", "-x", "c", "-", "-###", "-c"],
-        input="", capture_output=True, text=True,
+        input="",
+        capture_output=True,
+        text=True,
     ).stderr
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 

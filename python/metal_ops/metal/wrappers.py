@@ -7,7 +7,11 @@ import re
 from .reflect import Constant, Kernel, Reflection, data_type
 from .toolchain import CompileError
 
-_KIND = {"DEVICE": "METALLIB_DEVICE", "CONSTANT": "METALLIB_CONSTANT", "THREADGROUP": "METALLIB_THREADGROUP"}
+_KIND = {
+    "DEVICE": "METALLIB_DEVICE",
+    "CONSTANT": "METALLIB_CONSTANT",
+    "THREADGROUP": "METALLIB_THREADGROUP",
+}
 
 
 def _string(text: str) -> str:
@@ -38,7 +42,8 @@ def _constants_table(used: list[Constant]) -> str:
     if not used:
         return ""
     rows = "".join(
-        f"{{{_string(c.name)}, {c.index}u, {data_type(c.type_name)}u, {c.size}u, 0u}},\n" for c in used
+        f"{{{_string(c.name)}, {c.index}u, {data_type(c.type_name)}u, {c.size}u, 0u}},\n"
+        for c in used
     )
     return f"static const metallib_function_constant _msl_constants[] = {{\n{rows}}};\n"
 
@@ -50,7 +55,9 @@ def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
         lines.append(f"_msl_fcw_{c.name}[16] = _msl_l->constants[{i}].defined != 0;\n")
     for c in derived:
         scope = c.qualified.rsplit("::", 1)[0]
-        lines.append(f"_msl::set_derived({c.qualified}, _msl_fcw_{c.name}, {scope}::_msl_derive_{c.name}());\n")
+        lines.append(
+            f"_msl::set_derived({c.qualified}, _msl_fcw_{c.name}, {scope}::_msl_derive_{c.name}());\n"
+        )
     body = "".join(lines)
     # Not inlined: the values must be stored before anything reads them as constants.
     return (
@@ -85,7 +92,9 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
             initialisers.append(f"_msl_a{i}(({object_type}*){source})")
             calls.append(f"*_msl_a{i}" if argument.reference else f"_msl_a{i}")
             # Nobody writes to constant memory while the kernel runs: its loads may leave loops that store.
-            restrict = " __restrict" if argument.kind == "CONSTANT" and not argument.reference else ""
+            restrict = (
+                " __restrict" if argument.kind == "CONSTANT" and not argument.reference else ""
+            )
             parameters.append(f"{kind}{restrict} _msl_{i}")
         inner.append(f"_msl_{i}")
     arguments = []
@@ -106,8 +115,14 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
             f"{{{_string(a.name)}, {_string(a.type_name)}, {_KIND[a.kind]}, {a.index}u, {' | '.join(flags) or '0u'}, "
             f"_msl::size_of<{pointee}>, _msl::align_of<{pointee}>, {enabled}}},\n"
         )
-    table = f"static const metallib_argument _msl_arguments{number}[] = {{\n{''.join(arguments)}}};\n" if arguments else ""
-    runner, scratch = ("run_fibers", "fiber_scratch") if kernel.fibers else ("run_loop", "loop_scratch")
+    table = (
+        f"static const metallib_argument _msl_arguments{number}[] = {{\n{''.join(arguments)}}};\n"
+        if arguments
+        else ""
+    )
+    runner, scratch = (
+        ("run_fibers", "fiber_scratch") if kernel.fibers else ("run_loop", "loop_scratch")
+    )
     name = _string(kernel.host_name)
     return f"""
 struct _msl_K{number} {{

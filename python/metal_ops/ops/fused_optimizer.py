@@ -28,6 +28,7 @@ def fused_adam(
     weight_decay: Any = 0.0,
     v_hat: tf.Variable | None = None,
     skip_zero_rows: bool = False,
+    float32_powers: bool = False,
     name: str | None = None,
 ) -> Any:
     """One step of Adam (Kingma and Ba 2015, end of section 2), in one pass over memory.
@@ -52,6 +53,8 @@ def fused_adam(
       v_hat: AMSGrad's maximum of v, a tf.Variable like it.
       skip_zero_rows: Leaves rows of x (slices of its first dimension) whose gradient is all zero as they are, moments
         included, as instant-ngp does with the entries of its hash table that no sample touched.
+      float32_powers: Rounds beta^step to float32 as Keras does, for the same digits as Keras' Adam; the bias correction
+        is then off by up to 1e-5 of it in the first steps. No matter for float64 variables.
       name: Optional name of the op.
 
     Returns:
@@ -79,6 +82,7 @@ def fused_adam(
         *[_double(number) for number in numbers],
         gradient,
         skip_zero_rows=skip_zero_rows,
+        float32_powers=float32_powers,
         name=name,
     )
 

@@ -1,5 +1,6 @@
 """Keras 3 optimizers, one a file."""
 
-from metal_ops.optimizers.adam import Adam
+from metal_ops.optimizers.adam import Adam, AdamW
+from metal_ops.optimizers.sgd import SGD
 
-__all__ = ["Adam"]
+__all__ = ["SGD", "Adam", "AdamW"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import metal_ops
 from metal_ops import device
 
 GPU = "GPU:0"
@@ -91,47 +92,38 @@ def soft_placement():
     tf.config.set_soft_device_placement(False)
 
 
-class OnDevice(keras.layers.Layer):
-    """Scale and shift, on the device; refuses XLA as this library's layers do."""
-
-    def __init__(self, where):
-        super().__init__()
-        self.where = where
-        self.supports_jit = False
-
-    def build(self, shape):
-        with tf.device(self.where):
-            self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")
-            self.shift = self.add_weight(shape=(shape[-1],), initializer="zeros")
-
-    def call(self, x):
-        with tf.device(self.where):
-            return x * self.scale + self.shift
-
-
-def train(where: str) -> tuple[list[float], list[np.ndarray]]:
+def train(where: str, optimizer: str) -> tuple[list[float], list[np.ndarray]]:
+    """A hash grid, on the device if that is `where`, below dense layers."""
     keras.utils.set_random_seed(7)
     rng = np.random.default_rng(7)
-    x = rng.uniform(-1, 1, (256, 3)).astype("float32")
-    y = np.sin(x.sum(1, keepdims=True) * 2)
-    layers = [
-        OnDevice(where),
-        keras.layers.Dense(16, activation="relu"),
-        OnDevice(where),
-        keras.layers.Dense(1),
-    ]
-    model = keras.Sequential([keras.Input((3,)), *layers])
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="mse")
+    points = rng.uniform(0, 1, (256, 3)).astype("float32")
+    target = np.sin(points.sum(1, keepdims=True) * 6).astype("float32")
+    adam = {"keras": keras.optimizers.Adam, "metal_ops": metal_ops.optimizers.Adam}[optimizer]
     with tf.device(where):
-        history = model.fit(x, y, batch_size=64, epochs=4, shuffle=False, verbose=0).history["loss"]
-    return history, [np.asarray(w) for w in model.get_weights()]
+        model = keras.Sequential(
+            [
+                keras.Input((3,)),
+                metal_ops.layers.HashEncoding(
+                    n_levels=4, log2_hashmap_size=10, finest_resolution=32, seed=1
+                ),
+                keras.layers.Dense(16, activation="relu"),
+                keras.layers.Dense(1),
+            ]
+        )
+        model.compile(optimizer=adam(1e-2), loss="mse")  # jit_compile="auto": the layer refuses XLA
+        history = model.fit(points, target, batch_size=64, epochs=6, shuffle=False, verbose=0)
+    table = model.layers[0].table.value
+    assert table.device.endswith(where), table.device
+    return history.history["loss"], [np.asarray(w) for w in model.get_weights()]
 
 
-def test_keras_model_trains_as_on_the_cpu(soft_placement):
-    losses, weights = train(GPU)
-    expected_losses, expected_weights = train("CPU:0")
-    assert losses[-1] < 0.75 * losses[0]
-    # 16 Adam steps: rounding differences of 1e-7 grow a little each step.
-    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+@pytest.mark.parametrize("optimizer", ["keras", "metal_ops"])
+def test_keras_model_trains_as_on_the_cpu(soft_placement, optimizer):
+    losses, weights = train(GPU, optimizer)
+    expected_losses, expected_weights = train("CPU:0", optimizer)
+    assert losses[-1] < 0.5 * losses[0]
+    # 24 Adam steps: rounding differences of 1e-7 grow a little each step, the table's gradient is added up in
+    # another order, and Adam divides small gradients by their own size.
+    np.testing.assert_allclose(losses, expected_losses, rtol=2e-3)
     for got, expected in zip(weights, expected_weights, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(got, expected, rtol=1e-2, atol=2e-3)

@@ -17,9 +17,9 @@ from .common import Scene, Views
 from .shapes import Box, Ellipsoid, Frustum, Solid, Texture, Torus
 
 RADIUS = 3.7  # of the sphere that the cameras are on
-FIELD_OF_VIEW = math.radians(36)
-CENTRE = np.array([0.0, 0.0, 0.0])
-_HALF_SIZE = 1.3
+FIELD_OF_VIEW = math.radians(38)
+CENTRE = np.array([0.0, 0.0, -0.12])
+_HALF_SIZE = 1.2
 
 _SUN = np.array([0.55, -0.45, 0.75]) / np.linalg.norm([0.55, -0.45, 0.75])
 _SUN_SPREAD = 0.09  # half the width of the light, radians

@@ -52,6 +52,7 @@ class RobustLoss(keras.losses.Loss):
         self.scale = float(scale)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
         return robust_loss(y_pred, self.alpha, self.scale, targets=y_true, reduce_last=True)
 
     def get_config(self) -> dict[str, Any]:
@@ -99,6 +100,7 @@ class FocalLoss(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
         options: dict[str, Any] = {
             "alpha": self.alpha,
             "gamma": self.gamma,
@@ -149,4 +151,5 @@ class DistortionLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
         return distortion_loss(y_pred, y_true[:, :-1], y_true[:, 1:])

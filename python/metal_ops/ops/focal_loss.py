@@ -56,7 +56,7 @@ def focal_loss(
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
     Example:
-      >>> metal_ops.focal_loss([0.0, 4.0], [1.0, 1.0], alpha=None).numpy().round(5).tolist()
+      >>> [round(float(x), 5) for x in metal_ops.focal_loss([0.0, 4.0], [1.0, 1.0], alpha=None)]
       [0.17329, 1e-05]
       >>> metal_ops.focal_loss([[0.0, 0.0]], [1], "softmax", alpha=None).numpy().round(5).tolist()
       [0.17329]

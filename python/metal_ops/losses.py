@@ -106,6 +106,8 @@ class FocalLoss(keras.losses.Loss):
             "gamma": self.gamma,
             "label_smoothing": self.label_smoothing,
         }
+        # Keras takes a list for a structure and leaves it one.
+        y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
         if self.kind == "sigmoid":
             return focal_loss(y_pred, y_true, "sigmoid", reduce_last=True, **options)
         # Keras has made floats of the classes' numbers.
@@ -152,4 +154,5 @@ class DistortionLoss(keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
+        y_true = tf.convert_to_tensor(y_true)  # Keras leaves lists what they are
         return distortion_loss(y_pred, y_true[:, :-1], y_true[:, 1:])

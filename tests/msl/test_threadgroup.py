@@ -258,3 +258,26 @@ def test_threadgroup_atomics(atomics):
     out = np.zeros(257, np.uint32)
     atomics["histogram"].run(len(x), 64, {0: x, 1: out}, workers=3)
     np.testing.assert_array_equal(out, [*np.bincount(x, minlength=256), len(x)])
+
+
+def test_scalars_are_shared_too():
+    """One variable that one thread writes and all read behind the barrier, in several forms that invite an optimiser
+    to keep it to itself."""
+    shader = library("""
+        kernel void shared_scalars(device int* out, uint t [[thread_index_in_threadgroup]]) {
+          threadgroup int last, first, count[1];
+          last = int(t);
+          if (t == 5) first = 41;
+          if (t == 0) count[0] = 0;
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          int seen = last;
+          count[0] += 1;
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          if (t == 7) first += 1;
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          out[3 * t] = seen; out[3 * t + 1] = first; out[3 * t + 2] = count[0];
+        }""")
+    out = np.zeros((64, 3), np.int32)
+    shader["shared_scalars"].run(64, 64, {0: out})
+    assert (out[:, 0] == out[0, 0]).all()  # some thread's, and the same for all
+    np.testing.assert_array_equal(out[:, 1:], [[42, 64]] * 64)

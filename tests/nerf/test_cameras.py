@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -111,13 +113,12 @@ def test_hull_holds_the_scene_and_not_much_more(still_life):
 
 def test_fit_space_shrinks_to_the_scene(still_life):
     box = fit_space(still_life).space.aabb
-    assert 2.0 < (box[1] - box[0])[0] < 2.5  # the plinth is 2.1 wide
+    # The plinth is 2.1 wide, the box around the scene was 2.4; cells of 0.04 and pixels of 0.05 blur the silhouettes.
+    assert 2.1 < (box[1] - box[0])[0] < 2.35
     np.testing.assert_allclose(box[1] - box[0], (box[1] - box[0])[0], rtol=1e-6)  # a cube
 
 
 def test_fit_space_leaves_scenes_without_alpha_alone(still_life):
-    import dataclasses
-
     opaque = dataclasses.replace(still_life, has_alpha=False)
     assert fit_space(opaque) is opaque
 
@@ -145,8 +146,6 @@ def test_a_camera_among_the_cells_covers_everything():
 @pytest.mark.parametrize("around", [True, False])
 def test_turntable_stays_where_there_are_views(still_life, around):
     """A full turn if the training views go around, a swing within their angles if not."""
-    import dataclasses
-
     cameras = still_life.train.cameras
     if not around:
         angles = np.arctan2(cameras.poses[:, 1, 3], cameras.poses[:, 0, 3])

@@ -153,18 +153,9 @@ def test_evaluations_grow_apart():
 
 # ---- the program ----------------------------------------------------------------------------------------------------
 
-OPTIONS = [
-    "--size",
-    "32",
-    "--levels",
-    "4",
-    "--log2-hashmap-size",
-    "10",
-    "--samples",
-    "1024",
-    "--frames",
-    "2",
-]
+OPTIONS = (
+    "--size 32 --levels 4 --log2-hashmap-size 10 --samples 1024 --frames 2 --eval-views 3".split()
+)
 
 
 def nerf(*arguments: object) -> int:

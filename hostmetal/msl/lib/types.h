@@ -29,8 +29,9 @@
       __attribute__((annotate("msl.host_name=" name), unused))
 #define _MSL_INSTANCE(name) _MSL_INSTANCE_(__COUNTER__, name)
 // A worker runs one threadgroup at a time, all its fibers on one thread: threadgroup memory is that
-// thread's.
-#define _MSL_THREADGROUP static __thread __attribute__((annotate("msl.threadgroup"))) threadgroup
+// thread's. `used`: other fibers write to it behind a barrier, where the optimiser sees no way to.
+#define _MSL_THREADGROUP \
+  static __thread __attribute__((annotate("msl.threadgroup"), used)) threadgroup
 // A function constant: declared const, so that loads leave loops; the value lies in the wrapper's
 // assembly, followed at +16 by whether it is defined.
 #define _MSL_FUNCTION_CONSTANT extern __thread

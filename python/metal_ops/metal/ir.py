@@ -26,10 +26,11 @@ def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
 
     Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
     """
-    # SYCL's front end marks all functions convergent, which holds for none here: fibers are sequential programs.
+    # SYCL's front end marks all functions convergent and norecurse. The first holds for none here: fibers are
+    # sequential programs. The second is wrong: behind a barrier, another fiber is in the same function.
     text = re.sub(
-        r"(?m)^(; Function Attrs:.*|attributes #\d+ = \{.*)$",
-        lambda m: m[0].replace("convergent ", ""),
+        r"(?m)^(?:; Function Attrs:|attributes #\d+ = \{).*$",
+        lambda m: re.sub(r"\b(convergent|norecurse) ", "", m[0]),
         text,
     )
     # The annotations were for the syntax tree. They would keep a copy of every kernel besides the inlined one.

@@ -57,9 +57,9 @@ def _footprints(cameras: Cameras, view: int, centres: np.ndarray, radius: float)
 def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
     """Cells that some picture shows as solid and no picture shows to be empty.
 
-    A cell is ruled out when one picture has it wholly in frame and every pixel that it may cover is fully
-    transparent, or when no picture has a solid pixel where the cell may be: no training ray could ever
-    teach it to be anything but empty.
+    A cell is ruled out when one picture has its centre in frame and every pixel of the frame that the cell may
+    cover is fully transparent, or when no picture has a solid pixel where the cell may be: training rays
+    could teach it little but to be empty.
 
     Args:
         views: Pictures with alpha.
@@ -75,15 +75,19 @@ def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
     touched = np.zeros(resolution**3, bool)
     for view in range(len(views)):
         prints = _footprints(views.cameras, view, centres[alive], radius)
-        whole = prints.in_front & (prints.left >= 0) & (prints.right <= width)
-        whole &= (prints.top >= 0) & (prints.bottom <= height)
+        # Most of a cell is in frame if its centre is.
+        seen = (
+            prints.in_front & (prints.left + prints.right >= 0) & (prints.top + prints.bottom >= 0)
+        )
+        seen &= prints.left + prints.right <= 2 * width
+        seen &= prints.top + prints.bottom <= 2 * height
         # Solid pixels in each cell's rectangle, from a summed-area table.
         table = np.zeros([height + 1, width + 1], np.int32)
         table[1:, 1:] = (views.images[view, ..., 3] > 0).cumsum(axis=0).cumsum(axis=1)
         x0, x1, y0, y1 = prints.clipped(width, height)
         count = table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0]
         touched[alive] |= (count > 0) | ~prints.in_front
-        alive = alive[~(whole & (count == 0))]
+        alive = alive[~(seen & (count == 0))]
     hull = np.zeros(resolution**3, bool)
     hull[alive] = touched[alive]
     return hull

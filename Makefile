@@ -40,6 +40,11 @@ build/tf.mk: $(VENV)/stamp
 	print('TF_LDFLAGS :=', ' '.join(s.get_link_flags()))" > $@
 
 ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
+# Now and not by the rule: when an included file cannot be made, make goes on and ends with a riddle.
+ifeq ($(wildcard build/system.stamp),)
+$(shell tools/setup.sh >&2 && mkdir -p build && touch build/system.stamp)
+$(if $(wildcard build/system.stamp),,$(error see above))
+endif
 -include build/tf.mk
 endif
 
@@ -70,13 +75,13 @@ FORMATTED = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.m
 
 lint: $(VENV)/package.stamp  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
-	@$(VENV)/bin/ruff check python tests benchmarks
-	@$(VENV)/bin/ruff format --check python tests benchmarks
+	@$(VENV)/bin/ruff check python tests benchmarks examples
+	@$(VENV)/bin/ruff format --check python tests benchmarks examples
 	@$(VENV)/bin/mypy
 
 format: $(VENV)/stamp  ## Rewrite the sources in the house style
 	@$(VENV)/bin/clang-format -i $(FORMATTED)
-	@$(VENV)/bin/ruff check --fix -q python tests benchmarks; $(VENV)/bin/ruff format -q python tests benchmarks
+	@$(VENV)/bin/ruff check --fix -q python tests benchmarks examples; $(VENV)/bin/ruff format -q python tests benchmarks examples
 
 clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib

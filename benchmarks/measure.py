@@ -11,12 +11,16 @@ import numpy as np
 from benchmarks.registry import Case, Contender
 
 WARM_UPS = 2
+# One that takes longer is warm after its first call.
+SLOW_MS = 5000.0
 # A pause before each turn: thread pools of the one before spin for some milliseconds.
 PAUSE_S = 0.02
 ROUNDS = 15
 QUICK_ROUNDS = 5
-FEWEST_ROUNDS = 5
+FEWEST_ROUNDS = 3
 SECONDS = 25.0
+# A contender this many times slower than ours has shown what it has to show after the fewest rounds.
+FAR_BEHIND = 20
 
 
 @dataclass
@@ -51,7 +55,8 @@ def measure(
         progress(f"warm-up: {contender.name}", i / len(rows))
         try:
             for _ in range(WARM_UPS):
-                contender.time_ms()
+                if contender.time_ms() > SLOW_MS and i > 0:
+                    break
             if contender.results is not None:
                 results = contender.results()
                 if expected is None:
@@ -67,7 +72,7 @@ def measure(
         if turn >= FEWEST_ROUNDS and time.monotonic() - start > SECONDS:
             break
         for row, contender in zip(rows, contenders, strict=True):
-            if row.error:
+            if row.error or (turn >= FEWEST_ROUNDS and row.median > FAR_BEHIND * rows[0].median):
                 continue
             progress(f"round {turn + 1} of {rounds}: {contender.name}", turn / rounds)
             time.sleep(PAUSE_S)

@@ -41,6 +41,11 @@ class Process:
             raise AssertionError(f"no end after {timeout} s\n{out}\n{err}") from None
         return self._process.returncode, out, err
 
+    def stop(self) -> None:
+        """Ends the process if it still runs."""
+        self._process.kill()
+        self._process.wait()
+
     def result(self) -> Any:
         """The JSON in the last line of output of a process that must succeed."""
         code, out, err = self.finish()

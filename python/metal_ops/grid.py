@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from metal_ops import _tcnn
+
 N_DIMS = (2, 3, 4)
 N_FEATURES = (1, 2, 4, 8)
 MAX_LEVELS = 32
@@ -264,6 +266,31 @@ class HashGrid:
     def from_config(cls, config: dict[str, Any]) -> HashGrid:
         """The reverse of `get_config`."""
         return cls(**config)
+
+    @classmethod
+    def from_tcnn(cls, config: dict[str, Any] | str, n_dims: int | None = None) -> HashGrid:
+        """The grid that a JSON configuration of tiny-cuda-nn describes.
+
+        Args:
+          config: The configuration of a grid encoding (otype Grid, HashGrid or DenseGrid), or a whole one that has it
+            under "encoding"; a dict or its JSON text. What is left out has tiny-cuda-nn's default.
+          n_dims: Coordinates a point has, which tiny-cuda-nn is told apart from it (`n_input_dims`); 3 if neither
+            this nor "n_dims_to_encode" is given.
+
+        Returns:
+          A grid whose features, for the same table, are tiny-cuda-nn's.
+
+        Raises:
+          TypeError: The configuration is not a dict.
+          ValueError: It asks for what this library does not have (TiledGrid, Nearest, other hashes), or a field is
+            unknown or out of range.
+
+        Example:
+          >>> config = {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 14, "per_level_scale": 1.5}
+          >>> metal_ops.HashGrid.from_tcnn(config, n_dims=2).resolutions.tolist()
+          [16, 24, 36, 54]
+        """
+        return cls(**_tcnn.grid_arguments(config, n_dims))
 
     def _key(self) -> tuple[Any, ...]:
         return (

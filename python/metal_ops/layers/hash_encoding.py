@@ -73,6 +73,28 @@ class HashEncoding(keras.layers.Layer):
         self.supports_jit = False
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: grid.n_dims})
 
+    @classmethod
+    def from_tcnn(
+        cls, config: dict[str, Any] | str, n_dims: int | None = None, **kwargs: Any
+    ) -> HashEncoding:
+        """The layer that a JSON configuration of tiny-cuda-nn describes: see `HashGrid.from_tcnn`.
+
+        Args:
+          config: The configuration of a grid encoding, or a whole one that has it under "encoding".
+          n_dims: Coordinates a point has, tiny-cuda-nn's `n_input_dims`.
+          **kwargs: `seed`, and Keras' arguments (name, dtype, trainable). tiny-cuda-nn computes in float16; so does
+            this with dtype="mixed_float16".
+
+        Raises:
+          TypeError, ValueError: As `HashGrid.from_tcnn`.
+
+        Example:
+          >>> layer = metal_ops.layers.HashEncoding.from_tcnn({"otype": "HashGrid", "n_levels": 8}, n_dims=2)
+          >>> layer(tf.zeros([5, 2])).shape
+          TensorShape([5, 16])
+        """
+        return cls(grid=HashGrid.from_tcnn(config, n_dims), **kwargs)
+
     def build(self, input_shape: Any) -> None:
         self.table = self.add_weight(
             name="table",

@@ -1,0 +1,45 @@
+"""Every example runs from its first line to its last, which checks its own result. Each in a process, two at a time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from PIL import Image
+
+from tests.processes import ROOT, Process
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SECONDS = 40  # on two cores that both examples share; a test that takes longer is no example
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[str, Process]]:
+    yield (running := {})
+    for process in running.values():
+        process.stop()
+
+
+@pytest.mark.parametrize("index", range(len(EXAMPLES)), ids=[path.stem for path in EXAMPLES])
+def test_example(index: int, runs: dict[str, Process]):
+    for path in EXAMPLES[index : index + 2]:  # this one, and the next one beside it
+        if path.name not in runs:
+            runs[path.name] = Process(str(path))
+    code, out, err = runs[EXAMPLES[index].name].finish(timeout=2 * SECONDS)
+    assert code == 0, f"exit code {code}\n{out}\n{err}"
+    assert "Traceback" not in err and len(out.splitlines()) >= 3, f"{out}\n{err}"
+    if EXAMPLES[index].stem == "fit_an_image":
+        with Image.open(ROOT / "runs" / "fit_an_image.png") as picture:
+            assert picture.size == (4 * 256 + 3 * 4, 256)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_reads_as_a_tutorial(path):
+    """It says what it is for and how to run it, checks its result, and is in the list."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert f"examples/{path.name}" in (ast.get_docstring(tree) or "")
+    assert isinstance(tree.body[-1], ast.Assert) or "np.testing.assert" in text
+    assert f"]({path.name})" in (ROOT / "examples" / "README.md").read_text()
+    assert max(map(len, text.splitlines())) <= 120

@@ -129,11 +129,15 @@ def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
     }
 
 
-def main() -> None:
+def serve(libraries: dict[str, Callable], names: tuple[str, ...]) -> None:
+    """Answers requests until the pipe ends. `libraries` make a version and its variants out of inputs and settings.
+
+    A variant does its work once when it is called, and returns the results; or has `results()` for that.
+    """
     # Libraries print: the pipe is kept for answers, and file descriptor 1 joins the log.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    make = {"jax": jax_variants, "torch": torch_variants}[sys.argv[1]]
+    make = libraries[sys.argv[1]]
     variants: dict[str, Callable[[], Any]] = {}
     for line in sys.stdin:
         message = json.loads(line)
@@ -148,8 +152,9 @@ def main() -> None:
                 work()
                 answer["ms"] = (time.perf_counter() - start) * 1e3
             else:
-                results = variants[message["variant"]]()
-                named = zip(NAMES, results, strict=False)
+                work = variants[message["variant"]]
+                results = getattr(work, "results", work)()
+                named = zip(names, results, strict=False)
                 np.savez(message["file"], **{name: np.asarray(value) for name, value in named})
         except Exception as error:
             traceback.print_exc()
@@ -159,4 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve({"jax": jax_variants, "torch": torch_variants}, NAMES)

@@ -1,7 +1,7 @@
 """Contenders in another interpreter (.venv-peers), as JAX and PyTorch do not share TensorFlow's environment.
 
-One worker process a library runs `peer_worker.py`: a line of JSON in, a line out. It times itself, so that the pipe
-is not part of the figure.
+One worker process a library runs `peer_worker.py`, or another script that serves as it does: a line of JSON in, a line
+out. It times itself, so that the pipe is not part of the figure.
 """
 
 from __future__ import annotations
@@ -26,21 +26,26 @@ class Peer:
     """A worker process of one library. Close it when done."""
 
     def __init__(
-        self, library: str, inputs: dict[str, np.ndarray], settings: dict[str, Any]
+        self,
+        library: str,
+        inputs: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        worker: str,
+        python: Path,
     ) -> None:
-        if not PYTHON.exists():
+        if not python.exists():
             raise FileNotFoundError(
-                f"[benchmarks] {PYTHON} is missing. Run 'make bench PEERS=1', which makes it."
+                f"[benchmarks] {python} is missing. Run 'make bench PEERS=1', which makes it."
             )
         self._folder = tempfile.TemporaryDirectory()
         self._log = (ROOT / "build" / f"peer-{library}.log").open("w")
         self._process = subprocess.Popen(
-            [str(PYTHON), str(Path(__file__).with_name("peer_worker.py")), library],
+            [str(python), str(Path(__file__).with_name(worker)), library],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+            env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" or python != PYTHON},
         )
         file = Path(self._folder.name) / "inputs.npz"
         np.savez(file, **inputs)
@@ -81,9 +86,14 @@ class Peer:
 
 
 def start(
-    stack: ExitStack, library: str, inputs: dict[str, np.ndarray], settings: dict[str, Any]
+    stack: ExitStack,
+    library: str,
+    inputs: dict[str, np.ndarray],
+    settings: dict[str, Any],
+    worker: str = "peer_worker.py",
+    python: Path = PYTHON,
 ) -> Peer:
     """A worker that lives as long as the case."""
-    peer = Peer(library, inputs, settings)
+    peer = Peer(library, inputs, settings, worker, python)
     stack.callback(peer.close)
     return peer

@@ -1,11 +1,12 @@
-# What `make bench` needs besides the libraries: the random-access microbenchmark, and with PEERS=1 an environment with
-# JAX and PyTorch of its own, as they do not agree with TensorFlow on versions.
-bench: build/benchmarks/random_access $(if $(PEERS),.venv-peers/stamp)
+# What `make bench` needs besides the libraries: microbenchmarks of the machine and of hostmetal, and with PEERS=1 an
+# environment with JAX and PyTorch of its own, as they do not agree with TensorFlow on versions.
+BENCHMARKS := $(patsubst %.cc,build/%,$(wildcard benchmarks/*.cc))
+bench: $(BENCHMARKS) $(HOSTMETAL_BENCH) $(if $(PEERS),.venv-peers/stamp)
 
-build/benchmarks/random_access: benchmarks/random_access.cc
+build/benchmarks/%: benchmarks/%.cc
 	@mkdir -p $(@D)
 	@echo "  compile $<"
-	@$(CXX) -std=c++17 -O3 -Wall -Wextra $(CXXFLAGS) $< -o $@ -pthread $(LDFLAGS)
+	@$(CXX) -std=c++17 -O3 -march=native -Wall -Wextra $(CXXFLAGS) $< -o $@ -pthread $(LDFLAGS)
 
 .venv-peers/stamp: benchmarks/requirements-peers.txt
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating .venv-peers with $$python" && \

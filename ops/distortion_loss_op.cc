@@ -55,6 +55,9 @@ slope: d loss / d weights, shaped like them. Not differentiable, like the next t
 t_starts_slope: d loss / d t_starts, or [0].
 t_ends_slope: d loss / d t_ends, or [0].
 t_gradients: Whether the last two outputs are made.
+
+Samples out of order are an error on the CPU. The Metal device works asynchronously, and answers with NaN for such a ray:
+an error would make every call wait.
 )doc");
 
 REGISTER_OP("ScaleRays")

@@ -57,6 +57,9 @@ reduction: 'sum' or 'prod'.
 exclusive: Without the sample itself: a ray's first result is 0 ('sum') or 1 ('prod').
 reverse: From each ray's end.
 outputs: Shaped like inputs.
+
+CPU kernels run in float64, Metal kernels in a pair of float32 with 48 bits, as shaders have no float64: their sums stay
+infinite once they are beyond float32's range. packed_info is read in host memory.
 )doc");
 
 REGISTER_OP("PackedProdGrad")
@@ -89,6 +92,8 @@ First sample and number of samples of each ray, from the ray of each sample.
 ray_indices: The ray that each sample belongs to, [samples], ascending, in [0, n_rays).
 n_rays: Number of rays, a scalar.
 packed_info: (start, count) of each ray, [n_rays, 2]. A ray without samples starts where the next one does.
+
+On the Metal device too, it runs in host memory, where the ops that take packed_info want it.
 )doc");
 
 }  // namespace

@@ -32,8 +32,7 @@ Status RayMarchShape(InferenceContext* c) {
 
 Status PackOccupancyShape(InferenceContext* c) {
   ArgShapes shapes("PackOccupancy");
-  const std::vector<ArgShape> inputs = InputShapes(c);
-  shapes.Expect("densities", inputs[0], {"levels", "cells"}).Expect("threshold", inputs[1], {});
+  CheckPackOccupancy(&shapes, InputShapes(c));
   const int64_t n_cells = shapes.Size("cells");
   c->set_output(0, ToShape(c, {shapes.Size("levels"), n_cells < 0 ? -1 : (n_cells + 7) / 8}));
   return ToStatus(shapes);
@@ -79,6 +78,9 @@ t_starts: Where each sample begins, [samples], ray after ray.
 t_ends: Where it ends.
 ray_indices: The ray it belongs to.
 packed_info: First sample and number of samples of each ray, [rays, 2]. A ray with NaN or infinity has none.
+
+On the Metal device it waits once, to learn how many samples there are; packed_info is left in host memory, where the ops
+that take it read it.
 )doc");
 
 REGISTER_OP("PackOccupancy")

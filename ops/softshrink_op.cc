@@ -1,25 +1,24 @@
 // Softshrink and its gradient: a first activation function of one's own.
 
-#include <cmath>
-
-#include "tensorflow/core/framework/common_shape_fns.h"
+#include "kernels/common/tf_arg_shapes.h"
+#include "kernels/softshrink/softshrink_checks.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/platform/errors.h"
 
 namespace metal_ops {
 namespace {
 
 using tensorflow::Status;
 using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
-Status CheckLambda(InferenceContext* c) {
+Status SoftshrinkShape(InferenceContext* c) {
+  const bool gradient = c->num_inputs() == 2;
+  ArgShapes shapes(gradient ? "SoftshrinkGrad" : "Softshrink");
   float lambda;
   TF_RETURN_IF_ERROR(c->GetAttr("lambd", &lambda));
-  if (lambda >= 0) return tensorflow::OkStatus();
-  return tensorflow::errors::InvalidArgument("Softshrink: lambd must be 0 or more, got ", lambda,
-                                             ".");
+  CheckSoftshrinkLambda(&shapes, lambda);
+  if (gradient) CheckSoftshrinkGrad(&shapes, InputShapes(c));
+  c->set_output(0, c->input(c->num_inputs() - 1));
+  return ToStatus(shapes);
 }
 
 REGISTER_OP("Softshrink")
@@ -27,10 +26,7 @@ REGISTER_OP("Softshrink")
     .Attr("lambd: float = 0.5")
     .Input("features: T")
     .Output("activations: T")
-    .SetShapeFn([](InferenceContext* c) -> Status {
-      TF_RETURN_IF_ERROR(CheckLambda(c));
-      return tensorflow::shape_inference::UnchangedShape(c);
-    })
+    .SetShapeFn(SoftshrinkShape)
     .Doc(R"doc(
 Shrinks towards zero: x - lambd above lambd, x + lambd below -lambd, 0 between. NaN stays NaN.
 
@@ -45,17 +41,7 @@ REGISTER_OP("SoftshrinkGrad")
     .Input("gradients: T")
     .Input("features: T")
     .Output("backprops: T")
-    .SetShapeFn([](InferenceContext* c) -> Status {
-      TF_RETURN_IF_ERROR(CheckLambda(c));
-      ShapeHandle shape;
-      if (!c->Merge(c->input(0), c->input(1), &shape).ok()) {
-        return tensorflow::errors::InvalidArgument(
-            "SoftshrinkGrad: gradients must be shaped like features, ", c->DebugString(c->input(1)),
-            ", got ", c->DebugString(c->input(0)), ".");
-      }
-      c->set_output(0, shape);
-      return tensorflow::OkStatus();
-    })
+    .SetShapeFn(SoftshrinkShape)
     .Doc(R"doc(
 The gradient of Softshrink: gradients where |features| > lambd (or features are NaN), else 0.
 

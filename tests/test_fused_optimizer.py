@@ -231,7 +231,7 @@ def test_bad_arguments():
     Invalid = tf.errors.InvalidArgumentError
     with pytest.raises(Invalid, match=r"m must have the gradient's shape \[2\], got \[3\]"):
         adam(m=tf.Variable([0.0, 0.0, 0.0]))
-    with pytest.raises(Invalid, match="v must be of dtype float, got half"):
+    with pytest.raises(Invalid, match="v must be of dtype float32, got float16"):
         adam(v=tf.Variable([0.0, 0.0], dtype=tf.float16))
     with pytest.raises(Invalid, match="v must be a variable of its own"):
         adam(v=m)
@@ -241,6 +241,8 @@ def test_bad_arguments():
         adam(step=0)
     with pytest.raises(Invalid, match="var must have the gradient's shape"):
         adam(gradient=tf.ones(3))
+    with pytest.raises(Invalid, match=r"lr must be a scalar, got shape \[2\]"):
+        adam(learning_rate=[0.1, 0.2])
     with pytest.raises(TypeError, match="gradient: expected dtype float32, got float16"):
         adam(gradient=tf.ones(2, tf.float16))
     with pytest.raises(TypeError, match="variable: expected dtype float32, float16"):

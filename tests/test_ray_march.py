@@ -1,4 +1,4 @@
-"""ray_march against every step looked up one by one in float64, and OccupancyGrid."""
+"""ray_march against every step looked up one by one in float64."""
 
 from __future__ import annotations
 
@@ -112,6 +112,36 @@ def test_samples_are_the_steps_in_occupied_cells(n_levels, filled, cone_angle):
     assert (len(samples.t_starts) == 0) == (filled == 0)
 
 
+@pytest.mark.parametrize("n_levels, resolution", [(1, 16), (1, 24), (3, 32)])
+@pytest.mark.parametrize("filled", [0.02, 0.1])
+def test_blocks_of_empty_cells_are_skipped_unnoticed(n_levels, resolution, filled):
+    """The CPU kernel looks for empty blocks where rays are many: the samples are those of a few rays at a time."""
+    occupied = np.random.default_rng(2).uniform(size=(n_levels, resolution**3)) < filled
+    origins, directions = random_rays(2000, spread=3.0 if n_levels == 1 else 6.0)
+    for cone_angle in (0.0, 0.02):
+
+        def run(rays, cone_angle=cone_angle):
+            return metal_ops.ray_march(
+                origins[rays],
+                directions[rays],
+                bits_of(occupied),
+                AABB,
+                resolution=resolution,
+                step=0.013,
+                cone_angle=cone_angle,
+            )
+
+        many = run(slice(None))
+        few = [run(slice(r, r + 1)) for r in range(0, 2000, 10)]
+        counts = many.packed_info.numpy()[::10]
+        np.testing.assert_array_equal([len(f.t_starts) for f in few], counts[:, 1])
+        kept = np.concatenate([np.arange(a, a + c) for a, c in counts])
+        assert len(kept) > 20
+        np.testing.assert_array_equal(
+            many.t_starts.numpy()[kept], np.concatenate([f.t_starts for f in few])
+        )
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     resolution=st.sampled_from([1, 2, 3, 4, 8, 17, 32]),
@@ -126,7 +156,13 @@ def test_any_grid(resolution, n_levels, n_rays, step, seed):
     occupied = np.random.default_rng(seed).uniform(size=(n_levels, resolution**3)) < 0.3
     origins, directions = random_rays(n_rays, seed)
     samples = metal_ops.ray_march(
-        origins, directions, bits_of(occupied), AABB, resolution=resolution, step=step
+        origins,
+        directions,
+        bits_of(occupied),
+        AABB,
+        resolution=resolution,
+        step=step,
+        max_samples_per_ray=10_000,
     )
     assert samples.packed_info.shape == (n_rays, 2)
     check(samples, origins, directions, occupied, AABB, resolution, step=step)
@@ -274,92 +310,3 @@ def test_bad_arguments(change, sentence):
         metal_ops.ray_march(**{**arguments, **change})
     with pytest.raises(ValueError, match="expected both with occupancy bits"):
         metal_ops.ray_march(**{**arguments, "aabb": None})
-
-
-# ---- OccupancyGrid --------------------------------------------------------------------------------------------------
-
-
-def ball(points):
-    return tf.cast(tf.norm(points - [0.0, 0.5, 1.0], axis=1) < 0.6, tf.float32)
-
-
-def test_grid_learns_where_the_density_is():
-    grid = metal_ops.OccupancyGrid(AABB, resolution=16, n_levels=2, threshold=0.5)
-    assert grid.occupied_fraction() == 1.0
-    update = tf.function(grid.update)
-    for i in range(16):
-        update(ball, tf.constant([7, i]), every_cell=True)
-    centres = grid.points_in(tf.range(2 * 16**3))
-    distance = np.linalg.norm(centres.numpy() - [0.0, 0.5, 1.0], axis=1)
-    occupied = grid.occupied().numpy().reshape(-1)
-    half_diagonal = np.where(np.arange(2 * 16**3) < 16**3, 1, 2) * np.sqrt(3) / 16
-    assert np.all(occupied[distance + half_diagonal < 0.6])
-    assert not np.any(occupied[distance - half_diagonal > 0.6])
-    before = occupied.sum()
-    for i in range(8):
-        update(ball, tf.constant([8, i]))
-    assert abs(grid.occupied().numpy().sum() - before) < 0.1 * before
-    for i in range(80):  # 0.95^80 < 0.02
-        update(lambda x: tf.where(x[:, 0] > 100, 1.0, 0.0), tf.constant([9, i]))
-    assert grid.occupied_fraction() < 0.02 * before
-
-
-def test_points_lie_in_their_cells():
-    grid = metal_ops.OccupancyGrid(AABB, resolution=8, n_levels=3)
-    cells = tf.range(3 * 8**3)
-    place = tf.random.stateless_uniform([3 * 8**3, 3], (1, 2), 0.01, 0.99)
-    points = grid.points_in(cells, place).numpy()
-    # The cell that ray_march would look up: of the smallest level that holds the point.
-    occupied = np.zeros((3, 8**3), bool)
-    inner = np.max(np.abs((points - AABB[:3]) / (AABB[3:] - AABB[:3]) - 0.5), axis=1)
-    own = inner > np.where(
-        np.arange(len(points)) < 512, -1, 2.0 ** (np.arange(len(points)) // 512 - 2)
-    )
-    for cell in np.flatnonzero(own)[::37]:
-        occupied[:] = False
-        occupied.reshape(-1)[cell] = True
-        assert march.look_up(points[cell : cell + 1], occupied, AABB, 8)[0]
-
-
-def test_thin_fog_is_kept_and_forbidden_cells_stay_empty():
-    grid = metal_ops.OccupancyGrid(AABB, resolution=4, threshold=10.0)
-    density = np.zeros((1, 64), np.float32)
-    density[0, :5] = -1
-    grid.density.assign(density)
-    grid.update(lambda x: tf.ones([tf.shape(x)[0], 1]), (0, 0), every_cell=True)
-    expected = np.ones((1, 64), bool)
-    expected[0, :5] = False
-    np.testing.assert_array_equal(grid.occupied(), expected)
-
-
-def test_packed_bits_are_numpys():
-    for cells in (1, 7, 8, 27, 1000):
-        density = np.random.default_rng(cells).uniform(size=(3, cells)).astype(np.float32)
-        density[0, 0] = np.nan  # compares with nothing
-        bits = metal_ops.raw_ops.pack_occupancy(density, 0.5)
-        np.testing.assert_array_equal(bits, bits_of(density > 0.5))
-
-
-def test_grid_is_saved_in_checkpoints(tmp_path):
-    grid = metal_ops.OccupancyGrid(AABB, resolution=8, threshold=0.5)
-    grid.update(ball, (0, 0), every_cell=True)
-    path = tf.train.Checkpoint(grid=grid).save(str(tmp_path / "grid"))
-    other = metal_ops.OccupancyGrid(AABB, resolution=8, threshold=0.5)
-    tf.train.Checkpoint(grid=other).restore(path).assert_consumed()
-    np.testing.assert_array_equal(other.bits, grid.bits)
-    np.testing.assert_array_equal(other.density, grid.density)
-
-
-@pytest.mark.parametrize(
-    "change, sentence",
-    [
-        (dict(aabb=[0, 0, 0, 1, 1]), "aabb: expected"),
-        (dict(aabb=[0, 0, 0, 1, 0, 1]), "aabb: expected"),
-        (dict(n_levels=0), "n_levels: expected 1 to 16"),
-        (dict(resolution=6, n_levels=2), "a multiple of 4"),
-        (dict(decay=1.5), "decay: expected 0 to 1"),
-    ],
-)
-def test_bad_grids(change, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        metal_ops.OccupancyGrid(**{"aabb": AABB, **change})

@@ -12,6 +12,7 @@
 
 #include <cctype>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -39,6 +40,13 @@ inline std::string ToText(const ArgShape& shape) {
   return text + "]";
 }
 
+// As Python users write it: "-1", "0.25", "nan".
+inline std::string ToText(float value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
+
 class ArgShapes {
  public:
   explicit ArgShapes(std::string op) : op_(std::move(op)) {}
@@ -62,6 +70,19 @@ class ArgShapes {
       if (shape.dims[i] >= 0 && Size(dims[i]) < 0) known_.push_back({dims[i], arg, shape.dims[i]});
     }
     return *this;
+  }
+
+  // The same shape as that of another argument.
+  ArgShapes& ExpectLike(const char* arg, const ArgShape& shape, const char* like,
+                        const ArgShape& reference) {
+    if (!shape.known_rank || !reference.known_rank) return *this;
+    bool same = shape.dims.size() == reference.dims.size();
+    for (size_t i = 0; same && i < shape.dims.size(); ++i) {
+      const int64_t a = shape.dims[i], b = reference.dims[i];
+      same = a < 0 || b < 0 || a == b;
+    }
+    return Require(same, std::string(arg) + " must be shaped like " + like + ", " +
+                             ToText(reference) + ", got " + ToText(shape) + ".");
   }
 
   // For what shapes alone cannot say.

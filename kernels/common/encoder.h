@@ -22,11 +22,31 @@
 
 namespace metal_ops {
 
+// Memory that shaders write and the host reads after EncodeAndWait: sizes of outputs, errors found.
+class ReadBack {
+ public:
+  ReadBack() = default;
+  ~ReadBack() { [buffer_ release]; }
+  ReadBack(const ReadBack&) = delete;
+  ReadBack& operator=(const ReadBack&) = delete;
+
+  template <typename T>
+  const T* data() const {
+    return static_cast<const T*>([buffer_ contents]);
+  }
+
+ private:
+  friend class Encoder;
+  id<MTLBuffer> buffer_ = nil;
+};
+
 // One argument of a shader; its place in the list is its [[buffer(i)]].
 struct Argument {
   Argument(const Tensor& tensor) : tensor(&tensor) {}
+  Argument(const ReadBack& read_back) : read_back(&read_back) {}
 
   const Tensor* tensor = nullptr;
+  const ReadBack* read_back = nullptr;
   const void* bytes = nullptr;
   size_t size = 0;
 
@@ -34,6 +54,8 @@ struct Argument {
   Argument(const void* bytes, size_t size) : bytes(bytes), size(size) {}
   template <typename T>
   friend Argument Bytes(const T& value);
+  template <typename T>
+  friend Argument HostArray(const T* values, int64_t n);
 };
 
 // A struct or number, copied at encoding (setBytes). At most 4096 bytes, Metal's limit.
@@ -42,6 +64,14 @@ Argument Bytes(const T& value) {
   static_assert(std::is_trivially_copyable<T>::value, "the shader gets a copy of the bytes");
   static_assert(sizeof(T) <= 4096, "setBytes takes 4 KiB at most; use a temporary tensor");
   return Argument(&value, sizeof(T));
+}
+
+// n values in host memory, for HostMemory inputs that the shader reads too. Copied at encoding like
+// Bytes; beyond 4096 bytes into a buffer of its own, which the command buffer retains.
+template <typename T>
+Argument HostArray(const T* values, int64_t n) {
+  static_assert(std::is_trivially_copyable<T>::value, "the shader gets a copy of the bytes");
+  return Argument(values, static_cast<size_t>(n) * sizeof(T));
 }
 
 // How many threads, in one to three dimensions. Counts are 64 bit, so that a too large one is seen
@@ -75,10 +105,18 @@ class Encoder {
   // Sets every byte of `tensor`, whose size must be a multiple of 4 bytes.
   Status Fill(const Tensor& tensor, uint8_t value);
 
+  // Copies a tensor onto another of the same size in bytes.
+  Status Copy(const Tensor& from, const Tensor& to);
+
+  // Makes memory for a ReadBack, which may be an argument of shaders from then on.
+  Status Allocate(size_t bytes, ReadBack* read_back);
+
   bool used() const { return used_; }
 
  private:
   void EndCompute();
+  // Ends computing and begins a blit, which the caller ends.
+  Status Blit(id<MTLBlitCommandEncoder>* blit);
 
   id<TF_MetalStream> stream_;
   id<MTLComputeCommandEncoder> compute_ = nil;
@@ -87,6 +125,10 @@ class Encoder {
 
 // dispatch_sync on the stream's queue around `body`, then `commit` if anything was encoded.
 Status Encode(KernelContext* ctx, const std::function<Status(Encoder&)>& body);
+
+// The same, and returns when the device is done: for what the host must read before it goes on. All
+// else is asynchronous.
+Status EncodeAndWait(KernelContext* ctx, const std::function<Status(Encoder&)>& body);
 
 // Elements for a one-dimensional grid; more than Metal's 32-bit thread positions is a clear error.
 Status CheckGrid(const char* op, const char* what, int64_t count);

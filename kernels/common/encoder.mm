@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <mutex>
 
 #include "kernels/common/platform.h"
 
@@ -14,6 +16,9 @@ namespace {
 
 // Positions in the grid are 32-bit `uint` in shaders.
 constexpr int64_t kMaxGrid = (int64_t{1} << 32) - 1;
+
+// What setBytes takes.
+constexpr size_t kMaxBytes = 4096;
 
 // Fills x first, in whole SIMD groups, then y, then z, up to what this pipeline allows.
 MTLSize ThreadgroupSize(id<MTLComputePipelineState> pipeline, id<MTLDevice> device,
@@ -33,9 +38,23 @@ MTLSize ThreadgroupSize(id<MTLComputePipelineState> pipeline, id<MTLDevice> devi
   return MTLSizeMake(width, height, depth);
 }
 
+// What is bound for an empty tensor. No shader touches it, but Metal's validation refuses an index
+// left open, and bytes (setBytes) where a shader may write.
+id<MTLBuffer> BufferOfNothing(id<MTLDevice> device) {
+  static std::mutex mutex;
+  static auto* const made = new std::map<const void*, id<MTLBuffer>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  id<MTLBuffer>& buffer = (*made)[device];
+  if (buffer == nil) {
+    buffer = [device newBufferWithLength:16 options:MTLResourceStorageModeShared];
+  }
+  return buffer;
+}
+
 // Nothing may be thrown through dispatch_sync. Whatever was encoded before a failure is harmless
 // and still counted.
-Status RunOnQueue(id<TF_MetalStream> stream, const std::function<Status(Encoder&)>& body) {
+Status RunOnQueue(id<TF_MetalStream> stream, bool wait,
+                  const std::function<Status(Encoder&)>& body) {
   Status status;
   bool used = false;
   @try {
@@ -46,7 +65,11 @@ Status RunOnQueue(id<TF_MetalStream> stream, const std::function<Status(Encoder&
     } catch (const std::exception& e) {
       status = Internal(e.what());
     }
-    if (used) [stream commit];
+    if (used && wait) {
+      [stream commitAndWait];
+    } else if (used) {
+      [stream commit];
+    }
   } @catch (NSException* e) {
     status = Internal([[e name] UTF8String], ": ", [[e reason] UTF8String]);
   }
@@ -91,7 +114,23 @@ Status Encoder::Dispatch(const Function& function, Grid grid,
   }
   int index = 0;
   for (const Argument& argument : arguments) {
-    if (argument.tensor != nullptr) RETURN_IF_ERROR(ResolveBuffer(*argument.tensor, &refs[index]));
+    if (argument.tensor != nullptr) {
+      RETURN_IF_ERROR(ResolveBuffer(*argument.tensor, &refs[index]));
+    } else if (argument.read_back != nullptr) {
+      refs[index].buffer = argument.read_back->buffer_;
+    } else if (argument.size > kMaxBytes) {
+      refs[index].buffer = [[device newBufferWithBytes:argument.bytes
+                                                length:argument.size
+                                               options:MTLResourceStorageModeShared] autorelease];
+    }
+    const bool is_bytes = argument.size > 0 && argument.size <= kMaxBytes;
+    if (refs[index].buffer == nil && !is_bytes) {
+      if (argument.size == 0) refs[index].buffer = BufferOfNothing(device);
+      if (refs[index].buffer == nil) {
+        return ResourceExhausted("out of device memory: ", argument.size,
+                                 " bytes for an argument of shader '", function.name, "'");
+      }
+    }
     ++index;
   }
 
@@ -102,14 +141,10 @@ Status Encoder::Dispatch(const Function& function, Grid grid,
   index = 0;
   for (const Argument& argument : arguments) {
     const NSUInteger at = static_cast<NSUInteger>(index);
-    if (argument.tensor == nullptr) {
-      [compute_ setBytes:argument.bytes length:argument.size atIndex:at];
-    } else if (refs[index].buffer != nil) {
+    if (refs[index].buffer != nil) {
       [compute_ setBuffer:refs[index].buffer offset:refs[index].offset atIndex:at];
     } else {
-      // An empty tensor: the shader never reads it, but an index left open is a validation error.
-      const uint32_t nothing[4] = {};
-      [compute_ setBytes:nothing length:sizeof(nothing) atIndex:at];
+      [compute_ setBytes:argument.bytes length:argument.size atIndex:at];
     }
     ++index;
   }
@@ -128,18 +163,58 @@ Status Encoder::Fill(const Tensor& tensor, uint8_t value) {
     return Internal("Fill wants whole 4-byte words, as Metal's fillBuffer does; got ",
                     tensor.byte_size(), " bytes at offset ", static_cast<uint64_t>(ref.offset));
   }
-  EndCompute();
-  id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
-  if (commands == nil) return Internal("the stream has no command buffer");
-  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-  if (blit == nil) return Internal("the command buffer gave no blit encoder");
-  used_ = true;
+  id<MTLBlitCommandEncoder> blit = nil;
+  RETURN_IF_ERROR(Blit(&blit));
   [blit fillBuffer:ref.buffer range:NSMakeRange(ref.offset, tensor.byte_size()) value:value];
   [blit endEncoding];
   return Status();
 }
 
-Status Encode(KernelContext* ctx, const std::function<Status(Encoder&)>& body) {
+Status Encoder::Copy(const Tensor& from, const Tensor& to) {
+  if (from.byte_size() != to.byte_size()) {
+    return Internal("Copy wants tensors of one size; got ", from.byte_size(), " and ",
+                    to.byte_size(), " bytes");
+  }
+  BufferRef source, target;
+  RETURN_IF_ERROR(ResolveBuffer(from, &source));
+  RETURN_IF_ERROR(ResolveBuffer(to, &target));
+  if (source.buffer == nil) return Status();
+  id<MTLBlitCommandEncoder> blit = nil;
+  RETURN_IF_ERROR(Blit(&blit));
+  [blit copyFromBuffer:source.buffer
+           sourceOffset:source.offset
+               toBuffer:target.buffer
+      destinationOffset:target.offset
+                   size:from.byte_size()];
+  [blit endEncoding];
+  return Status();
+}
+
+Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
+  id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
+  if (commands == nil) return Internal("the stream has no command buffer");
+  [read_back->buffer_ release];
+  read_back->buffer_ = [[commands device] newBufferWithLength:std::max<size_t>(bytes, 4)
+                                                      options:MTLResourceStorageModeShared];
+  if (read_back->buffer_ == nil) {
+    return ResourceExhausted("out of device memory: ", bytes, " bytes to read back");
+  }
+  return Status();
+}
+
+Status Encoder::Blit(id<MTLBlitCommandEncoder>* blit) {
+  EndCompute();
+  id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
+  if (commands == nil) return Internal("the stream has no command buffer");
+  *blit = [commands blitCommandEncoder];
+  if (*blit == nil) return Internal("the command buffer gave no blit encoder");
+  used_ = true;
+  return Status();
+}
+
+namespace {
+
+Status EncodeOnStream(KernelContext* ctx, bool wait, const std::function<Status(Encoder&)>& body) {
   void* handle = nullptr;
   RETURN_IF_ERROR(ctx->Stream(&handle));
   id<TF_MetalStream> stream = static_cast<id<TF_MetalStream>>(handle);
@@ -150,11 +225,21 @@ Status Encode(KernelContext* ctx, const std::function<Status(Encoder&)>& body) {
   const std::function<Status(Encoder&)>* work = &body;
   dispatch_sync([stream queue], ^{
     @autoreleasepool {
-      *result = RunOnQueue(stream, *work);
+      *result = RunOnQueue(stream, wait, *work);
     }
   });
   RETURN_IF_ERROR(status);
   return DeviceFailure();
+}
+
+}  // namespace
+
+Status Encode(KernelContext* ctx, const std::function<Status(Encoder&)>& body) {
+  return EncodeOnStream(ctx, /*wait=*/false, body);
+}
+
+Status EncodeAndWait(KernelContext* ctx, const std::function<Status(Encoder&)>& body) {
+  return EncodeOnStream(ctx, /*wait=*/true, body);
 }
 
 Status CheckGrid(const char* op, const char* what, int64_t count) {

@@ -22,6 +22,8 @@ struct FloatArray {
   const void* data = nullptr;
   FloatType type = FloatType::kFloat;
 
+  const void* At(int64_t i) const { return static_cast<const char*>(data) + BytesOf(type) * i; }
+
   // Elements [begin, begin + n): the array itself where it is float32, else a copy in `buffer`.
   const float* Read(int64_t begin, int64_t n, float* buffer) const {
     if (type == FloatType::kFloat) return static_cast<const float*>(data) + begin;
@@ -36,6 +38,7 @@ struct MutableFloatArray {
   FloatType type = FloatType::kFloat;
 
   explicit operator bool() const { return data != nullptr; }
+  void* At(int64_t i) const { return static_cast<char*>(data) + BytesOf(type) * i; }
   float* Piece(int64_t begin, float* buffer) const {
     return type == FloatType::kFloat ? static_cast<float*>(data) + begin : buffer;
   }

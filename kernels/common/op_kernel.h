@@ -61,6 +61,10 @@ class Tensor {
   const T* host() const {
     return static_cast<const T*>(TF_TensorData(tensor_));
   }
+  template <typename T>
+  T* mutable_host() const {
+    return static_cast<T*>(TF_TensorData(tensor_));
+  }
 
  private:
   TF_Tensor* tensor_ = nullptr;
@@ -80,6 +84,7 @@ class KernelConstruction {
   Status GetAttr(const char* name, std::string* value);
   Status GetAttr(const char* name, std::vector<int64_t>* value);
   Status GetAttr(const char* name, std::vector<float>* value);
+  Status GetAttr(const char* name, std::vector<std::string>* value);
 
   void Fail(const Status& status);
   bool failed() const { return failed_; }
@@ -108,6 +113,9 @@ class KernelContext {
   Status Stream(void** stream);
 
   void Fail(const Status& status);
+
+  // For what this face does not cover.
+  TF_OpKernelContext* raw() const { return ctx_; }
 
  private:
   TF_OpKernelContext* ctx_;

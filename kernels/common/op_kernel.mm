@@ -147,6 +147,22 @@ Status KernelConstruction::GetAttr(const char* name, std::vector<float>* value) 
   return status.Get();
 }
 
+Status KernelConstruction::GetAttr(const char* name, std::vector<std::string>* value) {
+  CStatus status;
+  int32_t list_size = 0, total_size = 0;
+  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
+  RETURN_IF_ERROR(status.Get());
+  std::vector<char*> begins(list_size);
+  std::vector<size_t> lengths(list_size);
+  std::vector<char> storage(total_size);
+  TF_OpKernelConstruction_GetAttrStringList(ctx_, name, begins.data(), lengths.data(), list_size,
+                                            storage.data(), total_size, status);
+  RETURN_IF_ERROR(status.Get());
+  value->clear();
+  for (int32_t i = 0; i < list_size; ++i) value->emplace_back(begins[i], lengths[i]);
+  return Status();
+}
+
 void KernelConstruction::Fail(const Status& status) {
   failed_ = true;
   CStatus c_status;

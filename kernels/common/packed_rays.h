@@ -1,6 +1,6 @@
 // Samples packed ray after ray, as nerfacc packs them: packed_info[r] = (first sample, number of
-// samples). Also the dense form, [rays, samples per ray], where packed_info is empty. CPU kernels
-// only.
+// samples). Also the dense form, [rays, samples per ray], where packed_info is empty. For the
+// kernels of every device: packed_info lies in host memory.
 
 #ifndef METAL_OPS_KERNELS_COMMON_PACKED_RAYS_H_
 #define METAL_OPS_KERNELS_COMMON_PACKED_RAYS_H_
@@ -11,8 +11,6 @@
 #include <string>
 
 #include "kernels/common/arg_shapes.h"
-#include "kernels/common/tf_arg_shapes.h"
-#include "tensorflow/core/framework/tensor.h"
 
 namespace metal_ops {
 
@@ -21,21 +19,29 @@ struct RayRange {
   int64_t count;
 };
 
+// packed_info's memory; `wide`: int64, else int32.
+struct PackedInfo {
+  const void* data;
+  int64_t n_rays;
+  bool wide;
+};
+
 class PackedRays {
  public:
   // Checks what packed_info holds; shapes have been checked. The message is "" or a sentence.
-  std::string Init(const std::string& op, const tensorflow::Tensor& packed_info,
-                   const tensorflow::TensorShape& samples) {
-    n_samples_ = samples.num_elements();
-    if (samples.dims() == 2) {
-      n_rays_ = samples.dim_size(0);
-      per_ray_ = samples.dim_size(1);
+  std::string Init(const std::string& op, const PackedInfo& packed_info, const ArgShape& samples) {
+    if (samples.rank() == 2) {
+      n_rays_ = samples.dims[0];
+      per_ray_ = samples.dims[1];
+      n_samples_ = n_rays_ * per_ray_;
       covers_all_ = true;
       return "";
     }
-    data_ = packed_info.data();
-    n_rays_ = packed_info.dim_size(0);
-    wide_ = packed_info.dtype() == tensorflow::DT_INT64;
+    n_samples_ = samples.dims[0];
+    data_ = packed_info.data;
+    n_rays_ = packed_info.n_rays;
+    wide_ = packed_info.wide;
+    packed_ = true;
     int64_t end = 0, covered = 0;
     for (int64_t r = 0; r < n_rays_; ++r) {
       const RayRange ray = (*this)[r];
@@ -60,11 +66,14 @@ class PackedRays {
 
   int64_t n_rays() const { return n_rays_; }
   int64_t n_samples() const { return n_samples_; }
+  bool packed() const { return packed_; }
+  // Of dense samples.
+  int64_t samples_per_ray() const { return per_ray_; }
   // Whether every sample belongs to a ray. Results of those that do not are zero.
   bool covers_all() const { return covers_all_; }
 
   RayRange operator[](int64_t r) const {
-    if (data_ == nullptr) return {r * per_ray_, per_ray_};
+    if (!packed_) return {r * per_ray_, per_ray_};
     // Copied, as a slice of a tensor may lie anywhere.
     if (wide_) {
       int64_t pair[2];
@@ -84,6 +93,7 @@ class PackedRays {
  private:
   const void* data_ = nullptr;
   bool wide_ = false;
+  bool packed_ = false;
   int64_t n_rays_ = 0;
   int64_t n_samples_ = 0;
   int64_t per_ray_ = 0;

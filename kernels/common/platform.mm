@@ -27,6 +27,8 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset) {
 
 Status DeviceFailure() { return Status(); }
 
+bool ThreadgroupsRunAtOnce() { return true; }
+
 #else
 
 namespace {
@@ -69,6 +71,8 @@ Status DeviceFailure() {
   const char* message = failure == nullptr ? nullptr : failure();
   return message == nullptr ? Status() : Internal(message);
 }
+
+bool ThreadgroupsRunAtOnce() { return false; }
 
 #endif
 

@@ -23,6 +23,11 @@ struct KernelOptions {
     types = std::move(dtypes);
     return std::move(*this);
   }
+  // Only where attribute `attr` is `dtype`.
+  KernelOptions&& Where(std::string attr, TF_DataType dtype) && {
+    where.emplace_back(std::move(attr), dtype);
+    return std::move(*this);
+  }
   // Input or output `arg` is read or written by the CPU: shapes, offsets, anything Compute looks
   // at.
   KernelOptions&& HostMemory(std::string arg) && {
@@ -32,6 +37,7 @@ struct KernelOptions {
 
   std::string type_attr;
   std::vector<TF_DataType> types;
+  std::vector<std::pair<std::string, TF_DataType>> where;
   std::vector<std::string> host_memory;
 };
 

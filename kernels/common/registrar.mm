@@ -22,6 +22,10 @@ void RegisterOne(const char* op, const KernelFunctions& functions, const KernelO
     TF_KernelBuilder_TypeConstraint(builder, options.type_attr.c_str(), *dtype, status);
     name += "/" + ToString(*dtype);
   }
+  for (const auto& [attr, type] : options.where) {
+    if (status.ok()) TF_KernelBuilder_TypeConstraint(builder, attr.c_str(), type, status);
+    name += "/" + ToString(type);
+  }
   for (const std::string& arg : options.host_memory) {
     TF_KernelBuilder_HostMemory(builder, arg.c_str());
   }

@@ -18,12 +18,16 @@ inline ArgShape ToArgShape(const tensorflow::TensorShape& shape) {
   return ArgShape(std::move(dims));
 }
 
-inline ArgShape ToArgShape(tensorflow::shape_inference::InferenceContext* c, int input) {
-  const tensorflow::shape_inference::ShapeHandle shape = c->input(input);
+inline ArgShape ToArgShape(tensorflow::shape_inference::InferenceContext* c,
+                           tensorflow::shape_inference::ShapeHandle shape) {
   if (!c->RankKnown(shape)) return ArgShape();
   std::vector<int64_t> dims;
   for (int i = 0; i < c->Rank(shape); ++i) dims.push_back(c->Value(c->Dim(shape, i)));
   return ArgShape(std::move(dims));
+}
+
+inline ArgShape ToArgShape(tensorflow::shape_inference::InferenceContext* c, int input) {
+  return ToArgShape(c, c->input(input));
 }
 
 // Shapes of all inputs, in order.

@@ -3,9 +3,10 @@
 // Equation 15 of mip-NeRF 360 (Barron et al. 2022). With interval middles m_i in order, lengths d_i
 // and weights w_i of one ray:
 //   loss = sum_ij w_i w_j |m_i - m_j| + 1/3 sum_i w_i^2 d_i = 2 sum_i w_i A_i + 1/3 sum_i w_i^2 d_i
-//   A_i = sum over j < i of w_j (m_i - m_j) = A_{i-1} + W_{i-1} (m_i - m_{i-1}),  W_i = w_0 + ... +
-//   w_i d loss / d w_i = 2 (A_i + B_i) + 2/3 w_i d_i,  B_i the same as A_i from the other end d
-//   loss / d m_i = 2 w_i (sum of w before i - sum behind),  d loss / d d_i = 1/3 w_i^2
+//   A_i = sum over j < i of w_j (m_i - m_j) = A_{i-1} + W_{i-1} (m_i - m_{i-1})
+//   with W_i = w_0 + ... + w_i, and B_i the same as A_i from the other end
+//   d loss / d w_i = 2 (A_i + B_i) + 2/3 w_i d_i
+//   d loss / d m_i = 2 w_i (sum of w before i - sum behind),  d loss / d d_i = 1/3 w_i^2
 // All terms of A and B have one sign, so nothing cancels, wherever the ray begins. A ray is done by
 // one thread, in double, so results do not depend on the number of threads.
 
@@ -14,9 +15,8 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/common/packed_rays.h"
 #include "kernels/common/parallel.h"
-#include "kernels/common/tf_arg_shapes.h"
+#include "kernels/common/tf_packed_rays.h"
 #include "kernels/distortion_loss/distortion_loss_checks.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -87,8 +87,7 @@ class DistortionLossOp : public OpKernel {
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const Tensor& weights = context->input(0);
     PackedRays rays;
-    const std::string error = rays.Init(type_string(), context->input(3), weights.shape());
-    OP_REQUIRES(context, error.empty(), InvalidArgument(error));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(3), weights.shape(), &rays));
     const TensorShape t_shape = t_gradients_ ? weights.shape() : TensorShape({0});
     Tensor *loss, *slope, *starts_slope, *ends_slope;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rays.n_rays()}), &loss));
@@ -134,8 +133,7 @@ class ScaleRaysOp : public OpKernel {
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const Tensor& slope = context->input(1);
     PackedRays rays;
-    const std::string error = rays.Init(type_string(), context->input(2), slope.shape());
-    OP_REQUIRES(context, error.empty(), InvalidArgument(error));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(2), slope.shape(), &rays));
     Tensor* gradient = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, slope.shape(), &gradient));
     if (!rays.covers_all()) std::memset(gradient->data(), 0, gradient->TotalBytes());

@@ -3,6 +3,7 @@
 #ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,10 @@
 namespace metal_ops {
 
 inline void CheckFocalAttrs(ArgShapes* shapes, float gamma, float label_smoothing) {
-  shapes->Require(gamma >= 0, "gamma must be 0 or more, got " + std::to_string(gamma) +
-                                  ". 0 is the cross entropy.");
-  shapes->Require(
-      label_smoothing >= 0 && label_smoothing <= 1,
-      "label_smoothing must be in [0, 1], got " + std::to_string(label_smoothing) + ".");
+  shapes->Require(gamma >= 0,
+                  "gamma must be 0 or more, got " + ToText(gamma) + ". 0 is the cross entropy.");
+  shapes->Require(label_smoothing >= 0 && label_smoothing <= 1,
+                  "label_smoothing must be in [0, 1], got " + ToText(label_smoothing) + ".");
 }
 
 // logits, targets.
@@ -24,13 +24,7 @@ inline void CheckSigmoidFocal(ArgShapes* shapes, const std::vector<ArgShape>& ar
                               bool reduce_last) {
   const ArgShape &logits = args[0], &targets = args[1];
   if (logits.rank() < 0) return;
-  bool same = targets.rank() < 0 || targets.rank() == logits.rank();
-  for (int i = 0; same && targets.rank() >= 0 && i < logits.rank(); ++i) {
-    const int64_t a = logits.dims[i], b = targets.dims[i];
-    same = a < 0 || b < 0 || a == b;
-  }
-  shapes->Require(same, "targets must be shaped like logits, " + ToText(logits) + ", got " +
-                            ToText(targets) + ".");
+  shapes->ExpectLike("targets", targets, "logits", logits);
   shapes->Require(!reduce_last || logits.rank() > 0,
                   "logits must have a last dimension to reduce, got a scalar.");
 }
@@ -42,6 +36,18 @@ inline void CheckSoftmaxFocal(ArgShapes* shapes, const std::vector<ArgShape>& ar
     shapes->Expect("targets", args[1], {"rows"}, "Integer targets are the rows' classes.");
   } else {
     shapes->Expect("targets", args[1], {"rows", "classes"});
+  }
+}
+
+// The classes' numbers.
+template <typename Label>
+inline void CheckFocalClasses(ArgShapes* shapes, const Label* labels, int64_t n_rows,
+                              int64_t n_classes) {
+  for (int64_t r = 0; r < n_rows && shapes->ok(); ++r) {
+    if (labels[r] >= 0 && labels[r] < n_classes) continue;
+    shapes->Require(false, "targets[" + std::to_string(r) + "] must be in [0, " +
+                               std::to_string(n_classes) + "), the classes of the logits, got " +
+                               std::to_string(labels[r]) + ".");
   }
 }
 

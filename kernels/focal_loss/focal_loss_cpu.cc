@@ -1,12 +1,12 @@
 // SigmoidFocalLoss and SoftmaxFocalLoss on the CPU: loss and derivative in one pass over memory.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "kernels/common/parallel.h"
+#include "kernels/common/row_mean_writer.h"
 #include "kernels/common/tf_arg_shapes.h"
 #include "kernels/common/tf_float_types.h"
 #include "kernels/focal_loss/focal_loss_checks.h"
@@ -21,7 +21,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::errors::InvalidArgument;
 
 constexpr int64_t kCycles = 8;
 
@@ -86,7 +85,7 @@ class SigmoidFocalLossOp : public FocalBase {
     const int64_t unit = params_.reduce_last ? channels : 1;
     ParallelFor(context, n / unit, kCycles * unit, [&](int64_t begin_unit, int64_t end_unit) {
       alignas(64) float x[kFocalPiece], y[kFocalPiece], rho[kFocalPiece], dx[kFocalPiece];
-      double row = 0.0;
+      RowMeanWriter means(to_loss, unit, begin_unit);
       const float weight = params_.reduce_last ? 1.0f / static_cast<float>(channels) : 1.0f;
       const int64_t end = end_unit * unit;
       for (int64_t at = begin_unit * unit; at < end; at += kFocalPiece) {
@@ -97,18 +96,13 @@ class SigmoidFocalLossOp : public FocalBase {
         Copy(targets.Read(at, m, y), m, y);
         SigmoidFocalLoss(params_, x, y, m, rho, dx);
         if (params_.reduce_last) {
-          for (int64_t i = 0; i < m; ++i) {
-            row += rho[i];
-            if ((at + i + 1) % channels == 0) {
-              StoreOne(to_loss, (at + i) / channels, static_cast<float>(row * weight));
-              row = 0.0;
-            }
-          }
+          means.Add(rho, m);
         } else {
           Store(to_loss, at, m, rho, 1.0f);
         }
         if (with_slope) Store(to_slope, at, m, dx, weight);
       }
+      means.Flush();
     });
   }
 
@@ -141,30 +135,33 @@ class SoftmaxFocalLossOp : public FocalBase {
       for (int64_t r = 0; r < n_rows; ++r) StoreOne(to_loss, r, 0.0f);
       return;
     }
-    std::atomic<int64_t> bad_row{-1};
+    if (targets.dtype() == tensorflow::DT_INT32) {
+      CheckFocalClasses(&shapes, static_cast<const int32_t*>(targets.data()), n_rows, n_classes);
+    } else if (sparse) {
+      CheckFocalClasses(&shapes, static_cast<const int64_t*>(targets.data()), n_rows, n_classes);
+    }
+    OP_REQUIRES_OK(context, ToStatus(shapes));
     ParallelFor(context, n_rows, kCycles * n_classes, [&](int64_t begin, int64_t end) {
-      std::vector<float> wide(n_classes), dx(n_classes);
+      const int64_t padded = n_classes + kFocalPadding;
+      std::vector<float> x(padded), y(padded), dx(padded);
       for (int64_t r = begin; r < end; ++r) {
-        const float* y = nullptr;
-        int64_t label = 0;
-        if (sparse) {
-          label = Label(targets, r);
-          if (label < 0 || label >= n_classes) {
-            bad_row = r;
-            return;
-          }
+        const int64_t at = r * n_classes;
+        WidenFloats(from.type, from.At(at), n_classes, x.data());
+        int64_t own = -1;
+        if (sparse && params_.label_smoothing == 0.0f) {
+          own = Label(targets, r);
+        } else if (sparse) {
+          std::fill_n(y.data(), n_classes, 0.0f);
+          y[Label(targets, r)] = 1.0f;
         } else {
-          y = static_cast<const float*>(targets.data()) + r * n_classes;
+          std::copy_n(static_cast<const float*>(targets.data()) + at, n_classes, y.data());
         }
-        const float* const x = from.Read(r * n_classes, n_classes, wide.data());
-        StoreOne(to_loss, r, SoftmaxFocalLoss(params_, x, y, label, n_classes, dx.data()));
-        if (with_slope) Store(to_slope, r * n_classes, n_classes, dx.data(), 1.0f);
+        const float row_loss =
+            SoftmaxFocalLoss(params_, x.data(), y.data(), own, n_classes, dx.data());
+        StoreOne(to_loss, r, row_loss);
+        if (with_slope) NarrowFloats(to_slope.type, dx.data(), n_classes, to_slope.At(at));
       }
     });
-    OP_REQUIRES(
-        context, bad_row < 0,
-        InvalidArgument(type_string(), ": targets[", bad_row.load(), "] must be in [0, ", n_classes,
-                        "), the classes of the logits, got ", Label(targets, bad_row), "."));
   }
 
  private:

@@ -1,7 +1,6 @@
 // The focal loss (Lin et al. 2017, equations 4 and 5), as all devices compute it.
 //
-// Sigmoid: with target y (smoothed), p = sigmoid(x), q = y (1 - p) + (1 - y) p, the distance from
-// it:
+// Sigmoid: with target y (smoothed), p = sigmoid(x), and its distance q = y (1 - p) + (1 - y) p:
 //   loss = weight q^gamma H,  H = log(1 + e^x) - x y,  weight = y alpha + (1 - y) (1 - alpha), or 1
 //   d loss / d x = weight q^gamma (p - y + gamma H r),  r = (dq / dx) / q = (1 - 2 y) p (1 - p) / q
 // Softmax: with p = softmax(x) and targets y_c (smoothed):
@@ -13,12 +12,29 @@
 #ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_PARAMS_H_
 #define METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_PARAMS_H_
 
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
 struct FocalLossParams {
   float alpha;
   float gamma;
   float label_smoothing;
-  int balanced;     // sigmoid: whether alpha weighs classes
-  int reduce_last;  // sigmoid: whether the loss is the mean over the last dimension
+  int32_t balanced;     // sigmoid: whether alpha weighs classes
+  int32_t reduce_last;  // sigmoid: whether the loss is the mean over the last dimension
 };
+static_assert(sizeof(FocalLossParams) == 20, "host and shader must agree");
+
+// Softmax, for the shader: from so many classes on, a SIMD group shares a row.
+#define FOCAL_LOSS_SHARED_ROW 128
+
+struct SoftmaxFocalParams {
+  FocalLossParams loss;
+  uint32_t n_classes;
+  uint64_t n_rows;
+};
+static_assert(sizeof(SoftmaxFocalParams) == 32, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_PARAMS_H_

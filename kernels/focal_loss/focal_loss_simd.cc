@@ -71,76 +71,120 @@ void SigmoidPiece(const FocalLossParams& p, const float* x_piece, const float* y
   }
 }
 
-float SoftmaxRow(const FocalLossParams& p, const float* x, const float* y, int64_t label, int64_t n,
+// What a row's softmax is made of; the largest class's exponential, 1, would eat the digits of the
+// others' sum and is left out of it.
+struct Softmax {
+  int64_t top;
+  float shift, others, log_total, per_total;
+};
+
+// Leaves e^(x - shift) in `e`.
+HWY_INLINE Softmax MakeSoftmax(float* x, int64_t n, float* e) {
+  const DF df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::fill_n(x + n, lanes, -infinity);
+  Softmax row = {};
+  VF most = hn::Set(df, -infinity);
+  for (int64_t c = 0; c < n; c += lanes) {
+    const VF v = hn::LoadU(df, x + c);
+    most = hn::IfThenElse(hn::Gt(v, most), v, most);  // NaN is never the largest
+  }
+  row.shift = hn::GetLane(hn::MaxOfLanes(df, most));
+  while (row.top < n && !(x[row.top] == row.shift)) ++row.top;
+  if (row.top == n) row.top = 0;  // all are NaN
+  const float top_value = x[row.top];
+  x[row.top] = -infinity;
+  VF sum = hn::Zero(df);
+  double others = 0.0;
+  for (int64_t c = 0; c < n; c += lanes) {
+    const VF v = SafeExp(df, hn::Sub(hn::LoadU(df, x + c), hn::Set(df, row.shift)));
+    hn::StoreU(v, df, e + c);
+    sum = hn::Add(sum, v);
+    if (c % 1024 == 0) {
+      others += hn::GetLane(hn::SumOfLanes(df, sum));
+      sum = hn::Zero(df);
+    }
+  }
+  others += hn::GetLane(hn::SumOfLanes(df, sum));
+  x[row.top] = top_value;
+  // NaN where the largest is infinite, or none.
+  e[row.top] = 1.0f + (top_value - row.shift);
+  row.others = static_cast<float>(others) + (e[row.top] - 1.0f);
+  row.log_total = std::log1p(row.others);
+  row.per_total = 1.0f / (1.0f + row.others);
+  return row;
+}
+
+// Only class `own` has a target, of 1: h is 0 elsewhere.
+HWY_INLINE float OneClass(const FocalLossParams& p, const Softmax& row, const float* x, int64_t own,
+                          int64_t n, float* slope) {
+  const DF df;
+  const hn::CappedTag<float, 1> one;
+  const float prob = slope[own] * row.per_total;
+  const float not_prob = own == row.top ? row.others * row.per_total : 1.0f - prob;
+  const float log_prob = x[own] - row.shift - row.log_total;
+  const float focus = hn::GetLane(Power(one, hn::Set(one, not_prob), p.gamma));
+  // gamma p (1 - p)^(gamma - 1) log p: log p vanishes with 1 - p.
+  const float ratio = not_prob == 0.0f ? -1.0f : log_prob / not_prob;
+  const float h = p.alpha * focus * (p.gamma * prob * ratio - 1.0f);
+  const VF factor = hn::Set(df, -h * row.per_total);
+  for (int64_t c = 0; c < n; c += hn::Lanes(df)) {
+    hn::StoreU(hn::Mul(hn::LoadU(df, slope + c), factor), df, slope + c);
+  }
+  slope[own] = h * not_prob;  // h - p h would cancel
+  return -p.alpha * focus * log_prob;
+}
+
+float SoftmaxRow(const FocalLossParams& p, float* x, float* y, int64_t own, int64_t n,
                  float* slope) {
   const DF df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const hn::CappedTag<float, 1> one;
-  // The largest, and which: its exponential is 1 and left out of the sum, whose digits it would
-  // eat.
-  int64_t top = 0;
-  for (int64_t c = 1; c < n; ++c) {
-    if (x[c] > x[top] || x[top] != x[top]) top = c;
+  const Softmax row = MakeSoftmax(x, n, slope);
+  if (own >= 0) return OneClass(p, row, x, own, n, slope);
+  std::fill_n(y + n, lanes, 0.0f);
+  const VF zero = hn::Zero(df), one = hn::Set(df, 1.0f);
+  const VF per_total = hn::Set(df, row.per_total);
+  const VF keep = hn::Set(df, 1.0f - p.label_smoothing), gamma = hn::Set(df, p.gamma);
+  const VF smooth = hn::Set(df, p.label_smoothing / static_cast<float>(n));
+  const VF shift = hn::Set(df, row.shift), log_total = hn::Set(df, row.log_total);
+  const VF top = hn::Set(df, row.others * row.per_total);
+  double loss = 0.0, total_h = 0.0;
+  for (int64_t c = 0; c < n; c += lanes) {
+    const VF target = hn::MulAdd(hn::LoadU(df, y + c), keep, smooth);
+    auto none = hn::Eq(target, zero);
+    if (c + lanes > n) {
+      const VF left = hn::Set(df, static_cast<float>(n - c));
+      none = hn::Or(none, hn::Ge(hn::Iota(df, 0), left));
+    }
+    if (hn::AllTrue(df, none)) {
+      hn::StoreU(zero, df, y + c);
+      continue;
+    }
+    const VF prob = hn::Mul(hn::LoadU(df, slope + c), per_total);
+    VF not_prob = hn::Sub(one, prob);
+    if (c <= row.top && row.top < c + lanes) {
+      const auto is_top = hn::Eq(hn::Iota(df, 0), hn::Set(df, static_cast<float>(row.top - c)));
+      not_prob = hn::IfThenElse(is_top, top, not_prob);
+    }
+    const VF log_prob = hn::Sub(hn::Sub(hn::LoadU(df, x + c), shift), log_total);
+    const VF weight = hn::Mul(target, Power(df, not_prob, p.gamma));
+    const VF ratio =
+        hn::IfThenElse(hn::Eq(not_prob, zero), hn::Neg(one), hn::Div(log_prob, not_prob));
+    VF h = hn::Mul(weight, hn::MulSub(hn::Mul(gamma, prob), ratio, one));
+    h = hn::IfThenElse(none, zero, h);
+    const VF term = hn::IfThenElse(none, zero, hn::Mul(weight, log_prob));
+    hn::StoreU(h, df, y + c);
+    loss -= hn::GetLane(hn::SumOfLanes(df, term));
+    total_h += hn::GetLane(hn::SumOfLanes(df, h));
   }
-  const float shift = x[top];
-  auto others = hn::Zero(df);
-  int64_t c = 0;
-  for (; c + lanes <= n; c += lanes) {
-    const auto e = SafeExp(df, hn::Sub(hn::LoadU(df, x + c), hn::Set(df, shift)));
-    hn::StoreU(e, df, slope + c);
+  const VF alpha = hn::Set(df, p.alpha);
+  const VF drop = hn::Set(df, static_cast<float>(total_h) * row.per_total);
+  for (int64_t c = 0; c < n; c += lanes) {
+    const VF difference = hn::NegMulAdd(hn::LoadU(df, slope + c), drop, hn::LoadU(df, y + c));
+    hn::StoreU(hn::Mul(alpha, difference), df, slope + c);
   }
-  for (; c < n; ++c) {
-    const auto e = SafeExp(one, hn::Sub(hn::LoadU(one, x + c), hn::Set(one, shift)));
-    hn::StoreU(e, one, slope + c);
-  }
-  const float top_value = slope[top];  // 1, or NaN
-  slope[top] = 0.0f;
-  for (c = 0; c + lanes <= n; c += lanes) others = hn::Add(others, hn::LoadU(df, slope + c));
-  float sum = hn::GetLane(hn::SumOfLanes(df, others));
-  for (; c < n; ++c) sum += slope[c];
-  slope[top] = top_value;
-  const float total = top_value + sum, log_total = std::log1p(sum), per_total = 1.0f / total;
-  const float smooth = p.label_smoothing / static_cast<float>(n);
-  const float keep = 1.0f - p.label_smoothing;
-
-  double loss = 0.0, sum_h = 0.0;
-  // Few targets are more than 0: without smoothing one pass over them does.
-  const auto term = [&](int64_t k, float target) HWY_ATTR {
-    const float prob = slope[k] * per_total;
-    const float not_prob = k == top ? sum * per_total : 1.0f - prob;
-    const float log_prob = x[k] - shift - log_total;
-    const float focus = hn::GetLane(Power(one, hn::Set(one, not_prob), p.gamma));
-    loss -= target * focus * log_prob;
-    // gamma p (1 - p)^(gamma - 1) log p: log p vanishes with 1 - p.
-    const float ratio = not_prob == 0.0f ? -1.0f : log_prob / not_prob;
-    const float h = target * focus * (p.gamma * prob * ratio - 1.0f);
-    sum_h += h;
-    return h;
-  };
-  if (y == nullptr && smooth == 0.0f) {
-    const float h = p.alpha * term(label, 1.0f), each = -h * per_total;
-    // h (1 - p) for the label itself, where h - p h would cancel.
-    const float own = label == top ? sum * per_total : 1.0f - slope[label] * per_total;
-    for (int64_t k = 0; k < n; ++k) slope[k] *= each;
-    slope[label] = h * own;
-    return static_cast<float>(p.alpha * loss);
-  }
-  // The probabilities are needed until the sum of h is known, so h is worked out twice.
-  for (int64_t k = 0; k < n; ++k) {
-    const float hard = y == nullptr ? (k == label ? 1.0f : 0.0f) : y[k];
-    const float target = hard * keep + smooth;
-    if (target != 0.0f) term(k, target);
-  }
-  const double total_h = sum_h;
-  const double total_loss = loss;
-  for (int64_t k = 0; k < n; ++k) {
-    const float hard = y == nullptr ? (k == label ? 1.0f : 0.0f) : y[k];
-    const float target = hard * keep + smooth;
-    const float prob = slope[k] * per_total;
-    const float h = target != 0.0f ? term(k, target) : 0.0f;
-    slope[k] = static_cast<float>(p.alpha * (h - prob * total_h));
-  }
-  return static_cast<float>(p.alpha * total_loss);
+  return static_cast<float>(p.alpha * loss);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -158,9 +202,9 @@ void SigmoidFocalLoss(const FocalLossParams& params, const float* x, const float
   HWY_DYNAMIC_DISPATCH(SigmoidPiece)(params, x, y, n, loss, slope);
 }
 
-float SoftmaxFocalLoss(const FocalLossParams& params, const float* x, const float* y, int64_t label,
-                       int64_t n, float* slope) {
-  return HWY_DYNAMIC_DISPATCH(SoftmaxRow)(params, x, y, label, n, slope);
+float SoftmaxFocalLoss(const FocalLossParams& params, float* x, float* y, int64_t own, int64_t n,
+                       float* slope) {
+  return HWY_DYNAMIC_DISPATCH(SoftmaxRow)(params, x, y, own, n, slope);
 }
 
 }  // namespace metal_ops

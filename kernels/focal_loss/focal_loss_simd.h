@@ -16,10 +16,14 @@ constexpr int64_t kFocalPiece = 256;
 void SigmoidFocalLoss(const FocalLossParams& params, const float* x, const float* y, int64_t n,
                       float* loss, float* slope);
 
-// One row of n classes. `y` are its targets, or null: then `label` is its class. `slope` also
-// serves as memory in between. Returns the loss.
-float SoftmaxFocalLoss(const FocalLossParams& params, const float* x, const float* y, int64_t label,
-                       int64_t n, float* slope);
+// What rows need behind their classes, a multiple of every vector.
+constexpr int64_t kFocalPadding = 64;
+
+// One row of n classes in buffers of n + kFocalPadding floats, all of which are used up. `y` are
+// the targets before smoothing; where `own` is not -1 it is the only class with a target, there is
+// no smoothing, and y is not read. Returns the loss.
+float SoftmaxFocalLoss(const FocalLossParams& params, float* x, float* y, int64_t own, int64_t n,
+                       float* slope);
 
 }  // namespace metal_ops
 

@@ -85,80 +85,133 @@ HWY_INLINE void SinCos(Turns u, VF& sine, VF& cosine) {
   cosine = hn::IfThenElse(hn::Or(half, on), hn::Neg(swapped_c), swapped_c);
 }
 
-// Dimension d of up to a vector of points.
-HWY_INLINE VF LoadColumn(const float* inputs, int64_t n, int64_t n_dims, int64_t d) {
-  const DF df;
-  HWY_ALIGN float column[hn::MaxLanes(df)] = {};
-  for (int64_t i = 0; i < n; ++i) column[i] = inputs[i * n_dims + d];
-  return hn::Load(df, column);
+// A vector of points is worked on at a time: their coordinates as they lie in memory, kDims
+// vectors, and each block of the encoding (x, sin w_0 x, ...) in the same order. Rows of the
+// encoding are put together from pieces of kDims floats. kDims = 0: known at run time.
+template <int kDims>
+class Tile {
+ public:
+  explicit Tile(const FrequencyEncodeParams& p)
+      : p_(p),
+        n_dims_(kDims > 0 ? kDims : p.n_dims),
+        n_blocks_(2 * p.n_frequencies + p.include_input),
+        size_(static_cast<int64_t>(hn::Lanes(DF())) * n_dims_),
+        x_(size_),
+        blocks_(size_ * n_blocks_),
+        rows_(size_ * n_blocks_) {}
+
+  int64_t n_points() const { return static_cast<int64_t>(hn::Lanes(DF())); }
+
+  void Encode(const float* inputs, int64_t i, int64_t n, const MutableFloatArray& outputs) {
+    const DF df;
+    const float* const points = Points(inputs, i, n);
+    for (int64_t at = 0; at < size_; at += hn::Lanes(df)) {
+      const VF x = hn::LoadU(df, points + at);
+      float* to = blocks_.data() + at;
+      if (p_.include_input) {
+        hn::StoreU(x, df, to);
+        to += size_;
+      }
+      Turns u = FirstTurns(p_, x);
+      for (uint32_t k = 0; k < p_.n_frequencies; ++k, u = Twice(u), to += 2 * size_) {
+        VF sine, cosine;
+        SinCos(u, sine, cosine);
+        hn::StoreU(sine, df, to);
+        hn::StoreU(cosine, df, to + size_);
+      }
+    }
+    const int64_t width = n_blocks_ * n_dims_;
+    float* const rows = outputs.Piece(i * width, rows_.data());
+    for (int64_t p = 0; p < n; ++p) {
+      float* row = rows + p * width;
+      const float* from = blocks_.data() + p * n_dims_;
+      for (int64_t b = 0; b < n_blocks_; ++b, row += n_dims_, from += size_) Copy(from, row);
+    }
+    outputs.Store(i * width, n * width, rows);
+  }
+
+  void Differentiate(const FloatArray& gradients, const float* inputs, int64_t i, int64_t n,
+                     float* to) {
+    const DF df;
+    const int64_t width = n_blocks_ * n_dims_;
+    const float* const rows = gradients.Read(i * width, n * width, rows_.data());
+    for (int64_t p = 0; p < n; ++p) {
+      const float* row = rows + p * width;
+      float* block = blocks_.data() + p * n_dims_;
+      for (int64_t b = 0; b < n_blocks_; ++b, row += n_dims_, block += size_) Copy(row, block);
+    }
+    const float* const points = Points(inputs, i, n);
+    float* const result = n < n_points() ? x_.data() : to + i * n_dims_;
+    for (int64_t at = 0; at < size_; at += hn::Lanes(df)) {
+      const float* from = blocks_.data() + at;
+      VF sum = hn::Zero(df);
+      if (p_.include_input) {
+        sum = hn::LoadU(df, from);
+        from += size_;
+      }
+      Turns u = FirstTurns(p_, hn::LoadU(df, points + at));
+      VF slope = hn::Set(df, p_.slope);
+      for (uint32_t k = 0; k < p_.n_frequencies; ++k, u = Twice(u), from += 2 * size_) {
+        VF sine, cosine;
+        SinCos(u, sine, cosine);
+        const VF along =
+            hn::MulSub(hn::LoadU(df, from), cosine, hn::Mul(hn::LoadU(df, from + size_), sine));
+        sum = hn::MulAdd(slope, along, sum);
+        slope = hn::Add(slope, slope);
+      }
+      hn::StoreU(sum, df, result + at);
+    }
+    if (n < n_points()) std::copy_n(result, n * n_dims_, to + i * n_dims_);
+  }
+
+ private:
+  // Points [i, i + n), followed by what may be read in their place.
+  const float* Points(const float* inputs, int64_t i, int64_t n) {
+    if (n == n_points()) return inputs + i * n_dims_;
+    std::fill(x_.begin(), x_.end(), 0.0f);
+    std::copy_n(inputs + i * n_dims_, n * n_dims_, x_.begin());
+    return x_.data();
+  }
+
+  void Copy(const float* from, float* to) const {
+    for (int64_t d = 0; d < (kDims > 0 ? kDims : n_dims_); ++d) to[d] = from[d];
+  }
+
+  const FrequencyEncodeParams& p_;
+  const int64_t n_dims_, n_blocks_, size_;
+  std::vector<float> x_, blocks_, rows_;
+};
+
+template <int kDims>
+void EncodeTiles(const FrequencyEncodeParams& p, const float* inputs, int64_t begin, int64_t end,
+                 const MutableFloatArray& outputs) {
+  Tile<kDims> tile(p);
+  for (int64_t i = begin; i < end; i += tile.n_points()) {
+    tile.Encode(inputs, i, std::min(tile.n_points(), end - i), outputs);
+  }
 }
 
-HWY_INLINE void StoreColumn(VF values, int64_t n, int64_t width, float* to) {
-  const DF df;
-  HWY_ALIGN float column[hn::MaxLanes(df)];
-  hn::Store(values, df, column);
-  for (int64_t i = 0; i < n; ++i) to[i * width] = column[i];
+template <int kDims>
+void DifferentiateTiles(const FrequencyEncodeParams& p, const FloatArray& gradients,
+                        const float* inputs, int64_t begin, int64_t end, float* to) {
+  Tile<kDims> tile(p);
+  for (int64_t i = begin; i < end; i += tile.n_points()) {
+    tile.Differentiate(gradients, inputs, i, std::min(tile.n_points(), end - i), to);
+  }
 }
 
 void EncodeRange(const FrequencyEncodeParams& p, const float* inputs, int64_t begin, int64_t end,
                  const MutableFloatArray& outputs) {
-  const DF df;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df)), n_dims = p.n_dims;
-  const int64_t width = n_dims * (2 * p.n_frequencies + p.include_input);
-  std::vector<float> rows(lanes * width);
-  for (int64_t i = begin; i < end; i += lanes) {
-    const int64_t n = std::min(lanes, end - i);
-    float* const piece = outputs.Piece(i * width, rows.data());
-    for (int64_t d = 0; d < n_dims; ++d) {
-      const VF x = LoadColumn(inputs + i * n_dims, n, n_dims, d);
-      float* to = piece + d;
-      if (p.include_input) {
-        StoreColumn(x, n, width, to);
-        to += n_dims;
-      }
-      Turns u = FirstTurns(p, x);
-      for (uint32_t k = 0; k < p.n_frequencies; ++k, u = Twice(u), to += 2 * n_dims) {
-        VF sine, cosine;
-        SinCos(u, sine, cosine);
-        StoreColumn(sine, n, width, to);
-        StoreColumn(cosine, n, width, to + n_dims);
-      }
-    }
-    outputs.Store(i * width, n * width, piece);
-  }
+  const auto run = p.n_dims == 3 ? EncodeTiles<3> : p.n_dims == 2 ? EncodeTiles<2> : EncodeTiles<0>;
+  run(p, inputs, begin, end, outputs);
 }
 
 void DifferentiateRange(const FrequencyEncodeParams& p, const FloatArray& gradients,
                         const float* inputs, int64_t begin, int64_t end, float* to) {
-  const DF df;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df)), n_dims = p.n_dims;
-  const int64_t width = n_dims * (2 * p.n_frequencies + p.include_input);
-  std::vector<float> rows(lanes * width);
-  for (int64_t i = begin; i < end; i += lanes) {
-    const int64_t n = std::min(lanes, end - i);
-    const float* const piece = gradients.Read(i * width, n * width, rows.data());
-    for (int64_t d = 0; d < n_dims; ++d) {
-      const VF x = LoadColumn(inputs + i * n_dims, n, n_dims, d);
-      const float* from = piece + d;
-      VF sum = hn::Zero(df);
-      if (p.include_input) {
-        sum = LoadColumn(from, n, width, 0);
-        from += n_dims;
-      }
-      Turns u = FirstTurns(p, x);
-      VF slope = hn::Set(df, p.slope);
-      for (uint32_t k = 0; k < p.n_frequencies; ++k, u = Twice(u), from += 2 * n_dims) {
-        VF sine, cosine;
-        SinCos(u, sine, cosine);
-        const VF g_sine = LoadColumn(from, n, width, 0);
-        const VF g_cosine = LoadColumn(from, n, width, n_dims);
-        const VF along = hn::MulSub(g_sine, cosine, hn::Mul(g_cosine, sine));
-        sum = hn::MulAdd(slope, along, sum);
-        slope = hn::Add(slope, slope);
-      }
-      StoreColumn(sum, n, n_dims, to + i * n_dims + d);
-    }
-  }
+  const auto run = p.n_dims == 3   ? DifferentiateTiles<3>
+                   : p.n_dims == 2 ? DifferentiateTiles<2>
+                                   : DifferentiateTiles<0>;
+  run(p, gradients, inputs, begin, end, to);
 }
 
 }  // namespace HWY_NAMESPACE

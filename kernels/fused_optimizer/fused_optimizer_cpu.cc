@@ -27,7 +27,6 @@ using tensorflow::Status;
 using tensorflow::Tensor;
 using tensorflow::Var;
 using tensorflow::errors::FailedPrecondition;
-using tensorflow::errors::InvalidArgument;
 
 // Elements that a thread should get at least: about a page of each array.
 constexpr int64_t kCycles = 4;
@@ -40,20 +39,18 @@ class LockedVariables {
   Status Init(OpKernelContext* context, const std::string& op,
               const std::vector<std::string>& names, const std::vector<tensorflow::DataType>& types,
               const Tensor& gradient) {
+    ArgShapes checks(op);
     for (size_t i = 0; i < names.size(); ++i) {
       tensorflow::core::RefCountPtr<Var> var;
       if (!LookupResource(context, HandleFromInput(context, i), &var).ok()) {
-        return NoValue(op, names[i]);
+        return FailedPrecondition(NoValue(op, names[i]));
       }
       for (const auto& other : vars_) {
-        if (other.get() == var.get()) {
-          return InvalidArgument(op, ": ", names[i],
-                                 " must be a variable of its own, got one that ",
-                                 "is another argument too.");
-        }
+        CheckDistinct(&checks, names[i], other.get() != var.get());
       }
       vars_.push_back(std::move(var));
     }
+    TF_RETURN_IF_ERROR(ToStatus(checks));
     // In order of address, as every op does that locks several.
     std::vector<tensorflow::mutex*> mutexes;
     for (const auto& var : vars_) mutexes.push_back(var->mu());
@@ -64,17 +61,12 @@ class LockedVariables {
     for (size_t i = 0; i < names.size(); ++i) {
       Tensor* const tensor = vars_[i]->tensor();
       if (!vars_[i]->is_initialized) {
-        return NoValue(op, names[i]);
+        return FailedPrecondition(NoValue(op, names[i]));
       }
-      if (tensor->dtype() != types[i]) {
-        return InvalidArgument(op, ": ", names[i], " must be of dtype ",
-                               tensorflow::DataTypeString(types[i]), ", got ",
-                               tensorflow::DataTypeString(tensor->dtype()), ".");
-      }
-      if (tensor->shape() != gradient.shape()) {
-        return InvalidArgument(op, ": ", names[i], " must have the gradient's shape ",
-                               gradient.shape().DebugString(), ", got ",
-                               tensor->shape().DebugString(), ".");
+      if (tensor->dtype() != types[i] || tensor->shape() != gradient.shape()) {
+        CheckVariable(&checks, {names[i], types[i], tensor->dtype(), ToArgShape(tensor->shape())},
+                      ToArgShape(gradient.shape()));
+        return ToStatus(checks);
       }
       if (vars_[i]->copy_on_read_mode.load() || !tensor->RefCountIsOne()) {
         Tensor own;
@@ -89,11 +81,6 @@ class LockedVariables {
   void* data(int i) const { return vars_[i]->tensor()->data(); }
 
  private:
-  static Status NoValue(const std::string& op, const std::string& name) {
-    return FailedPrecondition(op, ": ", name, " must be a variable with a value, got one without. ",
-                              "Initialize it (an optimizer's by optimizer.build(variables)).");
-  }
-
   // Unlocked before they are let go of: members are destroyed from the last.
   std::vector<tensorflow::core::RefCountPtr<Var>> vars_;
   std::vector<std::unique_ptr<tensorflow::mutex_lock>> locks_;
@@ -113,10 +100,9 @@ class OptimizerBase : public OpKernel {
   static Status Scalar(OpKernelContext* context, const char* name, Value* value) {
     const Tensor* tensor = nullptr;
     TF_RETURN_IF_ERROR(context->input(name, &tensor));
-    if (tensor->NumElements() != 1) {
-      return InvalidArgument(context->op_kernel().type_string(), ": ", name,
-                             " must be a scalar, got shape ", tensor->shape().DebugString(), ".");
-    }
+    ArgShapes checks(context->op_kernel().type_string());
+    CheckScalar(&checks, name, ToArgShape(tensor->shape()));
+    TF_RETURN_IF_ERROR(ToStatus(checks));
     std::memcpy(value, tensor->data(), sizeof(Value));
     return tensorflow::OkStatus();
   }
@@ -142,8 +128,9 @@ class FusedAdamOp : public OptimizerBase {
   explicit FusedAdamOp(OpKernelConstruction* context) : OptimizerBase(context) {
     int n_hats;
     OP_REQUIRES_OK(context, context->GetAttr("n_hats", &n_hats));
-    OP_REQUIRES(context, n_hats <= 1,
-                InvalidArgument(type_string(), ": hats must be none or one, got ", n_hats, "."));
+    ArgShapes checks(type_string());
+    CheckAtMostOne(&checks, "hats", n_hats);
+    OP_REQUIRES_OK(context, ToStatus(checks));
     amsgrad_ = n_hats == 1;
     OP_REQUIRES_OK(context, context->GetAttr("float32_powers", &float32_powers_));
   }
@@ -203,9 +190,9 @@ class FusedSgdOp : public OptimizerBase {
     int n_momenta;
     OP_REQUIRES_OK(context, context->GetAttr("n_momenta", &n_momenta));
     OP_REQUIRES_OK(context, context->GetAttr("nesterov", &nesterov_));
-    OP_REQUIRES(
-        context, n_momenta <= 1,
-        InvalidArgument(type_string(), ": momenta must be none or one, got ", n_momenta, "."));
+    ArgShapes checks(type_string());
+    CheckAtMostOne(&checks, "momenta", n_momenta);
+    OP_REQUIRES_OK(context, ToStatus(checks));
     with_momentum_ = n_momenta == 1;
   }
 

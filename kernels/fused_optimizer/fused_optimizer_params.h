@@ -11,6 +11,12 @@
 #ifndef METAL_OPS_KERNELS_FUSED_OPTIMIZER_FUSED_OPTIMIZER_PARAMS_H_
 #define METAL_OPS_KERNELS_FUSED_OPTIMIZER_FUSED_OPTIMIZER_PARAMS_H_
 
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
 // Real is float, or double for float64 variables on the CPU.
 template <typename Real>
 struct AdamParams {
@@ -27,5 +33,14 @@ struct SgdParams {
   Real momentum;
   Real decay;  // lr * weight_decay
 };
+
+// What one dispatch of the shader is told. An op fills in its own part.
+struct FusedUpdateParams {
+  uint64_t n_elements;
+  uint64_t row;  // elements of a row: a slice of the first dimension
+  AdamParams<float> adam;
+  SgdParams<float> sgd;
+};
+static_assert(sizeof(FusedUpdateParams) == 48, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_FUSED_OPTIMIZER_FUSED_OPTIMIZER_PARAMS_H_

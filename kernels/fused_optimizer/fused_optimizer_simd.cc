@@ -33,6 +33,23 @@ HWY_INLINE void ForElements(int64_t n, const Update& update) {
   for (; i < n; ++i) update(one, i);
 }
 
+// Which elements of a vector take their next value: all, or those of rows in use.
+struct All {
+  template <class V>
+  HWY_INLINE V operator()(V next, V) const {
+    return next;
+  }
+};
+
+template <class M>
+struct Where {
+  M used;
+  template <class V>
+  HWY_INLINE V operator()(V next, V now) const {
+    return hn::IfThenElse(used, next, now);
+  }
+};
+
 template <typename Real>
 struct Adam {
   AdamParams<Real> p;
@@ -46,22 +63,22 @@ struct Adam {
     if (hat != nullptr) hat += n;
   }
 
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Run(D d, V x, V g, int64_t i) const {
-    V m_i = hn::LoadU(d, m + i), v_i = hn::LoadU(d, v + i);
-    m_i = hn::MulAdd(hn::Sub(g, m_i), hn::Set(d, p.one_minus_beta1), m_i);
-    v_i = hn::MulAdd(hn::Sub(hn::Mul(g, g), v_i), hn::Set(d, p.one_minus_beta2), v_i);
-    hn::StoreU(m_i, d, m + i);
-    hn::StoreU(v_i, d, v + i);
+  template <class D, class Choice, class V = hn::Vec<D>>
+  HWY_INLINE V Run(D d, V x, V g, int64_t i, const Choice& choose) const {
+    const V old_m = hn::LoadU(d, m + i), old_v = hn::LoadU(d, v + i);
+    const V m_i = hn::MulAdd(hn::Sub(g, old_m), hn::Set(d, p.one_minus_beta1), old_m);
+    V v_i = hn::MulAdd(hn::Sub(hn::Mul(g, g), old_v), hn::Set(d, p.one_minus_beta2), old_v);
+    hn::StoreU(choose(m_i, old_m), d, m + i);
+    hn::StoreU(choose(v_i, old_v), d, v + i);
     if (hat != nullptr) {
       const V old = hn::LoadU(d, hat + i);
       // A NaN in either must not be dropped.
       v_i = hn::IfThenElse(hn::Or(hn::Lt(old, v_i), hn::IsNaN(v_i)), v_i, old);
-      hn::StoreU(v_i, d, hat + i);
+      hn::StoreU(choose(v_i, old), d, hat + i);
     }
     const V kept = hn::NegMulAdd(x, hn::Set(d, p.decay), x);
     const V size = hn::Add(hn::Sqrt(v_i), hn::Set(d, p.epsilon));
-    return hn::Sub(kept, hn::Div(hn::Mul(m_i, hn::Set(d, p.alpha)), size));
+    return choose(hn::Sub(kept, hn::Div(hn::Mul(m_i, hn::Set(d, p.alpha)), size)), x);
   }
 };
 
@@ -75,15 +92,15 @@ struct Sgd {
     if (m != nullptr) m += n;
   }
 
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Run(D d, V x, V g, int64_t i) const {
+  template <class D, class Choice, class V = hn::Vec<D>>
+  HWY_INLINE V Run(D d, V x, V g, int64_t i, const Choice& choose) const {
     const V kept = hn::NegMulAdd(x, hn::Set(d, p.decay), x);
     const V step = hn::Mul(g, hn::Set(d, p.lr));
-    if (m == nullptr) return hn::Sub(kept, step);
-    const V momentum = hn::Set(d, p.momentum);
-    const V m_i = hn::MulSub(hn::LoadU(d, m + i), momentum, step);
-    hn::StoreU(m_i, d, m + i);
-    return hn::Add(kept, nesterov ? hn::MulSub(m_i, momentum, step) : m_i);
+    if (m == nullptr) return choose(hn::Sub(kept, step), x);
+    const V momentum = hn::Set(d, p.momentum), old_m = hn::LoadU(d, m + i);
+    const V m_i = hn::MulSub(old_m, momentum, step);
+    hn::StoreU(choose(m_i, old_m), d, m + i);
+    return choose(hn::Add(kept, nesterov ? hn::MulSub(m_i, momentum, step) : m_i), x);
   }
 };
 
@@ -92,8 +109,41 @@ template <typename Real, class Rule>
 HWY_INLINE void Update(const Rule& rule, Real* HWY_RESTRICT x, const Real* HWY_RESTRICT g,
                        int64_t n) {
   ForElements<Real>(n, [&](auto d, int64_t i) HWY_ATTR {
-    hn::StoreU(rule.Run(d, hn::LoadU(d, x + i), hn::LoadU(d, g + i), i), d, x + i);
+    hn::StoreU(rule.Run(d, hn::LoadU(d, x + i), hn::LoadU(d, g + i), i, All()), d, x + i);
   });
+}
+
+// Lanes of which any in their row of kRow is set.
+template <int kRow, class D, class M>
+HWY_INLINE M AnyOfRow(D d, M mask) {
+  if constexpr (kRow == 1) {
+    return mask;
+  } else {
+    auto any = hn::VecFromMask(d, mask);
+    any = hn::Or(any, hn::Reverse2(d, any));
+    if constexpr (kRow >= 4) any = hn::Or(any, hn::Reverse4(d, any));
+    if constexpr (kRow >= 8) any = hn::Or(any, hn::Reverse8(d, any));
+    return hn::MaskFromVec(any);
+  }
+}
+
+// Whole vectors of short rows, without a branch a row: which are in use is as good as random.
+// Returns how many elements that were.
+template <int kRow, typename Real, class Rule>
+HWY_INLINE int64_t UpdateShortRows(const Rule& rule, Real* HWY_RESTRICT x,
+                                   const Real* HWY_RESTRICT g, int64_t n) {
+  const hn::ScalableTag<Real> d;
+  int64_t i = 0;
+  if constexpr (kRow <= hn::MaxLanes(d)) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= n; i += lanes) {
+      const auto g_i = hn::LoadU(d, g + i);
+      const auto used = AnyOfRow<kRow>(d, hn::Ne(g_i, hn::Zero(d)));
+      const Where<decltype(used)> where = {used};
+      hn::StoreU(rule.Run(d, hn::LoadU(d, x + i), g_i, i, where), d, x + i);
+    }
+  }
+  return i;
 }
 
 template <typename Real>
@@ -118,7 +168,14 @@ HWY_INLINE void UpdateRows(Rule rule, Real* x, const Real* g, int64_t n, int64_t
   for (int64_t done = 0; done < n; done += stretch) {
     const int64_t end = std::min(n, done + stretch);
     if (AllZero(g + done, end - done)) continue;
-    for (int64_t first = done; first < end;) {
+    Rule from = rule;
+    from.Advance(done);
+    int64_t first = done;
+    if (row == 1) first += UpdateShortRows<1>(from, x + done, g + done, end - done);
+    if (row == 2) first += UpdateShortRows<2>(from, x + done, g + done, end - done);
+    if (row == 4) first += UpdateShortRows<4>(from, x + done, g + done, end - done);
+    if (row == 8) first += UpdateShortRows<8>(from, x + done, g + done, end - done);
+    while (first < end) {
       if (AllZero(g + first, row)) {
         first += row;
         continue;

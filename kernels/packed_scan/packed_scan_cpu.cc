@@ -3,14 +3,12 @@
 // A ray is done by one thread, in order, so results do not depend on the number of threads. Sums
 // and products run in double: that costs nothing here, as each waits for the one before.
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "kernels/common/packed_rays.h"
 #include "kernels/common/parallel.h"
-#include "kernels/common/tf_arg_shapes.h"
+#include "kernels/common/tf_packed_rays.h"
 #include "kernels/packed_scan/packed_scan_checks.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -89,9 +87,8 @@ class ScanBase : public OpKernel {
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const int n = context->num_inputs();
     PackedRays rays;
-    const std::string error =
-        rays.Init(type_string(), context->input(n - 1), context->input(n - 2).shape());
-    OP_REQUIRES(context, error.empty(), InvalidArgument(error));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(n - 1),
+                                     context->input(n - 2).shape(), &rays));
     OP_REQUIRES_OK(context, context->allocate_output(0, context->input(n - 2).shape(), out));
     if (!rays.covers_all()) std::memset((*out)->data(), 0, (*out)->TotalBytes());
     ParallelFor(context, rays.n_rays(), rays.Cycles(kScanCycles), [&](int64_t begin, int64_t end) {
@@ -162,28 +159,13 @@ class PackRayIndicesOp : public OpKernel {
     const int64_t n_samples = shapes.Size("samples");
     I n_rays;
     std::memcpy(&n_rays, context->input(1).data(), sizeof(n_rays));
-    OP_REQUIRES(context, n_rays >= 0,
-                InvalidArgument(type_string(), ": n_rays must be at least 0, got ", n_rays, "."));
+    CheckRayCount(&shapes, n_rays);
+    OP_REQUIRES_OK(context, ToStatus(shapes));
     Tensor* packed_info = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {n_rays, 2}, &packed_info));
-    I* const out = static_cast<I*>(packed_info->data());
-    const I* const in = Data<I>(context->input(0));
-    int64_t next = 0;  // the first ray whose start is not known yet
-    for (int64_t i = 0; i < n_samples; ++i) {
-      const int64_t ray = in[i];
-      if (ray == next - 1 && next > 0) continue;
-      OP_REQUIRES(context, ray >= next && ray < n_rays,
-                  InvalidArgument(type_string(), ": ray_indices[", i, "] must be in [",
-                                  std::max<int64_t>(0, next - 1), ", ", n_rays,
-                                  "), as indices ascend and there are ", n_rays, " rays, got ", ray,
-                                  ". Sort the samples by ray."));
-      for (; next <= ray; ++next) out[2 * next] = static_cast<I>(i);
-    }
-    for (; next < n_rays; ++next) out[2 * next] = static_cast<I>(n_samples);
-    for (int64_t r = 0; r < n_rays; ++r) {
-      const I end = r + 1 < n_rays ? out[2 * r + 2] : static_cast<I>(n_samples);
-      out[2 * r + 1] = end - out[2 * r];
-    }
+    const std::string error = PackRayIndices(type_string(), Data<I>(context->input(0)), n_samples,
+                                             n_rays, static_cast<I*>(packed_info->data()));
+    OP_REQUIRES(context, error.empty(), InvalidArgument(error));
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,11 @@ inline void CheckRayMarch(ArgShapes* shapes, const std::vector<ArgShape>& args,
   shapes->Expect("seed", args[6], {"2"});
 }
 
+// densities, threshold of PackOccupancy.
+inline void CheckPackOccupancy(ArgShapes* shapes, const std::vector<ArgShape>& args) {
+  shapes->Expect("densities", args[0], {"levels", "cells"}).Expect("threshold", args[1], {});
+}
+
 // The values of aabb.
 inline void CheckAabb(ArgShapes* shapes, const float* aabb) {
   for (int axis = 0; axis < 3; ++axis) {
@@ -76,6 +82,40 @@ inline void CheckAabb(ArgShapes* shapes, const float* aabb) {
                         ", got " + std::to_string(aabb[axis]) + " to " +
                         std::to_string(aabb[axis + 3]) + ".");
   }
+}
+
+// What the marching says when a ray has more than RAY_MARCH_MAX_STEPS steps.
+inline void RequireFewSteps(ArgShapes* shapes, int64_t bad_ray, float step) {
+  std::ostringstream text;
+  text << "step must cut a ray into at most " << RAY_MARCH_MAX_STEPS << " steps, got more on ray "
+       << bad_ray << " with " << step
+       << ". Use a larger step, a smaller aabb, or directions of length 1.";
+  shapes->Require(bad_ray < 0, text.str());
+}
+
+inline void RequireIndexable(ArgShapes* shapes, int64_t n_samples, int64_t most) {
+  shapes->Require(n_samples <= most,
+                  "Tindices must hold " + std::to_string(n_samples) +
+                      " samples, got int32. Use int64, or fewer rays at a time.");
+}
+
+// What all rays share. Arguments have been checked.
+inline RayMarchParams MakeRayMarchParams(const RayMarchAttrs& attrs, bool stratified,
+                                         int64_t n_levels, const float* aabb, const int32_t* seed) {
+  RayMarchParams params = {};
+  for (int a = 0; a < 3; ++a) {
+    params.aabb_min[a] = aabb[a];
+    params.per_extent[a] = 1.0f / (aabb[a + 3] - aabb[a]);
+  }
+  params.step = attrs.step;
+  params.cone_angle = attrs.cone_angle;
+  params.resolution = static_cast<int32_t>(attrs.resolution);
+  params.n_levels = static_cast<int32_t>(n_levels);
+  params.bytes_per_level = static_cast<uint32_t>(BytesPerLevel(attrs.resolution));
+  params.max_samples = static_cast<uint32_t>(attrs.max_samples_per_ray);
+  for (int i = 0; i < 2; ++i) params.seed[i] = static_cast<uint32_t>(seed[i]);
+  params.stratified = stratified ? 1 : 0;
+  return params;
 }
 
 }  // namespace metal_ops

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "kernels/common/parallel.h"
 #include "kernels/common/tf_arg_shapes.h"
 #include "kernels/ray_march/ray_march_checks.h"
+#include "kernels/ray_march/ray_march_steps.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace metal_ops {
@@ -23,132 +23,59 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::errors::InvalidArgument;
 
 constexpr int64_t kRaysPerBlock = 64;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Uniform in [0, 1) from seed and ray: pcg3d of Jarzynski and Olano 2020, "Hash functions for GPU
-// rendering", its upper 24 bits.
-float Jitter(const uint32_t seed[2], uint32_t ray) {
-  uint32_t x = seed[0] * 1664525u + 1013904223u;
-  uint32_t y = seed[1] * 1664525u + 1013904223u;
-  uint32_t z = ray * 1664525u + 1013904223u;
-  x += y * z, y += z * x, z += x * y;
-  x ^= x >> 16, y ^= y >> 16, z ^= z >> 16;
-  x += y * z, y += z * x, z += x * y;
-  return static_cast<float>(z >> 8) * 0x1p-24f;
-}
+// What lies empty in whole blocks of 8^3 or 4^3 cells, so that rays cross empty space in few
+// strides. Which steps are samples does not depend on it.
+struct EmptyBlocks {
+  static constexpr int kLarge = 8, kSmall = 4;  // cells along an edge
 
-// One ray in units of the box: u(t) = origin + t direction.
-struct Ray {
-  float origin[3];
-  float direction[3];
-  float per_direction[3];
-};
-
-// Whether the cell around u is occupied; if not, *t_exit is where the ray leaves it.
-bool Occupied(const RayMarchParams& params, const uint8_t* bits, const Ray& ray, float t,
-              float* t_exit) {
-  float u[3], farthest = 0.0f;
-  for (int a = 0; a < 3; ++a) {
-    u[a] = ray.origin[a] + t * ray.direction[a];
-    farthest = std::max(farthest, std::fabs(u[a] - 0.5f));
-  }
-  // The smallest l with farthest <= 2^(l-1), exactly.
-  int level = 0;
-  if (farthest > 0.5f) {
-    const float significand = std::frexp(farthest, &level);
-    level += significand > 0.5f ? 1 : 0;
-    level = std::min(level, params.n_levels - 1);
-  }
-  const float size = std::ldexp(1.0f, level), per_size = 1.0f / size;
-  const float resolution = static_cast<float>(params.resolution);
-  int64_t index = 0;
-  int cell[3];
-  for (int a = 0; a < 3; ++a) {
-    const float v = ((u[a] - 0.5f) * per_size + 0.5f) * resolution;
-    // Clamped as float: a point on the upper face belongs to the last cell.
-    cell[a] = static_cast<int>(std::min(std::max(v, 0.0f), resolution - 1.0f));
-    index = index * params.resolution + cell[a];
-  }
-  const uint8_t byte = bits[level * static_cast<int64_t>(params.bytes_per_level) + index / 8];
-  if ((byte >> (index % 8)) & 1) return true;
-  float exit = kInfinity;
-  for (int a = 0; a < 3; ++a) {
-    if (ray.direction[a] == 0.0f) continue;
-    const float face = static_cast<float>(cell[a] + (ray.direction[a] > 0.0f ? 1 : 0));
-    const float u_face = (face / resolution - 0.5f) * size + 0.5f;
-    exit = std::min(exit, (u_face - ray.origin[a]) * ray.per_direction[a]);
-  }
-  *t_exit = exit;
-  return false;
-}
-
-// Appends the samples of a ray. False if there are too many steps to march.
-bool March(const RayMarchParams& params, const uint8_t* bits, const float* origin,
-           const float* direction, float t_min, float t_max, uint32_t ray_number,
-           std::vector<float>* t_starts, std::vector<float>* t_ends) {
-  Ray ray;
-  float near = std::max(t_min, 0.0f), far = t_max;
-  const float reach = std::ldexp(0.5f, params.n_levels - 1);  // of the largest level
-  bool finite = t_min == t_min && t_max == t_max, moves = false;
-  for (int a = 0; a < 3; ++a) {
-    finite = finite && std::isfinite(origin[a]) && std::isfinite(direction[a]);
-    ray.origin[a] = (origin[a] - params.aabb_min[a]) * params.per_extent[a];
-    ray.direction[a] = direction[a] * params.per_extent[a];
-    ray.per_direction[a] = 1.0f / ray.direction[a];
-    if (ray.direction[a] == 0.0f) {
-      if (std::fabs(ray.origin[a] - 0.5f) > reach) far = -kInfinity;
-      continue;
-    }
-    moves = true;
-    const float t0 = (0.5f - reach - ray.origin[a]) * ray.per_direction[a];
-    const float t1 = (0.5f + reach - ray.origin[a]) * ray.per_direction[a];
-    near = std::max(near, std::min(t0, t1));
-    far = std::min(far, std::max(t0, t1));
-  }
-  if (!finite || !moves || !(near < far)) return true;
-
-  const float step = params.step, cone = params.cone_angle;
-  float start = near;
-  if (params.stratified) start += Jitter(params.seed, ray_number) * std::max(step, cone * near);
-  const size_t end = t_starts->size() + params.max_samples;
-  float t_exit = 0.0f;
-  if (cone == 0.0f) {
-    if (!((far - start) / step < static_cast<float>(RAY_MARCH_MAX_STEPS))) return false;
-    for (float n = 0.0f; t_starts->size() < end;) {
-      const float middle = start + (n + 0.5f) * step;
-      if (!(middle < far)) break;
-      if (Occupied(params, bits, ray, middle, &t_exit)) {
-        t_starts->push_back(start + n * step);
-        t_ends->push_back(start + (n + 1.0f) * step);
-        n += 1.0f;
-      } else {
-        // The last step at or before the exit: rounding may cost one look more, never a sample.
-        n = std::max(n + 1.0f, std::floor((t_exit - start) / step - 0.5f));
+  // Worth it only where there are rays enough to pay for looking at all bits once.
+  EmptyBlocks(const RayMarchParams& params, const uint8_t* bits, int64_t n_rays)
+      : n_large(params.resolution / kLarge), n_small(params.resolution / kSmall) {
+    // With several levels, a block must not reach into the next finer one.
+    const int unit = params.n_levels > 1 ? 4 * kLarge : kLarge;
+    const int64_t n_bytes = static_cast<int64_t>(params.bytes_per_level) * params.n_levels;
+    if (params.resolution % unit != 0 || n_large < 2 || n_bytes > 256 * n_rays) return;
+    large.resize(params.n_levels * n_large * n_large * n_large, 0);
+    small.resize(params.n_levels * n_small * n_small * n_small, 0);
+    const int64_t resolution = params.resolution;
+    for (int64_t row = 0; row < params.n_levels * resolution * resolution; ++row) {
+      const int64_t i = row / resolution, j = row % resolution;  // i counts through the levels
+      uint8_t* const to_large = &large[(i / kLarge * n_large + j / kLarge) * n_large];
+      uint8_t* const to_small = &small[(i / kSmall * n_small + j / kSmall) * n_small];
+      for (int64_t k = 0; k < n_large; ++k) {  // a byte is 8 cells along z
+        const uint8_t byte = bits[row * n_large + k];
+        to_large[k] |= byte;
+        to_small[2 * k] |= byte & 15;
+        to_small[2 * k + 1] |= byte >> 4;
       }
     }
-    return true;
   }
-  int64_t n_steps = 0;
-  for (float t = start; t_starts->size() < end;) {
-    float dt = std::max(step, cone * t);
-    if (!(t + 0.5f * dt < far)) break;
-    if (Occupied(params, bits, ray, t + 0.5f * dt, &t_exit)) {
-      t_starts->push_back(t);
-      t_ends->push_back(t + dt);
-      t += dt;
-      if (++n_steps > RAY_MARCH_MAX_STEPS) return false;
-    } else {
-      do {
-        t += dt;
-        dt = std::max(step, cone * t);
-        if (++n_steps > RAY_MARCH_MAX_STEPS) return false;
-      } while (t + 1.5f * dt < t_exit);
-    }
-  }
-  return true;
+
+  int64_t n_large, n_small;           // blocks along an edge of a level
+  std::vector<uint8_t> large, small;  // [levels, n^3], 0: empty; no elements if nothing is known
+};
+
+inline int ray_march_empty_edge(const EmptyBlocks& blocks, int level, const int* cell) {
+  if (blocks.large.empty()) return 0;
+  const auto index = [&](int64_t n, int edge) {
+    return ((level * n + cell[0] / edge) * n + cell[1] / edge) * n + cell[2] / edge;
+  };
+  constexpr int kLarge = EmptyBlocks::kLarge, kSmall = EmptyBlocks::kSmall;
+  if (blocks.large[index(blocks.n_large, kLarge)] == 0) return kLarge;
+  return blocks.small[index(blocks.n_small, kSmall)] == 0 ? kSmall : 0;
+}
+
+// Samples of a block of rays.
+struct Block {
+  std::vector<float> t_starts, t_ends;
+};
+
+inline void ray_march_take(Block& block, float t_start, float t_end) {
+  block.t_starts.push_back(t_start);
+  block.t_ends.push_back(t_end);
 }
 
 template <typename I>
@@ -174,19 +101,10 @@ class RayMarchOp : public OpKernel {
     CheckAabb(&shapes, aabb);
     OP_REQUIRES_OK(context, ToStatus(shapes));
 
-    RayMarchParams params = {};
-    for (int a = 0; a < 3; ++a) {
-      params.aabb_min[a] = aabb[a];
-      params.per_extent[a] = 1.0f / (aabb[a + 3] - aabb[a]);
-    }
-    params.step = attrs_.step;
-    params.cone_angle = attrs_.cone_angle;
-    params.resolution = static_cast<int32_t>(attrs_.resolution);
-    params.n_levels = static_cast<int32_t>(shapes.Size("levels"));
-    params.bytes_per_level = static_cast<uint32_t>(BytesPerLevel(attrs_.resolution));
-    params.max_samples = static_cast<uint32_t>(attrs_.max_samples_per_ray);
-    std::memcpy(params.seed, context->input(6).data(), sizeof(params.seed));
-    params.stratified = stratified_ ? 1 : 0;
+    int32_t seed[2];
+    std::memcpy(seed, context->input(6).data(), sizeof(seed));
+    const RayMarchParams params =
+        MakeRayMarchParams(attrs_, stratified_, shapes.Size("levels"), aabb, seed);
 
     const int64_t n_rays = shapes.Size("rays");
     const float* const origins = Floats(context->input(0));
@@ -196,42 +114,39 @@ class RayMarchOp : public OpKernel {
     const float* const t_max = Floats(context->input(5));
     const int64_t min_stride = context->input(4).dims(), max_stride = context->input(5).dims();
 
-    struct Block {
-      std::vector<float> t_starts, t_ends;
-    };
+    const EmptyBlocks empty(params, bits, n_rays);
     const int64_t n_blocks = (n_rays + kRaysPerBlock - 1) / kRaysPerBlock;
     std::vector<Block> blocks(n_blocks);
     std::vector<int64_t> firsts(n_rays + 1, 0);  // at first, the number of samples
-    std::atomic<int64_t> too_long{-1};
+    std::atomic<int64_t> too_long{n_rays};
     ParallelFor(context, n_blocks, kRaysPerBlock * 5000, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         Block& block = blocks[b];
         for (int64_t r = b * kRaysPerBlock; r < std::min(n_rays, (b + 1) * kRaysPerBlock); ++r) {
           const size_t before = block.t_starts.size();
-          if (!March(params, bits, origins + 3 * r, directions + 3 * r, t_min[r * min_stride],
-                     t_max[r * max_stride], static_cast<uint32_t>(r), &block.t_starts,
-                     &block.t_ends)) {
-            too_long = r;
+          if (!ray_march_steps(params, bits, origins + 3 * r, directions + 3 * r,
+                               t_min[r * min_stride], t_max[r * max_stride],
+                               static_cast<uint32_t>(r), block, empty)) {
+            // The first one, however many there are: a range of rays ends at its first.
+            int64_t known = too_long;
+            while (r < known && !too_long.compare_exchange_weak(known, r)) {
+            }
             return;
           }
           firsts[r] = static_cast<int64_t>(block.t_starts.size() - before);
         }
       }
     });
-    OP_REQUIRES(
-        context, too_long < 0,
-        InvalidArgument(type_string(), ": step must cut a ray into at most ", RAY_MARCH_MAX_STEPS,
-                        " steps, got more on ray ", too_long.load(), " with ", attrs_.step,
-                        ". Use a larger step, a smaller aabb, or directions of length 1."));
+    RequireFewSteps(&shapes, too_long < n_rays ? too_long.load() : -1, attrs_.step);
+    OP_REQUIRES_OK(context, ToStatus(shapes));
     int64_t n_samples = 0;
     for (int64_t r = 0; r <= n_rays; ++r) {
       const int64_t count = firsts[r];
       firsts[r] = n_samples;
       n_samples += count;
     }
-    OP_REQUIRES(context, n_samples <= std::numeric_limits<I>::max(),
-                InvalidArgument(type_string(), ": Tindices must hold ", n_samples,
-                                " samples, got int32. Use int64, or fewer rays at a time."));
+    RequireIndexable(&shapes, n_samples, std::numeric_limits<I>::max());
+    OP_REQUIRES_OK(context, ToStatus(shapes));
 
     Tensor *starts, *ends, *ray_indices, *packed_info;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({n_samples}), &starts));
@@ -272,8 +187,7 @@ class PackOccupancyOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     ArgShapes shapes(type_string());
-    const std::vector<ArgShape> inputs = InputShapes(context);
-    shapes.Expect("densities", inputs[0], {"levels", "cells"}).Expect("threshold", inputs[1], {});
+    CheckPackOccupancy(&shapes, InputShapes(context));
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const int64_t n_levels = shapes.Size("levels"), n_cells = shapes.Size("cells");
     const int64_t n_bytes = (n_cells + 7) / 8;

@@ -23,6 +23,12 @@
 // Beyond, t_n = t_0 + n step is not exact enough in float32 to tell neighbouring steps apart.
 #define RAY_MARCH_MAX_STEPS 4194304
 
+// Infinity: the largest float is as far, and arithmetic on it yields no NaN.
+#define RAY_MARCH_FAR 3.402823466e38f
+
+// What the counting pass writes for a ray that has more than RAY_MARCH_MAX_STEPS steps.
+#define RAY_MARCH_TOO_LONG 0xffffffffu
+
 struct RayMarchParams {
   float aabb_min[3];
   float per_extent[3];  // 1 / (aabb_max - aabb_min)
@@ -37,5 +43,19 @@ struct RayMarchParams {
   uint32_t reserved;
 };
 static_assert(sizeof(RayMarchParams) == 64, "host and shader must agree");
+
+// Between the limits of two rays: 0 if they share one.
+struct RayMarchStrides {
+  uint32_t t_min;
+  uint32_t t_max;
+};
+static_assert(sizeof(RayMarchStrides) == 8, "host and shader must agree");
+
+struct PackOccupancyParams {
+  uint64_t n_levels;
+  uint64_t n_cells;  // of a level
+  uint64_t bytes_per_level;
+};
+static_assert(sizeof(PackOccupancyParams) == 24, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_RAY_MARCH_RAY_MARCH_PARAMS_H_

@@ -1,8 +1,9 @@
-// What can be wrong with the shapes of a robust loss, for every device.
+// What can be wrong with a robust loss, for every device.
 
 #ifndef METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_CHECKS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,22 +11,13 @@
 
 namespace metal_ops {
 
-// predictions, targets, alpha, scale. Empty targets are none.
+// predictions, targets, alpha, scale. Targets of shape [0] are none.
 inline void CheckRobustLoss(ArgShapes* shapes, const std::vector<ArgShape>& args,
                             bool reduce_last) {
   const ArgShape &predictions = args[0], &targets = args[1];
   if (predictions.rank() < 0) return;
-  bool none = false;
-  for (const int64_t dim : targets.dims) none = none || dim == 0;
-  if (targets.rank() >= 0 && !none) {
-    bool same = targets.rank() == predictions.rank();
-    for (int i = 0; same && i < predictions.rank(); ++i) {
-      const int64_t a = predictions.dims[i], b = targets.dims[i];
-      same = a < 0 || b < 0 || a == b;
-    }
-    shapes->Require(same, "targets must be shaped like predictions, " + ToText(predictions) +
-                              ", got " + ToText(targets) + ".");
-  }
+  const bool none = targets.rank() == 1 && targets.dims[0] <= 0;
+  if (!none) shapes->ExpectLike("targets", targets, "predictions", predictions);
   shapes->Require(!reduce_last || predictions.rank() > 0,
                   "predictions must have a last dimension to reduce, got a scalar.");
   const int64_t channels = predictions.rank() > 0 ? predictions.dims.back() : 1;
@@ -36,6 +28,13 @@ inline void CheckRobustLoss(ArgShapes* shapes, const std::vector<ArgShape>& args
         std::string(i == 2 ? "alpha" : "scale") +
             " must be a scalar or a vector of predictions' last dimension, " +
             std::to_string(channels) + ", got shape " + ToText(args[i]) + ".");
+  }
+}
+
+inline void CheckRobustScale(ArgShapes* shapes, const float* scale, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (scale[i] <= 0)
+      shapes->Require(false, "scale must be above 0, got " + ToText(scale[i]) + ".");
   }
 }
 

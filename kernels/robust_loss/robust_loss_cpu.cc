@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/common/parallel.h"
+#include "kernels/common/row_mean_writer.h"
 #include "kernels/common/tf_arg_shapes.h"
 #include "kernels/common/tf_float_types.h"
 #include "kernels/robust_loss/robust_loss_checks.h"
@@ -20,7 +21,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::errors::InvalidArgument;
 
 constexpr int64_t kCycles = 8;
 
@@ -43,15 +43,14 @@ class RobustLossOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     ArgShapes shapes(type_string());
     CheckRobustLoss(&shapes, InputShapes(context), reduce_last_);
+    const Tensor& scales = context->input(3);
+    CheckRobustScale(&shapes, static_cast<const float*>(scales.data()), scales.NumElements());
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const Tensor& predictions = context->input(0);
     const Tensor& targets = context->input(1);
     const TensorShape& shape = predictions.shape();
     const int64_t n = shape.num_elements();
     const int64_t channels = shape.dims() > 0 ? shape.dim_size(shape.dims() - 1) : 1;
-    OP_REQUIRES(context, n == 0 || targets.NumElements() == n || targets.dims() == 1,
-                InvalidArgument(type_string(), ": targets must be shaped like predictions, ",
-                                shape.DebugString(), ", got ", targets.shape().DebugString(), "."));
     TensorShape loss_shape = shape;
     if (reduce_last_) loss_shape.RemoveLastDims(1);
     const TensorShape parameter_shape = parameter_gradients_ ? shape : TensorShape({0});
@@ -65,13 +64,9 @@ class RobustLossOp : public OpKernel {
       if (reduce_last_) FillNaN(loss);
       return;
     }
-    const std::vector<float> alpha = Repeat(context->input(2)), scale = Repeat(context->input(3));
-    for (const float value : scale) {
-      OP_REQUIRES(context, !(value <= 0),
-                  InvalidArgument(type_string(), ": scale must be above 0, got ", value, "."));
-    }
+    const std::vector<float> alpha = Repeat(context->input(2)), scale = Repeat(scales);
     const int64_t alpha_period = context->input(2).NumElements();
-    const int64_t scale_period = context->input(3).NumElements();
+    const int64_t scale_period = scales.NumElements();
     const FloatArray from = ToFloatArray(predictions), to_compare = ToFloatArray(targets);
     const bool compare = targets.NumElements() > 0;
     const MutableFloatArray to_loss = ToMutableFloatArray(loss);
@@ -85,7 +80,7 @@ class RobustLossOp : public OpKernel {
       alignas(64) float x[kLossPiece], a[kLossPiece], c[kLossPiece], rho[kLossPiece];
       alignas(64) float dx[kLossPiece], da[kLossPiece], dc[kLossPiece];
       float narrow[2][kLossPiece];
-      double row = 0.0;
+      RowMeanWriter means(to_loss, unit, begin_unit);
       const float weight = reduce_last_ ? 1.0f / static_cast<float>(channels) : 1.0f;
       const int64_t end = end_unit * unit;
       for (int64_t at = begin_unit * unit; at < end; at += kLossPiece) {
@@ -105,13 +100,7 @@ class RobustLossOp : public OpKernel {
                                        parameter_gradients_ ? dc : nullptr};
         RobustLoss(piece, m);
         if (reduce_last_) {
-          for (int64_t i = 0; i < m; ++i) {
-            row += rho[i];
-            if ((at + i + 1) % channels == 0) {
-              StoreOne(to_loss, (at + i) / channels, static_cast<float>(row * weight));
-              row = 0.0;
-            }
-          }
+          means.Add(rho, m);
         } else {
           Store(to_loss, at, m, rho, 1.0f);
         }
@@ -121,6 +110,7 @@ class RobustLossOp : public OpKernel {
           Store(to_scale, at, m, dc, weight);
         }
       }
+      means.Flush();
     });
   }
 

@@ -8,20 +8,35 @@
 // Of d rho / d alpha there are four forms, as each loses its digits somewhere. With s = sign(2 -
 // alpha), w = z / (b + z), psi(y) = (y e^y - e^y + 1) / y^2:
 //   |alpha| < 1:   (psi(y) L^2 - e^y (L - w)) / 2
-//   alpha <= -1:   b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - 1 / (2 (b + z))) + 2 /
-//   alpha^2 alpha >= 1:    rho (L / 2 - (alpha + 2) / (2 alpha)) + b L / (2 alpha)
+//   alpha <= -1:   b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - 1 / (2 (b + z)))
+//                  + 2 / alpha^2
+//   alpha >= 1:    rho (L / 2 - (alpha + 2) / (2 alpha)) + b L / (2 alpha)
 //                  + s (alpha rho + b) (e^(s b L / 2) - 1) / (2 (b + z))
-//   small z:       the power series of rho in u, whose terms of order z and z^2 do not depend on
-//   alpha
+//   small z:       the power series of rho in u, whose terms of order z and z^2 are without alpha
 // Towards alpha = 2 the derivative grows without bound, like log b; at 2 it is given as 0.
 
 #ifndef METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_
 #define METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_
+
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
 
 // Below these z and u the series is used for d rho / d alpha, with so many terms: each is at most a
 // sixth of the one before.
 #define ROBUST_LOSS_SERIES_Z 0.25f
 #define ROBUST_LOSS_SERIES_U 0.125f
 #define ROBUST_LOSS_SERIES_TERMS 9
+
+// How the shader finds its arguments.
+struct RobustLossParams {
+  uint32_t compare;       // whether there are targets
+  uint32_t alpha_period;  // values of alpha, 1 or one a channel
+  uint32_t scale_period;
+  uint32_t reserved;
+};
+static_assert(sizeof(RobustLossParams) == 16, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_PARAMS_H_

@@ -69,8 +69,8 @@ HWY_INLINE VF SlopeAlpha(VF z, VF b, VF alpha, VF u, VF log1p_u, VF y, VF exp_y,
   const VF w = hn::Div(z, hn::Add(b, z));
   const VF near_zero = hn::Mul(half, hn::MulSub(Psi(y, exp_y, expm1_y), hn::Mul(log1p_u, log1p_u),
                                                 hn::Mul(exp_y, hn::Sub(log1p_u, w))));
-  // rho (L / 2 - (alpha + 2) / (2 alpha)) + b L / (2 alpha) + s b e^y (e^(s b L / 2) - 1) / (2 (b +
-  // z))
+  // rho (L / 2 - (alpha + 2) / (2 alpha)) + b L / (2 alpha)
+  //   + s (alpha rho + b) (e^(s b L / 2) - 1) / (2 (b + z))
   const VF half_per_alpha = hn::Div(half, alpha), half_log = hn::Mul(half, log1p_u);
   const VF two = Constant(2.0f);
   VF elsewhere = hn::Mul(rho, hn::NegMulAdd(hn::Add(alpha, two), half_per_alpha, half_log));

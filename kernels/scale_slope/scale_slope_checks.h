@@ -1,8 +1,9 @@
-// What can be wrong with the shapes of ScaleSlope, for every device.
+// What can be wrong with the shapes of ScaleSlope and ScaleSlopeSum, for every device.
 
 #ifndef METAL_OPS_KERNELS_SCALE_SLOPE_SCALE_SLOPE_CHECKS_H_
 #define METAL_OPS_KERNELS_SCALE_SLOPE_SCALE_SLOPE_CHECKS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,23 @@ inline void CheckScaleSlope(ArgShapes* shapes, const std::vector<ArgShape>& args
   }
   shapes->Require(fits, "incoming must be shaped like slope, " + ToText(slope) +
                             ", or that without the last dimension, got " + ToText(incoming) + ".");
+}
+
+// incoming, slope, parameter.
+inline void CheckScaleSlopeSum(ArgShapes* shapes, const std::vector<ArgShape>& args) {
+  CheckScaleSlope(shapes, args);
+  const ArgShape &slope = args[1], &parameter = args[2];
+  if (slope.rank() < 0 || parameter.rank() <= 0) return;
+  const int64_t channels = slope.rank() > 0 ? slope.dims.back() : 1;
+  shapes->Require(parameter.rank() == 1 &&
+                      (channels < 0 || parameter.dims[0] < 0 || parameter.dims[0] == channels),
+                  "parameter must be a scalar or a vector of slope's last dimension, " +
+                      std::to_string(channels) + ", got shape " + ToText(parameter) + ".");
+}
+
+// A parameter of every channel has as many values as slope's rows; a scalar takes all of slope.
+inline int64_t ScaleSlopeChannels(const ArgShape& parameter) {
+  return parameter.rank() > 0 ? parameter.dims[0] : 1;
 }
 
 }  // namespace metal_ops

@@ -2,9 +2,9 @@
 //
 // Real spherical harmonics as polynomials of (x, y, z), with the Condon-Shortley phase, in the
 // order l^2 + l + m, as tiny-cuda-nn and torch-ngp have them:
-//   Y_l^m = (-1)^m K_l^m P_l^m(z) { 1 | sqrt(2) Re (x + iy)^m | sqrt(2) Im (x + iy)^|m| }   m = 0,
-//   > 0, < 0
-// with K_l^m = sqrt((2l + 1) / (4 pi) (l - m)! / (l + m)!) and P_l^m the associated Legendre
+//   Y_l^m = (-1)^m K_l^m P_l^m(z) { 1 | sqrt(2) Re (x + iy)^m | sqrt(2) Im (x + iy)^|m| }
+//   for m = 0 | m > 0 | m < 0,
+// K_l^m = sqrt((2l + 1) / (4 pi) (l - m)! / (l + m)!) and P_l^m the associated Legendre
 // function without its factor (1 - z^2)^(m/2), which (x + iy)^m brings on the unit sphere. By
 // recurrence in l:
 //   P_m^m = (2m - 1)!!,  P_{m+1}^m = (2m + 1) z P_m^m,

@@ -122,7 +122,7 @@ float DifferentiateOne(const RenderInputs& in, int64_t start, int64_t count,
   std::fill_n(h + n_live, n_used - n_live, 0.0f);
   double beyond = 0.0;  // - T_end (d loss / d opacity - d loss / d rgb . background)
   const float behind = static_cast<float>(std::exp(-sum_live));
-  if (in.n_channels > 0) {
+  if (from.rgb != nullptr) {
     double light = 0.0;
     for (int64_t c = 0; c < n_channels && background != nullptr; ++c) {
       light += static_cast<double>(from.rgb[c]) * background[c];

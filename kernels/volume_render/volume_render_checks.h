@@ -3,6 +3,8 @@
 #ifndef METAL_OPS_KERNELS_VOLUME_RENDER_VOLUME_RENDER_CHECKS_H_
 #define METAL_OPS_KERNELS_VOLUME_RENDER_VOLUME_RENDER_CHECKS_H_
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,11 @@ inline void CheckEarlyStop(ArgShapes* shapes, float early_stop_eps) {
   shapes->Require(early_stop_eps >= 0 && early_stop_eps < 1,
                   "early_stop_eps must be a transmittance in [0, 1), got " +
                       std::to_string(early_stop_eps) + ". 0 stops nowhere.");
+}
+
+// Transmittance below eps is optical thickness above -log(eps).
+inline float MaxThickness(float early_stop_eps) {
+  return early_stop_eps > 0 ? -std::log(early_stop_eps) : std::numeric_limits<float>::infinity();
 }
 
 // Empty stands for "there is none".

@@ -3,17 +3,13 @@
 //
 // A ray is done by one thread, so results do not depend on the number of threads.
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <string>
 #include <vector>
 
-#include "kernels/common/packed_rays.h"
 #include "kernels/common/parallel.h"
 #include "kernels/common/tf_arg_shapes.h"
 #include "kernels/common/tf_float_types.h"
+#include "kernels/common/tf_packed_rays.h"
 #include "kernels/volume_render/volume_render_checks.h"
 #include "kernels/volume_render/volume_render_simd.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -26,7 +22,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::errors::InvalidArgument;
 
 // Cycles that a sample takes, roughly: two exponentials in vectors, two serial additions.
 constexpr int64_t kForwardCycles = 15;
@@ -50,18 +45,6 @@ class RenderBase : public OpKernel {
   }
 
  protected:
-  // Transmittance below eps is optical thickness above -log(eps).
-  float MaxThickness() const {
-    return early_stop_eps_ > 0 ? -std::log(early_stop_eps_)
-                               : std::numeric_limits<float>::infinity();
-  }
-
-  tensorflow::Status InitRays(const Tensor& packed_info, const Tensor& sigmas,
-                              PackedRays* rays) const {
-    const std::string error = rays->Init(type_string(), packed_info, sigmas.shape());
-    return error.empty() ? tensorflow::OkStatus() : InvalidArgument(error);
-  }
-
   // Samples of no ray.
   static void ClearUncovered(const PackedRays& rays, Tensor* samples) {
     if (!rays.covers_all()) std::memset(samples->data(), 0, samples->TotalBytes());
@@ -82,7 +65,7 @@ class VolumeRenderOp : public RenderBase {
     const Tensor& sigmas = context->input(0);
     const Tensor& background = context->input(5);
     PackedRays rays;
-    OP_REQUIRES_OK(context, InitRays(context->input(4), sigmas, &rays));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(4), sigmas.shape(), &rays));
     const int64_t n_rays = rays.n_rays(), n_channels = shapes.Size("channels");
 
     Tensor *rgb, *opacity, *depth, *median, *weights;
@@ -99,7 +82,7 @@ class VolumeRenderOp : public RenderBase {
     in.t_starts = Floats(context->input(2));
     in.t_ends = Floats(context->input(3));
     in.n_channels = n_channels;
-    in.max_thickness = MaxThickness();
+    in.max_thickness = MaxThickness(early_stop_eps_);
     const float* const behind = Floats(background);
     const int64_t behind_stride = background.dims() == 2 ? n_channels : 0;
     ParallelFor(context, n_rays, rays.Cycles(kForwardCycles), [&](int64_t begin, int64_t end) {
@@ -129,7 +112,7 @@ class VolumeRenderGradOp : public RenderBase {
     const Tensor& rgbs = context->input(6);
     const Tensor& background = context->input(10);
     PackedRays rays;
-    OP_REQUIRES_OK(context, InitRays(context->input(9), sigmas, &rays));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(9), sigmas.shape(), &rays));
     const int64_t n_rays = rays.n_rays(), n_channels = shapes.Size("channels");
 
     const TensorShape t_shape = t_gradients_ ? sigmas.shape() : TensorShape({0});
@@ -149,7 +132,7 @@ class VolumeRenderGradOp : public RenderBase {
     in.t_starts = Floats(context->input(7));
     in.t_ends = Floats(context->input(8));
     in.n_channels = n_channels;
-    in.max_thickness = MaxThickness();
+    in.max_thickness = MaxThickness(early_stop_eps_);
     SampleGradients to = {};
     to.sigmas = ToMutableFloatArray(to_sigmas);
     to.rgbs = ToMutableFloatArray(to_rgbs);
@@ -162,7 +145,8 @@ class VolumeRenderGradOp : public RenderBase {
     const float* const from_weights = Floats(context->input(4));
     const float* const light = Floats(background);
     const int64_t light_stride = background.dims() == 2 ? n_channels : 0;
-    const std::vector<float> no_rgb(n_channels, 0.0f);
+    // Not empty: a null pointer stands for "no colours", and there may be no channels.
+    const std::vector<float> no_rgb(n_channels + 1, 0.0f);
     ParallelFor(context, n_rays, rays.Cycles(kBackwardCycles), [&](int64_t begin, int64_t end) {
       RayScratch scratch;
       for (int64_t r = begin; r < end; ++r) {
@@ -208,7 +192,7 @@ class RenderWeightsOp : public RenderBase {
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const Tensor& sigmas = context->input(0);
     PackedRays rays;
-    OP_REQUIRES_OK(context, InitRays(context->input(3), sigmas, &rays));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(3), sigmas.shape(), &rays));
     Tensor *weights, *transmittance;
     OP_REQUIRES_OK(context, context->allocate_output(0, sigmas.shape(), &weights));
     OP_REQUIRES_OK(context, context->allocate_output(1, sigmas.shape(), &transmittance));
@@ -219,7 +203,7 @@ class RenderWeightsOp : public RenderBase {
     in.sigmas = ToFloatArray(sigmas);
     in.t_starts = Floats(context->input(1));
     in.t_ends = Floats(context->input(2));
-    in.max_thickness = MaxThickness();
+    in.max_thickness = MaxThickness(early_stop_eps_);
     ParallelFor(context, rays.n_rays(), rays.Cycles(kForwardCycles),
                 [&](int64_t begin, int64_t end) {
                   RayScratch scratch;
@@ -241,7 +225,7 @@ class RenderWeightsGradOp : public RenderBase {
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const Tensor& sigmas = context->input(2);
     PackedRays rays;
-    OP_REQUIRES_OK(context, InitRays(context->input(5), sigmas, &rays));
+    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(5), sigmas.shape(), &rays));
     const TensorShape t_shape = t_gradients_ ? sigmas.shape() : TensorShape({0});
     Tensor *to_sigmas, *to_starts, *to_ends;
     OP_REQUIRES_OK(context, context->allocate_output(0, sigmas.shape(), &to_sigmas));
@@ -253,7 +237,7 @@ class RenderWeightsGradOp : public RenderBase {
     in.sigmas = ToFloatArray(sigmas);
     in.t_starts = Floats(context->input(3));
     in.t_ends = Floats(context->input(4));
-    in.max_thickness = MaxThickness();
+    in.max_thickness = MaxThickness(early_stop_eps_);
     RayGradients from = {};
     from.weights = Floats(context->input(0));
     from.transmittance = Floats(context->input(1));

@@ -5,13 +5,17 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what the loop below does, for type checkers and editors; optional
+    from metal_ops.ops.distortion_loss import *  # noqa: F403
+    from metal_ops.ops.focal_loss import *  # noqa: F403
     from metal_ops.ops.frequency_encode import *  # noqa: F403
     from metal_ops.ops.fused_optimizer import *  # noqa: F403
     from metal_ops.ops.hash_encode import *  # noqa: F403
     from metal_ops.ops.null_op import *  # noqa: F403
     from metal_ops.ops.packed_scan import *  # noqa: F403
     from metal_ops.ops.ray_march import *  # noqa: F403
+    from metal_ops.ops.robust_loss import *  # noqa: F403
     from metal_ops.ops.sh_encode import *  # noqa: F403
+    from metal_ops.ops.softshrink import *  # noqa: F403
     from metal_ops.ops.volume_render import *  # noqa: F403
     from metal_ops.ops.zero_out import *  # noqa: F403
 else:

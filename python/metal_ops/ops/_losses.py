@@ -13,9 +13,14 @@ def scale_slope(op: tf.Operation, incoming: tf.Tensor, slope: int = 1) -> tf.Ten
     return raw_ops.scale_slope(incoming, op.outputs[slope])
 
 
+def sum_slope(op: tf.Operation, incoming: tf.Tensor, slope: int, parameter: tf.Tensor) -> tf.Tensor:
+    """Likewise for a parameter, a scalar or one value a channel, that all elements share."""
+    return raw_ops.scale_slope_sum(incoming, op.outputs[slope], parameter)
+
+
 def is_wanted(op: tf.Operation, index: int) -> bool:
     """Whether the gradient of an input is wanted: the eager tape says so, a graph prunes by itself."""
     return index not in (getattr(op, "skip_input_indices", None) or ())
 
 
-_arguments.no_second_derivative("ScaleSlope", "ScaleRays")
+_arguments.no_second_derivative("ScaleSlope", "ScaleSlopeSum", "ScaleRays")

@@ -67,7 +67,6 @@ def focal_loss(
     _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         logits = _arguments.as_floats(op, "logits", logits)
-        numbers = {"gamma": gamma, "label_smoothing": label_smoothing}
         if kind == "sigmoid":
             if not tf.is_tensor(targets):
                 targets = tf.convert_to_tensor(targets, logits.dtype)
@@ -77,19 +76,25 @@ def focal_loss(
                 targets,
                 alpha=0.5 if alpha is None else alpha,
                 balanced=alpha is not None,
+                gamma=gamma,
+                label_smoothing=label_smoothing,
                 reduce_last=reduce_last,
-                **numbers,
             )[0]
         if reduce_last:
             raise ValueError(
                 f"[{op}] reduce_last: expected False with kind 'softmax', whose sum over the classes is "
                 "made already, got True."
             )
-        return _softmax(op, logits, targets, alpha, numbers)
+        return _softmax(op, logits, targets, alpha, gamma, label_smoothing)
 
 
 def _softmax(
-    op: str, logits: tf.Tensor, targets: Any, alpha: float | None, numbers: dict[str, float]
+    op: str,
+    logits: tf.Tensor,
+    targets: Any,
+    alpha: float | None,
+    gamma: float,
+    label_smoothing: float,
 ) -> tf.Tensor:
     targets = tf.convert_to_tensor(targets)
     sparse = targets.dtype.is_integer
@@ -104,7 +109,11 @@ def _softmax(
     elif targets.shape.rank != 2:
         targets = tf.reshape(targets, [-1, classes] if classes else tf.shape(logits))
     loss = raw_ops.softmax_focal_loss(
-        logits, targets, alpha=1.0 if alpha is None else alpha, **numbers
+        logits,
+        targets,
+        alpha=1.0 if alpha is None else alpha,
+        gamma=gamma,
+        label_smoothing=label_smoothing,
     )[0]
     return tf.squeeze(restore(loss[:, None]), axis=-1)
 

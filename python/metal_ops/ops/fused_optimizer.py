@@ -72,14 +72,21 @@ def fused_adam(
       [2.5, -1.5]
     """
     gradient = _gradient("fused_adam", variable, gradient)
-    numbers = [learning_rate, beta_1, beta_2, epsilon, weight_decay]
+    with tf.device("CPU:0"):  # the op reads them there, wherever the variables are
+        step = tf.cast(step, tf.int64)
+        lr, beta1, beta2 = _double(learning_rate), _double(beta_1), _double(beta_2)
+        epsilon, weight_decay = _double(epsilon), _double(weight_decay)
     return raw_ops.resource_fused_adam(
         variable.handle,
         m.handle,
         v.handle,
         [] if v_hat is None else [v_hat.handle],
-        tf.cast(step, tf.int64),
-        *[_double(number) for number in numbers],
+        step,
+        lr,
+        beta1,
+        beta2,
+        epsilon,
+        weight_decay,
         gradient,
         skip_zero_rows=skip_zero_rows,
         float32_powers=float32_powers,
@@ -128,12 +135,14 @@ def fused_sgd(
       [2.5, -1.5]
     """
     gradient = _gradient("fused_sgd", variable, gradient)
+    with tf.device("CPU:0"):
+        lr, momentum, weight_decay = map(_double, (learning_rate, momentum, weight_decay))
     return raw_ops.resource_fused_sgd(
         variable.handle,
         [] if m is None else [m.handle],
-        _double(learning_rate),
-        _double(momentum),
-        _double(weight_decay),
+        lr,
+        momentum,
+        weight_decay,
         gradient,
         nesterov=nesterov,
         skip_zero_rows=skip_zero_rows,

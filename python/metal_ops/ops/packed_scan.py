@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -181,7 +181,7 @@ def pack_ray_indices(ray_indices: Any, n_rays: Any, name: str | None = None) -> 
 
 def _scan(
     op: str,
-    reduction: str,
+    reduction: Literal["sum", "prod"],
     exclusive: bool,
     inputs: Any,
     packed_info: Any,

@@ -99,14 +99,5 @@ def _robust_loss_gradient(
     if op.get_attr("parameter_gradients"):
         for index, parameter in enumerate(parameters, start=2):
             if _losses.is_wanted(op, index):
-                each = tf.cast(_losses.scale_slope(op, incoming, index), tf.float32)
-                if parameter.shape.rank == 1:
-                    each = tf.reshape(each, [-1, tf.shape(each)[-1]])
-                    each = tf.reduce_sum(each, axis=0)
-                    # One value for all channels.
-                    if parameter.shape[0] == 1:
-                        each = tf.reduce_sum(each, keepdims=True)
-                    result[index] = each
-                else:
-                    result[index] = tf.reduce_sum(each)
+                result[index] = _losses.sum_slope(op, incoming, index, parameter)
     return result

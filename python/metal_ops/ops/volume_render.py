@@ -184,11 +184,20 @@ def render_weights(
 
 @tf.RegisterGradient("VolumeRender")
 def _volume_render_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    rgb, *others = gradients
+    rgb, opacity, depth, depth_median, weights = gradients
+    sigmas, rgbs, t_starts, t_ends, packed_info, background = op.inputs
     to_sigmas, to_rgbs, to_background, to_starts, to_ends = raw_ops.volume_render_grad(
         _arguments.zeros_as_empty(rgb, rank=2),
-        *[_arguments.zeros_as_empty(gradient) for gradient in others],
-        *op.inputs,
+        _arguments.zeros_as_empty(opacity),
+        _arguments.zeros_as_empty(depth),
+        _arguments.zeros_as_empty(depth_median),
+        _arguments.zeros_as_empty(weights),
+        sigmas,
+        rgbs,
+        t_starts,
+        t_ends,
+        packed_info,
+        background,
         early_stop_eps=op.get_attr("early_stop_eps"),
         t_gradients=op.get_attr("t_gradients"),
     )
@@ -199,9 +208,15 @@ def _volume_render_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.
 
 @tf.RegisterGradient("RenderWeights")
 def _render_weights_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
+    weights, transmittance = gradients
+    sigmas, t_starts, t_ends, packed_info = op.inputs
     to_sigmas, to_starts, to_ends = raw_ops.render_weights_grad(
-        *[_arguments.zeros_as_empty(gradient) for gradient in gradients],
-        *op.inputs,
+        _arguments.zeros_as_empty(weights),
+        _arguments.zeros_as_empty(transmittance),
+        sigmas,
+        t_starts,
+        t_ends,
+        packed_info,
         early_stop_eps=op.get_attr("early_stop_eps"),
         t_gradients=op.get_attr("t_gradients"),
     )

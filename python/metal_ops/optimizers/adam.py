@@ -53,12 +53,14 @@ class Adam(FusedOptimizer, keras.optimizers.Adam):
         self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: Any, weight_decay: float
     ) -> None:
         index = self._get_variable_index(variable)
+        with tf.device("CPU:0"):
+            step = self.iterations + 1
         fused_adam(
             variable,
             self._momentums[index].value,
             self._velocities[index].value,
             gradient,
-            step=self.iterations + 1,
+            step=step,
             learning_rate=learning_rate,
             beta_1=self.beta_1,
             beta_2=self.beta_2,

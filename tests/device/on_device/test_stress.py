@@ -92,12 +92,13 @@ def soft_placement():
     tf.config.set_soft_device_placement(False)
 
 
-def train(where: str) -> tuple[list[float], list[np.ndarray]]:
+def train(where: str, optimizer: str) -> tuple[list[float], list[np.ndarray]]:
     """A hash grid, on the device if that is `where`, below dense layers."""
     keras.utils.set_random_seed(7)
     rng = np.random.default_rng(7)
     points = rng.uniform(0, 1, (256, 3)).astype("float32")
     target = np.sin(points.sum(1, keepdims=True) * 6).astype("float32")
+    adam = {"keras": keras.optimizers.Adam, "metal_ops": metal_ops.optimizers.Adam}[optimizer]
     with tf.device(where):
         model = keras.Sequential(
             [
@@ -109,19 +110,17 @@ def train(where: str) -> tuple[list[float], list[np.ndarray]]:
                 keras.layers.Dense(1),
             ]
         )
-        # Keras' own Adam: metal_ops.optimizers has CPU kernels only so far.
-        model.compile(
-            optimizer=keras.optimizers.Adam(1e-2), loss="mse"
-        )  # jit_compile="auto": the layer refuses XLA
+        model.compile(optimizer=adam(1e-2), loss="mse")  # jit_compile="auto": the layer refuses XLA
         history = model.fit(points, target, batch_size=64, epochs=6, shuffle=False, verbose=0)
     table = model.layers[0].table.value
     assert table.device.endswith(where), table.device
     return history.history["loss"], [np.asarray(w) for w in model.get_weights()]
 
 
-def test_keras_model_trains_as_on_the_cpu(soft_placement):
-    losses, weights = train(GPU)
-    expected_losses, expected_weights = train("CPU:0")
+@pytest.mark.parametrize("optimizer", ["keras", "metal_ops"])
+def test_keras_model_trains_as_on_the_cpu(soft_placement, optimizer):
+    losses, weights = train(GPU, optimizer)
+    expected_losses, expected_weights = train("CPU:0", optimizer)
     assert losses[-1] < 0.5 * losses[0]
     # 24 Adam steps: rounding differences of 1e-7 grow a little each step, the table's gradient is added up in
     # another order, and Adam divides small gradients by their own size.

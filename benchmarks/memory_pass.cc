@@ -1,0 +1,67 @@
+// The machine's limit for an op: reading its inputs and writing its results, with next to no
+// arithmetic.
+//
+// Usage: memory_pass <floats read> <floats written> <threads>
+//
+// For each line on stdin it does one pass and prints the milliseconds taken.
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// Rounds in which both arrays are gone through side by side.
+constexpr int64_t kRounds = 1024;
+constexpr int64_t kLanes = 64;
+
+volatile float sink;
+
+void Pass(const float* read, int64_t n_read, float* written, int64_t n_written) {
+  float sum[kLanes] = {};
+  for (int64_t round = 0; round < kRounds; ++round) {
+    int64_t i = n_read * round / kRounds;
+    for (const int64_t end = n_read * (round + 1) / kRounds; i + kLanes <= end; i += kLanes) {
+      for (int64_t j = 0; j < kLanes; ++j) sum[j] += read[i + j];
+    }
+    i = n_written * round / kRounds;
+    for (const int64_t end = n_written * (round + 1) / kRounds; i + kLanes <= end; i += kLanes) {
+      std::memcpy(written + i, sum, sizeof(sum));
+    }
+  }
+  sink = sum[0];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "memory_pass: expected floats read, floats written, threads\n");
+    return 2;
+  }
+  const int64_t n_read = std::atoll(argv[1]), n_written = std::atoll(argv[2]);
+  const int n_threads = std::atoi(argv[3]);
+  const std::vector<float> read(n_read, 0.0f);
+  std::vector<float> written(n_written, 0.0f);
+
+  while (std::getchar() != EOF) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto part = [&](int t) {
+      const int64_t r = n_read * t / n_threads, w = n_written * t / n_threads;
+      Pass(read.data() + r, n_read * (t + 1) / n_threads - r, written.data() + w,
+           n_written * (t + 1) / n_threads - w);
+    };
+    std::vector<std::thread> threads;
+    for (int t = 1; t < n_threads; ++t) threads.emplace_back(part, t);
+    part(0);
+    for (std::thread& thread : threads) thread.join();
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - start;
+    std::printf("%.4f\n", taken.count());
+    std::fflush(stdout);
+  }
+}

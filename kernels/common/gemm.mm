@@ -1,0 +1,137 @@
+// Products and convolutions on the Metal device: which shader, with what grid.
+
+#include "kernels/common/gemm.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/common/gemm_plan.h"
+#include "kernels/common/metal_arg_shapes.h"
+#include "kernels/common/platform.h"
+
+namespace metal_ops {
+namespace {
+
+FloatType ToFloatType(TF_DataType type) {
+  if (type == TF_HALF) return FloatType::kHalf;
+  return type == TF_BFLOAT16 ? FloatType::kBfloat16 : FloatType::kFloat;
+}
+
+// Below this many rows packing b costs more than it gains.
+constexpr int64_t kRowsToPack = 32;
+
+enum class Shaders { kTiles, kThreads };
+
+Status ChooseShaders(const GemmParams& params, Shaders* shaders) {
+  const char* asked = std::getenv("METAL_OPS_GEMM");
+  if (asked == nullptr || *asked == '\0') {
+    // A tile is mostly empty where there are few rows or columns.
+    const bool fits = params.rows >= 16 && params.columns >= 16;
+    *shaders = ThreadgroupsRunAtOnce() && fits ? Shaders::kTiles : Shaders::kThreads;
+    return Status();
+  }
+  *shaders = std::strcmp(asked, "tiles") == 0 ? Shaders::kTiles : Shaders::kThreads;
+  if (*shaders == Shaders::kThreads && std::strcmp(asked, "threads") != 0) {
+    return InvalidArgument("METAL_OPS_GEMM must be 'tiles' or 'threads', got '", asked,
+                           "'; unset it to let the device decide");
+  }
+  return Status();
+}
+
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+Status DispatchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
+                    const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
+                    const Tensor& out) {
+  const std::string type = FloatShader(out.dtype());
+  if (epilogue == nullptr) {
+    return encoder.Dispatch(StrCat(stem, "_", type), grid, {a, b, out, Bytes(params)});
+  }
+  const FusedOps& fused = epilogue->fused;
+  const std::vector<Tensor>& args = epilogue->args;
+  const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
+                              args[0].dtype() == TF_FLOAT && out.dtype() != TF_FLOAT;
+  Constants constants;
+  constants.UInt(0, fused.channels)
+      .Bool(1, fused.add)
+      .UInt(2, fused.activation)
+      .Bool(3, float_channels);
+  // Places that are not taken are bound to what is there anyway; the shader does not read them.
+  const auto channel = [&](int i) -> const Tensor& {
+    return i < fused.n_channel_args() ? args[i] : a;
+  };
+  return encoder.Dispatch(Function(StrCat(stem, "_fused_", type), constants), grid,
+                          {a, b, out, Bytes(params), channel(0), channel(1), channel(2), channel(3),
+                           fused.add ? args.back() : a, Bytes(epilogue->params)});
+}
+
+}  // namespace
+
+Status FusedOpsAttrs::Get(KernelConstruction* ctx) {
+  RETURN_IF_ERROR(ctx->GetAttr("fused_ops", &fused_ops_));
+  RETURN_IF_ERROR(ctx->GetAttr("epsilon", &params_.epsilon));
+  return ctx->GetAttr("leakyrelu_alpha", &params_.leakyrelu_alpha);
+}
+
+Status FusedOpsAttrs::ReadArgs(KernelContext* ctx, const char* op, TF_DataType type,
+                               const ArgShape& output, int channel_dim,
+                               GemmEpilogue* epilogue) const {
+  ArgShapes shapes(op);
+  std::vector<ArgShape> args;
+  std::vector<FloatType> types;
+  for (int i = 2; i < ctx->num_inputs(); ++i) {
+    Tensor arg;
+    RETURN_IF_ERROR(ctx->Input(i, &arg));
+    args.emplace_back(arg.shape());
+    types.push_back(ToFloatType(arg.dtype()));
+    epilogue->args.push_back(std::move(arg));
+  }
+  ParseFusedOps(&shapes, fused_ops_, static_cast<int>(args.size()), &epilogue->fused);
+  RETURN_IF_ERROR(ToStatus(shapes));
+  CheckFusedTypes(&shapes, epilogue->fused, ToFloatType(type), types);
+  CheckFusedShapes(&shapes, epilogue->fused, output, channel_dim, args);
+  epilogue->params = params_;
+  return ToStatus(shapes);
+}
+
+Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
+               const GemmEpilogue* epilogue, const Tensor& out) {
+  Shaders shaders;
+  RETURN_IF_ERROR(ChooseShaders(params, &shaders));
+  const int64_t products = GemmProducts(params);
+  if (shaders == Shaders::kTiles) {
+    return Encode(ctx, [&](Encoder& encoder) {
+      const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
+                      Pieces(params.columns, GEMM_TILE_COLUMNS), products);
+      return DispatchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
+    });
+  }
+  const int64_t panels = Pieces(params.columns, GEMM_THREAD_COLUMNS), sum = GemmDepth(params);
+  const Grid grid(Pieces(params.rows, GEMM_THREAD_ROWS), panels, products);
+  const bool in_place = b.dtype() == TF_FLOAT && params.b_column == 1 &&
+                        params.columns >= GEMM_THREAD_COLUMNS && params.rows < kRowsToPack;
+  if (in_place || sum == 0) {
+    return Encode(ctx, [&](Encoder& encoder) {
+      return DispatchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
+    });
+  }
+  // Matrices of b that are used more than once are packed once.
+  GemmParams packed = params;
+  int64_t matrices = 1;
+  packed.b_panel = sum * GEMM_THREAD_COLUMNS;
+  for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
+    if (params.b_batch[d] == 0) continue;
+    packed.b_batch[d] = matrices * panels * packed.b_panel;
+    matrices *= params.batch[d];
+  }
+  Tensor panels_of_b;
+  RETURN_IF_ERROR(
+      ctx->AllocateTemp(TF_FLOAT, {matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(encoder.Dispatch(StrCat("gemm_pack_", FloatShader(b.dtype())),
+                                     Grid(sum, panels, matrices), {b, panels_of_b, Bytes(params)}));
+    return DispatchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
+  });
+}
+
+}  // namespace metal_ops

@@ -1,0 +1,32 @@
+// Tensors' shapes as ArgShape in Metal kernels, so that they say what CPU kernels say; and the name
+// that shaders give a dtype.
+
+#ifndef METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_
+#define METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_
+
+#include <vector>
+
+#include "kernels/common/arg_shapes.h"
+#include "kernels/common/op_kernel.h"
+
+namespace metal_ops {
+
+// ShapesOf(predictions, targets): in the order of the op's inputs.
+template <typename... Tensors>
+std::vector<ArgShape> ShapesOf(const Tensors&... tensors) {
+  return {ArgShape(tensors.shape())...};
+}
+
+inline Status ToStatus(const ArgShapes& shapes) {
+  return shapes.ok() ? Status() : InvalidArgument(shapes.error());
+}
+
+// "float", "half" or "bfloat": the last part of most shaders' names.
+inline const char* FloatShader(TF_DataType dtype) {
+  if (dtype == TF_HALF) return "half";
+  return dtype == TF_BFLOAT16 ? "bfloat" : "float";
+}
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_

@@ -1,0 +1,85 @@
+// FrequencyEncode and FrequencyEncodeGrad on the Metal device.
+
+#include <string>
+
+#include "kernels/common/encoder.h"
+#include "kernels/common/metal_arg_shapes.h"
+#include "kernels/common/registrar.h"
+#include "kernels/frequency_encode/frequency_encode_checks.h"
+
+namespace metal_ops {
+namespace {
+
+Status ReadAttrs(const char* op, KernelConstruction* ctx, FrequencyEncodeAttrs* attrs) {
+  RETURN_IF_ERROR(ctx->GetAttr("n_frequencies", &attrs->n_frequencies));
+  RETURN_IF_ERROR(ctx->GetAttr("include_input", &attrs->include_input));
+  RETURN_IF_ERROR(ctx->GetAttr("times_pi", &attrs->times_pi));
+  ArgShapes shapes(op);
+  CheckFrequencyEncodeAttrs(&shapes, *attrs);
+  return ToStatus(shapes);
+}
+
+class FrequencyEncodeOp {
+ public:
+  static constexpr char kOp[] = "FrequencyEncode";
+
+  explicit FrequencyEncodeOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ReadAttrs(kOp, ctx, &attrs_));
+  }
+
+  void Compute(KernelContext* ctx) {
+    Tensor inputs, outputs;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &inputs));
+    ArgShapes shapes(kOp);
+    CheckFrequencyEncode(&shapes, ShapesOf(inputs), attrs_);
+    OP_REQUIRES_OK(ctx, ToStatus(shapes));
+    const int64_t n_points = inputs.dim(0), n_dims = inputs.dim(1);
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {n_points, n_dims * attrs_.Columns()}, &outputs));
+    if (outputs.num_elements() == 0) return;
+    const FrequencyEncodeParams params = MakeFrequencyEncodeParams(n_points, n_dims, attrs_);
+    const std::string shader = StrCat("frequency_encode_", FloatShader(outputs.dtype()));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(shader, Grid::Flat(inputs.num_elements()),
+                                             {inputs, outputs, Bytes(params)});
+                   }));
+  }
+
+ private:
+  FrequencyEncodeAttrs attrs_;
+};
+
+class FrequencyEncodeGradOp {
+ public:
+  static constexpr char kOp[] = "FrequencyEncodeGrad";
+
+  explicit FrequencyEncodeGradOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ReadAttrs(kOp, ctx, &attrs_));
+  }
+
+  void Compute(KernelContext* ctx) {
+    Tensor gradients, inputs, inputs_gradient;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &gradients));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &inputs));
+    ArgShapes shapes(kOp);
+    CheckFrequencyEncode(&shapes, ShapesOf(gradients, inputs), attrs_);
+    OP_REQUIRES_OK(ctx, ToStatus(shapes));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs.shape(), &inputs_gradient));
+    if (inputs.num_elements() == 0) return;
+    const FrequencyEncodeParams params =
+        MakeFrequencyEncodeParams(inputs.dim(0), inputs.dim(1), attrs_);
+    const std::string shader = StrCat("frequency_encode_grad_", FloatShader(gradients.dtype()));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Dispatch(shader, Grid::Flat(inputs.num_elements()),
+                                             {gradients, inputs, inputs_gradient, Bytes(params)});
+                   }));
+  }
+
+ private:
+  FrequencyEncodeAttrs attrs_;
+};
+
+REGISTER_METAL_KERNEL(FrequencyEncodeOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(FrequencyEncodeGradOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+
+}  // namespace
+}  // namespace metal_ops

@@ -28,6 +28,8 @@ class OccupancyGrid(tf.Module):
         scene of thin fog would vanish otherwise). In the unit of what `update` is given: instant-ngp takes
         0.01 for the density times the step's length.
       decay: What is left of a cell's density at each update.
+      allowed: Cells that may ever be occupied, [n_levels, resolution^3] or [resolution^3] bool (a visual hull, or what
+        any camera sees); None for all.
       name: Name of the module.
 
     Attributes:
@@ -53,6 +55,7 @@ class OccupancyGrid(tf.Module):
         n_levels: int = 1,
         threshold: float = 0.01,
         decay: float = 0.95,
+        allowed: Any = None,
         name: str = "occupancy_grid",
     ) -> None:
         super().__init__(name=name)
@@ -77,13 +80,20 @@ class OccupancyGrid(tf.Module):
         self.n_cells = resolution**3
         self.threshold = threshold
         self.decay = decay
+        if allowed is None:
+            allowed = np.ones([n_levels, self.n_cells], bool)
+        allowed = np.asarray(allowed)
+        if allowed.dtype != bool or allowed.size != n_levels * self.n_cells:
+            raise ValueError(
+                f"[OccupancyGrid] allowed: expected bool [{n_levels}, {self.n_cells}], got {allowed.dtype} "
+                f"{list(allowed.shape)}."
+            )
+        allowed = allowed.reshape(n_levels, self.n_cells)
         self.density = tf.Variable(
-            tf.zeros([n_levels, self.n_cells]), trainable=False, name="density"
+            np.where(allowed, np.float32(0), np.float32(-1)), trainable=False, name="density"
         )
         self.bits = tf.Variable(
-            tf.fill([n_levels, (self.n_cells + 7) // 8], tf.constant(255, tf.uint8)),
-            trainable=False,
-            name="bits",
+            np.packbits(allowed, axis=1, bitorder="little"), trainable=False, name="bits"
         )
 
     def update(
@@ -92,38 +102,41 @@ class OccupancyGrid(tf.Module):
         seed: Any,
         *,
         every_cell: bool = False,
+        n_looks: int | None = None,
     ) -> None:
         """Lets all cells decay, looks at some at a random point each, and sets the bits anew.
 
         instant-ngp does so every 16 steps: at every cell for the first 256 steps, then at a quarter of them at random
-        and at as many of the occupied ones.
+        and at as many of the occupied ones. Cells that are never occupied are not looked at.
 
         Args:
           density_fn: [n, 3] float32 points of the world -> [n] or [n, 1] densities, in the threshold's unit.
           seed: Two integers, as for `tf.random.stateless_uniform`; another pair at each update.
           every_cell: Whether to look at all cells.
+          n_looks: How many looks, half of them anywhere and half of them at occupied cells; half the number of cells if
+            None. With few of them a cell must be dense to outlast the updates from one look to the next.
+
+        Raises:
+          ValueError: n_looks is below 2.
         """
+        if n_looks is not None and n_looks < 2:
+            raise ValueError(f"[OccupancyGrid] n_looks: expected 2 or more, got {n_looks}.")
         seeds = tf.random.experimental.stateless_split(tf.cast(seed, tf.int32), 3)
-        total = self.n_levels * self.n_cells
+        old = tf.reshape(self.density, [-1])
+        possible = tf.cast(tf.where(old >= 0)[:, 0], tf.int32)
         if every_cell:
-            cells = tf.range(total)
+            cells = possible
         else:
-            count = total // 4
-            anywhere = tf.random.stateless_uniform([count], seeds[0], 0, total, tf.int32)
+            half = (self.density.shape.num_elements() // 2 if n_looks is None else n_looks) // 2
             occupied = tf.cast(tf.where(tf.reshape(self.occupied(), [-1]))[:, 0], tf.int32)
-            some = tf.minimum(count, tf.shape(occupied)[0])
-            chosen = tf.random.stateless_uniform(
-                [some], seeds[1], 0, tf.maximum(1, tf.shape(occupied)[0]), tf.int32
+            cells = tf.concat(
+                [_choose(possible, half, seeds[0]), _choose(occupied, half, seeds[1])], axis=0
             )
-            cells = tf.concat([anywhere, tf.gather(occupied, chosen)], axis=0)
         points = self.points_in(
             cells, tf.random.stateless_uniform([tf.shape(cells)[0], 3], seeds[2])
         )
         seen = tf.reshape(tf.cast(density_fn(points), tf.float32), [-1])
-        old = tf.reshape(self.density, [-1])
         faded = tf.where(old < 0, old, old * self.decay)
-        # A cell that is never occupied stays so whatever is seen in it.
-        seen = tf.where(tf.gather(old, cells) < 0, -1.0, seen)
         new = tf.tensor_scatter_nd_max(faded, cells[:, None], seen)
         self.density.assign(tf.reshape(new, self.density.shape))
         self.set_bits()
@@ -137,6 +150,8 @@ class OccupancyGrid(tf.Module):
         )
         # A little below the mean, or even fog would be on neither side of it.
         threshold = tf.minimum(tf.constant(self.threshold, tf.float32), 0.999 * mean)
+        # With nothing left nothing would ever be learnt again: start over.
+        threshold = tf.where(tf.reduce_any(self.density > threshold), threshold, -0.5)
         self.bits.assign(raw_ops.pack_occupancy(self.density, threshold))
 
     def points_in(self, cells: tf.Tensor, place: Any = 0.5) -> tf.Tensor:
@@ -170,4 +185,13 @@ class OccupancyGrid(tf.Module):
 
     def occupied_fraction(self) -> float:
         """The part of all cells that are occupied."""
-        return float(tf.reduce_mean(tf.cast(self.occupied(), tf.float32)))
+        return float(np.unpackbits(self.bits.numpy()).sum() / self.density.shape.num_elements())
+
+
+def _choose(cells: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """At most `count` of the cells, drawn with replacement."""
+    size = tf.shape(cells)[0]
+    index = tf.random.stateless_uniform(
+        [tf.minimum(count, size)], seed, 0, tf.maximum(size, 1), tf.int32
+    )
+    return tf.gather(cells, index)

@@ -50,7 +50,8 @@ def test_a_small_run_learns(still_life):
     result = evaluate(trainer.renderer(), trainer.scene.test, trainer.scene.background, 3)
     assert result.mean_psnr > 22.5 and result.mean_ssim > 0.85
     # Empty space was found, and rays became cheaper.
-    assert trainer.occupancy.fraction < 0.8 * float(np.mean(trainer.occupancy.allowed))
+    allowed = float(np.mean(trainer.occupancy.density.numpy() >= 0))
+    assert 0 < trainer.occupancy.occupied_fraction() < 0.8 * allowed
     assert 0.6 < trainer.samples_seen / trainer.step / 8192 < 1.2
 
 
@@ -356,5 +357,5 @@ def test_step_is_traced_once(still_life):
     """The number of rays and samples changes all the time; a retrace each time would take seconds."""
     trainer = trained(still_life, steps=20)
     assert trainer._train.experimental_get_tracing_count() == 1
-    assert trainer._density.experimental_get_tracing_count() == 1
+    assert trainer._look.experimental_get_tracing_count() == 1
     assert tf.executing_eagerly()

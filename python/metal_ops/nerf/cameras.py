@@ -164,6 +164,36 @@ def undistort(x: tf.Tensor, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.T
     return x, y
 
 
+def cast_rays(
+    poses: tf.Tensor,
+    intrinsics: tf.Tensor,
+    distortion: tf.Tensor | None,
+    column: tf.Tensor,
+    row: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rays through pixel centres.
+
+    Args:
+        poses: float32 [R, 3, 4] camera-to-world, or [1, 3, 4] for all rays; so the next two.
+        intrinsics: float32 [R, 4].
+        distortion: float32 [R, 4]; None for pinholes.
+        column: int32 [R], pixel from the left.
+        row: int32 [R], pixel from the top.
+
+    Returns:
+        origins float32 [R, 3] and directions float32 [R, 3] of unit length, world space.
+    """
+    fl_x, fl_y, cx, cy = tf.unstack(intrinsics, axis=1)
+    x = (tf.cast(column, tf.float32) + 0.5 - cx) / fl_x
+    y = (tf.cast(row, tf.float32) + 0.5 - cy) / fl_y
+    if distortion is not None:
+        x, y = undistort(x, y, distortion)
+    # OpenGL axes: rows go down while y goes up, and the camera looks along -z.
+    direction = x[:, None] * poses[:, :, 0] - y[:, None] * poses[:, :, 1] - poses[:, :, 2]
+    origins = tf.broadcast_to(poses[:, :, 3], tf.shape(direction))
+    return origins, tf.math.l2_normalize(direction, axis=1)
+
+
 class RayCaster:
     """Turns pixels of a set of cameras into rays, inside or outside tf.function.
 
@@ -176,7 +206,7 @@ class RayCaster:
     """
 
     def __init__(self, cameras: Cameras) -> None:
-        self._poses = tf.constant(cameras.poses.reshape(-1, 12), tf.float32)
+        self._poses = tf.constant(cameras.poses, tf.float32)
         self._intrinsics = tf.constant(cameras.intrinsics, tf.float32)
         self._distortion = (
             tf.constant(cameras.distortion, tf.float32) if cameras.has_distortion else None
@@ -185,22 +215,11 @@ class RayCaster:
     def __call__(
         self, view: tf.Tensor, column: tf.Tensor, row: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Rays through pixel centres.
-
-        Args:
-            view: int32 [R], index of the camera.
-            column: int32 [R], pixel from the left.
-            row: int32 [R], pixel from the top.
-
-        Returns:
-            origins float32 [R, 3] and directions float32 [R, 3] of unit length, world space.
-        """
-        pose = tf.reshape(tf.gather(self._poses, view), [-1, 3, 4])
-        fl_x, fl_y, cx, cy = tf.unstack(tf.gather(self._intrinsics, view), axis=1)
-        x = (tf.cast(column, tf.float32) + 0.5 - cx) / fl_x
-        y = (tf.cast(row, tf.float32) + 0.5 - cy) / fl_y
-        if self._distortion is not None:
-            x, y = undistort(x, y, tf.gather(self._distortion, view))
-        # OpenGL axes: rows go down while y goes up, and the camera looks along -z.
-        direction = x[:, None] * pose[:, :, 0] - y[:, None] * pose[:, :, 1] - pose[:, :, 2]
-        return pose[:, :, 3], tf.math.l2_normalize(direction, axis=1)
+        """Rays of pixels (int32 [R] each) of cameras (int32 [R]): see `cast_rays`."""
+        return cast_rays(
+            tf.gather(self._poses, view),
+            tf.gather(self._intrinsics, view),
+            None if self._distortion is None else tf.gather(self._distortion, view),
+            column,
+            row,
+        )

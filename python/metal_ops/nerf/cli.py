@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "nerf",
         help="Train, evaluate and render a NeRF with hash encoding",
-        description="Train, evaluate and render a neural radiance field with hash encoding, on the CPU.",
+        description="Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal device.",
     )
     commands = parser.add_subparsers(dest="nerf_command", metavar="<command>", required=True)
     _add_train(commands)
@@ -53,7 +54,7 @@ def _add_train(commands: Any) -> None:
         "--backend",
         choices=BACKENDS,
         default=options.MODEL.backend,
-        help="what computes the hash encoding: the library's op, or stock TensorFlow ops (%(default)s)",
+        help="what computes all but the layers: the library's ops, or stock TensorFlow ops (%(default)s)",
     )
     parser.add_argument(
         "--encoding",
@@ -61,6 +62,7 @@ def _add_train(commands: Any) -> None:
         default=options.MODEL.encoding,
         help="hash table, or the classic NeRF's frequencies (%(default)s)",
     )
+    options.add_device(parser)
     options.add_output(parser)
     parser.add_argument(
         "--resume",
@@ -92,6 +94,7 @@ def _add_eval(commands: Any) -> None:
         metavar="K",
         help="divide the marching step by K (%(default)s)",
     )
+    options.add_device(parser)
     parser.set_defaults(run=_guarded(_eval))
 
 
@@ -130,6 +133,7 @@ def _add_render(commands: Any) -> None:
         metavar="K",
         help="divide the marching step by K (%(default)s)",
     )
+    options.add_device(parser)
     parser.set_defaults(run=_guarded(_render))
 
 
@@ -165,6 +169,7 @@ def _add_compare(commands: Any) -> None:
         metavar="DB",
         help="a contender is through when it reaches this mean PSNR",
     )
+    options.add_device(parser)
     options.add_output(parser)
     parser.set_defaults(run=_guarded(_compare))
 
@@ -176,7 +181,8 @@ def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse
         # TensorFlow's remarks about the CPU would push the first lines off the screen.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         try:
-            return command(arguments)
+            with ExitStack() as arguments.stack:  # what a command enters ends with it
+                return command(arguments)
         except NerfError as error:
             print(f"nerf: {error}", file=sys.stderr)
             return 2
@@ -199,13 +205,37 @@ def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"data": data, "downscale": arguments.downscale, "size": arguments.size}
 
 
-def _load_scene(origin: dict[str, Any], console: Console) -> Scene:
+def _load_scene(arguments: argparse.Namespace, origin: dict[str, Any], console: Console) -> Scene:
+    """The scene; from then on ops run on the device that was asked for."""
     from .run import describe
     from .scenes import load_scene
 
     scene = load_scene(origin["data"], origin["downscale"], origin["size"])
     describe(scene, console)
+    _use_device(arguments, console)
     return scene
+
+
+def _use_device(arguments: argparse.Namespace, console: Console) -> None:
+    import tensorflow as tf
+
+    # Named also for the CPU: METAL_OPS_DEVICE=1 or tensorflow-metal may have made a GPU that ops would go to.
+    where = "/CPU:0"
+    if arguments.device == "metal":
+        from metal_ops import device
+
+        try:
+            found = device.load()
+        except device.DeviceError as error:
+            raise NerfError(f"--device metal: {error}") from None
+        if found.kernels is None:
+            raise NerfError(
+                "--device metal: this library's Metal kernels are not built, and all of its ops would run on the CPU; "
+                "`make metal` in the source checkout."
+            )
+        console.print(f"Device {found}.", highlight=False, soft_wrap=True, markup=False)
+        where = f"/{found.name}"
+    arguments.stack.enter_context(tf.device(where))
 
 
 def _train(arguments: argparse.Namespace) -> int:
@@ -217,7 +247,7 @@ def _train(arguments: argparse.Namespace) -> int:
     model, train = options.configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
     origin = _origin(arguments)
-    scene = _load_scene(origin, console)
+    scene = _load_scene(arguments, origin, console)
     from .run import train_run
     from .train import Trainer
 
@@ -230,6 +260,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
     from .train import with_budget
 
     trainer, origin = _trainer_of(
+        arguments,
         arguments.resume,
         console,
         lambda config: with_budget(config, arguments.seconds, arguments.steps),
@@ -243,6 +274,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _trainer_of(
+    arguments: argparse.Namespace,
     folder: Path,
     console: Console,
     change: Callable[[TrainConfig], TrainConfig] = lambda config: config,
@@ -255,7 +287,7 @@ def _trainer_of(
     where = str(folder)
     model, train = configs_from(header, where)
     origin = {key: header.get(key) for key in ("data", "downscale", "size")}
-    trainer = Trainer(_load_scene(origin, console), model, change(train))
+    trainer = Trainer(_load_scene(arguments, origin, console), model, change(train))
     trainer.load(header, arrays, where)
     return trainer, origin
 
@@ -267,7 +299,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     from .files import write_json
 
     console = _console()
-    trainer, _ = _trainer_of(arguments.folder, console)
+    trainer, _ = _trainer_of(arguments, arguments.folder, console)
     scene = trainer.scene
     score = evaluate(
         trainer.renderer(arguments.finer),
@@ -305,7 +337,7 @@ def _render(arguments: argparse.Namespace) -> int:
     from . import pictures
 
     console = _console()
-    trainer, _ = _trainer_of(arguments.folder, console)
+    trainer, _ = _trainer_of(arguments, arguments.folder, console)
     render = trainer.renderer(arguments.finer)
     if arguments.what == "turntable":
         target = arguments.out or arguments.folder / "turntable.gif"
@@ -326,7 +358,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     model, train = options.configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
     origin = _origin(arguments)
-    scene = _load_scene(origin, console)
+    scene = _load_scene(arguments, origin, console)
     from .compare import compare_run, contenders_from
 
     folder = run_folder(

@@ -8,7 +8,10 @@ from typing import Any
 
 ENCODINGS = ("hash", "frequency")
 BACKENDS = ("fused", "composite")
+DEVICES = ("cpu", "metal")
+DENSITIES = ("exp", "softplus", "relu")
 BACKGROUNDS = ("auto", "white", "black", "random")
+LOSSES = ("mse", "robust")
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,8 @@ class ModelConfig:
 
     Attributes:
         encoding: "hash" (Mueller et al. 2022) or "frequency" (Mildenhall et al. 2020).
-        backend: What computes the hash encoding: "fused" is `metal_ops.hash_encode`, "composite" the
-            same formula from stock TensorFlow ops.
+        backend: What everything but the networks' layers is computed by: "fused" is the library's ops, "composite" the
+            same formulas from stock TensorFlow ops.
         n_levels: Levels of the hash grid.
         n_features_per_level: Values per table row.
         log2_hashmap_size: Rows of the largest levels, as a power of two.
@@ -31,6 +34,8 @@ class ModelConfig:
         octaves: Octaves of the frequency encoding.
         frequency_width: Width of the frequency network. The paper's 256 and 8 layers learn less in a minute on a CPU.
         frequency_depth: Its number of hidden layers; the input joins in again half way.
+        density: What makes a density of the network's first output: "exp" as in instant-ngp, "softplus" as in Mip-NeRF,
+            "relu" as in NeRF.
         mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32).
     """
 
@@ -47,6 +52,7 @@ class ModelConfig:
     octaves: int = 10
     frequency_width: int = 128
     frequency_depth: int = 4
+    density: str = "exp"
     mixed_precision: bool = False
 
 
@@ -60,11 +66,19 @@ class TrainConfig:
         seed: Of the initial values, the rays and the samples.
         learning_rate: Of Adam, at its highest; None is 1e-2 for hash tables and 3e-3 for frequencies.
         final_learning_rate: The fraction of it that is left at the end of the budget.
+        epsilon: Of Adam; instant-ngp's, so small that table rows that are seldom hit move as far as the others.
+        gradient_scale: The loss is multiplied by it before its gradient is taken, and the gradient divided by it, as
+            training in float16 needs.
         target_samples: Packed samples per step that the number of rays is adapted to; None chooses by encoding.
         samples_per_diagonal: Steps of the ray marcher along the diagonal of the scene's box.
         occupancy_resolution: Cells along an edge of the occupancy grid.
+        occupancy_every: Steps between updates of the occupancy grid; 0 for none, so that it stays what it was.
         background: "white", "black" or "random" behind the training pixels; "auto" is random where the
             images have alpha.
+        loss: "mse", or "robust" for Barron's robust loss (CVPR 2019).
+        robust_alpha: Its shape; 1 is the pseudo-Huber loss.
+        robust_scale: Its size of an error from which on it is no longer quadratic.
+        distortion: Weight of the distortion loss of mip-NeRF 360, distances in units of the box's diagonal.
         max_eval_views: Held-out views that are rendered for a score, evenly spread over the split.
     """
 
@@ -73,10 +87,17 @@ class TrainConfig:
     seed: int = 0
     learning_rate: float | None = None
     final_learning_rate: float = 0.03
+    epsilon: float = 1e-15
+    gradient_scale: float = 1.0
     target_samples: int | None = None
     samples_per_diagonal: int = 128
     occupancy_resolution: int = 64
+    occupancy_every: int = 16
     background: str = "auto"
+    loss: str = "mse"
+    robust_alpha: float = 1.0
+    robust_scale: float = 0.1
+    distortion: float = 0.0
     max_eval_views: int = 25
 
 

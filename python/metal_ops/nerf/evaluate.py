@@ -9,17 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .cameras import Cameras, RayCaster
+from metal_ops import OccupancyGrid
+
+from .cameras import Cameras, cast_rays
 from .metrics import on_background, psnr, ssim
 from .model import RadianceField
-from .occupancy import OccupancyGrid
-from .render import composite, select_samples, transmittance
-from .sampling import sample_rays
+from .rays import march, middles, select
 from .scenes import Views
 from .space import Space
 
-# Rays at once: bounds memory when nothing is known to be empty yet.
-_CHUNK = 4096
+# Rays at once. Few while little is known to be empty: that bounds the memory that their samples take.
+_CHUNK, _CHUNK_IN_EMPTY_SPACE = 4096, 16384
+_EMPTY_SPACE = 0.25  # the occupied part of the grid from which on it counts as known
 # Behind surfaces that let through less, colours cannot be told apart in 8 bits.
 _HIDDEN = 1e-4
 
@@ -56,32 +57,78 @@ class Renderer:
     def __init__(
         self, field: RadianceField, occupancy: OccupancyGrid, space: Space, step: float
     ) -> None:
-        @tf.function(input_signature=[tf.TensorSpec([None, 3])] * 2, autograph=False)
-        def render(origins: tf.Tensor, directions: tf.Tensor):
-            samples = sample_rays(origins, directions, space, occupancy, step)
-            density, features = field.geometry(samples.points)
-            visible = tf.where(transmittance(density, samples) > _HIDDEN)[:, 0]
-            samples = select_samples(samples, visible)
-            encoded = tf.gather(field.encode_directions(directions), samples.ray_indices)
-            colour = field.colour(tf.gather(features, visible), encoded)
-            return composite(tf.gather(density, visible), colour, samples)
+        self._occupancy = occupancy
+
+        @tf.function(autograph=False)
+        def render(
+            pose: tf.Tensor,
+            intrinsics: tf.Tensor,
+            distortion: tf.Tensor | None,
+            first: tf.Tensor,
+            end: tf.Tensor,
+            width: tf.Tensor,
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            pixel = tf.range(first, end)
+            rays = cast_rays(pose, intrinsics, distortion, pixel % width, pixel // width)
+            return self._shade(field, space, step, *rays)
 
         self._render = render
+
+    def _shade(
+        self,
+        field: RadianceField,
+        space: Space,
+        step: float,
+        origins: tf.Tensor,
+        directions: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        ops = field.ops
+        n_rays = tf.shape(origins, tf.int64)[:1]
+        samples = march(ops, origins, directions, space, self._occupancy, step)
+        # Most rays of most pictures meet nothing: go on without them.
+        hit = samples.packed_info[:, 1] > 0
+        kept = tf.where(hit)
+        origins, directions = tf.gather_nd(origins, kept), tf.gather_nd(directions, kept)
+        number = tf.cumsum(tf.cast(hit, tf.int32), exclusive=True)
+        samples = samples._replace(
+            ray_indices=tf.gather(number, samples.ray_indices),
+            packed_info=tf.gather_nd(samples.packed_info, kept),
+        )
+        points = space.along(origins, directions, samples.ray_indices, middles(samples))
+        density, features = field.geometry(points)
+        _, reaching = ops.render_weights(density, samples)
+        visible = tf.where(reaching > _HIDDEN)[:, 0]
+        samples = select(ops, samples, visible)
+        encoded = tf.gather(field.encode_directions(directions), samples.ray_indices)
+        colour = field.colour(tf.gather(features, visible), encoded)
+        rendering = ops.volume_render(tf.gather(density, visible), colour, samples)
+        return (
+            tf.scatter_nd(kept, rendering.rgb, [n_rays[0], 3]),
+            tf.scatter_nd(kept, rendering.opacity, n_rays),
+            tf.scatter_nd(kept, rendering.depth, n_rays),
+        )
 
     def __call__(self, cameras: Cameras, view: int) -> Picture:
         """The picture that camera number `view` sees."""
         height, width = cameras.height, cameras.width
-        caster = RayCaster(cameras.select([view]))
+        distortion = cameras.distortion[view : view + 1]
+        camera = (
+            tf.constant(cameras.poses[view : view + 1]),
+            tf.constant(cameras.intrinsics[view : view + 1]),
+            tf.constant(distortion) if distortion.any() else None,
+        )
+        known = self._occupancy.occupied_fraction() < _EMPTY_SPACE
+        chunk = _CHUNK_IN_EMPTY_SPACE if known else _CHUNK
         parts = []
-        for start in range(0, height * width, _CHUNK):
-            pixel = tf.range(start, min(start + _CHUNK, height * width))
-            origins, directions = caster(tf.zeros_like(pixel), pixel % width, pixel // width)
-            parts.append([part.numpy() for part in self._render(origins, directions)])
+        for first in range(0, height * width, chunk):
+            end = min(first + chunk, height * width)
+            numbers = (tf.constant(number) for number in (first, end, width))
+            parts.append([part.numpy() for part in self._render(*camera, *numbers)])
         colour, opacity, depth = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Picture(
             colour.reshape(height, width, 3),
             opacity.reshape(height, width),
-            (depth / np.maximum(opacity, 1e-6)).reshape(height, width),
+            depth.reshape(height, width),
         )
 
 

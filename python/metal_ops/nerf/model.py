@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from types import ModuleType
 
 import tensorflow as tf
 
 import metal_ops
 
+from . import composite, fused
 from .config import ModelConfig
-from .encodings import composite_hash_encode, frequency_encode, spherical_harmonics
 
 # exp(11) is opaque within any sample; beyond it float32 gradients overflow.
 _MAX_LOG_DENSITY = 11.0
@@ -28,6 +29,18 @@ def truncated_exp(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     return value, lambda upstream: upstream * value
 
 
+def density_of(kind: str, x: tf.Tensor) -> tf.Tensor:
+    """Density from the density network's first output, by `ModelConfig.density`."""
+    if kind == "exp":
+        return truncated_exp(x)
+    return {"softplus": tf.nn.softplus, "relu": tf.nn.relu}[kind](x)
+
+
+def backend(name: str) -> ModuleType:
+    """The module with a backend's operations: "fused" or "composite"."""
+    return {"fused": fused, "composite": composite}[name]
+
+
 class RadianceField(tf.Module):
     """Density and colour at points of the unit cube.
 
@@ -42,11 +55,13 @@ class RadianceField(tf.Module):
 
     Attributes:
         grid: The hash grid, or None.
+        ops: The backend's operations.
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__(name="radiance_field")
         self.config = config
+        self.ops = backend(config.backend)
         self.grid: metal_ops.HashGrid | None = None
         self._dtype = tf.bfloat16 if config.mixed_precision else tf.float32
         self._n_weights = 0
@@ -84,10 +99,11 @@ class RadianceField(tf.Module):
             self._branch = self._layer("branch", width + 16, width // 2)
             self._rgb = self._layer("rgb", width // 2, 3)
 
-    def with_backend(self, backend: str) -> RadianceField:
-        """A field with the same variables whose hash encoding is computed by another backend."""
+    def with_backend(self, name: str) -> RadianceField:
+        """A field with the same variables that is computed by another backend."""
         other = copy.copy(self)
-        other.config = dataclasses.replace(self.config, backend=backend)
+        other.ops = backend(name)
+        other.config = dataclasses.replace(self.config, backend=name)
         return other
 
     def _matrix(self, name: str, rows: int, columns: int) -> tf.Variable:
@@ -114,7 +130,7 @@ class RadianceField(tf.Module):
 
     def encode_directions(self, directions: tf.Tensor) -> tf.Tensor:
         """Spherical harmonics of unit view directions [R, 3], in the networks' dtype: [R, 16]."""
-        return tf.cast(spherical_harmonics(directions), self._dtype)
+        return tf.cast(self.ops.sh_encode(directions, 4), self._dtype)
 
     def geometry(self, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """What does not depend on the direction of view.
@@ -126,21 +142,22 @@ class RadianceField(tf.Module):
             density float32 [M], per unit of world length, and the features [M, G] for `colour`.
         """
         if self.grid is not None:
-            if self.config.backend == "fused":
-                encoded = metal_ops.hash_encode(points, self.table, self.grid)
-            else:
-                encoded = composite_hash_encode(points, self.table, self.grid)
+            encoded = self.ops.hash_encode(points, self.table, self.grid)
             hidden = tf.nn.relu(self._times(tf.cast(encoded, self._dtype), self._density[0]))
             features = self._times(hidden, self._density[1])
-            return truncated_exp(tf.cast(features[:, 0], tf.float32)), features
-        inputs = tf.cast(frequency_encode(points * 2.0 - 1.0, self.config.octaves), self._dtype)
+            return self._density_of(features[:, 0]), features
+        inputs = self.ops.frequency_encode(points * 2.0 - 1.0, self.config.octaves)
+        inputs = tf.cast(inputs, self._dtype)
         hidden = inputs
         for number, layer in enumerate(self._trunk):
             if number == self._skip_at:
                 hidden = tf.concat([hidden, inputs], axis=1)
             hidden = tf.nn.relu(self._affine(hidden, layer))
-        log_density = tf.cast(self._affine(hidden, self._head)[:, 0], tf.float32)
-        return truncated_exp(log_density), self._affine(hidden, self._bottleneck)
+        raw = self._affine(hidden, self._head)[:, 0]
+        return self._density_of(raw), self._affine(hidden, self._bottleneck)
+
+    def _density_of(self, raw: tf.Tensor) -> tf.Tensor:
+        return density_of(self.config.density, tf.cast(raw, tf.float32))
 
     def colour(self, features: tf.Tensor, encoded_directions: tf.Tensor) -> tf.Tensor:
         """Colour of samples.

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config import BACKGROUNDS, ModelConfig, TrainConfig
+from .config import BACKGROUNDS, DEVICES, ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,6 +151,17 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--mixed-precision", action="store_true", help="run the networks in bfloat16"
+    )
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Where the ops run."""
+    parser.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="cpu",
+        help="metal runs the Metal shaders: on the GPU of a Mac, through this library's Metal runtime on Linux; what has "
+        "no shader runs on the CPU (%(default)s)",
     )
 
 

@@ -261,10 +261,11 @@ def metrics(
         "training_seconds_are": TIME_NOTE,
         "interrupted": interrupted,
         "steps": trainer.step,
+        "device": tf.DeviceSpec.from_string(trainer.occupancy.bits.device).device_type,
         "rays": trainer.rays_seen,
         "samples": trainer.samples_seen,
         "rays_per_second": trainer.rays_seen / seconds,
-        "occupied_fraction": trainer.occupancy.fraction,
+        "occupied_fraction": trainer.occupancy.occupied_fraction(),
         "train_views": len(trainer.scene.train),
         "test_views": len(trainer.scene.test),
         "views": [

@@ -1,7 +1,8 @@
-"""Where a scene lives: its box, the map from world to unit cube, and the steps along a ray."""
+"""Where a scene lives: its box, the map from world to unit cube, and the marching through it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,67 +39,62 @@ class Space:
         return self.extent > 1.0
 
     @property
+    def n_levels(self) -> int:
+        """Levels of an occupancy grid that covers it all, each twice as large as the one before."""
+        return 1 + math.ceil(math.log2(self.extent))
+
+    @property
+    def cone_angle(self) -> float:
+        """Growth of the marching steps with the distance."""
+        return _CONE if self.contracted else 0.0
+
+    @property
     def centre(self) -> np.ndarray:
         """Middle of the box, float32 [3]."""
         return (self.aabb[0] + self.aabb[1]) / 2
+
+    def normalised(self, points: tf.Tensor) -> tf.Tensor:
+        """World points float32 [..., 3] in units of the box: its corners are -1 and 1."""
+        return (points - self.centre) / ((self.aabb[1] - self.aabb[0]) / 2)
 
     def to_unit(self, points: tf.Tensor) -> tf.Tensor:
         """World points float32 [..., 3] in the unit cube (clamped to it)."""
         if not self.contracted:
             unit = (points - self.aabb[0]) / (self.aabb[1] - self.aabb[0])
             return tf.clip_by_value(unit, 0.0, 1.0)
-        normalised = (points - self.centre) / ((self.aabb[1] - self.aabb[0]) / 2)
+        normalised = self.normalised(points)
         norm = tf.maximum(tf.reduce_max(tf.abs(normalised), axis=-1, keepdims=True), 1.0)
         squeezed = (2.0 - 1.0 / norm) / norm * normalised  # the identity inside the box
-        # The farthest point has norm 2 - 1 / extent: spend the whole cube on what exists.
-        return tf.clip_by_value(squeezed / (2.0 * (2.0 - 1.0 / self.extent)) + 0.5, 0.0, 1.0)
+        # The farthest point has norm 2 - 1 / 2^(n_levels - 1): spend the whole cube on what exists.
+        farthest = 2.0 - 0.5 ** (self.n_levels - 1)
+        return tf.clip_by_value(squeezed / (2.0 * farthest) + 0.5, 0.0, 1.0)
 
-    def outer_box(self) -> np.ndarray:
-        """Corners float32 [2, 3] of all that is modelled."""
-        return (self.centre + (self.aabb - self.centre) * self.extent).astype(np.float32)
+    def along(
+        self, origins: tf.Tensor, directions: tf.Tensor, ray_indices: tf.Tensor, t: tf.Tensor
+    ) -> tf.Tensor:
+        """Points of the unit cube at distances along rays.
 
-    def bin_start(self, number: tf.Tensor, near: tf.Tensor, step: float) -> tf.Tensor:
-        """Distance at which a ray's bin `number` (float, fractions inside the bin) starts.
+        Args:
+            origins: float32 [R, 3], world.
+            directions: float32 [R, 3].
+            ray_indices: int32 [M], the ray of each point.
+            t: float32 [M], in units of the directions.
 
-        Bins are `step` long; in an unbounded scene they grow in proportion to the distance once that
-        makes them longer than `step`.
+        Returns:
+            float32 [M, 3].
         """
         if not self.contracted:
-            return near + number * step
-        knee = step / _CONE  # distance where the cone is as wide as a step
-        linear_bins = tf.maximum((knee - near) / step, 0.0)
-        beyond = tf.maximum(number - linear_bins, 0.0)
-        start = near + tf.minimum(number, linear_bins) * step
-        return start * tf.exp(beyond * _CONE)
+            # A ray of the world is a ray of the cube: scale rays, not samples.
+            size = self.aabb[1] - self.aabb[0]
+            origins, directions = (origins - self.aabb[0]) / size, directions / size
+        points = tf.gather(origins, ray_indices) + t[:, None] * tf.gather(directions, ray_indices)
+        return self.to_unit(points) if self.contracted else points
 
-    def bin_count(self, near: tf.Tensor, far: tf.Tensor, step: float) -> tf.Tensor:
-        """How many bins the longest of the rays needs: int32 scalar."""
+    def thickening(self, points: tf.Tensor) -> tf.Tensor:
+        """How much longer steps are where world points float32 [N, 3] lie than in the box: float32 [N].
+
+        An occupancy grid's threshold is for the shortest step.
+        """
         if not self.contracted:
-            return tf.cast(tf.math.ceil(tf.reduce_max(far - near) / step), tf.int32)
-        knee = step / _CONE
-        linear = tf.maximum(tf.minimum(far, knee) - near, 0.0) / step
-        start = tf.maximum(near, knee)
-        cone = tf.math.log(tf.maximum(far, start) / start) / _CONE
-        return tf.cast(tf.math.ceil(tf.reduce_max(linear + cone)), tf.int32)
-
-
-def intersect_box(
-    origins: tf.Tensor, directions: tf.Tensor, box: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where rays enter and leave a box (the slab method of Kay and Kajiya 1986).
-
-    Args:
-        origins: float32 [R, 3].
-        directions: float32 [R, 3].
-        box: float32 [2, 3].
-
-    Returns:
-        near and far float32 [R], near at least 0; far <= near where the ray misses.
-    """
-    # A direction of exactly zero would make 0 * inf = NaN on a face: nudge it.
-    safe = tf.where(tf.abs(directions) < 1e-9, 1e-9, directions)
-    first = (box[0] - origins) / safe
-    second = (box[1] - origins) / safe
-    near = tf.reduce_max(tf.minimum(first, second), axis=1)
-    far = tf.reduce_min(tf.maximum(first, second), axis=1)
-    return tf.maximum(near, 0.0), far
+            return tf.ones([tf.shape(points)[0]])
+        return tf.maximum(tf.reduce_max(tf.abs(self.normalised(points)), axis=-1), 1.0)

@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from metal_ops.optimizers import Adam
+from metal_ops import OccupancyGrid
+from metal_ops.ops.ray_march import RaySamples
 
 from . import checkpoint
 from .cameras import RayCaster
 from .config import ModelConfig, TrainConfig, to_json
 from .errors import CheckpointError, NerfError
 from .evaluate import Renderer
+from .fused import Rendering
 from .hull import covered_pixels, fit_space, visual_hull
 from .model import RadianceField
-from .occupancy import OccupancyGrid
-from .render import PackedSamples, composite, select_samples, transmittance
-from .sampling import sample_rays
+from .rays import march, middles, select
 from .scenes import Scene
 
-_UPDATE_EVERY = 16  # steps between looks at the occupancy grid
+_LOOK_EVERYWHERE = 64  # steps during which every cell is looked at
 # A step of the marcher through a cell of this opacity is not worth a look.
 _EMPTY_OPACITY = 0.03
 # Once there are surfaces, samples behind them are dropped before the expensive part of a step.
@@ -95,22 +95,41 @@ class Trainer:
         if scene.has_alpha and not scene.space.contracted:
             hull = visual_hull(scene.train, scene.space, resolution)
         self.occupancy = OccupancyGrid(
-            resolution, threshold=_EMPTY_OPACITY / self.march_step, allowed=hull
+            scene.space.aabb,
+            resolution,
+            scene.space.n_levels,
+            threshold=_EMPTY_OPACITY / self.march_step,
+            allowed=hull,
         )
         is_hash = model.encoding == "hash"
         self.learning_rate: float = config.learning_rate or (1e-2 if is_hash else 3e-3)
         self.target_samples: int = config.target_samples or (6144 if is_hash else 4096)
         self._variables = list(self.field.trainable_variables)
-        # eps 1e-15 and beta2 0.99 are instant-ngp's: rows that are seldom hit must still move.
-        self.optimizer = Adam(
-            learning_rate=self.learning_rate, beta_1=0.9, beta_2=0.99, epsilon=1e-15
+        # beta2 is instant-ngp's, too.
+        self.optimizer = self.field.ops.Adam(
+            learning_rate=self.learning_rate, beta_1=0.9, beta_2=0.99, epsilon=config.epsilon
         )
         self.optimizer.build(self._variables)
         # A guess that the first steps correct: most rays hold a dozen samples.
         self.n_rays = max(self.target_samples // 16, _LEAST_RAYS)
         self._train = self._make_step(hull)
-        self._density = tf.function(
-            self.field.density, input_signature=[tf.TensorSpec([None, 3])], autograph=False
+        self._look = tf.function(
+            self._look_at_cells,
+            input_signature=[tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.bool)],
+            autograph=False,
+        )
+
+    def _look_at_cells(self, seed: tf.Tensor, everywhere: tf.Tensor) -> None:
+        space = self.scene.space
+
+        def thickness(points: tf.Tensor) -> tf.Tensor:
+            return self.field.density(space.to_unit(points)) * space.thickening(points)
+
+        update = self.occupancy.update
+        tf.cond(
+            everywhere,
+            lambda: update(thickness, seed, every_cell=True),
+            lambda: update(thickness, seed, n_looks=4 * self.target_samples),
         )
 
     def _make_step(self, hull: np.ndarray | None) -> Any:
@@ -127,7 +146,6 @@ class Trainer:
             useful = tf.constant(index.astype(np.int32)) if index.size else None
         n_useful = count * height * width if useful is None else int(useful.shape[0])
         caster = RayCaster(views.cameras)
-        space, occupancy, field = self.scene.space, self.occupancy, self.field
         random_background = config.background == "random" or (
             config.background == "auto" and self.scene.has_alpha
         )
@@ -151,29 +169,79 @@ class Trainer:
             origins, directions = caster(
                 pixel // (height * width), pixel % width, pixel // width % height
             )
-            samples = sample_rays(
-                origins, directions, space, occupancy, self.march_step, uniform([n_rays], 2)
+            loss, gradients, n_samples = self.gradients(
+                origins, directions, background, target, tf.stack([4 * config.seed + 2, step]), step
             )
-            samples = tf.cond(
-                step >= _PRUNE_FROM, lambda: self._without_hidden(samples), lambda: samples
-            )
-            encoded = tf.gather(field.encode_directions(directions), samples.ray_indices)
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(self._variables)
-                density, features = field.geometry(samples.points)
-                colour, opacity, _ = composite(density, field.colour(features, encoded), samples)
-                loss = tf.reduce_mean(
-                    tf.square(colour + (1.0 - opacity[:, None]) * background - target)
-                )
-            self.optimizer.apply(tape.gradient(loss, self._variables), self._variables)
-            return loss, tf.size(samples.t)
+            self.optimizer.apply(gradients, self._variables)
+            return loss, n_samples
 
         return train
 
-    def _without_hidden(self, samples: PackedSamples) -> PackedSamples:
+    def gradients(
+        self,
+        origins: tf.Tensor,
+        directions: tf.Tensor,
+        background: tf.Tensor,
+        target: tf.Tensor,
+        seed: tf.Tensor,
+        step: tf.Tensor,
+    ) -> tuple[tf.Tensor, list[tf.Tensor], tf.Tensor]:
+        """What a step learns from some rays.
+
+        Args:
+            origins: float32 [R, 3], world.
+            directions: float32 [R, 3], unit length.
+            background: float32 [3] or [R, 3], behind each ray.
+            target: float32 [R, 3], what should be seen.
+            seed: Two integers, of the rays' jitter.
+            step: Number of the step: once there are surfaces, what lies behind them is left out.
+
+        Returns:
+            The loss, its gradients in the order of the field's trainable variables, and the number of samples.
+        """
+        space, field, ops = self.scene.space, self.field, self.field.ops
+        scale = self.config.gradient_scale
+        samples = march(ops, origins, directions, space, self.occupancy, self.march_step, seed=seed)
+        samples = tf.cond(
+            step >= _PRUNE_FROM,
+            lambda: self._without_hidden(origins, directions, samples),
+            lambda: samples,
+        )
+        points = space.along(origins, directions, samples.ray_indices, middles(samples))
+        encoded = tf.gather(field.encode_directions(directions), samples.ray_indices)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._variables)
+            density, features = field.geometry(points)
+            rendering = ops.volume_render(
+                density, field.colour(features, encoded), samples, background
+            )
+            loss = self._loss(rendering, target, samples)
+            scaled = loss * scale if scale != 1.0 else loss
+        gradients = tape.gradient(scaled, self._variables)
+        if scale != 1.0:
+            gradients = [gradient / scale for gradient in gradients]
+        return loss, gradients, tf.size(samples.t_starts)
+
+    def _loss(self, rendering: Rendering, target: tf.Tensor, samples: RaySamples) -> tf.Tensor:
+        config, ops = self.config, self.field.ops
+        errors = rendering.rgb - target
+        if config.loss == "mse":
+            loss = tf.reduce_mean(tf.square(errors))
+        else:
+            loss = tf.reduce_mean(ops.robust_loss(errors, config.robust_alpha, config.robust_scale))
+        if config.distortion > 0:
+            # The loss is linear in the unit of length.
+            spread = tf.reduce_mean(ops.distortion_loss(rendering.weights, samples))
+            loss += config.distortion / self.scene.space.diagonal * spread
+        return loss
+
+    def _without_hidden(
+        self, origins: tf.Tensor, directions: tf.Tensor, samples: RaySamples
+    ) -> RaySamples:
         """The samples that light still reaches: a look at the density alone is cheap, colour and gradients are not."""
-        reaching = transmittance(self.field.density(samples.points), samples)
-        return select_samples(samples, tf.where(reaching > _HIDDEN)[:, 0])
+        points = self.scene.space.along(origins, directions, samples.ray_indices, middles(samples))
+        _, reaching = self.field.ops.render_weights(self.field.density(points), samples)
+        return select(self.field.ops, samples, tf.where(reaching > _HIDDEN)[:, 0])
 
     @property
     def progress(self) -> float:
@@ -203,9 +271,11 @@ class Trainer:
         loss, samples = self._train(tf.constant(rays), tf.constant(self.step))
         report = StepReport(float(loss), rays, int(samples))
         self.step += 1
-        if self.step % _UPDATE_EVERY == 0:
-            self.occupancy.update(
-                self._density, (self.config.seed, self.step), 4 * self.target_samples
+        every = self.config.occupancy_every
+        if every and self.step % every == 0:
+            self._look(
+                tf.constant([self.config.seed, self.step]),
+                tf.constant(self.step <= _LOOK_EVERYWHERE),
             )
         # As space empties, rays get cheaper: keep the number of samples, not of rays.
         wanted = rays * min(max(self.target_samples / max(report.samples, 1), 0.5), 1.5)

@@ -5,11 +5,11 @@ DEVICE_SO := $(PKG)/libmetal_device.so
 DEVICE_METALLIB := $(PKG)/libmetal_device.metallib
 METAL_LIBRARIES += $(DEVICE_SO) $(DEVICE_METALLIB)
 
-DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm kernels/common/*.mm)
+DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm device/kernels/nn/*.mm kernels/common/*.mm)
 DEVICE_OBJ := $(DEVICE_SRC:%.mm=build/device_so/%.o)
-DEVICE_SHADERS := $(wildcard device/kernels/*.metal)
+DEVICE_SHADERS := $(wildcard device/kernels/*.metal device/kernels/nn/*.metal)
 
-DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off -DMETAL_OPS_TF_VERSION='"2.18"' \
+DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) -DMETAL_OPS_TF_VERSION='"2.18"' \
   -Wno-missing-field-initializers -MMD -MP
 
 build/device_so/%.o: %.mm build/tf.mk device/rules.mk | build/system-metal.stamp
@@ -18,14 +18,14 @@ build/device_so/%.o: %.mm build/tf.mk device/rules.mk | build/system-metal.stamp
 	@$(OBJCXX) $(DEVICE_OBJCXXFLAGS) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
 
 # The soname is what kernels look for when they ask whether the device is loaded.
-$(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so
+$(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so device/exports.map
 	@echo "  link    $@"
 	@$(OBJCXX) -shared -pthread $(DEVICE_OBJ) -o $@.tmp -Wl,-soname,libmetal_device.so -Wl,-z,defs \
-	  $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(LDFLAGS) && mv $@.tmp $@
+	  $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(call link_flags,$@,device/exports.map) $(LDFLAGS) && mv $@.tmp $@
 
-$(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h kernels/msl/*.h) | $(VENV)/package.stamp build/system-metal.stamp
+$(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h device/kernels/nn/*.h kernels/msl/*.h) $(METALLIB_PARTS) | $(VENV)/stamp build/system-metal.stamp
 	@echo "  shaders $@"
-	@$(PY) -m metal_ops metal -I . $(DEVICE_SHADERS) -o $@
+	@$(METAL) -I. $(DEVICE_SHADERS) -o $@
 
 # Calls the plugin as TensorFlow does; tests/device runs it.
 DEVICE_TEST := build/device_so/executor_test

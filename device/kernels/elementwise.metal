@@ -1,6 +1,6 @@
 // Elementwise operators: binary with broadcasting, unary, conversions, sums of many.
 
-#include "device/kernels/strided.metal.h"
+#include "device/kernels/elementwise.metal.h"
 
 using namespace metal;
 
@@ -29,44 +29,6 @@ struct Div {
   }
 };
 
-// StrideA and StrideB are 0 for a single value, 1 for one value a thread.
-template <typename Op, typename T, int StrideA, int StrideB>
-kernel void binary_flat(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                        device T* out [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  out[i] = T(Op()(Wide(a[i * StrideA]), Wide(b[i * StrideB])));
-}
-
-template <typename Op, typename T>
-kernel void binary_strided(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                           device T* out [[buffer(2)]],
-                           constant StridedParams& params [[buffer(3)]],
-                           uint3 position [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  const Wide x = Wide(a[strided_index(params, params.operands[0], position)]);
-  const Wide y = Wide(b[strided_index(params, params.operands[1], position)]);
-  out[strided_index(params, params.operands[2], position)] = T(Op()(x, y));
-}
-
-// Rows of two dimensions: [n, c] and [c], [n, 1] and [n, c], ...
-template <typename Op, typename T, int StrideA, int StrideB>
-kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                        device T* out [[buffer(2)]], constant StridedParams& params [[buffer(3)]],
-                        uint3 position [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  const Wide x = Wide(a[row_index<StrideA>(params.operands[0], position)]);
-  const Wide y = Wide(b[row_index<StrideB>(params.operands[1], position)]);
-  out[row_index<1>(params.operands[2], position)] = T(Op()(x, y));
-}
-
-#define BINARY(name, op, type)                                               \
-  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1)      \
-  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0)      \
-  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1)      \
-  INSTANTIATE_KERNEL(name "_" #type "_rows_11", binary_rows, op, type, 1, 1) \
-  INSTANTIATE_KERNEL(name "_" #type "_rows_10", binary_rows, op, type, 1, 0) \
-  INSTANTIATE_KERNEL(name "_" #type "_rows_01", binary_rows, op, type, 0, 1) \
-  INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type)
 #define BINARY_NUMBERS(name, op) \
   BINARY(name, op, float)        \
   BINARY(name, op, half)         \
@@ -111,21 +73,24 @@ struct Sqrt {
     return sqrt(x);
   }
 };
+struct Reciprocal {
+  template <typename T>
+  T operator()(T x) const {
+    return T(1) / x;
+  }
+};
+struct Rsqrt {
+  template <typename T>
+  T operator()(T x) const {
+    return rsqrt(x);
+  }
+};
 
-template <typename Op, typename T>
-kernel void unary(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
-                  uint i [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  out[i] = T(Op()(Wide(x[i])));
-}
-
-#define UNARY_FLOATS(name, op)                        \
-  INSTANTIATE_KERNEL(name "_float", unary, op, float) \
-  INSTANTIATE_KERNEL(name "_half", unary, op, half)   \
-  INSTANTIATE_KERNEL(name "_bfloat", unary, op, bfloat)
 UNARY_FLOATS("neg", Neg)
 UNARY_FLOATS("square", Square)
 UNARY_FLOATS("sqrt", Sqrt)
+UNARY_FLOATS("reciprocal", Reciprocal)
+UNARY_FLOATS("rsqrt", Rsqrt)
 INSTANTIATE_KERNEL("neg_long", unary, Neg, long)
 INSTANTIATE_KERNEL("square_long", unary, Square, long)
 

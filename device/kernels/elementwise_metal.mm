@@ -1,4 +1,4 @@
-// AddV2, Sub, Mul, RealDiv with broadcasting; Neg, Square, Sqrt; AddN.
+// AddV2, Sub, Mul, RealDiv with broadcasting; Neg, Square, Sqrt, Reciprocal, Rsqrt; AddN.
 //
 // No int32 here or in the files beside: TensorFlow keeps int32 tensors of "GPU" ops in host memory
 // (they are shapes and indices) and brings kernels of its own for them.
@@ -6,54 +6,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "device/kernels/strided.h"
+#include "device/kernels/elementwise.h"
 #include "kernels/common/encoder.h"
 #include "kernels/common/registrar.h"
 
 namespace metal_ops {
 namespace {
-
-template <typename Op>
-class BinaryOp {
- public:
-  static constexpr const char* kOp = Op::kOp;
-
-  explicit BinaryOp(KernelConstruction*) {}
-
-  void Compute(KernelContext* ctx) {
-    Tensor a, b, out;
-    OP_REQUIRES_OK(ctx, ctx->Input(0, &a));
-    OP_REQUIRES_OK(ctx, ctx->Input(1, &b));
-    const std::string name = StrCat(Op::kShader, "_", ShaderType(a.dtype()), "_");
-    // One value a thread, or a single value for all.
-    if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
-      const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
-      const Tensor& larger = a_is_scalar ? b : a;
-      const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
-      OP_REQUIRES_OK(
-          ctx, ctx->ForwardInputOrAllocateOutput(a_is_scalar ? 1 : 0, 0, larger.shape(), &out));
-      OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                       return encoder.Dispatch(name + strides, Grid(out.num_elements()),
-                                               {a, b, out});
-                     }));
-      return;
-    }
-    Shape shape;
-    OP_REQUIRES_OK(ctx, BroadcastShape(kOp, a.shape(), b.shape(), &shape));
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    if (out.num_elements() == 0) return;
-    Loop loop;
-    OP_REQUIRES_OK(
-        ctx,
-        PlanLoop(kOp, shape,
-                 {Broadcast(a.shape(), shape), Broadcast(b.shape(), shape), {DenseStrides(shape)}},
-                 &loop));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(name + loop.variant, loop.grid,
-                                             {a, b, out, Bytes(loop.params)});
-                   }));
-  }
-};
 
 struct AddV2 {
   static constexpr char kOp[] = "AddV2";
@@ -78,24 +36,6 @@ REGISTER_METAL_KERNEL(BinaryOp<RealDiv>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLO
 
 // ---- unary --------------------------------------------------------------------------------------
 
-template <typename Op>
-class UnaryOp {
- public:
-  static constexpr const char* kOp = Op::kOp;
-
-  explicit UnaryOp(KernelConstruction*) {}
-
-  void Compute(KernelContext* ctx) {
-    Tensor x, out;
-    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
-    OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, x.shape(), &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(StrCat(Op::kShader, "_", ShaderType(x.dtype())),
-                                             Grid(x.num_elements()), {x, out});
-                   }));
-  }
-};
-
 struct Neg {
   static constexpr char kOp[] = "Neg";
   static constexpr char kShader[] = "neg";
@@ -108,9 +48,20 @@ struct Sqrt {
   static constexpr char kOp[] = "Sqrt";
   static constexpr char kShader[] = "sqrt";
 };
+// TensorFlow turns 1 / x and x / sqrt(y) into these after it has placed the division here.
+struct Reciprocal {
+  static constexpr char kOp[] = "Reciprocal";
+  static constexpr char kShader[] = "reciprocal";
+};
+struct Rsqrt {
+  static constexpr char kOp[] = "Rsqrt";
+  static constexpr char kShader[] = "rsqrt";
+};
 REGISTER_METAL_KERNEL(UnaryOp<Neg>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
 REGISTER_METAL_KERNEL(UnaryOp<Square>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
 REGISTER_METAL_KERNEL(UnaryOp<Sqrt>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(UnaryOp<Reciprocal>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(UnaryOp<Rsqrt>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
 // ---- AddN ---------------------------------------------------------------------------------------
 

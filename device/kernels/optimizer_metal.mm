@@ -5,9 +5,9 @@
 #include <string>
 
 #include "device/kernels/strided.h"
-#include "device/kernels/variable.h"
 #include "kernels/common/encoder.h"
 #include "kernels/common/registrar.h"
+#include "kernels/common/variable.h"
 
 namespace metal_ops {
 namespace {
@@ -32,8 +32,8 @@ class GradientDescentOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("use_locking", &use_locking_));
   }
 
-  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
-    VariableLock lock(raw, use_locking_, {0});
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, use_locking_, {0});
     Tensor var, rate, gradient;
     if (!lock.Get(0, &var)) return;
     OP_REQUIRES_OK(ctx, ctx->Input(1, &rate));
@@ -59,8 +59,8 @@ class AdamOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("use_nesterov", &use_nesterov_));
   }
 
-  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
-    VariableLock lock(raw, use_locking_, {0, 1, 2});
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, use_locking_, {0, 1, 2});
     Tensor var, m, v;
     if (!lock.Get(0, &var) || !lock.Get(1, &m) || !lock.Get(2, &v)) return;
     constexpr const char* kScalars[] = {"beta1_power", "beta2_power", "lr",
@@ -89,15 +89,12 @@ class AdamOp {
   bool use_nesterov_ = false;
 };
 
-const KernelRegistrar gradient_descent(
-    GradientDescentOp::kOp, RawFunctions<GradientDescentOp>(),
-    KernelOptions().Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("var"));
-const KernelRegistrar adam(AdamOp::kOp, RawFunctions<AdamOp>(),
-                           KernelOptions()
-                               .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16})
-                               .HostMemory("var")
-                               .HostMemory("m")
-                               .HostMemory("v"));
+REGISTER_METAL_KERNEL(GradientDescentOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("var"));
+REGISTER_METAL_KERNEL(AdamOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16})
+                                  .HostMemory("var")
+                                  .HostMemory("m")
+                                  .HostMemory("v"));
 
 }  // namespace
 }  // namespace metal_ops

@@ -49,9 +49,6 @@ Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Sha
 Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Argument& in,
                   const Walk& from, const Tensor& out, const Walk& to);
 
-// Copies a whole tensor onto another of the same dtype and number of elements.
-Status EncodeCopy(Encoder& encoder, const Tensor& in, const Tensor& out);
-
 }  // namespace metal_ops
 
 #endif  // METAL_OPS_DEVICE_KERNELS_STRIDED_H_

@@ -134,9 +134,4 @@ Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, c
                           loop.grid, {in, out, Bytes(loop.params)});
 }
 
-Status EncodeCopy(Encoder& encoder, const Tensor& in, const Tensor& out) {
-  const Shape flat = {in.num_elements()};
-  return EncodeCopy(encoder, "copy", flat, in, {{1}}, out, {{1}});
-}
-
 }  // namespace metal_ops

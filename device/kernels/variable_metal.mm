@@ -9,39 +9,11 @@
 #include <functional>
 
 #include "device/kernels/strided.h"
-#include "device/kernels/variable.h"
 #include "kernels/common/encoder.h"
 #include "kernels/common/registrar.h"
-#include "tensorflow/c/kernels_experimental.h"
+#include "kernels/common/variable.h"
 
 namespace metal_ops {
-
-void CopyTensor(TF_OpKernelContext* raw, TF_Tensor* source, TF_Tensor* dest) {
-  KernelContext ctx(raw);
-  Tensor from(source), to(dest);
-  OP_REQUIRES_OK(&ctx,
-                 Encode(&ctx, [&](Encoder& encoder) { return EncodeCopy(encoder, from, to); }));
-}
-
-VariableLock::VariableLock(TF_OpKernelContext* ctx, bool exclusive, const std::vector<int>& inputs)
-    : ctx_(ctx) {
-  CStatus status;
-  TF_MaybeLockVariableInputMutexesInOrder(ctx, exclusive, /*sparse=*/false, inputs.data(),
-                                          inputs.size(), CopyTensor, &holder_, status);
-}
-
-VariableLock::~VariableLock() { TF_ReleaseVariableInputLockHolder(holder_); }
-
-bool VariableLock::Get(int input, Tensor* tensor) {
-  CStatus status;
-  TF_Tensor* raw = nullptr;
-  // On failure it has already reported to the context.
-  TF_GetInputTensorFromVariable(ctx_, input, /*lock_held=*/true, /*isVariantType=*/false,
-                                /*sparse=*/false, CopyTensor, &raw, status);
-  if (raw == nullptr) return false;
-  *tensor = Tensor(raw);
-  return true;
-}
 
 namespace {
 
@@ -57,9 +29,9 @@ class AssignOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("validate_shape", &validate_shape_));
   }
 
-  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+  void Compute(KernelContext* ctx) {
     CStatus status;
-    TF_AssignVariable(raw, 0, 1, validate_shape_, CopyTensor, status);
+    TF_AssignVariable(ctx->raw(), 0, 1, validate_shape_, CopyTensor, status);
     OP_REQUIRES_OK(ctx, status.Get());
   }
 
@@ -96,8 +68,8 @@ class UpdateOp {
   explicit UpdateOp(KernelConstruction*) {}
 
   // Not TF_AssignUpdateVariable: it ends the process if the variable does not exist.
-  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
-    VariableLock lock(raw, /*exclusive=*/true, {0});
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, /*exclusive=*/true, {0});
     Tensor var, value;
     if (!lock.Get(0, &var)) return;
     OP_REQUIRES_OK(ctx, ctx->Input(1, &value));
@@ -137,20 +109,17 @@ struct AssignSub {
 
 // The resource handle is a host tensor. Strings, variants and resources keep TensorFlow's kernel:
 // their memory is the host's on every device.
-const KernelRegistrar assign(
-    AssignOp::kOp, RawFunctions<AssignOp>(),
-    KernelOptions()
-        .Types("dtype",
-               {TF_FLOAT,  TF_HALF,   TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL,
-                TF_INT4,   TF_INT8,   TF_INT16,    TF_INT32,  TF_INT64,     TF_UINT4,      TF_UINT8,
-                TF_UINT16, TF_UINT32, TF_UINT64,   TF_QINT8,  TF_QUINT8,    TF_QINT32})
-        .HostMemory("resource"));
-const KernelRegistrar assign_add(
-    UpdateOp<AssignAdd>::kOp, RawFunctions<UpdateOp<AssignAdd>>(),
-    KernelOptions().Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
-const KernelRegistrar assign_sub(
-    UpdateOp<AssignSub>::kOp, RawFunctions<UpdateOp<AssignSub>>(),
-    KernelOptions().Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
+REGISTER_METAL_KERNEL(AssignOp,
+                      .Types("dtype",
+                             {TF_FLOAT,      TF_HALF,   TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64,
+                              TF_COMPLEX128, TF_BOOL,   TF_INT4,     TF_INT8,   TF_INT16,
+                              TF_INT32,      TF_INT64,  TF_UINT4,    TF_UINT8,  TF_UINT16,
+                              TF_UINT32,     TF_UINT64, TF_QINT8,    TF_QUINT8, TF_QINT32})
+                          .HostMemory("resource"));
+REGISTER_METAL_KERNEL(UpdateOp<AssignAdd>,
+                      .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
+REGISTER_METAL_KERNEL(UpdateOp<AssignSub>,
+                      .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
 
 }  // namespace
 }  // namespace metal_ops

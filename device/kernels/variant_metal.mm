@@ -2,7 +2,6 @@
 // the device.
 
 #include "device/kernels/layout.h"
-#include "device/kernels/variable.h"
 #include "kernels/common/encoder.h"
 #include "kernels/common/registrar.h"
 #include "tensorflow/c/kernels_experimental.h"
@@ -39,9 +38,9 @@ class AddNVariantOp {
  public:
   static constexpr char kOp[] = "AddN";
   explicit AddNVariantOp(KernelConstruction*) {}
-  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+  void Compute(KernelContext* ctx) {
     CStatus status;
-    TF_AddNVariant(raw, AddElements, status);
+    TF_AddNVariant(ctx->raw(), AddElements, status);
     OP_REQUIRES_OK(ctx, status.Get());
   }
 };
@@ -50,17 +49,15 @@ class ZerosLikeVariantOp {
  public:
   static constexpr char kOp[] = "ZerosLike";
   explicit ZerosLikeVariantOp(KernelConstruction*) {}
-  void Compute(KernelContext* ctx, TF_OpKernelContext* raw) {
+  void Compute(KernelContext* ctx) {
     CStatus status;
-    TF_ZerosLikeVariant(raw, ZeroElements, status);
+    TF_ZerosLikeVariant(ctx->raw(), ZeroElements, status);
     OP_REQUIRES_OK(ctx, status.Get());
   }
 };
 
-const KernelRegistrar add_n(AddNVariantOp::kOp, RawFunctions<AddNVariantOp>(),
-                            KernelOptions().Types("T", {TF_VARIANT}));
-const KernelRegistrar zeros_like(ZerosLikeVariantOp::kOp, RawFunctions<ZerosLikeVariantOp>(),
-                                 KernelOptions().Types("T", {TF_VARIANT}));
+REGISTER_METAL_KERNEL(AddNVariantOp, .Types("T", {TF_VARIANT}));
+REGISTER_METAL_KERNEL(ZerosLikeVariantOp, .Types("T", {TF_VARIANT}));
 
 }  // namespace
 }  // namespace metal_ops

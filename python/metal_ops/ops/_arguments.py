@@ -20,6 +20,11 @@ def as_floats(
     return _convert(op, argument, value, tuple(allowed), tf.float32, why)
 
 
+def as_dtype(op: str, argument: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    """The value as a tensor of the dtype that another argument has; what is no tensor yet becomes that."""
+    return _convert(op, argument, value, (dtype,), dtype, "")
+
+
 def as_indices(op: str, argument: str, value: Any) -> tf.Tensor:
     """The value as an int32 or int64 tensor; what is neither a tensor nor a NumPy array becomes int32."""
     default = None if hasattr(value, "dtype") else tf.int32

@@ -148,6 +148,24 @@ def test_unary(dtype):
         check(tf.raw_ops.Square(x=put(x)), wide * wide, dtype)
         if dtype in FLOATS:
             check(tf.raw_ops.Sqrt(x=put(np.abs(x))), np.sqrt(np.abs(wide)), dtype)
+            away = np.where(np.abs(x) < 0.1, x.dtype.type(1), x)  # from 0
+            wide = away.astype("float64")
+            check(tf.raw_ops.Reciprocal(x=put(away)), 1 / wide, dtype)
+            check(tf.raw_ops.Rsqrt(x=put(np.abs(away))), np.abs(wide) ** -0.5, dtype, ulps=2)
+
+
+def test_divisions_that_tensorflow_rewrites():
+    # Its graph optimizer makes Reciprocal and Rsqrt of these after they have been placed.
+    with tf.device("GPU:0"):
+
+        @tf.function
+        def divide(x, y):
+            return 1.0 / x, x / tf.sqrt(y)
+
+        x, y = np.full(9, 4.0, np.float32), np.full(9, 16.0, np.float32)
+        a, b = divide(put(x), put(y))
+    np.testing.assert_array_equal(on_device(a), x / 16)
+    np.testing.assert_array_equal(on_device(b), x / 4)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)

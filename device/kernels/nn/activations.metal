@@ -1,0 +1,116 @@
+// Activations, their slopes, and other elementwise functions of neural networks. The formulas are
+// those of the fused ops' epilogue, so that fusing changes no result by more than rounding.
+
+#include "device/kernels/elementwise.metal.h"
+#include "kernels/msl/epilogue.h"
+#include "kernels/msl/exp_log.h"
+
+using namespace metal;
+
+// Comparisons are the way round that lets NaN through.
+struct Relu {
+  float operator()(float x) const { return x < 0.0f ? 0.0f : x; }
+};
+struct Relu6 {
+  float operator()(float x) const { return x < 0.0f ? 0.0f : (x > 6.0f ? 6.0f : x); }
+};
+struct Elu {
+  float operator()(float x) const { return x < 0.0f ? epilogue_expm1(x) : x; }
+};
+struct Selu {
+  float operator()(float x) const {
+    return 1.05070098f * (x < 0.0f ? 1.67326324f * epilogue_expm1(x) : x);
+  }
+};
+struct Sigmoid {
+  float operator()(float x) const { return epilogue_sigmoid(x); }
+};
+struct Tanh {
+  float operator()(float x) const { return epilogue_tanh(x); }
+};
+struct Erf {
+  float operator()(float x) const { return epilogue_erf(x); }
+};
+struct Exp {
+  float operator()(float x) const { return exp(x); }
+};
+struct Log {
+  float operator()(float x) const { return log(x); }
+};
+struct Softplus {
+  // log(1 + exp(x)) without overflow.
+  float operator()(float x) const { return (x < 0.0f ? 0.0f : x) + precise_log1p(exp(-abs(x))); }
+};
+UNARY_FLOATS("relu", Relu)
+UNARY_FLOATS("relu6", Relu6)
+UNARY_FLOATS("elu", Elu)
+UNARY_FLOATS("selu", Selu)
+UNARY_FLOATS("sigmoid", Sigmoid)
+UNARY_FLOATS("tanh", Tanh)
+UNARY_FLOATS("erf", Erf)
+UNARY_FLOATS("exp", Exp)
+UNARY_FLOATS("log", Log)
+UNARY_FLOATS("softplus", Softplus)
+
+template <typename T>
+kernel void leaky_relu(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
+                       constant float& alpha [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+  const float value = float(x[i]);
+  out[i] = T(value < 0.0f ? value * alpha : value);
+}
+INSTANTIATE_KERNEL("leaky_relu_float", leaky_relu, float)
+INSTANTIATE_KERNEL("leaky_relu_half", leaky_relu, half)
+INSTANTIATE_KERNEL("leaky_relu_bfloat", leaky_relu, bfloat)
+
+// ---- two operands -------------------------------------------------------------------------------
+
+struct Maximum {
+  float operator()(float a, float b) const { return a > b || a != a ? a : b; }
+};
+struct Minimum {
+  float operator()(float a, float b) const { return a < b || a != a ? a : b; }
+};
+struct SquaredDifference {
+  float operator()(float a, float b) const { return (a - b) * (a - b); }
+};
+#define BINARY_FLOATS(name, op) \
+  BINARY(name, op, float)       \
+  BINARY(name, op, half)        \
+  BINARY(name, op, bfloat)
+BINARY_FLOATS("maximum", Maximum)
+BINARY_FLOATS("minimum", Minimum)
+BINARY_FLOATS("squared_difference", SquaredDifference)
+
+// Gradients: the operands in the op's order, one element a thread.
+struct ReluGrad {
+  float operator()(float gradient, float feature) const { return feature > 0.0f ? gradient : 0.0f; }
+};
+struct Relu6Grad {
+  float operator()(float gradient, float feature) const {
+    return feature > 0.0f && feature < 6.0f ? gradient : 0.0f;
+  }
+};
+struct EluGrad {
+  float operator()(float gradient, float output) const {
+    return output < 0.0f ? gradient * (output + 1.0f) : gradient;
+  }
+};
+struct SigmoidGrad {
+  float operator()(float y, float gradient) const { return gradient * y * (1.0f - y); }
+};
+struct TanhGrad {
+  float operator()(float y, float gradient) const { return gradient * (1.0f - y * y); }
+};
+struct RsqrtGrad {
+  float operator()(float y, float gradient) const { return -0.5f * gradient * y * y * y; }
+};
+#define SLOPE(name, op)                                              \
+  INSTANTIATE_KERNEL(name "_float_11", binary_flat, op, float, 1, 1) \
+  INSTANTIATE_KERNEL(name "_half_11", binary_flat, op, half, 1, 1)   \
+  INSTANTIATE_KERNEL(name "_bfloat_11", binary_flat, op, bfloat, 1, 1)
+SLOPE("relu_grad", ReluGrad)
+SLOPE("relu6_grad", Relu6Grad)
+SLOPE("elu_grad", EluGrad)
+SLOPE("sigmoid_grad", SigmoidGrad)
+SLOPE("tanh_grad", TanhGrad)
+SLOPE("rsqrt_grad", RsqrtGrad)

@@ -1,0 +1,81 @@
+// FusedBatchNormV3: mean and variance of each channel, and what they make of x.
+
+#include "device/kernels/nn/spatial_params.h"
+#include "device/kernels/strided.metal.h"
+
+using namespace metal;
+
+// Sum over one chunk of points of x - centre, or of its square: position (channel, chunk, image).
+template <typename T, bool kSquares>
+kernel void batch_norm_sum(device const T* x [[buffer(0)]], device float* sums [[buffer(1)]],
+                           constant BatchNormParams& p [[buffer(2)]],
+                           device const float* centre [[buffer(3)]],
+                           uint3 position [[thread_position_in_grid]]) {
+  const uint c = position.x;
+  const uint begin = position.y * p.chunk, end = min(begin + p.chunk, p.inner);
+  device const T* from = x + long(position.z) * p.image + long(c) * p.channel;
+  const float mean = kSquares ? centre[c] : 0.0f;
+  float sum = 0.0f;
+  for (uint i = begin; i < end; ++i) {
+    const float value = float(from[long(i) * p.point]) - mean;
+    sum += kSquares ? value * value : value;
+  }
+  sums[(position.z * p.chunks + position.y) * p.channels + c] = sum;
+}
+
+inline float batch_norm_total(device const float* sums, constant BatchNormParams& p, uint c) {
+  float sum = 0.0f;
+  for (uint i = 0; i < p.images * p.chunks; ++i) sum += sums[i * p.channels + c];
+  return sum / (float(p.images) * float(p.inner));
+}
+
+// One thread a channel. `running` is the average so far; `batch` the saved value.
+kernel void batch_norm_mean(device const float* sums [[buffer(0)]],
+                            device float* batch [[buffer(1)]],
+                            constant BatchNormParams& p [[buffer(2)]],
+                            device const float* running [[buffer(3)]],
+                            device float* average [[buffer(4)]],
+                            uint c [[thread_position_in_grid]]) {
+  const float mean = batch_norm_total(sums, p, c);
+  batch[c] = mean;
+  average[c] = p.momentum == 1.0f ? mean : fma(p.momentum, mean - running[c], running[c]);
+}
+
+kernel void batch_norm_variance(device const float* sums [[buffer(0)]],
+                                device float* batch [[buffer(1)]],
+                                constant BatchNormParams& p [[buffer(2)]],
+                                device const float* running [[buffer(3)]],
+                                device float* average [[buffer(4)]],
+                                uint c [[thread_position_in_grid]]) {
+  const float variance = batch_norm_total(sums, p, c);
+  batch[c] = variance;
+  // The running average is of the unbiased estimate.
+  const float points = float(p.images) * float(p.inner);
+  const float unbiased = variance * (points / max(points - 1.0f, 1.0f));
+  average[c] = p.momentum == 1.0f ? unbiased : fma(p.momentum, unbiased - running[c], running[c]);
+}
+
+// One thread an element: (channel, point) with NHWC, (point, channel, image) with NCHW.
+template <typename T, bool kNchw>
+kernel void batch_norm(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
+                       constant BatchNormParams& p [[buffer(2)]],
+                       device const float* gamma [[buffer(3)]],
+                       device const float* beta [[buffer(4)]],
+                       device const float* mean [[buffer(5)]],
+                       device const float* variance [[buffer(6)]],
+                       uint3 position [[thread_position_in_grid]]) {
+  const uint c = kNchw ? position.y : position.x;
+  const long i = kNchw ? long(position.z) * p.image + long(c) * p.channel + position.x
+                       : long(position.y) * p.point + c;
+  const float scale = gamma[c] / sqrt(variance[c] + p.epsilon);
+  out[i] = T(fma(float(x[i]) - mean[c], scale, beta[c]));
+}
+
+#define BATCH_NORM(type)                                                      \
+  INSTANTIATE_KERNEL("batch_norm_sum_" #type, batch_norm_sum, type, false)    \
+  INSTANTIATE_KERNEL("batch_norm_squares_" #type, batch_norm_sum, type, true) \
+  INSTANTIATE_KERNEL("batch_norm_nhwc_" #type, batch_norm, type, false)       \
+  INSTANTIATE_KERNEL("batch_norm_nchw_" #type, batch_norm, type, true)
+BATCH_NORM(float)
+BATCH_NORM(half)
+BATCH_NORM(bfloat)

@@ -1,0 +1,172 @@
+// Tiles of products: a register for every two or so elements, b streamed past them.
+
+#include "kernels/fused_matmul/fused_gemm_simd.h"
+
+#include "kernels/common/simd_targets.h"
+#include "kernels/msl/epilogue_params.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/fused_matmul/fused_gemm_simd.cc"
+#include <hwy/foreach_target.h>
+// Highway wants this order.
+#include <hwy/highway.h>
+
+#include "kernels/common/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace metal_ops {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors of 16 floats at most, two a row; rows such that the sums fill the registers but for a
+// few.
+using DF = hn::CappedTag<float, kMaxTileColumns / 2>;
+using VF = hn::Vec<DF>;
+#if HWY_TARGET == HWY_AVX2
+constexpr int kRows = 6;  // of 16 registers
+#elif HWY_TARGET == HWY_SCALAR
+constexpr int kRows = 4;
+#else
+constexpr int kRows = 12;  // of 32 registers
+#endif
+static_assert(kRows <= kMaxTileRows, "");
+
+GemmTileSize Size() {
+  const DF df;
+  return {kRows, 2 * static_cast<int>(hn::Lanes(df))};
+}
+
+// The two columns of registers are a struct of arrays that the compiler takes apart: all loops over
+// r have constant bounds.
+void Sum(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
+         float* tile) {
+  const DF df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  VF left[kRows], right[kRows];
+  for (int r = 0; r < kRows; ++r) left[r] = right[r] = hn::Zero(df);
+  for (int64_t q = 0; q < runs; ++q, a += kRows) {
+    const float* rows[kRows];
+    for (int r = 0; r < kRows; ++r) rows[r] = a[r];
+    for (int64_t i = 0; i < run; ++i, b += b_row) {
+      const VF b0 = hn::LoadU(df, b), b1 = hn::LoadU(df, b + lanes);
+      for (int r = 0; r < kRows; ++r) {
+        const VF x = hn::Set(df, rows[r][i]);
+        left[r] = hn::MulAdd(x, b0, left[r]);
+        right[r] = hn::MulAdd(x, b1, right[r]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r, tile += 2 * lanes) {
+    hn::Store(left[r], df, tile);
+    hn::Store(right[r], df, tile + lanes);
+  }
+}
+
+HWY_INLINE VF Sigmoid(DF df, VF x) {
+  const VF one = hn::Set(df, 1.0f);
+  return hn::Div(one, hn::Add(one, SafeExp(df, hn::Neg(x))));
+}
+
+HWY_INLINE VF Tanh(DF df, VF x) {
+  // Past 9.1 it is 1 in float32, and Highway's expm1 overflows later on.
+  const VF limit = hn::Set(df, 10.0f);
+  const VF clamped = hn::Min(hn::Max(x, hn::Neg(limit)), limit);
+  return KeepNaN(df, x, hn::Tanh(df, clamped));
+}
+
+// x Phi(x), with the tail's formula on either side.
+HWY_INLINE VF Gelu(DF df, VF x) {
+  constexpr float kCoefficients[] = EPILOGUE_TAIL_COEFFICIENTS;
+  const VF one = hn::Set(df, 1.0f), size = hn::Abs(x);
+  const VF t = hn::Div(one, hn::MulAdd(hn::Set(df, EPILOGUE_TAIL_SCALE), size, one));
+  VF sum = hn::Set(df, kCoefficients[EPILOGUE_TAIL_TERMS - 1]);
+  for (int i = EPILOGUE_TAIL_TERMS - 2; i >= 0; --i) {
+    sum = hn::MulAdd(sum, t, hn::Set(df, kCoefficients[i]));
+  }
+  const VF e = SafeExp(df, hn::Mul(hn::Mul(size, size), hn::Set(df, -0.5f)));
+  const VF tail = hn::Mul(hn::Mul(e, t), sum);
+  const VF phi = hn::IfThenElse(hn::Gt(x, hn::Zero(df)), hn::Sub(one, tail), tail);
+  return KeepNaN(df, x, hn::Mul(x, phi));
+}
+
+HWY_INLINE VF Activate(DF df, uint32_t activation, float leakyrelu_alpha, VF x) {
+  const VF zero = hn::Zero(df), one = hn::Set(df, 1.0f);
+  switch (activation) {
+    case EPILOGUE_RELU:
+      return hn::IfThenElse(hn::Lt(x, zero), zero, x);
+    case EPILOGUE_RELU6: {
+      const VF six = hn::Set(df, 6.0f);
+      return hn::IfThenElse(hn::Lt(x, zero), zero, hn::IfThenElse(hn::Gt(x, six), six, x));
+    }
+    case EPILOGUE_ELU:
+      return hn::IfThenElse(hn::Lt(x, zero), SafeExpm1(df, x), x);
+    case EPILOGUE_LEAKY_RELU:
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(x, hn::Set(df, leakyrelu_alpha)), x);
+    case EPILOGUE_SIGMOID:
+      return Sigmoid(df, x);
+    case EPILOGUE_TANH:
+      return Tanh(df, x);
+    case EPILOGUE_SWISH:
+      return hn::Mul(x, Sigmoid(df, x));
+    case EPILOGUE_GELU_EXACT:
+      return Gelu(df, x);
+    case EPILOGUE_GELU_APPROXIMATE: {
+      const VF cubed = hn::Mul(hn::Mul(x, x), x);
+      const VF inner = hn::Mul(hn::Set(df, 0.7978845608f),  // sqrt(2 / pi)
+                               hn::MulAdd(hn::Set(df, 0.044715f), cubed, x));
+      return hn::Mul(hn::Mul(hn::Set(df, 0.5f), x), hn::Add(one, Tanh(df, inner)));
+    }
+    default:
+      return x;
+  }
+}
+
+void Finish(const TileEpilogue& epilogue, int rows, float* tile) {
+  const DF df;
+  const int lanes = static_cast<int>(hn::Lanes(df));
+  for (int half = 0; half < 2; ++half) {
+    const int column = half * lanes;
+    const VF none = hn::Zero(df);
+    const VF mean = epilogue.mean != nullptr ? hn::LoadU(df, epilogue.mean + column) : none;
+    const VF scale = epilogue.scale != nullptr ? hn::LoadU(df, epilogue.scale + column) : none;
+    const VF shift = epilogue.shift != nullptr ? hn::LoadU(df, epilogue.shift + column) : none;
+    for (int r = 0; r < rows; ++r) {
+      const int64_t at = int64_t{r} * 2 * lanes + column;
+      VF y = hn::Load(df, tile + at);
+      if (epilogue.mean != nullptr) y = hn::Sub(y, mean);
+      if (epilogue.scale != nullptr) {
+        y = hn::MulAdd(y, scale, shift);
+      } else if (epilogue.shift != nullptr) {
+        y = hn::Add(y, shift);
+      }
+      if (epilogue.residual != nullptr) y = hn::Add(y, hn::LoadU(df, epilogue.residual + at));
+      hn::Store(Activate(df, epilogue.activation, epilogue.leakyrelu_alpha, y), df, tile + at);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace metal_ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace metal_ops {
+
+HWY_EXPORT(Size);
+HWY_EXPORT(Sum);
+HWY_EXPORT(Finish);
+
+GemmTileSize TileSize() { return HWY_DYNAMIC_DISPATCH(Size)(); }
+
+void SumTile(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
+             float* tile) {
+  HWY_DYNAMIC_DISPATCH(Sum)(a, runs, run, b, b_row, tile);
+}
+
+void FinishTile(const TileEpilogue& epilogue, int rows, float* tile) {
+  HWY_DYNAMIC_DISPATCH(Finish)(epilogue, rows, tile);
+}
+
+}  // namespace metal_ops
+#endif  // HWY_ONCE

@@ -1,0 +1,21 @@
+// The shaders of MetalFusedMatMul and MetalFusedConv2D.
+
+#include <metal_stdlib>
+
+#include "kernels/msl/gemm.h"
+#include "kernels/msl/gemm_tile.h"
+#include "kernels/msl/instantiate.h"
+
+using namespace metal;
+
+INSTANTIATE_KERNEL("gemm_pack_float", gemm_pack, float)
+INSTANTIATE_KERNEL("gemm_pack_half", gemm_pack, half)
+INSTANTIATE_KERNEL("gemm_pack_bfloat", gemm_pack, bfloat)
+
+INSTANTIATE_KERNEL("gemm_threads_fused_float", gemm_threads_fused, float)
+INSTANTIATE_KERNEL("gemm_threads_fused_half", gemm_threads_fused, half)
+INSTANTIATE_KERNEL("gemm_threads_fused_bfloat", gemm_threads_fused, bfloat)
+
+INSTANTIATE_KERNEL("gemm_tiles_fused_float", gemm_tiles_fused, float)
+INSTANTIATE_KERNEL("gemm_tiles_fused_half", gemm_tiles_fused, half)
+INSTANTIATE_KERNEL("gemm_tiles_fused_bfloat", gemm_tiles_fused, bfloat)

@@ -1,0 +1,378 @@
+"""The device's stock ops of neural networks against TensorFlow's own on the CPU, and a whole ResNet50 on the device.
+
+Both round float16 and bfloat16 results once (the CPU sometimes more often), so they may differ by a few units in the
+last place; sums of `terms` products differ by their order, by about sqrt(terms) roundings of float32.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+raw = tf.raw_ops
+FLOATS = ["float32", "float16", "bfloat16"]
+ULP = {"float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7}
+
+
+def random(shape, dtype="float32", seed=0):
+    x = np.random.default_rng(seed).normal(size=shape)
+    return tf.constant(x, tf.float32 if dtype == "float32" else dtype)
+
+
+def both(op, inputs, host=(), **attrs):
+    """The op's outputs on the CPU in float32, and on the device. Inputs named in `host` stay in host memory."""
+    with tf.device("CPU:0"):
+        wide = {
+            k: tf.cast(v, tf.float32) if tf.is_tensor(v) and v.dtype.is_floating else v
+            for k, v in inputs.items()
+        }
+        expected = op(**wide, **attrs)
+    with tf.device("GPU:0"):
+        placed = {k: v if k in host else tf.identity(v) for k, v in inputs.items()}
+        actual = op(**placed, **attrs)
+    single = tf.is_tensor(actual)
+    return ([expected], [actual]) if single else (list(expected), list(actual))
+
+
+def check(op, inputs, dtype, terms=1, ulps=4, host=(), outputs=None, **attrs):
+    expected, actual = both(op, inputs, host, **attrs)
+    for want, got in list(zip(expected, actual, strict=True))[:outputs]:
+        assert got.device.endswith("GPU:0"), got.device
+        want, got = want.numpy().astype("f8"), tf.cast(got, tf.float32).numpy().astype("f8")
+        assert got.shape == want.shape
+        scale = np.abs(want).max(initial=1.0)
+        tolerance = ulps * ULP[dtype] * np.abs(want) + 4 * np.sqrt(terms) * 2**-23 * scale
+        tolerance += {"float32": 1e-7, "float16": 2**-23, "bfloat16": 1e-7}[dtype]
+        np.testing.assert_array_less(np.abs(got - want), tolerance + 1e-30, err_msg=str(attrs))
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+PRODUCTS = [
+    ((1, 1), (1, 1)),
+    ((3, 5), (5, 7)),
+    ((33, 70), (70, 17)),
+    ((130, 64), (64, 48)),
+    ((2, 3), (3, 200)),
+    ((0, 3), (3, 4)),
+    ((3, 0), (0, 4)),
+    ((3, 4), (4, 0)),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_matmul(dtype):
+    for (a, b), ta, tb in itertools.product(PRODUCTS, [False, True], [False, True]):
+        inputs = dict(a=random(a[::-1] if ta else a, dtype), b=random(b[::-1] if tb else b, dtype, 1))
+        check(raw.MatMul, inputs, dtype, terms=a[1], transpose_a=ta, transpose_b=tb)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        ((2, 3, 4, 5), (2, 3, 5, 6)),
+        ((4, 5), (3, 5, 6)),
+        ((3, 1, 4, 5), (1, 2, 5, 6)),
+        ((3, 7, 5), (5, 33)),
+        ((2, 1, 3, 1, 4, 5), (1, 2, 1, 3, 5, 6)),
+        ((0, 4, 5), (0, 5, 6)),
+    ],
+)
+def test_batch_matmul(a, b, dtype):
+    for adj_x, adj_y in itertools.product([False, True], [False, True]):
+        x = (*a[:-2], a[-1], a[-2]) if adj_x else a
+        y = (*b[:-2], b[-1], b[-2]) if adj_y else b
+        inputs = dict(x=random(x, dtype), y=random(y, dtype, 1))
+        check(raw.BatchMatMulV2, inputs, dtype, terms=a[-1], adj_x=adj_x, adj_y=adj_y)
+
+
+# ---- windows --------------------------------------------------------------------------------------------------------
+
+CONVOLUTIONS = [
+    # input NHWC, filter, strides, dilations, padding
+    ((2, 9, 7, 3), (3, 3, 3, 5), (1, 1), (1, 1), "SAME"),
+    ((1, 14, 13, 20), (1, 1, 20, 40), (1, 1), (1, 1), "VALID"),
+    ((1, 14, 13, 20), (1, 1, 20, 40), (2, 3), (1, 1), "SAME"),
+    ((3, 8, 8, 16), (3, 2, 16, 33), (2, 1), (1, 1), "VALID"),
+    ((2, 11, 12, 4), (3, 3, 4, 6), (1, 1), (2, 3), "SAME"),
+    ((1, 6, 6, 2), (3, 3, 2, 17), (1, 1), (1, 1), (2, 1, 0, 3)),
+    ((1, 3, 3, 2), (3, 3, 2, 1), (1, 1), (1, 1), "VALID"),
+    ((0, 6, 6, 2), (3, 3, 2, 4), (1, 1), (1, 1), "SAME"),
+]
+
+
+def window_attrs(strides, padding, nchw, dilations=None):
+    def spread(h, w):
+        return [1, 1, h, w] if nchw else [1, h, w, 1]
+
+    attrs = dict(strides=spread(*strides), data_format="NCHW" if nchw else "NHWC")
+    attrs["padding"] = padding if isinstance(padding, str) else "EXPLICIT"
+    if dilations:
+        attrs["dilations"] = spread(*dilations)
+    if not isinstance(padding, str):
+        sides = list(padding)
+        attrs["explicit_paddings"] = [0] * 4 + sides if nchw else [0, 0, *sides, 0, 0]
+    return attrs
+
+
+def check_window(op, inputs, dtype, shape, terms, nchw, **attrs):
+    """NCHW is compared with the CPU's NHWC, the only layout that all of its kernels have."""
+    name = "input" if "input" in inputs else "value"
+    expected, _ = both_layouts(op, inputs, name, shape, dtype, nchw, **attrs)
+    want, got = expected
+    tolerance = 4 * ULP[dtype] * np.abs(want) + 4 * np.sqrt(terms) * 2**-23 * np.abs(want).max(
+        initial=1.0
+    )
+    np.testing.assert_array_less(np.abs(got - want), tolerance + 1e-7)
+
+
+def both_layouts(op, inputs, name, shape, dtype, nchw, strides, padding, dilations=None, **attrs):
+    x = random(shape, dtype)
+    ksize = attrs.pop("ksize", None)
+
+    def window(layout):
+        more = window_attrs(strides, padding, layout, dilations)
+        if ksize:
+            more["ksize"] = [1, 1, *ksize] if layout else [1, *ksize, 1]
+        return more | attrs
+
+    with tf.device("CPU:0"):
+        wide = {k: tf.cast(v, tf.float32) for k, v in inputs.items() if k != name}
+        # Of an empty batch oneDNN returns a tensor of the input's shape, so one image stands in for it there.
+        images = x if shape[0] else tf.zeros((1, *shape[1:]), dtype)
+        want = op(**{name: tf.cast(images, tf.float32)}, **wide, **window(False)).numpy()
+        want = want[: shape[0]]
+    with tf.device("GPU:0"):
+        placed = {k: tf.identity(v) for k, v in inputs.items() if k != name}
+        y = tf.identity(tf.transpose(x, (0, 3, 1, 2)) if nchw else x)
+        got = op(**{name: y}, **placed, **window(nchw))
+        assert got.device.endswith("GPU:0"), got.device
+    got = tf.cast(got, tf.float32).numpy()
+    if nchw:
+        got = got.transpose(0, 2, 3, 1)
+    assert got.shape == want.shape
+    return (want.astype("f8"), got.astype("f8")), None
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+def test_conv(dtype, nchw):
+    for shape, kernel, strides, dilations, padding in CONVOLUTIONS:
+        terms = int(np.prod(kernel[:3]))
+        inputs = dict(input=None, filter=random(kernel, dtype, 1))
+        common = dict(strides=strides, padding=padding, dilations=dilations)
+        check_window(raw.Conv2D, inputs, dtype, shape, terms, nchw, **common)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+def test_depthwise_conv(dtype, nchw):
+    for shape, kernel, strides, padding in [
+        ((2, 9, 7, 3), (3, 3, 3, 1), (1, 1), "SAME"),
+        ((1, 8, 8, 5), (3, 3, 5, 2), (2, 2), "VALID"),
+        ((1, 8, 8, 17), (5, 5, 17, 1), (2, 2), "SAME"),
+    ]:
+        inputs = dict(input=None, filter=random(kernel, dtype, 1))
+        common = dict(strides=strides, padding=padding, dilations=(1, 1))
+        check_window(raw.DepthwiseConv2dNative, inputs, dtype, shape, 9, nchw, **common)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize("op, name", [(raw.MaxPool, "input"), (raw.AvgPool, "value")])
+def test_pool(op, name, dtype, nchw):
+    for shape, ksize, strides, padding in [
+        ((2, 9, 7, 3), (3, 3), (2, 2), "SAME"),
+        ((1, 8, 8, 5), (2, 3), (2, 1), "VALID"),
+        ((1, 4, 4, 33), (4, 4), (1, 1), "SAME"),
+        ((0, 4, 4, 3), (2, 2), (2, 2), "VALID"),
+    ]:
+        common = dict(ksize=ksize, strides=strides, padding=padding)
+        check_window(op, {name: None}, dtype, shape, 9, nchw, **common)
+
+
+def test_max_pool_keeps_nan_and_infinity():
+    x = np.full((1, 4, 4, 1), -np.inf, np.float32)
+    x[0, 0, 0, 0], x[0, 3, 3, 0] = np.nan, np.inf
+    with tf.device("GPU:0"):
+        y = tf.nn.max_pool2d(tf.identity(tf.constant(x)), 2, 2, "VALID").numpy()[0, :, :, 0]
+    np.testing.assert_array_equal(y, [[np.nan, -np.inf], [-np.inf, np.inf]])
+
+
+# ---- elementwise ----------------------------------------------------------------------------------------------------
+
+UNARY = ["Relu", "Relu6", "Elu", "Selu", "Sigmoid", "Tanh", "Erf", "Exp", "Log", "Softplus"]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name, dtype):
+    op = getattr(raw, name)
+    for shape in [(), (0,), (7, 5), (1025,)]:
+        x = random(shape, dtype) * tf.constant(3, dtype)
+        x = tf.abs(x) + tf.constant(0.01, dtype) if name == "Log" else x
+        key = "features" if name in ("Relu", "Relu6", "Elu", "Selu", "Softplus") else "x"
+        check(op, {key: x}, dtype, ulps=8)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary_over_its_range(name):
+    x = np.concatenate([np.linspace(-100, 100, 4001), np.logspace(-10, 1, 300), [np.inf, -np.inf, np.nan]])
+    x = np.abs(x) if name == "Log" else x
+    key = "features" if name in ("Relu", "Relu6", "Elu", "Selu", "Softplus") else "x"
+    # float64 on the CPU; the device's exp of a large argument carries the argument's rounding.
+    with tf.device("CPU:0"):
+        want = getattr(raw, name)(**{key: tf.constant(np.float64(np.float32(x)))}).numpy()
+    with tf.device("GPU:0"):
+        got = getattr(raw, name)(**{key: tf.identity(tf.constant(np.float32(x)))}).numpy()
+    with np.errstate(over="ignore"):
+        want = want.astype(np.float32)
+    np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_leaky_relu(dtype):
+    check(raw.LeakyRelu, dict(features=random((50, 3), dtype)), dtype, alpha=0.3)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["Maximum", "Minimum", "SquaredDifference"])
+def test_binary(name, dtype):
+    for a, b in [((4, 5), (4, 5)), ((4, 5), (5,)), ((4, 1), (1, 5)), ((), (3,)), ((0, 2), (2,))]:
+        check(getattr(raw, name), dict(x=random(a, dtype), y=random(b, dtype, 1)), dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "name, first, second",
+    [
+        ("ReluGrad", "gradients", "features"),
+        ("Relu6Grad", "gradients", "features"),
+        ("EluGrad", "gradients", "outputs"),
+        ("SigmoidGrad", "y", "dy"),
+        ("TanhGrad", "y", "dy"),
+        ("RsqrtGrad", "y", "dy"),
+    ],
+)
+def test_gradients(name, first, second, dtype):
+    inputs = {first: random((33, 5), dtype), second: random((33, 5), dtype, 1)}
+    check(getattr(raw, name), inputs, dtype, ulps=8)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_bias_add(dtype):
+    for shape in [(3, 4), (2, 3, 4), (2, 3, 5, 4), (0, 4)]:
+        check(raw.BiasAdd, dict(value=random(shape, dtype), bias=random(shape[-1:], dtype, 1)), dtype)
+    inputs = dict(value=random((2, 3, 5, 4), dtype), bias=random((3,), dtype, 1))
+    check(raw.BiasAdd, inputs, dtype, data_format="NCHW")
+
+
+# ---- the rest -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize("training, momentum", [(False, 1.0), (True, 1.0), (True, 0.3)])
+def test_batch_norm(training, momentum, nchw, dtype):
+    for shape in [(2, 3, 4, 5), (3, 20, 30, 7), (1, 1, 1, 3)]:
+        x = random(shape, dtype) * tf.constant(2, dtype) + tf.constant(3, dtype)
+        c = shape[-1]
+        channels = [random((c,), seed=i) for i in range(1, 5)]
+        channels[3] = tf.abs(channels[3]) + 0.1
+        names = ["scale", "offset", "mean", "variance"]
+        attrs = dict(epsilon=1e-3, is_training=training, exponential_avg_factor=momentum)
+        if training and momentum == 1.0:
+            channels[2:] = [tf.zeros([0]), tf.zeros([0])]
+        rest = dict(zip(names, channels, strict=True))
+        with tf.device("CPU:0"):
+            want = raw.FusedBatchNormV3(x=tf.cast(x, tf.float32), **rest, **attrs)
+        with tf.device("GPU:0"):
+            placed = {k: tf.identity(v) for k, v in rest.items()}
+            y = tf.identity(tf.transpose(x, (0, 3, 1, 2)) if nchw else x)
+            layout = "NCHW" if nchw else "NHWC"
+            got = raw.FusedBatchNormV3(x=y, **placed, **attrs, data_format=layout)
+        assert got.y.device.endswith("GPU:0")
+        y = tf.cast(got.y, tf.float32).numpy()
+        y = y.transpose(0, 2, 3, 1) if nchw else y
+        np.testing.assert_allclose(y, want.y, rtol=4 * ULP[dtype], atol=1e-4 + 4 * ULP[dtype])
+        for i in range(1, 5):
+            np.testing.assert_allclose(got[i], want[i], rtol=1e-5, atol=1e-5, err_msg=str(i))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
+def test_softmax(name, dtype):
+    for shape in [(5, 7), (1, 1000), (2, 3, 4), (4,), (0, 3)]:
+        x = random(shape, dtype) * tf.constant(20, dtype)
+        check(getattr(raw, name), dict(logits=x), dtype, terms=100, ulps=16)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int64", "bool"])
+def test_pad(dtype):
+    for shape, paddings in [
+        ((3,), [[1, 2]]),
+        ((2, 3, 4, 5), [[0, 0], [3, 3], [1, 0], [0, 0]]),
+        ((2, 0), [[1, 1], [0, 2]]),
+        ((2, 3), [[0, 0], [0, 0]]),
+        ((), np.zeros((0, 2), np.int32)),
+    ]:
+        x = tf.cast(random(shape), dtype)
+        for index in (tf.int32, tf.int64):
+            sides = tf.constant(paddings, index)
+            value = tf.cast(1, dtype)
+            with tf.device("CPU:0"):
+                want = raw.Pad(input=x, paddings=sides), raw.PadV2(
+                    input=x, paddings=sides, constant_values=value
+                )
+            with tf.device("GPU:0"):
+                y = tf.identity(x)
+                got = raw.Pad(input=y, paddings=sides), raw.PadV2(
+                    input=y, paddings=sides, constant_values=value
+                )
+            for a, b in zip(got, want, strict=True):
+                assert a.device.endswith("GPU:0")
+                assert a.shape == b.shape
+                np.testing.assert_array_equal(a.numpy().astype("f8"), b.numpy().astype("f8"))
+
+
+def test_bad_arguments():
+    Invalid = tf.errors.InvalidArgumentError
+    with tf.device("GPU:0"):
+        x = tf.ones((1, 4, 4, 4))
+        with pytest.raises(Exception, match="Grouped convolutions are not provided|depth"):
+            raw.Conv2D(input=x, filter=tf.ones((1, 1, 2, 4)), strides=[1, 1, 1, 1], padding="SAME")
+        with pytest.raises(Invalid, match=r"bias.*\[3\]"):
+            raw.BiasAdd(value=x, bias=tf.ones(3))
+        with pytest.raises(Invalid, match="non-negative"):
+            raw.Pad(input=x, paddings=tf.constant([[0, 0], [-1, 0], [0, 0], [0, 0]]))
+        with pytest.raises(Invalid):
+            raw.MatMul(a=tf.ones((2, 3)), b=tf.ones((2, 3)))
+
+
+def test_resnet50_stays_on_the_device():
+    """Every op of the model has a kernel here: soft placement is off, and the result is the CPU's."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    with tf.device("CPU:0"):
+        model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
+        x = np.random.default_rng(0).uniform(0, 255, (2, 64, 64, 3)).astype("f")
+        function = tf.function(lambda x: model(x, training=False), jit_compile=False)
+        want = function(tf.constant(x)).numpy()
+    # Only random initial values need the CPU.
+    tf.config.set_soft_device_placement(True)
+    try:
+        with tf.device("GPU:0"):
+            twin = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
+            twin.set_weights(model.get_weights())
+    finally:
+        tf.config.set_soft_device_placement(False)
+    assert twin.weights[0].value.device.endswith("GPU:0")
+    with tf.device("GPU:0"):
+        got = tf.function(lambda x: twin(x, training=False), jit_compile=False)(tf.constant(x))
+    assert got.device.endswith("GPU:0"), got.device
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)

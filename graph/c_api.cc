@@ -1,0 +1,76 @@
+// The C interface of the fusion pass.
+
+#include "graph/c_api.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "graph/json.h"
+#include "graph/pattern.h"
+#include "graph/switches.h"
+
+namespace {
+
+using metal_ops::fusion::GlobalSwitches;
+using metal_ops::fusion::JsonList;
+using metal_ops::fusion::JsonObject;
+using metal_ops::fusion::JsonString;
+using metal_ops::fusion::Pattern;
+using metal_ops::fusion::PatternRegistry;
+using metal_ops::fusion::Stage;
+
+char* Copy(const std::string& text) { return strdup(text.c_str()); }
+
+std::string Bool(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+char* metal_ops_fusion_patterns() {
+  std::vector<std::string> patterns;
+  for (const Pattern* pattern : PatternRegistry::All()) {
+    const auto& info = pattern->info;
+    patterns.push_back(JsonObject({
+        {"name", JsonString(info.name)},
+        {"kind", JsonString(info.stage == Stage::kRoot ? "root" : "epilogue")},
+        {"ops", JsonString(info.ops)},
+        {"summary", JsonString(info.summary)},
+        {"before", JsonString(info.before)},
+        {"after", JsonString(info.after)},
+        {"enabled", Bool(pattern->enabled)},
+    }));
+  }
+  return Copy(JsonList(patterns));
+}
+
+char* metal_ops_fusion_state() {
+  const auto& switches = GlobalSwitches();
+  return Copy(JsonObject({
+      {"enabled", Bool(switches.enabled)},
+      {"cpu", Bool(switches.cpu)},
+      {"graphs", std::to_string(switches.graphs)},
+      {"fused", std::to_string(switches.fused)},
+      {"errors", std::to_string(switches.errors)},
+  }));
+}
+
+void metal_ops_fusion_set(int enabled, int cpu) {
+  GlobalSwitches().enabled = enabled != 0;
+  GlobalSwitches().cpu = cpu != 0;
+}
+
+int metal_ops_fusion_set_pattern(const char* name, int enabled) {
+  Pattern* pattern = PatternRegistry::Find(name);
+  if (pattern) pattern->enabled = enabled != 0;
+  return pattern != nullptr;
+}
+
+char* metal_ops_fusion_explain(const void* request, size_t size) {
+  try {
+    return Copy(metal_ops::fusion::ExplainJson(request, size));
+  } catch (const std::exception& error) {
+    return Copy(JsonObject({{"error", JsonString(error.what())}}));
+  }
+}
+
+void metal_ops_fusion_free(char* text) { std::free(text); }

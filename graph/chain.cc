@@ -1,0 +1,287 @@
+// The conditions under which nodes may vanish into a fused one, each with its reason.
+
+#include "graph/chain.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/util/device_name_utils.h"
+
+namespace metal_ops::fusion {
+
+using absl::StrCat;
+using tensorflow::DataType;
+using tensorflow::NodeDef;
+
+std::string DeviceType(const std::string& device) {
+  tensorflow::DeviceNameUtils::ParsedName parsed;
+  if (!tensorflow::DeviceNameUtils::ParseFullName(device, &parsed) || !parsed.has_type) return "";
+  return parsed.type;
+}
+
+Chain::Chain(const Facts& facts, const NodeView& root, const Claimed& claimed)
+    : facts_(&facts), claimed_(&claimed), nodes_{&root}, value_{&root, 0} {}
+
+void Chain::Start(const std::string& op, DataType type, bool nchw, int64_t channels) {
+  type_ = type;
+  nchw_ = nchw;
+  channels_ = channels;
+  node_.set_op(op);
+  node_.set_device(root().GetDevice());
+  (*node_.mutable_attr())["T"].set_type(type);
+}
+
+Refusal Chain::CheckTaken(const NodeView& node) const {
+  if (claimed_->nodes.count(node.node_index())) {
+    return {"overlap", StrCat(Quoted(node), " is fused with another chain already.")};
+  }
+  if (facts_->IsFed(node)) return {"fed", StrCat(Quoted(node), " is fed.")};
+  if (node.NumControllingFanins() > 0) {
+    return {"control_edge",
+            StrCat(Quoted(node), " has to wait for ",
+                   Quoted(*node.GetControllingFanins().front().node_view()), ": a control edge.")};
+  }
+  if (node.GetDevice() != root().GetDevice()) {
+    return {"one_device", StrCat(Quoted(node), " is on ", node.GetDevice(), ", ", Quoted(root()),
+                                 " on ", root().GetDevice(), ".")};
+  }
+  return {};
+}
+
+Refusal Chain::CheckVanishes(const NodeView& node, const std::unordered_set<int>& inside) const {
+  if (facts_->IsPreserved(node)) {
+    return {"fetched", StrCat(Quoted(node), " is fetched, or kept by name.")};
+  }
+  for (const auto& fanout : node.GetControlledFanouts()) {
+    if (facts_->IsDead(*fanout.node_view())) continue;
+    return {"control_edge", StrCat(Quoted(*fanout.node_view()), " has to wait for ", Quoted(node),
+                                   ": a control edge.")};
+  }
+  for (int port = 0; port < static_cast<int>(node.GetRegularFanouts().size()); ++port) {
+    std::vector<Use> uses = facts_->Uses({&node, port});
+    // Only output 0 has the shape of the fused node; that of an IdentityN may be anything.
+    if (port > 0 || node.GetOp() == "IdentityN") {
+      const std::vector<Use> shape_uses = facts_->ShapeUses({&node, port});
+      uses.insert(uses.end(), shape_uses.begin(), shape_uses.end());
+    }
+    for (const Use& use : uses) {
+      if (inside.count(use.node->node_index())) continue;
+      if (facts_->IsReturn(use)) {
+        return {"fetched", StrCat("The function returns ", Quoted(node), ".")};
+      }
+      if (port != value_.port || &node != value_.node) {
+        return {"one_consumer",
+                StrCat(Quoted(*use.node), " needs ",
+                       port > 0 ? StrCat("output ", port, " of ") : "", Quoted(node), " too.")};
+      }
+      return {"one_consumer", StrCat(Quoted(node), " has ", uses.size(), " consumers, one of them ",
+                                     Quoted(*use.node), ".")};
+    }
+  }
+  return {};
+}
+
+Refusal Chain::Absorb(const std::vector<const NodeView*>& nodes, bool shared) {
+  std::unordered_set<int> inside;
+  for (const NodeView* node : nodes) inside.insert(node->node_index());
+  for (const NodeView* node : nodes) {
+    if (Refusal refusal = CheckTaken(*node); !refusal.empty()) return refusal;
+    if (node == nodes.back()) continue;
+    if (Refusal refusal = CheckVanishes(*node, inside); !refusal.empty()) return refusal;
+  }
+  if (Refusal refusal = CheckVanishes(*value_.node, inside); !refusal.empty()) return refusal;
+  if (!shared && facts_->Uses(value_).size() != 1) {
+    return {"one_consumer",
+            StrCat(Quoted(*nodes.back()), " takes ", Quoted(*value_.node), " twice.")};
+  }
+  // The fused node has one output.
+  const NodeView& last = *nodes.back();
+  for (int port = 1; port < static_cast<int>(last.GetRegularFanouts().size()); ++port) {
+    for (const auto& uses : {facts_->Uses({&last, port}), facts_->ShapeUses({&last, port})}) {
+      if (uses.empty()) continue;
+      return {"one_output", StrCat(Quoted(*uses.front().node), " needs output ", port, " of ",
+                                   Quoted(last), ".")};
+    }
+  }
+  std::vector<Use> shape_uses = shape_uses_;
+  std::vector<const NodeView*> vanishing = {value_.node};
+  vanishing.insert(vanishing.end(), nodes.begin(), nodes.end() - 1);
+  for (const NodeView* node : vanishing) {
+    for (const Use& use : facts_->ShapeUses({node, 0})) shape_uses.push_back(use);
+  }
+  if (Refusal refusal = CheckCircle(last, shape_uses); !refusal.empty()) return refusal;
+  shape_uses_ = std::move(shape_uses);
+  nodes_.insert(nodes_.end(), nodes.begin(), nodes.end());
+  value_ = {&last, 0};
+  return {};
+}
+
+Refusal Chain::CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const {
+  if (shape_uses.empty()) return {};
+  std::vector<Redirect> redirects = claimed_->redirects;
+  for (const Use& use : shape_uses) redirects.push_back({use, &last});
+  for (const Use& use : shape_uses) {
+    if (!facts_->DependsOn(last, *use.node, redirects)) continue;
+    return {"shape_circle",
+            StrCat(Quoted(*use.node), " asks for the shape of a node before ", Quoted(last),
+                   ", and what it says is needed for ", Quoted(last), ".")};
+  }
+  return {};
+}
+
+Refusal Chain::CheckCircle() const { return CheckCircle(*value_.node, shape_uses_); }
+
+std::vector<Redirect> Chain::Redirects() const {
+  std::vector<Redirect> redirects;
+  for (const Use& use : shape_uses_) redirects.push_back({use, value_.node});
+  return redirects;
+}
+
+void Chain::Append(Stage stage, const std::string& fused_op) {
+  stage_ = stage;
+  fused_ops_.push_back(fused_op);
+}
+
+void Chain::AddArg(const std::string& input, DataType type) {
+  args_.push_back(input);
+  arg_types_.push_back(type);
+}
+
+void Chain::ReplaceArgs() {
+  fused_ops_.clear();
+  args_.clear();
+  arg_types_.clear();
+}
+
+void Chain::SetFloatAttr(const std::string& name, float value) {
+  (*node_.mutable_attr())[name].set_f(value);
+}
+
+void Chain::set_pattern(const std::string& name) {
+  pattern_ = pattern_.empty() ? name : StrCat(pattern_, "+", name);
+}
+
+std::string Chain::ChannelVector(const Value& operand, const std::string& role, Refusal* why_not) {
+  const Shape shape = facts_->ShapeOf(operand);
+  const int rank = facts_->ShapeOf(value_).rank();
+  const auto refuse = [&](const std::string& condition, const std::string& expected) {
+    *why_not = {condition, StrCat("The ", role, " ", Quoted(*operand.node), " is ",
+                                  shape.ToString(), ", expected ", expected, ".")};
+    return "";
+  };
+  const std::string channels = channels_ < 0 ? "C" : StrCat(channels_);
+  if (!shape.known_rank || shape.rank() < 1 || shape.rank() > rank) {
+    return refuse("bias_shape", StrCat("[", channels, "]"));
+  }
+  // Broadcasting aligns the last dimensions: a [C] on NCHW runs along the width.
+  const int channel_dim = nchw_ ? shape.rank() - (rank - 1) : shape.rank() - 1;
+  if (channel_dim < 0) {
+    return refuse("bias_layout",
+                  StrCat("[", channels, ", 1, 1] with NCHW, where [C] runs along the width"));
+  }
+  for (int i = 0; i < shape.rank(); ++i) {
+    const int64_t expected = i == channel_dim ? channels_ : 1;
+    if (shape.dims[i] != expected || expected < 0) {
+      return refuse("bias_shape", nchw_ ? StrCat("[", channels, ", 1, 1]")
+                                        : StrCat("[", channels, "] or [1, .., ", channels, "]"));
+    }
+  }
+  if (shape.rank() == 1) return InputName(operand);
+  const std::string name =
+      AddHelper("Squeeze", "squeeze", {InputName(operand)}, {{"T", facts_->TypeOf(operand)}});
+  auto* dims = (*helpers_.back().mutable_attr())["squeeze_dims"].mutable_list();
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != channel_dim) dims->add_i(i);
+  }
+  return name;
+}
+
+std::string Chain::AddHelper(const std::string& op, const std::string& what,
+                             const std::vector<std::string>& inputs,
+                             const std::vector<std::pair<std::string, DataType>>& types) {
+  NodeDef helper;
+  helper.set_op(op);
+  // Names of one chain differ by the number, those of two chains by the root.
+  std::string name = StrCat(root().GetName(), "/metal_fusion/", what, "_", helpers_.size());
+  while (facts_->view().HasNode(name)) name += "_";
+  helper.set_name(name);
+  helper.set_device(root().GetDevice());
+  for (const std::string& input : inputs) helper.add_input(input);
+  for (const auto& [attr, type] : types) (*helper.mutable_attr())[attr].set_type(type);
+  helpers_.push_back(std::move(helper));
+  return name;
+}
+
+NodeDef Chain::Finished() const {
+  NodeDef node = node_;
+  node.set_name(value_.node->GetName());
+  for (int i = 0; i < 2; ++i) node.add_input(InputName(facts_->Input(root(), i)));
+  for (const std::string& arg : args_) node.add_input(arg);
+  auto& attrs = *node.mutable_attr();
+  auto* types = attrs["TArgs"].mutable_list();
+  for (const DataType type : arg_types_) types->add_type(type);
+  auto* ops = attrs["fused_ops"].mutable_list();
+  for (const std::string& op : fused_ops_) ops->add_s(op);
+  // Errors of the new node name the nodes that the user wrote.
+  for (const NodeView* from : nodes_) {
+    node.mutable_experimental_debug_info()->add_original_node_names(from->GetName());
+  }
+  const tensorflow::OpDef* op_def = nullptr;
+  if (tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op_def).ok()) {
+    tensorflow::AddDefaultsToNodeDef(*op_def, &node);
+  }
+  return node;
+}
+
+Refusal Chain::CheckKernels() const {
+  const std::string device = DeviceType(root().GetDevice());
+  std::vector<NodeDef> nodes = helpers_;
+  nodes.push_back(Finished());
+  for (NodeDef& node : nodes) {
+    const tensorflow::OpDef* op_def = nullptr;
+    tensorflow::Status status = tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op_def);
+    if (status.ok()) {
+      tensorflow::AddDefaultsToNodeDef(*op_def, &node);
+      status = tensorflow::ValidateNodeDef(node, *op_def);
+    }
+    if (status.ok()) {
+      status = tensorflow::FindKernelDef(tensorflow::DeviceType(device), node, nullptr, nullptr);
+    }
+    if (!status.ok()) {
+      return {"kernel",
+              StrCat("No kernel of ", node.op(), " for ", tensorflow::DataTypeString(type_), " on ",
+                     device, " devices takes ", Quoted(root()), ".")};
+    }
+  }
+  return {};
+}
+
+std::vector<const NodeView*> Chain::DeadUsers() const {
+  std::vector<const NodeView*> dead, queue;
+  const auto visit = [&](const NodeView* node) {
+    if (!facts_->IsDead(*node) || std::find(dead.begin(), dead.end(), node) != dead.end()) return;
+    dead.push_back(node);
+    queue.push_back(node);
+  };
+  const auto visit_users = [&](const NodeView& node, int first_port) {
+    const auto& fanouts = node.GetRegularFanouts();
+    for (size_t port = first_port; port < fanouts.size(); ++port) {
+      for (const auto& fanout : fanouts[port]) visit(fanout.node_view());
+    }
+    if (first_port > 0) return;
+    for (const auto& fanout : node.GetControlledFanouts()) visit(fanout.node_view());
+  };
+  // Output 0 of the last node lives on under its name.
+  for (const NodeView* node : nodes_) visit_users(*node, node == value_.node ? 1 : 0);
+  while (!queue.empty()) {
+    const NodeView* node = queue.back();
+    queue.pop_back();
+    visit_users(*node, 0);
+  }
+  return dead;
+}
+
+}  // namespace metal_ops::fusion

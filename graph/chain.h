@@ -1,0 +1,115 @@
+// A chain of nodes that is to become one: a convolution or matrix product and what follows it.
+// Patterns extend it; the conditions that hold for every pattern are checked here.
+
+#ifndef METAL_OPS_GRAPH_CHAIN_H_
+#define METAL_OPS_GRAPH_CHAIN_H_
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/facts.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace metal_ops::fusion {
+
+// What the fused ops do after the root, in this order, each at most once.
+enum class Stage { kRoot, kBias, kNorm, kAdd, kActivation };
+
+// What chains that are decided on have taken.
+struct Claimed {
+  std::unordered_set<int> nodes;
+  std::vector<Redirect> redirects;
+};
+
+class Chain {
+ public:
+  // `claimed` outlives the chain.
+  Chain(const Facts& facts, const NodeView& root, const Claimed& claimed);
+
+  const Facts& facts() const { return *facts_; }
+  const NodeView& root() const { return *nodes_.front(); }
+  // What the chain computes so far.
+  const Value& value() const { return value_; }
+  // Root first, the node that gives its name to the fused one last.
+  const std::vector<const NodeView*>& nodes() const { return nodes_; }
+
+  // ---- for roots ----
+
+  // The fused op, its attributes but those of the epilogue; the root's first two inputs are its
+  // own.
+  void Start(const std::string& op, tensorflow::DataType type, bool nchw, int64_t channels);
+  tensorflow::NodeDef* node() { return &node_; }
+
+  // ---- for epilogues ----
+
+  tensorflow::DataType type() const { return type_; }
+  bool nchw() const { return nchw_; }
+  // Size of the output's channel dimension (the last one of a product), -1 if it is not known.
+  int64_t channels() const { return channels_; }
+  Stage stage() const { return stage_; }
+  const std::vector<std::string>& fused_ops() const { return fused_ops_; }
+  const std::vector<std::string>& args() const { return args_; }
+
+  // Takes over `nodes`, of which the last one's output 0 becomes the value. All conditions on nodes
+  // that vanish are checked; where one fails the chain is unchanged. More than one edge from the
+  // present value is allowed if `shared`.
+  Refusal Absorb(const std::vector<const NodeView*>& nodes, bool shared = false);
+  // Records that the nodes absorbed were this op of the fused op's list.
+  void Append(Stage stage, const std::string& fused_op);
+  void AddArg(const std::string& input, tensorflow::DataType type);
+  void ReplaceArgs();
+  void SetFloatAttr(const std::string& name, float value);
+
+  // The operand as [C], for an op that broadcasts it over all but the channels; "" and a reason if
+  // it is not such. A [1, .., C] gets a Squeeze.
+  std::string ChannelVector(const Value& operand, const std::string& role, Refusal* why_not);
+  // A small node beside the fused one; returns its name. Inputs as NodeDef writes them.
+  std::string AddHelper(const std::string& op, const std::string& what,
+                        const std::vector<std::string>& inputs,
+                        const std::vector<std::pair<std::string, tensorflow::DataType>>& types);
+
+  // ---- for the rewriter ----
+
+  void set_pattern(const std::string& name);
+  const std::string& pattern() const { return pattern_; }
+  const std::vector<tensorflow::NodeDef>& helpers() const { return helpers_; }
+  // The fused node. Complete only after the last extension.
+  tensorflow::NodeDef Finished() const;
+  // Whether every new node has a kernel on the chain's device.
+  Refusal CheckKernels() const;
+  // Nodes that no result depends on and that use what vanishes: they have to go with it.
+  std::vector<const NodeView*> DeadUsers() const;
+  // Who asks a node that vanishes for its shape, and has to ask the fused one.
+  std::vector<Redirect> Redirects() const;
+  // Whether the redirects lead in a circle, by themselves or with those of chains claimed since.
+  Refusal CheckCircle() const;
+
+ private:
+  Refusal CheckVanishes(const NodeView& node, const std::unordered_set<int>& inside) const;
+  Refusal CheckTaken(const NodeView& node) const;
+  Refusal CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const;
+
+  const Facts* facts_;
+  const Claimed* claimed_;
+  std::vector<const NodeView*> nodes_;
+  std::vector<Use> shape_uses_;  // of nodes that vanish
+  Value value_;
+  tensorflow::DataType type_ = tensorflow::DT_INVALID;
+  bool nchw_ = false;
+  int64_t channels_ = -1;
+  Stage stage_ = Stage::kRoot;
+  std::string pattern_;
+  tensorflow::NodeDef node_;
+  std::vector<std::string> fused_ops_, args_;
+  std::vector<tensorflow::DataType> arg_types_;
+  std::vector<tensorflow::NodeDef> helpers_;
+};
+
+// Type of a device by its name, e.g. "GPU"; "" if the node was not placed.
+std::string DeviceType(const std::string& device);
+
+}  // namespace metal_ops::fusion
+
+#endif  // METAL_OPS_GRAPH_CHAIN_H_

@@ -1,0 +1,367 @@
+// Chains from the registered patterns; conflicts between them; and the two mutations.
+
+#include "graph/rewriter.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "graph/chain.h"
+#include "graph/pattern.h"
+#include "graph/switches.h"
+#include "tensorflow/core/graph/tensor_id.h"
+
+namespace metal_ops::fusion {
+namespace {
+
+using absl::StrCat;
+using tensorflow::GraphDef;
+using tensorflow::NodeDef;
+using tensorflow::Status;
+using tensorflow::grappler::GrapplerItem;
+
+bool IsRootOp(const std::string& op) {
+  static const auto* ops = [] {  // patterns are all registered by then
+    auto* ops = new std::unordered_set<std::string>;
+    for (const Pattern* pattern : PatternRegistry::All()) {
+      if (pattern->info.stage != Stage::kRoot) continue;
+      for (const absl::string_view each : absl::StrSplit(pattern->info.ops, ',')) {
+        ops->emplace(each);
+      }
+    }
+    return ops;
+  }();
+  return ops->count(op) > 0;
+}
+
+// One candidate: the longest chain from its root, or why there is none.
+struct Candidate {
+  const NodeView* root = nullptr;
+  std::optional<Chain> chain;  // with an epilogue at least
+  Refusal refusal;             // why it ends here
+};
+
+class Matcher {
+ public:
+  explicit Matcher(const Facts& facts) : facts_(facts), patterns_(PatternRegistry::All()) {}
+
+  Candidate Match(const NodeView& root) const {
+    Candidate candidate;
+    candidate.root = &root;
+    Chain chain(facts_, root, claimed_);
+    candidate.refusal = Start(&chain);
+    if (!candidate.refusal.empty()) return candidate;
+    while (Extend(&chain, &candidate.refusal)) {
+    }
+    if (chain.fused_ops().empty()) return candidate;
+    if (Refusal refusal = chain.CheckKernels(); !refusal.empty()) {
+      candidate.refusal = refusal;
+      return candidate;
+    }
+    if (chain.stage() == Stage::kActivation) candidate.refusal = {};
+    candidate.chain = std::move(chain);
+    return candidate;
+  }
+
+  bool IsFree(const Chain& chain) const {
+    return std::none_of(chain.nodes().begin(), chain.nodes().end(),
+                        [&](const NodeView* node) {
+                          return claimed_.nodes.count(node->node_index()) > 0;
+                        }) &&
+           chain.CheckCircle().empty();
+  }
+
+  void Claim(const Chain& chain) {
+    for (const NodeView* node : chain.nodes()) claimed_.nodes.insert(node->node_index());
+    for (const Redirect& redirect : chain.Redirects()) claimed_.redirects.push_back(redirect);
+  }
+
+ private:
+  Refusal Start(Chain* chain) const {
+    const NodeView& root = chain->root();
+    if (!GlobalSwitches().enabled) return {"disabled", "Fusion is switched off."};
+    const std::string device = DeviceType(root.GetDevice());
+    if (device.empty()) return {"not_placed", StrCat(Quoted(root), " is not placed on a device.")};
+    if (device == "CPU" && !GlobalSwitches().cpu) {
+      return {"cpu", StrCat(Quoted(root), " is on the CPU, where TensorFlow fuses by itself.")};
+    }
+    if (facts_.IsFed(root)) return {"fed", StrCat(Quoted(root), " is fed.")};
+    if (root.NumControllingFanins() > 0) {
+      return {"control_edge", StrCat(Quoted(root), " has to wait for ",
+                                     Quoted(*root.GetControllingFanins().front().node_view()),
+                                     ": a control edge.")};
+    }
+    for (Pattern* pattern : patterns_) {
+      if (pattern->info.stage != Stage::kRoot) continue;
+      const Outcome outcome = pattern->match(chain);
+      if (!outcome.mine) continue;
+      if (!pattern->enabled) return Off(*pattern);
+      if (outcome.matched()) chain->set_pattern(pattern->info.name);
+      return outcome.refusal;
+    }
+    return {"no_pattern", StrCat("No pattern takes ", Quoted(root), ".")};
+  }
+
+  // By one epilogue, behind Identity nodes if need be; else says why not.
+  bool Extend(Chain* chain, Refusal* refusal) const {
+    Chain behind = *chain;
+    *refusal = {};
+    for (;;) {
+      if (TryPatterns(&behind, refusal)) {
+        *chain = std::move(behind);
+        return true;
+      }
+      const std::optional<Use> use = OnlyUse(behind);
+      if (!refusal->empty() || !use || use->node->GetOp() != "Identity") break;
+      *refusal = behind.Absorb({use->node});
+      if (!refusal->empty()) break;
+    }
+    if (refusal->empty()) *refusal = DescribeEnd(*chain);
+    return false;
+  }
+
+  bool TryPatterns(Chain* chain, Refusal* refusal) const {
+    for (Pattern* pattern : patterns_) {
+      if (pattern->info.stage <= chain->stage()) continue;
+      Chain longer = *chain;
+      const Outcome outcome = pattern->match(&longer);
+      if (outcome.matched() && pattern->enabled) {
+        longer.set_pattern(pattern->info.name);
+        *chain = std::move(longer);
+        return true;
+      }
+      if (outcome.mine && refusal->empty()) {
+        *refusal = outcome.matched() ? Off(*pattern) : outcome.refusal;
+      }
+    }
+    return false;
+  }
+
+  static Refusal Off(const Pattern& pattern) {
+    return {"pattern_off", StrCat("The pattern '", pattern.info.name, "' is switched off.")};
+  }
+
+  Refusal DescribeEnd(const Chain& chain) const {
+    const NodeView& last = *chain.value().node;
+    const std::vector<Use> uses = facts_.Uses(chain.value());
+    if (uses.empty()) return {"no_epilogue", StrCat("Nothing uses ", Quoted(last), ".")};
+    if (uses.size() == 1 && facts_.IsReturn(uses[0])) {
+      return {"no_epilogue", StrCat("The function returns ", Quoted(last), ".")};
+    }
+    if (uses.size() == 1) {
+      return {"no_epilogue",
+              StrCat("No pattern takes ", Quoted(*uses[0].node), " after ", Quoted(last), ".")};
+    }
+    for (const Use& use : uses) {
+      if (!facts_.IsReturn(use)) continue;
+      return {"fetched", StrCat("The function returns ", Quoted(last), ".")};
+    }
+    std::string names;
+    for (size_t i = 0; i < uses.size() && i < 3; ++i) {
+      absl::StrAppend(&names, i ? ", " : "", Quoted(*uses[i].node));
+    }
+    return {"one_consumer", StrCat(Quoted(last), " has ", uses.size(), " consumers: ", names,
+                                   uses.size() > 3 ? ", ..." : "", ".")};
+  }
+
+  const Facts& facts_;
+  const std::vector<Pattern*> patterns_;
+  Claimed claimed_;
+};
+
+Fusion ToFusion(const Candidate& candidate) {
+  const Chain& chain = *candidate.chain;
+  Fusion fusion;
+  fusion.pattern = chain.pattern();
+  for (const NodeView* node : chain.nodes()) fusion.chain.push_back(node->GetName());
+  for (const NodeView* node : chain.DeadUsers()) fusion.dead.push_back(node->GetName());
+  for (const Redirect& redirect : chain.Redirects()) {
+    fusion.shape_inputs.emplace_back(redirect.use.node->GetName(), redirect.use.input);
+  }
+  fusion.node = chain.Finished();
+  fusion.helpers = chain.helpers();
+  for (NodeDef& helper : fusion.helpers) {
+    const tensorflow::OpDef* op = nullptr;
+    if (tensorflow::OpRegistry::Global()->LookUpOpDef(helper.op(), &op).ok()) {
+      tensorflow::AddDefaultsToNodeDef(*op, &helper);
+    }
+  }
+  fusion.condition = candidate.refusal.condition;
+  fusion.reason = candidate.refusal.reason;
+  return fusion;
+}
+
+}  // namespace
+
+bool IsCandidate(const std::string& op, const std::string& device) {
+  if (!IsRootOp(op)) return false;
+  const std::string type = DeviceType(device);
+  return !type.empty() && (type != "CPU" || GlobalSwitches().cpu);
+}
+
+Status MakePlan(const GrapplerItem& item, Plan* plan) {
+  std::unique_ptr<Facts> facts;
+  TF_RETURN_IF_ERROR(Facts::Make(item, &facts));
+  Matcher matcher(*facts);
+  std::vector<Candidate> done;
+  std::vector<const NodeView*> open;
+  for (int i = 0; i < facts->view().NumNodes(); ++i) {
+    const NodeView* node = facts->view().GetNode(i);
+    if (IsRootOp(node->GetOp()) && !facts->IsDead(*node)) open.push_back(node);
+  }
+  // Where two chains want one node, as in Add(conv1, conv2), the longer one gets it, or the one
+  // whose root comes first by name; the other one is matched again without it. The outcome does not
+  // depend on the order of the nodes.
+  while (!open.empty()) {
+    std::vector<Candidate> found;
+    for (const NodeView* root : open) found.push_back(matcher.Match(*root));
+    open.clear();
+    std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+      const auto rank = [](const Candidate& c) {
+        return std::make_tuple(c.chain ? -static_cast<int>(c.chain->fused_ops().size()) : 1,
+                               c.root->GetName());
+      };
+      return rank(a) < rank(b);
+    });
+    for (Candidate& candidate : found) {
+      if (candidate.chain && !matcher.IsFree(*candidate.chain)) {
+        open.push_back(candidate.root);
+        continue;
+      }
+      if (candidate.chain) matcher.Claim(*candidate.chain);
+      done.push_back(std::move(candidate));
+    }
+  }
+  std::sort(done.begin(), done.end(), [](const Candidate& a, const Candidate& b) {
+    return a.root->node_index() < b.root->node_index();
+  });
+  for (const Candidate& candidate : done) {
+    if (candidate.chain) {
+      plan->fused.push_back(ToFusion(candidate));
+    } else {
+      plan->missed.push_back({candidate.root->GetName(), candidate.root->GetOp(),
+                              candidate.refusal.condition, candidate.refusal.reason});
+    }
+  }
+  return tensorflow::OkStatus();
+}
+
+void Apply(const Plan& plan, GraphDef* graph) {
+  std::unordered_map<std::string, const NodeDef*> overwritten;
+  std::unordered_set<std::string> deleted;
+  std::unordered_map<std::string, std::vector<std::pair<int, std::string>>> redirected;
+  for (const Fusion& fusion : plan.fused) {
+    for (const auto& [name, input] : fusion.shape_inputs) {
+      redirected[name].emplace_back(input, fusion.node.name());
+    }
+    overwritten[fusion.node.name()] = &fusion.node;
+    deleted.insert(fusion.chain.begin(), fusion.chain.end() - 1);
+    deleted.insert(fusion.dead.begin(), fusion.dead.end());
+  }
+  google::protobuf::RepeatedPtrField<NodeDef> nodes;
+  nodes.Reserve(graph->node_size());
+  for (NodeDef& node : *graph->mutable_node()) {
+    if (deleted.count(node.name())) continue;
+    if (const auto found = redirected.find(node.name()); found != redirected.end()) {
+      for (const auto& [input, to] : found->second) *node.mutable_input(input) = to;
+    }
+    const auto found = overwritten.find(node.name());
+    found == overwritten.end() ? nodes.Add()->Swap(&node) : nodes.Add()->CopyFrom(*found->second);
+  }
+  for (const Fusion& fusion : plan.fused) {
+    for (const NodeDef& helper : fusion.helpers) *nodes.Add() = helper;
+  }
+  graph->mutable_node()->Swap(&nodes);
+}
+
+Status Apply(const Plan& plan, tensorflow::Graph* graph) {
+  using tensorflow::Edge;
+  using tensorflow::Node;
+  std::unordered_map<std::string, Node*> nodes;
+  for (Node* node : graph->op_nodes()) nodes[node->name()] = node;
+
+  // What can fail comes first.
+  std::unordered_set<std::string> gone, here;
+  for (const Fusion& fusion : plan.fused) {
+    gone.insert(fusion.chain.begin(), fusion.chain.end() - 1);
+    gone.insert(fusion.dead.begin(), fusion.dead.end());
+    for (const NodeDef& helper : fusion.helpers) here.insert(helper.name());
+  }
+  for (const Fusion& fusion : plan.fused) {
+    std::vector<std::string> names = fusion.chain;
+    for (const auto& [name, _] : fusion.shape_inputs) names.push_back(name);
+    for (const std::string& name : names) {
+      if (!nodes.count(name)) return tensorflow::errors::Internal("no node ", name);
+    }
+    std::vector<const NodeDef*> defs = {&fusion.node};
+    for (const NodeDef& helper : fusion.helpers) defs.push_back(&helper);
+    for (const NodeDef* def : defs) {
+      for (const std::string& input : def->input()) {
+        const std::string from(tensorflow::ParseTensorName(input).node());
+        if (gone.count(from) || !(nodes.count(from) || here.count(from))) {
+          return tensorflow::errors::Internal(def->name(), " needs ", from, ", which is gone");
+        }
+      }
+    }
+  }
+  std::vector<std::pair<const NodeDef*, Node*>> added;
+  std::unordered_map<std::string, Node*> fused;
+  for (const Fusion& fusion : plan.fused) {
+    std::vector<const NodeDef*> defs = {&fusion.node};
+    for (const NodeDef& helper : fusion.helpers) defs.push_back(&helper);
+    for (const NodeDef* def : defs) {
+      Status status;
+      Node* node = graph->AddNode(*def, &status);
+      if (!status.ok()) {
+        for (const auto& [_, earlier] : added) graph->RemoveNode(earlier);
+        return status;
+      }
+      node->set_assigned_device_name(def->device());
+      added.emplace_back(def, node);
+      if (def != &fusion.node) nodes[def->name()] = node;
+    }
+    fused[fusion.node.name()] = added[added.size() - defs.size()].second;
+  }
+
+  for (const Fusion& fusion : plan.fused) {
+    Node* node = fused.at(fusion.node.name());
+    const Node* last = nodes.at(fusion.node.name());
+    std::vector<const Edge*> edges(last->out_edges().begin(), last->out_edges().end());
+    for (const Edge* edge : edges) {
+      Node* user = edge->dst();
+      const int input = edge->dst_input();
+      const bool control = edge->IsControlEdge();
+      if (!control && edge->src_output() != 0) continue;  // a node without effect, which is deleted
+      graph->RemoveEdge(edge);
+      control ? graph->AddControlEdge(node, user) : graph->AddEdge(node, 0, user, input);
+    }
+  }
+  for (const Fusion& fusion : plan.fused) {
+    for (const std::vector<std::string>* names : {&fusion.dead, &fusion.chain}) {
+      for (const std::string& name : *names) {
+        const auto found = nodes.find(name);
+        if (found == nodes.end()) continue;  // dead, and deleted with another chain
+        graph->RemoveNode(found->second);
+        nodes.erase(found);
+      }
+    }
+  }
+  for (const auto& [name, node] : fused) nodes[name] = node;
+  for (const Fusion& fusion : plan.fused) {  // their old edges went with the nodes
+    for (const auto& [name, input] : fusion.shape_inputs) {
+      graph->AddEdge(nodes.at(fusion.node.name()), 0, nodes.at(name), input);
+    }
+  }
+  for (const auto& [def, node] : added) {
+    for (int i = 0; i < def->input_size(); ++i) {
+      const tensorflow::TensorId input = tensorflow::ParseTensorName(def->input(i));
+      graph->AddEdge(nodes.at(std::string(input.node())), input.index(), node, i);
+    }
+  }
+  return tensorflow::OkStatus();
+}
+
+}  // namespace metal_ops::fusion

@@ -1,0 +1,177 @@
+"""What `metal_ops.fusion.explain` returns: the graph before and after, what was fused, and what was not and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Explanation", "Fusion", "Miss", "Node"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One node of a graph.
+
+    Attributes:
+      name: Its name, unique in its graph.
+      op: Its op, e.g. "Conv2D".
+      inputs: Where its inputs come from, as TensorFlow writes it: "conv", "split:1", control inputs "^init" last.
+      attrs: Attributes as short text, e.g. `{"padding": "SAME", "strides": "[1, 1, 1, 1]"}`.
+      device: The device it was placed on, e.g. "GPU:0"; "" if it was not placed.
+      shapes: One for each output, e.g. `["[?, 8, 8, 16]"]`; "?" is an unknown dimension, "unknown" an unknown rank.
+      dtype: Of the first output, e.g. "float32"; "" if it has none.
+    """
+
+    name: str
+    op: str
+    inputs: list[str]
+    attrs: dict[str, str]
+    device: str
+    shapes: list[str]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Fusion:
+    """Nodes that became one.
+
+    Attributes:
+      pattern: Names of the patterns that matched, from the root on: "conv2d+bias+residual+activation".
+      root: Name of the Conv2D, MatMul or BatchMatMulV2 node.
+      removed: Names of the nodes of `before` that are gone or replaced, the root first, the last one of the chain last.
+      fused_op: "MetalFusedConv2D" or "MetalFusedMatMul".
+      fused_ops: What it does after the root, e.g. `["BiasAdd", "Add", "Relu"]`.
+      node: Name of the new node in `after`: that of the chain's last node.
+      added: Names of small helper nodes that were added beside it, e.g. to fold a bias into a batch norm.
+      condition: Why the chain ends where it does: the id of the condition that failed on the next node, e.g.
+        "one_consumer".
+      reason: The same as a sentence that names the nodes.
+    """
+
+    pattern: str
+    root: str
+    removed: list[str]
+    fused_op: str
+    fused_ops: list[str]
+    node: str
+    added: list[str] = dataclasses.field(default_factory=list)
+    condition: str = ""
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """A Conv2D, MatMul or BatchMatMulV2 node that was left as it is.
+
+    Attributes:
+      root: Its name.
+      op: Its op.
+      condition: Id of the condition that failed, e.g. "one_consumer".
+      reason: A sentence that names the nodes.
+    """
+
+    root: str
+    op: str
+    condition: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What the fusion pass does to a function. Printing it shows a table, a notebook shows the graphs.
+
+    Attributes:
+      function: The function's name.
+      before: The nodes as the pass gets them: functions inlined, devices assigned.
+      after: The nodes as it leaves them.
+      fused: What became one node.
+      missed: The candidates that were left as they are.
+
+    Example:
+      >>> found = Explanation("f", [], [], [], [Miss("conv", "Conv2D", "no_epilogue", "Nothing follows 'conv'.")])
+      >>> print(found)
+      f: 0 of 1 candidates fused
+      <BLANKLINE>
+      left as it is  condition    why
+      conv           no_epilogue  Nothing follows 'conv'.
+      >>> Explanation.from_json(found.to_json()) == found
+      True
+    """
+
+    function: str
+    before: list[Node]
+    after: list[Node]
+    fused: list[Fusion]
+    missed: list[Miss]
+
+    def to_json(self, indent: int | None = None) -> str:
+        """All of it as JSON: the attributes, under their names."""
+        return json.dumps(dataclasses.asdict(self), indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> Explanation:
+        """The inverse of `to_json`."""
+        parts: dict[str, Any] = json.loads(text)
+        return cls(
+            function=parts["function"],
+            before=[Node(**each) for each in parts["before"]],
+            after=[Node(**each) for each in parts["after"]],
+            fused=[Fusion(**each) for each in parts["fused"]],
+            missed=[Miss(**each) for each in parts["missed"]],
+        )
+
+    def to_html(self) -> str:
+        """A page, complete in one file, that draws the graph before and after side by side."""
+        from metal_ops.fusion import html
+
+        return html.render(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page of `to_html`, or the JSON of `to_json` if the name ends so; returns the path."""
+        path = Path(path)
+        as_json = path.suffix == ".json"
+        path.write_text(self.to_json(indent=1) if as_json else self.to_html(), encoding="utf-8")
+        return path
+
+    def __repr__(self) -> str:
+        candidates = len(self.fused) + len(self.missed)
+        lines = [f"{self.function}: {len(self.fused)} of {candidates} candidates fused"]
+        if len(self.before) != len(self.after):
+            lines[0] += f", {len(self.before)} nodes became {len(self.after)}"
+        if self.fused:
+            lines += ["", *_table(("fused", "into", "chain ends because"), self._fused_rows())]
+        if self.missed:
+            rows: list[tuple[str, ...]] = [(m.root, m.condition, m.reason) for m in self.missed]
+            lines += ["", *_table(("left as it is", "condition", "why"), rows)]
+        return "\n".join(lines)
+
+    def _fused_rows(self) -> list[tuple[str, ...]]:
+        return [
+            (fusion.root, f"{fusion.fused_op}[{', '.join(fusion.fused_ops)}]", fusion.reason)
+            for fusion in self.fused
+        ]
+
+    def _repr_html_(self) -> str:
+        from metal_ops.fusion import html
+
+        return html.frame(self)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], last_width: int = 72) -> list[str]:
+    """Aligned columns, the last one wrapped; a name longer than 48 characters keeps its end."""
+
+    def short(text: str) -> str:
+        return text if len(text) <= 48 else "..." + text[-45:]
+
+    rows = [(*map(short, row[:-1]), row[-1]) for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head) - 1)]
+    lines = []
+    for row in rows:
+        left = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True))
+        wrapped = textwrap.wrap(row[-1], last_width) or [""]
+        lines.append(f"{left}  {wrapped[0]}".rstrip())
+        lines += [" " * (len(left) + 2) + more for more in wrapped[1:]]
+    return lines

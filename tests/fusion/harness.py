@@ -1,0 +1,84 @@
+"""Runs a function eagerly, where nothing is fused, and as a tf.function with fusion on; and says what was fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import metal_ops
+
+# Half a unit in the last place of a value of size 1. The fused op rounds once; unfused, each op rounds, of which there
+# are at most ten (GELU), each by half a unit of the largest value on the way: hence the factor.
+UNIT = {"float64": 0.0, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+ROUNDINGS = 10
+# Sums of up to a few hundred products in float32, in another order.
+SUMS = 32 * 2.0**-24
+
+
+def tolerance(dtype: str, size: float) -> float:
+    """What two results whose largest value on the way is about `size` may differ by."""
+    return size * (ROUNDINGS * UNIT[dtype] + SUMS)
+
+
+def values(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> tf.Tensor:
+    """Random values of size 1 or less, none of them 0."""
+    random = np.random.default_rng(seed * 1000 + sum(shape) + len(shape))
+    sign = random.choice([-1.0, 1.0], shape)
+    return tf.constant(sign * random.uniform(0.1, 1.0, shape), dtype)
+
+
+@dataclass
+class Seen:
+    """What came out of a function."""
+
+    explanation: metal_ops.fusion.Explanation
+    fused: list[list[str]]  # fused_ops of each new node
+    conditions: set[str]  # of misses, and of chains that end early
+
+    def reason(self, condition: str) -> str:
+        """The sentence for a condition."""
+        records = [*self.explanation.missed, *self.explanation.fused]
+        return next(record.reason for record in records if record.condition == condition)
+
+
+def look(fn: Callable[..., Any], *args: Any, cpu: bool = True, patterns: Any = None) -> Seen:
+    """Explains without running."""
+    if not hasattr(fn, "get_concrete_function"):
+        fn = tf.function(fn, autograph=False)
+    with metal_ops.fusion.enabled(patterns, cpu=cpu):
+        explanation = metal_ops.fusion.explain(fn, *args)
+    return Seen(
+        explanation,
+        [fusion.fused_ops for fusion in explanation.fused],
+        {record.condition for record in [*explanation.missed, *explanation.fused]} - {""},
+    )
+
+
+def same_as_eager(
+    fn: Callable[..., Any], *args: Any, signature: Any = None, cpu: bool = True, size: float = 8.0
+) -> Seen:
+    """Asserts that a function computes the same with fusion on and that `explain` tells what the pass does to it."""
+    expected = tf.nest.flatten(fn(*args))
+    function = tf.function(fn, input_signature=signature, autograph=False)
+    before = metal_ops.fusion.status()
+    with metal_ops.fusion.enabled(cpu=cpu):
+        seen = look(function, *(signature or args), cpu=cpu)
+        explained = metal_ops.fusion.status()
+        got = tf.nest.flatten(function(*args))
+    after = metal_ops.fusion.status()
+    assert after.errors == before.errors
+    # What explain said happened once for explain, and once more in earnest.
+    assert after.fused - explained.fused == len(seen.fused) == explained.fused - before.fused
+    for a, b in zip(expected, got, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if a.dtype.is_floating:
+            a64, b64 = np.asarray(a, np.float64), np.asarray(b, np.float64)
+            limit = tolerance(a.dtype.name, max(size, np.abs(a64).max(initial=0.0)))
+            np.testing.assert_allclose(b64, a64, rtol=0, atol=limit)
+        else:
+            np.testing.assert_array_equal(a, b)
+    return seen

@@ -1,0 +1,172 @@
+"""Whole models of keras.applications, and a ResNet-50 for small pictures that is trained: fused, they compute the same.
+
+On the CPU, by the switch for tests. Weights and statistics are random, as nothing is downloaded; those of the batch
+norms too, which would otherwise be 0 and 1 and hide a mistake.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import metal_ops
+
+# Model: pixels; how often each sequence was fused; candidates that were left, by condition.
+# Sums of some hundred float32 terms in another order, through up to 121 layers, of outputs of size 1: probabilities.
+PROBABILITIES = 2e-5
+MODELS: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
+    "ResNet50": (64, {"BatchNorm Relu": 33, "BatchNorm Add Relu": 16, "BatchNorm": 4, "BiasAdd": 1}, {}),
+    "MobileNetV2": (64, {"BatchNorm Relu6": 18, "BatchNorm Add": 10, "BatchNorm": 7, "BiasAdd": 1}, {}),
+    "EfficientNetB0": (
+        64,
+        {"BatchNorm Swish": 17, "BiasAdd Swish": 16, "BiasAdd Sigmoid": 16, "BatchNorm Add": 9, "BatchNorm": 7,
+         "BiasAdd": 1},
+        {},
+    ),
+    "InceptionV3": (75, {"BatchNorm Relu": 94, "BiasAdd": 1}, {}),
+    # Each of its layers ends in a concatenation, which takes the convolution as it is.
+    "DenseNet121": (64, {"BatchNorm Relu": 59, "BiasAdd": 1}, {"no_epilogue": 61}),
+}  # fmt: skip
+
+
+def randomize(model: keras.Model, seed: int = 0) -> None:
+    """Statistics, scales and shifts that are not 0 and 1."""
+    random = np.random.default_rng(seed)
+    for weight in model.weights:
+        name = weight.path.split("/")[-1]
+        if name in ("moving_mean", "beta", "bias"):
+            weight.assign(random.normal(0, 0.1, weight.shape))
+        elif name in ("moving_variance", "gamma"):
+            weight.assign(random.uniform(0.5, 1.5, weight.shape))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions(name: str):
+    pixels, fused, missed = MODELS[name]
+    keras.utils.set_random_seed(0)
+    model = getattr(keras.applications, name)(
+        weights=None, input_shape=(pixels, pixels, 3), classes=10
+    )
+    randomize(model)
+    images = np.random.default_rng(1).uniform(-1, 1, (2, pixels, pixels, 3)).astype(np.float32)
+
+    def infer(x: tf.Tensor) -> tf.Tensor:
+        return model(x, training=False)
+
+    plain = tf.function(infer, jit_compile=False)(images).numpy()
+    before = metal_ops.fusion.status()
+    with metal_ops.fusion.enabled(cpu=True):
+        found = metal_ops.fusion.explain(tf.function(infer), images)
+        explained = metal_ops.fusion.status()
+        result = tf.function(infer)(images).numpy()
+    after = metal_ops.fusion.status()
+
+    assert Counter(" ".join(fusion.fused_ops) for fusion in found.fused) == fused
+    assert Counter(miss.condition for miss in found.missed) == missed
+    assert after.fused - explained.fused == sum(fused.values()) and after.errors == before.errors
+    ops = Counter(node.op for node in found.after)
+    assert ops["MetalFusedConv2D"] + ops["MetalFusedMatMul"] == sum(fused.values())
+    assert ops["Conv2D"] + ops["MatMul"] == sum(missed.values())
+    assert np.ptp(plain) > 1e-3  # not all the same, so that a wrong value would show
+    np.testing.assert_allclose(result, plain, rtol=0, atol=PROBABILITIES)
+    keras.backend.clear_session()
+
+
+# ---- the residual network for 32x32 pictures ------------------------------------------------------------------------
+
+
+def resnet50(width: int = 4, seed: int = 0) -> keras.Model:
+    """ResNet-50's shape for 32x32 pictures: a 7x7 stem; 3, 4, 6, 3 bottleneck blocks; `width` for 64 channels."""
+    keras.utils.set_random_seed(seed)
+    layers = keras.layers
+
+    def conv(x, channels, size, strides=1):
+        return layers.Conv2D(channels, size, strides, padding="same")(x)
+
+    def block(x, channels, strides):
+        skip = x
+        x = layers.ReLU()(layers.BatchNormalization()(conv(x, channels, 1)))
+        x = layers.ReLU()(layers.BatchNormalization()(conv(x, channels, 3, strides)))
+        x = layers.BatchNormalization()(conv(x, 4 * channels, 1))
+        if strides != 1 or skip.shape[-1] != 4 * channels:  # a projection
+            skip = layers.BatchNormalization()(conv(skip, 4 * channels, 1, strides))
+        return layers.ReLU()(layers.Add()([x, skip]))
+
+    x = image = keras.Input((32, 32, 3))
+    x = layers.ReLU()(layers.BatchNormalization()(conv(x, width, 7)))
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for i in range(blocks):
+            x = block(x, width << stage, strides=2 if stage and not i else 1)
+    return keras.Model(image, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+
+def pictures(count: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    """Ten classes: a stripe pattern each, with noise."""
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[0:32, 0:32] / 32
+    labels = np.arange(count) % 10
+    angles = labels[:, None, None] * np.pi / 10
+    waves = np.sin(20 * (np.cos(angles) * x + np.sin(angles) * y))
+    images = waves[..., None] + random.normal(0, 0.3, (count, 32, 32, 3))
+    return images.astype(np.float32), labels
+
+
+# Losses of 20 steps, from rounding that grows with each: batch statistics over few pixels amplify it.
+LOSSES = 2e-2
+STEPS, MOST_STEPS = 20, 60
+
+
+def train(fuse: bool, steps: int) -> tuple[list[float], keras.Model, int]:
+    """Losses of that many steps on all pictures, the model, and how many chains were fused while training."""
+    model = resnet50()
+    model.compile(
+        metal_ops.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"], jit_compile=False,
+    )  # fmt: skip
+    images, labels = pictures()
+    before = metal_ops.fusion.status().fused
+    with metal_ops.fusion.enabled(cpu=True) if fuse else metal_ops.fusion.disabled():
+        history = [step(model, images, labels)[0] for _ in range(steps)]
+    return history, model, metal_ops.fusion.status().fused - before
+
+
+def step(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Loss and accuracy of this step alone, where Keras gives running means."""
+    model.reset_metrics()
+    loss, accuracy = model.train_on_batch(images, labels)
+    return float(loss), float(accuracy)
+
+
+def test_training():
+    """Equal losses; and until it overfits."""
+    fused_losses, model, fused = train(True, STEPS)
+    plain_losses, _, none = train(False, STEPS)
+    # In training each convolution ends in its bias: batch norm's statistics need the result. The gradients read it too.
+    assert fused >= 53 and none == 0
+    np.testing.assert_allclose(fused_losses, plain_losses, rtol=LOSSES)
+    images, labels = pictures()
+    for _ in range(MOST_STEPS):
+        loss, accuracy = step(model, images, labels)
+        if accuracy == 1.0 and loss < 0.1:
+            break
+    else:
+        pytest.fail(f"it did not learn 40 pictures by heart: loss {loss}, accuracy {accuracy}")
+
+
+def test_inference_of_the_trained_network():
+    """All of its convolutions, with batch norm, residual and activation."""
+    model = resnet50()
+    randomize(model)
+    images, _ = pictures(8)
+    with metal_ops.fusion.enabled(cpu=True):
+        function = tf.function(lambda x: model(x, training=False))
+        found = metal_ops.fusion.explain(function, images)
+        result = function(images).numpy()
+    counts = Counter(" ".join(fusion.fused_ops) for fusion in found.fused)
+    assert counts == {"BatchNorm Relu": 33, "BatchNorm Add Relu": 16, "BatchNorm": 4, "BiasAdd": 1}
+    expected = model(images, training=False).numpy()
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

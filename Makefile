@@ -9,6 +9,13 @@ PY := $(VENV)/bin/python
 PKG := python/metal_ops
 DATA ?=
 ARGS ?=
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' $(PKG)/_version.py)
+
+# An environment that somebody else has prepared, such as pip's while it builds a wheel: nothing is installed.
+ifdef USE_PYTHON
+PY := $(USE_PYTHON)
+VENV := build/use_python
+endif
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -23,6 +30,10 @@ build/system-metal.stamp: tools/setup.sh | build/system.stamp
 	@tools/setup.sh --metal
 	@mkdir -p build && touch $@
 
+ifdef USE_PYTHON
+$(VENV)/stamp $(VENV)/package.stamp: | build/system.stamp
+	@mkdir -p $(@D) && touch $@
+else
 $(VENV)/stamp: requirements.txt | build/system.stamp
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating $(VENV) with $$python" && \
 	{ [ -x $(PY) ] || $$python -m venv $(VENV); } && \
@@ -31,6 +42,7 @@ $(VENV)/stamp: requirements.txt | build/system.stamp
 # Apart from the above, so that an edit of pyproject.toml does not recompile the world.
 $(VENV)/package.stamp: pyproject.toml | $(VENV)/stamp
 	@$(VENV)/bin/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch $@
+endif
 
 # TensorFlow's own compile and link flags, asked once an environment.
 build/tf.mk: $(VENV)/stamp
@@ -48,8 +60,24 @@ endif
 -include build/tf.mk
 endif
 
+# The same sources give the same bytes wherever the checkout and TensorFlow lie.
+REPRODUCIBLE = -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(firstword $(filter /%,$(TF_CFLAGS)))=tensorflow
+
+# $(call link_flags,<shared object>,<exports.map>): exports what the map says and nothing else.
+ifeq ($(shell uname),Darwin)
+# TensorFlow has loaded its libraries under names of its own by the time that ours are loaded.
+link_flags = -Wl,-undefined,dynamic_lookup -Wl,-install_name,@rpath/$(notdir $(1)) -Wl,-rpath,@loader_path \
+  $(addprefix -Wl$(comma)-exported_symbol$(comma)_,$(shell sed -n '/global:/,/local:/s/^ *\([A-Za-z_*]*\);/\1/p' $(2)))
+HIGHWAY := $(shell brew --prefix highway 2>/dev/null)
+HIGHWAY_CFLAGS := -isystem $(HIGHWAY)/include
+HIGHWAY_LDFLAGS := -L$(HIGHWAY)/lib
+else
+link_flags = -Wl,--version-script,$(2) -Wl,-rpath,'$$ORIGIN'
+endif
+comma := ,
+
 include kernels/rules.mk
--include hostmetal/rules.mk device/rules.mk benchmarks/rules.mk
+-include hostmetal/rules.mk device/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk
 
 setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
 
@@ -63,7 +91,7 @@ metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the sh
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-test: build metal  ## Run the whole test suite
+test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
 	@$(PY) -m pytest $(ARGS)
 
 bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)

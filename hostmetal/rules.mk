@@ -15,13 +15,13 @@ OBJCXXFLAGS := -x objective-c++ -std=c++17 -fobjc-runtime=gcc -fblocks -O2 -DNDE
                -idirafter $(OBJC_INCLUDE) -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 \
                -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS \
                -fconstant-string-class=NSConstantString -fno-strict-aliasing -I. \
-               -Wall -Wextra -Wno-unused-parameter -Wno-nullability-completeness
+               -Wall -Wextra -Wno-unused-parameter -Wno-nullability-completeness $(REPRODUCIBLE)
 HOSTMETAL_LDFLAGS := -L$(PKG) -lhostmetal -lgnustep-base -lobjc -Wl,-rpath,'$$ORIGIN'
 
 HOSTMETAL_SRC := $(wildcard hostmetal/src/*.mm hostmetal/src/*.cc hostmetal/src/*/*.mm hostmetal/src/*/*.cc)
 HOSTMETAL_OBJ := $(patsubst %,build/%.o,$(basename $(HOSTMETAL_SRC)))
 # The same flags for the plain C++ files, less what is Objective-C's.
-HOSTMETAL_CXXFLAGS := -std=c++17 -O2 -DNDEBUG -fPIC -pthread -I. -Wall -Wextra -Wno-unused-parameter
+HOSTMETAL_CXXFLAGS := -std=c++17 -O2 -DNDEBUG -fPIC -pthread -I. -Wall -Wextra -Wno-unused-parameter $(REPRODUCIBLE)
 HOSTMETAL_LIBS := -lgnustep-base -lobjc -l:libboost_context.a -ldl
 
 build/hostmetal/src/%.o: hostmetal/src/%.mm | build/system-metal.stamp

@@ -23,12 +23,12 @@ build/metal_so/%.o: %.mm build/tf.mk $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$$(cat $(METAL_FLAGS)/compiler) @$(METAL_FLAGS)/cflags -O2 -g1 -fvisibility=hidden -Wall -Wextra \
-	  -Wno-unused-parameter -I. -MMD -MP $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
+	  -Wno-unused-parameter -I. -MMD -MP $(REPRODUCIBLE) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
 
-$(METAL_KERNELS_SO): $(METAL_OBJ) $(METAL_RUNTIME)
+$(METAL_KERNELS_SO): $(METAL_OBJ) $(METAL_RUNTIME) kernels/exports.map
 	@echo "  link    $@"
 	@$$(cat $(METAL_FLAGS)/compiler) -shared $(METAL_OBJ) -o $@.tmp @$(METAL_FLAGS)/ldflags $(TF_LDFLAGS) \
-	  $(METAL_CHECK_LINK) $(LDFLAGS) && mv $@.tmp $@
+	  $(METAL_CHECK_LINK) $(call link_flags,$@,kernels/exports.map) $(LDFLAGS) && mv $@.tmp $@
 
 -include $(METAL_OBJ:.o=.d)
 

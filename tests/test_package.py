@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import importlib.metadata
 import inspect
 import re
 from pathlib import Path
@@ -15,7 +16,6 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import cli
-from tests.processes import ROOT
 
 PACKAGE = Path(metal_ops.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -260,8 +260,6 @@ def test_a_broken_library_is_a_sentence_not_a_traceback(capsys, monkeypatch):
     assert err.startswith("metal_ops: the op library is missing") and "Traceback" not in err
 
 
-def test_version_is_the_projects():
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert metal_ops.__version__ == project["version"]
+def test_version_is_everywhere_the_same():
+    assert importlib.metadata.version("tensorflow-metal-ops") == metal_ops.__version__
+    assert metal_ops._library.build_info()["version"] == metal_ops.__version__

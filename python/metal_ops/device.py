@@ -46,6 +46,10 @@ __all__ = [
 _HERE = Path(__file__).resolve().parent
 PLUGIN = _HERE / "libmetal_device.so"
 KERNELS = _HERE / "_metal_kernels.so"
+HOSTMETAL = _HERE / "libhostmetal.so"
+INSTALL = "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout"
+# Of the system and not in the wheel: GNUstep stands on ICU, GnuTLS and others, 40 MB of libraries.
+APT_PACKAGES = "libgnustep-base1.28 libobjc4"
 TENSORFLOW_RELEASE = (
     "2.18"  # the plugin's: its C++ types and the plugin C API change between minor releases
 )
@@ -185,8 +189,9 @@ def clear_error() -> str | None:
 def _load_linux() -> Device:
     if not PLUGIN.exists():
         raise DeviceError(
-            f"metal_ops: the device plugin {PLUGIN} is missing; run `make build` in the source checkout."
+            f"metal_ops: the device plugin {PLUGIN} is missing; {INSTALL}."
         )
+    _check_objective_c()
     import tensorflow as tf
 
     if _already_mapped():
@@ -212,6 +217,22 @@ def _load_linux() -> Device:
         plugin=PLUGIN,
         kernels=None,
     )
+
+
+def _check_objective_c() -> None:
+    try:
+        ctypes.CDLL(str(HOSTMETAL))
+    except OSError as error:
+        missing = str(error).split(":")[0]
+        if not missing.startswith(("libgnustep", "libobjc")):
+            raise DeviceError(
+                f"metal_ops: the Metal runtime {HOSTMETAL} cannot be loaded ({error}); {INSTALL}."
+            ) from None
+        raise DeviceError(
+            f"metal_ops: {missing} is missing, which Metal on Linux needs; on Debian 12 "
+            f"`sudo apt-get install {APT_PACKAGES}`, on a system with another release of GNUstep build from source: "
+            "`make metal` in the checkout."
+        ) from None
 
 
 def _check_tensorflow(tf: ModuleType) -> None:
@@ -311,7 +332,7 @@ def _load_kernels() -> Path | None:
     except tf.errors.OpError as error:
         raise DeviceError(
             f"metal_ops: {KERNELS} cannot be loaded into TensorFlow {tf.__version__} ({error.message}); "
-            "run `make build` in the source checkout."
+            f"{INSTALL}."
         ) from error
     describe = ctypes.CDLL(str(KERNELS), mode=os.RTLD_NOLOAD | os.RTLD_LAZY).metal_kernels_error
     describe.restype = ctypes.c_char_p

@@ -22,6 +22,7 @@ METAL_PARTS = {
     "libhostmetal.so": "Metal for Linux",
     "libmetal_device.so": "TensorFlow's METAL device for Linux",
 }
+INSTALL = "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout"
 MACOS_PARTS = ("_metal_kernels.so", "metal_ops.metallib")
 
 
@@ -112,11 +113,12 @@ def _built(report: Report, loaded: bool) -> list[list[str]]:
     missing = [name for name in wanted if not (HERE / name).exists()]
     for name in wanted:
         rows.append(
-            [name, METAL_PARTS[name], "not built: `make metal`" if name in missing else "there"]
+            [name, METAL_PARTS[name], "not there" if name in missing else "there"]
         )
-    if missing and len(missing) < len(wanted):
+    if missing:
+        state = "not complete" if len(missing) < len(wanted) else "not installed"
         report.notes.append(
-            f"The Metal half is not complete: {', '.join(missing)} missing beside {HERE}; run `make metal`."
+            f"The Metal half is {state}: {', '.join(missing)} missing in {HERE}; {INSTALL}."
         )
     return rows
 

@@ -140,7 +140,7 @@ def test_too_late_is_an_error():
         ("tf.__version__ = '2.19.0'", "TensorFlow 2.18, but TensorFlow 2.19.0 is installed"),
         (
             "device.PLUGIN = device.PLUGIN.with_name('none.so')",
-            "none.so is missing; run `make build`",
+            "none.so is missing; `pip install 'tensorflow-metal-ops[metal]'`",
         ),
     ],
 )
@@ -252,21 +252,29 @@ def test_exit_with_work_in_flight():
     assert out == "left\n"
 
 
-def test_exit_while_threads_use_the_device():
+def test_exit_while_the_device_works():
+    # Inside a graph and not in a Python loop: Python ends threads that come back to it then, and TensorFlow aborts, also
+    # on the CPU.
     out = run("""
         import threading
         import tensorflow as tf
         from metal_ops import device
         device.load()
-        def work():
+        started = threading.Semaphore(0)
+        @tf.function
+        def work(x):
+            return tf.while_loop(lambda i, x: True, lambda i, x: (i + 1, x * 0.5 + 1.0), (0, x))
+        def thread():
             with tf.device("GPU:0"):
                 x = tf.ones([1000])
-                while True:
-                    x = x * 0.5 + 1.0
+                started.release()
+                work(x)
         for _ in range(3):
-            threading.Thread(target=work, daemon=True).start()
+            threading.Thread(target=thread, daemon=True).start()
+        for _ in range(3):
+            started.acquire()
         import time
-        time.sleep(0.3)
+        time.sleep(1.0)
         print("left")
     """)
     assert out == "left\n"

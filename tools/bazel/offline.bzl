@@ -14,6 +14,8 @@ def _reexport(rules):
     return "\n".join(["%s = native.%s" % (rule, rule) for rule in rules if hasattr(native, rule)])
 
 def native_rules_for_bazel_4():
+    """To be called in WORKSPACE; does nothing in other Bazels."""
+
     # Debian's build has no version string.
     version = native.bazel_version
     if version and not version.startswith("4."):

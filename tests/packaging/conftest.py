@@ -1,0 +1,94 @@
+"""The wheels of the libraries that make has built, and an environment that has nothing but them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "packaging"))
+import make_wheels  # noqa: E402
+
+# What the tests and their oracles import, for a copy outside of the checkout.
+PYTEST_INI = "[pytest]\naddopts = -q --strict-markers --import-mode=importlib\npythonpath = .\n"
+
+
+class Environment:
+    """A virtual environment and a folder outside of the checkout to run in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "venv" / "bin" / "python"
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+
+    @property
+    def site_packages(self) -> Path:
+        return next((self.folder / "venv" / "lib").glob("python*/site-packages"))
+
+    def variables(self, **more: str) -> dict[str, str]:
+        drop = ("PYTHONPATH", "METAL_OPS_DEVICE", "METAL_OPS_TEST_DEVICE_PROCESS", "VIRTUAL_ENV")
+        kept = {name: value for name, value in os.environ.items() if name not in drop}
+        return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", **more}
+
+    def run(self, *arguments: str, expect: int = 0, timeout: int = 600, **variables: str) -> str:
+        """Runs its Python outside of the checkout; returns what it printed."""
+        done = subprocess.run(
+            [self.python, *arguments],
+            cwd=self.work,
+            env=self.variables(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+        )
+        if done.returncode != expect:
+            pytest.fail(f"exit code {done.returncode}\n{done.stdout}", pytrace=False)
+        return done.stdout
+
+    def copy_tests(self) -> None:
+        """The test suite, beside nothing of the checkout."""
+        ignore = shutil.ignore_patterns("__pycache__", "packaging")
+        shutil.copytree(ROOT / "tests", self.work / "tests", ignore=ignore)
+        (self.work / "pytest.ini").write_text(PYTEST_INI)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The package and its Metal half."""
+    return make_wheels.make(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="session")
+def new_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Environment]:
+    """Makes an environment with wheels; what they depend on is borrowed from the one that runs this."""
+
+    def make(name: str, wheels: list[Path]) -> Environment:
+        environment = Environment(tmp_path_factory.mktemp(name))
+        venv = [sys.executable, "-m", "venv", "--without-pip", str(environment.folder / "venv")]
+        subprocess.run(venv, check=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(environment.python), "install", "-q"]
+        options = ["--disable-pip-version-check", "--no-deps", "--no-index", "--no-compile"]
+        subprocess.run([*pip, *options, *map(str, wheels)], check=True)
+        # Folders named by a .pth file are searched last, and .pth files in them are not read: the checkout, which is
+        # installed there by one, stays out.
+        borrowed = "\n".join([*site.getsitepackages(), ""])
+        (environment.site_packages / "borrowed.pth").write_text(borrowed)
+        return environment
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def installed(new_environment: Callable[..., Environment], wheels: list[Path]) -> Environment:
+    """Both wheels, and the tests."""
+    environment = new_environment("installed", wheels)
+    environment.copy_tests()
+    return environment

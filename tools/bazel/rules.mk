@@ -1,0 +1,15 @@
+# `make bazel`: bazelisk from npm, a Bazel that it can reach, and then the same build and tests as make's.
+BAZELISK := build/bazelisk/node_modules/.bin/bazelisk
+# All of them, and the comparison with make's libraries.
+BAZEL_TESTS ?= //... //tests:same_as_make
+
+# 1.28.1: the newest at the time of writing; it is the launcher alone, .bazelversion says which Bazel.
+$(BAZELISK):
+	@tools/setup.sh --npm
+	@npm install --silent --no-fund --no-audit --prefix build/bazelisk @bazel/bazelisk@1.28.1
+
+bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Bazel (BAZEL_TESTS=//tests:package for some)
+	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) build //...
+	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) test $(BAZEL_TESTS) $(ARGS)
+
+.PHONY: bazel

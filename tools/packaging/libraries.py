@@ -1,0 +1,88 @@
+"""Compiles the shared libraries for a package that setuptools builds, and puts them into it.
+
+Used by setup.py and by hostmetal/setup.py. The sources are compiled in a copy, so that neither the checkout's own build
+nor the environment of whoever installs is touched. METAL_OPS_LIBRARIES=<folder> takes libraries that are there already.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MACOS = platform.system() == "Darwin"
+# What make reads; the rest of a checkout (environments, runs, builds) can be gigabytes.
+SOURCES = (
+    *("Makefile", "TF_SUPPORTED_VERSION", "requirements.txt", "pyproject.toml"),
+    *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
+)
+HIGHWAY = "libhwy.so.1"
+
+
+def provide(names: Iterable[str], package: Path) -> None:
+    """Puts libraries into a package folder, without their debug information.
+
+    Args:
+      names: E.g. `["_metal_ops.so"]`.
+      package: The folder `metal_ops` that is being built.
+
+    Raises:
+      SystemExit: They do not compile, or METAL_OPS_LIBRARIES has no such file. The message says why.
+    """
+    names = list(names)
+    package.mkdir(parents=True, exist_ok=True)
+    given = os.environ.get("METAL_OPS_LIBRARIES")
+    with tempfile.TemporaryDirectory(prefix="metal_ops_") as scratch:
+        folder = Path(given) if given else _compile(names, Path(scratch) / "metal_ops")
+        for name in names:
+            if not (folder / name).exists():
+                sys.exit(f"metal_ops: {folder / name} is missing; run `make build metal` first.")
+            _copy(folder / name, package / name)
+    if "_metal_ops.so" in names and not MACOS:
+        _copy(_highway(), package / HIGHWAY)
+
+
+def _compile(names: list[str], copy: Path) -> Path:
+    for source in SOURCES:
+        if (ROOT / source).is_dir():
+            ignore = shutil.ignore_patterns("*.so", "*.metallib", "__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / source, copy / source, symlinks=True, ignore=ignore)
+        elif (ROOT / source).exists():
+            (copy / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / source, copy / source)
+    products = [f"python/metal_ops/{name}" for name in names]
+    # An outer make's options and job server are not for this one.
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+    }
+    done = subprocess.run(
+        ["make", f"USE_PYTHON={sys.executable}", *products], cwd=copy, env=environment
+    )
+    if done.returncode != 0:
+        sys.exit(f"metal_ops: compiling {', '.join(names)} failed; the lines above say why.")
+    return copy / "python/metal_ops"
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
+    if target.suffix != ".metallib":
+        subprocess.run(["strip", "-x" if MACOS else "--strip-unneeded", str(target)], check=True)
+
+
+def _highway() -> Path:
+    """The SIMD library that the CPU kernels ask for the machine's instruction set: small, and rarely installed."""
+    compiler = os.environ.get("CXX", "g++").split()
+    found = subprocess.run(
+        [*compiler, f"-print-file-name={HIGHWAY}"], capture_output=True, text=True
+    ).stdout
+    path = Path(found.strip())
+    if not path.is_absolute():
+        sys.exit(f"metal_ops: {HIGHWAY} was not found; run 'sudo apt-get install libhwy-dev'.")
+    return path.resolve()

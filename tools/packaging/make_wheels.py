@@ -1,0 +1,94 @@
+"""Builds both wheels from the libraries that make has built: `make_wheels.py <output folder>`. Prints their sha256.
+
+The same sources give the same bytes: files are packed from a copy with plain permissions, and all times are that of the
+last commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKED = (
+    *("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"),
+    *("python", "kernels", "hostmetal", "tools/packaging"),
+)
+# Wheels are zip archives, which know no earlier time.
+EPOCH_OF_ZIP = "315532800"
+
+
+def time_of_sources() -> str:
+    """SOURCE_DATE_EPOCH: that of the environment, else of the last commit."""
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return given
+    asked = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True
+    )
+    return asked.stdout.strip() or EPOCH_OF_ZIP
+
+
+def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[Path]:
+    """Builds the wheels.
+
+    Args:
+      output: Where they go; made if missing.
+      libraries: The folder with the compiled libraries.
+
+    Returns:
+      The two wheels: the package with its CPU ops, and the Metal half.
+    """
+    with tempfile.TemporaryDirectory(prefix="metal_ops_wheel_") as scratch:
+        copy, made = Path(scratch) / "metal_ops", Path(scratch) / "made"
+        for name in PACKED:
+            if (ROOT / name).is_dir():
+                ignore = shutil.ignore_patterns("*.so", "*.metallib", "__pycache__", "*.egg-info")
+                shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignore)
+            else:
+                copy.mkdir(exist_ok=True)
+                shutil.copy(ROOT / name, copy / name)
+        for name in ("LICENSE", "NOTICE"):
+            shutil.copy(ROOT / name, copy / "hostmetal" / name)
+        for path in copy.rglob("*"):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() else 0o644)
+        environment = {
+            **os.environ,
+            "SOURCE_DATE_EPOCH": time_of_sources(),
+            "METAL_OPS_LIBRARIES": str(libraries.resolve()),
+        }
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--disable-pip-version-check",
+            "-q",
+            "--no-deps",
+        ]
+        for project in (copy, copy / "hostmetal"):
+            done = subprocess.run(
+                [*pip, "--no-build-isolation", "--no-index", "-w", str(made), str(project)],
+                env=environment,
+                umask=0o022,
+            )
+            if done.returncode != 0:
+                sys.exit("metal_ops: the wheel was not built; the lines above say why.")
+        output.mkdir(parents=True, exist_ok=True)
+        wheels = [output / path.name for path in sorted(made.iterdir(), reverse=True)]
+        for wheel in wheels:
+            shutil.move(made / wheel.name, wheel)
+    return sorted(wheels, key=lambda path: "hostmetal" in path.name)
+
+
+if __name__ == "__main__":
+    for wheel in make(Path(sys.argv[1])):
+        content = wheel.read_bytes()
+        print(
+            f"{wheel}  {len(content) / 2**20:.1f} MiB  sha256 {hashlib.sha256(content).hexdigest()}"
+        )

@@ -1,0 +1,8 @@
+# Wheels: dist/tensorflow_metal_ops-*.whl with the CPU ops and, on Linux, dist/tensorflow_metal_ops_hostmetal-*.whl.
+wheel: build metal  ## Build the wheels into dist/
+	@$(PY) tools/packaging/make_wheels.py dist
+
+wheel-check: wheel | $(VENV)/test.stamp  ## Build wheels from scratch twice, install them into new environments, test them there
+	@$(PY) -m pytest tests/packaging/check_wheels.py $(ARGS)
+
+.PHONY: wheel wheel-check

@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from metal_ops._version import __version__ as __version__
 
 
 def _running_as_program() -> bool:

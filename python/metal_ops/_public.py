@@ -6,13 +6,14 @@ from metal_ops import _library
 
 _library.load()
 
-from metal_ops import device, layers, losses, ops, optimizers, raw_ops  # noqa: E402
+from metal_ops import device, fusion, layers, losses, ops, optimizers, raw_ops  # noqa: E402
 from metal_ops.grid import HashGrid  # noqa: E402
 from metal_ops.occupancy import OccupancyGrid  # noqa: E402
 from metal_ops.ops import *  # noqa: E402, F403
 
 device.load_if_asked()
+fusion.configure_from_environment()
 
 if not TYPE_CHECKING:  # type checkers take every name above
-    __all__ = ["HashGrid", "OccupancyGrid", "device", "layers", "losses", "ops"]
-    __all__ += ["optimizers", "raw_ops", *ops.__all__]
+    __all__ = ["HashGrid", "OccupancyGrid", "device", "fusion", "layers", "losses"]
+    __all__ += ["ops", "optimizers", "raw_ops", *ops.__all__]

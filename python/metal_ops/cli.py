@@ -22,6 +22,7 @@ COMMANDS = {
     "nerf": ("nerf.cli", "Train, evaluate and render a NeRF with hash encoding"),
     "metal": ("metal.cli", "Compile and inspect Metal shaders on this machine"),
     "build": ("build.cli", "Build op libraries of your own"),
+    "fusion": ("fusion.cli", "List the fusion patterns, explain what they do to a SavedModel"),
     "run": ("build.run", "Run a script with the Metal device, as it would be on a Mac"),
 }
 EPILOG = """\

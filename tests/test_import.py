@@ -218,6 +218,7 @@ def test_doctor_on_this_installation(processes):
         "for TensorFlow 2.18.1",
         "SIMD",
         "HashEncodeGrad",
+        "MetalFusedConv2D",
         "ZeroOut",
     ):
         assert word in out, word

@@ -7,7 +7,6 @@ import ctypes
 import importlib
 import os
 import platform
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,9 +111,7 @@ def _built(report: Report, loaded: bool) -> list[list[str]]:
     wanted = MACOS_PARTS if platform.system() == "Darwin" else tuple(METAL_PARTS)
     missing = [name for name in wanted if not (HERE / name).exists()]
     for name in wanted:
-        rows.append(
-            [name, METAL_PARTS[name], "not there" if name in missing else "there"]
-        )
+        rows.append([name, METAL_PARTS[name], "not there" if name in missing else "there"])
     if missing:
         state = "not complete" if len(missing) < len(wanted) else "not installed"
         report.notes.append(
@@ -145,14 +142,15 @@ def _kernels(generated: Any) -> tuple[list[str], list[list[str]]]:
 
 
 def _op_names(generated: Any) -> list[str]:
-    def snake(name: str) -> str:
-        return re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-    # TensorFlow generates `ZeroOut`, `zero_out` and `zero_out_eager_fallback` for the op ZeroOut.
+    # TensorFlow generates `ZeroOut`, `zero_out` and `zero_out_eager_fallback` for the op ZeroOut. Where it puts the
+    # underscores is its own affair: `metal_fused_conv2d`.
     names = vars(generated)
-    return sorted(
-        name for name in names if name != snake(name) and f"{snake(name)}_eager_fallback" in names
-    )
+    ops = {
+        name.removesuffix("_eager_fallback").replace("_", "")
+        for name in names
+        if name.endswith("_eager_fallback")
+    }
+    return sorted(name for name in names if name != name.lower() and name.lower() in ops)
 
 
 class _Buffer(ctypes.Structure):
@@ -189,15 +187,16 @@ def registered_kernels(op: str) -> dict[str, list[str]]:
     kernel_list = message_factory.GetMessageClass(
         descriptor_pool.Default().FindMessageTypeByName("tensorflow.KernelList")
     )
-    found: dict[str, list[str]] = {}
+    found: dict[str, set[int]] = {}
     for kernel in kernel_list.FromString(serialized).kernel:
-        dtypes = [
-            tf.as_dtype(value).name
-            for constraint in kernel.constraint
-            for value in constraint.allowed_values.list.type
-        ]
-        found.setdefault(kernel.device_type, []).extend(dtypes or ["all"])
-    return found
+        # By the first of its type attributes: the others are indices and the like.
+        first = next(iter(kernel.constraint), None)
+        values = first.allowed_values.list.type if first else []
+        found.setdefault(kernel.device_type, set()).update(values)
+    return {
+        device: [tf.as_dtype(value).name for value in sorted(values)] or ["all"]
+        for device, values in found.items()
+    }
 
 
 def _trial(report: Report) -> list[list[str]]:

@@ -1,0 +1,44 @@
+"""What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts support|errors`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import tensorflow as tf
+
+import metal_ops
+from tools.reference import error_cases, registry
+
+
+def support(before: dict[str, list[str]]) -> dict[str, object]:
+    """The dtypes of T (or of the first input) of every op, on each device; TensorFlow's own ops on the device.
+
+    `before` are the kernels for a "GPU" that TensorFlow has without the device.
+    """
+    ours = {}
+    for op in registry.functions():
+        ours[op] = {}
+        for device in ("CPU", "GPU"):
+            found = registry.dtypes(op, device)
+            inputs = registry.definition(op).input_arg
+            main = "T" if "T" in found else inputs[0].type_attr
+            if main:
+                ours[op][device] = sorted(found.get(main, ()))
+            else:  # no choice: the first input's
+                ours[op][device] = [tf.as_dtype(inputs[0].type).name] if found else []
+    after = registry.stock_dtypes("GPU")
+    return {"ours": ours, "stock": {op: t for op, t in after.items() if t != before.get(op)}}
+
+
+def main() -> None:
+    before = registry.stock_dtypes("GPU")
+    metal_ops.device.load()
+    # What has no kernel on the device must not pass for it.
+    tf.config.set_soft_device_placement(False)
+    facts = support(before) if sys.argv[1] == "support" else error_cases.measure()
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()

@@ -78,8 +78,7 @@ SANITIZE_COMMON := -O1 -g -fno-omit-frame-pointer -Wno-nonnull -DHOSTMETAL_COUNT
 SANITIZE_SRC := $(HOSTMETAL_SRC) $(HOSTMETAL_TEST_SRC)
 
 build/sanitize/runtime.stamp: | build/system-metal.stamp
-	@ls $$($(OBJCXX) -print-resource-dir)/lib/linux/libclang_rt.tsan-* >/dev/null 2>&1 || { \
-	  echo "metal_ops: the sanitizers are missing; run 'sudo apt-get install libclang-rt-19-dev' and call make again." >&2; exit 1; }
+	@tools/setup.sh --sanitize
 	@mkdir -p $(@D) && touch $@
 
 define sanitize_rules

@@ -2,6 +2,7 @@
 # Installs the system packages that the build needs, or says in one sentence which command does.
 # Usage: tools/setup.sh            what the CPU ops need
 #        tools/setup.sh --metal    what hostmetal, the Metal kernels and the device need besides (Linux)
+#        tools/setup.sh --sanitize  the runtimes of clang's sanitizers, which `make sanitize` links (Linux)
 #        tools/setup.sh --browser  the headless browser that the HTML view of fusions is tested in; prints its path
 #        tools/setup.sh --npm      npm, which bazelisk comes from
 #        tools/setup.sh --bazel    Debian's Bazel, where none can be downloaded
@@ -61,6 +62,8 @@ if [ "${1:-}" = --browser ]; then
   grep -qs '^ID=debian' /etc/os-release ||
     die "the tests of the HTML view need a Chromium or Chrome (Ubuntu has it only as a snap): install one from https://www.google.com/chrome or set BROWSER_PROGRAM=/path/to/it."
   missing+=(chromium-headless-shell)  # the smallest of them
+elif [ "${1:-}" = --sanitize ]; then
+  [ -n "$(ls "$(clang++-19 -print-resource-dir 2>/dev/null)"/lib/linux/libclang_rt.tsan-* 2>/dev/null)" ] || missing+=(libclang-rt-19-dev)
 elif [ "${1:-}" = --npm ]; then
   command -v npm >/dev/null || missing+=(npm)
 elif [ "${1:-}" = --bazel ]; then

@@ -287,6 +287,12 @@ struct HMComputeState {
                   " takes " + Number(a.pointee_size)];
       return NO;
     }
+    if (validate && (a.flags & METALLIB_ARG_WRITTEN) && !_compute->buffers[a.index]) {
+      [self fail:kInvalidResource
+          message:where + name +
+                  "is bound by setBytes, which is read-only, but the kernel may write it"];
+      return NO;
+    }
     if (validate && a.pointee_alignment &&
         reinterpret_cast<uintptr_t>(binding.address) % a.pointee_alignment) {
       [self fail:kInvalidResource

@@ -1,6 +1,6 @@
-// Kernels that run the faulty shader: "Relu" is written with this library's C++ face, "Relu6" as
-// published samples are, with nothing but the TensorFlow and Metal APIs. Both ops have no kernel of
-// their own on the device.
+// Kernels that run the faulty shader: "Digamma" is written with this library's C++ face, "Lgamma"
+// as published samples are, with nothing but the TensorFlow and Metal APIs. Both ops have no kernel
+// of their own on the device.
 
 #import <Metal/Metal.h>
 
@@ -14,10 +14,10 @@
 namespace metal_ops {
 namespace {
 
-class FaultyRelu {
+class FaultyDigamma {
  public:
-  static constexpr char kOp[] = "Relu";
-  explicit FaultyRelu(KernelConstruction*) {}
+  static constexpr char kOp[] = "Digamma";
+  explicit FaultyDigamma(KernelConstruction*) {}
   void Compute(KernelContext* ctx) {
     Tensor x, y;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
@@ -27,7 +27,7 @@ class FaultyRelu {
                    }));
   }
 };
-REGISTER_METAL_KERNEL(FaultyRelu, .Types("T", {TF_FLOAT}));
+REGISTER_METAL_KERNEL(FaultyDigamma, .Types("T", {TF_FLOAT}));
 
 NSString* ShaderFile() {
   Dl_info info;
@@ -36,7 +36,7 @@ NSString* ShaderFile() {
   return [[self stringByDeletingPathExtension] stringByAppendingPathExtension:@"metallib"];
 }
 
-void ComputeRelu6(void*, TF_OpKernelContext* ctx) {
+void ComputeLgamma(void*, TF_OpKernelContext* ctx) {
   TF_Status* status = TF_NewStatus();
   TF_Tensor* x = nullptr;
   TF_GetInput(ctx, 0, &x, status);
@@ -66,8 +66,8 @@ void ComputeRelu6(void*, TF_OpKernelContext* ctx) {
   TF_DeleteStatus(status);
 }
 
-const KernelRegistrar relu6("Relu6", {nullptr, ComputeRelu6, nullptr},
-                            KernelOptions().Types("T", {TF_FLOAT}));
+const KernelRegistrar lgamma("Lgamma", {nullptr, ComputeLgamma, nullptr},
+                             KernelOptions().Types("T", {TF_FLOAT}));
 
 }  // namespace
 }  // namespace metal_ops

@@ -253,8 +253,8 @@ def test_exit_with_work_in_flight():
 
 
 def test_exit_while_the_device_works():
-    # Inside a graph and not in a Python loop: Python ends threads that come back to it then, and TensorFlow aborts, also
-    # on the CPU.
+    # Inside a graph and not in a Python loop: Python ends threads that come back to it then, and TensorFlow aborts, on
+    # the CPU too.
     out = run("""
         import threading
         import tensorflow as tf

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hostmetal is bu
 @pytest.fixture(scope="session")
 def program() -> Path:
     """The test program, built if a source is newer."""
+    if os.environ.get("METAL_OPS_BUILT_BY") == "bazel":  # and put there: tools/bazel/run_pytest.sh
+        return PROGRAM
     made = subprocess.run(
         ["make", str(PROGRAM.relative_to(ROOT))], cwd=ROOT, capture_output=True, text=True
     )

@@ -39,6 +39,15 @@ TEST(validation_refuses_misaligned_offsets) {
   });
 }
 
+TEST(validation_refuses_bytes_where_a_kernel_writes) {
+  Expect("read-only, but the kernel may write it", ^(id<MTLComputeCommandEncoder> e) {
+    const uint32_t bytes[16] = {};
+    [e setComputePipelineState:harness::Pipeline("optional")];
+    [e setBytes:bytes length:sizeof(bytes) atIndex:0];
+    [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  });
+}
+
 TEST(validation_refuses_odd_threadgroup_memory) {
   Expect("multiples of 16", ^(id<MTLComputeCommandEncoder> e) {
     [e setThreadgroupMemoryLength:20 atIndex:0];

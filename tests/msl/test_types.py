@@ -56,7 +56,8 @@ float4 rgba_assign(float4 v) { v.ra = float2(9, 8); return v; }
 float4 increment(float4 v) { ++v; v++; v -= 1; return v; }
 float4 index_assign(thread const float4& u) { float4 v = u; v[2] = 77; return v; }
 float array_sum() { float a[4] = {1, 2, 3, 4}, s = 0; for (float x : a) s += x; return s; }
-static void reverse(thread float4* v) { *v = v->wzyx; }
+#define MINE thread
+static void reverse(MINE float4* v) { *v = v->wzyx; }
 float4 by_pointer(float4 v) { thread float4* p = &v; reverse(p); return v; }
 struct Pair { float2 a, b; float2 sums() const { return float2(a.x + a.y, b.x + b.y); } };
 float2 member(float4 v) { Pair p = {v.xy, v.zw}; return p.sums(); }

@@ -26,7 +26,7 @@ _OBJECTIVE_C = re.compile(
     re.MULTILINE,
 )
 _INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*["<](tensorflow/[^">]+)[">]', re.MULTILINE)
-_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/common/', re.MULTILINE)
+_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"(kernels/common/\w+)\.h"', re.MULTILINE)
 
 # Where headers of older TensorFlow releases live now.
 _MOVED = (
@@ -153,8 +153,8 @@ class _Build:
         metal = flags.metal_link_flags() if objcxx else []
         if objcxx and not flags.MACOS and not (flags.PACKAGE / "libhostmetal.so").exists():
             raise MissingToolError(
-                f"the Metal runtime {flags.PACKAGE / 'libhostmetal.so'} is missing; run 'make build' in the source "
-                "checkout."
+                f"the Metal runtime {flags.PACKAGE / 'libhostmetal.so'} is missing; run "
+                "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout."
             )
         self._run(
             [*compiler, "-shared", *map(str, objects), "-o", str(output), *metal, *self.tf_link],
@@ -206,9 +206,16 @@ class _Build:
 def _support(sources: list[Path]) -> list[Path]:
     """Our own sources that these ones need."""
     texts = [_read(source) for source in sources]
+    seen: set[str] = set()
     support: list[Path] = []
-    if any(_OWN_FACE.search(text) for text in texts):
-        support += sorted((flags.INCLUDE / "kernels" / "common").glob("*.mm"))
+    unread = list(texts)
+    while unread:  # a header of the C++ face brings the source of its name, and what both include
+        for stem in set(_OWN_FACE.findall(unread.pop())) - seen:
+            seen.add(stem)
+            files = [(flags.INCLUDE / stem).with_suffix(suffix) for suffix in (".h", ".mm")]
+            unread += [_read(file) for file in files if file.exists()]
+            support += [file for file in files[1:] if file.exists()]
+    support.sort()
     if not flags.MACOS and any("NSBundle" in text for text in texts):
         support.append(flags.INCLUDE / "support" / "main_bundle.mm")
     return support

@@ -133,7 +133,9 @@ def _gnustep_headers() -> str:
 def _write(folder: Path) -> None:
     """For the Makefile: the compiler's command, and two files of options for it (`@folder/cflags`)."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ldflags").write_text("\n".join(metal_link_flags()) + "\n")
+    # This library's own kernels lie beside the runtime, wherever that is.
+    ldflags = [flag for flag in metal_link_flags() if flag != f"-Wl,-rpath,{PACKAGE}"]
+    (folder / "ldflags").write_text("\n".join(ldflags) + "\n")
     (folder / "cflags").write_text("\n".join(objcxx_flags()) + "\n")
     (folder / "compiler").write_text(" ".join(compiler()) + "\n")  # last: make looks at this one
 

@@ -140,6 +140,12 @@ class Reflector:
         self._said: set[tuple[Place | None, str]] = set()
         self._values: dict[str, int] | None = None
         self.conditionals: set[int] = set()  # offsets of ?: that `Source` has to help with
+        # Macros that stand for an address space, for headers that C++ reads too.
+        spaces = r"device|constant|threadgroup|thread"
+        named = re.findall(
+            rf"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(?:{spaces})[ \t]*$", source.text, re.M
+        )
+        self._space_words = re.compile(rf"\b({'|'.join([spaces, *named])}|_MSL_\w+)\b")
 
     # ---- messages
 
@@ -773,7 +779,7 @@ class Reflector:
         text = self._text(start - len(lead.group() if lead else ""), end)
         if not re.search(r"[*&]", text) or "(" in text.strip("( ") or re.search(r"\bauto\b", text):
             return
-        if re.search(r"\b(device|constant|threadgroup|thread|_MSL_\w+)\b", text):
+        if self._space_words.search(text):
             return
         what = "pointer" if type_.kind == self.types.POINTER else "reference"
         self._say(cursor, f"{what} type must have explicit address space qualifier")

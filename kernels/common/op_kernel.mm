@@ -152,13 +152,15 @@ Status KernelConstruction::GetAttr(const char* name, std::vector<std::string>* v
   int32_t list_size = 0, total_size = 0;
   TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
   RETURN_IF_ERROR(status.Get());
+  value->clear();
+  // TensorFlow says a total of -1 then.
+  if (list_size == 0) return Status();
   std::vector<char*> begins(list_size);
   std::vector<size_t> lengths(list_size);
   std::vector<char> storage(total_size);
   TF_OpKernelConstruction_GetAttrStringList(ctx_, name, begins.data(), lengths.data(), list_size,
                                             storage.data(), total_size, status);
   RETURN_IF_ERROR(status.Get());
-  value->clear();
   for (int32_t i = 0; i < list_size; ++i) value->emplace_back(begins[i], lengths[i]);
   return Status();
 }

@@ -47,7 +47,12 @@ struct ConvSizes {
   }
 };
 
-inline std::string ToText(const std::vector<int64_t>& values) { return ToText(ArgShape(values)); }
+// Not as a shape, whose -1 means unknown.
+inline std::string ToText(const std::vector<int64_t>& values) {
+  std::string text;
+  for (const int64_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
 
 inline void CheckConvAttrs(ArgShapes* shapes, const ConvAttrs& attrs) {
   const auto per_dim = [&](const char* name, const std::vector<int64_t>& values) {
@@ -114,11 +119,14 @@ inline void ConvDim(ArgShapes* shapes, const char* name, const ConvAttrs& attrs,
     const int64_t padding = std::max<int64_t>(0, (*output - 1) * stride + extent - input);
     *before = padding / 2;
     after = padding - *before;
-  } else if (attrs.padding == "EXPLICIT") {
-    *before = attrs.explicit_paddings[2 * dim];
-    after = attrs.explicit_paddings[2 * dim + 1];
+  } else {
+    if (attrs.padding == "EXPLICIT") {
+      *before = attrs.explicit_paddings[2 * dim];
+      after = attrs.explicit_paddings[2 * dim + 1];
+    }
+    const int64_t room = input + *before + after - extent;
+    *output = room < 0 ? -1 : room / stride + 1;
   }
-  *output = input + *before + after < extent ? -1 : (input + *before + after - extent) / stride + 1;
   shapes->Require(*output >= 0 && filter > 0,
                   "filter must fit into input along " + std::string(name) + ", got " +
                       std::to_string(filter) + " (" + std::to_string(extent) +

@@ -91,7 +91,7 @@ HWY_INLINE VF Gelu(DF df, VF x) {
 }
 
 HWY_INLINE VF Activate(DF df, uint32_t activation, float leakyrelu_alpha, VF x) {
-  const VF zero = hn::Zero(df), one = hn::Set(df, 1.0f);
+  const VF zero = hn::Zero(df);
   switch (activation) {
     case EPILOGUE_RELU:
       return hn::IfThenElse(hn::Lt(x, zero), zero, x);
@@ -113,9 +113,10 @@ HWY_INLINE VF Activate(DF df, uint32_t activation, float leakyrelu_alpha, VF x) 
       return Gelu(df, x);
     case EPILOGUE_GELU_APPROXIMATE: {
       const VF cubed = hn::Mul(hn::Mul(x, x), x);
-      const VF inner = hn::Mul(hn::Set(df, 0.7978845608f),  // sqrt(2 / pi)
+      const VF twice = hn::Mul(hn::Set(df, 1.5957691216f),  // 2 sqrt(2 / pi)
                                hn::MulAdd(hn::Set(df, 0.044715f), cubed, x));
-      return hn::Mul(hn::Mul(hn::Set(df, 0.5f), x), hn::Add(one, Tanh(df, inner)));
+      // (1 + tanh(y)) / 2 is sigmoid(2 y), which does not cancel.
+      return hn::Mul(x, Sigmoid(df, twice));
     }
     default:
       return x;

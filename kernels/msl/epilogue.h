@@ -72,9 +72,10 @@ inline float epilogue_erf(float x) {
   return size < 0.5f ? small : (size > 4.0f ? metal::copysign(1.0f, x) : large);
 }
 
+// (1 + tanh(y)) / 2 is sigmoid(2 y), which does not cancel.
 inline float epilogue_gelu_approximate(float x) {
   const float inner = 0.7978845608f * metal::fma(0.044715f * x * x, x, x);  // sqrt(2 / pi)
-  return 0.5f * x * (1.0f + epilogue_tanh(inner));
+  return x * epilogue_sigmoid(2.0f * inner);
 }
 
 // Comparisons are the way round that lets NaN through.
@@ -102,6 +103,12 @@ inline float epilogue_activate(float x, float leakyrelu_alpha) {
       return x;
   }
 }
+
+// What does not depend on the row, for neighbouring columns. Only what the op has is filled in.
+template <int N>
+struct EpilogueColumns {
+  float mean[N], scale[N], shift[N];
+};
 
 // The arguments of one fused op. Those that it does not take are bound to anything.
 template <typename T>
@@ -150,12 +157,41 @@ struct FusedEpilogue {
 
   // Neighbours in a row at once, each step a loop of its own.
   template <int N>
-  void row(thread float (&y)[N], thread Column (&columns)[N], long at) const {
-    if (epilogue_channels != EPILOGUE_NO_CHANNELS) {
-      for (int j = 0; j < N; ++j) y[j] = channels(y[j], columns[j]);
+  void load(device const T* values, uint first, thread float (&to)[N]) const {
+    if (epilogue_float_channels) {
+      device const float* const from = (device const float*)values + first;
+      for (int j = 0; j < N; ++j) to[j] = from[j];
+    } else {
+      device const T* const from = values + first;
+      for (int j = 0; j < N; ++j) to[j] = float(from[j]);
+    }
+  }
+  template <int N>
+  void columns(uint first, thread EpilogueColumns<N>& c) const {
+    if (epilogue_channels == EPILOGUE_BIAS) load(gamma, first, c.shift);
+    if (epilogue_channels == EPILOGUE_SCALE_SHIFT || epilogue_channels == EPILOGUE_BATCH_NORM) {
+      load(gamma, first, c.scale);
+      load(beta, first, c.shift);
+    }
+    if (epilogue_channels == EPILOGUE_BATCH_NORM) {
+      float spread[N];
+      load(mean, first, c.mean);
+      load(variance, first, spread);
+      for (int j = 0; j < N; ++j) c.scale[j] /= metal::sqrt(spread[j] + params.epsilon);
+    }
+  }
+  template <int N>
+  void row(thread float (&y)[N], thread const EpilogueColumns<N>& c, long at) const {
+    if (epilogue_channels == EPILOGUE_BIAS) {
+      for (int j = 0; j < N; ++j) y[j] += c.shift[j];
+    } else if (epilogue_channels == EPILOGUE_SCALE_SHIFT) {
+      for (int j = 0; j < N; ++j) y[j] = metal::fma(y[j], c.scale[j], c.shift[j]);
+    } else if (epilogue_channels == EPILOGUE_BATCH_NORM) {
+      for (int j = 0; j < N; ++j) y[j] = metal::fma(y[j] - c.mean[j], c.scale[j], c.shift[j]);
     }
     if (epilogue_add) {
-      for (int j = 0; j < N; ++j) y[j] += float(residual[at + j]);
+      device const T* const from = residual + at;
+      for (int j = 0; j < N; ++j) y[j] += float(from[j]);
     }
     if (epilogue_activation == EPILOGUE_RELU) {
       for (int j = 0; j < N; ++j) y[j] = y[j] < 0.0f ? 0.0f : y[j];
@@ -171,7 +207,9 @@ struct NoEpilogue {
   Column column(uint) const { return Column(); }
   float operator()(float y, Column, long) const { return y; }
   template <int N>
-  void row(thread float (&)[N], thread Column (&)[N], long) const {}
+  void columns(uint, thread EpilogueColumns<N>&) const {}
+  template <int N>
+  void row(thread float (&)[N], thread const EpilogueColumns<N>&, long) const {}
 };
 
 #endif  // METAL_OPS_KERNELS_MSL_EPILOGUE_H_

@@ -120,8 +120,8 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
   const int rows_left = int(metal::min(params.rows - first_row, long(kRows)));
   const long to = offsets.out + long(first_column) * params.out_column;
   if (params.out_column == 1 && first == 0 && last == kColumns) {
-    thread typename Epilogue::Column columns[kColumns];
-    for (int j = 0; j < kColumns; ++j) columns[j] = epilogue.column(first_column + j);
+    EpilogueColumns<kColumns> columns;
+    epilogue.columns(first_column, columns);
     for (int r = 0; r < rows_left; ++r) {
       const long at = rows[r].out + to;
       epilogue.row(sums[r], columns, at);

@@ -73,6 +73,10 @@ struct Minimum {
 struct SquaredDifference {
   float operator()(float a, float b) const { return (a - b) * (a - b); }
 };
+// Of negative numbers too, to whole powers: GELU's cube.
+struct Pow {
+  float operator()(float a, float b) const { return pow(a, b); }
+};
 #define BINARY_FLOATS(name, op) \
   BINARY(name, op, float)       \
   BINARY(name, op, half)        \
@@ -80,6 +84,7 @@ struct SquaredDifference {
 BINARY_FLOATS("maximum", Maximum)
 BINARY_FLOATS("minimum", Minimum)
 BINARY_FLOATS("squared_difference", SquaredDifference)
+BINARY_FLOATS("pow", Pow)
 
 // Gradients: the operands in the op's order, one element a thread.
 struct ReluGrad {

@@ -1,4 +1,4 @@
-// Relu and its relatives, their gradients, Erf, Exp, Log; Maximum, Minimum, SquaredDifference.
+// Relu and its relatives, their gradients, Erf, Exp, Log; Maximum, Minimum, SquaredDifference, Pow.
 
 #include "device/kernels/elementwise.h"
 #include "kernels/common/encoder.h"
@@ -37,6 +37,7 @@ UNARY(Softplus, "softplus");
 BINARY(Maximum, "maximum");
 BINARY(Minimum, "minimum");
 BINARY(SquaredDifference, "squared_difference");
+BINARY(Pow, "pow");
 #undef BINARY
 
 // Two tensors of one shape.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -23,7 +23,7 @@ def fused_conv2d(
     batch_norm: Iterable[Any] | None = None,
     residual: Any = None,
     activation: str | None = None,
-    data_format: str = "NHWC",
+    data_format: Literal["NHWC", "NCHW"] = "NHWC",
     dilations: int | Sequence[int] = 1,
     epsilon: float = 1e-4,
     alpha: float = 0.2,
@@ -112,13 +112,17 @@ def _per_dimension(
     return values
 
 
-def _padding(op: str, padding: str | Sequence[Sequence[int]]) -> tuple[str, list[int]]:
+def _padding(
+    op: str, padding: str | Sequence[Sequence[int]]
+) -> tuple[Literal["SAME", "VALID", "EXPLICIT"], list[int]]:
     if isinstance(padding, str):
-        if padding not in ("SAME", "VALID"):
-            raise ValueError(
-                f"[{op}] padding: expected 'SAME', 'VALID' or four pairs (before, after), got {padding!r}."
-            )
-        return padding, []
+        if padding == "SAME":
+            return "SAME", []
+        if padding == "VALID":
+            return "VALID", []
+        raise ValueError(
+            f"[{op}] padding: expected 'SAME', 'VALID' or four pairs (before, after), got {padding!r}."
+        )
     pairs = [list(pair) for pair in padding]
     if len(pairs) != 4 or any(len(pair) != 2 for pair in pairs):
         raise ValueError(
@@ -133,7 +137,7 @@ def _fused_conv2d_gradient(op: tf.Operation, incoming: tf.Tensor) -> list[tf.Ten
     def to_last(x: tf.Tensor) -> tf.Tensor:
         return tf.transpose(x, (0, 2, 3, 1)) if nchw else x
 
-    def spread(values: list[int]) -> list[int]:
+    def spread(values: list[Any]) -> list[Any]:
         return [values[0], values[2], values[3], values[1]] if nchw else values
 
     nchw = _arguments.text_attr(op, "data_format") == "NCHW"

@@ -14,12 +14,19 @@ __all__ = ["RaySamples", "ray_march"]
 
 
 class RaySamples(NamedTuple):
-    """What `ray_march` returns: samples packed ray after ray."""
+    """What `ray_march` returns: samples packed ray after ray.
 
-    t_starts: tf.Tensor  # [samples] float32
-    t_ends: tf.Tensor  # [samples] float32
-    ray_indices: tf.Tensor  # [samples]
-    packed_info: tf.Tensor  # [rays, 2]: first sample, number of samples
+    Attributes:
+      t_starts: Where each sample begins along its ray, in units of its direction, [samples] float32.
+      t_ends: Where it ends.
+      ray_indices: The ray of each sample, [samples], ascending.
+      packed_info: First sample and number of samples of each ray, [rays, 2].
+    """
+
+    t_starts: tf.Tensor
+    t_ends: tf.Tensor
+    ray_indices: tf.Tensor
+    packed_info: tf.Tensor
 
 
 def ray_march(

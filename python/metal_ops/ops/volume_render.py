@@ -13,17 +13,30 @@ __all__ = ["Rendering", "SampleWeights", "render_weights", "volume_render"]
 
 
 class Rendering(NamedTuple):
-    """What `volume_render` returns, float32."""
+    """What `volume_render` returns, float32.
 
-    rgb: tf.Tensor  # [rays, channels]
-    opacity: tf.Tensor  # [rays], in [0, 1] for densities that are not negative
-    depth: tf.Tensor  # [rays]
-    depth_median: tf.Tensor  # [rays]
-    weights: tf.Tensor  # shaped like the samples
+    Attributes:
+      rgb: Colours, [rays, channels].
+      opacity: How much of the light each ray stops, [rays], in [0, 1] for densities that are not negative.
+      depth: Mean distance along each ray, in units of t, [rays]; see normalize_depth.
+      depth_median: Middle of the sample at which half of the light has been stopped, [rays].
+      weights: Part of each sample in its ray's colour, shaped like the samples.
+    """
+
+    rgb: tf.Tensor
+    opacity: tf.Tensor
+    depth: tf.Tensor
+    depth_median: tf.Tensor
+    weights: tf.Tensor
 
 
 class SampleWeights(NamedTuple):
-    """What `render_weights` returns, float32, shaped like the samples."""
+    """What `render_weights` returns, float32, shaped like the samples.
+
+    Attributes:
+      weights: Part of each sample in its ray's colour.
+      transmittance: Light that reaches each sample.
+    """
 
     weights: tf.Tensor
     transmittance: tf.Tensor

@@ -7,6 +7,7 @@ last place; sums of `terms` products differ by their order, by about sqrt(terms)
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -66,7 +67,9 @@ PRODUCTS = [
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_matmul(dtype):
     for (a, b), ta, tb in itertools.product(PRODUCTS, [False, True], [False, True]):
-        inputs = dict(a=random(a[::-1] if ta else a, dtype), b=random(b[::-1] if tb else b, dtype, 1))
+        inputs = dict(
+            a=random(a[::-1] if ta else a, dtype), b=random(b[::-1] if tb else b, dtype, 1)
+        )
         check(raw.MatMul, inputs, dtype, terms=a[1], transpose_a=ta, transpose_b=tb)
 
 
@@ -221,7 +224,9 @@ def test_unary(name, dtype):
 
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_over_its_range(name):
-    x = np.concatenate([np.linspace(-100, 100, 4001), np.logspace(-10, 1, 300), [np.inf, -np.inf, np.nan]])
+    x = np.concatenate(
+        [np.linspace(-100, 100, 4001), np.logspace(-10, 1, 300), [np.inf, -np.inf, np.nan]]
+    )
     x = np.abs(x) if name == "Log" else x
     key = "features" if name in ("Relu", "Relu6", "Elu", "Selu", "Softplus") else "x"
     # float64 on the CPU; the device's exp of a large argument carries the argument's rounding.
@@ -246,6 +251,17 @@ def test_binary(name, dtype):
         check(getattr(raw, name), dict(x=random(a, dtype), y=random(b, dtype, 1)), dtype)
 
 
+def test_pow():
+    """Also of negative numbers, to whole powers: GELU's cube."""
+    x = np.float32([-2.5, -1.0, -0.0, 0.0, 0.3, 4.0, np.inf, np.nan])
+    for y in (np.float32(3), np.float32(2), np.float32(-1), np.float32([0.5] * 8), np.float32(0)):
+        with tf.device("GPU:0"):
+            got = raw.Pow(x=tf.identity(tf.constant(x)), y=tf.identity(tf.constant(y))).numpy()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            want = np.power(x.astype(np.float64), y).astype(np.float32)
+        np.testing.assert_allclose(got, want, rtol=2e-6)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     "name, first, second",
@@ -266,7 +282,9 @@ def test_gradients(name, first, second, dtype):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_bias_add(dtype):
     for shape in [(3, 4), (2, 3, 4), (2, 3, 5, 4), (0, 4)]:
-        check(raw.BiasAdd, dict(value=random(shape, dtype), bias=random(shape[-1:], dtype, 1)), dtype)
+        check(
+            raw.BiasAdd, dict(value=random(shape, dtype), bias=random(shape[-1:], dtype, 1)), dtype
+        )
     inputs = dict(value=random((2, 3, 5, 4), dtype), bias=random((3,), dtype, 1))
     check(raw.BiasAdd, inputs, dtype, data_format="NCHW")
 
@@ -325,13 +343,15 @@ def test_pad(dtype):
             sides = tf.constant(paddings, index)
             value = tf.cast(1, dtype)
             with tf.device("CPU:0"):
-                want = raw.Pad(input=x, paddings=sides), raw.PadV2(
-                    input=x, paddings=sides, constant_values=value
+                want = (
+                    raw.Pad(input=x, paddings=sides),
+                    raw.PadV2(input=x, paddings=sides, constant_values=value),
                 )
             with tf.device("GPU:0"):
                 y = tf.identity(x)
-                got = raw.Pad(input=y, paddings=sides), raw.PadV2(
-                    input=y, paddings=sides, constant_values=value
+                got = (
+                    raw.Pad(input=y, paddings=sides),
+                    raw.PadV2(input=y, paddings=sides, constant_values=value),
                 )
             for a, b in zip(got, want, strict=True):
                 assert a.device.endswith("GPU:0")
@@ -351,6 +371,91 @@ def test_bad_arguments():
             raw.Pad(input=x, paddings=tf.constant([[0, 0], [-1, 0], [0, 0], [0, 0]]))
         with pytest.raises(Invalid):
             raw.MatMul(a=tf.ones((2, 3)), b=tf.ones((2, 3)))
+
+
+def test_bad_windows():
+    Invalid, Unimplemented = tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
+    x = tf.ones((1, 4, 4, 4))
+    square = dict(strides=[1, 1, 1, 1], padding="VALID")
+    for op, inputs, attrs, error, sentence in [
+        (raw.MaxPool, dict(input=x), dict(ksize=[1, 5, 2, 1]), Invalid, "must fit into input along height, got 5"),
+        (raw.MaxPool, dict(input=x[0]), dict(ksize=[1, 2, 2, 1]), Invalid, "input must have 4 dimensions"),
+        (raw.MaxPool, dict(input=x), dict(ksize=[1, 1, 1, 2]), Unimplemented, "ksize .*got .1, 1, 1, 2"),
+        (raw.AvgPool, dict(value=x), dict(ksize=[2, 2, 2, 1]), Unimplemented, "ksize .* on the METAL device"),
+        (raw.AvgPool, dict(value=x), dict(ksize=[1, 2, 2, 1], strides=[2, 1, 1, 1]), Invalid, "strides must be 1"),
+        (raw.Conv2D, dict(input=x, filter=tf.ones((5, 1, 4, 2))), {}, Invalid, "filter must fit into input"),
+        (raw.Conv2D, dict(input=x, filter=tf.ones((1, 1, 3, 2))), {}, Invalid, "channels as input, 4, got 3"),
+        (raw.DepthwiseConv2dNative, dict(input=x, filter=tf.ones((1, 1, 3, 2))), {}, Invalid, "4, got 3"),
+        (raw.MatMul, dict(a=x[0, 0], b=x[0, 0, :3]), None, Invalid, "agree in the dimension|Matrix size-incompatible"),
+        (raw.BatchMatMulV2, dict(x=x, y=tf.ones((3, 4, 4, 4))), None, None, ""),
+        (raw.BatchMatMulV2, dict(x=x[0], y=tf.ones((3, 4, 4))), None, Invalid, "batch dimensions of a and b"),
+    ]:  # fmt: skip
+        with tf.device("GPU:0"):
+            if error is None:  # one matrix for all is fine
+                op(**inputs)
+                continue
+            with pytest.raises(error, match=sentence):
+                op(**inputs, **({} if attrs is None else square | attrs))
+    with (
+        tf.device("GPU:0"),
+        pytest.raises(Invalid, match=r"scale must have shape \[4\], the channels of x, got \[3\]"),
+    ):
+        four, three = tf.ones(4), tf.ones(3)
+        raw.FusedBatchNormV3(
+            x=x, scale=three, offset=four, mean=four, variance=four, is_training=False
+        )
+
+
+def test_same_bits_and_many_threads():
+    """The same bits again and again, also where calls of several threads are encoded among each other."""
+    with tf.device("GPU:0"):
+        inputs = [
+            (tf.identity(random((2, 9, 9, 4 + i))), tf.identity(random((3, 3, 4 + i, 20))))
+            for i in range(6)
+        ]
+
+    def run(pair):
+        with tf.device("GPU:0"):
+            y = tf.nn.max_pool2d(tf.nn.conv2d(*pair, 1, "SAME"), 2, 2, "SAME")
+            c = tf.zeros([20])
+            y, *moments = raw.FusedBatchNormV3(x=y, scale=c + 1, offset=c, mean=c, variance=c)[:3]
+            return [x.numpy().tobytes() for x in (tf.nn.softmax(y), *moments)]
+
+    alone = [run(pair) for pair in inputs]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(3):
+            assert list(pool.map(run, inputs)) == alone
+
+
+def test_training_step_with_gradients_on_the_cpu():
+    """Gradients of convolutions and pooling have no kernel here: soft placement computes them on the CPU."""
+    w, v = random((3, 3, 2, 4)), random((36, 3), seed=1)
+    x, labels = random((5, 6, 6, 2), seed=2), tf.constant([0, 1, 2, 1, 0])
+
+    def step(device):
+        # Inside: a function does not take over the device of its caller.
+        with tf.device(device), tf.GradientTape() as tape:
+            inputs = [tf.identity(w), tf.identity(v)]
+            tape.watch(inputs)
+            c = tf.ones([4])
+            y = tf.nn.bias_add(tf.nn.conv2d(x, inputs[0], 1, "SAME"), c)
+            y, *_ = raw.FusedBatchNormV3(x=y, scale=c, offset=c, mean=c[:0], variance=c[:0])
+            y = tf.nn.avg_pool2d(tf.nn.max_pool2d(tf.nn.elu(y), 2, 1, "SAME"), 2, 2, "SAME")
+            logits = tf.matmul(tf.reshape(y, [5, 36]), inputs[1])
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+            return loss, *tape.gradient(loss, inputs)
+
+    want = step("CPU:0")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)device.*GPU:0"):
+        tf.function(step)("GPU:0")  # soft placement is off
+    tf.config.set_soft_device_placement(True)
+    try:
+        got = tf.function(step)("GPU:0")
+    finally:
+        tf.config.set_soft_device_placement(False)
+    for a, b in zip(got, want, strict=True):
+        assert np.abs(b).max() > 0.01
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_resnet50_stays_on_the_device():

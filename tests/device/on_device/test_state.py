@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import doctests
+
 GPU = "GPU:0"
 FLOATS = ["float32", "float16", "bfloat16"]
 # Every type with arithmetic that a "GPU" variable can have: TensorFlow keeps int32 variables on the CPU.
@@ -295,3 +297,8 @@ def test_saved_model(tmp_path):
     finally:
         tf.config.set_soft_device_placement(False)
     np.testing.assert_array_equal(expected, np.tile(values("float32", (3,)) + 1, (2, 1)))
+
+
+def test_examples_in_docstrings():
+    """Those of metal_ops.device, which run nowhere else, as the device stays for the life of a process."""
+    doctests.run(doctests.PACKAGE / "device.py")

@@ -1,0 +1,88 @@
+"""MetalFusedConv2D on the Metal device: the CPU's tests again, with both of its shaders, and the same sentences."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from tests import test_fused_conv2d as on_cpu
+from tests.fused_cases import CHAINS, DTYPES
+from tests.metal_kernels.on_device import again
+from tests.processes import Process
+
+OPS = ["metal_fused_conv2d"]
+
+
+@pytest.fixture(autouse=True)
+def guard(monkeypatch):
+    again.guard(monkeypatch, OPS)
+
+
+TestOnDevice = again.tests_of(on_cpu)
+
+
+class TestTiles(
+    again.tests_of(on_cpu, [name for name in vars(on_cpu) if name.startswith("test_gradient")])
+):
+    """What an Apple GPU runs: threadgroup tiles, multiplied as simdgroup matrices."""
+
+    @pytest.fixture(autouse=True)
+    def tiles(self, monkeypatch):
+        monkeypatch.setenv("METAL_OPS_GEMM", "tiles")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shaders", ["threads", "tiles"])
+def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
+    monkeypatch.undo()  # the CPU's turn is no mistake here
+    monkeypatch.setenv("METAL_OPS_GEMM", shaders)
+    for chain, nchw in zip(CHAINS[:: len(CHAINS) // 9], [False, True] * 5, strict=False):
+        x = on_cpu.normal((2, 5, 9, 8) if nchw else (2, 9, 8, 5), dtype, 0)
+        w = on_cpu.normal((3, 3, 5, 19), dtype, 1)
+        args = chain.args(19, (2, 19, 9, 8) if nchw else (2, 9, 8, 19), dtype, 2)
+
+        def run(x, w, *args, chain=chain, nchw=nchw):
+            given = on_cpu.attributes((1, 1), "SAME", (1, 1), nchw)
+            return raw_ops.metal_fused_conv2d(x, w, args, **given, **chain.attributes())
+
+        cpu, device = again.on_both(run, x, w, *args)
+        # Sums of 45 products in another order; what they are scaled by is 2 at most.
+        again.assert_agree(cpu, device, dtype, rtol=2e-5, atol=4e-5)
+        with tf.device("GPU:0"):
+            placed = [tf.constant(v) for v in (x, w, *args)]
+        again.assert_same_bits(lambda placed=placed, run=run: run(*placed))
+
+
+def test_bad_arguments_in_one_voice(monkeypatch):
+    monkeypatch.undo()
+    for x, w, args, given, _ in on_cpu.BAD:
+        call = dict(fused_ops=["Relu"], strides=[1] * 4, padding="VALID") | given
+        sentence = again.assert_same_sentence(
+            lambda x=x, w=w, args=args, call=call: raw_ops.metal_fused_conv2d(x, w, args, **call)
+        )
+        assert "MetalFusedConv2D: " in sentence
+
+
+VALIDATED = """
+import os, itertools, json
+import metal_ops.device
+metal_ops.device.load()
+from tests import test_fused_conv2d as conv, test_fused_matmul as matmul
+runs = 0
+for shaders in ("threads", "tiles"):
+    os.environ["METAL_OPS_GEMM"] = shaders
+    for edge, dtype in itertools.product(conv.EDGES, ("float32", "bfloat16")):
+        conv.check(**(conv.EDGE | edge | dict(nchw=runs % 2 == 1, dtype=dtype, chain=conv.SOME[runs % 6])))
+        runs += 1
+    for a, b in matmul.SHAPES:
+        matmul.check(matmul.SOME[runs % 6], a, b, "float32", runs % 2 == 0, runs % 3 == 0)
+        runs += 1
+print(json.dumps([runs, metal_ops.device.list() != []]))
+"""
+
+
+def test_nothing_is_read_or_written_out_of_bounds():
+    """Every access of every shader is checked: a wrong one is an error of the op."""
+    process = Process("-c", VALIDATED, METAL_DEVICE_WRAPPER_TYPE="1")
+    assert process.result() == [2 * (2 * len(on_cpu.EDGES) + 19), True]

@@ -5,6 +5,8 @@
 namespace metal_ops::fusion {
 namespace {
 
+using tensorflow::DT_FLOAT;
+
 constexpr PatternInfo kInfo = {"batch_norm_decomposed",
                                Stage::kNorm,
                                "Mul",
@@ -29,8 +31,7 @@ Outcome Match(Chain* chain) {
   const NodeView& mul = *use->node;
   const Facts& facts = chain->facts();
   Refusal why_not;
-  const std::string scale =
-      chain->ChannelVector(facts.Input(mul, 1 - use->input), "scale", &why_not);
+  std::string scale = chain->ChannelVector(facts.Input(mul, 1 - use->input), "scale", &why_not);
   // A Mul by something else is no batch norm, only a Mul.
   if (scale.empty()) return NotMine();
 
@@ -45,17 +46,28 @@ Outcome Match(Chain* chain) {
   if (shift.empty()) return Refused(why_not);
   if (Refusal refusal = chain->Absorb({&mul, &add}); !refusal.empty()) return Refused(refusal);
 
-  const std::vector<std::pair<std::string, tensorflow::DataType>> type = {{"T", chain->type()}};
-  if (sub) shift = chain->AddHelper("Neg", "shift", {shift}, type);
+  tensorflow::DataType type = chain->type();
   if (chain->stage() == Stage::kBias) {
-    const std::string scaled =
-        chain->AddHelper("Mul", "bias", {scale, chain->args().front()}, type);
-    shift = chain->AddHelper("AddV2", "shift", {shift, scaled}, type);
+    std::string bias = chain->args().front();
+    // A product of two parameters may be beyond half precision where the sum that the graph asks
+    // for is not.
+    if (type != DT_FLOAT) {
+      for (std::string* parameter : {&scale, &shift, &bias}) {
+        *parameter =
+            chain->AddHelper("Cast", "float", {*parameter}, {{"SrcT", type}, {"DstT", DT_FLOAT}});
+      }
+      type = DT_FLOAT;
+    }
+    const std::string scaled = chain->AddHelper("Mul", "bias", {scale, bias}, {{"T", type}});
+    const char* op = sub ? "Sub" : "AddV2";
+    shift = chain->AddHelper(op, "shift", {scaled, shift}, {{"T", type}});
     chain->ReplaceArgs();
+  } else if (sub) {
+    shift = chain->AddHelper("Neg", "shift", {shift}, {{"T", type}});
   }
   chain->Append(Stage::kNorm, "BatchNorm");
-  chain->AddArg(scale, chain->type());
-  chain->AddArg(shift, chain->type());
+  chain->AddArg(scale, type);
+  chain->AddArg(shift, type);
   return Matched();
 }
 

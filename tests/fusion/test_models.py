@@ -7,6 +7,7 @@ norms too, which would otherwise be 0 and 1 and hide a mistake.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -115,23 +116,10 @@ def pictures(count: int = 40) -> tuple[np.ndarray, np.ndarray]:
     return images.astype(np.float32), labels
 
 
-# Losses of 20 steps, from rounding that grows with each: batch statistics over few pixels amplify it.
-LOSSES = 2e-2
+# The bias is all that a training step lets vanish, and on the CPU its addition rounds alike in both. SGD, as Adam
+# divides gradients by their size: those of biases before a batch norm are only rounding, and would become steps.
+LOSSES = 1e-5
 STEPS, MOST_STEPS = 20, 60
-
-
-def train(fuse: bool, steps: int) -> tuple[list[float], keras.Model, int]:
-    """Losses of that many steps on all pictures, the model, and how many chains were fused while training."""
-    model = resnet50()
-    model.compile(
-        metal_ops.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"], jit_compile=False,
-    )  # fmt: skip
-    images, labels = pictures()
-    before = metal_ops.fusion.status().fused
-    with metal_ops.fusion.enabled(cpu=True) if fuse else metal_ops.fusion.disabled():
-        history = [step(model, images, labels)[0] for _ in range(steps)]
-    return history, model, metal_ops.fusion.status().fused - before
 
 
 def step(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -141,26 +129,57 @@ def step(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> tuple[fl
     return float(loss), float(accuracy)
 
 
-def test_training():
-    """Equal losses; and until it overfits."""
-    fused_losses, model, fused = train(True, STEPS)
-    plain_losses, _, none = train(False, STEPS)
-    # In training each convolution ends in its bias: batch norm's statistics need the result. The gradients read it too.
-    assert fused >= 53 and none == 0
-    np.testing.assert_allclose(fused_losses, plain_losses, rtol=LOSSES)
+@dataclass
+class Trained:
+    """A network after some steps on all pictures, the loss before each, and how many chains were fused meanwhile."""
+
+    model: keras.Model
+    losses: list[float]
+    fused: int
+
+
+def train(fuse: bool, cpu: bool = True) -> Trained:
+    """Takes STEPS steps from the same start in the same order."""
+    model = resnet50()
+    model.compile(
+        keras.optimizers.SGD(0.02, momentum=0.9),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+        jit_compile=False,
+    )
     images, labels = pictures()
-    for _ in range(MOST_STEPS):
-        loss, accuracy = step(model, images, labels)
+    before = metal_ops.fusion.status()
+    with metal_ops.fusion.enabled(cpu=cpu) if fuse else metal_ops.fusion.disabled():
+        losses = [step(model, images, labels)[0] for _ in range(STEPS)]
+    after = metal_ops.fusion.status()
+    assert after.errors == before.errors
+    return Trained(model, losses, after.fused - before.fused)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    return train(fuse=True)
+
+
+def test_training(trained: Trained):
+    """Equal losses; and until it overfits."""
+    plain = train(fuse=False)
+    # In training each convolution ends in its bias: batch norm's statistics need the result. The gradients read it too.
+    assert trained.fused >= 53 and plain.fused == 0
+    np.testing.assert_allclose(trained.losses, plain.losses, rtol=LOSSES)
+    assert trained.losses[-1] < 0.2 * trained.losses[0]
+    images, labels = pictures()
+    for _ in range(MOST_STEPS - STEPS):
+        loss, accuracy = step(trained.model, images, labels)
         if accuracy == 1.0 and loss < 0.1:
             break
     else:
         pytest.fail(f"it did not learn 40 pictures by heart: loss {loss}, accuracy {accuracy}")
 
 
-def test_inference_of_the_trained_network():
+def test_inference_of_the_trained_network(trained: Trained):
     """All of its convolutions, with batch norm, residual and activation."""
-    model = resnet50()
-    randomize(model)
+    model = trained.model
     images, _ = pictures(8)
     with metal_ops.fusion.enabled(cpu=True):
         function = tf.function(lambda x: model(x, training=False))
@@ -169,4 +188,4 @@ def test_inference_of_the_trained_network():
     counts = Counter(" ".join(fusion.fused_ops) for fusion in found.fused)
     assert counts == {"BatchNorm Relu": 33, "BatchNorm Add Relu": 16, "BatchNorm": 4, "BiasAdd": 1}
     expected = model(images, training=False).numpy()
-    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-4 * np.abs(expected).max())

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import keras
@@ -16,7 +13,7 @@ import tensorflow as tf
 import metal_ops
 from metal_ops.fusion import _explain, _native
 from tests.fusion.harness import values
-from tests.processes import ROOT
+from tests.processes import Process
 
 X = values((4, 6, 6, 3), seed=1)
 W = values((3, 3, 3, 3), seed=2) / 4.0
@@ -198,8 +195,13 @@ def test_saved_model(tmp_path):
 
 
 def test_xla_and_eager_are_left_alone():
+    compiled = tf.function(block, jit_compile=True)
     with fuses(0, 0):
-        assert_close(tf.function(block, jit_compile=True)(X), block(X))
+        assert_close(compiled(X), block(X))
+    with metal_ops.fusion.enabled(cpu=True):
+        found = metal_ops.fusion.explain(compiled, X)
+    assert [miss.condition for miss in found.missed] == ["xla"] and not found.fused
+    assert found.after == found.before
 
 
 def test_the_cpu_is_left_alone_by_default():
@@ -241,42 +243,22 @@ def test_sessions_are_left_to_grappler():
     assert_close(d, np.maximum(-X, 0))
 
 
-@pytest.mark.parametrize(
-    ("asked", "patterns"),
-    [
-        ("0", None),
-        ("1", "all"),
-        ("", "all"),
-        ("bias, residual", ["conv2d", "matmul", "bias", "residual"]),
-    ],
-)
-def test_environment_variable(asked, patterns):
+def test_environment_variable():
+    """METAL_OPS_FUSION, in processes that run side by side."""
     code = (
-        "import metal_ops; s = metal_ops.fusion.status(); "
-        "print(s.enabled, len(s.patterns) == len(metal_ops.fusion.patterns()), *s.patterns)"
+        "import json, metal_ops; s = metal_ops.fusion.status(); "
+        "everything = [p.name for p in metal_ops.fusion.patterns()]; "
+        "print(json.dumps([s.enabled, s.cpu, s.patterns, everything]))"
     )
-    done = run_python(code, asked)
-    enabled, everything, *names = done.stdout.split()
-    assert enabled == str(patterns is not None)
-    if patterns == "all":
-        assert everything == "True"
-    elif patterns:
-        assert names == patterns
-
-
-def test_environment_variable_with_a_wrong_name():
-    done = run_python("import metal_ops", "bias,residuals")
-    assert done.returncode != 0
-    assert "no pattern 'residuals'; expected some of conv2d" in done.stderr
-    assert "METAL_OPS_FUSION is 'bias,residuals'" in done.stderr
-
-
-def run_python(code: str, asked: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "METAL_OPS_FUSION": asked},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    wrong = Process("-c", code, METAL_OPS_FUSION="bias,residuals")
+    asked = ("0", "1", "", "bias, residual")
+    running = [Process("-c", code, METAL_OPS_FUSION=each) for each in asked]
+    for each, process in zip(asked, running, strict=True):
+        enabled, cpu, patterns, everything = process.result()
+        assert enabled == (each != "0") and not cpu
+        chosen = ["conv2d", "matmul", "bias", "residual"] if "bias" in each else everything
+        assert patterns == chosen
+    code_of_exit, _, error = wrong.finish()
+    assert code_of_exit != 0
+    assert "no pattern 'residuals'; expected some of conv2d" in error
+    assert "METAL_OPS_FUSION is 'bias,residuals'" in error

@@ -46,6 +46,8 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     reply = _native.explain(request.SerializeToString())
     for node in [*reply["before"], *reply["after"]]:
         node["dtype"] = tf.as_dtype(node["dtype"]).name if node["dtype"] else ""
+    if definition.attr["_XlaMustCompile"].b:
+        _leave_to_xla(reply)
     return Explanation(
         function=_name(fn, definition),
         before=[Node(**node) for node in reply["before"]],
@@ -70,6 +72,18 @@ def _request(tf: Any, concrete: Any, definition: Any) -> Any:
         late = index - (len(concrete.inputs) - len(captured))
         _describe(request.node.add(op="_Arg"), tensor, captured[late] if late >= 0 else None)
     return request
+
+
+def _leave_to_xla(reply: dict[str, Any]) -> None:
+    """TensorFlow hands such a function to XLA as a whole: the pass never sees it."""
+    ops = {node["name"]: node["op"] for node in reply["before"]}
+    roots = [each["root"] for each in (*reply["fused"], *reply["missed"])]
+    reason = "The function is compiled by XLA (jit_compile=True), which fuses by itself."
+    reply["missed"] = [
+        {"root": root, "op": ops[root], "condition": "xla", "reason": reason} for root in roots
+    ]
+    reply["fused"] = []
+    reply["after"] = [dict(node) for node in reply["before"]]
 
 
 def _concrete(tf: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

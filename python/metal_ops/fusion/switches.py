@@ -213,10 +213,18 @@ def disabled() -> Iterator[None]:
 
 
 def configure_from_environment() -> None:
-    """Reads METAL_OPS_FUSION: 1 (as without it), 0 (off), or names of patterns with commas.
+    """Reads METAL_OPS_FUSION: 1 (as without it), 0 (off), or patterns with commas. `import metal_ops` calls it.
 
     Raises:
       ValueError: It names a pattern that does not exist.
+
+    Example:
+      >>> os.environ["METAL_OPS_FUSION"] = "conv2d, bias"
+      >>> metal_ops.fusion.configure_from_environment()
+      >>> metal_ops.fusion.status().patterns
+      ['conv2d', 'bias']
+      >>> del os.environ["METAL_OPS_FUSION"]
+      >>> metal_ops.fusion.enable()
     """
     asked = os.environ.get("METAL_OPS_FUSION", "").strip()
     if asked in ("", "1"):

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
+from metal_ops import cli
 from tests.fusion.harness import look, same_as_eager, values
 from tests.processes import Process
 
@@ -54,17 +55,79 @@ def test_on_by_default(dtype):
 
 
 @pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
-@pytest.mark.parametrize("strides", [1, 2])
-@pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_layouts(nchw, strides, padding):
+@pytest.mark.parametrize("strides, dilations", [(1, 1), (2, 1), (1, (2, 1))], ids=str)
+@pytest.mark.parametrize("padding", ["SAME", "VALID", "EXPLICIT"])
+def test_layouts(nchw, strides, dilations, padding):
     t = operands(nchw=nchw)
     layout = "NCHW" if nchw else "NHWC"
+    if padding == "EXPLICIT":
+        of_size = [[2, 1], [0, 3]]
+        padding = [[0, 0], [0, 0], *of_size] if nchw else [[0, 0], *of_size, [0, 0]]
 
     def fn(x):
-        v = tf.nn.conv2d(x, t["w"], strides, padding, data_format=layout)
+        v = tf.nn.conv2d(x, t["w"], strides, padding, data_format=layout, dilations=dilations)
         return tf.nn.elu(tf.nn.bias_add(v, t["b"], data_format=layout))
 
     assert same_as_eager(fn, t["x"], cpu=False).fused == [["BiasAdd", "Elu"]]
+
+
+ACTIVATIONS = {
+    "Relu": tf.nn.relu,
+    "Relu6": tf.nn.relu6,
+    "Elu": tf.nn.elu,
+    "LeakyRelu": lambda v: tf.nn.leaky_relu(v, 0.3),
+    "Sigmoid": tf.sigmoid,
+    "Tanh": tf.tanh,
+    "Swish": tf.nn.silu,
+    "GeluExact": tf.nn.gelu,
+    "GeluApproximate": lambda v: tf.nn.gelu(v, approximate=True),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name, dtype):
+    """After a convolution with a residual, by AddN, and after a batch of products."""
+    t = operands(dtype)
+    a, b = values((2, 3, 7, 5), dtype), values((3, 5, 6), dtype)
+    activation = ACTIVATIONS[name]
+
+    def fn(x, a):
+        v = tf.nn.bias_add(tf.nn.conv2d(x, t["w"], 1, "SAME"), t["b"])
+        return activation(tf.raw_ops.AddN(inputs=[t["r"], v])), activation(tf.matmul(a, b) + t["b"])
+
+    seen = same_as_eager(fn, t["x"], a, cpu=False)
+    assert sorted(seen.fused) == sorted([["BiasAdd", "Add", name], ["BiasAdd", name]])
+    assert {node.device for node in seen.explanation.after} == {"GPU:0"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+def test_batch_norm(nchw, decomposed, dtype):
+    """TensorFlow's op and what Keras writes, along the channels of either layout; with a bias before."""
+    t = operands(dtype, nchw=nchw)
+    layout = "NCHW" if nchw else "NHWC"
+    mean, variance = values((6,), seed=8), tf.constant(np.abs(values((6,), seed=9)))
+    gamma, beta = values((6,), seed=10), values((6,), seed=11)
+    vectors = [tf.cast(v, dtype) for v in (gamma, beta)]
+    if nchw:
+        vectors = [tf.reshape(v, [6, 1, 1]) for v in vectors]
+
+    def fn(x):
+        v = tf.nn.conv2d(x, t["w"], 1, "SAME", data_format=layout)
+        v = tf.nn.bias_add(v, t["b"], data_format=layout)
+        if decomposed:
+            v = vectors[0] * v - vectors[1]
+        else:
+            v = tf.raw_ops.FusedBatchNormV3(
+                x=v, scale=gamma, offset=beta, mean=mean, variance=variance, epsilon=0.5,
+                data_format=layout, is_training=False,
+            ).y  # fmt: skip
+        return tf.nn.relu6(v + t["r"])
+
+    seen = same_as_eager(fn, t["x"], cpu=False, size=16.0)
+    assert seen.fused == [["BatchNorm", "Add", "Relu6"]]
 
 
 def test_nchw_bias_along_width():
@@ -78,6 +141,25 @@ def test_nchw_bias_along_width():
     assert same_as_eager(fn, t["x"], bias, cpu=False).fused == [["BiasAdd"]]
     seen = same_as_eager(fn, t["x"], t["b"], cpu=False)
     assert seen.fused == [] and seen.conditions == {"bias_layout"}
+
+
+def test_switched_off():
+    """Then the plain ops run. TensorFlow's own remapper would make an op of them that no Metal device has."""
+    t = operands()
+
+    def fn(x, a):
+        v = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, t["w"], 1, "SAME"), t["b"]))
+        return v, tf.nn.relu(tf.nn.bias_add(tf.matmul(a, a), t["b"][:5]))
+
+    a = values((5, 5))
+    expected = fn(t["x"], a)
+    with metal_ops.fusion.disabled():
+        before = metal_ops.fusion.status()
+        got = tf.function(fn)(t["x"], a)
+        assert metal_ops.fusion.status() == before
+    for want, each in zip(expected, got, strict=True):
+        assert each.device.endswith("GPU:0")
+        np.testing.assert_array_equal(each, want)
 
 
 def test_one_device():
@@ -134,21 +216,96 @@ def test_batch_norm_with_its_bias():
     assert len(seen.explanation.fused[0].added) == 2
 
 
-def test_keras_model():
+def network() -> keras.Model:
+    keras.utils.set_random_seed(0)
     x = image = keras.Input((8, 8, 3))
     x = shortcut = keras.layers.Conv2D(4, 3, padding="same", activation="relu")(x)
     x = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3, padding="same")(x))
     x = keras.layers.Activation("silu")(keras.layers.Add()([x, shortcut]))
     model = keras.Model(image, keras.layers.Dense(3)(keras.layers.Flatten()(x)))
-    model.compile("sgd", "mse", jit_compile=False)  # XLA has no compiler for METAL
-    images = np.asarray(values((5, 8, 8, 3)))
-    expected = model(images, training=False)
+    # XLA has no compiler for METAL.
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+    return model
 
+
+IMAGES = np.asarray(values((5, 8, 8, 3)))
+
+
+def test_keras_predict():
+    model = network()
+    expected = model(IMAGES, training=False)
     before = metal_ops.fusion.status()
-    got = model.predict(images, batch_size=2, verbose=0)
+    got = model.predict(IMAGES, batch_size=2, verbose=0)
     after = metal_ops.fusion.status()
     assert after.fused >= before.fused + 3 and after.errors == before.errors
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
+def test_keras_fit():
+    """20 steps, of batches of 2, 2 and 1: equal losses."""
+    losses, fused = [], []
+    labels = np.asarray(values((5, 3), seed=2))
+    for switched in (contextlib.nullcontext(), metal_ops.fusion.disabled()):
+        model, before = network(), metal_ops.fusion.status()
+        with switched:
+            history = model.fit(IMAGES, labels, batch_size=2, epochs=7, shuffle=False, verbose=0)
+        losses.append(history.history["loss"])
+        fused.append(metal_ops.fusion.status().fused - before.fused)
+    assert fused[0] >= 3 and fused[1] == 0
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    assert losses[0][-1] < 0.9 * losses[0][0]
+
+
+def test_keras_saved_model_by_the_command(tmp_path, capsys):
+    """Saved clean, served fused; and `fusion explain` says so."""
+    model = network()
+    expected = model(IMAGES, training=False)
+    folder = tmp_path / "model"
+    model.export(str(folder), verbose=False)
+    assert b"MetalFused" not in (folder / "saved_model.pb").read_bytes()
+    before = metal_ops.fusion.status().fused
+    (got,) = (
+        tf.saved_model.load(str(folder)).signatures["serving_default"](tf.constant(IMAGES)).values()
+    )
+    assert metal_ops.fusion.status().fused >= before + 3
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+    page = tmp_path / "page.html"
+    capsys.readouterr()
+    assert cli.main(["fusion", "explain", str(folder), "--html", str(page)]) == 0
+    said = capsys.readouterr().out
+    assert "3 of 3 candidates fused" in said and "MetalFusedConv2D[BatchNorm, Add, Swish]" in said
+    assert "MetalFusedConv2D" in page.read_text() and '"GPU:0"' in page.read_text()
+
+
+def test_loops_branches_and_any_batch():
+    t = operands()
+    square = values((3, 3, 4, 4)) / 4.0
+
+    def block(x):
+        return tf.nn.relu(tf.nn.conv2d(x, square, 1, "SAME") + t["b"][:4] + x)
+
+    def plain(x, turns):
+        for _ in range(turns):
+            x = block(x)
+        return block(x) if turns > 2 else -x
+
+    @tf.function(
+        autograph=False,
+        input_signature=[tf.TensorSpec([None, None, None, 4]), tf.TensorSpec([], tf.int32)],
+    )
+    def fn(x, turns):
+        turned = tf.while_loop(
+            lambda i, _: i < turns, lambda i, x: (i + 1, block(x)), [0, x],
+            shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, None, None, 4])],
+        )[1]  # fmt: skip
+        return tf.cond(turns > 2, lambda: block(turned), lambda: -turned)
+
+    before = metal_ops.fusion.status()
+    for x, turns in ((t["x"], 3), (t["x"][:1], 2)):
+        np.testing.assert_allclose(fn(x, turns), plain(x, turns), rtol=0, atol=1e-4)
+    after = metal_ops.fusion.status()
+    assert after.fused == before.fused + 2 and after.errors == before.errors
 
 
 def test_without_fused_kernels_there_is_nothing_to_fuse():

@@ -25,6 +25,9 @@ def render() -> str:
         lines.append(f"- **{title}**: {links}")
     for title, names in groups:
         lines += ["", f"## {title}"]
+        if title.startswith("metal_ops."):
+            module = inspect.getdoc(getattr(metal_ops, title.removeprefix("metal_ops."))) or ""
+            lines += ["", markdown(module)]
         for name, value in names:
             lines += ["", f"### {name}", "", f"```text\n{_signature(name, value)}\n```", ""]
             lines.append(markdown(inspect.getdoc(value) or ""))

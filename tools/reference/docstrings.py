@@ -66,6 +66,8 @@ def _paragraphs(text: str) -> str:
         lines = paragraph.splitlines()
         if all(line.startswith("  ") for line in lines):
             result.append(f"```text\n{inspect.cleandoc(paragraph)}\n```")
+        elif all(line.startswith("|") for line in lines):
+            result.append(paragraph)
         elif re.match(r"- ", paragraph):
             items = re.split(r"\n(?=- )", paragraph)
             result.append("\n".join("- " + escape(_joined(item[2:])) for item in items))

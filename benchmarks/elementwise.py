@@ -145,7 +145,9 @@ def tensorflow(
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             output = function(*tensors)
-        return output, *tape.gradient(output, sources, output_gradients=weights)
+        gradients = tape.gradient(output, sources, output_gradients=weights)
+        # That of tf.gather is sparse; whoever wants to go on with it sums it.
+        return output, *map(tf.convert_to_tensor, gradients)
 
     compiled = tf.function(run, **options)
 
@@ -161,7 +163,7 @@ def tensorflow(
     return Contender(name, timed(work), results)
 
 
-def memory(stack: ExitStack, read: int, written: int, calls: int) -> Contender:
+def memory(stack: ExitStack, read: int, written: int, calls: int = 1) -> Contender:
     """The machine's limit, measured in turns with the rest."""
     if not MEMORY_PASS.exists():
         raise FileNotFoundError(

@@ -28,12 +28,16 @@ def table(case: Case, rows: list[Row]) -> Table:
         ratio = row.median / rows[0].median
         shown.add_row(
             row.name,
-            f"{row.median:.2f}",
-            f"{low:.2f} - {high:.2f}",
+            _ms(row.median),
+            f"{_ms(low)} - {_ms(high)}",
             f"{case.units / row.median / 1e3:.2f}" if case.units else "",
             f"[red]{ratio:.2f}[/]" if ratio < 1 else f"{ratio:.2f}",
         )
     return shown
+
+
+def _ms(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.5f}"
 
 
 def save(case: Case, order: int, rows: list[Row], machine: dict[str, str]) -> None:
@@ -59,8 +63,8 @@ def _record(row: Row) -> dict[str, Any]:
     return {
         "contender": row.name,
         "note": row.note,
-        "median_ms": round(row.median, 4),
-        "quartiles_ms": [round(low, 4), round(high, 4)],
+        "median_ms": round(row.median, 6),
+        "quartiles_ms": [round(low, 6), round(high, 6)],
         "runs": len(row.times_ms),
     }
 
@@ -94,7 +98,7 @@ def write_markdown(group: str) -> Path:
             median = row["median_ms"]
             rate = f"{record['units'] / median / 1e3:.2f}" if record["units"] else ""
             lines.append(
-                f"| {row['contender']} | {median:.2f} | {low:.2f} - {high:.2f} | {rate} | "
+                f"| {row['contender']} | {_ms(median)} | {_ms(low)} - {_ms(high)} | {rate} | "
                 f"{median / ours:.2f} | {row['runs']} |"
             )
         notes = [

@@ -3,10 +3,10 @@
 BENCHMARKS := $(patsubst %.cc,build/%,$(wildcard benchmarks/*.cc))
 bench: $(BENCHMARKS) $(HOSTMETAL_BENCH) $(if $(PEERS),.venv-peers/stamp)
 
-build/benchmarks/%: benchmarks/%.cc
+build/benchmarks/%: benchmarks/%.cc $(wildcard benchmarks/*.h)
 	@mkdir -p $(@D)
 	@echo "  compile $<"
-	@$(CXX) -std=c++17 -O3 -march=native -Wall -Wextra $(CXXFLAGS) $< -o $@ -pthread $(LDFLAGS)
+	@$(CXX) -std=c++17 -O3 -march=native -Wall -Wextra -I. $(CXXFLAGS) $< -o $@ -pthread $(LDFLAGS)
 
 .venv-peers/stamp: benchmarks/requirements-peers.txt
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating .venv-peers with $$python" && \

@@ -40,7 +40,7 @@ def frequencies(n: int) -> elementwise.Work:
 
 elementwise.register_cases(
     "encodings",
-    "sh_encode",
+    "encodings-sh",
     "Spherical harmonics, degree 4, of {} directions",
     sh,
     (1 << 18, 1 << 14),
@@ -48,7 +48,7 @@ elementwise.register_cases(
 )
 elementwise.register_cases(
     "encodings",
-    "frequency_encode",
+    "encodings-frequency",
     "Ten octaves of {} points",
     frequencies,
     (1 << 17, 1 << 13),

@@ -90,15 +90,24 @@ def softmax(rows: int) -> elementwise.Work:
     )
 
 
-for _kind, _title, _work in (
-    ("robust", "Mean robust loss, alpha 1.5, of {} residuals", robust),
-    ("robust-adaptive", "Mean robust loss of {} residuals, alpha and scale trained", adaptive),
-    ("sigmoid-focal", "Mean sigmoid focal loss of {} logits", sigmoid),
+for _kind, _title, _work, _tolerance in (
+    ("losses-robust", "Mean robust loss, alpha 1.5, of {} residuals", robust, 1e-4),
+    # TensorFlow adds a column up one by one in float32: over 1.4 million rows its gradients of alpha and scale are off
+    # by 1.1e-3 of the float64 ones, ours by 1e-7.
+    (
+        "losses-robust-adaptive",
+        "Mean robust loss of {} residuals, alpha and scale trained",
+        adaptive,
+        3e-3,
+    ),
+    ("losses-sigmoid-focal", "Mean sigmoid focal loss of {} logits", sigmoid, 1e-4),
 ):
-    elementwise.register_cases("losses", _kind, _title, _work, (1 << 22, 1 << 18), "elements")
+    elementwise.register_cases(
+        "losses", _kind, _title, _work, (1 << 22, 1 << 18), "elements", _tolerance
+    )
 elementwise.register_cases(
     "losses",
-    "softmax-focal",
+    "losses-softmax-focal",
     f"Mean softmax focal loss of {{}} rows of {CLASSES} classes",
     softmax,
     (4096, 256),

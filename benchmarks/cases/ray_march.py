@@ -93,7 +93,7 @@ def contenders(context: Context) -> list[Contender]:
     rows.append(xla)
     if context.peers:
         named = {f"a{i}": array for i, array in enumerate(arrays)}
-        settings = {"formula": "march", "gradients": []}
+        settings = {"formula": "march", "gradients": [], "calls": 1}
         jax = peers.start(context.stack, "jax", named, settings, "peer_formulas.py")
         rows.append(jax.contender("JAX, jit", "jit", f"{jax.version}: {unfinished}"))
         torch = peers.start(context.stack, "torch", named, settings, "peer_formulas.py")

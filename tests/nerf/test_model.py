@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from metal_ops.nerf.config import ModelConfig
-from metal_ops.nerf.model import RadianceField, truncated_exp
+from metal_ops.nerf.config import DENSITIES, ModelConfig
+from metal_ops.nerf.model import RadianceField, density_of, truncated_exp
 
 
 def test_truncated_exp():
@@ -20,6 +20,27 @@ def test_truncated_exp():
     clamped = np.clip([-100.0, -3.0, 0.0, 5.0, 100.0], -15, 11)
     np.testing.assert_allclose(y, np.exp(clamped), rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(y, x), np.exp(clamped), rtol=1e-5)  # not zero
+
+
+def test_densities():
+    """What the first output of the density network becomes, and its slope."""
+    x = np.array([-3.0, 0.5, 4.0], np.float32)
+    expected = {
+        "exp": (np.exp(x), np.exp(x)),
+        "softplus": (np.log1p(np.exp(x)), 1 / (1 + np.exp(-x))),
+        "relu": (np.maximum(x, 0), x > 0),
+    }
+    assert set(expected) == set(DENSITIES)
+    for kind, (values, slopes) in expected.items():
+        point = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(point)
+            y = density_of(kind, point)
+        np.testing.assert_allclose(y, values, rtol=1e-5)
+        np.testing.assert_allclose(tape.gradient(y, point), slopes, rtol=1e-5)
+    points = tf.random.stateless_uniform([20, 3], [1, 2])
+    fields = [RadianceField(dataclasses.replace(SMALL, density=kind), 1) for kind in DENSITIES]
+    assert len({float(field.density(points)[0]) for field in fields}) == len(DENSITIES)
 
 
 SMALL = ModelConfig(n_levels=6, log2_hashmap_size=10, finest_resolution=64)

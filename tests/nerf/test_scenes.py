@@ -203,7 +203,7 @@ def error_of(path: Path, **options: Any) -> str:
     with pytest.raises(SceneError) as caught:
         load_scene(path, **options)
     message = str(caught.value)
-    assert message.endswith(".") and "\n" not in message  # one sentence
+    assert message.endswith((".", "?")) and "\n" not in message  # one sentence
     return message
 
 
@@ -250,11 +250,14 @@ def test_downscale_that_does_not_divide(blender):
 
 
 def test_unknown_keys_are_said_not_swallowed(blender):
-    change(blender / "transforms_train.json", lambda c: c.update(exposure=2, zoom=3))
+    # camera_angle_y only looks like a typing error: camera_angle_x is there, too.
+    more = {"exposure": 2, "zoom": 3, "camera_angle_y": 0.7}
+    change(blender / "transforms_train.json", lambda c: c.update(more))
     change(blender / "transforms_train.json", set_in_frame("tilt", 1))
     notes = load_scene(blender).notes
     assert any(
-        "transforms_train.json: ignoring unknown fields exposure, zoom" in note for note in notes
+        "transforms_train.json: ignoring unknown fields camera_angle_y, exposure, zoom." in note
+        for note in notes
     )
     assert any("frames: ignoring unknown field tilt" in note for note in notes)
 
@@ -303,6 +306,10 @@ BAD_NGP = {
         "'fl_x' or 'camera_angle_x' is missing",
     ),
     "negative focal length": (lambda c: c.update(fl_x=-2), "must be positive"),
+    "typing error": (
+        lambda c: c.update(aabb_Scales=c.pop("aabb_scale")),
+        "unknown field 'aabb_Scales'; is 'aabb_scale' meant?",
+    ),
     "fisheye": (lambda c: c.update(is_fisheye=True), "'is_fisheye'"),
     "third radial term": (lambda c: c.update(k3=0.1), "'k3'"),
     "text for k1": (lambda c: c.update(k1="none"), "'k1' must be a finite number"),

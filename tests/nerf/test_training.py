@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
-from metal_ops import cli
 from metal_ops.nerf import checkpoint
-from metal_ops.nerf.compare import compare_run, contenders_from
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.errors import CheckpointError, NerfError
 from metal_ops.nerf.evaluate import evaluate
@@ -99,10 +90,17 @@ def test_same_seed_same_bits_and_resume(still_life, tmp_path):
     """40 steps at once, the same again, and 17 + 23 with a checkpoint in between."""
     whole = arrays_of(trained(still_life), tmp_path / "whole.npz")
     assert_same_bits(whole, arrays_of(trained(still_life), tmp_path / "again.npz"))
-    trained(still_life, steps=17).save(tmp_path / "part.npz")
+    part = trained(still_life, steps=17)
+    part.save(tmp_path / "part.npz")
     rest = Trainer(still_life, SMALL, QUICK)
+    untouched = rest.occupancy.density.numpy()
     rest.load(*checkpoint.load(tmp_path / "part.npz"), "part.npz")
     assert rest.step == 17
+    # The occupancy grid is part of it: what step 16 learnt of it is not learnt again.
+    for name in ("density", "bits"):
+        saved, loaded = (getattr(t.occupancy, name).numpy() for t in (part, rest))
+        np.testing.assert_array_equal(saved, loaded)
+    assert np.any(rest.occupancy.density.numpy() != untouched)
     for _ in range(23):
         rest.train_step()
     assert_same_bits(whole, arrays_of(rest, tmp_path / "rest.npz"))
@@ -152,190 +150,6 @@ def test_evaluations_grow_apart():
     assert not Evaluations(5.0).due(5.1)
 
 
-# ---- the program ----------------------------------------------------------------------------------------------------
-
-OPTIONS = (
-    "--size 32 --levels 4 --log2-hashmap-size 10 --samples 1024 --frames 2 --eval-views 3".split()
-)
-
-
-def nerf(*arguments: object) -> int:
-    return cli.main(["nerf", *map(str, arguments)])
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    """The folder of a run of 12 steps."""
-    runs = tmp_path_factory.mktemp("runs")
-    assert nerf("train", *OPTIONS, "--steps", 12, "--runs", runs, "--name", "toy") == 0
-    return runs / "toy"
-
-
-def test_a_run_leaves_its_files(finished):
-    names = {"checkpoint.npz", "comparison.png", "metrics.json", "psnr.png", "turntable.gif"}
-    assert {file.name for file in finished.iterdir()} == names
-    metrics = json.loads((finished / "metrics.json").read_text())
-    assert (
-        metrics["steps"] == 12 and metrics["scene"] == "still_life" and not metrics["interrupted"]
-    )
-    assert metrics["psnr"] == pytest.approx(
-        np.mean([view["psnr"] for view in metrics["views"]]), abs=1e-4
-    )
-    assert len(metrics["views"]) == 3 and 0 < metrics["ssim"] < 1
-    assert metrics["history"][-1]["seconds"] == pytest.approx(metrics["training_seconds"])
-    assert "evaluation" in metrics["training_seconds_are"]
-    with Image.open(finished / "turntable.gif") as gif:
-        assert gif.n_frames == 2 and gif.size == (200, 200)
-    for name in ("comparison.png", "psnr.png"):
-        with Image.open(finished / name) as picture:
-            assert np.asarray(picture.convert("L")).std() > 5  # not blank
-
-
-def test_the_last_line_says_where_the_pictures_are(tmp_path, capsys):
-    assert nerf("train", *OPTIONS, "--steps", 1, "--runs", tmp_path) == 0
-    last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert str(tmp_path / "still_life" / "comparison.png") in last
-
-
-def test_eval_and_render(finished, tmp_path, capsys):
-    assert nerf("eval", finished, "--views", 2) == 0
-    report = json.loads((finished / "eval.json").read_text())
-    assert len(report["views"]) == 2 and "mean" in capsys.readouterr().out
-    (finished / "eval.json").unlink()
-    assert nerf("render", finished, "--frames", 3, "--size", 24, "--out", tmp_path / "t.gif") == 0
-    with Image.open(tmp_path / "t.gif") as gif:
-        assert gif.n_frames == 3 and gif.size == (24, 24)
-    assert nerf("render", finished, "--what", "views", "--out", tmp_path / "views") == 0
-    pictures = sorted((tmp_path / "views").iterdir())
-    assert len(pictures) == 12 and Image.open(pictures[0]).mode == "RGBA"
-
-
-def test_resume_goes_on_and_refuses_a_used_up_budget(finished, tmp_path, capsys):
-    import shutil
-
-    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
-    assert nerf("train", "--resume", folder) == 2
-    assert "used up its budget (12 steps" in capsys.readouterr().err
-    assert nerf("train", "--resume", folder, "--steps", 15, "--frames", 2) == 0
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["steps"] == 15 and len(metrics["history"]) >= 2
-
-
-def test_compare_draws_both_curves(still_life, tmp_path):
-    from rich.console import Console
-
-    models = contenders_from(SMALL, None, ["fused", "composite"])
-    config = dataclasses.replace(QUICK, seconds=2.5, steps=None)
-    code = compare_run(
-        still_life, models, config, tmp_path, {}, Console(quiet=True), until_psnr=14.0
-    )
-    content = json.loads((tmp_path / "metrics.json").read_text())
-    assert set(content["contenders"]) == {"fused", "composite"}
-    for result in content["contenders"].values():
-        assert result["history"] and result["steps"] > 0
-    reached = all(r["seconds_to_psnr"] is not None for r in content["contenders"].values())
-    assert code == (0 if reached else 1) and content["contenders"]["fused"]["seconds_to_psnr"]
-    assert {"psnr.png", "comparison-fused.png", "comparison-composite.png"} <= {
-        file.name for file in tmp_path.iterdir()
-    }
-
-
-BAD_COMMANDS = {
-    "no such data": (
-        ["train", "--data", "/nowhere/at/all"],
-        "/nowhere/at/all: no such file or folder",
-    ),
-    "no such run": (["eval", "/nowhere/run"], "no such checkpoint"),
-    "resume nothing": (["train", "--resume", "/nowhere/run"], "no such checkpoint"),
-    "background without alpha": (
-        ["train", "--data", "{tiny}", "--background", "random"],
-        "needs images with alpha",
-    ),
-    "bad downscale": (
-        ["train", "--data", "{tiny}", "--downscale", "7"],
-        "not a multiple of the downscale factor 7",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD_COMMANDS)
-def test_mistakes_are_one_sentence_and_leave_nothing(case, tmp_path, capsys, still_life):
-    arguments, expected = BAD_COMMANDS[case]
-    tiny = disk.tiny(tmp_path / "tiny.npz", still_life)
-    runs = tmp_path / "runs"
-    extra = ["--runs", runs] if arguments[0] == "train" else []
-    assert nerf(*[argument.format(tiny=tiny) for argument in arguments], *extra) == 2
-    error = capsys.readouterr().err
-    assert expected in error and error.count("\n") == 1
-    assert not runs.exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["train", "--seconds", "-3"],
-        ["train", "--steps", "0"],
-        ["train", "--seconds", "inf"],
-        ["train", "--name", "../x"],
-        ["train", "--encoding", "fourier"],
-        ["train", "--samples", "many"],
-        ["compare", "--encodings", "hash", "--backends", "fused"],
-        [],
-    ],
-    ids=" ".join,
-)
-def test_bad_options_exit_with_2(arguments, capsys):
-    with pytest.raises(SystemExit) as caught:
-        nerf(*arguments)
-    assert caught.value.code == 2 and "error:" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", [[], ["train"], ["eval"], ["render"], ["compare"]])
-def test_help(command, capsys):
-    with pytest.raises(SystemExit) as caught:
-        nerf(*command, "--help")
-    assert caught.value.code == 0 and "usage:" in capsys.readouterr().out
-
-
-def test_an_existing_run_is_not_replaced(finished, capsys):
-    before = (finished / "checkpoint.npz").read_bytes()
-    assert nerf("train", *OPTIONS, "--steps", 1, "--runs", finished.parent, "--name", "toy") == 2
-    assert "--overwrite" in capsys.readouterr().err
-    assert (finished / "checkpoint.npz").read_bytes() == before
-
-
-def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path):
-    """SIGINT in the middle of training: exit code 130, and a run that can be resumed."""
-    command = [sys.executable, "-m", "metal_ops", "nerf", "train", *OPTIONS, "--seconds", "100"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [*command, "--runs", tmp_path, "--name", "run"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-    )
-    try:
-        deadline = time.monotonic() + 90
-        for line in process.stdout:
-            if "step" in line and "PSNR" in line:  # the first evaluation: training is on its way
-                break
-            assert time.monotonic() < deadline
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=90)
-    finally:
-        process.kill()
-    assert process.returncode == 130, rest
-    assert "Stopped" in rest and "Pictures:" in rest
-    folder = tmp_path / "run"
-    header, _ = checkpoint.load(folder)
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["interrupted"] and header["step"] == metrics["steps"] > 0
-    assert (folder / "turntable.gif").stat().st_size > 0
-    assert nerf("train", "--resume", folder, "--steps", header["step"] + 2, "--frames", 2) == 0
-    assert checkpoint.load(folder)[0]["step"] == header["step"] + 2
-
-
 def test_progress_is_shown_in_a_terminal(still_life):
     import io
 
@@ -351,6 +165,39 @@ def test_progress_is_shown_in_a_terminal(still_life):
     text = output.getvalue()
     for part in ("toy", "step 1", "loss", "12.34 dB", "rays/s", "left"):
         assert part in text
+
+
+def test_gradient_scaling_changes_no_bit(still_life):
+    """A power of two, and float32 has exponents to spare: what float16 needs is nothing here."""
+    first, scaled = (
+        trained(still_life, config=dataclasses.replace(QUICK, gradient_scale=scale), steps=10)
+        for scale in (1.0, 128.0)
+    )
+    np.testing.assert_array_equal(first.field.table, scaled.field.table)
+    tripled = trained(still_life, config=dataclasses.replace(QUICK, gradient_scale=3.0), steps=10)
+    assert np.any(tripled.field.table.numpy() != first.field.table.numpy())  # it is used
+    np.testing.assert_allclose(score(tripled), score(first), atol=0.05)
+
+
+def test_occupancy_is_updated_when_it_should_be(still_life):
+    """Every 16 steps, each time from another seed; with 0 the visual hull stays as it is."""
+    for every, expected in ((16, 2), (5, 8), (0, 0)):
+        trainer = Trainer(
+            still_life, SMALL, dataclasses.replace(QUICK, occupancy_every=every, steps=40)
+        )
+        before, changes = trainer.occupancy.density.numpy(), 0
+        while not trainer.done:
+            trainer.train_step()
+            after = trainer.occupancy.density.numpy()
+            changes += bool(np.any(before != after))
+            before = after
+        assert changes == expected
+
+
+def test_epsilon_reaches_adam(still_life):
+    trainer = Trainer(still_life, SMALL, dataclasses.replace(QUICK, epsilon=1e-8))
+    assert trainer.optimizer.epsilon == 1e-8
+    assert Trainer(still_life, SMALL, QUICK).optimizer.epsilon == 1e-15
 
 
 def test_step_is_traced_once(still_life):

@@ -31,7 +31,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "nerf",
         help="Train, evaluate and render a NeRF with hash encoding",
-        description="Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal device.",
+        description="Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal "
+        "device.",
     )
     commands = parser.add_subparsers(dest="nerf_command", metavar="<command>", required=True)
     _add_train(commands)

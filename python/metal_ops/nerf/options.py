@@ -160,8 +160,8 @@ def add_device(parser: argparse.ArgumentParser) -> None:
         "--device",
         choices=DEVICES,
         default="cpu",
-        help="metal runs the Metal shaders: on the GPU of a Mac, through this library's Metal runtime on Linux; what has "
-        "no shader runs on the CPU (%(default)s)",
+        help="metal runs the Metal shaders: on the GPU of a Mac, through this library's Metal runtime on Linux; what "
+        "has no shader runs on the CPU (%(default)s)",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from dataclasses import dataclass, field
@@ -88,8 +89,16 @@ def number(content: dict[str, Any], key: str, where: str, default: float | None 
 
 
 def unknown_keys(content: dict[str, Any], known: set[str], where: str) -> list[str]:
-    """A note for each key that this program does not read, so that no setting is lost in silence."""
+    """A note on the keys that this program does not read, so that no setting is lost in silence.
+
+    Raises:
+        SceneError: A key looks like a known one that is not there: a typing error, and not another program's setting.
+    """
     names = sorted(set(content) - known)
+    for name in names:
+        meant = difflib.get_close_matches(name.lower(), sorted(known - set(content)), 1, 0.85)
+        if meant:
+            raise SceneError(f"{where}: unknown field '{name}'; is '{meant[0]}' meant?")
     return (
         [f"{where}: ignoring unknown field{'s' if len(names) > 1 else ''} {', '.join(names)}."]
         if names

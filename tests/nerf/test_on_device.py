@@ -1,0 +1,78 @@
+"""`--device metal`: the program's ops run on the Metal device, and it learns what it learns on the CPU."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Process
+
+# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it.
+PROGRAM = """
+import sys
+import tensorflow as tf
+from metal_ops import cli
+tf.debugging.set_log_device_placement(True)
+options = ("--size 32 --levels 6 --log2-hashmap-size 12 --samples 1024 --frames 1 --eval-views 3 --seed 3 "
+           "--steps 200 --runs " + sys.argv[1]).split()
+for device in ("metal", "cpu"):
+    print("run on", device, file=sys.stderr, flush=True)
+    assert cli.main(["nerf", "train", *options, "--device", device, "--name", device]) == 0
+"""
+# What the program is made of; each has a shader.
+OPS = (
+    "RayMarch PackOccupancy PackRayIndices HashEncode HashEncodeGrad ShEncode MatMul VolumeRender VolumeRenderGrad "
+    "RenderWeights ResourceFusedAdam"
+).split()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> tuple[Path, str, str]:
+    """The folder of the runs, what they printed, and where TensorFlow says that it placed the ops."""
+    runs = tmp_path_factory.mktemp("runs")
+    process = Process("-c", PROGRAM, str(runs), TF_CPP_MIN_LOG_LEVEL="0")
+    code, out, err = process.finish(timeout=300)
+    assert code == 0, out + err[-4000:]
+    return runs, out, err
+
+
+def metrics(runs: Path, device: str) -> dict:
+    return json.loads((runs / device / "metrics.json").read_text())
+
+
+def test_the_same_psnr_on_both(both):
+    """The same seed. Sums in another order, then 200 steps of a chaotic system: 0.005 dB were seen."""
+    runs, out, _ = both
+    metal, cpu = (metrics(runs, device) for device in ("metal", "cpu"))
+    assert (metal["device"], cpu["device"]) == ("GPU", "CPU")
+    assert metal["steps"] == cpu["steps"] == 200
+    assert cpu["psnr"] > 15.5  # 14.3 dB after 12 steps: it learnt
+    assert abs(metal["psnr"] - cpu["psnr"]) < 0.1
+    assert abs(metal["samples"] - cpu["samples"]) < 0.01 * cpu["samples"]
+    assert "METAL device" in out.split("200 steps in")[0]
+
+
+def test_ops_run_on_the_device(both):
+    _, _, log = both
+    on_metal, on_cpu = log.split("run on metal")[1].split("run on cpu")
+    for part, device in ((on_metal, "GPU:0"), (on_cpu, "CPU:0")):
+        placed = defaultdict(set)
+        for op, where in re.findall(r"\((\w+)\): /job:\S+/device:(\w+:\d)", part):
+            placed[op].add(where)
+        assert {op: placed[op] for op in OPS} == {op: {device} for op in OPS}
+
+
+def test_a_device_that_is_not_there_is_one_sentence(tmp_path):
+    """In a process whose TensorFlow has made its devices already, none can be added."""
+    program = (
+        "import sys, tensorflow as tf; tf.zeros([]); from metal_ops import cli; "
+        "sys.exit(cli.main(['nerf', 'train', '--device', 'metal', '--size', '16', '--runs', sys.argv[1]]))"
+    )
+    process = Process("-c", program, str(tmp_path / "runs"))
+    code, _, err = process.finish()
+    assert code == 2 and "nerf: --device metal: metal_ops: TensorFlow has made its devices" in err
+    assert not (tmp_path / "runs").exists()

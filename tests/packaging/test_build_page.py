@@ -37,9 +37,9 @@ RUN_BY = {
         r"def test_pip_install_from_source",
     ),
     "make bazel": ("tools/bazel/rules.mk", r"^BAZEL_TESTS \?= //\.\.\. //tests:same_as_make"),
-    "make bazel BAZEL_TESTS=//tests:hostmetal": (".ci/run", r"^make bazel BAZEL_TESTS="),
+    "make bazel BAZEL_TESTS=//tests:hostmetal_test": (".ci/run", r"^make bazel BAZEL_TESTS="),
     "bazelisk build //...": ("tools/bazel/rules.mk", r"build //\.\.\."),
-    "bazelisk test //tests:package": ("tools/bazel/rules.mk", r"test \$\(BAZEL_TESTS\)"),
+    "bazelisk test //tests:package_test": ("tools/bazel/rules.mk", r"test \$\(BAZEL_TESTS\)"),
 }
 
 

@@ -29,7 +29,7 @@ EXPORTED = {
     "metal_ops/_metal_kernels.so": r"metal_kernels_\w+",
     "metal_ops/libmetal_device.so": r"SE_InitPlugin|TF_InitKernel|metal_(device|kernels)_\w+",
     "metal_ops/libhostmetal.so": r"_*(OBJC_(META)?CLASS_)?MTL\w+|__objc_class_name_MTL\w+|_?dispatch_\w+|"
-    r"_Block_\w+|_NSConcrete\w+Block|hostmetal_\w+",
+    r"_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
     "metal_ops/metal_ops.metallib": r"metallib_v1(_checked)?",
     "metal_ops/libmetal_device.metallib": r"metallib_v1(_checked)?",
 }

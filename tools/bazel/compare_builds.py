@@ -67,19 +67,18 @@ def exported(library: Path) -> set[str]:
 
 
 def needed(library: Path) -> set[str]:
-    """Names of the libraries that the loader loads with it; the standard library's differ by compiler."""
+    """Numbered, the libraries that the loader loads with it, as it takes a name that two have from the first.
+
+    The standard library's differ by compiler.
+    """
     if MACOS:
-        found = {
-            Path(line.split()[0]).name
-            for line in _run("otool", "-L", str(library)).splitlines()[1:]
-        }
+        lines = _run("otool", "-L", str(library)).splitlines()[1:]
+        found = [Path(line.split()[0]).name for line in lines]
     else:
-        found = set(re.findall(r"NEEDED.*\[(.*)\]", _run("readelf", "-d", str(library))))
-    return {
-        name
-        for name in found
-        if not re.match(r"lib(c|m|gcc_s|stdc\+\+|c\+\+|pthread|dl)\.|ld-", name)
-    }
+        found = re.findall(r"NEEDED.*\[(.*)\]", _run("readelf", "-d", str(library)))
+    standard = re.compile(r"lib(c|m|gcc_s|stdc\+\+|c\+\+|pthread|dl)\.|ld-")
+    found = [name for name in found if not standard.match(name)]
+    return {f"{place}. {name}" for place, name in enumerate(found, 1)}
 
 
 def shaders(library: Path) -> set[str]:

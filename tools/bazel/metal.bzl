@@ -14,6 +14,9 @@ _TENSORFLOW_LDFLAGS = ["-L" + LIBRARY] + (
     ["-ltensorflow_framework.2"] if MACOS else ["-l:libtensorflow_framework.so.2"]
 )
 
+# The project's own runtime is named by a label, and where libraries look is said in one place.
+_METAL_LDFLAGS = [flag for flag in LDFLAGS if flag not in ("-lhostmetal", "-Wl,-rpath,$ORIGIN")]
+
 def _quoted(arguments):
     """For a genrule's shell: in single quotes, and with Bazel's dollars."""
     return " ".join(["'" + argument.replace("$", "$$") + "'" for argument in arguments])
@@ -47,7 +50,7 @@ def objects(name, srcs, headers, copts = [], tensorflow = False, linux_only = Fa
         outs.append(out)
     native.filegroup(name = name, srcs = outs, **kwargs)
 
-def linked(name, objects, libraries = [], exports = None, ldflags = [], tensorflow = False, shared = True, linux_only = False, **kwargs):
+def linked(name, objects, libraries = [], exports = None, ldflags = [], metal = False, tensorflow = False, shared = True, linux_only = False, **kwargs):
     """Links objects to a shared object or, with shared = False, to a program.
 
     Args:
@@ -55,7 +58,8 @@ def linked(name, objects, libraries = [], exports = None, ldflags = [], tensorfl
       objects: labels of `objects()`.
       libraries: labels of shared objects that are linked against and lie beside the result when it runs.
       exports: a version script's label; nothing else is exported.
-      ldflags: more flags, behind the objects.
+      ldflags: more flags, behind all others.
+      metal: whether Metal and Foundation are linked.
       tensorflow: whether TensorFlow is linked.
       shared: False for a program.
       linux_only: see objects().
@@ -63,7 +67,9 @@ def linked(name, objects, libraries = [], exports = None, ldflags = [], tensorfl
     """
     if MACOS and linux_only:
         return
-    flags = ldflags + (_TENSORFLOW_LDFLAGS if tensorflow else [])
+
+    # The order is make's: the loader takes a name that several libraries have, such as _Block_copy, from the first.
+    flags = (_METAL_LDFLAGS if metal else []) + (_TENSORFLOW_LDFLAGS if tensorflow else []) + ldflags
     if MACOS:
         flags = flags + ["-Wl,-undefined,dynamic_lookup", "-Wl,-rpath,@loader_path"]
         if shared:
@@ -71,10 +77,11 @@ def linked(name, objects, libraries = [], exports = None, ldflags = [], tensorfl
     else:
         flags = flags + ["-Wl,-rpath,$ORIGIN"]
     command = [COMPILER, "-pthread"] + (["-shared"] if shared else []) + ["$(locations %s)" % label for label in objects]
-    command += ["-o", "$@", _quoted(flags)]
+    command += ["-o", "$@"]
     if libraries:
         # By folder and name, or the path as it was when linking would be what the loader looks for.
         command += ["-L$$(dirname $(location %s)) -l:$$(basename $(location %s))" % (label, label) for label in libraries]
+    command.append(_quoted(flags))
     if exports and MACOS:
         command.append("$$(sed -n '/global:/,/local:/s/^ *\\([A-Za-z_*]*\\);/-Wl,-exported_symbol,_\\1/p' $(location %s))" % exports)
     elif exports:
@@ -88,10 +95,6 @@ def linked(name, objects, libraries = [], exports = None, ldflags = [], tensorfl
         message = "Linking",
         **kwargs
     )
-
-def metal_link_flags():
-    """What Metal needs beside the project's own runtime: frameworks on macOS, the Objective-C runtime on Linux."""
-    return [flag for flag in LDFLAGS if flag not in ("-lhostmetal", "-Wl,-rpath,$ORIGIN")]
 
 def metallib(name, srcs, headers, linux_only = False, **kwargs):
     """Compiles Metal shaders to one library: by Apple's compiler on macOS, by the project's own elsewhere.

@@ -8,7 +8,7 @@ $(BAZELISK):
 	@tools/setup.sh --npm
 	@npm install --silent --no-fund --no-audit --prefix build/bazelisk @bazel/bazelisk@1.28.1
 
-bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Bazel (BAZEL_TESTS=//tests:package for some)
+bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Bazel (BAZEL_TESTS=//tests:package_test for some)
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) build //...
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) test $(BAZEL_TESTS) $(ARGS)
 

@@ -97,6 +97,95 @@ with tf.device("GPU:0"):
     )
 
 
+def test_ops_of_other_habits(tmp_path: Path) -> None:
+    # One has a class, a file enumerator and C++17 types of old headers; the other is C++20, compiles its shader at run
+    # time and throws exceptions.
+    environment = tmp_path / "environment"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    histogram = environment / "lib" / "packages" / "histogram" / "_histogram.so"
+    softmax = environment / "lib" / "row_softmax.so"
+    done = build(
+        *("--ops", SAMPLES / "histogram_op.cc", "--kernels", SAMPLES / "histogram.mm"),
+        *("--shaders", SAMPLES / "histogram.metal", "-o", histogram),
+        *("--metallib", histogram.with_name("histogram.metallib")),
+    )
+    assert done.returncode == 0, done.stderr
+    done = build("--kernels", SAMPLES / "row_softmax.mm", "-o", softmax)
+    assert done.returncode == 0, done.stderr
+    import tensorflow as tf
+
+    run_on_device(
+        f"""
+histogram = tf.load_op_library({str(histogram)!r}).sample_histogram
+row_softmax = tf.load_op_library({str(softmax)!r}).sample_row_softmax
+rng = np.random.default_rng(3)
+for dtype in (np.float32, np.float16):
+    for height, width in ((1, 1), (5, 33), (37, 130)):
+        values = rng.uniform(-0.1, 2.1, (height, width)).astype(dtype)
+        with tf.device("GPU:0"):
+            counts, total = histogram(tf.constant(values), bins=10, range=[0.0, 2.0])
+            assert counts.device.endswith("GPU:0")
+        bins = np.clip(np.floor(values.astype(np.float32) * np.float32(5)), 0, 9).astype(int)
+        np.testing.assert_array_equal(counts.numpy(), np.bincount(bins.ravel(), minlength=10))
+        np.testing.assert_allclose(total.numpy(), values.astype(np.float64).sum(), rtol=1e-5, atol=1e-5)
+for rows, columns in ((1, 1), (3, 31), (2, 1500)):
+    x = rng.normal(size=(rows, columns)).astype(np.float32)
+    e = np.exp(x.astype(np.float64))
+    expected = e / e.sum(1, keepdims=True)
+    with tf.device("GPU:0"):
+        np.testing.assert_allclose(row_softmax(tf.constant(x)).numpy(), expected, rtol=2e-6)
+        log = row_softmax(tf.constant(x), take_log=True)
+        np.testing.assert_allclose(log.numpy(), np.log(expected), rtol=2e-6, atol=2e-6)
+try:
+    with tf.device("GPU:0"):
+        row_softmax(tf.constant([1.0]))
+except tf.errors.InvalidArgumentError as error:
+    assert "wants rank 2, got 1" in error.message
+else:
+    raise AssertionError("no error")
+""",
+        python=environment / "bin" / "python",
+        PYTHONPATH=f"{PACKAGE.parent}:{Path(tf.__file__).parents[1]}",
+    )
+
+
+OTHER_RUNTIME = {
+    "subscript": (
+        "id first(NSArray* a) { return a[0]; }\n",
+        "call objectAtIndex: or objectForKey: instead",
+    ),
+    "property": (
+        "@interface Thing : NSObject\n@property(nonatomic) int count;\n@end\n"
+        "@implementation Thing\n@end\n",
+        "add @synthesize",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "hint"), OTHER_RUNTIME.values(), ids=OTHER_RUNTIME)
+def test_what_this_runtime_lacks_is_said_at_build_time(
+    tmp_path: Path, text: str, hint: str
+) -> None:
+    (tmp_path / "op.mm").write_text(f"#import <Foundation/Foundation.h>\n{text}")
+    done = build("--kernels", "op.mm", "-o", "op.so", cwd=tmp_path)
+    assert done.returncode == 1 and hint in done.stderr, done.stderr
+
+
+def test_constants_of_apples_headers(tmp_path: Path) -> None:
+    (tmp_path / "op.mm").write_text("""
+#import <Metal/Metal.h>
+#include <cstddef>
+static_assert(__is_same(decltype(nil), std::nullptr_t));
+id<MTLLibrary> load(id<MTLDevice> device, NSURL* url) {
+  NSDictionary* flags = @{@"on" : @YES, @"off" : @NO};
+  return [flags count] == 2 ? [device newLibraryWithURL:url error:nil] : nil;
+}
+""")
+    done = build("--kernels", "op.mm", "-o", "op.so", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_op_on_this_librarys_own_face(tmp_path: Path) -> None:
     (tmp_path / "cube.mm").write_text("""
 #include "kernels/common/encoder.h"

@@ -36,6 +36,20 @@ _MOVED = (
     ("tensorflow/core/platform/", ("tsl/platform/", "xla/tsl/platform/")),
 )
 
+# What the Objective-C runtime of Linux lacks, where the compiler's words do not say so.
+_HINTS = (
+    (
+        "array subscript is not an integer",
+        "If that is an NSArray or NSDictionary: GCC's Objective-C runtime has no subscripts; call objectAtIndex: or "
+        "objectForKey: instead.",
+    ),
+    (
+        "-Wobjc-property-implementation",
+        "GCC's Objective-C runtime does not synthesize properties by itself; declare the variable in the @interface "
+        "and add @synthesize.",
+    ),
+)
+
 
 class BuildError(RuntimeError):
     """The op library could not be built. The message names the file and what to do."""
@@ -122,7 +136,8 @@ class _Build:
         objective_c = {source: is_objective_c(source) for source in sources}
         moved = self._forward_moved_headers(sources)
         shared = [
-            *("-O2", "-fPIC", "-DNDEBUG", "-w" if not self.verbose else "-Wall"),
+            *("-O2", "-fPIC", "-DNDEBUG", "-Wall" if self.verbose else "-Wno-everything"),
+            *(() if flags.MACOS else ("-Werror=objc-property-implementation",)),
             *self.options,
             *(f"-I{folder}" for folder in self.include),
             f"-I{flags.INCLUDE}",
@@ -145,7 +160,7 @@ class _Build:
                 "-o",
                 str(result),
             ]
-            self._run(command, f"{source} does not compile")
+            self._compile(command, source)
             return result
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -160,6 +175,18 @@ class _Build:
             [*compiler, "-shared", *map(str, objects), "-o", str(output), *metal, *self.tf_link],
             f"{name} does not link",
         )
+
+    def _compile(self, command: list[str], source: Path) -> None:
+        """Compiles as C++17 and, if that fails, as C++20: TensorFlow's headers take both, and sources do not say."""
+        try:
+            self._run(command, f"{source} does not compile")
+        except BuildError as error:
+            newer = ["-std=c++20" if word == "-std=c++17" else word for word in command]
+            try:
+                self._run(newer, "")
+            except BuildError:
+                hints = [hint for said, hint in _HINTS if said in str(error)]
+                raise BuildError("\n".join([str(error), *hints])) from None
 
     def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:
         folders = [f"-I{folder}" for folder in (*self.include, flags.INCLUDE)]

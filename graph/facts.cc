@@ -2,6 +2,8 @@
 
 #include "graph/facts.h"
 
+#include <unordered_map>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -112,11 +114,16 @@ std::vector<Use> Facts::ShapeUses(const Value& value) const { return LiveUses(va
 
 bool Facts::DependsOn(const NodeView& to, const NodeView& from,
                       const std::vector<Redirect>& redirects) const {
-  std::unordered_set<const NodeView*> seen = {&from};
-  std::vector<const NodeView*> queue = {&from};
+  std::unordered_map<const NodeView*, std::vector<const NodeView*>> added;
+  for (const Redirect& redirect : redirects) added[redirect.to].push_back(redirect.use.node);
+  std::vector<bool> seen(view_->NumNodes(), false);
+  std::vector<const NodeView*> queue;
   const auto reach = [&](const NodeView* node) {
-    if (seen.insert(node).second) queue.push_back(node);
+    if (seen[node->node_index()]) return;
+    seen[node->node_index()] = true;
+    queue.push_back(node);
   };
+  reach(&from);
   while (!queue.empty()) {
     const NodeView* node = queue.back();
     queue.pop_back();
@@ -127,8 +134,8 @@ bool Facts::DependsOn(const NodeView& to, const NodeView& from,
       for (const auto& fanout : fanouts) reach(fanout.node_view());
     }
     for (const auto& fanout : node->GetControlledFanouts()) reach(fanout.node_view());
-    for (const Redirect& redirect : redirects) {
-      if (redirect.to == node) reach(redirect.use.node);
+    if (const auto found = added.find(node); found != added.end()) {
+      for (const NodeView* asking : found->second) reach(asking);
     }
   }
   return false;

@@ -43,6 +43,7 @@ OPTIONS = {
         **SHARED,
     },
 }
+THEIRS = {SGD: keras.optimizers.SGD, AdamW: keras.optimizers.AdamW}
 CASES = [(ours, name) for ours, options in OPTIONS.items() for name in options]
 
 
@@ -70,7 +71,7 @@ def train(optimizer, steps=STEPS, exclude=()):
 
 @pytest.mark.parametrize("ours, name", CASES, ids=lambda x: getattr(x, "__name__", x))
 def test_equals_keras(ours, name):
-    theirs = {SGD: keras.optimizers.SGD, AdamW: keras.optimizers.AdamW}[ours]
+    theirs = THEIRS[ours]
 
     def make(kind):
         return kind(**{"learning_rate": 0.02, **OPTIONS[ours][name]()})
@@ -84,9 +85,34 @@ def test_equals_keras(ours, name):
     assert np.max(np.abs(actual[0] - train(make(ours), steps=0)[0])) > 0.01
 
 
+@pytest.mark.parametrize("ours", [Adam, AdamW, SGD])
+def test_loss_scaling_equals_keras(ours):
+    """LossScaleOptimizer around ours, with overflows at some steps, which leave variable and state as they were."""
+
+    def scaled(kind):
+        variable = keras.Variable(np.ones((9, 3), np.float32))
+        optimizer = keras.optimizers.LossScaleOptimizer(
+            kind(0.05), initial_scale=2.0**15, dynamic_growth_steps=10
+        )
+        optimizer.build([variable])
+        for step in range(STEPS):
+            scale = optimizer.scale_loss(tf.constant(1.0))
+            gradient = np.random.default_rng(step).normal(size=(9, 3)).astype(np.float32)
+            if step % 11 == 3:
+                gradient[4, 1] = np.inf
+            optimizer.apply([tf.constant(gradient) * scale], [variable])
+        assert optimizer.dynamic_scale.numpy() != 2.0**15
+        return variable.numpy()
+
+    theirs = {Adam: keras.optimizers.Adam, **THEIRS}[ours]
+    expected = scaled(theirs)
+    assert np.isfinite(expected).all() and np.max(np.abs(expected - 1)) > 0.01
+    np.testing.assert_allclose(scaled(ours), expected, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("ours", [SGD, AdamW])
 def test_variables_excluded_from_weight_decay(ours):
-    theirs = {SGD: keras.optimizers.SGD, AdamW: keras.optimizers.AdamW}[ours]
+    theirs = THEIRS[ours]
     options = dict(learning_rate=0.02, weight_decay=0.5)
     actual = train(ours(**options), 20, exclude=["weight_1"])
     expected = train(theirs(**options), 20, exclude=["weight_1"])

@@ -371,7 +371,7 @@ def test_unaligned_memory():
         np.testing.assert_array_equal(x, y)
 
 
-def test_result_does_not_depend_on_the_number_of_threads():
+def test_same_bits_every_time():
     scene = make([64] * 500)
     first = metal_ops.volume_render(**scene)
     for _ in range(3):

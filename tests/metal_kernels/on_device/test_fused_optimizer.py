@@ -334,6 +334,26 @@ def test_runs_with_soft_placement_off(kind: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [Adam, SGD])
+def test_rows_without_gradient_are_left_alone(kind: Any) -> None:
+    """As instant-ngp treats its hash table: no drift by momentum, no weight decay."""
+    options: dict[str, Any] = dict(momentum=0.9) if kind is SGD else {}
+    x, steps = np.ones((50, 2), np.float32), []
+    with tf.device(GPU):
+        variable = keras.Variable(x)
+        optimizer = kind(0.1, weight_decay=0.2, skip_zero_rows=True, **options)
+        optimizer.build([variable])
+        for step in range(8):
+            steps.append(np.zeros(x.shape, np.float32))
+            steps[-1][step % 4 :: 10] = [1.0, 0.0]
+            optimizer.apply([tf.constant(steps[-1])], [variable])
+        assert variable.value.device.endswith(GPU)
+    rule = oracle.sgd if kind is SGD else oracle.adam
+    expected = rule(x, steps, 0.1, weight_decay=0.2, skip_zero_rows=True, **options)[0]
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5)
+    np.testing.assert_array_equal(variable.numpy().reshape(5, 10, 2)[:, 4:], 1)
+
+
 def test_loss_scaling(soft_placement: None) -> None:
     """LossScaleOptimizer around ours, with overflows at some steps, which leave variable and state as they were."""
 
@@ -365,12 +385,16 @@ def test_saved_and_loaded(soft_placement: None, kind: Any, tmp_path: Path) -> No
     with tf.device(GPU):
         model = keras.Sequential([keras.Input([3]), keras.layers.Dense(4), keras.layers.Dense(1)])
         options = dict(momentum=0.9) if kind is SGD else dict(amsgrad=True)
-        model.compile(kind(0.01, weight_decay=1e-3, **options), "mse", jit_compile=False)
+        rate = keras.optimizers.schedules.ExponentialDecay(0.05, decay_steps=2, decay_rate=0.8)
+        optimizer = kind(rate, weight_decay=1e-3, use_ema=True, skip_zero_rows=True, **options)
+        model.compile(optimizer, "mse", jit_compile=False)
         model.fit(x, x[:, :1], verbose=0, epochs=3)
         model.save(tmp_path / "model.keras")
         loaded = keras.models.load_model(tmp_path / "model.keras")
         assert all(variable.value.device.endswith(GPU) for variable in loaded.trainable_variables)
         assert len(loaded.optimizer.variables) == len(model.optimizer.variables) > 2
+        assert loaded.optimizer.skip_zero_rows
+        assert loaded.optimizer.get_config() == optimizer.get_config()
         for a, b in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
             np.testing.assert_array_equal(a.numpy(), b.numpy())
         for one in (model, loaded):

@@ -8,9 +8,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
 
 import metal_ops
 from metal_ops import cli
+from tests.fusion import test_random_graphs as random_graphs
 from tests.fusion.harness import look, same_as_eager, values
 from tests.processes import Process
 
@@ -19,9 +21,10 @@ DTYPES = ["float32", "float16", "bfloat16"]
 
 @pytest.fixture(autouse=True)
 def on_the_device(request):
-    """With soft placement off: what has no kernel there fails. Keras needs it for seeds and counters."""
+    """With soft placement off: what has no kernel there fails. Keras needs it for seeds and counters, random graphs for
+    calculations with shapes."""
     with_keras = "keras" in request.node.name
-    tf.config.set_soft_device_placement(with_keras)
+    tf.config.set_soft_device_placement(with_keras or "random" in request.node.name)
     with contextlib.nullcontext() if with_keras else tf.device("/GPU:0"):
         yield
     tf.config.set_soft_device_placement(False)
@@ -70,6 +73,8 @@ def test_layouts(nchw, strides, dilations, padding):
 
     assert same_as_eager(fn, t["x"], cpu=False).fused == [["BiasAdd", "Elu"]]
 
+
+fused_chains: list[int] = []  # of each random graph
 
 ACTIVATIONS = {
     "Relu": tf.nn.relu,
@@ -306,6 +311,31 @@ def test_loops_branches_and_any_batch():
         np.testing.assert_allclose(fn(x, turns), plain(x, turns), rtol=0, atol=1e-4)
     after = metal_ops.fusion.status()
     assert after.fused == before.fused + 2 and after.errors == before.errors
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(random_graphs.GRAPH)
+def test_random_graphs(graph):
+    """Those of the CPU's suite, a few of them: fused is unfused here too."""
+    fn = random_graphs.build(graph)
+    x = values((graph["batch"], 5, 4, random_graphs.C), seed=30)
+    batch = graph["batch"] if graph["known_batch"] else None
+    signature = [tf.TensorSpec([batch, *x.shape[1:]])]
+    size = max(8.0, *(float(np.abs(t).max()) for t in fn(x)))
+    # Each of up to 11 steps passes an error on, at most about twice as large.
+    seen = same_as_eager(fn, x, signature=signature, cpu=False, size=64 * size)
+    fused_chains.append(len(seen.fused))
+
+
+def test_the_graphs_above_were_fused():
+    assert len(fused_chains) >= 60
+    assert sum(n >= 1 for n in fused_chains) >= 25 and sum(n >= 2 for n in fused_chains) >= 6
 
 
 def test_without_fused_kernels_there_is_nothing_to_fuse():

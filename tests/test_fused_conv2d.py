@@ -15,6 +15,7 @@ from metal_ops import raw_ops
 from tests.cases import all_pairs
 from tests.fused_cases import ACTIVATIONS, CHAINS, DTYPES, SOME, Chain, assert_close, rounded
 from tests.oracles import fused, numeric
+from tests.processes import Process
 
 # Every pair of these, with whatever the other axes are. Odd and even sizes, more channels than a tile is deep or wide.
 AXES: dict[str, tuple[Any, ...]] = {
@@ -281,6 +282,32 @@ def test_many_threads_at_once():
     with ThreadPoolExecutor(8) as pool:
         for _ in range(5):
             assert list(pool.map(run, inputs)) == alone
+
+
+# argv: intra-op threads. Sizes that are split among them in every way that there is: rows, columns, filters packed.
+DIGEST = """
+import hashlib, itertools, json, sys
+import numpy as np, tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
+from metal_ops import raw_ops
+from tests.test_fused_conv2d import attributes, normal
+seen = hashlib.sha256()
+for nchw, dtype, image in itertools.product((False, True), ("float32", "bfloat16"), ((1, 40, 40), (1, 2, 3))):
+    n, h, w = image
+    x = normal((n, 33, h, w) if nchw else (n, h, w, 33), dtype, 0)
+    y = raw_ops.metal_fused_conv2d(x, normal((3, 3, 33, 130), dtype, 1), [], fused_ops=["Tanh"],
+                                   **attributes((1, 1), "SAME", (1, 1), nchw))
+    seen.update(y.numpy().tobytes())
+for rows in (1, 50, 700):
+    a, b = normal((3, rows, 90), "float32", 2), normal((90, 300), "float32", 3)
+    seen.update(raw_ops.metal_fused_mat_mul(a, b, [], fused_ops=["Swish"]).numpy().tobytes())
+print(json.dumps(seen.hexdigest()))
+"""
+
+
+def test_same_bits_for_any_number_of_threads():
+    processes = [Process("-c", DIGEST, threads) for threads in ("1", "2", "7")]
+    assert len({process.result() for process in processes}) == 1
 
 
 # ---- bad arguments --------------------------------------------------------------------------------------------------

@@ -19,11 +19,15 @@ def guard(monkeypatch):
     again.guard(monkeypatch, OPS)
 
 
-TestOnDevice = again.tests_of(on_cpu)
+# Processes without the device.
+ELSEWHERE = ["test_same_bits_for_any_number_of_threads"]
+TestOnDevice = again.tests_of(on_cpu, ELSEWHERE)
 
 
 class TestTiles(
-    again.tests_of(on_cpu, [name for name in vars(on_cpu) if name.startswith("test_gradient")])
+    again.tests_of(
+        on_cpu, [*ELSEWHERE, *(name for name in vars(on_cpu) if name.startswith("test_gradient"))]
+    )
 ):
     """What an Apple GPU runs: threadgroup tiles, multiplied as simdgroup matrices."""
 

@@ -21,9 +21,9 @@
 // TF_VERSION_STRING is put in parentheses there, so the pieces are joined again here. `|` ends the
 // text.
 METAL_OPS_EXPORT const char metal_ops_build_info[] =
-    "metal_ops-build-info|version=" METAL_OPS_VERSION
-    "|tensorflow=" TF_STR(TF_MAJOR_VERSION) "." TF_STR(TF_MINOR_VERSION) "." TF_STR(
-        TF_PATCH_VERSION) TF_VERSION_SUFFIX "|compiler=" METAL_OPS_COMPILER "|";
+    "metal_ops-build-info|version=" METAL_OPS_VERSION "|tensorflow=" TF_STR(
+        TF_MAJOR_VERSION) "." TF_STR(TF_MINOR_VERSION) "." TF_STR(TF_PATCH_VERSION)
+        TF_VERSION_SUFFIX "|compiler=" METAL_OPS_COMPILER "|";
 
 // Name of the best SIMD target that both this machine and the compiled kernels support, e.g.
 // "AVX3".

@@ -16,7 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 PATH = Path(__file__).resolve().parent / "_metal_ops.so"
-REBUILD = "`pip install --force-reinstall tensorflow-metal-ops`, or `make build` in the source checkout"
+REBUILD = (
+    "`pip install --force-reinstall tensorflow-metal-ops`, or `make build` in the source checkout"
+)
 # The names that published op samples register too: loading such a sample first would shadow our kernels.
 SAMPLE_OPS = ("ZeroOut", "HashEncode")
 

@@ -39,7 +39,7 @@ _MOVED = (
 # What the Objective-C runtime of Linux lacks, where the compiler's words do not say so.
 _HINTS = (
     (
-        "array subscript is not an integer",
+        r"array subscript is not an integer|(?:lvalue of|receiver) type 'NS\w*(?:Array|Dictionary)'",
         "If that is an NSArray or NSDictionary: GCC's Objective-C runtime has no subscripts; call objectAtIndex: or "
         "objectForKey: instead.",
     ),
@@ -185,7 +185,7 @@ class _Build:
             try:
                 self._run(newer, "")
             except BuildError:
-                hints = [hint for said, hint in _HINTS if said in str(error)]
+                hints = [hint for said, hint in _HINTS if re.search(said, str(error))]
                 raise BuildError("\n".join([str(error), *hints])) from None
 
     def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:

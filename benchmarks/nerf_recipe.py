@@ -85,14 +85,19 @@ def markdown(content: dict[str, Any], seeds: list[str]) -> str:
         difference = whole - psnr
         # The scaling is the one row with the part switched on.
         difference = -difference if part.strip() == "gradient scaling" else difference
-        spread = f" ({', '.join(f'{d:+.2f}' for d in difference)})" if len(psnr) > 1 else ""
-        gives = "" if part == "everything" else f"{difference.mean():+.2f}{spread}"
+        spread = f" ({', '.join(signed(d) for d in difference)})" if len(psnr) > 1 else ""
+        gives = "" if part == "everything" else signed(difference.mean()) + spread
         lines.append(
             f"| {part.strip()} | {variant['instead']} | {psnr.mean():.2f} | {gives} | "
             f"{np.mean([run['rays'] for run in runs]) / 1e6:.2f} | "
             f"{np.mean([run['occupied'] for run in runs]):.1%} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def signed(value: float) -> str:
+    """Two digits and a sign, but none for nothing."""
+    return f"{value:+.2f}" if abs(value) >= 0.005 else "0.00"
 
 
 def load_results(path: Path, scene: str, steps: int) -> dict[str, Any]:

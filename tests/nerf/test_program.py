@@ -314,3 +314,14 @@ def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path):
     assert (folder / "turntable.gif").stat().st_size > 0
     assert nerf("train", "--resume", folder, "--steps", header["step"] + 2, "--frames", 2) == 0
     assert checkpoint.load(folder)[0]["step"] == header["step"] + 2
+
+
+def test_the_recipe_table_in_the_docs_is_the_measured_one():
+    """docs/nerf.md shows four of the columns of benchmarks/results/nerf_recipe.md."""
+    root = Path(__file__).parents[2]
+    measured = (root / "benchmarks" / "results" / "nerf_recipe.md").read_text()
+    rows = [line.split("|")[1:5] for line in measured.splitlines() if line.startswith("| ")]
+    assert len(rows) == 12
+    shown = (root / "docs" / "nerf.md").read_text()
+    for row in rows:
+        assert "|" + "|".join(row) + "|\n" in shown

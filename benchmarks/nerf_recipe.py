@@ -75,6 +75,8 @@ def markdown(content: dict[str, Any], seeds: list[str]) -> str:
         *[f"- {key}: {value}" for key, value in content["machine"].items()],
         f"- scene: {content['scene']}, {content['steps']} steps, seeds {', '.join(seeds)}",
         "",
+        "## One part of the recipe replaced at a time",
+        "",
         "| part | in its place | PSNR, dB | the part gives, dB | M rays seen | grid occupied |",
         "|---|---|--:|--:|--:|--:|",
     ]

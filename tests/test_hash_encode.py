@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
-from metal_ops import doctor, raw_ops
+from metal_ops import raw_ops
 from tests import cases
 from tests.oracles import hash_encode as oracle
 
@@ -44,15 +44,9 @@ def check(op: str, result, arrays: dict, grid: oracle.Grid, dtype: str) -> None:
     cases.assert_close(result, expected, bound, dtype if OPS[op][2] else "float32", op)
 
 
-def skip_without_kernel(op: str, device: str) -> None:
-    if "GPU" in device and "GPU" not in doctor.registered_kernels(op):
-        pytest.skip(f"{op} has no Metal kernel")
-
-
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("case", cases.HASH_ENCODE_CASES, ids=str)
 def test_matches_oracle(device, case, op):
-    skip_without_kernel(op, device)
     result = run(op, case.arrays, case.grid)
     assert result.dtype == (case.dtype if OPS[op][2] else "float32")
     check(op, result, case.arrays, case.oracle_grid, case.dtype)
@@ -89,7 +83,6 @@ def with_points(points) -> dict:
     ids=["near", "far", "uint24", "past int32", "past everything"],
 )
 def test_points_outside_the_unit_cube(device, op, scale):
-    skip_without_kernel(op, device)
     points = np.random.default_rng(1).uniform(-scale, scale, (37, 3)).astype(np.float32)
     arrays = with_points(points)
     check(op, run(op, arrays, BASE.grid), arrays, BASE.oracle_grid, "float32")
@@ -98,7 +91,6 @@ def test_points_outside_the_unit_cube(device, op, scale):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("op", OPS)
 def test_points_that_are_no_numbers_harm_only_themselves(device, op, bad):
-    skip_without_kernel(op, device)
     points = np.random.default_rng(2).uniform(size=(37, 3)).astype(np.float32)
     good = with_points(points)
     expected = run(op, good, BASE.grid).numpy()

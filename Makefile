@@ -103,13 +103,13 @@ FORMATTED = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.m
 
 lint: $(VENV)/package.stamp  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
-	@$(VENV)/bin/ruff check python tests benchmarks examples
-	@$(VENV)/bin/ruff format --check python tests benchmarks examples
+	@$(VENV)/bin/ruff check python tests benchmarks examples tools
+	@$(VENV)/bin/ruff format --check python tests benchmarks examples tools
 	@$(VENV)/bin/mypy
 
 format: $(VENV)/stamp  ## Rewrite the sources in the house style
 	@$(VENV)/bin/clang-format -i $(FORMATTED)
-	@$(VENV)/bin/ruff check --fix -q python tests benchmarks examples; $(VENV)/bin/ruff format -q python tests benchmarks examples
+	@$(VENV)/bin/ruff check --fix -q python tests benchmarks examples tools; $(VENV)/bin/ruff format -q python tests benchmarks examples tools
 
 clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib

@@ -14,6 +14,13 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
 @implementation HMBuffer
 
 - (void)dealloc {
+  [_markers release];
+  if (_heap) {
+    [self makeAliasable];
+    [_heap release];
+    [super dealloc];
+    return;
+  }
   _device->_allocated.fetch_sub(_allocation.size, std::memory_order_relaxed);
   if (!_borrowed) {
     _device->_driver->Free(_allocation);
@@ -25,8 +32,13 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
 }
 
 - (NSString*)description {
-  return [NSString stringWithFormat:@"<MTLBuffer %p length %lu '%@'>", self, (unsigned long)_length,
-                                    [self label] ? [self label] : @""];
+  NSString* text =
+      [NSString stringWithFormat:@"<MTLBuffer %p length %lu '%@'>", self, (unsigned long)_length,
+                                 [self label] ? [self label] : @""];
+  @synchronized(self) {
+    for (NSString* marker in _markers) text = [text stringByAppendingFormat:@" %@", marker];
+  }
+  return text;
 }
 
 - (id<MTLDevice>)device {
@@ -43,6 +55,34 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
 }
 - (void)didModifyRange:(NSRange)range {
   // The kernels read the same memory: there is nothing to flush.
+}
+- (void)addDebugMarker:(NSString*)marker range:(NSRange)range {
+  @synchronized(self) {
+    if (!_markers) _markers = [[NSMutableArray alloc] init];
+    [_markers addObject:[NSString stringWithFormat:@"'%@' %@", marker, NSStringFromRange(range)]];
+  }
+}
+- (void)removeAllDebugMarkers {
+  @synchronized(self) {
+    [_markers removeAllObjects];
+  }
+}
+- (id<MTLHeap>)heap {
+  return _heap;
+}
+- (NSUInteger)heapOffset {
+  return _heapOffset;
+}
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state {
+  NSUInteger before =
+      state == MTLPurgeableStateKeepCurrent ? _purgeable.load() : _purgeable.exchange(state);
+  return before ? MTLPurgeableState(before) : MTLPurgeableStateNonVolatile;
+}
+- (void)makeAliasable {
+  if (_heap && !_aliasable.exchange(true)) [_heap freeOffset:_heapOffset];
+}
+- (BOOL)isAliasable {
+  return _aliasable;
 }
 - (MTLCPUCacheMode)cpuCacheMode {
   return MTLCPUCacheMode((_options & MTLResourceCPUCacheModeMask) >> MTLResourceCPUCacheModeShift);

@@ -99,6 +99,26 @@ bool Exists(const std::string& path) {
          family == MTLGPUFamilyMetal3;
 }
 
+- (MTLArchitecture*)architecture {
+  static MTLArchitecture* architecture = [[MTLArchitecture alloc] init];
+  return architecture;
+}
+- (MTLDeviceLocation)location {
+  return MTLDeviceLocationBuiltIn;
+}
+- (NSUInteger)locationNumber {
+  return 0;
+}
+- (BOOL)supportsDynamicLibraries {
+  return NO;
+}
+- (BOOL)supportsFunctionPointers {
+  return NO;
+}
+- (BOOL)supportsRaytracing {
+  return NO;
+}
+
 - (void)sampleTimestamps:(MTLTimestamp*)cpu gpuTimestamp:(MTLTimestamp*)gpu {
   *cpu = *gpu = hostmetal::Now();
 }
@@ -154,6 +174,25 @@ bool Exists(const std::string& path) {
   buffer->_deallocator = Block_copy(deallocator);
   _allocated.fetch_add(length, std::memory_order_relaxed);
   return buffer;
+}
+
+- (id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor*)descriptor {
+  NSUInteger size = [self heapBufferSizeAndAlignWithLength:[descriptor size] options:0].size;
+  uint64_t limit = _driver->info().memory_bytes;
+  if (size == 0 || size > limit || _allocated.load(std::memory_order_relaxed) > limit - size) {
+    return nil;
+  }
+  hostmetal::Allocation allocation;
+  if (!_driver->Allocate(size, true, &allocation)) return nil;
+  _allocated.fetch_add(allocation.size, std::memory_order_relaxed);
+  return [[HMHeap alloc] initWithDevice:self allocation:allocation descriptor:descriptor];
+}
+
+- (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length
+                                            options:(MTLResourceOptions)options {
+  constexpr NSUInteger kAlignment = 256;
+  if (length > NSUIntegerMax - kAlignment) return {0, kAlignment};
+  return {(length + kAlignment - 1) / kAlignment * kAlignment, kAlignment};
 }
 
 // ---- libraries
@@ -223,6 +262,11 @@ bool Exists(const std::string& path) {
                                  error:(NSError**)error {
   // Without options nothing is said about fast math: exact is allowed where Apple's default would
   // be fast.
+  if ([options libraryType] != MTLLibraryTypeExecutable) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorUnsupported,
+                  "[newLibraryWithSource] libraryType is MTLLibraryTypeDynamic; this device has no "
+                  "dynamic libraries (supportsDynamicLibraries)");
+  }
   hostmetal::CompileJob job;
   job.source = ToString(source);
   if (options) {
@@ -239,7 +283,9 @@ bool Exists(const std::string& path) {
   if (failure) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
   auto module = _driver->LoadData(bytes, "source.metallib", _validate, &failure);
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
-  return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
+  HMLibrary* library = [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
+  library->_state->max_threads = [options maxTotalThreadsPerThreadgroup];
+  return library;
 }
 
 - (void)newLibraryWithSource:(NSString*)source
@@ -290,6 +336,9 @@ bool Exists(const std::string& path) {
                   "[newComputePipelineState] maxTotalThreadsPerThreadgroup is " +
                       std::to_string(maxThreads) + "; the limit is " +
                       std::to_string(METALLIB_MAX_THREADS));
+  }
+  if (made->_maxThreads && (maxThreads == 0 || maxThreads > made->_maxThreads)) {
+    maxThreads = made->_maxThreads;
   }
   HMComputePipelineState* state = [[HMComputePipelineState alloc] initWithFunction:made
                                                                         maxThreads:maxThreads
@@ -387,6 +436,10 @@ bool Exists(const std::string& path) {
   if (count == 0) return nil;
   return [[HMCommandQueue alloc] initWithDevice:self maxCommandBufferCount:count];
 }
+- (id<MTLCommandQueue>)newCommandQueueWithDescriptor:(MTLCommandQueueDescriptor*)descriptor {
+  if (!descriptor) return nil;
+  return [self newCommandQueueWithMaxCommandBufferCount:[descriptor maxCommandBufferCount]];
+}
 - (id<MTLFence>)newFence {
   HMFence* fence = [[HMFence alloc] init];
   fence->_device = self;
@@ -404,5 +457,25 @@ bool Exists(const std::string& path) {
 @implementation HMFence
 - (id<MTLDevice>)device {
   return _device;
+}
+@end
+
+@implementation MTLArchitecture
+- (id)init {
+  self = [super init];
+  if (self) {
+#if defined(__x86_64__)
+    _name = @"x86_64";
+#else
+    _name = @"arm64";
+#endif
+  }
+  return self;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  return [self retain];
+}
+- (NSString*)name {
+  return _name;
 }
 @end

@@ -428,6 +428,13 @@ struct HMComputeState {
   for (NSUInteger i = 0; i < count; ++i) [self useResource:resources[i] usage:usage];
 }
 
+- (void)useHeap:(id<MTLHeap>)heap {
+  [self useHeaps:&heap count:1];
+}
+- (void)useHeaps:(const id<MTLHeap>[])heaps count:(NSUInteger)count {
+  if (![self isOpen:"useHeap"]) return;
+  for (NSUInteger i = 0; i < count; ++i) _buffer->_state->Use(heaps[i]);
+}
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope {
   if ([self isOpen:"memoryBarrierWithScope"]) _compute->barrier = true;
 }

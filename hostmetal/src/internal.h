@@ -21,6 +21,7 @@
 namespace hostmetal {
 
 struct QueueState;
+struct HeapState;
 struct CommandBufferState;
 
 NSString* ToNSString(const std::string& text);
@@ -39,6 +40,7 @@ size_t ConstantSize(MTLDataType type);
 struct LibraryState {
   std::shared_ptr<Module> module;
   std::map<std::string, const metallib_kernel*> kernels;
+  NSUInteger max_threads = 0;  // MTLCompileOptions' limit, or 0
 };
 
 }  // namespace hostmetal
@@ -67,6 +69,18 @@ struct HMConstantValues {
 @end
 HMDevice* HMTheDevice();
 
+@interface HMHeap : HMLabelled <MTLHeap> {
+ @public
+  HMDevice* _device;
+  hostmetal::HeapState* _state;
+}
+- (id)initWithDevice:(HMDevice*)device
+          allocation:(hostmetal::Allocation)allocation
+          descriptor:(MTLHeapDescriptor*)descriptor;
+// Gives a buffer's room back.
+- (void)freeOffset:(NSUInteger)offset;
+@end
+
 @interface HMBuffer : HMLabelled <MTLBuffer> {
  @public
   HMDevice* _device;
@@ -75,6 +89,11 @@ HMDevice* HMTheDevice();
   MTLResourceOptions _options;
   BOOL _borrowed;  // bytes of newBufferWithBytesNoCopy:
   void (^_deallocator)(void*, NSUInteger);
+  HMHeap* _heap;  // whose memory it is, or nil
+  NSUInteger _heapOffset;
+  std::atomic<NSUInteger> _purgeable;
+  std::atomic<bool> _aliasable;
+  NSMutableArray* _markers;
 }
 @end
 
@@ -92,6 +111,9 @@ HMDevice* HMTheDevice();
   std::shared_ptr<hostmetal::Module>* _module;
   const metallib_kernel* _entry;
   std::vector<metallib_constant_value>* _constants;
+  NSString* _specializedName;
+  MTLFunctionOptions _functionOptions;
+  NSUInteger _maxThreads;  // of the library's compile options, or 0
 }
 @end
 

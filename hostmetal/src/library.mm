@@ -120,6 +120,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 
 @implementation HMFunction
 - (void)dealloc {
+  [_specializedName release];
   delete _constants;
   delete _module;
   [super dealloc];
@@ -134,7 +135,10 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   return MTLFunctionTypeKernel;
 }
 - (NSString*)name {
-  return [NSString stringWithUTF8String:_entry->name];
+  return _specializedName ? _specializedName : [NSString stringWithUTF8String:_entry->name];
+}
+- (MTLFunctionOptions)options {
+  return _functionOptions;
 }
 - (NSDictionary*)functionConstantsDictionary {
   NSMutableDictionary* all = [NSMutableDictionary dictionary];
@@ -198,6 +202,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   function->_module = new std::shared_ptr<hostmetal::Module>(_state->module);
   function->_entry = found->second;
   function->_constants = new std::vector<metallib_constant_value>(found->second->n_constants);
+  function->_maxThreads = _state->max_threads;
   return function;
 }
 
@@ -254,6 +259,56 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   });
 }
 
+- (id<MTLFunction>)newFunctionWithDescriptor:(MTLFunctionDescriptor*)descriptor
+                                       error:(NSError**)error {
+  auto* function = (HMFunction*)[self newFunctionWithName:[descriptor name]
+                                           constantValues:[descriptor constantValues]
+                                                    error:error];
+  if (function) {
+    function->_specializedName = [[descriptor specializedName] copy];
+    function->_functionOptions = [descriptor options];
+  }
+  return function;
+}
+
+- (void)newFunctionWithDescriptor:(MTLFunctionDescriptor*)descriptor
+                completionHandler:(void (^)(id<MTLFunction>, NSError*))handler {
+  MTLFunctionDescriptor* wanted = [[descriptor copy] autorelease];
+  dispatch_async(dispatch_get_global_queue(0, 0), ^{
+    NSError* error = nil;
+    id<MTLFunction> function = [self newFunctionWithDescriptor:wanted error:&error];
+    handler([function autorelease], error);
+  });
+}
+
+- (MTLLibraryType)type {
+  return MTLLibraryTypeExecutable;
+}
+
+@end
+
+@implementation MTLFunctionDescriptor
++ (MTLFunctionDescriptor*)functionDescriptor {
+  return [[[self alloc] init] autorelease];
+}
+- (void)dealloc {
+  [_name release];
+  [_specializedName release];
+  [_constantValues release];
+  [super dealloc];
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLFunctionDescriptor* copy = [[MTLFunctionDescriptor alloc] init];
+  [copy setName:_name];
+  [copy setSpecializedName:_specializedName];
+  [copy setConstantValues:_constantValues];
+  [copy setOptions:_options];
+  return copy;
+}
+@synthesize name = _name;
+@synthesize specializedName = _specializedName;
+@synthesize constantValues = _constantValues;
+@synthesize options = _options;
 @end
 
 // ---- compile options
@@ -262,7 +317,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 - (id)init {
   self = [super init];
   if (self) {
-    _fastMathEnabled = YES;
+    _mathMode = MTLMathModeFast;
     _languageVersion = MTLLanguageVersion3_1;
   }
   return self;
@@ -274,11 +329,27 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 - (id)copyWithZone:(NSZone*)zone {
   MTLCompileOptions* copy = [[MTLCompileOptions alloc] init];
   [copy setPreprocessorMacros:_preprocessorMacros];
-  [copy setFastMathEnabled:_fastMathEnabled];
+  [copy setMathMode:_mathMode];
+  [copy setMathFloatingPointFunctions:_mathFloatingPointFunctions];
+  [copy setLibraryType:_libraryType];
+  [copy setOptimizationLevel:_optimizationLevel];
+  [copy setPreserveInvariance:_preserveInvariance];
+  [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
   [copy setLanguageVersion:_languageVersion];
   return copy;
 }
 @synthesize preprocessorMacros = _preprocessorMacros;
-@synthesize fastMathEnabled = _fastMathEnabled;
+- (BOOL)fastMathEnabled {
+  return _mathMode != MTLMathModeSafe;
+}
+- (void)setFastMathEnabled:(BOOL)enabled {
+  _mathMode = enabled ? MTLMathModeFast : MTLMathModeSafe;
+}
+@synthesize mathMode = _mathMode;
+@synthesize mathFloatingPointFunctions = _mathFloatingPointFunctions;
+@synthesize libraryType = _libraryType;
+@synthesize optimizationLevel = _optimizationLevel;
+@synthesize preserveInvariance = _preserveInvariance;
+@synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;
 @synthesize languageVersion = _languageVersion;
 @end

@@ -182,6 +182,44 @@ MTLBindingAccess Access(const metallib_argument& a) {
 }
 @end
 
+@implementation MTLPipelineBufferDescriptor
+@synthesize mutability = _mutability;
+- (id)copyWithZone:(NSZone*)zone {
+  MTLPipelineBufferDescriptor* copy = [[MTLPipelineBufferDescriptor alloc] init];
+  [copy setMutability:_mutability];
+  return copy;
+}
+@end
+
+@implementation MTLPipelineBufferDescriptorArray
+- (id)init {
+  self = [super init];
+  if (self) _descriptors = [[NSMutableDictionary alloc] init];
+  return self;
+}
+- (void)dealloc {
+  [_descriptors release];
+  [super dealloc];
+}
+- (MTLPipelineBufferDescriptor*)objectAtIndexedSubscript:(NSUInteger)index {
+  NSNumber* key = [NSNumber numberWithUnsignedInteger:index];
+  MTLPipelineBufferDescriptor* known = [_descriptors objectForKey:key];
+  if (!known) {
+    known = [[[MTLPipelineBufferDescriptor alloc] init] autorelease];
+    [_descriptors setObject:known forKey:key];
+  }
+  return known;
+}
+- (void)setObject:(MTLPipelineBufferDescriptor*)buffer atIndexedSubscript:(NSUInteger)index {
+  NSNumber* key = [NSNumber numberWithUnsignedInteger:index];
+  if (buffer) {
+    [_descriptors setObject:buffer forKey:key];
+  } else {
+    [_descriptors removeObjectForKey:key];
+  }
+}
+@end
+
 @implementation MTLComputePipelineDescriptor
 @synthesize label = _label;
 @synthesize computeFunction = _computeFunction;
@@ -189,11 +227,18 @@ MTLBindingAccess Access(const metallib_argument& a) {
     _threadGroupSizeIsMultipleOfThreadExecutionWidth;
 @synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;
 - (void)dealloc {
+  [_buffers release];
   [_label release];
   [_computeFunction release];
   [super dealloc];
 }
+- (MTLPipelineBufferDescriptorArray*)buffers {
+  if (!_buffers) _buffers = [[MTLPipelineBufferDescriptorArray alloc] init];
+  return _buffers;
+}
 - (void)reset {
+  [_buffers release];
+  _buffers = nil;
   [self setLabel:nil];
   [self setComputeFunction:nil];
   _threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
@@ -206,6 +251,7 @@ MTLBindingAccess Access(const metallib_argument& a) {
   [copy setThreadGroupSizeIsMultipleOfThreadExecutionWidth:
             _threadGroupSizeIsMultipleOfThreadExecutionWidth];
   [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
+  copy->_buffers = [_buffers retain];
   return copy;
 }
 @end
@@ -255,6 +301,9 @@ MTLBindingAccess Access(const metallib_argument& a) {
 }
 - (NSUInteger)threadExecutionWidth {
   return METALLIB_SIMD_WIDTH;
+}
+- (BOOL)supportIndirectCommandBuffers {
+  return NO;
 }
 - (NSUInteger)staticThreadgroupMemoryLength {
   return _kernel->entry->static_threadgroup_bytes;

@@ -148,3 +148,17 @@ void QueueState::Run(HMCommandBuffer* buffer) {
 }
 
 @end
+
+@implementation MTLCommandQueueDescriptor
+- (id)init {
+  self = [super init];
+  if (self) _maxCommandBufferCount = 64;
+  return self;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLCommandQueueDescriptor* copy = [[MTLCommandQueueDescriptor alloc] init];
+  [copy setMaxCommandBufferCount:_maxCommandBufferCount];
+  return copy;
+}
+@synthesize maxCommandBufferCount = _maxCommandBufferCount;
+@end

@@ -14,6 +14,9 @@ NS_ASSUME_NONNULL_BEGIN
 // NULL for MTLStorageModePrivate.
 - (void*)contents NS_RETURNS_INNER_POINTER;
 - (void)didModifyRange:(NSRange)range;
+// Shown in the buffer's description.
+- (void)addDebugMarker:(NSString*)marker range:(NSRange)range;
+- (void)removeAllDebugMarkers;
 
 @end
 

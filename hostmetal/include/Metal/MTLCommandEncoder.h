@@ -11,10 +11,13 @@ NS_ASSUME_NONNULL_BEGIN
 typedef NS_OPTIONS(NSUInteger, MTLResourceUsage) {
   MTLResourceUsageRead = 1 << 0,
   MTLResourceUsageWrite = 1 << 1,
+  MTLResourceUsageSample = 1 << 2,
 };
 
 typedef NS_OPTIONS(NSUInteger, MTLBarrierScope) {
   MTLBarrierScopeBuffers = 1 << 0,
+  MTLBarrierScopeTextures = 1 << 1,
+  MTLBarrierScopeRenderTargets = 1 << 2,
 };
 
 @protocol MTLCommandEncoder <NSObject>

@@ -6,6 +6,15 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+MTL_EXPORT
+@interface MTLCommandQueueDescriptor : NSObject <NSCopying> {
+ @private
+  NSUInteger _maxCommandBufferCount;
+}
+// 64 by default.
+@property(nonatomic) NSUInteger maxCommandBufferCount;
+@end
+
 @protocol MTLCommandQueue <NSObject>
 
 @property(nullable, copy, atomic) NSString* label;

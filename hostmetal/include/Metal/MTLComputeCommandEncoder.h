@@ -12,6 +12,7 @@ NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLBuffer;
 @protocol MTLComputePipelineState;
+@protocol MTLHeap;
 @protocol MTLResource;
 
 typedef struct {
@@ -49,6 +50,8 @@ typedef struct {
 - (void)useResources:(const id<MTLResource> _Nonnull[_Nonnull])resources
                count:(NSUInteger)count
                usage:(MTLResourceUsage)usage;
+- (void)useHeap:(id<MTLHeap>)heap;
+- (void)useHeaps:(const id<MTLHeap> _Nonnull[_Nonnull])heaps count:(NSUInteger)count;
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope;
 - (void)memoryBarrierWithResources:(const id<MTLResource> _Nonnull[_Nonnull])resources
                              count:(NSUInteger)count;

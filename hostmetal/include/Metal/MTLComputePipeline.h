@@ -4,6 +4,7 @@
 
 #import <Metal/MTLArgument.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLPipeline.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
@@ -24,12 +25,14 @@ MTL_EXPORT
   id<MTLFunction> _computeFunction;
   BOOL _threadGroupSizeIsMultipleOfThreadExecutionWidth;
   NSUInteger _maxTotalThreadsPerThreadgroup;
+  MTLPipelineBufferDescriptorArray* _buffers;
 }
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nullable, readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
 // An optimisation hint; checked under METAL_DEVICE_WRAPPER_TYPE=1.
 @property(readwrite, nonatomic) BOOL threadGroupSizeIsMultipleOfThreadExecutionWidth;
 @property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
+@property(readonly) MTLPipelineBufferDescriptorArray* buffers;
 - (void)reset;
 @end
 
@@ -39,6 +42,8 @@ MTL_EXPORT
 @property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readonly) NSUInteger threadExecutionWidth;
 @property(readonly) NSUInteger staticThreadgroupMemoryLength;
+// NO: there are no indirect command buffers.
+@property(readonly) BOOL supportIndirectCommandBuffers;
 @end
 
 NS_ASSUME_NONNULL_END

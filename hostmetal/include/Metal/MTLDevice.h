@@ -11,13 +11,16 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @class MTLComputePipelineDescriptor;
+@class MTLCommandQueueDescriptor;
 @class MTLComputePipelineReflection;
+@class MTLHeapDescriptor;
 @protocol MTLBuffer;
 @protocol MTLCommandQueue;
 @protocol MTLComputePipelineState;
 @protocol MTLDevice;
 @protocol MTLEvent;
 @protocol MTLFence;
+@protocol MTLHeap;
 @protocol MTLSharedEvent;
 
 MTL_EXTERN id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
@@ -33,6 +36,7 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyApple7 = 1007,
   MTLGPUFamilyApple8 = 1008,
   MTLGPUFamilyApple9 = 1009,
+  MTLGPUFamilyApple10 = 1010,
   MTLGPUFamilyMac1 = 2001,
   MTLGPUFamilyMac2 = 2002,
   MTLGPUFamilyCommon1 = 3001,
@@ -58,6 +62,27 @@ typedef void (^MTLNewComputePipelineStateWithReflectionCompletionHandler)(
     MTLComputePipelineReflection* _Nullable reflection, NSError* _Nullable error);
 typedef uint64_t MTLTimestamp;
 
+typedef struct {
+  NSUInteger size;
+  NSUInteger align;
+} MTLSizeAndAlign;
+
+typedef NS_ENUM(NSUInteger, MTLDeviceLocation) {
+  MTLDeviceLocationBuiltIn = 0,
+  MTLDeviceLocationSlot = 1,
+  MTLDeviceLocationExternal = 2,
+  MTLDeviceLocationUnspecified = NSUIntegerMax,
+};
+
+// The name of the processor's architecture.
+MTL_EXPORT
+@interface MTLArchitecture : NSObject <NSCopying> {
+ @private
+  NSString* _name;
+}
+@property(readonly, nonatomic) NSString* name;
+@end
+
 @protocol MTLDevice <NSObject>
 
 @property(readonly) NSString* name;
@@ -71,6 +96,13 @@ typedef uint64_t MTLTimestamp;
 @property(readonly) NSUInteger currentAllocatedSize;
 @property(readonly) NSUInteger maxThreadgroupMemoryLength;
 @property(readonly) NSUInteger maxBufferLength;
+@property(readonly) MTLArchitecture* architecture;
+@property(readonly) MTLDeviceLocation location;
+@property(readonly) NSUInteger locationNumber;
+// All NO.
+@property(readonly) BOOL supportsDynamicLibraries;
+@property(readonly) BOOL supportsFunctionPointers;
+@property(readonly) BOOL supportsRaytracing;
 
 // The answer is about the compute half of a family; there is no rendering at all.
 - (BOOL)supportsFamily:(MTLGPUFamily)gpuFamily;
@@ -80,6 +112,14 @@ typedef uint64_t MTLTimestamp;
 - (nullable id<MTLCommandQueue>)newCommandQueue;
 - (nullable id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:
     (NSUInteger)maxCommandBufferCount;
+
+- (nullable id<MTLCommandQueue>)newCommandQueueWithDescriptor:
+    (MTLCommandQueueDescriptor*)descriptor;
+
+- (nullable id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor*)descriptor;
+// What a buffer takes in a heap.
+- (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length
+                                            options:(MTLResourceOptions)options;
 
 // Zero-filled; nil when length is 0 or the memory cannot be had.
 - (nullable id<MTLBuffer>)newBufferWithLength:(NSUInteger)length

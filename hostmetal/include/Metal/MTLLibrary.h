@@ -4,13 +4,16 @@
 
 #import <Metal/MTLArgument.h>
 #import <Metal/MTLFunctionConstantValues.h>
+#import <Metal/MTLFunctionDescriptor.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLDevice;
 
-// There are kernels only.
+// Libraries made here have kernels only.
 typedef NS_ENUM(NSUInteger, MTLFunctionType) {
+  MTLFunctionTypeVertex = 1,
+  MTLFunctionTypeFragment = 2,
   MTLFunctionTypeKernel = 3,
 };
 
@@ -34,6 +37,7 @@ MTL_EXPORT
 @property(readonly) MTLFunctionType functionType;
 @property(readonly) NSString* name;
 @property(readonly) NSDictionary<NSString*, MTLFunctionConstant*>* functionConstantsDictionary;
+@property(readonly) MTLFunctionOptions options;
 @end
 
 typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {
@@ -49,17 +53,53 @@ typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {
   MTLLanguageVersion3_1 = (3 << 16) + 1,
 };
 
+typedef NS_ENUM(NSInteger, MTLLibraryType) {
+  MTLLibraryTypeExecutable = 0,
+  MTLLibraryTypeDynamic = 1,
+};
+
+typedef NS_ENUM(NSInteger, MTLLibraryOptimizationLevel) {
+  MTLLibraryOptimizationLevelDefault = 0,
+  MTLLibraryOptimizationLevelSize = 1,
+};
+
+typedef NS_ENUM(NSInteger, MTLMathMode) {
+  MTLMathModeSafe = 0,
+  MTLMathModeRelaxed = 1,
+  MTLMathModeFast = 2,
+};
+
+typedef NS_ENUM(NSInteger, MTLMathFloatingPointFunctions) {
+  MTLMathFloatingPointFunctionsFast = 0,
+  MTLMathFloatingPointFunctionsPrecise = 1,
+};
+
 MTL_EXPORT
 @interface MTLCompileOptions : NSObject <NSCopying> {
  @private
   NSDictionary<NSString*, NSObject*>* _preprocessorMacros;
-  BOOL _fastMathEnabled;
   MTLLanguageVersion _languageVersion;
+  MTLMathMode _mathMode;
+  MTLMathFloatingPointFunctions _mathFloatingPointFunctions;
+  MTLLibraryType _libraryType;
+  MTLLibraryOptimizationLevel _optimizationLevel;
+  BOOL _preserveInvariance;
+  NSUInteger _maxTotalThreadsPerThreadgroup;
 }
 @property(nullable, readwrite, copy, nonatomic)
     NSDictionary<NSString*, NSObject*>* preprocessorMacros;
 // YES by default, as on a Mac.
 @property(readwrite, nonatomic) BOOL fastMathEnabled;
+// The newer way to say it; one follows the other. Relaxed is taken as fast.
+@property(readwrite, nonatomic) MTLMathMode mathMode;
+// Functions are precise here either way.
+@property(readwrite, nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions;
+// There are no dynamic libraries: making one is an error.
+@property(readwrite, nonatomic) MTLLibraryType libraryType;
+@property(readwrite, nonatomic) MTLLibraryOptimizationLevel optimizationLevel;
+@property(readwrite, nonatomic) BOOL preserveInvariance;
+// Of the pipelines made from the library; 0: no limit of its own.
+@property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readwrite, nonatomic) MTLLanguageVersion languageVersion;
 @end
 
@@ -88,6 +128,12 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
              constantValues:(MTLFunctionConstantValues*)constantValues
           completionHandler:(void (^)(id<MTLFunction> _Nullable function,
                                       NSError* _Nullable error))completionHandler;
+- (nullable id<MTLFunction>)newFunctionWithDescriptor:(MTLFunctionDescriptor*)descriptor
+                                                error:(__autoreleasing NSError**)error;
+- (void)newFunctionWithDescriptor:(MTLFunctionDescriptor*)descriptor
+                completionHandler:(void (^)(id<MTLFunction> _Nullable function,
+                                            NSError* _Nullable error))completionHandler;
+@property(readonly) MTLLibraryType type;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -6,6 +6,14 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+// Memory may be taken back while it is volatile; here it never is.
+typedef NS_ENUM(NSUInteger, MTLPurgeableState) {
+  MTLPurgeableStateKeepCurrent = 1,
+  MTLPurgeableStateNonVolatile = 2,
+  MTLPurgeableStateVolatile = 3,
+  MTLPurgeableStateEmpty = 4,
+};
+
 typedef NS_ENUM(NSUInteger, MTLCPUCacheMode) {
   MTLCPUCacheModeDefaultCache = 0,
   MTLCPUCacheModeWriteCombined = 1,
@@ -51,6 +59,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 };
 
 @protocol MTLDevice;
+@protocol MTLHeap;
 
 @protocol MTLResource <NSObject>
 
@@ -61,6 +70,15 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @property(readonly) MTLHazardTrackingMode hazardTrackingMode;
 @property(readonly) MTLResourceOptions resourceOptions;
 @property(readonly) NSUInteger allocatedSize;
+// nil and 0 for a resource that the device made.
+@property(nullable, readonly) id<MTLHeap> heap;
+@property(readonly) NSUInteger heapOffset;
+
+// Returns the state before.
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
+// Later resources of the heap may take this one's place.
+- (void)makeAliasable;
+- (BOOL)isAliasable;
 
 @end
 

@@ -6,6 +6,8 @@
 #import <Metal/MTLBlitCommandEncoder.h>
 #import <Metal/MTLBlitPass.h>
 #import <Metal/MTLBuffer.h>
+#import <Metal/MTLCaptureManager.h>
+#import <Metal/MTLCaptureScope.h>
 #import <Metal/MTLCommandBuffer.h>
 #import <Metal/MTLCommandEncoder.h>
 #import <Metal/MTLCommandQueue.h>
@@ -17,7 +19,10 @@
 #import <Metal/MTLEvent.h>
 #import <Metal/MTLFence.h>
 #import <Metal/MTLFunctionConstantValues.h>
+#import <Metal/MTLFunctionDescriptor.h>
+#import <Metal/MTLHeap.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLPipeline.h>
 #import <Metal/MTLResource.h>
 #import <Metal/MTLTypes.h>
 

@@ -35,6 +35,22 @@ typedef unsigned int dispatch_qos_class_t;
 #define QOS_CLASS_UNSPECIFIED 0x00u
 #endif
 
+// Both return an attribute as it came: every work item has an autorelease pool.
+DISPATCH_EXPORT dispatch_queue_attr_t dispatch_queue_attr_make_with_qos_class(
+    dispatch_queue_attr_t attr, dispatch_qos_class_t qos_class, int relative_priority);
+typedef unsigned long dispatch_autorelease_frequency_t;
+#define DISPATCH_AUTORELEASE_FREQUENCY_INHERIT 0ul
+#define DISPATCH_AUTORELEASE_FREQUENCY_WORK_ITEM 1ul
+#define DISPATCH_AUTORELEASE_FREQUENCY_NEVER 2ul
+DISPATCH_EXPORT dispatch_queue_attr_t dispatch_queue_attr_make_with_autorelease_frequency(
+    dispatch_queue_attr_t attr, dispatch_autorelease_frequency_t frequency);
+#define DISPATCH_QUEUE_SERIAL_WITH_AUTORELEASE_POOL                          \
+  dispatch_queue_attr_make_with_autorelease_frequency(DISPATCH_QUEUE_SERIAL, \
+                                                      DISPATCH_AUTORELEASE_FREQUENCY_WORK_ITEM)
+#define DISPATCH_QUEUE_CONCURRENT_WITH_AUTORELEASE_POOL                          \
+  dispatch_queue_attr_make_with_autorelease_frequency(DISPATCH_QUEUE_CONCURRENT, \
+                                                      DISPATCH_AUTORELEASE_FREQUENCY_WORK_ITEM)
+
 DISPATCH_EXPORT dispatch_queue_t dispatch_queue_create(const char* label,
                                                        dispatch_queue_attr_t attr);
 DISPATCH_EXPORT dispatch_queue_t dispatch_get_global_queue(intptr_t identifier, uintptr_t flags);

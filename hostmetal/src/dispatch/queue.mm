@@ -269,6 +269,16 @@ dispatch_queue_attr_t _dispatch_queue_attr_concurrent(void) {
   return attr;
 }
 
+dispatch_queue_attr_t dispatch_queue_attr_make_with_qos_class(dispatch_queue_attr_t attr,
+                                                              dispatch_qos_class_t, int) {
+  return attr;
+}
+
+dispatch_queue_attr_t dispatch_queue_attr_make_with_autorelease_frequency(
+    dispatch_queue_attr_t attr, dispatch_autorelease_frequency_t) {
+  return attr;
+}
+
 dispatch_queue_t dispatch_queue_create(const char* label, dispatch_queue_attr_t attr) {
   return MakeQueue(label, attr == nil);
 }

@@ -1,0 +1,2 @@
+// macOS-internal header that declares size_t and nothing else.
+#include <sys/types.h>

@@ -1,0 +1,2 @@
+// macOS-internal header that declares ssize_t and nothing else.
+#include <sys/types.h>

@@ -1,0 +1,2 @@
+// Part of <simd/types.h> here.
+#include <simd/types.h>

@@ -1,0 +1,207 @@
+// MTLHeap: buffers in one allocation, first fit.
+#include <map>
+
+#include "hostmetal/src/internal.h"
+
+namespace hostmetal {
+
+struct HeapState {
+  Allocation allocation;
+  NSUInteger size;
+  MTLResourceOptions options;
+  MTLHeapType type;
+  std::atomic<NSUInteger> purgeable{MTLPurgeableStateNonVolatile};
+  std::mutex mutex;
+  std::map<NSUInteger, NSUInteger> taken;  // offset -> size; automatic heaps only
+
+  // The first hole of that size, or the largest hole's size in `largest`.
+  bool Find(NSUInteger wanted, NSUInteger alignment, NSUInteger* offset, NSUInteger* largest) {
+    NSUInteger at = 0;
+    *largest = 0;
+    auto look = [&](NSUInteger end) {
+      NSUInteger hole = end > at ? end - at : 0;
+      *largest = std::max(*largest, hole);
+      return hole >= wanted;
+    };
+    for (const auto& [begin, length] : taken) {
+      if (look(begin)) break;
+      at = (begin + length + alignment - 1) / alignment * alignment;
+    }
+    *offset = at;
+    return look(size);
+  }
+};
+
+}  // namespace hostmetal
+
+using hostmetal::HeapState;
+
+namespace {
+
+constexpr NSUInteger kAlignment = 256;
+
+NSUInteger RoundUp(NSUInteger length) {
+  return (length + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+@implementation MTLHeapDescriptor
+- (id)init {
+  self = [super init];
+  if (self) _resourceOptions = MTLResourceStorageModePrivate;
+  return self;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  MTLHeapDescriptor* copy = [[MTLHeapDescriptor alloc] init];
+  [copy setSize:_size];
+  [copy setResourceOptions:_resourceOptions];
+  [copy setType:_type];
+  return copy;
+}
+@synthesize size = _size;
+@synthesize resourceOptions = _resourceOptions;
+@synthesize type = _type;
+- (void)set:(NSUInteger)value mask:(NSUInteger)mask shift:(NSUInteger)shift {
+  _resourceOptions = (_resourceOptions & ~mask) | (value << shift);
+}
+- (MTLStorageMode)storageMode {
+  return MTLStorageMode((_resourceOptions & MTLResourceStorageModeMask) >>
+                        MTLResourceStorageModeShift);
+}
+- (void)setStorageMode:(MTLStorageMode)mode {
+  [self set:mode mask:MTLResourceStorageModeMask shift:MTLResourceStorageModeShift];
+}
+- (MTLCPUCacheMode)cpuCacheMode {
+  return MTLCPUCacheMode((_resourceOptions & MTLResourceCPUCacheModeMask) >>
+                         MTLResourceCPUCacheModeShift);
+}
+- (void)setCpuCacheMode:(MTLCPUCacheMode)mode {
+  [self set:mode mask:MTLResourceCPUCacheModeMask shift:MTLResourceCPUCacheModeShift];
+}
+- (MTLHazardTrackingMode)hazardTrackingMode {
+  return MTLHazardTrackingMode((_resourceOptions & MTLResourceHazardTrackingModeMask) >>
+                               MTLResourceHazardTrackingModeShift);
+}
+- (void)setHazardTrackingMode:(MTLHazardTrackingMode)mode {
+  [self set:mode mask:MTLResourceHazardTrackingModeMask shift:MTLResourceHazardTrackingModeShift];
+}
+@end
+
+@implementation HMHeap
+
+- (id)initWithDevice:(HMDevice*)device
+          allocation:(hostmetal::Allocation)allocation
+          descriptor:(MTLHeapDescriptor*)descriptor {
+  self = [super init];
+  if (self) {
+    _device = device;
+    _state = new HeapState;
+    _state->allocation = allocation;
+    _state->size = RoundUp([descriptor size]);
+    _state->options = [descriptor resourceOptions];
+    _state->type = [descriptor type];
+  }
+  return self;
+}
+- (void)dealloc {
+  _device->_allocated.fetch_sub(_state->allocation.size, std::memory_order_relaxed);
+  _device->_driver->Free(_state->allocation);
+  delete _state;
+  [super dealloc];
+}
+- (NSString*)description {
+  return [NSString stringWithFormat:@"<MTLHeap %p size %lu '%@'>", self,
+                                    (unsigned long)_state->size, [self label] ? [self label] : @""];
+}
+- (id<MTLDevice>)device {
+  return _device;
+}
+- (MTLStorageMode)storageMode {
+  return MTLStorageMode((_state->options & MTLResourceStorageModeMask) >>
+                        MTLResourceStorageModeShift);
+}
+- (MTLCPUCacheMode)cpuCacheMode {
+  return MTLCPUCacheMode((_state->options & MTLResourceCPUCacheModeMask) >>
+                         MTLResourceCPUCacheModeShift);
+}
+- (MTLHazardTrackingMode)hazardTrackingMode {
+  // Default means untracked for a heap.
+  auto mode =
+      (_state->options & MTLResourceHazardTrackingModeMask) >> MTLResourceHazardTrackingModeShift;
+  return mode == MTLHazardTrackingModeTracked ? MTLHazardTrackingModeTracked
+                                              : MTLHazardTrackingModeUntracked;
+}
+- (MTLResourceOptions)resourceOptions {
+  return _state->options;
+}
+- (NSUInteger)size {
+  return _state->size;
+}
+- (NSUInteger)usedSize {
+  std::lock_guard<std::mutex> lock(_state->mutex);
+  NSUInteger used = 0;
+  for (const auto& entry : _state->taken) used += entry.second;
+  return used;
+}
+- (NSUInteger)currentAllocatedSize {
+  return _state->allocation.size;
+}
+- (MTLHeapType)type {
+  return _state->type;
+}
+- (NSUInteger)maxAvailableSizeWithAlignment:(NSUInteger)alignment {
+  std::lock_guard<std::mutex> lock(_state->mutex);
+  NSUInteger offset, largest;
+  _state->Find(NSUIntegerMax, std::max(alignment, kAlignment), &offset, &largest);
+  return largest;
+}
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state {
+  return MTLPurgeableState(state == MTLPurgeableStateKeepCurrent
+                               ? _state->purgeable.load()
+                               : _state->purgeable.exchange(state));
+}
+
+- (HMBuffer*)newBuffer:(NSUInteger)length at:(NSUInteger)offset {
+  HMBuffer* buffer = [[HMBuffer alloc] init];
+  buffer->_device = _device;
+  buffer->_allocation = {static_cast<char*>(_state->allocation.host) + offset,
+                         static_cast<char*>(_state->allocation.device) + offset, RoundUp(length)};
+  buffer->_length = length;
+  buffer->_options = _state->options;
+  buffer->_heap = [self retain];
+  buffer->_heapOffset = offset;
+  return buffer;
+}
+
+- (BOOL)takes:(NSUInteger)length options:(MTLResourceOptions)options {
+  return length != 0 && length <= _state->size &&
+         (options & MTLResourceStorageModeMask) == (_state->options & MTLResourceStorageModeMask);
+}
+
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
+  if (_state->type != MTLHeapTypeAutomatic || ![self takes:length options:options]) return nil;
+  std::lock_guard<std::mutex> lock(_state->mutex);
+  NSUInteger offset, largest;
+  if (!_state->Find(RoundUp(length), kAlignment, &offset, &largest)) return nil;
+  _state->taken[offset] = RoundUp(length);
+  return [self newBuffer:length at:offset];
+}
+
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
+                             options:(MTLResourceOptions)options
+                              offset:(NSUInteger)offset {
+  if (_state->type != MTLHeapTypePlacement || ![self takes:length options:options] ||
+      offset % kAlignment != 0 || offset > _state->size - length) {
+    return nil;
+  }
+  return [self newBuffer:length at:offset];
+}
+
+- (void)freeOffset:(NSUInteger)offset {
+  if (_state->type != MTLHeapTypeAutomatic) return;
+  std::lock_guard<std::mutex> lock(_state->mutex);
+  _state->taken.erase(offset);
+}
+
+@end

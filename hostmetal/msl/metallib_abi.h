@@ -42,6 +42,13 @@ enum {
   METALLIB_MAX_THREADS = 1024,             /* threads in a threadgroup, at most */
   METALLIB_MAX_BUFFERS = 31,               /* [[buffer(0..30)]] and [[threadgroup(0..30)]] */
   METALLIB_MAX_THREADGROUP_MEMORY = 32768, /* bytes, static and passed together */
+  METALLIB_MAX_TEXTURES = 128,             /* [[texture(0..127)]] */
+  METALLIB_MAX_SAMPLERS = 16,              /* [[sampler(0..15)]] */
+  /* Where they lie in metallib_launch.buffers, behind the buffers. */
+  METALLIB_FIRST_TEXTURE = METALLIB_MAX_BUFFERS,
+  METALLIB_FIRST_SAMPLER = METALLIB_FIRST_TEXTURE + METALLIB_MAX_TEXTURES,
+  METALLIB_MAX_BINDINGS = METALLIB_FIRST_SAMPLER + METALLIB_MAX_SAMPLERS,
+  METALLIB_MAX_LEVELS = 16, /* mipmap levels of a texture */
 };
 
 /* ---- reflection
@@ -51,6 +58,8 @@ enum metallib_argument_kind {
   METALLIB_DEVICE = 0,      /* device T* or device T&: a buffer */
   METALLIB_CONSTANT = 1,    /* constant T* or constant T&: a buffer or setBytes */
   METALLIB_THREADGROUP = 2, /* threadgroup T* parameter: setThreadgroupMemoryLength:atIndex: */
+  METALLIB_TEXTURE = 3,     /* a texture by value: setTexture:atIndex: */
+  METALLIB_SAMPLER = 4,     /* sampler by value: setSamplerState:atIndex: */
 };
 
 enum metallib_argument_flags {
@@ -62,13 +71,14 @@ enum metallib_argument_flags {
 };
 
 typedef struct metallib_argument {
-  const char* name;           /* parameter name, "" if unnamed */
-  const char* type_name;      /* MSL name of the pointee: "float4", "HashParams" */
-  uint32_t kind;              /* metallib_argument_kind */
-  uint32_t index;             /* buffer index, or threadgroup index for METALLIB_THREADGROUP */
-  uint32_t flags;             /* metallib_argument_flags */
-  uint32_t pointee_size;      /* sizeof(T) */
-  uint32_t pointee_alignment; /* alignof(T) */
+  const char* name;      /* parameter name, "" if unnamed */
+  const char* type_name; /* MSL name of the pointee: "float4", "HashParams"; of a texture:
+                            "texture2d<float, access::read>" */
+  uint32_t kind;         /* metallib_argument_kind */
+  uint32_t index; /* index among the arguments of its kind; both kinds of buffers count as one */
+  uint32_t flags; /* metallib_argument_flags; WRITTEN for a texture that can be written */
+  uint32_t pointee_size;      /* sizeof(T); 0 for textures and samplers */
+  uint32_t pointee_alignment; /* alignof(T); 0 for textures and samplers */
   /* Position in metallib_kernel.constants of the bool that enables an optional argument; -1 without
    * METALLIB_ARG_OPTIONAL, or where the condition is computed from several constants. */
   int32_t enabled_by;
@@ -92,6 +102,58 @@ typedef struct metallib_buffer {
   void* address;   /* buffer contents + offset, NULL if nothing is bound */
   uint64_t length; /* bytes from address to the end of the buffer (or setBytes copy) */
 } metallib_buffer;
+
+/* ---- textures: what `address` of a texture's or sampler's entry in metallib_launch.buffers points
+ * to. Both have to live as long as the launch. */
+
+enum metallib_component { /* how one component of a pixel is stored */
+                          METALLIB_UNORM8 = 0,
+                          METALLIB_SNORM8 = 1,
+                          METALLIB_UINT8 = 2,
+                          METALLIB_SINT8 = 3,
+                          METALLIB_UNORM16 = 4,
+                          METALLIB_SNORM16 = 5,
+                          METALLIB_UINT16 = 6,
+                          METALLIB_SINT16 = 7,
+                          METALLIB_FLOAT16 = 8,
+                          METALLIB_UINT32 = 9,
+                          METALLIB_SINT32 = 10,
+                          METALLIB_FLOAT32 = 11,
+};
+
+enum metallib_texture_flags {
+  METALLIB_TEXTURE_BGRA = 1u << 0, /* blue comes first */
+  METALLIB_TEXTURE_SRGB = 1u << 1, /* all components but alpha are stored by sRGB's curve */
+  METALLIB_TEXTURE_ALPHA_ONLY = 1u << 2,
+};
+
+/* Pixel (x, y) of slice or plane z of level l lies at
+ * address + level[l].offset + z * level[l].image_bytes + y * level[l].row_bytes + x * pixel_bytes.
+ */
+typedef struct metallib_texture {
+  char* address;
+  uint32_t component;  /* metallib_component */
+  uint32_t components; /* 1, 2 or 4 of them a pixel */
+  uint32_t flags;      /* metallib_texture_flags */
+  uint32_t pixel_bytes;
+  uint32_t width, height, depth; /* of level 0; each is halved from level to level, down to 1 */
+  uint32_t array_length;
+  uint32_t levels;
+  uint32_t reserved;
+  struct {
+    uint64_t offset, row_bytes, image_bytes;
+  } level[METALLIB_MAX_LEVELS];
+} metallib_texture;
+
+/* Values of MTLSamplerAddressMode, MTLSamplerMinMagFilter, MTLSamplerMipFilter,
+ * MTLSamplerBorderColor. */
+typedef struct metallib_sampler {
+  uint8_t address[3]; /* s, t, r */
+  uint8_t mag_filter, min_filter, mip_filter;
+  uint8_t border_color;
+  uint8_t pixel_coordinates; /* 1: coordinates count pixels, 0: they are normalized */
+  float lod_min, lod_max;
+} metallib_sampler;
 
 /* One entry for each of kernel->constants, in that order. */
 typedef struct metallib_constant_value {
@@ -149,7 +211,9 @@ typedef struct metallib_launch {
   uint32_t threadgroup_size[3]; /* as dispatched; groups at the edges are clipped to threads[] */
   uint32_t threadgroups[3];     /* ceil(threads / threadgroup_size) */
   uint32_t reserved;
-  const metallib_buffer* buffers; /* [METALLIB_MAX_BUFFERS], by buffer index */
+  /* By buffer index; textures and samplers from METALLIB_FIRST_TEXTURE and METALLIB_FIRST_SAMPLER
+   * on. As long as the highest index that the kernel declares asks for. */
+  const metallib_buffer* buffers;
   const uint32_t*
       threadgroup_lengths; /* [METALLIB_MAX_BUFFERS], by threadgroup index, bytes, 0 if not set */
   const metallib_constant_value*

@@ -67,6 +67,11 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
     [_markers removeAllObjects];
   }
 }
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor
+                                    offset:(NSUInteger)offset
+                               bytesPerRow:(NSUInteger)bytesPerRow {
+  return [HMTexture newOver:self descriptor:descriptor offset:offset bytesPerRow:bytesPerRow];
+}
 - (id<MTLHeap>)heap {
   return _heap;
 }

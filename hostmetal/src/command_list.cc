@@ -121,6 +121,23 @@ bool Resolve(const Command& c, DispatchCommand* out, Failure* failure) {
   return out->threads[0] && out->threads[1] && out->threads[2];
 }
 
+Failure Copy(const Command& c, Stream& stream) {
+  const CopyBox& box = *c.box;
+  Failure failure;
+  for (size_t z = 0; z < box.images && !failure; ++z) {
+    char* to = static_cast<char*>(c.destination) + z * box.destination_image;
+    const char* from = static_cast<const char*>(c.source) + z * box.source_image;
+    if (box.source_row == c.bytes && box.destination_row == c.bytes) {  // back to back
+      failure = stream.Copy(to, from, c.bytes * box.rows);
+      continue;
+    }
+    for (size_t y = 0; y < box.rows && !failure; ++y) {
+      failure = stream.Copy(to + y * box.destination_row, from + y * box.source_row, c.bytes);
+    }
+  }
+  return failure;
+}
+
 }  // namespace
 
 Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
@@ -152,6 +169,9 @@ Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
       }
       case CommandType::kCopy:
         failure = stream.Copy(c.destination, c.source, c.bytes);
+        break;
+      case CommandType::kCopyBox:
+        failure = Copy(c, stream);
         break;
       case CommandType::kFill:
         failure = stream.Fill(c.destination, c.value, c.bytes);

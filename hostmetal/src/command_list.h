@@ -45,7 +45,23 @@ class Arena {
   size_t used_ = kBlock;
 };
 
-enum class CommandType : uint8_t { kDispatch, kIndirect, kCopy, kFill, kWait, kSignal, kFail };
+enum class CommandType : uint8_t {
+  kDispatch,
+  kIndirect,
+  kCopy,
+  kCopyBox,
+  kFill,
+  kWait,
+  kSignal,
+  kFail
+};
+
+// Rows of `bytes`, as they lie in images of a source and a destination.
+struct CopyBox {
+  size_t rows, images;
+  size_t source_row, source_image;
+  size_t destination_row, destination_image;
+};
 
 struct Command {
   CommandType type;
@@ -56,6 +72,7 @@ struct Command {
   void* destination;
   const void* source;
   size_t bytes;
+  const CopyBox* box;  // of kCopyBox
   uint8_t value;
   EventState* event;
   uint64_t event_value;

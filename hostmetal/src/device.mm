@@ -195,6 +195,22 @@ bool Exists(const std::string& path) {
   return {(length + kAlignment - 1) / kAlignment * kAlignment, kAlignment};
 }
 
+// ---- textures
+
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor {
+  return [HMTexture newOn:self descriptor:descriptor];
+}
+- (id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor*)descriptor {
+  if (!descriptor) return nil;
+  return [[HMSamplerState alloc] initWithDevice:self descriptor:descriptor];
+}
+- (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format {
+  return 16;
+}
+- (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format {
+  return 16;
+}
+
 // ---- libraries
 
 - (id<MTLLibrary>)newDefaultLibrary {

@@ -17,11 +17,42 @@ constexpr NSUInteger kMaxBytes = 4096;
 
 std::string Number(uint64_t n) { return std::to_string(n); }
 
+// What is wrong with binding this texture to that argument; "" if nothing is.
+std::string Mismatch(const metallib_argument& a, HMTexture* texture, bool validate) {
+  std::string expected = std::string("is declared as ") + a.type_name;
+  if (hostmetal::TextureType(a.type_name) != texture->_textureType) {
+    return expected + ", but the texture has MTLTextureType " + Number(texture->_textureType);
+  }
+  // Components may be wider than what is stored, but not of another sort.
+  std::string component = hostmetal::TextureComponent(a.type_name);
+  uint32_t stored = texture->_layout.component;
+  bool is_unsigned =
+      stored == METALLIB_UINT8 || stored == METALLIB_UINT16 || stored == METALLIB_UINT32;
+  bool is_signed =
+      stored == METALLIB_SINT8 || stored == METALLIB_SINT16 || stored == METALLIB_SINT32;
+  const char* sort = is_unsigned ? "unsigned integers" : is_signed ? "signed integers" : "floats";
+  if ((component == "uint" || component == "ushort") != is_unsigned ||
+      (component == "int" || component == "short") != is_signed) {
+    return expected + ", but MTLPixelFormat " + Number(texture->_pixelFormat) + " holds " + sort;
+  }
+  bool writes = a.flags & METALLIB_ARG_WRITTEN;
+  bool reads = std::string(a.type_name).find("access::write>") == std::string::npos;
+  MTLTextureUsage needed =
+      (reads ? MTLTextureUsageShaderRead : 0) | (writes ? MTLTextureUsageShaderWrite : 0);
+  if (validate && texture->_usage != MTLTextureUsageUnknown &&
+      (texture->_usage & needed) != needed) {
+    return expected + ", but the texture's usage is " + Number(texture->_usage) +
+           ", without what that needs (MTLTextureUsageShaderRead 1, ShaderWrite 2)";
+  }
+  return "";
+}
+
 }  // namespace
 
 struct HMComputeState {
   HMComputePipelineState* pipeline = nil;
-  metallib_buffer bindings[METALLIB_MAX_BUFFERS] = {};
+  metallib_buffer bindings[METALLIB_MAX_BINDINGS] = {};  // as in metallib_launch
+  HMTexture* textures[METALLIB_MAX_TEXTURES] = {};
   HMBuffer* buffers[METALLIB_MAX_BUFFERS] =
       {};  // for setBufferOffset:; nil where setBytes: was used
   uint32_t threadgroup_lengths[METALLIB_MAX_BUFFERS] = {};
@@ -235,6 +266,45 @@ struct HMComputeState {
   }
 }
 
+- (void)setTexture:(id<MTLTexture>)object atIndex:(NSUInteger)index {
+  if (![self isOpen:"setTexture"]) return;
+  auto* texture = (HMTexture*)object;
+  if (index >= METALLIB_MAX_TEXTURES || (texture && ![texture isKindOfClass:[HMTexture class]])) {
+    [self fail:kInvalidResource
+        message:"[setTexture] index " + Number(index) + "; the highest is " +
+                Number(METALLIB_MAX_TEXTURES - 1) + ", and the texture must be of this device"];
+    return;
+  }
+  _compute->textures[index] = texture;
+  _compute->bindings[METALLIB_FIRST_TEXTURE + index] = {texture ? &texture->_layout : nullptr,
+                                                        texture ? sizeof texture->_layout : 0};
+  if (texture) _buffer->_state->Use(texture);
+}
+- (void)setTextures:(const id<MTLTexture>[])textures withRange:(NSRange)range {
+  for (NSUInteger i = 0; i < range.length; ++i) {
+    [self setTexture:textures[i] atIndex:range.location + i];
+  }
+}
+- (void)setSamplerState:(id<MTLSamplerState>)object atIndex:(NSUInteger)index {
+  if (![self isOpen:"setSamplerState"]) return;
+  auto* sampler = (HMSamplerState*)object;
+  if (index >= METALLIB_MAX_SAMPLERS ||
+      (sampler && ![sampler isKindOfClass:[HMSamplerState class]])) {
+    [self fail:kInvalidResource
+        message:"[setSamplerState] index " + Number(index) + "; the highest is " +
+                Number(METALLIB_MAX_SAMPLERS - 1) + ", and the sampler must be of this device"];
+    return;
+  }
+  _compute->bindings[METALLIB_FIRST_SAMPLER + index] = {sampler ? &sampler->_sampler : nullptr,
+                                                        sampler ? sizeof sampler->_sampler : 0};
+  if (sampler) _buffer->_state->Use(sampler);
+}
+- (void)setSamplerStates:(const id<MTLSamplerState>[])samplers withRange:(NSRange)range {
+  for (NSUInteger i = 0; i < range.length; ++i) {
+    [self setSamplerState:samplers[i] atIndex:range.location + i];
+  }
+}
+
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index {
   if (![self isOpen:"setThreadgroupMemoryLength"] ||
       ![self checkIndex:index method:"setThreadgroupMemoryLength"]) {
@@ -275,7 +345,18 @@ struct HMComputeState {
                   "' has no length; call setThreadgroupMemoryLength:atIndex:"];
       return NO;
     }
-    const metallib_buffer& binding = _compute->bindings[a.index];
+    const metallib_buffer& binding = _compute->bindings[hostmetal::Slot(a)];
+    if (a.kind == METALLIB_TEXTURE || a.kind == METALLIB_SAMPLER) {
+      std::string wrong = binding.address ? "" : "is not bound";
+      if (wrong.empty() && a.kind == METALLIB_TEXTURE) {
+        wrong = Mismatch(a, _compute->textures[a.index], validate);
+      }
+      if (wrong.empty()) continue;
+      [self fail:kInvalidResource
+          message:where + (a.kind == METALLIB_TEXTURE ? "texture(" : "sampler(") + Number(a.index) +
+                  ") '" + a.name + "' " + wrong];
+      return NO;
+    }
     std::string name = "buffer(" + Number(a.index) + ") '" + a.name + "' ";
     if (!binding.address) {
       [self fail:kInvalidResource message:where + name + "is not bound"];
@@ -343,7 +424,7 @@ struct HMComputeState {
   if (![self checkArguments:method]) return nullptr;
   hostmetal::CommandList& list = _buffer->_state->list;
   // One copy of both tables, as short as the kernel allows.
-  size_t count = pipeline->_bufferCount;
+  size_t count = pipeline->_bindingCount;
   auto* bindings = static_cast<metallib_buffer*>(
       list.arena.Allocate(count * sizeof(metallib_buffer) + sizeof _compute->threadgroup_lengths));
   std::copy_n(_compute->bindings, count, bindings);
@@ -486,6 +567,252 @@ struct HMComputeState {
   command.source = static_cast<const char*>(source->_allocation.device) + sourceOffset;
   command.destination = static_cast<char*>(destination->_allocation.device) + destinationOffset;
   command.bytes = size;
+}
+
+// ---- textures
+
+- (HMTexture*)useTexture:(id<MTLTexture>)object method:(const char*)method {
+  auto* texture = (HMTexture*)object;
+  if (![texture isKindOfClass:[HMTexture class]]) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] the texture is nil or not of this device"];
+    return nil;
+  }
+  _buffer->_state->Use(texture);
+  return texture;
+}
+
+- (void)addBox:(const HMPixels&)pixels
+            to:(void*)to
+          from:(const void*)from
+           row:(size_t)sourceRow
+         image:(size_t)sourceImage
+         toRow:(size_t)row
+       toImage:(size_t)image {
+  hostmetal::CommandList& list = _buffer->_state->list;
+  auto* box = static_cast<hostmetal::CopyBox*>(list.arena.Allocate(sizeof(hostmetal::CopyBox)));
+  *box = {pixels.rows, pixels.images, sourceRow, sourceImage, row, image};
+  Command& command = list.Add(CommandType::kCopyBox);
+  command.destination = to;
+  command.source = from;
+  command.bytes = pixels.row_bytes;
+  command.box = box;
+}
+
+// Between a buffer and a texture; `toTexture` says which way.
+- (void)copy:(const char*)method
+       buffer:(id<MTLBuffer>)bufferObject
+       offset:(NSUInteger)offset
+          row:(NSUInteger)rowStride
+        image:(NSUInteger)imageStride
+      texture:(id<MTLTexture>)textureObject
+        slice:(NSUInteger)slice
+        level:(NSUInteger)level
+       region:(MTLRegion)region
+    toTexture:(BOOL)toTexture
+      options:(MTLBlitOption)options {
+  if (![self isOpen:method]) return;
+  HMTexture* texture = [self useTexture:textureObject method:method];
+  if (!texture) return;
+  HMPixels p;
+  std::string what;
+  if (options != MTLBlitOptionNone) {
+    what = "options is " + Number(options) + "; no texture here has depth or stencil";
+  } else if ([texture locate:region
+                       level:level
+                       slice:slice
+                   rowStride:rowStride
+                 imageStride:imageStride
+                      pixels:&p
+                        what:&what]) {
+    NSUInteger length = 0;
+    if (p.rows && p.images && p.row_bytes) {
+      length = (p.images - 1) * p.image_stride + (p.rows - 1) * p.row_stride + p.row_bytes;
+    }
+    HMBuffer* buffer = [self use:bufferObject offset:offset length:length method:method];
+    if (!buffer || !length) return;
+    char* bytes = static_cast<char*>(buffer->_allocation.device) + offset;
+    if (toTexture) {
+      [self addBox:p
+                to:p.texture
+              from:bytes
+               row:p.row_stride
+             image:p.image_stride
+             toRow:p.texture_row
+           toImage:p.texture_image];
+    } else {
+      [self addBox:p
+                to:bytes
+              from:p.texture
+               row:p.texture_row
+             image:p.texture_image
+             toRow:p.row_stride
+           toImage:p.image_stride];
+    }
+    return;
+  }
+  [self fail:kInvalidResource message:std::string("[") + method + "] " + what];
+}
+
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+           sourceOffset:(NSUInteger)sourceOffset
+      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin
+                options:(MTLBlitOption)options {
+  [self copy:"copyFromBuffer:toTexture"
+         buffer:sourceBuffer
+         offset:sourceOffset
+            row:sourceBytesPerRow
+          image:sourceBytesPerImage
+        texture:destinationTexture
+          slice:destinationSlice
+          level:destinationLevel
+         region:{destinationOrigin, sourceSize}
+      toTexture:YES
+        options:options];
+}
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+           sourceOffset:(NSUInteger)sourceOffset
+      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin {
+  [self copyFromBuffer:sourceBuffer
+             sourceOffset:sourceOffset
+        sourceBytesPerRow:sourceBytesPerRow
+      sourceBytesPerImage:sourceBytesPerImage
+               sourceSize:sourceSize
+                toTexture:destinationTexture
+         destinationSlice:destinationSlice
+         destinationLevel:destinationLevel
+        destinationOrigin:destinationOrigin
+                  options:MTLBlitOptionNone];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+                 sourceSlice:(NSUInteger)sourceSlice
+                 sourceLevel:(NSUInteger)sourceLevel
+                sourceOrigin:(MTLOrigin)sourceOrigin
+                  sourceSize:(MTLSize)sourceSize
+                    toBuffer:(id<MTLBuffer>)destinationBuffer
+           destinationOffset:(NSUInteger)destinationOffset
+      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage
+                     options:(MTLBlitOption)options {
+  [self copy:"copyFromTexture:toBuffer"
+         buffer:destinationBuffer
+         offset:destinationOffset
+            row:destinationBytesPerRow
+          image:destinationBytesPerImage
+        texture:sourceTexture
+          slice:sourceSlice
+          level:sourceLevel
+         region:{sourceOrigin, sourceSize}
+      toTexture:NO
+        options:options];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+                 sourceSlice:(NSUInteger)sourceSlice
+                 sourceLevel:(NSUInteger)sourceLevel
+                sourceOrigin:(MTLOrigin)sourceOrigin
+                  sourceSize:(MTLSize)sourceSize
+                    toBuffer:(id<MTLBuffer>)destinationBuffer
+           destinationOffset:(NSUInteger)destinationOffset
+      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage {
+  [self copyFromTexture:sourceTexture
+                   sourceSlice:sourceSlice
+                   sourceLevel:sourceLevel
+                  sourceOrigin:sourceOrigin
+                    sourceSize:sourceSize
+                      toBuffer:destinationBuffer
+             destinationOffset:destinationOffset
+        destinationBytesPerRow:destinationBytesPerRow
+      destinationBytesPerImage:destinationBytesPerImage
+                       options:MTLBlitOptionNone];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+            sourceSlice:(NSUInteger)sourceSlice
+            sourceLevel:(NSUInteger)sourceLevel
+           sourceOrigin:(MTLOrigin)sourceOrigin
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin {
+  const char* method = "copyFromTexture:toTexture";
+  if (![self isOpen:method]) return;
+  HMTexture* source = [self useTexture:sourceTexture method:method];
+  HMTexture* destination = source ? [self useTexture:destinationTexture method:method] : nil;
+  if (!destination) return;
+  HMPixels from, to;
+  std::string what = "the textures' pixels have " + Number(source->_layout.pixel_bytes) + " and " +
+                     Number(destination->_layout.pixel_bytes) + " bytes";
+  if (source->_layout.pixel_bytes != destination->_layout.pixel_bytes ||
+      ![source locate:{sourceOrigin, sourceSize}
+                level:sourceLevel
+                slice:sourceSlice
+            rowStride:0
+          imageStride:0
+               pixels:&from
+                 what:&what] ||
+      ![destination locate:{destinationOrigin, sourceSize}
+                     level:destinationLevel
+                     slice:destinationSlice
+                 rowStride:0
+               imageStride:0
+                    pixels:&to
+                      what:&what]) {
+    [self fail:kInvalidResource message:std::string("[") + method + "] " + what];
+    return;
+  }
+  [self addBox:from
+            to:to.texture
+          from:from.texture
+           row:from.texture_row
+         image:from.texture_image
+         toRow:to.texture_row
+       toImage:to.texture_image];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture toTexture:(id<MTLTexture>)destinationTexture {
+  const char* method = "copyFromTexture:toTexture";
+  if (![self isOpen:method]) return;
+  HMTexture* source = [self useTexture:sourceTexture method:method];
+  HMTexture* destination = source ? [self useTexture:destinationTexture method:method] : nil;
+  if (!destination) return;
+  const metallib_texture &a = source->_layout, &b = destination->_layout;
+  if (a.width != b.width || a.height != b.height || a.depth != b.depth || a.levels != b.levels ||
+      a.array_length != b.array_length) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] the textures differ in size, levels or slices"];
+    return;
+  }
+  for (NSUInteger level = 0; level < a.levels; ++level) {
+    MTLSize size = MTLSizeMake(std::max<NSUInteger>(1, a.width >> level),
+                               std::max<NSUInteger>(1, a.height >> level),
+                               std::max<NSUInteger>(1, a.depth >> level));
+    for (NSUInteger slice = 0; slice < a.array_length; ++slice) {
+      [self copyFromTexture:source
+                sourceSlice:slice
+                sourceLevel:level
+               sourceOrigin:MTLOriginMake(0, 0, 0)
+                 sourceSize:size
+                  toTexture:destination
+           destinationSlice:slice
+           destinationLevel:level
+          destinationOrigin:MTLOriginMake(0, 0, 0)];
+    }
+  }
+}
+- (void)synchronizeTexture:(id<MTLTexture>)texture slice:(NSUInteger)slice level:(NSUInteger)level {
+  if ([self isOpen:"synchronizeTexture"]) [self useTexture:texture method:"synchronizeTexture"];
 }
 
 @end

@@ -30,6 +30,16 @@ NSError* MakeError(NSString* domain, const Failure& failure);
 // Stores an autoreleased error where `error` is wanted; returns nil for the caller to return.
 id Refuse(NSError** error, NSString* domain, int code, const std::string& message);
 
+// Where an argument's entry of metallib_launch.buffers lies; not for threadgroup memory.
+inline uint32_t Slot(const metallib_argument& a) {
+  return a.kind == METALLIB_TEXTURE   ? METALLIB_FIRST_TEXTURE + a.index
+         : a.kind == METALLIB_SAMPLER ? METALLIB_FIRST_SAMPLER + a.index
+                                      : a.index;
+}
+// Of "texture2d<float, access::read>": the type, and the component's MSL name.
+MTLTextureType TextureType(const char* type_name);
+std::string TextureComponent(const char* type_name);
+
 struct ConstantValue {
   MTLDataType type;
   std::array<uint8_t, 16> bytes;
@@ -97,6 +107,53 @@ HMDevice* HMTheDevice();
 }
 @end
 
+// A box of pixels in a texture, and how the bytes beside it lie.
+struct HMPixels {
+  char* texture;
+  size_t texture_row, texture_image;
+  size_t row_bytes, rows, images;
+  size_t row_stride, image_stride;
+};
+
+@interface HMTexture : HMLabelled <MTLTexture> {
+ @public
+  HMDevice* _device;
+  HMBuffer* _memory;
+  metallib_texture _layout;  // what kernels get; never changed
+  MTLTextureType _textureType;
+  MTLPixelFormat _pixelFormat;
+  MTLTextureUsage _usage;
+  MTLResourceOptions _options;
+  HMTexture* _parent;
+  NSUInteger _parentLevel, _parentSlice;
+  BOOL _overBuffer;
+  NSUInteger _bufferOffset;
+}
+// nil where the device has no such texture, or no memory.
++ (HMTexture*)newOn:(HMDevice*)device descriptor:(MTLTextureDescriptor*)descriptor;
++ (HMTexture*)newOver:(HMBuffer*)buffer
+           descriptor:(MTLTextureDescriptor*)descriptor
+               offset:(NSUInteger)offset
+          bytesPerRow:(NSUInteger)bytesPerRow;
+// NO, and in `what` the reason, where the region is not in the texture.
+- (BOOL)locate:(MTLRegion)region
+          level:(NSUInteger)level
+          slice:(NSUInteger)slice
+      rowStride:(NSUInteger)rowStride
+    imageStride:(NSUInteger)imageStride
+         pixels:(HMPixels*)pixels
+           what:(std::string*)what;
+@end
+
+@interface HMSamplerState : HMObject <MTLSamplerState> {
+ @public
+  HMDevice* _device;
+  NSString* _samplerLabel;
+  metallib_sampler _sampler;
+}
+- (id)initWithDevice:(HMDevice*)device descriptor:(MTLSamplerDescriptor*)descriptor;
+@end
+
 @interface HMLibrary : HMLabelled <MTLLibrary> {
  @public
   HMDevice* _device;
@@ -122,7 +179,7 @@ HMDevice* HMTheDevice();
   HMDevice* _device;
   NSString* _pipelineLabel;
   hostmetal::Kernel* _kernel;
-  uint32_t _bufferCount;  // highest buffer index used, plus one
+  uint32_t _bindingCount;  // entries that the kernel needs of metallib_launch.buffers
   BOOL _multipleOfWidth;
 }
 - (id)initWithFunction:(HMFunction*)function

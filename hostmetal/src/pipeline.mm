@@ -41,14 +41,31 @@ const metallib_argument& Info(const void* info) {
   return *static_cast<const metallib_argument*>(info);
 }
 
+// The two enums have the same values.
+NSUInteger Kind(const metallib_argument& a) {
+  switch (a.kind) {
+    case METALLIB_THREADGROUP:
+      return MTLBindingTypeThreadgroupMemory;
+    case METALLIB_TEXTURE:
+      return MTLBindingTypeTexture;
+    case METALLIB_SAMPLER:
+      return MTLBindingTypeSampler;
+    default:
+      return MTLBindingTypeBuffer;
+  }
+}
+
 MTLBindingAccess Access(const metallib_argument& a) {
+  if (std::string(a.type_name).find("access::write>") != std::string::npos) {
+    return MTLBindingAccessWriteOnly;
+  }
   return a.flags & METALLIB_ARG_WRITTEN ? MTLBindingAccessReadWrite : MTLBindingAccessReadOnly;
 }
 
 }  // namespace
 
 // One face of a binding for the protocols; MTLArgument is the other.
-@interface HMBinding : HMObject <MTLBufferBinding, MTLThreadgroupBinding> {
+@interface HMBinding : HMObject <MTLBufferBinding, MTLThreadgroupBinding, MTLTextureBinding> {
  @public
   const metallib_argument* _info;
   id _owner;
@@ -64,8 +81,7 @@ MTLBindingAccess Access(const metallib_argument& a) {
   return [NSString stringWithUTF8String:_info->name];
 }
 - (MTLBindingType)type {
-  return _info->kind == METALLIB_THREADGROUP ? MTLBindingTypeThreadgroupMemory
-                                             : MTLBindingTypeBuffer;
+  return MTLBindingType(Kind(*_info));
 }
 - (MTLBindingAccess)access {
   return Access(*_info);
@@ -94,6 +110,18 @@ MTLBindingAccess Access(const metallib_argument& a) {
 - (NSUInteger)threadgroupMemoryDataSize {
   return _info->pointee_size;
 }
+- (MTLTextureType)textureType {
+  return hostmetal::TextureType(_info->type_name);
+}
+- (MTLDataType)textureDataType {
+  return DataType(hostmetal::TextureComponent(_info->type_name).c_str());
+}
+- (BOOL)isDepthTexture {
+  return NO;
+}
+- (NSUInteger)arrayLength {
+  return 1;
+}
 @end
 
 @implementation MTLArgument
@@ -113,8 +141,7 @@ MTLBindingAccess Access(const metallib_argument& a) {
   return [NSString stringWithUTF8String:Info(_info).name];
 }
 - (MTLArgumentType)type {
-  return Info(_info).kind == METALLIB_THREADGROUP ? MTLArgumentTypeThreadgroupMemory
-                                                  : MTLArgumentTypeBuffer;
+  return MTLArgumentType(Kind(Info(_info)));
 }
 - (MTLArgumentAccess)access {
   return Access(Info(_info));
@@ -139,6 +166,18 @@ MTLBindingAccess Access(const metallib_argument& a) {
 }
 - (NSUInteger)threadgroupMemoryDataSize {
   return Info(_info).pointee_size;
+}
+- (MTLTextureType)textureType {
+  return hostmetal::TextureType(Info(_info).type_name);
+}
+- (MTLDataType)textureDataType {
+  return DataType(hostmetal::TextureComponent(Info(_info).type_name).c_str());
+}
+- (BOOL)isDepthTexture {
+  return NO;
+}
+- (NSUInteger)arrayLength {
+  return 1;
 }
 @end
 
@@ -277,7 +316,9 @@ MTLBindingAccess Access(const metallib_argument& a) {
     }
     for (uint32_t i = 0; i < entry->n_arguments; ++i) {
       const metallib_argument& a = entry->arguments[i];
-      if (a.kind != METALLIB_THREADGROUP) _bufferCount = std::max(_bufferCount, a.index + 1);
+      if (a.kind != METALLIB_THREADGROUP) {
+        _bindingCount = std::max(_bindingCount, hostmetal::Slot(a) + 1);
+      }
     }
   }
   return self;

@@ -1,6 +1,9 @@
 // Command buffers, encoders, handlers and lifetimes.
 #include <string.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <atomic>
 
@@ -37,6 +40,27 @@ TEST(dispatch_adds_vectors_of_any_length) {
     CHECK_EQ(wrong, NSUInteger(0));
   }
 }
+
+#if defined(__x86_64__)
+TEST(dispatch_keeps_subnormals_when_the_program_flushes_them) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before |
+             0x8040);  // as TensorFlow does on the threads that run ops; new threads inherit it
+  id<MTLBuffer> a = Buffer(4096), b = Buffer(4096), out = Buffer(4096);
+  for (int i = 0; i < 1024; ++i) Contents<uint32_t>(a)[i] = Contents<uint32_t>(b)[i] = uint32_t(i);
+  NSError* error = Run([&](id<MTLComputeCommandEncoder> encoder) {
+    [encoder setComputePipelineState:Pipeline("add")];
+    [encoder setBuffer:a offset:0 atIndex:0];
+    [encoder setBuffer:b offset:0 atIndex:1];
+    [encoder setBuffer:out offset:0 atIndex:2];
+    [encoder dispatchThreads:Size(1024) threadsPerThreadgroup:Size(64)];
+  });
+  CHECK(error == nil);
+  CHECK_EQ(_mm_getcsr() & 0x8040, 0x8040u);
+  _mm_setcsr(before);
+  for (int i = 0; i < 1024; ++i) CHECK_EQ(Contents<uint32_t>(out)[i], uint32_t(2 * i));
+}
+#endif
 
 TEST(dispatch_covers_three_dimensions_once) {
   struct {

@@ -152,8 +152,8 @@ else:
 
 OTHER_RUNTIME = {
     "subscript": (
-        "id first(NSArray* a) { return a[0]; }\n",
-        "call objectAtIndex: or objectForKey: instead",
+        "#define FIRST(a) a[0]\nid first(NSArray* a) { return FIRST(a); }\n",
+        "call objectAtIndex: or objectForKey: there",
     ),
     "property": (
         "@interface Thing : NSObject\n@property(nonatomic) int count;\n@end\n"
@@ -170,6 +170,50 @@ def test_what_this_runtime_lacks_is_said_at_build_time(
     (tmp_path / "op.mm").write_text(f"#import <Foundation/Foundation.h>\n{text}")
     done = build("--kernels", "op.mm", "-o", "op.so", cwd=tmp_path)
     assert done.returncode == 1 and hint in done.stderr, done.stderr
+
+
+SUBSCRIPTS = """
+#import <Foundation/Foundation.h>
+#import "part.h"
+
+extern "C" int check() {
+  @autoreleasepool {
+    NSMutableArray* a = [NSMutableArray arrayWithArray:@[ @1, @2, @[ @3, @4 ] ]];
+    NSMutableDictionary* d = [NSMutableDictionary dictionary];
+    d[@"one"] = a[0];
+    d[@"copy"] = d[@"again"] = @{@"key" : @5};
+    unsigned at = 1;
+    a[at] = @(6);
+    int plain[2] = {7, 8};
+    plain[1] = [a[at] intValue];
+    if (d[@"none"] != nil || a[0] == nil) return -1;
+    // "a[0]" in a text, and é before what is replaced
+    const char* é = "é a[0]"; id last = é ? a[2][1] : nil;
+    return [d[@"one"] intValue] + 10 * plain[1] + 100 * [last intValue] + 1000 * [d[@"copy"][@"key"] intValue] + PART;
+  }
+}
+"""
+
+
+def test_subscripts_of_objects(tmp_path: Path) -> None:
+    """What clang compiles for other runtimes alone: array[i] and dictionary[key], read and assigned, nested."""
+    (tmp_path / "part.h").write_text("#define PART 10000\n")
+    (tmp_path / "op.mm").write_text(SUBSCRIPTS)
+    done = build("--kernels", "op.mm", "-o", "op.so", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    code = "import ctypes, tensorflow; print(ctypes.CDLL('./op.so').check())"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout == "15461\n", ran.stdout + ran.stderr
+
+
+def test_errors_beside_subscripts_keep_their_place(tmp_path: Path) -> None:
+    (tmp_path / "op.mm").write_text(
+        "#import <Foundation/Foundation.h>\nid f(NSArray* a) { return a[0]; }\nint g() { return wrong; }\n"
+    )
+    done = build("--kernels", "op.mm", "-o", "op.so", cwd=tmp_path)
+    assert done.returncode == 1 and "op.mm:3:" in done.stderr and "wrong" in done.stderr, (
+        done.stderr
+    )
 
 
 def test_constants_of_apples_headers(tmp_path: Path) -> None:

@@ -53,7 +53,14 @@ REFUSED = {
     "duplicate kernel": ('template <typename T> kernel void f(device T*) {} template [[host_name("n")]] kernel void f<int>(device int*); kernel void ^n(device int* x) {}', "duplicate kernel name 'n'"),
     "duplicate function constant": ("constant int a [[function_constant(1)]]; constant int b [[function_constant(1)]]; kernel void k(device int* x) { x[0] = a + b; }", "function constant index 1 is used by 'a' and 'b'"),
     "function constant of a struct": ("struct S { int a; }; constant S ^s [[function_constant(0)]];", "cannot have type 'S'"),
-    "texture": ("kernel void k(^texture2d<float> t) {}", "textures, samplers and function tables are not part"),
+    "cube texture": ("kernel void k(^texturecube<float> t) {}", "this compute compiler has 1D, 2D and 3D textures"),
+    "texture component": ("kernel void k(texture2d<char> t, device float* x) { x[0] = t.read(uint2(0)).x; }", "a texture's component type is float, half, int, uint, short or ushort"),
+    "write to a texture for reading": ("kernel void k(texture2d<float, access::read> t) { t.write(float4(0), uint2(0)); }", "a texture needs access::write or access::read_write to be written"),
+    "read of a texture for writing": ("kernel void k(texture2d<float, access::write> t, device float* x) { x[0] = t.read(uint2(0)).x; }", "a texture with access::write cannot be read"),
+    "sample of a texture for reading": ("kernel void k(texture2d<float, access::read> t, sampler s, device float* x) { x[0] = t.sample(s, float2(0)).x; }", "sample() needs access::sample"),
+    "duplicate texture index": ("kernel void k(texture2d<float> a [[texture(1)]], texture2d<float> ^b [[texture(1)]]) {}", "texture index 1 is used by 'a' and 'b'"),
+    "texture index too large": ("kernel void ^k(texture2d<float> a [[texture(128)]]) {}", "index 128 of 'a' is above 127"),
+    "buffer index on a texture": ("kernel void k(texture2d<float> ^a [[buffer(0)]]) {}", "attribute 'buffer' cannot be applied to 'a', a texture"),
     # C++ that MSL leaves out
     "double": (f"{K} {{ double ^y = x[i]; x[i] = y; }}", "'double' is not supported in Metal"),
     "double parameter": ("float f(double ^y) { return y; }", "'double' is not supported in Metal"),
@@ -138,6 +145,8 @@ ACCEPTED = {
     "inheritance": "struct A { float a; }; struct B : A { float b; }; kernel void k(device B* x) { x->a = x->b; }",
     "user names like internals": "#define l 1\n#define T 2\n#define p 3\n#define first 4\n#define count 5\n#define row 6\nkernel void k(device float* m) { m[0] = l + T; }",
     "unsigned from floor": "kernel void k(device uint* x, device float* y) { x[0] = floor(y[0]); uint3 q = uint3(floor(float3(y[1]))); x[1] = q.x; }",
+    "textures in helpers": "float f(texture2d<float> t, sampler s, thread const texture2d<float>& u) { return t.sample(s, float2(0)).x + u.sample(s, float2(1), level(0)).y; } kernel void k(texture2d<float> t, sampler s, device float* x) { x[0] = f(t, s, t); }",
+    "samplers at program scope": "constexpr sampler a(coord::pixel, address::repeat); constant constexpr sampler b(filter::linear, mip_filter::nearest, max_anisotropy(4), lod_clamp(0, 1), border_color::opaque_white); kernel void k(texture2d<half> t [[texture(0)]], device half4* x) { x[0] = t.sample(a, float2(1)) + t.sample(b, float2(0)); }",
     "unused arguments": "kernel void k(device float* x, constant float& c, threadgroup float* t, uint i [[thread_position_in_grid]]) {}",
 }  # fmt: skip
 

@@ -152,6 +152,17 @@ def test_function_constants():
     np.testing.assert_array_equal(out, [1, 21, 2, 0.5, 640, 1, 42, 43, 63, 4])
 
 
+def test_function_constants_through_a_macro():
+    source = """
+        #define CONST static constant constexpr const
+        CONST int n [[function_constant(0)]];
+        CONST int twice = 2 * n;
+        kernel void k(device int* x) { x[0] = n; x[1] = twice; }"""
+    x = np.zeros(2, np.int32)
+    library(source)["k"].run(1, 1, {0: x}, constants={0: np.int32(21)})
+    np.testing.assert_array_equal(x, [21, 42])
+
+
 def test_function_constants_of_concurrent_launches():
     """Two pipelines of one kernel, with different values, at the same time."""
     from concurrent.futures import ThreadPoolExecutor

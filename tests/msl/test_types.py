@@ -42,10 +42,19 @@ EXPRESSIONS = {
     "choose(1.0h)": [2], "choose(1u)": [3], "choose(true)": [4], "choose(1.0)": [5], "fib<10>::value": [55], "loop_sum<4>()": [6],
     "metal::float2(1, 2)": [1, 2], "simd::float3(v.xyz)": [1, 2, 3], "vector_float2(3)": [3, 3], "1.5h": [1.5], "2.0bf": [2],
     "take<int>(2.9f)": [2], "array<float, 2>{3, 4}[1]": [4], "static_cast<float>(uint8_t(258))": [2], "1e3": [1000], "sum_of(1, 2, 3)": [6],
+    "single(1.0f)": [np.float32(1) / np.float32(3) + np.float32(0.1)], "SUFFIX(0.5)": [0.5], "0x1p-2": [0.25],
+    "float(make_uniform(3) * 2)": [6], "uniform_sum()": [3], "text()": [ord("b")], "two_texts()": [ord("d")],
 }  # fmt: skip
 del EXPRESSIONS["v.lo"]  # OpenCL's, not MSL's: tests/msl/test_errors.py
 
 PRELUDE = """
+template <typename T> float single(T x) { return min(9.0, x / 3 + 0.1); }
+#define SUFFIX(x) x##f
+float uniform_sum() { uniform<int> n = make_uniform(3); int s = 0; for (uniform<int> i = 0; i < n; ++i) s += i; return s; }
+constant char* const constant words[] = {"abc", "d" "ef"};
+static float letter(constant char* of, int at) { return of[at]; }
+float text() { os_log_default.log("%f", 1.0); return letter("abc", 1); }
+float two_texts() { return words[1][0]; }
 struct Mixed { float a; float3 b; packed_half3 c; char d; };
 constant float table[] = {10, 20, 30};
 constant constexpr int nested[2][2] = {{1, 2}, {3, 4}};

@@ -3,6 +3,7 @@
 #define HOSTMETAL_MTLARGUMENT_H_
 
 #import <Metal/MTLDefines.h>
+#import <Metal/MTLTexture.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
@@ -82,11 +83,15 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
 typedef NS_ENUM(NSInteger, MTLBindingType) {
   MTLBindingTypeBuffer = 0,
   MTLBindingTypeThreadgroupMemory = 1,
+  MTLBindingTypeTexture = 2,
+  MTLBindingTypeSampler = 3,
 };
 
 typedef NS_ENUM(NSUInteger, MTLArgumentType) {
   MTLArgumentTypeBuffer = 0,
   MTLArgumentTypeThreadgroupMemory = 1,
+  MTLArgumentTypeTexture = 2,
+  MTLArgumentTypeSampler = 3,
 };
 
 typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
@@ -119,6 +124,14 @@ typedef MTLBindingAccess MTLArgumentAccess;
 @property(readonly) NSUInteger threadgroupMemoryDataSize;
 @end
 
+@protocol MTLTextureBinding <MTLBinding>
+@property(readonly) MTLTextureType textureType;
+// Of one component: float, half, int ...
+@property(readonly) MTLDataType textureDataType;
+@property(readonly, getter=isDepthTexture) BOOL depthTexture;
+@property(readonly) NSUInteger arrayLength;
+@end
+
 // The older face of the same facts.
 MTL_EXPORT
 @interface MTLArgument : NSObject {
@@ -136,6 +149,10 @@ MTL_EXPORT
 @property(readonly) MTLDataType bufferDataType;
 @property(readonly) NSUInteger threadgroupMemoryAlignment;
 @property(readonly) NSUInteger threadgroupMemoryDataSize;
+@property(readonly) MTLTextureType textureType;
+@property(readonly) MTLDataType textureDataType;
+@property(readonly) BOOL isDepthTexture;
+@property(readonly) NSUInteger arrayLength;
 @end
 
 NS_ASSUME_NONNULL_END

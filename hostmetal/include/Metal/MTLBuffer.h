@@ -4,6 +4,7 @@
 #define HOSTMETAL_MTLBUFFER_H_
 
 #import <Metal/MTLResource.h>
+#import <Metal/MTLTexture.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
@@ -17,6 +18,12 @@ NS_ASSUME_NONNULL_BEGIN
 // Shown in the buffer's description.
 - (void)addDebugMarker:(NSString*)marker range:(NSRange)range;
 - (void)removeAllDebugMarkers;
+// A texture of the buffer's bytes; nil where it does not fit, or offset or bytesPerRow are not
+// multiples of
+// -[MTLDevice minimumLinearTextureAlignmentForPixelFormat:].
+- (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor
+                                             offset:(NSUInteger)offset
+                                        bytesPerRow:(NSUInteger)bytesPerRow;
 
 @end
 

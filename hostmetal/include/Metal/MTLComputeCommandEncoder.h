@@ -14,6 +14,8 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLComputePipelineState;
 @protocol MTLHeap;
 @protocol MTLResource;
+@protocol MTLSamplerState;
+@protocol MTLTexture;
 
 typedef struct {
   uint32_t threadgroupsPerGrid[3];
@@ -33,6 +35,11 @@ typedef struct {
 - (void)setBuffers:(const id<MTLBuffer> _Nullable[_Nonnull])buffers
            offsets:(const NSUInteger[_Nonnull])offsets
          withRange:(NSRange)range;
+- (void)setTexture:(nullable id<MTLTexture>)texture atIndex:(NSUInteger)index;
+- (void)setTextures:(const id<MTLTexture> _Nullable[_Nonnull])textures withRange:(NSRange)range;
+- (void)setSamplerState:(nullable id<MTLSamplerState>)sampler atIndex:(NSUInteger)index;
+- (void)setSamplerStates:(const id<MTLSamplerState> _Nullable[_Nonnull])samplers
+               withRange:(NSRange)range;
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index;
 
 - (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid

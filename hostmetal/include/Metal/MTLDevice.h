@@ -4,6 +4,7 @@
 
 #import <Metal/MTLDefines.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLPixelFormat.h>
 #import <Metal/MTLResource.h>
 #import <Metal/MTLTypes.h>
 #include <dispatch/dispatch.h>
@@ -14,6 +15,8 @@ NS_ASSUME_NONNULL_BEGIN
 @class MTLCommandQueueDescriptor;
 @class MTLComputePipelineReflection;
 @class MTLHeapDescriptor;
+@class MTLSamplerDescriptor;
+@class MTLTextureDescriptor;
 @protocol MTLBuffer;
 @protocol MTLCommandQueue;
 @protocol MTLComputePipelineState;
@@ -21,7 +24,9 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLEvent;
 @protocol MTLFence;
 @protocol MTLHeap;
+@protocol MTLSamplerState;
 @protocol MTLSharedEvent;
+@protocol MTLTexture;
 
 MTL_EXTERN id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
 MTL_EXTERN NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
@@ -133,6 +138,13 @@ MTL_EXPORT
                       length:(NSUInteger)length
                      options:(MTLResourceOptions)options
                  deallocator:(void (^_Nullable)(void* pointer, NSUInteger length))deallocator;
+
+// Zero-filled. nil for a format, type or size that this device has not.
+- (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor;
+- (nullable id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor*)descriptor;
+// Of offsets and rows of textures over a buffer.
+- (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format;
+- (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format;
 
 - (nullable id<MTLLibrary>)newDefaultLibrary;
 - (nullable id<MTLLibrary>)newDefaultLibraryWithBundle:(NSBundle*)bundle

@@ -23,7 +23,10 @@
 #import <Metal/MTLHeap.h>
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLPipeline.h>
+#import <Metal/MTLPixelFormat.h>
 #import <Metal/MTLResource.h>
+#import <Metal/MTLSampler.h>
+#import <Metal/MTLTexture.h>
 #import <Metal/MTLTypes.h>
 
 #endif  // HOSTMETAL_METAL_H_

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "simdgroup_matrix.h"
+#include "texture.h"
+#include "uniform.h"
 
 #define __METAL_MAYBE_FAST_MATH__ 0
 #define __METAL_FAST_MATH__ 1

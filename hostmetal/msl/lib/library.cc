@@ -346,6 +346,8 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
   tls_worker = outer;
 }
 
+#include "texture_access.h"
+
 // ---- the exported tables. The linker gathers each shader's kernels in two sections.
 
 extern "C" {

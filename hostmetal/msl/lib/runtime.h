@@ -4,7 +4,7 @@
 //   void operator()(const _msl::Position&) const          one thread
 #pragma once
 
-#include "simdgroup_matrix.h"
+#include "texture.h"
 
 namespace _msl {
 
@@ -89,6 +89,18 @@ struct Reference<T, true> {
   explicit Reference(void* p) { __builtin_memcpy((void*)&object, p, sizeof(T)); }
   constant T& get() const { return *(constant T*)&object; }
 };
+
+template <class T>
+inline T texture(Launch l, unsigned index) {
+  return T(
+      static_cast<const metallib_texture*>(l->buffers[METALLIB_FIRST_TEXTURE + index].address));
+}
+// One that a function constant leaves out is not bound.
+inline metal::sampler sampler(Launch l, unsigned index) {
+  auto* bound =
+      static_cast<const metallib_sampler*>(l->buffers[METALLIB_FIRST_SAMPLER + index].address);
+  return bound ? metal::sampler(bound) : metal::sampler();
+}
 
 // ---- running
 // Thread by thread; the innermost loop is the one that the compiler may vectorise.

@@ -78,6 +78,16 @@ using remove_volatile_t = __remove_volatile(T);
 template <class T>
 using remove_cv_t = __remove_cv(T);
 template <class T>
+struct remove_addrspace : type_identity<T> {};
+#define MSL_REMOVE_ADDRSPACE(SPACE) \
+  template <class T>                \
+  struct remove_addrspace<SPACE T> : type_identity<T> {};
+MSL_REMOVE_ADDRSPACE(device)
+MSL_REMOVE_ADDRSPACE(threadgroup)
+MSL_REMOVE_ADDRSPACE(__attribute__((opencl_global_host)))
+template <class T>
+using remove_addrspace_t = typename remove_addrspace<T>::type;
+template <class T>
 using remove_reference_t = __remove_reference_t(T);
 template <class T>
 using remove_pointer_t = __remove_pointer(T);

@@ -47,6 +47,21 @@ typedef unsigned long ulong;
 // 1.0H and 1.0bf, which C++ reserves, are rewritten by the driver.
 constexpr half operator""h(long double v) { return half(v); }
 
+// A text, which MSL keeps in constant memory; the driver writes the suffix behind it.
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wgnu-string-literal-operator-template"
+namespace _msl {
+template <class C, C... c>
+struct Text {
+  static constexpr constant C value[] = {c..., C(0)};
+};
+}  // namespace _msl
+template <class C, C... c>
+constexpr constant C* operator""_msl_text() {
+  return _msl::Text<C, c...>::value;
+}
+#pragma clang diagnostic pop
+
 namespace metal {
 using ::int16_t;
 using ::int32_t;

@@ -1,9 +1,13 @@
 // The CPU backend: kernels run as loops over threadgroups on all processors.
 #include "hostmetal/src/driver.h"
 
+#include <fenv.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <fstream>
@@ -53,6 +57,29 @@ class Scratch {
 
 thread_local Scratch scratch;
 
+// Kernels run with the processor's default rounding and with subnormals, whatever the program does
+// on its own threads: TensorFlow flushes subnormals on those that run ops, and a thread inherits
+// that from the one that starts it.
+class DefaultFloats {
+ public:
+#if defined(__x86_64__)
+  DefaultFloats() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
+  ~DefaultFloats() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#else
+  DefaultFloats() {
+    fegetenv(&saved_);
+    fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloats() { fesetenv(&saved_); }
+
+ private:
+  fenv_t saved_;
+#endif
+};
+
 // One dispatch of a batch; its threadgroups have the numbers [begin, begin + groups) there.
 struct Part {
   const Kernel* kernel;
@@ -70,6 +97,7 @@ struct Batch {
 };
 
 void RunGroups(void* context, uint64_t first, uint64_t count) {
+  DefaultFloats floats;
   auto* batch = static_cast<Batch*>(context);
   Part* part = std::upper_bound(batch->parts, batch->parts + batch->count, first,
                                 [](uint64_t at, const Part& p) { return at < p.begin; }) -

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from metal_ops.build import flags
+from metal_ops.build import flags, subscripts
 from metal_ops.build.flags import MissingToolError
 
 SOURCE_SUFFIXES = (".cc", ".cpp", ".cxx", ".mm", ".m")
@@ -36,12 +36,18 @@ _MOVED = (
     ("tensorflow/core/platform/", ("tsl/platform/", "xla/tsl/platform/")),
 )
 
+# Said of array[0] and dictionary[@"key"].
+_SUBSCRIPT = (
+    r"array subscript is not an integer|(?:lvalue of|receiver|expression of|from incompatible|to incompatible) .*'NS\w*"
+    r"(?:Array|Dictionary)|'NS\w*(?:Array|Dictionary)(?:<.*>)?' (?:invalid|is a pointer)"
+)
+
 # What the Objective-C runtime of Linux lacks, where the compiler's words do not say so.
 _HINTS = (
     (
         r"array subscript is not an integer|(?:lvalue of|receiver) type 'NS\w*(?:Array|Dictionary)'",
-        "If that is an NSArray or NSDictionary: GCC's Objective-C runtime has no subscripts; call objectAtIndex: or "
-        "objectForKey: instead.",
+        "If that is an NSArray or NSDictionary in a macro or a header: GCC's Objective-C runtime has no subscripts, "
+        "which are replaced in sources only; call objectAtIndex: or objectForKey: there.",
     ),
     (
         "-Wobjc-property-implementation",
@@ -178,20 +184,38 @@ class _Build:
 
     def _compile(self, command: list[str], source: Path) -> None:
         """Compiles as C++17 and, if that fails, as C++20: TensorFlow's headers take both, and sources do not say."""
+        failure = f"{source} does not compile"
         try:
-            self._run(command, f"{source} does not compile")
+            return self._run(command, failure)
         except BuildError as error:
-            newer = ["-std=c++20" if word == "-std=c++17" else word for word in command]
+            first = error
+        if not flags.MACOS and re.search(_SUBSCRIPT, str(first)):
+            command = self._without_subscripts(command, source)
             try:
-                self._run(newer, "")
-            except BuildError:
-                hints = [hint for said, hint in _HINTS if re.search(said, str(error))]
-                raise BuildError("\n".join([str(error), *hints])) from None
+                return self._run(command, failure)
+            except BuildError as error:
+                first = error
+        newer = ["-std=c++20" if word == "-std=c++17" else word for word in command]
+        try:
+            self._run(newer, "")
+        except BuildError:
+            hints = [hint for said, hint in _HINTS if re.search(said, str(first))]
+            raise BuildError("\n".join([str(first), *hints])) from None
+
+    def _without_subscripts(self, command: list[str], source: Path) -> list[str]:
+        """The command for a text that this runtime's compiler takes, where that is all that is amiss."""
+        at = command.index("-c")
+        text = subscripts.rewritten(source, command[1:at])
+        if text is None:
+            return command
+        copy = self.scratch / f"{source.stem}_{len(text)}.mm"
+        copy.write_text(text)
+        return [*command[:at], "-iquote", str(source.parent), "-c", str(copy), *command[at + 2 :]]
 
     def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:
         folders = [f"-I{folder}" for folder in (*self.include, flags.INCLUDE)]
         if flags.MACOS:
-            tool = ["xcrun", "-sdk", "macosx", "metal", "-std=metal3.1"]
+            tool = ["xcrun", "-sdk", "macosx", "metal", *flags.shader_flags()]
         else:
             tool = [sys.executable, "-m", "metal_ops", "metal"]
         command = [*tool, *folders, *options, *map(str, shaders), "-o", str(output)]

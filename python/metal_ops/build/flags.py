@@ -73,6 +73,15 @@ def objcxx_flags() -> list[str]:
     ]
 
 
+def shader_flags() -> list[str]:
+    """Options of Apple's `metal` for shaders whose results are those of the CPU.
+
+    Its own defaults reorder sums and drop NaN (fast-math), and even without fast-math make one rounding of `a * b + c`,
+    which breaks exact differences. bfloat wants Metal 3.1, thus macOS 14.
+    """
+    return ["-std=metal3.1", "-mmacosx-version-min=14.0", "-fno-fast-math", "-ffp-contract=off"]
+
+
 def metal_link_flags() -> list[str]:
     """What an op's shared object links for Metal and Foundation; TensorFlow is the caller's business."""
     if MACOS:
@@ -131,12 +140,13 @@ def _gnustep_headers() -> str:
 
 
 def _write(folder: Path) -> None:
-    """For the Makefile: the compiler's command, and two files of options for it (`@folder/cflags`)."""
+    """For the Makefile: the compiler's command, two files of options for it (`@folder/cflags`), one for shaders."""
     folder.mkdir(parents=True, exist_ok=True)
     # This library's own kernels lie beside the runtime, wherever that is.
     ldflags = [flag for flag in metal_link_flags() if flag != f"-Wl,-rpath,{PACKAGE}"]
     (folder / "ldflags").write_text("\n".join(ldflags) + "\n")
     (folder / "cflags").write_text("\n".join(objcxx_flags()) + "\n")
+    (folder / "shader_flags").write_text("\n".join(shader_flags()) + "\n")
     (folder / "compiler").write_text(" ".join(compiler()) + "\n")  # last: make looks at this one
 
 

@@ -31,11 +31,15 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   --version
 
 Objects are kept in METAL_OPS_CACHE (~/.cache/metal_ops); METAL_OPS_CLANG and METAL_OPS_LLD name other programs.
+
+examples:
+  python -m metal_ops metal -c my_op.metal -o my_op.air         does it compile? what does the compiler say?
+  python -m metal_ops metal my_op.metal -o my_op.metallib       a library, for hostmetal to load
 """
 # Options of Apple's compiler that change nothing here.
 IGNORED = re.compile(
     r"-(O\w*|g[\w-]*|q|mmacosx-version-min=.*|miphoneos-version-min=.*|f(no-)?(preserve-invariance|record-sources.*|"
-    r"cikernel|math-errno|vectorize.*)|pipe|v|s)$"
+    r"cikernel|math-errno|vectorize.*|fp-contract=(off|on|fast)|metal-math-fp32-functions=\w+)|pipe|v|s)$"
 )
 IGNORED_WITH_VALUE = {"-target", "-isysroot", "-sdk", "-arch", "-x", "--target"}
 

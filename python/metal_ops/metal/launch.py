@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 C = ctypes
-MAX_BUFFERS = 31
-KINDS = ("device", "constant", "threadgroup")
+MAX_BUFFERS, FIRST_TEXTURE, FIRST_SAMPLER, MAX_BINDINGS, MAX_LEVELS = 31, 31, 159, 175, 16
+KINDS = ("device", "constant", "threadgroup", "texture", "sampler")
 FAULTS = ("none", "read", "write", "unbound", "internal")
 
 
@@ -37,6 +37,68 @@ class _Constant(C.Structure):
 
 class _Buffer(C.Structure):
     _fields_ = [("address", C.c_void_p), ("length", C.c_uint64)]
+
+
+class _Level(C.Structure):
+    _fields_ = [("offset", C.c_uint64), ("row_bytes", C.c_uint64), ("image_bytes", C.c_uint64)]
+
+
+class _Texture(C.Structure):
+    _fields_ = [("address", C.c_void_p), ("component", C.c_uint32), ("components", C.c_uint32), ("flags", C.c_uint32),
+                ("pixel_bytes", C.c_uint32), ("width", C.c_uint32), ("height", C.c_uint32), ("depth", C.c_uint32),
+                ("array_length", C.c_uint32), ("levels", C.c_uint32), ("reserved", C.c_uint32),
+                ("level", _Level * MAX_LEVELS)]  # fmt: skip
+
+
+class Sampler(C.Structure):
+    """metallib_sampler: the numbers of MTLSamplerDescriptor's enums."""
+
+    _fields_ = [("address", C.c_uint8 * 3), ("mag_filter", C.c_uint8), ("min_filter", C.c_uint8),
+                ("mip_filter", C.c_uint8), ("border_color", C.c_uint8), ("pixel_coordinates", C.c_uint8),
+                ("lod_min", C.c_float), ("lod_max", C.c_float)]  # fmt: skip
+
+
+class Texture:
+    """Arrays as a texture, which kernels read and write in place.
+
+    Args:
+      levels: the array of each mipmap level, [depth or slices, height, width, components], 1, 2 or 4 components.
+      is_array: the first dimension counts slices, not planes.
+      normalized: integers stand for numbers from 0 (or -1) to 1.
+      bgra: blue comes first.
+      srgb: stored by sRGB's curve.
+    """
+
+    def __init__(
+        self,
+        *levels: np.ndarray,
+        is_array: bool = False,
+        normalized: bool = False,
+        bgra: bool = False,
+        srgb: bool = False,
+    ):
+        first = levels[0]
+        self._levels = levels
+        components = {
+            "u1": (0, 2), "i1": (1, 3), "u2": (4, 6), "i2": (5, 7), "f2": (8, 8), "u4": (9, 9), "i4": (10, 10),
+            "f4": (11, 11),
+        }  # fmt: skip
+        self.table = _Texture(
+            address=first.ctypes.data,
+            component=components[first.dtype.str[1:]][not normalized],
+            components=first.shape[3],
+            flags=bgra | srgb << 1,
+            pixel_bytes=first.shape[3] * first.itemsize,
+            width=first.shape[2],
+            height=first.shape[1],
+            depth=1 if is_array else first.shape[0],
+            array_length=first.shape[0] if is_array else 1,
+            levels=len(levels),
+        )
+        for i, level in enumerate(levels):
+            self.table.level[i] = _Level(
+                (level.ctypes.data - first.ctypes.data) % 2**64, level.strides[1], level.strides[0]
+            )
 
 
 class _Value(C.Structure):
@@ -141,6 +203,8 @@ class Kernel:
         constants: Mapping[int, np.generic] | None = None,
         threadgroup_memory: Mapping[int, int] | None = None,
         workers: int = 1,
+        textures: Mapping[int, Texture] | None = None,
+        samplers: Mapping[int, Sampler] | None = None,
     ) -> None:
         """Runs a grid of `threads`, like dispatchThreads:threadsPerThreadgroup:.
 
@@ -151,6 +215,8 @@ class Kernel:
           constants: function constants by their index.
           threadgroup_memory: bytes by threadgroup index.
           workers: threads of the CPU to split the threadgroups over.
+          textures: by texture index.
+          samplers: by sampler index.
 
         Raises:
           Fault: in the checked library, an access out of range.
@@ -160,7 +226,11 @@ class Kernel:
         for i in range(3):
             launch.threads[i], launch.threadgroup_size[i] = total[i], group[i]
             launch.threadgroups[i] = -(-total[i] // group[i])
-        bound = (_Buffer * MAX_BUFFERS)()
+        bound = (_Buffer * MAX_BINDINGS)()
+        for index, texture in (textures or {}).items():
+            bound[FIRST_TEXTURE + index] = _Buffer(C.addressof(texture.table), 0)
+        for index, sampler in (samplers or {}).items():
+            bound[FIRST_SAMPLER + index] = _Buffer(C.addressof(sampler), 0)
         keep = []
         for index, array in (buffers or {}).items():
             if array is None:

@@ -13,7 +13,8 @@ from .rewrite import Message, Place, Source
 from .toolchain import CompileError
 
 MAIN = "shader.metal"
-MAX_BUFFERS = 31
+# How many arguments of a kind there may be, and the attribute that numbers them.
+LIMITS = {"buffer": 31, "threadgroup": 31, "texture": 128, "sampler": 16}
 MAX_THREADGROUP_BYTES = 32768
 
 # What clang says, in MSL's words.
@@ -30,8 +31,10 @@ WORDS = [
     (re.compile(r"\b(?:metal::)?matrix<(\w+), (\d), (\d)>"), r"\1\2x\3"),
     (re.compile(r"'(\w+)' \(aka '\1'\)"), r"'\1'"),
     (re.compile(r"^no setter defined for property '(\w+)'"), r"swizzle '\1' repeats a component and cannot be assigned"),
-    (re.compile(r"^(unknown type name|no template named) '((?:texture|depth|sampler|imageblock|visible_function)\w*)'"),
-     r"\1 '\2': textures, samplers and function tables are not part of this compute compiler"),
+    (re.compile(r"^(unknown type name|no template named) '((?:texture|depth|imageblock|visible_function|tensor)\w*)'"),
+     r"\1 '\2': this compute compiler has 1D, 2D and 3D textures, arrays of 1D and 2D ones, and texture_buffer; no cubes, "
+     "depth or multisample textures, image blocks, tensors or function tables"),
+    (re.compile(r"\bmetal::access::"), "access::"),
     (re.compile(r"^automatic variable qualified with an address space"),
      "a local variable cannot be declared in the device or constant address space"),
     (re.compile(r"^use of (\w+) requires -frtti"), r"\1 is not supported in Metal"),
@@ -44,7 +47,7 @@ class Argument:
 
     position: int
     name: str
-    kind: str  # DEVICE, CONSTANT or THREADGROUP
+    kind: str  # DEVICE, CONSTANT, THREADGROUP, TEXTURE or SAMPLER
     index: int
     type_name: str
     written: bool
@@ -347,7 +350,7 @@ class Reflector:
                 )
             else:
                 kernel.max_threads = min(value, 1024)
-        taken: dict[tuple[bool, int], str] = {}
+        taken: dict[tuple[str, int], str] = {}
         waiting: list[Argument] = []
         for position, parameter in enumerate(function.get_arguments()):
             own = self._annotations(parameter)
@@ -361,22 +364,22 @@ class Reflector:
             if argument.index < 0:
                 waiting.append(argument)
                 continue
-            key = (argument.kind == "THREADGROUP", argument.index)
+            key = (_attribute_of(argument.kind), argument.index)
             if key in taken:
-                what = "threadgroup" if key[0] else "buffer"
                 self._say(
                     parameter,
-                    f"{what} index {argument.index} is used by '{taken[key]}' and '{argument.name}'",
+                    f"{key[0]} index {argument.index} is used by '{taken[key]}' and '{argument.name}'",
                 )
             taken[key] = argument.name
         for argument in waiting:  # MSL: the next index that no other parameter has
-            space = argument.kind == "THREADGROUP"
+            space = _attribute_of(argument.kind)
             argument.index = next(i for i in range(1000) if (space, i) not in taken)
             taken[space, argument.index] = argument.name
         for argument in kernel.arguments:
-            if argument.index >= MAX_BUFFERS:
+            limit = LIMITS[_attribute_of(argument.kind)]
+            if argument.index >= limit:
                 self._say(where, f"kernel '{name}': index {argument.index} of '{argument.name}' is above "
-                          f"{MAX_BUFFERS - 1}")  # fmt: skip
+                          f"{limit - 1}")  # fmt: skip
         kernel.n_parameters = len(list(function.get_arguments()))
         return kernel
 
@@ -414,6 +417,10 @@ class Reflector:
             pointee = canonical.element_type
         elif canonical.kind in (self.types.POINTER, self.types.LVALUEREFERENCE):
             pointee = canonical.get_pointee()
+        elif found := re.fullmatch(
+            r"(?:const )?metal::(texture\w+|sampler)(?:<(.*)>)?", canonical.spelling
+        ):
+            return self._texture(position, parameter, own, *found.groups())
         else:
             self._say(
                 parameter,
@@ -433,8 +440,7 @@ class Reflector:
             self._say(parameter, f"kernel argument '{name}' must point into the device, constant or threadgroup "
                       "address space")  # fmt: skip
             return None
-        wrong = {"threadgroup"} if kind != "THREADGROUP" else {"buffer"}
-        for attribute in wrong & own.keys():
+        for attribute in (LIMITS.keys() - {_attribute_of(kind)}) & own.keys():
             self._say(
                 parameter,
                 f"attribute '{attribute}' cannot be applied to '{name}' in the {kind.lower()} address space",
@@ -442,18 +448,59 @@ class Reflector:
         if pointee.kind == self.types.POINTER:
             self._say(parameter, f"kernel argument '{name}' is a pointer to a pointer")
             return None
-        index = -1
-        text = own.get("threadgroup" if kind == "THREADGROUP" else "buffer")
-        if text is not None:
-            value = self._integer(text)
-            if value is None or value < 0:
-                self._say(parameter, f"the index of '{name}', '{text}', is not an integer constant")
-                return None
-            index = value
+        index = self._index(parameter, own, kind)
+        if index is None:
+            return None
         return Argument(
             position, name, kind, index, self._name(pointee), kind != "CONSTANT" and not pointee.is_const_qualified(),
             reference, own.get("enabled_by"),
         )  # fmt: skip
+
+    def _index(self, parameter: Any, own: dict[str, str], kind: str) -> int | None:
+        """What the attribute says; -1 without one, None after a message."""
+        text = own.get(_attribute_of(kind))
+        if text is None:
+            return -1
+        value = self._integer(text)
+        if value is None or value < 0:
+            self._say(
+                parameter,
+                f"the index of '{parameter.spelling}', '{text}', is not an integer constant",
+            )
+            return None
+        return value
+
+    def _texture(
+        self, position: int, parameter: Any, own: dict[str, str], class_: str, inside: str | None
+    ) -> Argument | None:
+        """A texture or sampler, which kernels take by value; `inside`: the template's arguments."""
+        kind = "SAMPLER" if class_ == "sampler" else "TEXTURE"
+        for attribute in (LIMITS.keys() - {_attribute_of(kind)}) & own.keys():
+            self._say(
+                parameter,
+                f"attribute '{attribute}' cannot be applied to '{parameter.spelling}', a {kind.lower()}",
+            )
+        index = self._index(parameter, own, kind)
+        if index is None:
+            return None
+        type_name, written = class_, False
+        if inside is not None:
+            component, _, access = inside.partition(", ")
+            access = access or "access::sample"  # the default, which clang leaves out
+            for pattern, word in WORDS:
+                component, access = pattern.sub(word, component), pattern.sub(word, access)
+            type_name = f"{class_}<{component}, {access}>"
+            written = access in ("access::write", "access::read_write")
+        return Argument(
+            position,
+            parameter.spelling,
+            kind,
+            index,
+            type_name,
+            written,
+            False,
+            own.get("enabled_by"),
+        )
 
     def _name(self, type_: Any) -> str:
         name = type_.spelling
@@ -783,6 +830,11 @@ class Reflector:
             return
         what = "pointer" if type_.kind == self.types.POINTER else "reference"
         self._say(cursor, f"{what} type must have explicit address space qualifier")
+
+
+def _attribute_of(kind: str) -> str:
+    """Which attribute numbers arguments of this kind."""
+    return "buffer" if kind in ("DEVICE", "CONSTANT") else kind.lower()
 
 
 def _synchronises(function: Any) -> bool:

@@ -50,6 +50,22 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
+# Without a suffix: a float in MSL. clang's own switch for it forgets itself in expressions that a template repeats.
+FLOAT = re.compile(
+    r"(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+"
+)
+# A macro that gives its argument a suffix.
+SUFFIXING = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((?:[^\n]|\\\n)*?##[ \t]*[fFhH]\b", re.M)
+# A macro that stands for `constant` and words beside it.
+CONSTANT_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[ \t]+(?:static|constant|constexpr|const|inline))+)[ \t]*$",
+    re.M,
+)
+# Where a text is the compiler's, and no object in constant memory.
+NO_STRING_OBJECT = frozenset(
+    """static_assert _Static_assert asm __asm __asm__ annotate section deprecated unavailable availability message
+    _Pragma sizeof alignas __attribute__ host_name""".split()
+)
 MARKER = re.compile(r'#[ \t]*(?:line[ \t]+)?(\d+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?')
 
 
@@ -147,12 +163,16 @@ class Source:
                 number += 1
         self._tokens = _tokenize(flat)
         self._function_constants: set[str] = set()
+        self._constant_macros = {
+            name for name, words in CONSTANT_MACRO.findall(flat) if "constant" in words.split()
+        }
         self._attributes()
         self._threadgroup_variables()
         self._member_spaces()
         self._array_parameters()
         self._derived_constants()
         self._literals()
+        self._strings()
         self._conditionals(conditionals)
         self.text = self._apply()
 
@@ -341,11 +361,18 @@ class Source:
         name = tokens[i - 1].text
         self._function_constants.add(name)
         start = self._statement_start(i)
-        for j in range(start, i):
-            if tokens[j].text == "static":
-                self._replace(tokens[j].start, tokens[j].end, "")
-        self._replace(tokens[start].start, tokens[start].start, "_MSL_FUNCTION_CONSTANT ")
+        self._no_definition(start, i)
         return f'_MSL_FUNCTION_CONSTANT_LABEL({name}) _MSL_A("function_constant=" _MSL_STR({arguments}))'
+
+    def _no_definition(self, start: int, end: int) -> None:
+        """Makes the declaration that tokens start to end - 1 begin one of a variable that the wrapper sets."""
+        tokens = self._tokens
+        for token in tokens[start:end]:
+            if token.text in ("static", "constexpr"):
+                self._replace(token.start, token.end, "")
+            elif token.text in self._constant_macros:
+                self._replace(token.start, token.end, "constant")
+        self._insert(tokens[start].start, "_MSL_FUNCTION_CONSTANT ")
 
     def _instantiation(self, i: int) -> int:
         """`template [[host_name("n")]] [[kernel]] void f<int>(...)` at i becomes a named pointer to f<int>."""
@@ -614,7 +641,7 @@ class Source:
         while i < len(tokens):
             token = tokens[i]
             if (
-                token.text != "constant"
+                (token.text != "constant" and token.text not in self._constant_macros)
                 or token.directive
                 or token.in_function
                 or token.parens
@@ -639,10 +666,7 @@ class Source:
             name = tokens[equals - 1].text
             self._function_constants.add(name)
             start = self._statement_start(i)
-            for k in range(start, equals):
-                if tokens[k].text in ("static", "constexpr"):
-                    self._replace(tokens[k].start, tokens[k].end, "")
-            self._replace(tokens[start].start, tokens[start].start, "_MSL_FUNCTION_CONSTANT ")
+            self._no_definition(start, equals)
             self._replace(
                 tokens[equals].start,
                 tokens[equals].end,
@@ -652,14 +676,57 @@ class Source:
             self._replace(tokens[j].start, tokens[j].end, "; }")
             i = j
 
+    # ---- literals
+
     def _literals(self) -> None:
-        """The suffixes that C++ does not let a library define: 1.0H and 1.0bf."""
-        for token in self._tokens:
-            match = LITERAL.fullmatch(token.text)
-            if match:
+        """1.0 is a float. 1.0H and 1.0bf have suffixes that C++ does not let a library define."""
+        tokens = self._tokens
+        suffixing = set(SUFFIXING.findall(self.flat))
+        skip_until = 0
+        for i, token in enumerate(tokens):
+            if i < skip_until:
+                continue
+            if token.text in suffixing and i + 1 < len(tokens) and tokens[i + 1].text == "(":
+                skip_until = self._matching(i + 1)
+            elif FLOAT.fullmatch(token.text):
+                self._insert(token.end, "f")
+            elif match := LITERAL.fullmatch(token.text):
                 digits, suffix = match.groups()
                 text = f"{digits}h" if suffix == "H" else f"bfloat({digits}f)"
                 self._replace(token.start, token.end, text)
+
+    def _strings(self) -> None:
+        """A text is an array in constant memory, where it is an argument or an initial value."""
+        tokens = self._tokens
+        # Macros want it as it is: for a kernel's name, for a message.
+        macros = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(", self.flat, re.M))
+        for i, token in enumerate(tokens):
+            if not token.text.startswith('"') or i == 0:
+                continue
+            end = i + 1  # of a text in several pieces
+            while end < len(tokens) and tokens[end].text.startswith('"'):
+                end += 1
+            before, after = tokens[i - 1].text, tokens[end].text if end < len(tokens) else ""
+            if before == "=" and tokens[i - 2].text == "]":
+                continue  # the array itself
+            if before not in ("(", ",", "{", "=", "return") or after not in (")", ",", "}", ";"):
+                continue
+            caller = self._caller(i)
+            if caller in NO_STRING_OBJECT or caller in macros:
+                continue
+            self._insert(tokens[end - 1].end, "_msl_text")
+
+    def _caller(self, i: int) -> str:
+        """The word before the parenthesis around token i, "" if there is none."""
+        depth = 0
+        for j in range(i - 1, 0, -1):
+            text = self._tokens[j].text
+            if text in (";", "{", "}") and depth == 0:
+                return ""
+            depth += (text in ")]}") - (text in "([{")
+            if depth < 0:
+                return self._tokens[j - 1].text
+        return ""
 
 
 def _tokenize(flat: str) -> list[Token]:

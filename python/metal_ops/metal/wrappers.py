@@ -11,6 +11,8 @@ _KIND = {
     "DEVICE": "METALLIB_DEVICE",
     "CONSTANT": "METALLIB_CONSTANT",
     "THREADGROUP": "METALLIB_THREADGROUP",
+    "TEXTURE": "METALLIB_TEXTURE",
+    "SAMPLER": "METALLIB_SAMPLER",
 }
 
 
@@ -77,6 +79,14 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
             inner.append(f"_msl_{i}")
             continue
         argument = by_position[i]
+        inner.append(f"_msl_{i}")
+        if argument.kind in ("TEXTURE", "SAMPLER"):
+            members.append(f"_msl_P<{i}> _msl_a{i};\n")
+            made = f"texture<_msl_P<{i}>>" if argument.kind == "TEXTURE" else "sampler"
+            initialisers.append(f"_msl_a{i}(_msl::{made}(_msl_l, {argument.index}))")
+            calls.append(f"_msl_a{i}")
+            parameters.append(f"_msl_P<{i}> _msl_{i}")
+            continue
         object_type = f"_msl::pointee<{kind}>"
         if argument.kind == "THREADGROUP":
             source = f"_msl::threadgroup_argument(_msl_l, _msl_m, {argument.index})"
@@ -96,7 +106,6 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
                 " __restrict" if argument.kind == "CONSTANT" and not argument.reference else ""
             )
             parameters.append(f"{kind}{restrict} _msl_{i}")
-        inner.append(f"_msl_{i}")
     arguments = []
     for a in kernel.arguments:
         flags = ["METALLIB_ARG_WRITTEN"] * a.written + ["METALLIB_ARG_REFERENCE"] * a.reference
@@ -110,10 +119,13 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
                     f"enabled by '{a.enabled_by}', which is no function constant"
                 )
             enabled = constants[name]
-        pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
+        size = "0u, 0u"
+        if a.kind not in ("TEXTURE", "SAMPLER"):
+            pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
+            size = f"_msl::size_of<{pointee}>, _msl::align_of<{pointee}>"
         arguments.append(
             f"{{{_string(a.name)}, {_string(a.type_name)}, {_KIND[a.kind]}, {a.index}u, {' | '.join(flags) or '0u'}, "
-            f"_msl::size_of<{pointee}>, _msl::align_of<{pointee}>, {enabled}}},\n"
+            f"{size}, {enabled}}},\n"
         )
     table = (
         f"static const metallib_argument _msl_arguments{number}[] = {{\n{''.join(arguments)}}};\n"

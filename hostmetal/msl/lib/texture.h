@@ -1,0 +1,327 @@
+// <metal_texture>: textures and samplers. The classes here are handles; how pixels are stored is
+// the business of texture_access.h, which every .metallib carries once.
+#pragma once
+
+#include "simdgroup_matrix.h"
+
+namespace _msl {
+
+// What a texture's sample function is asked for. Coordinates count from level 0.
+struct Sample {
+  float at[3];
+  int offset[3];
+  unsigned dimensions;  // of `at`
+  unsigned slice;       // of an array
+  float lod;
+};
+struct PixelPosition {
+  unsigned x, y, z, level;  // z: plane of a 3D texture, slice of an array
+};
+
+}  // namespace _msl
+
+MSL_HIDDEN void _msl_texture_read(const metallib_texture* texture, _msl::PixelPosition at,
+                                  float* out);
+MSL_HIDDEN void _msl_texture_read_integers(const metallib_texture* texture, _msl::PixelPosition at,
+                                           int* out);
+MSL_HIDDEN void _msl_texture_write(const metallib_texture* texture, _msl::PixelPosition at,
+                                   const float* pixel);
+MSL_HIDDEN void _msl_texture_write_integers(const metallib_texture* texture, _msl::PixelPosition at,
+                                            const int* pixel, bool is_signed);
+MSL_HIDDEN void _msl_texture_sample(const metallib_texture* texture,
+                                    const metallib_sampler* sampler, const _msl::Sample* sample,
+                                    float* out);
+MSL_HIDDEN void _msl_texture_sample_integers(const metallib_texture* texture,
+                                             const metallib_sampler* sampler,
+                                             const _msl::Sample* sample, int* out);
+// Component `component` of the four pixels that a linear filter would mix.
+MSL_HIDDEN void _msl_texture_gather(const metallib_texture* texture,
+                                    const metallib_sampler* sampler, const _msl::Sample* sample,
+                                    unsigned component, float* out);
+
+namespace metal {
+
+enum class access { sample, read, write, read_write };
+enum class component { x, y, z, w };
+
+// ---- samplers: enums and functions that set one property each
+enum class coord { normalized, pixel };
+enum class address {
+  clamp_to_edge = 0,
+  repeat = 2,
+  mirrored_repeat = 3,
+  clamp_to_zero = 4,
+  clamp_to_border = 5
+};
+enum class s_address {
+  clamp_to_edge = 0,
+  repeat = 2,
+  mirrored_repeat = 3,
+  clamp_to_zero = 4,
+  clamp_to_border = 5
+};
+enum class t_address {
+  clamp_to_edge = 0,
+  repeat = 2,
+  mirrored_repeat = 3,
+  clamp_to_zero = 4,
+  clamp_to_border = 5
+};
+enum class r_address {
+  clamp_to_edge = 0,
+  repeat = 2,
+  mirrored_repeat = 3,
+  clamp_to_zero = 4,
+  clamp_to_border = 5
+};
+enum class filter { nearest, linear };
+enum class mag_filter { nearest, linear };
+enum class min_filter { nearest, linear };
+enum class mip_filter { none, nearest, linear };
+enum class border_color { transparent_black, opaque_black, opaque_white };
+struct max_anisotropy {
+  constexpr max_anisotropy(int) {}
+};
+struct lod_clamp {
+  float low, high;
+  constexpr lod_clamp(float min, float max) : low(min), high(max) {}
+};
+
+struct sampler {
+  template <class... P>
+  constexpr sampler(P... properties) : _state{} {
+    _state.lod_max = __FLT_MAX__;
+    (set(properties), ...);
+  }
+  constexpr explicit sampler(const metallib_sampler* state) : _state(*state) {}
+
+  constexpr void set(coord c) { _state.pixel_coordinates = c == coord::pixel; }
+  constexpr void set(address a) {
+    _state.address[0] = _state.address[1] = _state.address[2] = uchar(a);
+  }
+  constexpr void set(s_address a) { _state.address[0] = uchar(a); }
+  constexpr void set(t_address a) { _state.address[1] = uchar(a); }
+  constexpr void set(r_address a) { _state.address[2] = uchar(a); }
+  constexpr void set(filter f) { _state.mag_filter = _state.min_filter = uchar(f); }
+  constexpr void set(mag_filter f) { _state.mag_filter = uchar(f); }
+  constexpr void set(min_filter f) { _state.min_filter = uchar(f); }
+  constexpr void set(mip_filter f) { _state.mip_filter = uchar(f); }
+  constexpr void set(border_color c) { _state.border_color = uchar(c); }
+  constexpr void set(max_anisotropy) {}
+  constexpr void set(lod_clamp c) { _state.lod_min = c.low, _state.lod_max = c.high; }
+
+  metallib_sampler _state;
+};
+
+// ---- what a sample call may say behind its coordinates
+struct level {
+  float value;
+  explicit level(float lod) : value(lod) {}
+};
+struct bias {
+  float value;
+  explicit bias(float lod) : value(lod) {}
+};
+struct min_lod_clamp {
+  float value;
+  explicit min_lod_clamp(float lod) : value(lod) {}
+};
+struct gradient2d {
+  float2 dx, dy;
+  gradient2d(float2 x, float2 y) : dx(x), dy(y) {}
+};
+struct gradient3d {
+  float3 dx, dy;
+  gradient3d(float3 x, float3 y) : dx(x), dy(y) {}
+};
+
+}  // namespace metal
+
+namespace _msl {
+
+// Level of detail that two steps over the grid's axes ask for.
+template <int N>
+inline float detail(metal::vec<float, N> dx, metal::vec<float, N> dy, const metallib_texture* t) {
+  const unsigned size[3] = {t->width, t->height, t->depth};
+  float x = 0, y = 0;
+  for (int i = 0; i < N; ++i) {
+    x += dx[i] * dx[i] * float(size[i]) * float(size[i]);
+    y += dy[i] * dy[i] * float(size[i]) * float(size[i]);
+  }
+  return 0.5f * __builtin_log2f(x > y ? x : y);
+}
+inline void option(Sample& s, const metallib_texture*, metal::level o) { s.lod = o.value; }
+// Without neighbours to compare with, level 0 is what a bias is added to.
+inline void option(Sample& s, const metallib_texture*, metal::bias o) { s.lod = o.value; }
+inline void option(Sample& s, const metallib_texture*, metal::min_lod_clamp o) {
+  if (s.lod < o.value) s.lod = o.value;
+}
+inline void option(Sample& s, const metallib_texture* t, metal::gradient2d o) {
+  s.lod = detail<2>(o.dx, o.dy, t);
+}
+inline void option(Sample& s, const metallib_texture* t, metal::gradient3d o) {
+  s.lod = detail<3>(o.dx, o.dy, t);
+}
+inline void option(Sample& s, const metallib_texture*, int o) { s.offset[0] = o; }
+inline void option(Sample& s, const metallib_texture*, metal::vec<int, 2> o) {
+  s.offset[0] = o.x, s.offset[1] = o.y;
+}
+inline void option(Sample& s, const metallib_texture*, metal::vec<int, 3> o) {
+  s.offset[0] = o.x, s.offset[1] = o.y, s.offset[2] = o.z;
+}
+
+// What all textures share.
+template <class T, metal::access A>
+struct Texture {
+  static_assert(metal::is_same_v<T, float> || metal::is_same_v<T, half> ||
+                    metal::is_same_v<T, int> || metal::is_same_v<T, uint> ||
+                    metal::is_same_v<T, short> || metal::is_same_v<T, ushort>,
+                "a texture's component type is float, half, int, uint, short or ushort");
+  static constexpr bool kFloating = metal::is_floating_point_v<T>;
+  static constexpr bool kReads = A != metal::access::write;
+  static constexpr bool kWrites = A == metal::access::write || A == metal::access::read_write;
+  using Stored = metal::conditional_t<kFloating, float, int>;
+  using Pixel = metal::vec<T, 4>;
+
+  Texture() = default;
+  explicit Texture(const metallib_texture* texture) : _texture(texture) {}
+
+  uint get_num_mip_levels() const { return _texture->levels; }
+  void fence() const {
+    static_assert(A == metal::access::read_write, "fence() needs access::read_write");
+  }
+
+  static Pixel pixel(const Stored* v) { return Pixel(T(v[0]), T(v[1]), T(v[2]), T(v[3])); }
+  Pixel read_at(PixelPosition at) const {
+    static_assert(kReads, "a texture with access::write cannot be read");
+    Stored v[4];
+    if constexpr (kFloating) {
+      _msl_texture_read(_texture, at, v);
+    } else {
+      _msl_texture_read_integers(_texture, at, v);
+    }
+    return pixel(v);
+  }
+  void write_at(Pixel p, PixelPosition at) const {
+    static_assert(kWrites, "a texture needs access::write or access::read_write to be written");
+    const Stored v[4] = {Stored(p.x), Stored(p.y), Stored(p.z), Stored(p.w)};
+    if constexpr (kFloating) {
+      _msl_texture_write(_texture, at, v);
+    } else {
+      _msl_texture_write_integers(_texture, at, v, metal::is_signed_v<T>);
+    }
+  }
+  template <class... O>
+  Pixel sample_at(const metal::sampler& s, Sample what, O... options) const {
+    static_assert(A == metal::access::sample, "sample() needs access::sample");
+    (option(what, _texture, options), ...);
+    Stored v[4];
+    if constexpr (kFloating) {
+      _msl_texture_sample(_texture, &s._state, &what, v);
+    } else {
+      _msl_texture_sample_integers(_texture, &s._state, &what, v);
+    }
+    return pixel(v);
+  }
+  static constexpr uint at_level(uint size, uint lod) {
+    return lod < 32 && size >> lod ? size >> lod : 1;
+  }
+
+  const metallib_texture* _texture = nullptr;
+};
+
+}  // namespace _msl
+
+namespace metal {
+
+#define MSL_TEXTURE(name)                       \
+  template <class T, access A = access::sample> \
+  struct name : _msl::Texture<T, A> {           \
+    using _msl::Texture<T, A>::Texture;         \
+    using Pixel = vec<T, 4>;
+#define MSL_TEXTURE_WIDTH \
+  uint get_width(uint lod = 0) const { return this->at_level(this->_texture->width, lod); }
+#define MSL_TEXTURE_HEIGHT \
+  uint get_height(uint lod = 0) const { return this->at_level(this->_texture->height, lod); }
+
+// clang-format off
+MSL_TEXTURE(texture1d)
+  MSL_TEXTURE_WIDTH
+  Pixel read(uint at, uint lod = 0) const { return this->read_at({at, 0, 0, lod}); }
+  void write(Pixel p, uint at, uint lod = 0) const { this->write_at(p, {at, 0, 0, lod}); }
+  Pixel sample(sampler s, float at) const { return this->sample_at(s, {{at, 0, 0}, {}, 1, 0, 0}); }
+};
+
+MSL_TEXTURE(texture1d_array)
+  MSL_TEXTURE_WIDTH
+  uint get_array_size() const { return this->_texture->array_length; }
+  Pixel read(uint at, uint slice, uint lod = 0) const { return this->read_at({at, 0, slice, lod}); }
+  void write(Pixel p, uint at, uint slice, uint lod = 0) const { this->write_at(p, {at, 0, slice, lod}); }
+  Pixel sample(sampler s, float at, uint slice) const {
+    return this->sample_at(s, {{at, 0, 0}, {}, 1, slice, 0});
+  }
+};
+
+MSL_TEXTURE(texture2d)
+  MSL_TEXTURE_WIDTH
+  MSL_TEXTURE_HEIGHT
+  Pixel read(uint2 at, uint lod = 0) const { return this->read_at({at.x, at.y, 0, lod}); }
+  Pixel read(ushort2 at, ushort lod = 0) const { return this->read_at({at.x, at.y, 0, lod}); }
+  void write(Pixel p, uint2 at, uint lod = 0) const { this->write_at(p, {at.x, at.y, 0, lod}); }
+  void write(Pixel p, ushort2 at, ushort lod = 0) const { this->write_at(p, {at.x, at.y, 0, lod}); }
+  template <class... O>
+  Pixel sample(sampler s, float2 at, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, 0}, {}, 2, 0, 0}, options...);
+  }
+  Pixel gather(sampler s, float2 at, int2 offset = int2(0), component c = component::x) const {
+    static_assert(is_floating_point_v<T>, "gather() of integers is not supported by this compiler");
+    const _msl::Sample what = {{at.x, at.y, 0}, {offset.x, offset.y, 0}, 2, 0, 0};
+    float v[4];
+    _msl_texture_gather(this->_texture, &s._state, &what, uint(c), v);
+    return this->pixel(v);
+  }
+};
+
+MSL_TEXTURE(texture2d_array)
+  MSL_TEXTURE_WIDTH
+  MSL_TEXTURE_HEIGHT
+  uint get_array_size() const { return this->_texture->array_length; }
+  Pixel read(uint2 at, uint slice, uint lod = 0) const { return this->read_at({at.x, at.y, slice, lod}); }
+  Pixel read(ushort2 at, ushort slice, ushort lod = 0) const { return this->read_at({at.x, at.y, slice, lod}); }
+  void write(Pixel p, uint2 at, uint slice, uint lod = 0) const { this->write_at(p, {at.x, at.y, slice, lod}); }
+  void write(Pixel p, ushort2 at, ushort slice, ushort lod = 0) const {
+    this->write_at(p, {at.x, at.y, slice, lod});
+  }
+  template <class... O>
+  Pixel sample(sampler s, float2 at, uint slice, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, 0}, {}, 2, slice, 0}, options...);
+  }
+};
+
+MSL_TEXTURE(texture3d)
+  MSL_TEXTURE_WIDTH
+  MSL_TEXTURE_HEIGHT
+  uint get_depth(uint lod = 0) const { return this->at_level(this->_texture->depth, lod); }
+  Pixel read(uint3 at, uint lod = 0) const { return this->read_at({at.x, at.y, at.z, lod}); }
+  Pixel read(ushort3 at, ushort lod = 0) const { return this->read_at({at.x, at.y, at.z, lod}); }
+  void write(Pixel p, uint3 at, uint lod = 0) const { this->write_at(p, {at.x, at.y, at.z, lod}); }
+  void write(Pixel p, ushort3 at, ushort lod = 0) const { this->write_at(p, {at.x, at.y, at.z, lod}); }
+  template <class... O>
+  Pixel sample(sampler s, float3 at, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, at.z}, {}, 3, 0, 0}, options...);
+  }
+};
+
+MSL_TEXTURE(texture_buffer)
+  MSL_TEXTURE_WIDTH
+  Pixel read(uint at) const { return this->read_at({at, 0, 0, 0}); }
+  void write(Pixel p, uint at) const { this->write_at(p, {at, 0, 0, 0}); }
+};
+// clang-format on
+
+template <class T, access A>
+inline bool is_null_texture(const _msl::Texture<T, A>& texture) {
+  return !texture._texture;
+}
+
+}  // namespace metal

@@ -1,7 +1,7 @@
 """metal_ops on the Metal device, run by benchmarks/peers.py in a process of its own: a loaded device stays in it, and
 would take the ops of the other rows.
 
-settings: work ("module:name", the entry of the module's WORKS) and gradients, as for peer_formulas.py.
+settings: work ("module:name", the entry of the module's WORKS), gradients and calls, as for peer_formulas.py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def metal_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
 
     def work() -> tuple[np.ndarray, ...]:
         # Copied to the host: what the device answers with is made only when somebody asks for it.
-        return tuple(value.numpy() for value in run(weights, *tensors))
+        for _ in range(settings["calls"]):
+            results = tuple(value.numpy() for value in run(weights, *tensors))
+        return results
 
     return (
         "the same op through Objective-C and its shader, on hostmetal's CPU driver, with the copy of the results",

@@ -55,6 +55,11 @@ def calls_of(elements: int) -> int:
     return 1 if elements > 1 << 20 else 10
 
 
+def times(calls: int) -> str:
+    """What a title says of them."""
+    return f", {calls} calls in a row" if calls > 1 else ""
+
+
 def register_cases(
     group: str,
     kind: str,
@@ -67,13 +72,12 @@ def register_cases(
     """Forwards, and forwards and backwards, in every size. `title` has a place for the size."""
     for size in sizes:
         work = make(size)
-        times = f", {work.calls} calls in a row" if work.calls > 1 else ""
         for backward, what in ((False, "forward"), (True, "forward + gradient")):
             register(
                 Case(
                     group=group,
                     name=f"{kind}-{size}-{'gradient' if backward else 'forward'}",
-                    title=f"{title.format(size)}{times}: {what}",
+                    title=f"{title.format(size)}{times(work.calls)}: {what}",
                     contenders=partial(contenders, work, backward),
                     units=size * work.calls,
                     unit=unit,
@@ -94,6 +98,8 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
     row = partial(tensorflow, arrays=arrays, which=which, incoming=incoming, calls=work.calls)
     rows = [row("metal_ops", work.ours)]
     rows[0].note = work.note
+    rows.append(row("metal_ops, without tf.function", work.ours, compiled=False))
+    rows.append(empty_function(arrays, work.calls))
     read, written = work.gradient_traffic if backward else work.forward_traffic
     rows.append(memory(context.stack, read, written, work.calls))
     for name, formula in work.stock.items():
@@ -106,7 +112,11 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
     if incoming is not None:
         inputs["incoming"] = incoming
     if work.on_device:
-        settings: dict[str, Any] = {"work": work.on_device, "gradients": list(which)}
+        settings: dict[str, Any] = {
+            "work": work.on_device,
+            "gradients": list(which),
+            "calls": work.calls,
+        }
         device = peers.start(
             context.stack, "metal", inputs, settings, "device_worker.py", Path(sys.executable)
         )
@@ -133,6 +143,7 @@ def tensorflow(
     which: tuple[int, ...],
     incoming: np.ndarray | None,
     calls: int = 1,
+    compiled: bool = True,
     **options: Any,
 ) -> Contender:
     tensors = [tf.constant(array) for array in arrays]
@@ -149,18 +160,37 @@ def tensorflow(
         # That of tf.gather is sparse; whoever wants to go on with it sums it.
         return output, *map(tf.convert_to_tensor, gradients)
 
-    compiled = tf.function(run, **options)
+    call = tf.function(run, **options) if compiled else run
 
     def results() -> Results:
         names = ("output", *(f"gradient{i}" for i in range(8)))
-        values = compiled(weights, *tensors)
+        values = call(weights, *tensors)
         return {key: np.asarray(value) for key, value in zip(names, values, strict=False)}
 
     def work() -> None:
         for _ in range(calls):
-            compiled(weights, *tensors)
+            call(weights, *tensors)
 
     return Contender(name, timed(work), results)
+
+
+EMPTY = "an empty tf.function"
+
+
+def empty_function(arrays: list[Any], calls: int = 1) -> Contender:
+    """What TensorFlow takes to call a graph, whatever is in it."""
+    tensors = [tf.constant(array) for array in arrays]
+    empty = tf.function(lambda first, *rest: first)
+
+    def work() -> None:
+        for _ in range(calls):
+            empty(*tensors)
+
+    return Contender(
+        EMPTY,
+        timed(work),
+        note="takes the same arguments and does nothing: the part of rows with a tf.function that is the call.",
+    )
 
 
 def memory(stack: ExitStack, read: int, written: int, calls: int = 1) -> Contender:

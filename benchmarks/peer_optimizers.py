@@ -3,7 +3,7 @@
 JAX's is written as optax does it, jitted as a whole with its buffers donated; PyTorch's are its own optimizers.
 
 inputs: x0, x1, ... and g0, g1, ...: variables and gradients. settings: kind ("adam" or "sgd"), lr, beta_1, beta_2,
-epsilon, momentum, check_steps.
+epsilon, momentum, steps (that make one measurement), check_steps.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from peer_worker import serve
 
 
 class Steps:
-    """A training run, a step a call. `results` are those of `check_steps` steps of a run of its own."""
+    """A training run, `steps` a call. `results` are those of `check_steps` steps of a run of its own."""
 
-    def __init__(self, start: Callable[[], Callable[[], Any]], check_steps: int) -> None:
-        self.start, self.check_steps, self.step = start, check_steps, start()
+    def __init__(self, start: Callable[[], Callable[[], Any]], settings: dict[str, Any]) -> None:
+        self.start, self.step = start, start()
+        self.steps, self.check_steps = settings["steps"], settings["check_steps"]
 
     def __call__(self) -> None:
-        self.step()
+        for _ in range(self.steps):
+            self.step()
 
     def results(self) -> Any:
         step = self.start()
@@ -78,7 +80,7 @@ def jax_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tup
 
         return step
 
-    return f"jax {jax.__version__}", {"jit": Steps(start, settings["check_steps"])}
+    return f"jax {jax.__version__}", {"jit": Steps(start, settings)}
 
 
 def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[str, dict]:
@@ -110,8 +112,7 @@ def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
         "fused": {"fused": True},
     }
     return f"torch {torch.__version__}", {
-        name: Steps(partial(start, **options), settings["check_steps"])
-        for name, options in ways.items()
+        name: Steps(partial(start, **options), settings) for name, options in ways.items()
     }
 
 

@@ -78,11 +78,11 @@ def test_dense_and_indices():
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
 def test_gradients(dense, graph):
-    counts = [6, 6] if dense else [7, 0, 1, 12]
+    counts = [21, 21] if dense else [7, 0, 1, 12, 33]
     case = in_order(make(counts, seed=1))
     info = case.pop("packed_info")
     mix = np.random.default_rng(0).normal(size=len(counts)) + 0.5
-    shape = [2, 6] if dense else [sum(counts)]
+    shape = [2, 21] if dense else [sum(counts)]
 
     def gradients(values):
         with tf.GradientTape() as tape:
@@ -126,14 +126,23 @@ def test_any_packing(counts, seed):
     )
 
 
-def test_nan_stays_in_its_ray():
+@pytest.mark.parametrize("count", [5, 40])
+def test_nan_stays_in_its_ray(count):
     for name in ("weights", "t_starts"):
-        case = in_order(make([5, 5, 5]))
+        case = in_order(make([count] * 3))
         clean = metal_ops.distortion_loss(**case).numpy()
-        case[name][7] = np.nan
+        case[name][count + count // 2] = np.nan
         spoilt = metal_ops.distortion_loss(**case).numpy()
         np.testing.assert_array_equal(spoilt[[0, 2]], clean[[0, 2]])
         assert np.isnan(spoilt[1])
+
+
+@pytest.mark.parametrize("early", [1, 7, 8, 9, 17, 20])
+def test_a_sample_before_its_forerunner(early):
+    t = np.arange(21, dtype=np.float32)
+    t[early] = t[early - 1] - 0.5
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must ascend along each ray.*ray 0"):
+        metal_ops.distortion_loss(np.ones((1, 21), np.float32), t[None], t[None] + 0.25)
 
 
 def test_bad_arguments():

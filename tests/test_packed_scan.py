@@ -55,9 +55,11 @@ def test_packed_by_indices_and_dense_are_one(name):
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("zeros", [0, 1, 2])
+@pytest.mark.parametrize(
+    "counts", [[4, 0, 1, 6], [21, 16]], ids=str
+)  # shorter than a vector, longer
 @pytest.mark.parametrize("name", SCANS)
-def test_gradient_is_exact_with_zeros_among_the_factors(name, zeros, reverse):
-    counts = [4, 0, 1, 6]
+def test_gradient_is_exact_with_zeros_among_the_factors(name, counts, zeros, reverse):
     info = rays.pack(counts)
     inputs = inputs_of(counts, seed=1)
     inputs[[6, 8][:zeros]] = 0
@@ -109,18 +111,66 @@ def test_a_hundred_thousand_samples():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("count", "at"), [(5, 2), (40, 12)])
 @pytest.mark.parametrize("name", SCANS)
-def test_nan_and_infinity_stay_in_their_ray_and_behind(name, bad):
-    inputs = inputs_of([5, 5])
+def test_nan_and_infinity_stay_in_their_ray_and_behind(name, count, at, bad):
+    inputs = inputs_of([count, count])
     spoilt = inputs.copy()
-    spoilt[2] = bad
+    spoilt[at] = bad
     scan = getattr(metal_ops, name)
-    info = rays.pack([5, 5])
+    info = rays.pack([count, count])
     clean, hit = scan(inputs, info).numpy(), scan(spoilt, info).numpy()
-    first = 3 if name.startswith("exclusive") else 2
+    first = at + 1 if name.startswith("exclusive") else at
     np.testing.assert_array_equal(hit[:first], clean[:first])
-    np.testing.assert_array_equal(hit[5:], clean[5:])
-    assert not np.any(np.isfinite(hit[first:5]))
+    np.testing.assert_array_equal(hit[count:], clean[count:])
+    assert not np.any(np.isfinite(hit[first:count]))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["inclusive_prod", "exclusive_prod"])
+def test_products_that_leave_floats_range_on_the_way(name, reverse):
+    """2^1016 after 8 factors, 2^17 after 16."""
+    inputs = np.float32([2.0**127] * 8 + [1.75 * 2.0**-126] * 8 + [2.0**10] * 2 + [0.5] * 9)
+    if reverse:
+        inputs = inputs[::-1].copy()
+    info = rays.pack([len(inputs)])
+    scan = getattr(metal_ops, name)
+    with np.errstate(over="ignore"):
+        expected = rays.scan(inputs, info, *SCANS[name], reverse).astype(np.float32)
+    np.testing.assert_array_equal(scan(inputs, info, reverse=reverse), expected)
+    # d last / d x_i is last / x_i.
+    x = tf.constant(inputs)
+    last, first = (0, -1) if reverse else (-1, 0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = metal_ops.inclusive_prod(x, info, reverse=reverse)[last]
+    slope = tape.gradient(y, x).numpy()
+    np.testing.assert_allclose(slope[last], expected_last(inputs, last), rtol=2.0**-23)
+    np.testing.assert_allclose(slope[first], expected_last(inputs, first), rtol=2.0**-23)
+
+
+def expected_last(inputs, without):
+    """The product of all but one, in whole numbers and a power of two."""
+    rest = np.delete(inputs, without % len(inputs)).astype(np.float64)
+    mantissa, exponent = np.frexp(rest)
+    return float(np.float32(np.ldexp(np.prod(mantissa), int(exponent.sum()))))
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", SCANS)
+def test_in_place_of_a_value_that_nobody_else_wants(name, reverse, dtype):
+    scan = getattr(metal_ops, name)
+    x = tf.constant(inputs_of([3 * 37], dtype).reshape(3, 37))
+
+    def value_and_gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = scan(x + 1, reverse=reverse)
+        return y, tape.gradient(y, x, output_gradients=tf.cos(x))
+
+    for eager, graph in zip(value_and_gradient(x), tf.function(value_and_gradient)(x), strict=True):
+        np.testing.assert_array_equal(eager, graph)
 
 
 @settings(max_examples=50, deadline=None)
@@ -159,6 +209,15 @@ def test_shape_of_pack_ray_indices_is_known_in_a_graph():
         return info
 
     pack(tf.constant([0, 3]))
+
+
+def test_rays_without_samples_take_no_time():
+    """2^40 of them: a loop over the rays would not end."""
+    nothing = tf.zeros([2**40, 0])
+    assert metal_ops.inclusive_sum(nothing).shape == [2**40, 0]
+    assert metal_ops.raw_ops.packed_prod_grad(
+        nothing, nothing, tf.zeros([0, 2], tf.int32)
+    ).shape == [2**40, 0]
 
 
 def test_bad_arguments():

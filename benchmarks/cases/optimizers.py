@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import metal_ops
-from benchmarks import peers
+from benchmarks import elementwise, peers
 from benchmarks.registry import Case, Contender, Context, Results, register, timed
 
 MEMORY_STREAM = Path(__file__).parents[2] / "build" / "benchmarks" / "memory_stream"
@@ -31,6 +31,8 @@ SETS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 # Arrays of the variable's size that a step cannot do without reading; all but the gradient are written back.
 ARRAYS = {"adam": 4, "sgd": 3}
 HYPERPARAMETERS = {"lr": 0.01, "beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "momentum": 0.9}
+# Steps that make one measurement: those of small layers take less time than a sleeping thread to wake.
+STEPS = {"table": 1, "layers": 10}
 # Of the rows of a table, the part that no sample of a step touches.
 UNUSED_ROWS = 0.6
 CHECK_STEPS = 3
@@ -89,10 +91,18 @@ def run_of_raw_adam(arrays: dict[str, np.ndarray]) -> tuple[Any, list[Any]]:
 
 
 def tensorflow(
-    name: str, start: Callable[[], tuple[Any, list[Any]]], note: str = "", check: bool = True
+    name: str,
+    start: Callable[[], tuple[Any, list[Any]]],
+    note: str = "",
+    check: bool = True,
+    steps: int = 1,
 ) -> Contender:
-    """Timed a step at a time; results are those of a run of its own."""
+    """Timed so many steps at a time; results are those of a run of its own."""
     step, _ = start()
+
+    def work() -> None:
+        for _ in range(steps):
+            step()
 
     def results() -> Results:
         fresh, variables = start()
@@ -100,7 +110,7 @@ def tensorflow(
             fresh()
         return {f"x{i}": variable.numpy() for i, variable in enumerate(variables)}
 
-    return Contender(name, timed(step), results if check else None, note)
+    return Contender(name, timed(work), results if check else None, note)
 
 
 def memory_stream(stack: ExitStack, elements: int, kind: str) -> Contender:
@@ -141,7 +151,10 @@ def contenders(which: str, kind: str, context: Context) -> list[Contender]:
     def run(library: Any, **options: Any) -> Callable[[], tuple[Any, list[Any]]]:
         return partial(run_of_keras, arrays, partial(keras_optimizer, kind, library, **options))
 
-    rows = [tensorflow("metal_ops", run(own))]
+    steps = STEPS[which]
+    rows = [tensorflow("metal_ops", run(own), steps=steps)]
+    gradients = [arrays[f"g{i}"] for i in range(len(shapes))]
+    rows.append(elementwise.empty_function(gradients, steps))
     if which == "table":
         rows.append(
             tensorflow(
@@ -152,13 +165,15 @@ def contenders(which: str, kind: str, context: Context) -> list[Contender]:
             )
         )
         rows.append(memory_stream(context.stack, elements, kind))
-    rows.append(tensorflow("Keras", run(keras.optimizers)))
+    rows.append(tensorflow("Keras", run(keras.optimizers), steps=steps))
     if kind == "adam":
         rows.append(
-            tensorflow("TensorFlow, raw ResourceApplyAdam", partial(run_of_raw_adam, arrays))
+            tensorflow(
+                "TensorFlow, raw ResourceApplyAdam", partial(run_of_raw_adam, arrays), steps=steps
+            )
         )
     if context.peers:
-        settings = {**HYPERPARAMETERS, "kind": kind, "check_steps": CHECK_STEPS}
+        settings = {**HYPERPARAMETERS, "kind": kind, "check_steps": CHECK_STEPS, "steps": steps}
         worker = "peer_optimizers.py"
         jax = peers.start(context.stack, "jax", arrays, settings, worker)
         rows.append(jax.contender("JAX, jit", "jit", jax.version))
@@ -174,9 +189,9 @@ for _which, (_what, _shapes) in SETS.items():
             Case(
                 group="optimizers",
                 name=f"optimizers-{_which}-{_kind}",
-                title=f"{_name}: a step of {_what}",
+                title=f"{_name}: {'a step' if STEPS[_which] == 1 else f'{STEPS[_which]} steps'} of {_what}",
                 contenders=partial(contenders, _which, _kind),
-                units=sum(int(np.prod(shape)) for shape in _shapes),
+                units=sum(int(np.prod(shape)) for shape in _shapes) * STEPS[_which],
                 unit="elements",
                 # Keras takes the powers of its bias correction in float32, and so do we.
                 tolerance=1e-5,

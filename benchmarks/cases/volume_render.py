@@ -95,7 +95,8 @@ WORKS = {
         gradients=(0,),
         forward_traffic=(N, N),
         gradient_traffic=(2 * N, 2 * N),
-        note="summed in float64, as each addition waits for the one before anyway",
+        calls=elementwise.calls_of(N),
+        note="summed in float64",
     ),
     "running-product": elementwise.Work(
         ours=metal_ops.inclusive_prod,
@@ -104,6 +105,7 @@ WORKS = {
         gradients=(0,),
         forward_traffic=(N, N),
         gradient_traffic=(4 * N, 2 * N),
+        calls=elementwise.calls_of(N),
         note="multiplied in float64; the gradient divides by nothing, so it is right where factors are 0",
     ),
 }
@@ -119,9 +121,11 @@ for _name, _work in WORKS.items():
             Case(
                 group="rays",
                 name=f"rays-{_name}-{'gradient' if _backward else 'forward'}",
-                title=_titles[_name] + (": forward + gradient" if _backward else ": forward"),
+                title=_titles[_name]
+                + elementwise.times(_work.calls)
+                + (": forward + gradient" if _backward else ": forward"),
                 contenders=partial(elementwise.contenders, _work, _backward),
-                units=N,
+                units=N * _work.calls,
                 unit="samples",
                 in_quick=_backward and _name in ("dense", "packed"),
             )

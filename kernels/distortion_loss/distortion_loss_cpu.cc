@@ -18,6 +18,7 @@
 #include "kernels/common/parallel.h"
 #include "kernels/common/tf_packed_rays.h"
 #include "kernels/distortion_loss/distortion_loss_checks.h"
+#include "kernels/distortion_loss/distortion_loss_simd.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace metal_ops {
@@ -30,50 +31,11 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
 
-constexpr int64_t kCycles = 20;
+// Cycles that a sample takes, roughly.
+constexpr int64_t kCycles = 8;
 
 float* Floats(Tensor* tensor) { return static_cast<float*>(tensor->data()); }
 const float* Floats(const Tensor& tensor) { return static_cast<const float*>(tensor.data()); }
-
-// The arrays of one ray. Slopes that nobody wants are null.
-struct Ray {
-  const float *weights, *t_starts, *t_ends;
-  float *slope, *starts_slope, *ends_slope;
-  int64_t count;
-
-  double Middle(int64_t i) const { return 0.5 * (double{t_starts[i]} + t_ends[i]); }
-};
-
-// False if the middles are not in order.
-bool Distortion(const Ray& ray, float* loss) {
-  double total = 0.0, sum = 0.0, reach = 0.0, middle = ray.count > 0 ? ray.Middle(0) : 0.0;
-  for (int64_t i = 0; i < ray.count; ++i) {
-    const double next = ray.Middle(i), w = ray.weights[i], length = ray.t_ends[i] - ray.t_starts[i];
-    if (next < middle) return false;
-    reach += sum * (next - middle);
-    middle = next;
-    sum += w;
-    total += w * (2.0 * reach + w * length / 3.0);
-    if (ray.slope != nullptr) ray.slope[i] = static_cast<float>(reach);
-    if (ray.starts_slope != nullptr) ray.starts_slope[i] = static_cast<float>(sum - w);
-  }
-  *loss = static_cast<float>(total);
-  if (ray.slope == nullptr) return true;
-  sum = reach = 0.0;
-  for (int64_t i = ray.count - 1; i >= 0; --i) {
-    const double next = ray.Middle(i), w = ray.weights[i], length = ray.t_ends[i] - ray.t_starts[i];
-    reach += sum * (middle - next);
-    middle = next;
-    ray.slope[i] = static_cast<float>(2.0 * (ray.slope[i] + reach + w * length / 3.0));
-    if (ray.starts_slope != nullptr) {
-      const double along = w * (ray.starts_slope[i] - sum), wider = w * w / 3.0;
-      ray.starts_slope[i] = static_cast<float>(along - wider);
-      ray.ends_slope[i] = static_cast<float>(along + wider);
-    }
-    sum += w;
-  }
-  return true;
-}
 
 class DistortionLossOp : public OpKernel {
  public:
@@ -103,14 +65,14 @@ class DistortionLossOp : public OpKernel {
     ParallelFor(context, rays.n_rays(), rays.Cycles(kCycles), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const RayRange range = rays[r];
-        const Ray ray = {Floats(weights) + range.start,
-                         Floats(context->input(1)) + range.start,
-                         Floats(context->input(2)) + range.start,
-                         with_slope ? Floats(slope) + range.start : nullptr,
-                         t_gradients_ ? Floats(starts_slope) + range.start : nullptr,
-                         t_gradients_ ? Floats(ends_slope) + range.start : nullptr,
-                         range.count};
-        if (!Distortion(ray, Floats(loss) + r)) bad_ray = r;
+        const DistortionRay ray = {Floats(weights) + range.start,
+                                   Floats(context->input(1)) + range.start,
+                                   Floats(context->input(2)) + range.start,
+                                   with_slope ? Floats(slope) + range.start : nullptr,
+                                   t_gradients_ ? Floats(starts_slope) + range.start : nullptr,
+                                   t_gradients_ ? Floats(ends_slope) + range.start : nullptr,
+                                   range.count};
+        if (!DistortRay(ray, Floats(loss) + r)) bad_ray = r;
       }
     });
     OP_REQUIRES(context, bad_ray < 0,

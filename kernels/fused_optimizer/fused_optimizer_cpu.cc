@@ -94,6 +94,10 @@ class OptimizerBase : public OpKernel {
     state_ = type_ == tensorflow::DT_DOUBLE ? type_ : tensorflow::DT_FLOAT;
   }
 
+  // Runs where its inputs were made: big variables use all threads anyway, and to wake one takes
+  // longer than to update a small one.
+  bool IsExpensive() override { return false; }
+
  protected:
   // A scalar input.
   template <typename Value>

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/common/parallel.h"
 #include "kernels/hash_encode/hash_encode_checks.h"
 #include "kernels/hash_encode/hash_encode_levels.h"
-#include "kernels/hash_encode/hash_encode_parallel.h"
 #include "kernels/hash_encode/hash_encode_simd.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
@@ -32,6 +33,14 @@ class BuildWithLibraries(build_py):
             libraries.provide(LIBRARIES, Path(self.build_lib) / "metal_ops")
 
 
+class OfThisMachine(bdist_wheel):
+    """python.org's Python on macOS is for two kinds of processors, what is compiled here for one."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        python, abi, system = super().get_tag()
+        return python, abi, system.replace("universal2", platform.machine())
+
+
 class BinaryDistribution(Distribution):
     """One that is of a platform and a Python, although setuptools compiles nothing of it."""
 
@@ -39,4 +48,7 @@ class BinaryDistribution(Distribution):
         return True
 
 
-setup(distclass=BinaryDistribution, cmdclass={"build_py": BuildWithLibraries})
+setup(
+    distclass=BinaryDistribution,
+    cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": OfThisMachine},
+)

@@ -3,6 +3,7 @@
 #include "graph/facts.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

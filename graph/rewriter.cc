@@ -3,7 +3,9 @@
 #include "graph/rewriter.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 

@@ -32,14 +32,14 @@ $(METAL_KERNELS_SO): $(METAL_OBJ) $(METAL_RUNTIME) kernels/exports.map
 
 -include $(METAL_OBJ:.o=.d)
 
-# On Linux hostmetal/msl/rules.mk compiles the shaders. Apple's compiler has fast-math on by default.
+# On Linux hostmetal/msl/rules.mk compiles the shaders.
 ifeq ($(shell uname),Darwin)
 XCODE_AIR := $(patsubst %.metal,build/%.air,$(wildcard kernels/*/*.metal))
 
-build/%.air: %.metal $(wildcard kernels/msl/*.h kernels/*/*_params.h)
+build/%.air: %.metal $(wildcard kernels/*/*.h) $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)
 	@echo "  metal   $<"
-	@xcrun -sdk macosx metal -std=metal3.1 -fno-fast-math -c -I. $< -o $@
+	@xcrun -sdk macosx metal $$(cat $(METAL_FLAGS)/shader_flags) -c -I. $< -o $@
 
 $(METAL_KERNELS_LIB): $(XCODE_AIR)
 	@echo "  link    $@"

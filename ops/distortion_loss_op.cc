@@ -45,6 +45,9 @@ The distortion of each ray's weights (Barron et al. 2022, mip-NeRF 360, equation
 
 sum_ij w_i w_j |m_i - m_j| + 1/3 sum_i w_i^2 (t_end_i - t_start_i), m the samples' middles, in time linear in the samples.
 
+Samples out of order are an error on the CPU. The Metal device works asynchronously, and answers with NaN for such a ray:
+an error would make every call wait.
+
 weights: [samples] packed ray after ray, or [rays, samples].
 t_starts: Where each sample begins along its ray, ascending, shaped like weights.
 t_ends: Where it ends.
@@ -55,9 +58,6 @@ slope: d loss / d weights, shaped like them. Not differentiable, like the next t
 t_starts_slope: d loss / d t_starts, or [0].
 t_ends_slope: d loss / d t_ends, or [0].
 t_gradients: Whether the last two outputs are made.
-
-Samples out of order are an error on the CPU. The Metal device works asynchronously, and answers with NaN for such a ray:
-an error would make every call wait.
 )doc");
 
 REGISTER_OP("ScaleRays")

@@ -10,6 +10,7 @@
 //   embeddings HashEncodeJvpPointGrad   dx of <g, J v> HashEncodePointGrad wrt inputs
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/hash_encode/hash_encode_checks.h"

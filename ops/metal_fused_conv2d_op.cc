@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/conv_checks.h"
 #include "kernels/common/fused_ops.h"
 #include "kernels/common/tf_arg_shapes.h"
 #include "kernels/common/tf_float_types.h"
-#include "kernels/fused_conv2d/fused_conv2d_checks.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

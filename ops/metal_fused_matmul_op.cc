@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kernels/common/fused_ops.h"
+#include "kernels/common/matmul_checks.h"
 #include "kernels/common/tf_arg_shapes.h"
 #include "kernels/common/tf_float_types.h"
-#include "kernels/fused_matmul/fused_matmul_checks.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

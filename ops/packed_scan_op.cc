@@ -50,6 +50,9 @@ REGISTER_OP("PackedScan")
     .Doc(R"doc(
 Running sums or products along each ray. Accumulated in higher precision than T and rounded once.
 
+CPU kernels run in float64, Metal kernels in a pair of float32 with 48 bits, as shaders have no float64: their sums stay
+infinite once they are beyond float32's range. packed_info is read in host memory.
+
 inputs: [samples] packed ray after ray, or [rays, samples].
 packed_info: First sample and number of samples of each ray, [rays, 2], in order and without overlap; [0, 2] if the inputs
   are dense. Results of samples of no ray are 0.
@@ -57,9 +60,6 @@ reduction: 'sum' or 'prod'.
 exclusive: Without the sample itself: a ray's first result is 0 ('sum') or 1 ('prod').
 reverse: From each ray's end.
 outputs: Shaped like inputs.
-
-CPU kernels run in float64, Metal kernels in a pair of float32 with 48 bits, as shaders have no float64: their sums stay
-infinite once they are beyond float32's range. packed_info is read in host memory.
 )doc");
 
 REGISTER_OP("PackedProdGrad")
@@ -89,11 +89,11 @@ REGISTER_OP("PackRayIndices")
     .Doc(R"doc(
 First sample and number of samples of each ray, from the ray of each sample.
 
+On the Metal device too, it runs in host memory, where the ops that take packed_info want it.
+
 ray_indices: The ray that each sample belongs to, [samples], ascending, in [0, n_rays).
 n_rays: Number of rays, a scalar.
 packed_info: (start, count) of each ray, [n_rays, 2]. A ray without samples starts where the next one does.
-
-On the Metal device too, it runs in host memory, where the ops that take packed_info want it.
 )doc");
 
 }  // namespace

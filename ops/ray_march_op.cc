@@ -34,7 +34,8 @@ Status PackOccupancyShape(InferenceContext* c) {
   ArgShapes shapes("PackOccupancy");
   CheckPackOccupancy(&shapes, InputShapes(c));
   const int64_t n_cells = shapes.Size("cells");
-  c->set_output(0, ToShape(c, {shapes.Size("levels"), n_cells < 0 ? -1 : (n_cells + 7) / 8}));
+  c->set_output(
+      0, ToShape(c, {shapes.Size("levels"), n_cells < 0 ? -1 : n_cells / 8 + (n_cells % 8 > 0)}));
   return ToStatus(shapes);
 }
 
@@ -60,6 +61,9 @@ REGISTER_OP("RayMarch")
     .Doc(R"doc(
 Cuts rays into steps and keeps those whose middle lies in an occupied cell. Deterministic.
 
+On the Metal device it waits once, to learn how many samples there are; packed_info is left in host memory, where the ops
+that take it read it.
+
 origins: [rays, 3].
 directions: [rays, 3], of any length: t counts them.
 occupancy: Bits of the cells, [levels, ceil(resolution^3 / 8)]. Cell (i, j, k) along (x, y, z) is bit c % 8 of byte c / 8,
@@ -78,9 +82,6 @@ t_starts: Where each sample begins, [samples], ray after ray.
 t_ends: Where it ends.
 ray_indices: The ray it belongs to.
 packed_info: First sample and number of samples of each ray, [rays, 2]. A ray with NaN or infinity has none.
-
-On the Metal device it waits once, to learn how many samples there are; packed_info is left in host memory, where the ops
-that take it read it.
 )doc");
 
 REGISTER_OP("PackOccupancy")

@@ -11,6 +11,7 @@
 #ifndef METAL_OPS_KERNELS_COMMON_ENCODER_H_
 #define METAL_OPS_KERNELS_COMMON_ENCODER_H_
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <type_traits>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/common/arg_shapes.h"
-#include "kernels/fused_conv2d/fused_conv2d_checks.h"
-#include "kernels/fused_matmul/fused_matmul_checks.h"
+#include "kernels/common/conv_checks.h"
+#include "kernels/common/matmul_checks.h"
 #include "kernels/msl/gemm_params.h"
 
 namespace metal_ops {

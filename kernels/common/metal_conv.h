@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "kernels/common/conv_checks.h"
 #include "kernels/common/metal_arg_shapes.h"
-#include "kernels/fused_conv2d/fused_conv2d_checks.h"
 
 namespace metal_ops {
 

@@ -4,6 +4,7 @@
 #ifndef METAL_OPS_KERNELS_COMMON_METAL_RAYS_H_
 #define METAL_OPS_KERNELS_COMMON_METAL_RAYS_H_
 
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <string>

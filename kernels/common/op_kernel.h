@@ -86,12 +86,13 @@ class KernelConstruction {
   Status GetAttr(const char* name, std::vector<float>* value);
   Status GetAttr(const char* name, std::vector<std::string>* value);
 
-  void Fail(const Status& status);
-  bool failed() const { return failed_; }
+  // What Compute will say instead of running (registrar.h).
+  void Fail(const Status& status) { error_ = status; }
+  const Status& error() const { return error_; }
 
  private:
   TF_OpKernelConstruction* ctx_;
-  bool failed_ = false;
+  Status error_;
 };
 
 // What Compute gets: inputs, outputs, temporaries, the stream.

@@ -165,13 +165,6 @@ Status KernelConstruction::GetAttr(const char* name, std::vector<std::string>* v
   return Status();
 }
 
-void KernelConstruction::Fail(const Status& status) {
-  failed_ = true;
-  CStatus c_status;
-  c_status.Set(status);
-  TF_OpKernelConstruction_Failure(ctx_, c_status);
-}
-
 // ---- KernelContext
 // --------------------------------------------------------------------------------------------------
 

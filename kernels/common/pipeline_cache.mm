@@ -101,7 +101,7 @@ Constants& Constants::Float(int index, float value) {
 std::string Constants::Key() const {
   std::string key;
   for (const Entry& e : entries_) {
-    key += StrCat(e.index, ':', static_cast<unsigned long>(e.type), ':', e.bits, ';');
+    key += StrCat(e.index, ':', static_cast<NSUInteger>(e.type), ':', e.bits, ';');
   }
   return key;
 }

@@ -6,6 +6,7 @@
 #import <Foundation/Foundation.h>
 
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -54,33 +55,43 @@ class KernelRegistrar {
 };
 
 // What TensorFlow calls. Nothing may be thrown through it: neither C++ nor Objective-C exceptions.
+//
+// A kernel that cannot be built says so when it is run: where TensorFlow learns it while it builds
+// a kernel, host-memory inputs that it has sent already stay behind, and the next call takes them
+// for its own.
 template <typename Kernel>
 struct KernelThunks {
+  struct Built {
+    std::unique_ptr<Kernel> kernel;
+    Status error;
+  };
+
   static void* Create(TF_OpKernelConstruction* raw) {
     KernelConstruction ctx(raw);
-    Kernel* kernel = nullptr;
+    auto* const built = new (std::nothrow) Built();
+    if (built == nullptr) return nullptr;
     @autoreleasepool {
       try {
-        kernel = new Kernel(&ctx);
+        built->kernel = std::make_unique<Kernel>(&ctx);
       } catch (const std::bad_alloc&) {
         ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
       } catch (const std::exception& e) {
         ctx.Fail(Internal(Kernel::kOp, ": ", e.what()));
       }
     }
-    if (ctx.failed()) {
-      delete kernel;
-      return nullptr;
-    }
-    return kernel;
+    built->error = ctx.error();
+    return built;
   }
 
-  static void Compute(void* kernel, TF_OpKernelContext* raw) {
+  static void Compute(void* raw_built, TF_OpKernelContext* raw) {
     KernelContext ctx(raw);
+    auto* const built = static_cast<Built*>(raw_built);
+    if (built == nullptr) return ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
+    if (!built->error.ok()) return ctx.Fail(built->error);
     @autoreleasepool {
       @try {
         try {
-          static_cast<Kernel*>(kernel)->Compute(&ctx);
+          built->kernel->Compute(&ctx);
         } catch (const std::bad_alloc&) {
           ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
         } catch (const std::exception& e) {
@@ -92,7 +103,7 @@ struct KernelThunks {
     }
   }
 
-  static void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
+  static void Delete(void* built) { delete static_cast<Built*>(built); }
 };
 
 }  // namespace metal_ops

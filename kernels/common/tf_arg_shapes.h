@@ -3,6 +3,8 @@
 #ifndef METAL_OPS_KERNELS_COMMON_TF_ARG_SHAPES_H_
 #define METAL_OPS_KERNELS_COMMON_TF_ARG_SHAPES_H_
 
+#include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/common/arg_shapes.h"

@@ -3,6 +3,7 @@
 #ifndef METAL_OPS_KERNELS_FREQUENCY_ENCODE_FREQUENCY_ENCODE_CHECKS_H_
 #define METAL_OPS_KERNELS_FREQUENCY_ENCODE_FREQUENCY_ENCODE_CHECKS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,8 +33,13 @@ inline void CheckFrequencyEncodeAttrs(ArgShapes* shapes, const FrequencyEncodeAt
 inline void CheckFrequencyEncode(ArgShapes* shapes, const std::vector<ArgShape>& args,
                                  const FrequencyEncodeAttrs& attrs) {
   shapes->Expect("inputs", args.back(), {"points", "dims"});
-  if (args.size() == 1) return;
   const int64_t n_dims = shapes->Size("dims");
+  // Without points, a tensor may have any number of dims.
+  shapes->Require(n_dims <= INT64_MAX / std::max<int64_t>(1, attrs.Columns()),
+                  "inputs must have at most 2^63 - 1 columns of outputs, " +
+                      std::to_string(attrs.Columns()) + " a dim, got " + std::to_string(n_dims) +
+                      " dims.");
+  if (!shapes->ok() || args.size() == 1) return;
   const std::string width = n_dims < 0 ? "width" : std::to_string(n_dims * attrs.Columns());
   shapes->Expect("gradients", args[0], {"points", width},
                  "It is shaped like FrequencyEncode's outputs.");

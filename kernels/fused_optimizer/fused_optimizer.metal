@@ -15,7 +15,7 @@ template <bool Amsgrad>
 struct adam {
   static float next(float x, float g, ulong i, device float* m, device float* v, device float* hat,
                     constant FusedUpdateParams& params) {
-    const AdamParams<float> p = params.adam;
+    constant AdamParams<float>& p = params.adam;
     const float m_i = fma(g - m[i], p.one_minus_beta1, m[i]);
     float v_i = fma(g * g - v[i], p.one_minus_beta2, v[i]);
     m[i] = m_i;
@@ -33,7 +33,7 @@ template <bool Momentum, bool Nesterov>
 struct sgd {
   static float next(float x, float g, ulong i, device float* m, device float*, device float*,
                     constant FusedUpdateParams& params) {
-    const SgdParams<float> p = params.sgd;
+    constant SgdParams<float>& p = params.sgd;
     const float kept = fma(-x, p.decay, x);
     const float step = g * p.lr;
     if (!Momentum) return kept - step;

@@ -11,6 +11,11 @@
 
 namespace metal_ops {
 
+// Those of instant-ngp / tiny-cuda-nn. The first is 1, so neighbours along x often share a cache
+// line.
+constexpr uint32_t kHashEncodePrimes[7] = {1u,          2654435761u, 805459861u, 3674653429u,
+                                           2097192037u, 1434869437u, 2165219737u};
+
 // 2^(level * log2_per_level_scale) * base - 1, each step rounded to float32 as tiny-cuda-nn does.
 inline float HashEncodeScale(int level, float log2_per_level_scale, int64_t base) {
   const float power = static_cast<float>(level) * log2_per_level_scale;

@@ -8,39 +8,11 @@
 #ifndef METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_PARAMS_H_
 #define METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_PARAMS_H_
 
-#if defined(__METAL_VERSION__)
-#include <metal_stdlib>
-#define METAL_OPS_CONSTANT constant
-#else
-#include <stdint.h>
-#define METAL_OPS_CONSTANT static const
-#endif
+#include "kernels/msl/hash_grid_params.h"
 
 #define HASH_ENCODE_MIN_DIMS 2
-#define HASH_ENCODE_MAX_DIMS 4
 #define HASH_ENCODE_MAX_LEVELS 32
 #define HASH_ENCODE_MAX_FEATURES 8
-
-// Those of instant-ngp / tiny-cuda-nn. The first is 1, so neighbours along x often share a cache
-// line.
-METAL_OPS_CONSTANT uint32_t kHashEncodePrimes[7] = {
-    1u, 2654435761u, 805459861u, 3674653429u, 2097192037u, 1434869437u, 2165219737u};
-
-// One level of the grid. Filled by HashEncodeLevels (hash_encode_levels.h), and nowhere else.
-struct HashEncodeLevel {
-  float scale;          // grid steps along an edge of the unit cube
-  uint32_t resolution;  // ceil(scale) + 1
-  uint32_t offset;      // first row in the table
-  uint32_t size;        // rows, at least 1
-  // What a corner's coordinate is multiplied by: primes if hashed, else dense strides (0 once they
-  // exceed `size`).
-  uint32_t factors[HASH_ENCODE_MAX_DIMS];
-  uint32_t hashed;      // 1: combine with XOR, 0: with +
-  uint32_t mask;        // size - 1 if size is a power of two, else 0
-  uint32_t reciprocal;  // min(floor(2^32 / size), 2^32 - 1): row % size without a division
-  uint32_t reserved;    // keeps the size a multiple of 16
-};
-static_assert(sizeof(HashEncodeLevel) == 48, "host and shader must agree");
 
 // What one dispatch is told.
 struct HashEncodeParams {

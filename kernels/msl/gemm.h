@@ -48,7 +48,7 @@ inline GemmRow gemm_row(constant GemmParams& params, long row) {
 
 // Adds the terms of one point of the filter. `from` is where each row's lie, if inside.
 template <bool kSomeOutside, typename T>
-inline void gemm_add_terms(thread device const T* (&from)[GEMM_THREAD_ROWS],
+inline void gemm_add_terms(device const T* thread (&from)[GEMM_THREAD_ROWS],
                            thread bool (&inside)[GEMM_THREAD_ROWS], long a_c, uint depth,
                            device const float* terms, long b_row,
                            thread float (&sums)[GEMM_THREAD_ROWS][GEMM_THREAD_COLUMNS]) {
@@ -180,7 +180,8 @@ template <typename T>
     device const T* mean [[buffer(6)]], device const T* variance [[buffer(7)]],
     device const T* residual [[buffer(8)]], constant EpilogueParams& epilogue [[buffer(9)]],
     uint3 position [[thread_position_in_grid]]) {
-  const FusedEpilogue<T> fused = {gamma, beta, mean, variance, residual, epilogue};
+  const FusedEpilogue<T> fused = {gamma,    beta,     mean,
+                                  variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
   gemm_thread_tile(a, b, out, params, fused, position);
 }
 

@@ -1,6 +1,7 @@
 // Products in threadgroup tiles: GEMM_TILE_DEPTH terms of a GEMM_TILE_ROWS x GEMM_TILE_COLUMNS tile
 // are brought into threadgroup memory, where four simdgroups multiply them as 8x8 matrices, each a
-// quarter of the tile. Sums and epilogue stay in registers.
+// quarter of the tile. Sums stay in registers. Which lane holds which element of a matrix is not
+// documented, so for the epilogue each matrix goes through threadgroup memory.
 
 #ifndef METAL_OPS_KERNELS_MSL_GEMM_TILE_H_
 #define METAL_OPS_KERNELS_MSL_GEMM_TILE_H_
@@ -21,11 +22,14 @@ static_assert(GEMM_TILE_ROWS * GEMM_TILE_DEPTH == 8 * GEMM_TILE_THREADS,
               "8 elements of a a thread");
 static_assert(GEMM_TILE_COLUMNS * GEMM_TILE_DEPTH == 8 * GEMM_TILE_THREADS, "and 8 of b");
 
+// Sums that a simdgroup has in threadgroup memory: a column of its matrices.
+#define GEMM_TILE_SUMS (64 * GEMM_TILE_FRAGMENTS)
+
 template <typename T, typename Epilogue>
 inline void gemm_group_tile(device const T* a, device const T* b, device T* out,
                             constant GemmParams& params, Epilogue epilogue, threadgroup T* a_tile,
-                            threadgroup T* b_tile, uint3 group, uint thread_, uint simdgroup,
-                            uint lane) {
+                            threadgroup T* b_tile, threadgroup float* sum_tiles, uint3 group,
+                            uint thread_, uint simdgroup, uint lane) {
   const GemmOffsets offsets = gemm_offsets(params, group.z);
   const long first_row = long(group.x) * GEMM_TILE_ROWS;
   const uint first_column = group.y * GEMM_TILE_COLUMNS;
@@ -89,22 +93,26 @@ inline void gemm_group_tile(device const T* a, device const T* b, device T* out,
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
   }
 
-  // A lane holds two neighbours of each matrix, always at the same place.
-  const uint lane_row = (lane / 4 & 4) + (lane / 2 & 3);
-  const uint lane_column = (lane / 4 & 2) * 2 + (lane & 1) * 2;
+  // A column of matrices at a time, of which a lane takes one column and every fourth row.
+  threadgroup float* sum_tile = sum_tiles + simdgroup * GEMM_TILE_SUMS;
+  const uint lane_row = lane / 8, lane_column = lane % 8;
   for (uint j = 0; j < GEMM_TILE_FRAGMENTS; ++j) {
-    for (uint e = 0; e < 2; ++e) {
-      const uint column = first_column + column_of_group + 8 * j + lane_column + e;
-      if (column >= params.columns) continue;
+    for (uint i = 0; i < GEMM_TILE_FRAGMENTS; ++i) {
+      metal::simdgroup_store(sums[i][j], sum_tile + i * 64, 8);
+    }
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+    const uint column = first_column + column_of_group + 8 * j + lane_column;
+    if (column < params.columns) {
       const typename Epilogue::Column channel = epilogue.column(column);
-      for (uint i = 0; i < GEMM_TILE_FRAGMENTS; ++i) {
-        const long to_row = first_row + row_of_group + 8 * i + lane_row;
-        if (to_row >= params.rows) continue;
+      for (uint r = lane_row; r < 8 * GEMM_TILE_FRAGMENTS; r += 4) {
+        const long to_row = first_row + row_of_group + r;
+        if (to_row >= params.rows) break;
         const long at =
             offsets.out + gemm_row(params, to_row).out + long(column) * params.out_column;
-        out[at] = T(epilogue(sums[i][j].thread_elements()[e], channel, at));
+        out[at] = T(epilogue(sum_tile[r * 8 + lane_column], channel, at));
       }
     }
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
   }
 }
 
@@ -116,7 +124,9 @@ template <typename T>
     uint lane [[thread_index_in_simdgroup]]) {
   threadgroup T a_tile[GEMM_TILE_ROWS * GEMM_TILE_A_LINE];
   threadgroup T b_tile[GEMM_TILE_DEPTH * GEMM_TILE_B_LINE];
-  gemm_group_tile(a, b, out, params, NoEpilogue(), a_tile, b_tile, group, thread_, simdgroup, lane);
+  threadgroup float sum_tiles[4 * GEMM_TILE_SUMS];
+  gemm_group_tile(a, b, out, params, NoEpilogue(), a_tile, b_tile, sum_tiles, group, thread_,
+                  simdgroup, lane);
 }
 
 template <typename T>
@@ -130,8 +140,11 @@ template <typename T>
     uint lane [[thread_index_in_simdgroup]]) {
   threadgroup T a_tile[GEMM_TILE_ROWS * GEMM_TILE_A_LINE];
   threadgroup T b_tile[GEMM_TILE_DEPTH * GEMM_TILE_B_LINE];
-  const FusedEpilogue<T> fused = {gamma, beta, mean, variance, residual, epilogue};
-  gemm_group_tile(a, b, out, params, fused, a_tile, b_tile, group, thread_, simdgroup, lane);
+  threadgroup float sum_tiles[4 * GEMM_TILE_SUMS];
+  const FusedEpilogue<T> fused = {gamma,    beta,     mean,
+                                  variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
+  gemm_group_tile(a, b, out, params, fused, a_tile, b_tile, sum_tiles, group, thread_, simdgroup,
+                  lane);
 }
 
 #endif  // METAL_OPS_KERNELS_MSL_GEMM_TILE_H_

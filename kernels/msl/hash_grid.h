@@ -7,7 +7,7 @@
 
 #include <metal_stdlib>
 
-#include "kernels/hash_encode/hash_encode_params.h"
+#include "kernels/msl/hash_grid_params.h"
 
 // Per axis: the cell, the weight of its upper corner, and that weight's first and second derivative
 // along x.

@@ -67,13 +67,16 @@ inline WideFloat wide_add(WideFloat a, WideFloat b) {
   return wide_renormalize(sum.high, sum.low + low.low);
 }
 
+// What is not finite has no `low`: 0 times infinity would make NaN of it.
 inline WideFloat wide_multiply(WideFloat a, float b) {
   const WideFloat product = wide_product(a.high, b);
+  if (!metal::isfinite(product.high)) return product;
   return wide_renormalize(product.high, metal::fma(a.low, b, product.low));
 }
 
 inline WideFloat wide_multiply(WideFloat a, WideFloat b) {
   const WideFloat product = wide_product(a.high, b.high);
+  if (!metal::isfinite(product.high)) return product;
   return wide_renormalize(product.high, product.low + metal::fma(a.high, b.low, a.low * b.high));
 }
 

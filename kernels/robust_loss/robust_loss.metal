@@ -48,7 +48,7 @@ struct RobustTerms {
 
 inline float robust_slope_alpha(RobustTerms t, float alpha, float loss) {
   if (t.z != t.z || alpha != alpha) return t.z * alpha;  // NaN
-  if (alpha == 2.0f || isinf(alpha)) return 0.0f;
+  if (alpha == 2.0f || fabs(alpha) >= ROBUST_LOSS_INFINITE) return 0.0f;
   const float s = alpha < 2.0f ? 1.0f : -1.0f, b = t.b, log_u = t.log1p_u;
   if (t.z <= ROBUST_LOSS_SERIES_Z && t.u <= ROBUST_LOSS_SERIES_U) {
     return robust_alpha_series(t.z, b, alpha, s);
@@ -83,7 +83,7 @@ inline RobustValue robust_value(RobustTerms t, float alpha) {
   } else if (alpha == 2.0f) {
     v.loss = 0.5f * t.z;
     v.factor = 1.0f;
-  } else if (isinf(alpha)) {
+  } else if (fabs(alpha) >= ROBUST_LOSS_INFINITE) {
     const float half_z = copysign(0.5f * t.z, alpha);
     v.loss = copysign(1.0f, alpha) * precise_expm1(half_z);
     v.factor = precise::exp(half_z);

@@ -24,6 +24,9 @@
 #include <stdint.h>
 #endif
 
+// From this |alpha| on, 2^64, the limits are taken: z / b would be no normal number, thus 0.
+#define ROBUST_LOSS_INFINITE 18446744073709551616.0f
+
 // Below these z and u the series is used for d rho / d alpha, with so many terms: each is at most a
 // sixth of the one before.
 #define ROBUST_LOSS_SERIES_Z 0.25f

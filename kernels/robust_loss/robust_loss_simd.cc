@@ -2,8 +2,6 @@
 
 #include "kernels/robust_loss/robust_loss_simd.h"
 
-#include <limits>
-
 #include "kernels/common/simd_targets.h"
 #include "kernels/robust_loss/robust_loss_params.h"
 
@@ -89,8 +87,8 @@ HWY_INLINE VF SlopeAlpha(VF z, VF b, VF alpha, VF u, VF log1p_u, VF y, VF exp_y,
   const MF small =
       hn::And(hn::Le(z, Constant(ROBUST_LOSS_SERIES_Z)), hn::Le(u, Constant(ROBUST_LOSS_SERIES_U)));
   slope = hn::IfThenElse(small, AlphaSeries(z, b, alpha, s), slope);
-  const VF infinity = Constant(std::numeric_limits<float>::infinity());
-  const MF limit = hn::Or(hn::Eq(alpha, Constant(2.0f)), hn::Eq(hn::Abs(alpha), infinity));
+  const MF limit =
+      hn::Or(hn::Eq(alpha, Constant(2.0f)), hn::Ge(hn::Abs(alpha), Constant(ROBUST_LOSS_INFINITE)));
   slope = hn::IfThenElse(limit, hn::Zero(df), slope);
   // z^3 may underflow where z is NaN's neighbour only: NaN in, NaN out.
   return KeepNaN(df, z, slope);
@@ -99,7 +97,6 @@ HWY_INLINE VF SlopeAlpha(VF z, VF b, VF alpha, VF u, VF log1p_u, VF y, VF exp_y,
 void RunPiece(const RobustLossPiece& piece, int64_t n) {
   const DF df;
   const VF half = Constant(0.5f), one = Constant(1.0f);
-  const VF infinity = Constant(std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < n; i += hn::Lanes(df)) {
     const VF x = hn::Load(df, piece.x + i), alpha = hn::Load(df, piece.alpha + i);
     const VF per_scale = hn::Div(one, hn::Load(df, piece.scale + i));
@@ -114,7 +111,7 @@ void RunPiece(const RobustLossPiece& piece, int64_t n) {
     VF factor = SafeExp(df, hn::Mul(hn::MulSub(half, alpha, one), log1p_u));
 
     const MF is_two = hn::Eq(alpha, Constant(2.0f));
-    const MF is_infinite = hn::Eq(hn::Abs(alpha), infinity);
+    const MF is_infinite = hn::Ge(hn::Abs(alpha), Constant(ROBUST_LOSS_INFINITE));
     if (!hn::AllFalse(df, hn::Or(is_two, is_infinite))) {
       const VF half_z = hn::Mul(half, z);
       const VF signed_z = hn::CopySign(half_z, alpha);

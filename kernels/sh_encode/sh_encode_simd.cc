@@ -21,9 +21,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-constexpr int kMaxDegree = SH_ENCODE_MAX_DEGREE;
-constexpr int kMaxCoefficients = kMaxDegree * kMaxDegree;
-
 // x, y, z of up to a vector of points; lanes past `n` are 0.
 HWY_INLINE void LoadDirections(const float* directions, int64_t n, VF& x, VF& y, VF& z) {
   const DF df;

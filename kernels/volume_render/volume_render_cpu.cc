@@ -198,6 +198,7 @@ class RenderWeightsOp : public RenderBase {
     OP_REQUIRES_OK(context, context->allocate_output(1, sigmas.shape(), &transmittance));
     ClearUncovered(rays, weights);
     ClearUncovered(rays, transmittance);
+    if (rays.n_samples() == 0) return;  // however many rays there are
 
     RenderInputs in = {};
     in.sigmas = ToFloatArray(sigmas);
@@ -232,6 +233,7 @@ class RenderWeightsGradOp : public RenderBase {
     OP_REQUIRES_OK(context, context->allocate_output(1, t_shape, &to_starts));
     OP_REQUIRES_OK(context, context->allocate_output(2, t_shape, &to_ends));
     for (Tensor* tensor : {to_sigmas, to_starts, to_ends}) ClearUncovered(rays, tensor);
+    if (rays.n_samples() == 0) return;
 
     RenderInputs in = {};
     in.sigmas = ToFloatArray(sigmas);

@@ -23,4 +23,5 @@ fi
 echo "metal_ops: Bazel $USE_BAZEL_VERSION"
 # Debian's launcher leaves a server behind that the next bazelisk does not find.
 case $USE_BAZEL_VERSION in /*bazel-4) options=(--batch) ;; esac
-exec "$bazelisk" "${options[@]}" "$@" 2> >(grep --line-buffered -v -e 'main/tools/linux-sandbox' -e 'Xverify:none' >&2)
+# The + is for the bash 3.2 of macOS, to which an empty array is unset.
+exec "$bazelisk" ${options[@]+"${options[@]}"} "$@" 2> >(grep --line-buffered -v -e 'main/tools/linux-sandbox' -e 'Xverify:none' >&2)

@@ -4,7 +4,7 @@ Compiler and flags are those of python/metal_ops/build/flags.py, as in the Makef
 them, are used where they lie: thousands of links for each of these actions would take longer than compiling.
 """
 
-load("@metal//:config.bzl", "CFLAGS", "COMPILER", "LDFLAGS", "MACOS")
+load("@metal//:config.bzl", "CFLAGS", "COMPILER", "LDFLAGS", "MACOS", "SHADER_FLAGS")
 load("@tensorflow//:config.bzl", "DEFINES", "INCLUDE", "LIBRARY", "PYTHON")
 
 _REPRODUCIBLE = ["-ffile-prefix-map=" + INCLUDE + "=tensorflow"]
@@ -99,8 +99,6 @@ def linked(name, objects, libraries = [], exports = None, ldflags = [], metal = 
 def metallib(name, srcs, headers, linux_only = False, **kwargs):
     """Compiles Metal shaders to one library: by Apple's compiler on macOS, by the project's own elsewhere.
 
-    Apple's has fast-math on by default, and numerics are a contract.
-
     Args:
       name: the file.
       srcs: .metal files of this package.
@@ -111,7 +109,7 @@ def metallib(name, srcs, headers, linux_only = False, **kwargs):
     if MACOS and linux_only:
         return
     own = PYTHON + " python/metal_ops/metal"
-    compiler = "xcrun -sdk macosx metal -std=metal3.1 -fno-fast-math" if MACOS else own
+    compiler = "xcrun -sdk macosx metal " + " ".join(SHADER_FLAGS) if MACOS else own
     linker = "xcrun -sdk macosx metallib" if MACOS else own + " metallib"
     tools = [] if MACOS else ["//python:shader_compiler"]
     airs = []

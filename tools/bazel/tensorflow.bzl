@@ -71,6 +71,7 @@ def _metal_impl(ctx):
         "COMPILER = %s" % repr(ctx.read("compiler").strip()),
         "CFLAGS = %s" % repr(_flags(ctx, "cflags", package)),
         "LDFLAGS = %s" % repr(_flags(ctx, "ldflags", package)),
+        "SHADER_FLAGS = %s" % repr(_flags(ctx, "shader_flags", package)),
         "",
     ]))
 

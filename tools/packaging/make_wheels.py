@@ -1,4 +1,4 @@
-"""Builds both wheels from the libraries that make has built: `make_wheels.py <output folder>`. Prints their sha256.
+"""Builds the wheels from the libraries that make has built: `make_wheels.py <output folder>`. Prints their sha256.
 
 The same sources give the same bytes: files are packed from a copy with plain permissions, and all times are that of the
 last commit.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[
       libraries: The folder with the compiled libraries.
 
     Returns:
-      The two wheels: the package with its CPU ops, and the Metal half.
+      The wheels: the package with its CPU ops and, on Linux, the Metal half, which macOS has in the first.
     """
     with tempfile.TemporaryDirectory(prefix="metal_ops_wheel_") as scratch:
         copy, made = Path(scratch) / "metal_ops", Path(scratch) / "made"
@@ -71,7 +72,7 @@ def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[
             "-q",
             "--no-deps",
         ]
-        for project in (copy, copy / "hostmetal"):
+        for project in [copy] if platform.system() == "Darwin" else [copy, copy / "hostmetal"]:
             done = subprocess.run(
                 [*pip, "--no-build-isolation", "--no-index", "-w", str(made), str(project)],
                 env=environment,

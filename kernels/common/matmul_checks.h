@@ -1,7 +1,7 @@
 // What can be wrong with a product of batched matrices, and its sizes, for every device.
 
-#ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_MATMUL_CHECKS_H_
-#define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_MATMUL_CHECKS_H_
+#ifndef METAL_OPS_KERNELS_COMMON_MATMUL_CHECKS_H_
+#define METAL_OPS_KERNELS_COMMON_MATMUL_CHECKS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -99,4 +99,4 @@ inline MatMulSizes ToMatMulSizes(const ArgShape& a, const ArgShape& b, bool tran
 
 }  // namespace metal_ops
 
-#endif  // METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_MATMUL_CHECKS_H_
+#endif  // METAL_OPS_KERNELS_COMMON_MATMUL_CHECKS_H_

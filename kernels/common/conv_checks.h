@@ -1,7 +1,7 @@
 // What can be wrong with a convolution's attributes and shapes, and its sizes, for every device.
 
-#ifndef METAL_OPS_KERNELS_FUSED_CONV2D_FUSED_CONV2D_CHECKS_H_
-#define METAL_OPS_KERNELS_FUSED_CONV2D_FUSED_CONV2D_CHECKS_H_
+#ifndef METAL_OPS_KERNELS_COMMON_CONV_CHECKS_H_
+#define METAL_OPS_KERNELS_COMMON_CONV_CHECKS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -177,4 +177,4 @@ inline void CheckConv(ArgShapes* shapes, const ConvAttrs& attrs, const ArgShape&
 
 }  // namespace metal_ops
 
-#endif  // METAL_OPS_KERNELS_FUSED_CONV2D_FUSED_CONV2D_CHECKS_H_
+#endif  // METAL_OPS_KERNELS_COMMON_CONV_CHECKS_H_

@@ -194,6 +194,17 @@ def test_nan_and_infinity_stay_where_they_are():
         assert spoilt[23] == bounded.get(alpha, np.inf)
 
 
+@pytest.mark.parametrize("alpha", [3.4e38, -3.4e38, 1e25])
+def test_alpha_beyond_all_digits_is_infinite(alpha):
+    """z / |alpha - 2| was below the smallest number, and the loss 0."""
+    x = residuals()
+    for actual, limit in zip(
+        slopes(x, alpha, 0.5), slopes(x, np.copysign(INF, alpha), 0.5), strict=True
+    ):
+        np.testing.assert_array_equal(actual, limit)
+        assert np.all(np.isfinite(limit) | (alpha > 0))
+
+
 def test_bad_arguments():
     Invalid = tf.errors.InvalidArgumentError
     for scale in (0.0, -1.0):

@@ -358,6 +358,14 @@ def test_any_shape(counts, channels, early_stop_eps, seed):
     check_outputs(out, expected)
 
 
+def test_rays_without_samples_take_no_time():
+    """2^40 of them: a loop over the rays would not end."""
+    nothing, dense = tf.zeros([2**40, 0]), tf.zeros([0, 2], tf.int32)
+    assert metal_ops.render_weights(nothing, nothing, nothing).weights.shape == [2**40, 0]
+    gradients = metal_ops.raw_ops.render_weights_grad(*[nothing] * 5, dense)
+    assert gradients[0].shape == [2**40, 0]
+
+
 def test_unaligned_memory():
     """A slice of a tensor may begin anywhere."""
     scene = make([33, 20])

@@ -20,7 +20,7 @@ COMMANDS = {
         "Check the installation: what was built, what works, what is missing and how to get it",
     ),
     "nerf": ("nerf.cli", "Train, evaluate and render a NeRF with hash encoding"),
-    "metal": ("metal.cli", "Compile and inspect Metal shaders on this machine"),
+    "metal": ("metal.cli", "Compile Metal shaders on this machine, as `xcrun metal` does on a Mac"),
     "build": ("build.cli", "Build op libraries of your own"),
     "fusion": ("fusion.cli", "List the fusion patterns, explain what they do to a SavedModel"),
     "run": ("build.run", "Run a script with the Metal device, as it would be on a Mac"),

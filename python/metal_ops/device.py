@@ -15,6 +15,9 @@ Environment variables, read when the device is loaded (Linux):
 | `METAL_OPS_DEVICE_SCRIBBLE=1` | overwrite freed memory, so that a use after the end shows as NaN |
 | `METAL_DEVICE_WRAPPER_TYPE=1` | Apple's validation switch: bounds checks in shaders, and both of the above |
 
+Processes: threads do not survive a fork, so a process that is forked after the device has run anything waits forever
+when it uses the device. Start it by `multiprocessing.get_context("spawn")` or "forkserver"; CUDA wants the same.
+
 Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, and XLA has no compiler
 for METAL. A model with a layer of metal_ops is exempt (those layers say `supports_jit = False`); compile others
 with `jit_compile=False`.

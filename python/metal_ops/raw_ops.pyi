@@ -4,6 +4,55 @@ from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
+class _DistortionLoss(NamedTuple):
+    loss: tf.Tensor
+    slope: tf.Tensor
+    t_starts_slope: tf.Tensor
+    t_ends_slope: tf.Tensor
+
+class _RayMarch(NamedTuple):
+    t_starts: tf.Tensor
+    t_ends: tf.Tensor
+    ray_indices: tf.Tensor
+    packed_info: tf.Tensor
+
+class _RenderWeights(NamedTuple):
+    weights: tf.Tensor
+    transmittance: tf.Tensor
+
+class _RenderWeightsGrad(NamedTuple):
+    sigmas_gradient: tf.Tensor
+    t_starts_gradient: tf.Tensor
+    t_ends_gradient: tf.Tensor
+
+class _RobustLoss(NamedTuple):
+    loss: tf.Tensor
+    slope: tf.Tensor
+    slope_alpha: tf.Tensor
+    slope_scale: tf.Tensor
+
+class _SigmoidFocalLoss(NamedTuple):
+    loss: tf.Tensor
+    slope: tf.Tensor
+
+class _SoftmaxFocalLoss(NamedTuple):
+    loss: tf.Tensor
+    slope: tf.Tensor
+
+class _VolumeRender(NamedTuple):
+    rgb: tf.Tensor
+    opacity: tf.Tensor
+    depth: tf.Tensor
+    depth_median: tf.Tensor
+    weights: tf.Tensor
+
+class _VolumeRenderGrad(NamedTuple):
+    sigmas_gradient: tf.Tensor
+    rgbs_gradient: tf.Tensor
+    background_gradient: tf.Tensor
+    t_starts_gradient: tf.Tensor
+    t_ends_gradient: tf.Tensor
+
 def distortion_loss(
     weights: Any,
     t_starts: Any,
@@ -13,13 +62,6 @@ def distortion_loss(
     name: str | None = None,
 ) -> _DistortionLoss:
     """The distortion of each ray's weights (Barron et al. 2022, mip-NeRF 360, equation 15), with its derivative."""
-
-class _DistortionLoss(NamedTuple):
-    loss: tf.Tensor
-    slope: tf.Tensor
-    t_starts_slope: tf.Tensor
-    t_ends_slope: tf.Tensor
-
 
 def frequency_encode(
     inputs: Any,
@@ -208,13 +250,6 @@ def ray_march(
 ) -> _RayMarch:
     """Cuts rays into steps and keeps those whose middle lies in an occupied cell. Deterministic."""
 
-class _RayMarch(NamedTuple):
-    t_starts: tf.Tensor
-    t_ends: tf.Tensor
-    ray_indices: tf.Tensor
-    packed_info: tf.Tensor
-
-
 def render_weights(
     sigmas: Any,
     t_starts: Any,
@@ -225,11 +260,6 @@ def render_weights(
     name: str | None = None,
 ) -> _RenderWeights:
     """Weights of VolumeRender alone, and the transmittance up to each sample."""
-
-class _RenderWeights(NamedTuple):
-    weights: tf.Tensor
-    transmittance: tf.Tensor
-
 
 def render_weights_grad(
     weights_gradient: Any,
@@ -243,12 +273,6 @@ def render_weights_grad(
     name: str | None = None,
 ) -> _RenderWeightsGrad:
     """The gradient of RenderWeights. An empty incoming gradient stands for zeros."""
-
-class _RenderWeightsGrad(NamedTuple):
-    sigmas_gradient: tf.Tensor
-    t_starts_gradient: tf.Tensor
-    t_ends_gradient: tf.Tensor
-
 
 def resource_fused_adam(
     var: Any,
@@ -291,13 +315,6 @@ def robust_loss(
     name: str | None = None,
 ) -> _RobustLoss:
     """The general robust loss (Barron, CVPR 2019, equation 8) of predictions - targets, with its derivatives, in float32."""
-
-class _RobustLoss(NamedTuple):
-    loss: tf.Tensor
-    slope: tf.Tensor
-    slope_alpha: tf.Tensor
-    slope_scale: tf.Tensor
-
 
 def scale_rays(
     incoming: Any,
@@ -350,11 +367,6 @@ def sigmoid_focal_loss(
 ) -> _SigmoidFocalLoss:
     """The focal loss of independent binary classes (Lin et al. 2017, equations 4 and 5), with its derivative, in float32."""
 
-class _SigmoidFocalLoss(NamedTuple):
-    loss: tf.Tensor
-    slope: tf.Tensor
-
-
 def softmax_focal_loss(
     logits: Any,
     targets: Any,
@@ -364,11 +376,6 @@ def softmax_focal_loss(
     name: str | None = None,
 ) -> _SoftmaxFocalLoss:
     """The focal loss of exclusive classes (Lin et al. 2017), with its derivative, in float32."""
-
-class _SoftmaxFocalLoss(NamedTuple):
-    loss: tf.Tensor
-    slope: tf.Tensor
-
 
 def softshrink(
     features: Any,
@@ -398,14 +405,6 @@ def volume_render(
 ) -> _VolumeRender:
     """Composites the samples of each ray: w_i = exp(-sum_{j<i} x_j) (1 - exp(-x_i)), x_i = sigma_i (t_end_i - t_start_i)."""
 
-class _VolumeRender(NamedTuple):
-    rgb: tf.Tensor
-    opacity: tf.Tensor
-    depth: tf.Tensor
-    depth_median: tf.Tensor
-    weights: tf.Tensor
-
-
 def volume_render_grad(
     rgb_gradient: Any,
     opacity_gradient: Any,
@@ -423,14 +422,6 @@ def volume_render_grad(
     name: str | None = None,
 ) -> _VolumeRenderGrad:
     """The gradient of VolumeRender. An empty incoming gradient stands for zeros. Deterministic."""
-
-class _VolumeRenderGrad(NamedTuple):
-    sigmas_gradient: tf.Tensor
-    rgbs_gradient: tf.Tensor
-    background_gradient: tf.Tensor
-    t_starts_gradient: tf.Tensor
-    t_ends_gradient: tf.Tensor
-
 
 def zero_out(
     to_zero: Any,

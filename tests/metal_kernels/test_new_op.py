@@ -44,6 +44,22 @@ def test_copies_all_parts_and_leaves_no_trace_of_the_template(tree: Path) -> Non
         assert "new-op" not in text  # what is said of the template is not true of the copy
 
 
+def test_copies_are_formatted(tree: Path) -> None:
+    """Another name makes other lines; the list of parts stays a list."""
+    (tree / ".venv").symlink_to(ROOT / ".venv")
+    for name in (".clang-format", "pyproject.toml"):
+        shutil.copy(ROOT / name, tree / name)
+    assert run(tree, "an_op_of_much_longer_name").returncode == 0
+    copies = [tree / new_op.rename(path, "an_op_of_much_longer_name") for path in new_op.FILES]
+    python = [path for path in copies if path.suffix == ".py"]
+    rest = [path for path in copies if path not in python]
+    tools = tree / ".venv" / "bin"
+    subprocess.run([tools / "clang-format", "--dry-run", "-Werror", *rest], check=True)
+    subprocess.run([tools / "ruff", "format", "--check", *python], check=True)
+    numbers = [line[5] for line in copies[0].read_text().splitlines() if line.startswith("//   ")]
+    assert numbers == list("123456")
+
+
 def test_the_template_has_all_its_files(tree: Path) -> None:
     stray = [
         path

@@ -28,14 +28,22 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=lambda _: parser.print_help())
     commands = parser.add_subparsers(metavar="<command>", title="commands")
 
-    listing = commands.add_parser("list", help="List the patterns, or draw some of them")
+    listing = commands.add_parser(
+        "list",
+        help="List the patterns, or draw some of them",
+        description="Lists the patterns, or draws some of them.",
+    )
     listing.add_argument("names", nargs="*", help="patterns to draw; none: list all of them")
     listing.set_defaults(run=_list)
 
     explain = commands.add_parser(
-        "explain", help="Say what is fused in a signature of a SavedModel, and what is not and why"
+        "explain",
+        help="Say what is fused in a signature of a SavedModel, and what is not and why",
+        description="Says what is fused in a signature of a SavedModel, and what is not and why.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    explain.add_argument("saved_model_dir", type=Path)
+    explain.add_argument("saved_model_dir", type=Path, help="what tf.saved_model.save has written")
     explain.add_argument(
         "--signature", default="serving_default", help="default: %(default)s", metavar="NAME"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,29 @@ if TYPE_CHECKING:
     from .train import Trainer
 
 
+def _words(description: str, *examples: tuple[str, str]) -> dict[str, Any]:
+    """What add_parser needs for a description that is wrapped, and examples (arguments, what they do) that are not."""
+    width = max(len(command) for command, _ in examples)
+    lines = [f"  python -m metal_ops nerf {command:{width}}  {what}" for command, what in examples]
+    return {
+        "description": textwrap.fill(description, 78),
+        "epilog": "\n".join(["examples:", *lines]),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
+
+
 def add_parser(subparsers: Any) -> None:
     """Adds `nerf` and its commands to the subparsers of `python -m metal_ops`."""
     parser = subparsers.add_parser(
         "nerf",
         help="Train, evaluate and render a NeRF with hash encoding",
-        description="Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal "
-        "device.",
+        **_words(
+            "Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal device.",
+            ("train", "the built-in scene, a minute; pictures in runs/still_life/"),
+            ("train --data photos", "photographs with transforms.json, or a NeRF-synthetic folder"),
+            ("eval runs/photos", "PSNR and SSIM of every held-out view"),
+            ("render runs/photos", "once around the scene, as a GIF"),
+        ),
     )
     commands = parser.add_subparsers(dest="nerf_command", metavar="<command>", required=True)
     _add_train(commands)
@@ -45,8 +62,14 @@ def _add_train(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="Train on a scene; leaves pictures, metrics.json and a checkpoint in runs/<name>/",
-        description="Train on a scene. Leaves comparison.png, turntable.gif, psnr.png, metrics.json and "
-        "checkpoint.npz in runs/<name>/. Ctrl-C stops early and leaves them, too.",
+        **_words(
+            "Train on a scene. Leaves comparison.png, turntable.gif, psnr.png, metrics.json and checkpoint.npz in "
+            "runs/<name>/. Ctrl-C stops early and leaves them, too.",
+            ("train", "the built-in scene, 60 s"),
+            ("train --data photos --downscale 4 --seconds 180", "large photographs, three minutes"),
+            ("train --data chair --steps 1500 --seed 1", "the same bits every time"),
+            ("train --resume runs/photos --seconds 300", "on, to five minutes in total"),
+        ),
     )
     options.add_scene(parser)
     options.add_budget(parser)
@@ -78,7 +101,11 @@ def _add_eval(commands: Any) -> None:
     parser = commands.add_parser(
         "eval",
         help="Score a run on its held-out views",
-        description="Score a run's checkpoint on its held-out views: PSNR and SSIM for each and their means.",
+        **_words(
+            "Score a run's checkpoint on its held-out views: PSNR and SSIM for each and their means, into eval.json.",
+            ("eval runs/photos", "all of them"),
+            ("eval runs/photos --views 4 --finer 2", "four of them, with steps half as long"),
+        ),
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
     parser.add_argument(
@@ -103,7 +130,11 @@ def _add_render(commands: Any) -> None:
     parser = commands.add_parser(
         "render",
         help="Render the turntable or the held-out views of a run",
-        description="Render a run's checkpoint: the turntable as a GIF, or every held-out view as a PNG with alpha.",
+        **_words(
+            "Render a run's checkpoint: the turntable as a GIF, or every held-out view as a PNG with alpha.",
+            ("render runs/photos --frames 96 --size 400", "a slower turn, larger"),
+            ("render runs/photos --what views --out views", "held-out views into views/"),
+        ),
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
     parser.add_argument(
@@ -142,9 +173,16 @@ def _add_compare(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
         help="Train several encodings or backends for the same time and draw their curves",
-        description="Train contenders in turns, each for the same time, and draw PSNR over training time: hash table "
-        "against frequencies by default, or --backends fused composite. With --until-psnr each trains until it gets "
-        "there, and the times are compared; the exit code is 1 if one does not.",
+        **_words(
+            "Train contenders in turns, each for the same time, and draw PSNR over training time: hash table against "
+            "frequencies by default, or --backends fused composite. With --until-psnr each trains until it gets there, "
+            "and the times are compared; the exit code is 1 if one does not.",
+            ("compare --seconds 30", "hash table against frequencies"),
+            (
+                "compare --backends fused composite --until-psnr 28",
+                "this library's ops against stock ones",
+            ),
+        ),
     )
     options.add_scene(parser)
     options.add_budget(parser)

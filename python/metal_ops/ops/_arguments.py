@@ -2,15 +2,95 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from metal_ops.ops import _checks
 
 FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 INDICES = (tf.int32, tf.int64)
+# packed_info of dense samples. Not tf.zeros, which takes a call of an op without tf.function twice as long.
+_DENSE = np.empty([0, 2], np.int32)
+# What is no dense tensor, and how to make one of it.
+REMEDIES = {
+    "KerasTensor": "It stands for a tensor while a functional model is built: call this in a layer, e.g. "
+    "keras.layers.Lambda.",
+    "IndexedSlices": "Make it dense: tf.math.unsorted_segment_sum(x.values, x.indices, rows).",
+    "NoneType": "It must not be left out.",
+    "RaggedTensor": "Give packed values x.flat_values, or pad them: x.to_tensor().",
+    "SparseTensor": "Make it dense: tf.sparse.to_dense(x).",
+}
+
+
+def convert(op: str, argument: str, value: Any, dtype: tf.DType | None = None) -> tf.Tensor:
+    """`tf.convert_to_tensor`, whose errors say which op and argument they are about.
+
+    Raises:
+      TypeError: The value is no dense tensor, and nothing that makes one.
+    """
+    kind, why = type(value).__name__, ""
+    if kind not in ("KerasTensor", "RaggedTensor"):
+        try:
+            return tf.convert_to_tensor(value, dtype=dtype, name=argument)
+        except (TypeError, ValueError, OverflowError, tf.errors.InvalidArgumentError) as error:
+            why = f"TensorFlow says: {str(error).splitlines()[0][:200]}"
+    raise TypeError(
+        f"[{op}] {argument}: expected a tensor, an array or numbers, got {kind}. {REMEDIES.get(kind, why)}"
+    )
+
+
+def flag(op: str, argument: str, value: Any) -> bool:
+    """The value if it is True or False; TensorFlow would not say which op it is about, or take None for the default."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise TypeError(f"[{op}] {argument}: expected True or False, got {_short(value)}.")
+
+
+def integer(op: str, argument: str, value: Any) -> int:
+    """The value if it is an integer; TensorFlow would round 1.5 down, and take None for the default."""
+    try:
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"[{op}] {argument}: expected an integer, got {_short(value)}.")
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"[{op}] {argument}: expected an integer of 64 bits, got {number}.")
+    return number
+
+
+def number(op: str, argument: str, value: Any) -> float:
+    """The value if it is a number that is known when a graph is built."""
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        return float(value)
+    remedy = (
+        " It is part of the graph and cannot be a tensor."
+        if tf.is_tensor(value) or hasattr(value, "assign")
+        else ""
+    )
+    raise TypeError(f"[{op}] {argument}: expected a Python number, got {_short(value)}.{remedy}")
+
+
+def float_dtype(op: str, value: Any) -> tf.DType:
+    """The value of an argument `dtype`: a dtype of floats, or its name."""
+    try:
+        dtype = None if isinstance(value, int) else tf.as_dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in FLOATS:
+        raise TypeError(
+            f"[{op}] dtype: expected float32, float16 or bfloat16, got {_short(getattr(dtype, 'name', value))}."
+        )
+    return dtype
+
+
+def _short(value: Any) -> str:
+    text = type(value).__name__ if tf.is_tensor(value) else repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."
 
 
 def as_floats(
@@ -23,6 +103,15 @@ def as_floats(
 def as_dtype(op: str, argument: str, value: Any, dtype: tf.DType) -> tf.Tensor:
     """The value as a tensor of the dtype that another argument has; what is no tensor yet becomes that."""
     return _convert(op, argument, value, (dtype,), dtype, "")
+
+
+def as_dtype_of(op: str, argument: str, value: Any, **reference: tf.Tensor) -> tf.Tensor:
+    """The value as a tensor of the reference's dtype; a tensor has to have it."""
+    (like,) = reference.values()
+    chosen = tf.is_tensor(value) or hasattr(value, "assign")
+    value = convert(op, argument, value, None if chosen else like.dtype)
+    check_same_dtype(op, **reference, **{argument: value})
+    return value
 
 
 def as_indices(op: str, argument: str, value: Any) -> tf.Tensor:
@@ -43,7 +132,7 @@ def _convert(
     chosen = tf.is_tensor(value) or hasattr(value, "assign")
     if not chosen and hasattr(value, "dtype") and str(value.dtype) in [d.name for d in allowed]:
         chosen = True
-    value = tf.convert_to_tensor(value, dtype=None if chosen else default, name=argument)
+    value = convert(op, argument, value, None if chosen else default)
     _checks.check_dtype(op, argument, value, allowed, why)
     return value
 
@@ -90,7 +179,7 @@ def packed_info_of(
                 f"[{op}] packed_info and ray_indices: expected neither with dense samples [rays, samples]; "
                 "flatten the samples or leave them out."
             )
-        return tf.zeros([0, 2], tf.int32)
+        return tf.constant(_DENSE)
     if (packed_info is None) == (ray_indices is None):
         got = "neither" if packed_info is None else "both"
         raise ValueError(
@@ -104,7 +193,24 @@ def packed_info_of(
             "(the last rays may have no samples)."
         )
     ray_indices = as_indices(op, "ray_indices", ray_indices)
-    return raw_ops.pack_ray_indices(ray_indices, tf.cast(n_rays, ray_indices.dtype))
+    return raw_ops.pack_ray_indices(ray_indices, ray_count(op, n_rays, ray_indices.dtype))
+
+
+def ray_count(op: str, n_rays: Any, dtype: tf.DType) -> tf.Tensor:
+    """The number of rays, of the dtype of ray_indices. A number beyond that is its highest."""
+    if not tf.is_tensor(n_rays) and not hasattr(n_rays, "assign"):
+        n_rays = integer(op, "n_rays", n_rays)
+        if n_rays > dtype.max:
+            raise ValueError(
+                f"[{op}] n_rays: expected at most {dtype.max} with ray_indices of {dtype.name}, got {n_rays}. "
+                "Give ray_indices of int64."
+            )
+        n_rays = tf.constant(n_rays, tf.int64)
+    n_rays = convert(op, "n_rays", n_rays)
+    _checks.check_dtype(op, "n_rays", n_rays, INDICES)
+    if n_rays.dtype == dtype:
+        return n_rays
+    return tf.cast(tf.clip_by_value(n_rays, -1, tf.constant(dtype.max, n_rays.dtype)), dtype)
 
 
 def zeros_as_empty(gradient: tf.Tensor | None, rank: int = 1) -> tf.Tensor:

@@ -66,7 +66,10 @@ def sequence(
         names.append("BiasAdd")
         args.append(_arguments.as_dtype(op, "bias", bias, dtype))
     if batch_norm is not None:
-        values = list(batch_norm)
+        try:
+            values = list(batch_norm)
+        except TypeError:
+            values = [batch_norm]
         if len(values) not in (2, 4):
             raise ValueError(
                 f"[{op}] batch_norm: expected (gamma, beta, mean, variance) or (scale, shift), got "
@@ -86,7 +89,7 @@ def sequence(
         names.append("Add")
         args.append(_arguments.as_dtype(op, "residual", residual, dtype))
     if activation is not None:
-        if activation not in ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise ValueError(
                 f"[{op}] activation: expected one of {', '.join(ACTIVATIONS)} or None, got {activation!r}. "
                 "Call others on the result."

@@ -48,7 +48,8 @@ def distortion_loss(
     Raises:
       TypeError: A dtype does not fit.
       ValueError: Neither or both of packed_info and ray_indices are given with packed samples.
-      tf.errors.InvalidArgumentError: A shape or packed_info does not fit, or the samples of a ray are not in order.
+      tf.errors.InvalidArgumentError: A shape or packed_info does not fit, or the samples of a ray are not in order. (On
+        the Metal device such a ray gives NaN in place of the error, which every call would have to wait for.)
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
     Example:
@@ -71,7 +72,7 @@ def distortion_loss(
             t_starts,
             t_ends,
             _arguments.packed_info_of(op, weights, packed_info, ray_indices, n_rays),
-            t_gradients=t_gradients,
+            t_gradients=_arguments.flag(op, "t_gradients", t_gradients),
         )[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from metal_ops import raw_ops
@@ -62,15 +63,24 @@ def focal_loss(
       [0.17329]
     """
     op = "focal_loss"
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"[{op}] kind: expected 'sigmoid' or 'softmax', got {kind!r}.")
     _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         logits = _arguments.as_floats(op, "logits", logits)
+        gamma = _arguments.number(op, "gamma", gamma)
+        label_smoothing = _arguments.number(op, "label_smoothing", label_smoothing)
+        reduce_last = _arguments.flag(op, "reduce_last", reduce_last)
+        if alpha is not None:
+            alpha = _arguments.number(op, "alpha", alpha)
+            most = 1.0 if kind == "sigmoid" else np.finfo(np.float32).max
+            if not 0 <= alpha <= most:
+                raise ValueError(
+                    f"[{op}] alpha: expected {'a number in [0, 1]' if kind == 'sigmoid' else '0 or more'}, or None "
+                    f"for none (-1 in torchvision), got {alpha}."
+                )
         if kind == "sigmoid":
-            if not tf.is_tensor(targets):
-                targets = tf.convert_to_tensor(targets, logits.dtype)
-            _arguments.check_same_dtype(op, logits=logits, targets=targets)
+            targets = _arguments.as_dtype_of(op, "targets", targets, logits=logits)
             return raw_ops.sigmoid_focal_loss(
                 logits,
                 targets,
@@ -96,18 +106,33 @@ def _softmax(
     gamma: float,
     label_smoothing: float,
 ) -> tf.Tensor:
-    targets = tf.convert_to_tensor(targets)
+    targets = _arguments.convert(op, "targets", targets)
     sparse = targets.dtype.is_integer
     if sparse:
         _checks.check_dtype(op, "targets", targets, _arguments.INDICES)
-    elif targets.dtype != tf.float32:
+    else:
+        _checks.check_dtype(op, "targets", targets, (*_arguments.FLOATS, tf.float64))
         targets = tf.cast(targets, tf.float32)
-    logits, restore = _arguments.flatten_points(op, "logits", logits)
-    classes = logits.shape[-1]
-    if sparse:
-        targets = tf.reshape(targets, [-1])
-    elif targets.shape.rank != 2:
-        targets = tf.reshape(targets, [-1, classes] if classes else tf.shape(logits))
+    flat, restore = _arguments.flatten_points(op, "logits", logits)
+    if logits.shape.rank != 2:  # else the op says what does not fit
+        meaning = "logits without the classes" if sparse else "logits"
+        rows = logits.shape[:-1] if sparse else logits.shape
+        if not targets.shape.is_compatible_with(rows):
+            raise ValueError(
+                f"[{op}] targets: expected the shape of {meaning}, {rows}, got {targets.shape}."
+            )
+        # Targets of another shape with as many elements would be mixed up.
+        shape = tf.shape(logits)[:-1] if sparse else tf.shape(logits)
+        if not (targets.shape.is_fully_defined() and rows.is_fully_defined()):
+            fits = tf.debugging.assert_equal(
+                tf.shape(targets),
+                shape,
+                f"[{op}] targets: expected the shape of {meaning}, got another one.",
+            )
+            with tf.control_dependencies([fits]):
+                targets = tf.identity(targets)
+        targets = tf.reshape(targets, tf.shape(flat)[:1] if sparse else tf.shape(flat))
+    logits = flat
     loss = raw_ops.softmax_focal_loss(
         logits,
         targets,

@@ -56,10 +56,10 @@ def frequency_encode(
         return restore(
             raw_ops.frequency_encode(
                 flat,
-                T=tf.as_dtype(dtype),
-                n_frequencies=n_frequencies,
-                include_input=include_input,
-                times_pi=times_pi,
+                T=_arguments.float_dtype(op, dtype),
+                n_frequencies=_arguments.integer(op, "n_frequencies", n_frequencies),
+                include_input=_arguments.flag(op, "include_input", include_input),
+                times_pi=_arguments.flag(op, "times_pi", times_pi),
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from metal_ops import raw_ops
@@ -70,7 +71,7 @@ def fused_conv2d(
     """
     op = "fused_conv2d"
     _checks.refuse_xla(op)
-    if data_format not in ("NHWC", "NCHW"):
+    if not isinstance(data_format, str) or data_format not in ("NHWC", "NCHW"):
         raise ValueError(
             f"[{op}] data_format: expected 'NHWC' or 'NCHW', got {data_format!r}. Transpose the input."
         )
@@ -90,8 +91,8 @@ def fused_conv2d(
         data_format=data_format,
         dilations=_per_dimension(op, "dilations", dilations, data_format),
         fused_ops=names,
-        epsilon=epsilon,
-        leakyrelu_alpha=alpha,
+        epsilon=_arguments.number(op, "epsilon", epsilon),
+        leakyrelu_alpha=_arguments.number(op, "alpha", alpha),
         name=name,
     )
 
@@ -99,7 +100,8 @@ def fused_conv2d(
 def _per_dimension(
     op: str, argument: str, value: int | Sequence[int], data_format: str
 ) -> list[int]:
-    values = [value] if isinstance(value, int) else list(value)
+    several: Any = value if isinstance(value, tuple | list | np.ndarray) else [value]
+    values = [_arguments.integer(op, argument, each) for each in several]
     if len(values) == 1:
         values *= 2
     if len(values) == 2:
@@ -123,12 +125,13 @@ def _padding(
         raise ValueError(
             f"[{op}] padding: expected 'SAME', 'VALID' or four pairs (before, after), got {padding!r}."
         )
-    pairs = [list(pair) for pair in padding]
-    if len(pairs) != 4 or any(len(pair) != 2 for pair in pairs):
+    pairs = np.asarray(padding, dtype=object)
+    if pairs.shape != (4, 2):
         raise ValueError(
-            f"[{op}] padding: expected four pairs (before, after), one for each dimension of input, got {padding!r}."
+            f"[{op}] padding: expected four pairs (before, after), one for each dimension of input, or 'SAME' or "
+            f"'VALID', got {padding!r}."
         )
-    return "EXPLICIT", [side for pair in pairs for side in pair]
+    return "EXPLICIT", [_arguments.integer(op, "padding", side) for side in pairs.flatten()]
 
 
 @tf.RegisterGradient("MetalFusedConv2D")

@@ -70,11 +70,11 @@ def fused_matmul(
         a,
         b,
         args,
-        transpose_a=transpose_a,
-        transpose_b=transpose_b,
+        transpose_a=_arguments.flag(op, "transpose_a", transpose_a),
+        transpose_b=_arguments.flag(op, "transpose_b", transpose_b),
         fused_ops=names,
-        epsilon=epsilon,
-        leakyrelu_alpha=alpha,
+        epsilon=_arguments.number(op, "epsilon", epsilon),
+        leakyrelu_alpha=_arguments.number(op, "alpha", alpha),
         name=name,
     )
 

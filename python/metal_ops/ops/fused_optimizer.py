@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _checks
+from metal_ops.ops import _arguments, _checks
 
 __all__ = ["fused_adam", "fused_sgd"]
 
@@ -61,7 +61,7 @@ def fused_adam(
       The operation, in a graph.
 
     Raises:
-      TypeError: x's dtype is none of those above, or the gradient's is another.
+      TypeError: x's dtype is none of those above, or the gradient's is another; or x or a moment is no variable.
       tf.errors.InvalidArgumentError: A moment's shape or dtype does not fit, or a number is out of range.
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -71,16 +71,22 @@ def fused_adam(
       >>> x.numpy().round(4).tolist()
       [2.5, -1.5]
     """
-    gradient = _gradient("fused_adam", variable, gradient)
+    op = "fused_adam"
+    handle = _handle(op, "variable", variable)
+    gradient = _gradient(op, variable, gradient)
     with tf.device("CPU:0"):  # the op reads them there, wherever the variables are
-        step = tf.cast(step, tf.int64)
-        lr, beta1, beta2 = _double(learning_rate), _double(beta_1), _double(beta_2)
-        epsilon, weight_decay = _double(epsilon), _double(weight_decay)
+        if not tf.is_tensor(step) and not hasattr(step, "assign"):
+            step = _arguments.integer(op, "step", step)
+        step = tf.cast(_arguments.convert(op, "step", step), tf.int64)
+        lr = _double(op, "learning_rate", learning_rate)
+        beta1, beta2 = _double(op, "beta_1", beta_1), _double(op, "beta_2", beta_2)
+        epsilon = _double(op, "epsilon", epsilon)
+        weight_decay = _double(op, "weight_decay", weight_decay)
     return raw_ops.resource_fused_adam(
-        variable.handle,
-        m.handle,
-        v.handle,
-        [] if v_hat is None else [v_hat.handle],
+        handle,
+        _handle(op, "m", m),
+        _handle(op, "v", v),
+        [] if v_hat is None else [_handle(op, "v_hat", v_hat)],
         step,
         lr,
         beta1,
@@ -88,8 +94,8 @@ def fused_adam(
         epsilon,
         weight_decay,
         gradient,
-        skip_zero_rows=skip_zero_rows,
-        float32_powers=float32_powers,
+        skip_zero_rows=_arguments.flag(op, "skip_zero_rows", skip_zero_rows),
+        float32_powers=_arguments.flag(op, "float32_powers", float32_powers),
         name=name,
     )
 
@@ -126,6 +132,7 @@ def fused_sgd(
       The operation, in a graph.
 
     Raises:
+      ValueError: There is momentum, but no m.
       TypeError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError: As in `fused_adam`.
 
     Example:
@@ -134,33 +141,53 @@ def fused_sgd(
       >>> x.numpy().tolist()
       [2.5, -1.5]
     """
-    gradient = _gradient("fused_sgd", variable, gradient)
+    op = "fused_sgd"
+    handle = _handle(op, "variable", variable)
+    if m is None and (tf.is_tensor(momentum) or hasattr(momentum, "assign") or momentum != 0):
+        raise ValueError(
+            f"[{op}] m: expected a tf.Variable with momentum {momentum}, got None. Give one of zeros, or "
+            "momentum=0."
+        )
+    gradient = _gradient(op, variable, gradient)
     with tf.device("CPU:0"):
-        lr, momentum, weight_decay = map(_double, (learning_rate, momentum, weight_decay))
+        lr = _double(op, "learning_rate", learning_rate)
+        momentum = _double(op, "momentum", momentum)
+        weight_decay = _double(op, "weight_decay", weight_decay)
     return raw_ops.resource_fused_sgd(
-        variable.handle,
-        [] if m is None else [m.handle],
+        handle,
+        [] if m is None else [_handle(op, "m", m)],
         lr,
         momentum,
         weight_decay,
         gradient,
-        nesterov=nesterov,
-        skip_zero_rows=skip_zero_rows,
+        nesterov=_arguments.flag(op, "nesterov", nesterov),
+        skip_zero_rows=_arguments.flag(op, "skip_zero_rows", skip_zero_rows),
         name=name,
+    )
+
+
+def _handle(op: str, argument: str, variable: Any) -> tf.Tensor:
+    """What the op updates the variable by."""
+    if hasattr(variable, "handle"):
+        return variable.handle
+    if hasattr(variable, "assign") and hasattr(getattr(variable, "value", None), "handle"):
+        return variable.value.handle  # Keras'
+    raise TypeError(
+        f"[{op}] {argument}: expected a tf.Variable, got {type(variable).__name__}. It is updated in place: give "
+        "tf.Variable(...)."
     )
 
 
 def _gradient(op: str, variable: tf.Variable, gradient: Any) -> tf.Tensor:
     _checks.refuse_xla(op)
-    _checks.check_dtype(op, "variable", variable, DTYPES)
-    if not tf.is_tensor(gradient):
-        gradient = tf.convert_to_tensor(gradient, variable.dtype)
-    _checks.check_dtype(op, "gradient", gradient, [tf.as_dtype(variable.dtype)])
-    return gradient
+    dtype = tf.as_dtype(variable.dtype)
+    if dtype not in DTYPES:
+        _checks.check_dtype(op, "variable", variable, DTYPES)
+    return _arguments.as_dtype(op, "gradient", gradient, dtype)
 
 
-def _double(number: Any) -> tf.Tensor:
+def _double(op: str, argument: str, number: Any) -> tf.Tensor:
     # Not through float32, where 1 - 0.999 keeps 16 of 24 bits.
     if isinstance(number, int | float):
         return tf.constant(number, tf.float64)
-    return tf.cast(number, tf.float64)
+    return tf.cast(_arguments.convert(op, argument, number), tf.float64)

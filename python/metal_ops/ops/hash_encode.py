@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 from metal_ops.grid import HashGrid
-from metal_ops.ops import _checks
+from metal_ops.ops import _arguments, _checks
 
 __all__ = ["hash_encode"]
 
@@ -71,8 +71,8 @@ def hash_encode(points: Any, table: Any, grid: HashGrid, name: str | None = None
     with tf.name_scope(name or "hash_encode"):
         # NumPy's and Python's float64 is only how numbers are written there; a tensor's dtype was chosen.
         chosen = tf.is_tensor(points) or hasattr(points, "assign")
-        points = tf.convert_to_tensor(points, dtype=None if chosen else tf.float32, name="points")
-        table = tf.convert_to_tensor(table, name="table")
+        points = _arguments.convert("hash_encode", "points", points, None if chosen else tf.float32)
+        table = _arguments.convert("hash_encode", "table", table)
         why = (
             "Half precision cannot tell the cells of fine levels apart. "
             if points.dtype.size == 2

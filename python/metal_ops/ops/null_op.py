@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _checks
+from metal_ops.ops import _arguments, _checks
 
 # What `metal_ops.<name>` offers.
 __all__ = ["null_op"]
@@ -33,9 +33,9 @@ def null_op(x: Any, scale: float = 1.0, name: str | None = None) -> tf.Tensor:
       array([3., 6.], dtype=float32)
     """
     _checks.refuse_xla("null_op")
-    x = tf.convert_to_tensor(x, name="x")
+    x = _arguments.convert("null_op", "x", x)
     _checks.check_dtype("null_op", "x", x, [tf.float32, tf.float16, tf.bfloat16])
-    return raw_ops.null_op(x, scale=scale, name=name)
+    return raw_ops.null_op(x, scale=_arguments.number("null_op", "scale", scale), name=name)
 
 
 @tf.RegisterGradient("NullOp")

@@ -176,7 +176,9 @@ def pack_ray_indices(ray_indices: Any, n_rays: Any, name: str | None = None) -> 
     op = "pack_ray_indices"
     _checks.refuse_xla(op)
     ray_indices = _arguments.as_indices(op, "ray_indices", ray_indices)
-    return raw_ops.pack_ray_indices(ray_indices, tf.cast(n_rays, ray_indices.dtype), name=name)
+    return raw_ops.pack_ray_indices(
+        ray_indices, _arguments.ray_count(op, n_rays, ray_indices.dtype), name=name
+    )
 
 
 def _scan(
@@ -198,7 +200,7 @@ def _scan(
             _arguments.packed_info_of(op, inputs, packed_info, ray_indices, n_rays),
             reduction=reduction,
             exclusive=exclusive,
-            reverse=reverse,
+            reverse=_arguments.flag(op, "reverse", reverse),
         )
 
 

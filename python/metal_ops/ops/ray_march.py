@@ -109,8 +109,12 @@ def ray_march(
                 "far": far,
             }.items()
         }
-        occupancy = tf.convert_to_tensor(occupancy, name="occupancy")
+        occupancy = _arguments.convert(op, "occupancy", occupancy)
         _checks.check_dtype(op, "occupancy", occupancy, [tf.uint8])
+        if index_dtype not in _arguments.INDICES:
+            raise TypeError(
+                f"[{op}] index_dtype: expected tf.int32 or tf.int64, got {index_dtype!r}."
+            )
         return RaySamples(
             *raw_ops.ray_march(
                 floats["origins"],
@@ -119,15 +123,27 @@ def ray_march(
                 tf.reshape(floats["aabb"], [-1]),
                 floats["near"],
                 floats["far"],
-                tf.zeros([2], tf.int32) if seed is None else tf.cast(seed, tf.int32),
+                _seed(op, seed),
                 Tindices=tf.as_dtype(index_dtype),
-                resolution=resolution,
-                step=step,
-                cone_angle=cone_angle,
-                max_samples_per_ray=max_samples_per_ray,
+                resolution=_arguments.integer(op, "resolution", resolution),
+                step=_arguments.number(op, "step", step),
+                cone_angle=_arguments.number(op, "cone_angle", cone_angle),
+                max_samples_per_ray=_arguments.integer(
+                    op, "max_samples_per_ray", max_samples_per_ray
+                ),
                 stratified=seed is not None,
             )
         )
+
+
+def _seed(op: str, seed: Any) -> tf.Tensor:
+    """[2] int32: of integers with more bits, the lower ones."""
+    if seed is None:
+        return tf.zeros([2], tf.int32)
+    seed = _arguments.as_indices(
+        op, "seed", np.asarray(seed) if isinstance(seed, tuple | list) else seed
+    )
+    return tf.cast(seed, tf.int32)
 
 
 tf.no_gradient("RayMarch")

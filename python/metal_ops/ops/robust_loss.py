@@ -70,9 +70,13 @@ def robust_loss(
         x = _arguments.as_floats(op, "x", x)
         if targets is None:
             targets = tf.zeros([0], x.dtype)
-        elif not tf.is_tensor(targets):
-            targets = tf.convert_to_tensor(targets, x.dtype)
-        _arguments.check_same_dtype(op, x=x, targets=targets)
+        else:
+            targets = _arguments.as_dtype_of(op, "targets", targets, x=x)
+            # An empty vector would mean to the op that there are none.
+            if targets.shape == [0] and not x.shape.is_compatible_with([0]):
+                raise ValueError(
+                    f"[{op}] targets: expected the shape of x, {_checks.size_of(x)}, got {_checks.size_of(targets)}."
+                )
         # A number has no gradient, and its derivative need not be made.
         trained = any(tf.is_tensor(p) or hasattr(p, "assign") for p in (alpha, scale))
         loss, *_ = raw_ops.robust_loss(
@@ -80,7 +84,7 @@ def robust_loss(
             targets,
             _arguments.as_floats(op, "alpha", alpha, [tf.float32]),
             _arguments.as_floats(op, "scale", scale, [tf.float32]),
-            reduce_last=reduce_last,
+            reduce_last=_arguments.flag(op, "reduce_last", reduce_last),
             parameter_gradients=trained,
         )
         return loss

@@ -45,7 +45,13 @@ def sh_encode(
         directions = _arguments.as_floats(op, "directions", directions, [tf.float32])
         directions = _checks.check_last_dim(op, "directions", directions, 3, "x, y, z")
         flat, restore = _arguments.flatten_points(op, "directions", directions)
-        return restore(raw_ops.sh_encode(flat, T=tf.as_dtype(dtype), degree=degree))
+        return restore(
+            raw_ops.sh_encode(
+                flat,
+                T=_arguments.float_dtype(op, dtype),
+                degree=_arguments.integer(op, "degree", degree),
+            )
+        )
 
 
 @tf.RegisterGradient("ShEncode")

@@ -36,7 +36,7 @@ def softshrink(x: Any, lambd: float = 0.5, name: str | None = None) -> tf.Tensor
     """
     _checks.refuse_xla("softshrink")
     x = _arguments.as_floats("softshrink", "x", x)
-    return raw_ops.softshrink(x, lambd=lambd, name=name)
+    return raw_ops.softshrink(x, lambd=_arguments.number("softshrink", "lambd", lambd), name=name)
 
 
 @tf.RegisterGradient("Softshrink")

@@ -120,7 +120,15 @@ def volume_render(
         t_ends = _arguments.as_floats(op, "t_ends", t_ends, [tf.float32], why)
         if background is None:
             background = tf.zeros([0], tf.float32)
-        background = _arguments.as_floats(op, "background", background, [tf.float32])
+        else:
+            background = _arguments.as_floats(op, "background", background, [tf.float32])
+            # To the op it would mean that there is none.
+            if background.shape == [0] and rgbs.shape.rank and rgbs.shape[-1] != 0:
+                raise ValueError(
+                    f"[{op}] background: expected shape [channels] or [rays, channels], got [0]. Leave it "
+                    "out for black."
+                )
+        normalize_depth = _arguments.flag(op, "normalize_depth", normalize_depth)
         rgb, opacity, depth, depth_median, weights = raw_ops.volume_render(
             sigmas,
             rgbs,
@@ -128,8 +136,8 @@ def volume_render(
             t_ends,
             _arguments.packed_info_of(op, sigmas, packed_info, ray_indices, n_rays),
             background,
-            early_stop_eps=early_stop_eps,
-            t_gradients=t_gradients,
+            early_stop_eps=_arguments.number(op, "early_stop_eps", early_stop_eps),
+            t_gradients=_arguments.flag(op, "t_gradients", t_gradients),
         )
         if normalize_depth:
             depth = tf.math.divide_no_nan(depth, opacity)
@@ -189,8 +197,8 @@ def render_weights(
                 t_starts,
                 t_ends,
                 _arguments.packed_info_of(op, sigmas, packed_info, ray_indices, n_rays),
-                early_stop_eps=early_stop_eps,
-                t_gradients=t_gradients,
+                early_stop_eps=_arguments.number(op, "early_stop_eps", early_stop_eps),
+                t_gradients=_arguments.flag(op, "t_gradients", t_gradients),
             )
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _checks
+from metal_ops.ops import _arguments, _checks
 
 __all__ = ["zero_out"]
 
@@ -31,7 +31,7 @@ def zero_out(x: Any, name: str | None = None) -> tf.Tensor:
       array([5, 0, 0], dtype=int32)
     """
     _checks.refuse_xla("zero_out")
-    x = tf.convert_to_tensor(x, name="x")
+    x = _arguments.convert("zero_out", "x", x)
     if not (x.dtype.is_floating or x.dtype.is_integer) or x.dtype.is_quantized:
         raise TypeError(f"[zero_out] x: expected a real number type, got {x.dtype.name}.")
     return raw_ops.zero_out(x, name=name)

@@ -42,7 +42,12 @@ OPS = {
     )
 }
 # Asked in another way below: on the device that error would have to wait for the work's end.
-INSTEAD = {"distortion_loss_bad_arguments": "test_samples_out_of_order_have_no_distortion"}
+INSTEAD = {
+    "distortion_loss_bad_arguments": "test_samples_out_of_order_have_no_distortion",
+    "distortion_loss_a_sample_before_its_forerunner": "test_samples_out_of_order_have_no_distortion",
+    "packed_scan_rays_without_samples_take_no_time": "test_more_rays_than_a_grid_has_threads",
+    "volume_render_rays_without_samples_take_no_time": "test_more_rays_than_a_grid_has_threads",
+}
 
 
 def adopt(family: str) -> None:
@@ -468,3 +473,22 @@ def test_from_many_threads() -> None:
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, [*jobs, *jobs]))
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+@pytest.mark.parametrize("reduction", ["sum", "prod"])
+def test_infinity_goes_on_as_infinity(reduction, bad):
+    """In the pair of floats 0 times infinity would make NaN of it."""
+    values = np.array([0.5, 2.0, bad, 3.0, 0.25], np.float32)
+    info = np.array([[0, 5]], np.int32)
+    for exclusive in (False, True):
+        assert_agree("packed_scan", [values, info], reduction=reduction, exclusive=exclusive)
+    (scan,) = run("packed_scan", "GPU:0", [values, info], reduction=reduction)
+    assert np.isinf(scan[-1])
+
+
+def test_more_rays_than_a_grid_has_threads():
+    for op, n_inputs in (("packed_scan", 1), ("packed_prod_grad", 2), ("render_weights", 3)):
+        nothing = [tf.zeros([2**40, 0])] * n_inputs
+        with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{2**40} rays are more than"):
+            run(op, "GPU:0", [*nothing, np.zeros([0, 2], np.int32)])

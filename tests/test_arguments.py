@@ -1,0 +1,195 @@
+"""What every public function says to arguments that are no tensors, and to options of another kind.
+
+Each argument of each function in turn is replaced by what cannot be meant; the answer names function and argument.
+"""
+
+from __future__ import annotations
+
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import metal_ops
+
+GRID = metal_ops.HashGrid(n_dims=3, n_levels=2, log2_hashmap_size=8, base_resolution=4)
+POINTS = np.full((5, 3), 0.5, np.float32)
+T = np.arange(7, dtype=np.float32)
+PACKED = np.array([[0, 3], [3, 4]], np.int32)
+ALONG = dict(t_starts=T, t_ends=T + 1, packed_info=PACKED)
+NUMBER, INTEGER, FLAG, DTYPE = "number", "integer", "True or False", "dtype"
+
+# Arguments that are tensors, and options with their kinds.
+FUNCTIONS = {
+    "hash_encode": (dict(points=POINTS, table=np.ones(GRID.table_shape, np.float32)), {}, dict(grid=GRID)),
+    "frequency_encode": (
+        dict(x=POINTS), dict(n_frequencies=INTEGER, include_input=FLAG, times_pi=FLAG, dtype=DTYPE), {},
+    ),
+    "sh_encode": (dict(directions=POINTS), dict(degree=INTEGER, dtype=DTYPE), {}),
+    "volume_render": (
+        dict(sigmas=T, rgbs=np.ones((7, 3), np.float32), **ALONG, background=np.ones(3, np.float32)),
+        dict(early_stop_eps=NUMBER, normalize_depth=FLAG, t_gradients=FLAG), {},
+    ),
+    "render_weights": (dict(sigmas=T, **ALONG), dict(early_stop_eps=NUMBER, t_gradients=FLAG), {}),
+    "distortion_loss": (dict(weights=T, **ALONG), dict(t_gradients=FLAG), {}),
+    **{
+        name: (dict(inputs=T, packed_info=PACKED), dict(reverse=FLAG), {})
+        for name in ("inclusive_sum", "exclusive_sum", "inclusive_prod", "exclusive_prod")
+    },
+    "pack_ray_indices": (dict(ray_indices=np.array([0, 0, 1], np.int32)), dict(n_rays=INTEGER), dict(n_rays=2)),
+    "ray_march": (
+        dict(
+            origins=POINTS, directions=POINTS, occupancy=np.full((1, 64), 255, np.uint8),
+            aabb=np.array([0, 0, 0, 1, 1, 1], np.float32), near=np.float32(0), far=np.float32(9),
+        ),
+        dict(step=NUMBER, cone_angle=NUMBER, resolution=INTEGER, max_samples_per_ray=INTEGER, index_dtype=DTYPE),
+        dict(step=0.1, resolution=8),
+    ),
+    "focal_loss": (
+        dict(logits=POINTS, targets=POINTS),
+        dict(alpha=NUMBER, gamma=NUMBER, label_smoothing=NUMBER, reduce_last=FLAG), {},
+    ),
+    "robust_loss": (
+        dict(x=POINTS, targets=POINTS, alpha=np.float32(1), scale=np.float32(1)), dict(reduce_last=FLAG), {},
+    ),
+    "softshrink": (dict(x=POINTS), dict(lambd=NUMBER), {}),
+    "null_op": (dict(x=POINTS), dict(scale=NUMBER), {}),
+    "zero_out": (dict(x=POINTS), {}, {}),
+    "fused_matmul": (
+        dict(a=POINTS, b=POINTS.T, bias=np.ones(5, np.float32), residual=np.ones((5, 5), np.float32)),
+        dict(transpose_a=FLAG, transpose_b=FLAG, epsilon=NUMBER, alpha=NUMBER), {},
+    ),
+    "fused_conv2d": (
+        dict(
+            input=np.ones((1, 4, 4, 2), np.float32), filters=np.ones((3, 3, 2, 2), np.float32),
+            bias=np.ones(2, np.float32), residual=np.ones((1, 4, 4, 2), np.float32),
+        ),
+        dict(strides=INTEGER, dilations=INTEGER, epsilon=NUMBER, alpha=NUMBER), {},
+    ),
+    "fused_adam": (
+        dict(gradient=T),
+        dict(step=INTEGER, skip_zero_rows=FLAG, float32_powers=FLAG),
+        dict(step=1, learning_rate=0.1, **{name: tf.Variable(T) for name in ("variable", "m", "v")}),
+    ),
+    "fused_sgd": (
+        dict(gradient=T), dict(nesterov=FLAG, skip_zero_rows=FLAG), dict(variable=tf.Variable(T), learning_rate=0.1),
+    ),
+}  # fmt: skip
+MAY_BE_NONE = ("background", "bias", "residual", "targets", "packed_info", "aabb", "alpha")
+
+NO_TENSORS = {
+    "None": lambda _: None,
+    "text": lambda _: "text",
+    "a dict": lambda value: {"x": value},
+    "objects": lambda _: np.array([object()]),
+    "a ragged tensor": lambda _: tf.ragged.constant([[1.0, 2.0], [3.0]]),
+    "a sparse tensor": lambda value: tf.sparse.from_dense(np.atleast_1d(value)),
+    "a Keras placeholder": lambda value: keras.KerasTensor(value.shape, str(value.dtype)),
+}
+NO_OPTIONS = {
+    NUMBER: ["text", True, [1.0], tf.constant(1.0)],
+    INTEGER: ["text", True, 1.5, None, np.inf],
+    FLAG: ["text", 1, None, tf.constant([True, False])],
+    DTYPE: ["text", 1.5, True, tf.float64],
+}
+
+
+def test_every_function_is_here():
+    assert set(FUNCTIONS) == {
+        name
+        for name in metal_ops.ops.__all__
+        if callable(getattr(metal_ops, name)) and name.islower()
+    }
+
+
+def refuse(name, argument, value):
+    tensors, _, others = FUNCTIONS[name]
+    function = getattr(metal_ops, name)
+    function(**{**tensors, **others})  # as the table has it, the call is right
+    with pytest.raises((TypeError, ValueError)) as raised:
+        function(**{**tensors, **others, argument: value})
+    assert re.match(rf"\[{name}\] .*\b{argument}\b.*: .*expected", str(raised.value)), raised.value
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("kind", NO_TENSORS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_no_tensor(name, kind):
+    for argument, value in FUNCTIONS[name][0].items():
+        if kind != "None" or argument not in MAY_BE_NONE:
+            refuse(name, argument, NO_TENSORS[kind](value))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_options_of_another_kind(name):
+    for option, kind in FUNCTIONS[name][1].items():
+        for value in NO_OPTIONS[kind]:
+            refuse(name, option, value)
+
+
+def test_what_would_be_taken_for_something_else():
+    """Each of these used to give numbers that nobody asked for."""
+    # An empty background, or target, is how the ops say that there is none.
+    rays = dict(sigmas=T, rgbs=np.ones((7, 3), np.float32), **ALONG)
+    with pytest.raises(
+        ValueError, match=r"\[volume_render\] background: expected shape \[channels\]"
+    ):
+        metal_ops.volume_render(**rays, background=np.zeros(0, np.float32))
+    with pytest.raises(
+        ValueError, match=r"\[robust_loss\] targets: expected the shape of x, \[5, 3\], got \[0\]"
+    ):
+        metal_ops.robust_loss(POINTS, targets=np.zeros(0, np.float32))
+    # As many targets as there are logits, in another order.
+    logits = np.zeros((2, 3, 4), np.float32)
+    for targets in (np.zeros((2, 4, 3), np.float32), np.zeros((3, 2), np.int32)):
+        with pytest.raises(
+            ValueError, match=r"\[focal_loss\] targets: expected the shape of logits"
+        ):
+            metal_ops.focal_loss(logits, targets, "softmax")
+        function = tf.function(
+            lambda x, y: metal_ops.focal_loss(x, y, "softmax"),
+            input_signature=[tf.TensorSpec([None, None, 4]), tf.TensorSpec(None, targets.dtype)],
+        )
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="targets: expected the shape of logits"
+        ):
+            function(logits, targets)
+        assert function(logits, targets.reshape(logits.shape[: targets.ndim])).shape == (2, 3)
+    with pytest.raises(
+        ValueError, match=r"\[focal_loss\] alpha: expected a number in \[0, 1\], or None"
+    ):
+        metal_ops.focal_loss(POINTS, POINTS, alpha=-1.0)
+    with pytest.raises(
+        ValueError, match=r"\[fused_sgd\] m: expected a tf.Variable with momentum 0.9, got None"
+    ):
+        metal_ops.fused_sgd(tf.Variable(T), T, learning_rate=0.1, momentum=0.9)
+    with pytest.raises(TypeError, match=r"\[fused_adam\] m: expected a tf.Variable, got"):
+        metal_ops.fused_adam(
+            tf.Variable(T), tf.constant(T), tf.Variable(T), T, step=1, learning_rate=0.1
+        )
+    # In 32 bits, both are 2.
+    with pytest.raises(
+        ValueError, match=r"\[pack_ray_indices\] n_rays: expected at most 2147483647"
+    ):
+        metal_ops.pack_ray_indices(np.zeros(3, np.int32), n_rays=2**32 + 2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="n_rays must be at least 0, got -1"):
+        metal_ops.pack_ray_indices(np.zeros(3, np.int32), n_rays=-(2**32) + 2)
+    with pytest.raises(ValueError, match=r"\[focal_loss\] kind: expected 'sigmoid' or 'softmax'"):
+        metal_ops.focal_loss(POINTS, POINTS, tf.constant("sigmoid"))
+    with pytest.raises(ValueError, match=r"\[fused_matmul\] batch_norm: expected \(gamma"):
+        metal_ops.fused_matmul(POINTS, POINTS.T, batch_norm=1.0)
+
+
+@pytest.mark.parametrize("name", ["fused_adam", "fused_sgd"])
+def test_keras_variables(name):
+    x, m, v = (
+        keras.Variable(np.array(value, np.float32))
+        for value in ([3.0, -2.0], [0.0, 0.0], [0.0, 0.0])
+    )
+    moments = dict(m=m, v=v, step=1) if name == "fused_adam" else dict(m=m, momentum=0.5)
+    getattr(metal_ops, name)(
+        x, gradient=np.array([1.0, -1.0], np.float32), learning_rate=0.5, **moments
+    )
+    np.testing.assert_allclose(x.numpy(), [2.5, -1.5], rtol=1e-5)

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from playwright.sync_api import sync_playwright
 
 from tests.processes import ROOT
@@ -278,6 +279,19 @@ def test_the_workflow_runs_what_the_guide_runs():
         assert f"\n{command}\n" in guide
 
 
+def test_the_short_workflow_installs_what_builds_need():
+    """Its packages are those that `metal_ops build` names where they are missing."""
+    from metal_ops.build.flags import APT_PACKAGES
+
+    (step,) = re.findall(
+        r"--no-install-recommends (.*?)\n +python3 -m venv",
+        (ROOT / "docs/test-on-linux-ci.md").read_text(),
+        re.S,
+    )
+    packages = step.replace("\\\n", " ").split()
+    assert packages == ["python3", "python3-venv", *APT_PACKAGES.split()]
+
+
 # ---- links ----------------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +354,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.mark.parametrize("environment", [".venv", ".venv-docs"])
+def test_what_is_pinned_installs_on_debian_12(environment: str):
+    """Its Python is 3.11.2; a release that wants 3.11.5 installs on newer machines and nowhere else."""
+    code = (
+        "import importlib.metadata as m, json;"
+        "print(json.dumps({d.name: d.metadata['Requires-Python'] for d in m.distributions()}))"
+    )
+    python = ROOT / environment / "bin" / "python"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    wanted = json.loads(done.stdout)
+    assert len(wanted) > 10
+    too_new = {name: w for name, w in wanted.items() if w and "3.11.2" not in SpecifierSet(w)}
+    assert too_new == {}
 
 
 def test_site_has_every_page(site: Path):

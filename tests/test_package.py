@@ -254,6 +254,21 @@ def test_every_command_has_help(command, capsys):
     assert "usage: " in out and command in out
 
 
+@pytest.mark.parametrize(
+    "command", ["nerf", "nerf train", "nerf eval", "nerf render", "nerf compare", "fusion", "fusion explain", "build",
+                "run"],
+)  # fmt: skip
+def test_examples_in_help_are_understood(command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([*command.split(), "--help"])
+    out = capsys.readouterr().out
+    examples = re.findall(r"^  python -m metal_ops (.*?)(?:   *\S.*)?$", out, re.M)
+    assert examples
+    for example in examples:
+        arguments = re.sub(r" \[.*\]", "", example).split()  # "[its arguments]"
+        assert cli.make_parser(arguments[0]).parse_args(arguments).run
+
+
 def test_a_broken_library_is_a_sentence_not_a_traceback(capsys, monkeypatch):
     def run(_):
         raise metal_ops._library.LibraryError(

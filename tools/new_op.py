@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,6 +61,18 @@ def check(name: str) -> str:
     return f"there is an op {name!r} already: {', '.join(taken)}" if taken else ""
 
 
+def format_copies(paths: list[Path]) -> None:
+    """Breaks lines anew, which are longer or shorter by the name; left to `make format` where there is no .venv yet."""
+    tools = ROOT / ".venv" / "bin"
+    python = [path for path in paths if path.suffix == ".py"]
+    for command, files in (
+        (["clang-format", "-i"], [path for path in paths if path not in python]),
+        (["ruff", "format", "-q"], python),
+    ):
+        if (tools / command[0]).exists():
+            subprocess.run([tools / command[0], *command[1:], *files], check=True)
+
+
 def main(arguments: list[str]) -> int:
     """Returns the exit code: 0 done, 2 wrong name."""
     if len(arguments) != 1 or not arguments[0]:
@@ -74,6 +87,7 @@ def main(arguments: list[str]) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(rename((ROOT / path).read_text(), name))
         print(f"  {rename(path, name)}")
+    format_copies([ROOT / rename(path, name) for path in FILES])
     print(f"next: make test ARGS={rename(FILES[-1], name)}")
     return 0
 

@@ -28,7 +28,12 @@ def support(before: dict[str, list[str]]) -> dict[str, object]:
             else:  # no choice: the first input's
                 ours[op][device] = [tf.as_dtype(inputs[0].type).name] if found else []
     after = registry.stock_dtypes("GPU")
-    return {"ours": ours, "stock": {op: t for op, t in after.items() if t != before.get(op)}}
+    stock = {
+        op: [dtype for dtype in dtypes if dtype not in before.get(op, [])]
+        for op, dtypes in after.items()
+        if dtypes != before.get(op)
+    }
+    return {"ours": ours, "stock": stock}
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 
 SECTIONS = ("Args", "Returns", "Raises", "Attributes", "Example", "Input", "Output")
 HEAD = re.compile(rf"^({'|'.join(SECTIONS)}):\s*(.*)$")
@@ -27,18 +28,18 @@ def markdown(text: str) -> str:
     section, lines = "", []
 
     def finish() -> None:
-        body = "\n".join(lines).strip("\n")
-        if not body.strip():
+        body = textwrap.dedent("\n".join(lines)).strip("\n")
+        if not body.strip() or (section and body.strip() == "None."):
             return
         if section == "Example":
-            blocks.append(f"```pycon\n{inspect.cleandoc(body)}\n```")
+            blocks.append(f"```pycon\n{body}\n```")
         elif section in ("Args", "Attributes", "Raises"):
             blocks.append(f"**{section}**\n\n{_items(body)}")
         elif section == "Returns" and (found := re.match(r"(.*?:?)\n\s*\n(\w+: .*)$", body, re.S)):
             # TensorFlow's way to describe several outputs
             blocks.append(f"**{section}**: {escape(_joined(found[1]))}\n\n{_items(found[2])}")
         elif section:
-            blocks.append(f"**{section}**: {escape(_joined(inspect.cleandoc(body)))}")
+            blocks.append(f"**{section}**: {escape(_joined(body))}")
         else:
             blocks.append(_paragraphs(body))
 
@@ -53,6 +54,11 @@ def markdown(text: str) -> str:
             lines.append(line)
     finish()
     return "\n\n".join(blocks)
+
+
+def summary(text: str | None) -> str:
+    """The docstring's first paragraph, for a row of a table."""
+    return escape(_joined(re.split(r"\n\s*\n", inspect.cleandoc(text or ""))[0]))
 
 
 def _joined(text: str) -> str:
@@ -78,7 +84,7 @@ def _paragraphs(text: str) -> str:
 
 def _items(body: str) -> str:
     items: list[str] = []
-    for line in inspect.cleandoc(body).splitlines():
+    for line in body.splitlines():
         if line.startswith(" ") and items:
             items[-1] += " " + line.strip()
         elif line.strip():

@@ -14,7 +14,8 @@ def render() -> str:
         "",
         "A chain begins at a root and takes the epilogues that follow it, in this order, each at most once; it becomes"
         " one op that keeps the intermediate results in registers. `metal_ops.fusion.explain` says for a function"
-        " what was fused, and for each candidate that was not, the condition that failed.",
+        " what was fused, and for each candidate that was not, the condition that failed;"
+        " `python -m metal_ops fusion explain <folder>` says it for a SavedModel.",
         "",
         "| pattern | kind | looks for | what it takes |",
         "|---|---|---|---|",

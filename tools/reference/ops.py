@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 
-import metal_ops
 from tools.reference import registry
-from tools.reference.docstrings import markdown
+from tools.reference.docstrings import markdown, summary
 
 
 def render() -> str:
@@ -18,12 +19,18 @@ def render() -> str:
         "The ops as TensorFlow knows them, in saved models and in `metal_ops.raw_ops`: no checks beyond their own, no"
         " conversions. [The Python functions](api.md) are what one calls. Which dtypes each has kernels for is in the"
         " [support table](support.md).",
+        "",
+        "| op | what it does |",
+        "|---|---|",
     ]
+    for op, function in registry.functions().items():
+        lines.append(f"| [{op}](#{op.lower()}) | {summary(function.__doc__)} |")
     for family, ops in registry.families().items():
         source = f"ops/{family}_op.cc"
         lines += ["", f"## {family}", "", f"Source: `{source}`."]
-        if family in metal_ops.ops.__all__:
-            lines[-1] += f" Function: [`metal_ops.{family}`](api.md#{family})."
+        if names := python_functions(family):
+            links = ", ".join(f"[`metal_ops.{name}`](api.md#{name})" for name in names)
+            lines[-1] += f" Function{'s' * (len(names) > 1)}: {links}."
         for op in ops:
             function = registry.functions()[op]
             lines += ["", f"### {op}", "", f"`{signature(op)}`", ""]
@@ -33,6 +40,15 @@ def render() -> str:
             )
             lines.append(markdown(text))
     return "\n".join(lines) + "\n"
+
+
+def python_functions(family: str) -> list[str]:
+    """The public functions of a family: those of the file of its name in metal_ops/ops/."""
+    module = f"metal_ops.ops.{family.removeprefix('metal_')}"
+    if importlib.util.find_spec(module) is None:
+        return []
+    found = importlib.import_module(module)
+    return [name for name in found.__all__ if inspect.isfunction(getattr(found, name))]
 
 
 def signature(op: str) -> str:

@@ -17,7 +17,8 @@ def render(facts: dict[str, Any]) -> str:
         " edit.",
         "",
         "**both**: CPU and Metal. **CPU**: no kernel on the Metal device, so TensorFlow puts the op on the CPU, with"
-        " copies. The dtype is that of the op's attribute `T`, or of its first input where it has none.",
+        " copies. Empty: no kernel. The dtype is that of the op's attribute `T`, or of its first input where it has"
+        " none.",
         "",
         f"| op | {' | '.join(COLUMNS)} | {OTHERS} |",
         f"|---|{':-:|' * (len(COLUMNS) + 1)}",
@@ -48,7 +49,9 @@ def render(facts: dict[str, Any]) -> str:
     ]
     by_dtypes: dict[str, list[str]] = {}
     for op, dtypes in facts["stock"].items():
-        by_dtypes.setdefault(", ".join(dtypes) or "any", []).append(op)
+        common = [dtype for dtype in COLUMNS if dtype in dtypes]
+        rest = [dtype for dtype in dtypes if dtype not in COLUMNS]
+        by_dtypes.setdefault(", ".join(common + rest) or "any", []).append(op)
     for dtypes, ops in sorted(by_dtypes.items(), key=lambda item: item[1]):
         lines.append(f"| {', '.join(ops)} | {dtypes} |")
     return "\n".join(lines) + "\n"

@@ -18,7 +18,7 @@ VENV := build/use_python
 endif
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s%s\n", $$1, $$2 }'
 	@echo "Options: DATA=<folder or .npz> for nerf, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
@@ -68,6 +68,9 @@ ifeq ($(shell uname),Darwin)
 # TensorFlow has loaded its libraries under names of its own by the time that ours are loaded.
 link_flags = -Wl,-undefined,dynamic_lookup -Wl,-install_name,@rpath/$(notdir $(1)) -Wl,-rpath,@loader_path \
   $(addprefix -Wl$(comma)-exported_symbol$(comma)_,$(shell sed -n '/global:/,/local:/s/^ *\([A-Za-z_*]*\);/\1/p' $(2)))
+# The oldest that TensorFlow's own wheels are for; shaders say theirs in flags.py.
+MACOSX_DEPLOYMENT_TARGET ?= 12.0
+export MACOSX_DEPLOYMENT_TARGET
 HIGHWAY := $(shell brew --prefix highway 2>/dev/null)
 HIGHWAY_CFLAGS := -isystem $(HIGHWAY)/include
 HIGHWAY_LDFLAGS := -L$(HIGHWAY)/lib
@@ -92,14 +95,14 @@ nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest $(if $(ARGS),,-n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder) $(ARGS)
 
 bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
 # ---- habits ---------------------------------------------------------------------------------------------------------
 # Macro tables of the shader library are laid out by hand.
-FORMATTED = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.metal' ':!hostmetal/msl/lib' 2>/dev/null)
+FORMATTED = $(wildcard $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.metal' ':!hostmetal/msl/lib' 2>/dev/null))
 
 lint: $(VENV)/package.stamp  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)

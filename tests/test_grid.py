@@ -136,6 +136,15 @@ def test_is_a_value():
         grid.offsets[0] = 1
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda grid: pickle.loads(pickle.dumps(grid))])
+def test_copies_cannot_be_changed_either(copied):
+    grid = HashGrid(n_levels=3, finest_resolution=40)
+    other = copied(grid)
+    assert other == grid and other.get_config() == grid.get_config()
+    with pytest.raises(ValueError, match="read-only"):
+        other.offsets[0] = 1
+
+
 @pytest.mark.parametrize(
     "growth", [dict(), dict(finest_resolution=777), dict(per_level_scale=1.37)], ids=str
 )

@@ -151,6 +151,13 @@ def test_updates_follow_the_seed():
         (dict(n_levels=0), "n_levels: expected 1 to 16"),
         (dict(resolution=6, n_levels=2), "a multiple of 4"),
         (dict(decay=1.5), "decay: expected 0 to 1"),
+        (dict(aabb=[0, 0, 0, 1, np.inf, 1]), "aabb: expected"),
+        (dict(threshold=np.nan), "threshold: expected 0 or more, got nan"),
+        # Cells are counted in int32.
+        (
+            dict(resolution=1024, n_levels=2),
+            r"resolution: expected less than 2\^31 cells .* got 2 levels of 1024",
+        ),
         (dict(allowed=np.ones(5, bool)), r"allowed: expected bool \[1, 2097152\], got bool \[5\]"),
         (dict(allowed=np.ones(512), resolution=8), "allowed: expected bool .* got float64"),
     ],
@@ -158,6 +165,26 @@ def test_updates_follow_the_seed():
 def test_bad_grids(change, sentence):
     with pytest.raises(ValueError, match=sentence):
         metal_ops.OccupancyGrid(**{"aabb": AABB, **change})
+
+
+@pytest.mark.parametrize("name", ["resolution", "n_levels", "threshold", "decay"])
+@pytest.mark.parametrize("value", ["8", None, [8]])
+def test_what_is_no_number(name, value):
+    with pytest.raises(TypeError, match=rf"\[OccupancyGrid\] {name}: expected an? "):
+        metal_ops.OccupancyGrid(**{"aabb": AABB, name: value})
+
+
+def test_densities_of_another_number():
+    grid = metal_ops.OccupancyGrid(AABB, resolution=4)
+    for density_fn in (lambda x: x, lambda x: x[:3, 0]):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="density_fn: expected one density a point"
+        ):
+            grid.update(density_fn, (0, 0), every_cell=True)
+    with pytest.raises(
+        TypeError, match=r"\[OccupancyGrid.update\] density_fn: expected a tensor.* got NoneType"
+    ):
+        grid.update(lambda x: None, (0, 0), every_cell=True)
 
 
 def test_a_number_of_looks():

@@ -310,6 +310,10 @@ class HashGrid:
     def __hash__(self) -> int:
         return hash(self._key())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew, as a copy of an array can be written to.
+        return type(self).from_config, (self.get_config(),)
+
     def _set(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)
 

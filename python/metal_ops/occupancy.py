@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from metal_ops import raw_ops
+from metal_ops.ops import _arguments
 
 MAX_LEVELS = 16
 
@@ -38,6 +39,7 @@ class OccupancyGrid(tf.Module):
       aabb: [6] float32.
 
     Raises:
+      TypeError: A number is none, or resolution or n_levels are no integers.
       ValueError: An argument is out of range.
 
     Example:
@@ -60,10 +62,15 @@ class OccupancyGrid(tf.Module):
     ) -> None:
         super().__init__(name=name)
         self.aabb = np.asarray(aabb, np.float32).reshape(-1)
-        if self.aabb.shape != (6,) or not np.all(self.aabb[:3] < self.aabb[3:]):
+        finite = np.all(np.isfinite(self.aabb))
+        if not finite or self.aabb.shape != (6,) or not np.all(self.aabb[:3] < self.aabb[3:]):
             raise ValueError(
                 f"[OccupancyGrid] aabb: expected (x_min, y_min, z_min, x_max, y_max, z_max), got {aabb}."
             )
+        resolution = _arguments.integer("OccupancyGrid", "resolution", resolution)
+        n_levels = _arguments.integer("OccupancyGrid", "n_levels", n_levels)
+        threshold = _arguments.number("OccupancyGrid", "threshold", threshold)
+        decay = _arguments.number("OccupancyGrid", "decay", decay)
         if not 1 <= n_levels <= MAX_LEVELS:
             raise ValueError(
                 f"[OccupancyGrid] n_levels: expected 1 to {MAX_LEVELS}, got {n_levels}."
@@ -73,6 +80,13 @@ class OccupancyGrid(tf.Module):
                 "[OccupancyGrid] resolution: expected 1 to 1024, a multiple of 4 with several levels, "
                 f"got {resolution}."
             )
+        if n_levels * resolution**3 >= 2**31:
+            raise ValueError(
+                f"[OccupancyGrid] resolution: expected less than 2^31 cells on all levels, got {n_levels} levels of "
+                f"{resolution}^3. Halve the resolution, or take fewer levels."
+            )
+        if not threshold >= 0:
+            raise ValueError(f"[OccupancyGrid] threshold: expected 0 or more, got {threshold}.")
         if not 0 <= decay <= 1:
             raise ValueError(f"[OccupancyGrid] decay: expected 0 to 1, got {decay}.")
         self.resolution = resolution
@@ -135,7 +149,13 @@ class OccupancyGrid(tf.Module):
         points = self.points_in(
             cells, tf.random.stateless_uniform([tf.shape(cells)[0], 3], seeds[2])
         )
-        seen = tf.reshape(tf.cast(density_fn(points), tf.float32), [-1])
+        densities = _arguments.convert("OccupancyGrid.update", "density_fn", density_fn(points))
+        seen = tf.reshape(tf.cast(densities, tf.float32), [-1])
+        tf.debugging.assert_equal(
+            tf.size(seen),
+            tf.size(cells),
+            "[OccupancyGrid.update] density_fn: expected one density a point, [n] or [n, 1], got another number.",
+        )
         faded = tf.where(old < 0, old, old * self.decay)
         new = tf.tensor_scatter_nd_max(faded, cells[:, None], seen)
         self.density.assign(tf.reshape(new, self.density.shape))

@@ -37,7 +37,9 @@ def test_a_failed_save_keeps_the_old_checkpoint(tmp_path, monkeypatch):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(np, "savez", full_disk)
-    with pytest.raises(OSError):
+    with pytest.raises(
+        NerfError, match=r"checkpoint.npz: cannot be written \(No space left on device\)"
+    ):
         checkpoint.save(path, {"step": 2}, {"a": np.arange(4)})
     monkeypatch.undo()
     header, arrays = checkpoint.load(tmp_path)

@@ -231,6 +231,11 @@ BAD_COMMANDS = {
         ["train", "--data", "{tiny}", "--background", "random"],
         "needs images with alpha",
     ),
+    "runs in a file": (["train", "--runs", "{tiny}"], "cannot be written (File exists)"),
+    "runs where nothing can be": (
+        ["train", "--runs", "/proc/runs"],
+        "/proc/runs: cannot be written (No such file or directory); give another folder by --runs",
+    ),
     "bad downscale": (
         ["train", "--data", "{tiny}", "--downscale", "7"],
         "not a multiple of the downscale factor 7",
@@ -243,7 +248,7 @@ def test_mistakes_are_one_sentence_and_leave_nothing(case, tmp_path, capsys, sti
     arguments, expected = BAD_COMMANDS[case]
     tiny = disk.tiny(tmp_path / "tiny.npz", still_life)
     runs = tmp_path / "runs"
-    extra = ["--runs", runs] if arguments[0] == "train" else []
+    extra = ["--runs", runs] if arguments[0] == "train" and "--runs" not in arguments else []
     assert nerf(*[argument.format(tiny=tiny) for argument in arguments], *extra) == 2
     error = capsys.readouterr().err
     assert expected in error and error.count("\n") == 1

@@ -15,3 +15,7 @@ class SceneError(NerfError):
 
 class CheckpointError(NerfError):
     """A run folder or checkpoint that cannot be read or does not fit the request."""
+
+
+class OutputError(NerfError, OSError):
+    """A file or folder that cannot be written."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import NerfError
+from .errors import NerfError, OutputError
 
 
 @contextmanager
@@ -26,17 +27,25 @@ def atomic(path: Path) -> Iterator[Path]:
         ...     _ = temporary.write_text("all of it")
         >>> target.read_text()
         'all of it'
+
+    Raises:
+        OutputError: If it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays the last one: writers choose the format by it.
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror or error}); make room, or give another folder by --runs."
+        ) from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -65,8 +74,9 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
         overwrite: Whether a named run may replace an older one.
 
     Raises:
-        NerfError: If the named run exists and must not be replaced.
+        NerfError: If the named run exists and must not be replaced, or nothing can be written there.
     """
+    _try_out(runs)
     if name is not None:
         folder = runs / name
         if folder.exists() and not folder.is_dir():
@@ -82,3 +92,19 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
         number += 1
         folder = runs / f"{default}-{number}"
     return folder
+
+
+def _try_out(runs: Path) -> None:
+    """Writes a file and takes it away again: better now than after the training."""
+    made = [folder for folder in (runs, *runs.parents) if not folder.exists()]
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=runs):
+            pass
+    except OSError as error:
+        raise OutputError(
+            f"{runs}: cannot be written ({error.strerror or error}); give another folder by --runs."
+        ) from error
+    for folder in made:
+        with suppress(OSError):  # another run may have begun to use it
+            folder.rmdir()

@@ -73,6 +73,9 @@ struct Minimum {
 struct SquaredDifference {
   float operator()(float a, float b) const { return (a - b) * (a - b); }
 };
+struct DivNoNan {
+  float operator()(float a, float b) const { return b == 0.0f ? 0.0f : a / b; }
+};
 // Of negative numbers too, to whole powers: GELU's cube.
 struct Pow {
   float operator()(float a, float b) const { return pow(a, b); }
@@ -84,6 +87,7 @@ struct Pow {
 BINARY_FLOATS("maximum", Maximum)
 BINARY_FLOATS("minimum", Minimum)
 BINARY_FLOATS("squared_difference", SquaredDifference)
+BINARY_FLOATS("div_no_nan", DivNoNan)
 BINARY_FLOATS("pow", Pow)
 
 // Gradients: the operands in the op's order, one element a thread.

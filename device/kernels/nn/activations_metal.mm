@@ -1,4 +1,5 @@
-// Relu and its relatives, their gradients, Erf, Exp, Log; Maximum, Minimum, SquaredDifference, Pow.
+// Activations and their gradients, Erf, Exp, Log, Pow; Maximum, Minimum, squared difference,
+// DivNoNan.
 
 #include "device/kernels/elementwise.h"
 #include "kernels/common/encoder.h"
@@ -37,6 +38,7 @@ UNARY(Softplus, "softplus");
 BINARY(Maximum, "maximum");
 BINARY(Minimum, "minimum");
 BINARY(SquaredDifference, "squared_difference");
+BINARY(DivNoNan, "div_no_nan");
 BINARY(Pow, "pow");
 #undef BINARY
 

@@ -244,11 +244,24 @@ def test_leaky_relu(dtype):
     check(raw.LeakyRelu, dict(features=random((50, 3), dtype)), dtype, alpha=0.3)
 
 
+SPECIAL = [-np.inf, -2.5, -1e-30, -0.0, 0.0, 1e-30, 3.0, 3e38, np.inf, np.nan]
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", ["Maximum", "Minimum", "SquaredDifference"])
+@pytest.mark.parametrize("name", ["Maximum", "Minimum", "SquaredDifference", "DivNoNan"])
 def test_binary(name, dtype):
     for a, b in [((4, 5), (4, 5)), ((4, 5), (5,)), ((4, 1), (1, 5)), ((), (3,)), ((0, 2), (2,))]:
         check(getattr(raw, name), dict(x=random(a, dtype), y=random(b, dtype, 1)), dtype)
+
+
+def test_div_no_nan():
+    """0 wherever the divisor is 0, of either sign; all else as in a division."""
+    x, y = np.float32(np.meshgrid(SPECIAL, SPECIAL)).reshape(2, -1)
+    with tf.device("GPU:0"):
+        got = raw.DivNoNan(x=tf.identity(tf.constant(x)), y=tf.identity(tf.constant(y))).numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        want = np.where(y == 0, 0, x / y)
+    np.testing.assert_array_equal(got, want)
 
 
 def test_pow():

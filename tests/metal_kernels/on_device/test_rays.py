@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import metal_ops
 from metal_ops import raw_ops
 from tests import test_ray_march, test_volume_render
 
@@ -185,6 +186,26 @@ def test_rendering_agrees(
     none = np.zeros(0, np.float32)
     for pair in ([normal(*samples), normal(*samples)], [normal(*samples), none], [none, none]):
         assert_agree("render_weights_grad", [*pair, *weights], **attrs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_mean_depth_agrees(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The division by the opacity, which is 0 for a ray without samples, is on the device too."""
+    monkeypatch.undo()  # this one has the CPU as well
+    scene = scene_of([3, 0, 40, 1], 3, dtype, "int32")
+    found = []
+    for device in ("CPU:0", "GPU:0"):
+        with tf.device(device), tf.GradientTape() as tape:
+            sigmas = tf.identity(tf.constant(scene["sigmas"]))
+            tape.watch(sigmas)
+            rendering = metal_ops.volume_render(**{**scene, "sigmas": sigmas}, normalize_depth=True)
+            depth = rendering.depth
+            slopes = tape.gradient(depth, sigmas)
+        assert depth.device.endswith(device) and slopes.device.endswith(device)
+        found.append((depth.numpy(), slopes.numpy().astype(np.float32)))
+    assert found[0][0][1] == 0 and np.abs(found[0][1]).max() > 1e-3
+    for expected, actual in zip(*found, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=2 * ROUNDING[dtype] + 1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

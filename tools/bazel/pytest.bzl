@@ -26,6 +26,7 @@ def pytest_test(name, paths, size = "enormous", **kwargs):
             "//kernels:all_files",
             "//ops:all_files",
             "//python:metal_ops",
+            "//tools/bazel:all_files",
         ],
         **kwargs
     )

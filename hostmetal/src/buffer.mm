@@ -90,14 +90,14 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
   return _aliasable;
 }
 - (MTLCPUCacheMode)cpuCacheMode {
-  return MTLCPUCacheMode((_options & MTLResourceCPUCacheModeMask) >> MTLResourceCPUCacheModeShift);
+  return hostmetal::CpuCacheMode(_options);
 }
 - (MTLStorageMode)storageMode {
-  return MTLStorageMode((_options & MTLResourceStorageModeMask) >> MTLResourceStorageModeShift);
+  return hostmetal::StorageMode(_options);
 }
 - (MTLHazardTrackingMode)hazardTrackingMode {
   // Default means tracked for a buffer that a device makes.
-  auto mode = (_options & MTLResourceHazardTrackingModeMask) >> MTLResourceHazardTrackingModeShift;
+  auto mode = hostmetal::HazardTrackingMode(_options);
   return mode == MTLHazardTrackingModeUntracked ? MTLHazardTrackingModeUntracked
                                                 : MTLHazardTrackingModeTracked;
 }

@@ -62,29 +62,23 @@ NSUInteger RoundUp(NSUInteger length) {
 @synthesize size = _size;
 @synthesize resourceOptions = _resourceOptions;
 @synthesize type = _type;
-- (void)set:(NSUInteger)value mask:(NSUInteger)mask shift:(NSUInteger)shift {
-  _resourceOptions = (_resourceOptions & ~mask) | (value << shift);
-}
 - (MTLStorageMode)storageMode {
-  return MTLStorageMode((_resourceOptions & MTLResourceStorageModeMask) >>
-                        MTLResourceStorageModeShift);
+  return hostmetal::StorageMode(_resourceOptions);
 }
 - (void)setStorageMode:(MTLStorageMode)mode {
-  [self set:mode mask:MTLResourceStorageModeMask shift:MTLResourceStorageModeShift];
+  _resourceOptions = hostmetal::WithStorageMode(_resourceOptions, mode);
 }
 - (MTLCPUCacheMode)cpuCacheMode {
-  return MTLCPUCacheMode((_resourceOptions & MTLResourceCPUCacheModeMask) >>
-                         MTLResourceCPUCacheModeShift);
+  return hostmetal::CpuCacheMode(_resourceOptions);
 }
 - (void)setCpuCacheMode:(MTLCPUCacheMode)mode {
-  [self set:mode mask:MTLResourceCPUCacheModeMask shift:MTLResourceCPUCacheModeShift];
+  _resourceOptions = hostmetal::WithCpuCacheMode(_resourceOptions, mode);
 }
 - (MTLHazardTrackingMode)hazardTrackingMode {
-  return MTLHazardTrackingMode((_resourceOptions & MTLResourceHazardTrackingModeMask) >>
-                               MTLResourceHazardTrackingModeShift);
+  return hostmetal::HazardTrackingMode(_resourceOptions);
 }
 - (void)setHazardTrackingMode:(MTLHazardTrackingMode)mode {
-  [self set:mode mask:MTLResourceHazardTrackingModeMask shift:MTLResourceHazardTrackingModeShift];
+  _resourceOptions = hostmetal::WithHazardTrackingMode(_resourceOptions, mode);
 }
 @end
 
@@ -118,17 +112,14 @@ NSUInteger RoundUp(NSUInteger length) {
   return _device;
 }
 - (MTLStorageMode)storageMode {
-  return MTLStorageMode((_state->options & MTLResourceStorageModeMask) >>
-                        MTLResourceStorageModeShift);
+  return hostmetal::StorageMode(_state->options);
 }
 - (MTLCPUCacheMode)cpuCacheMode {
-  return MTLCPUCacheMode((_state->options & MTLResourceCPUCacheModeMask) >>
-                         MTLResourceCPUCacheModeShift);
+  return hostmetal::CpuCacheMode(_state->options);
 }
 - (MTLHazardTrackingMode)hazardTrackingMode {
   // Default means untracked for a heap.
-  auto mode =
-      (_state->options & MTLResourceHazardTrackingModeMask) >> MTLResourceHazardTrackingModeShift;
+  auto mode = hostmetal::HazardTrackingMode(_state->options);
   return mode == MTLHazardTrackingModeTracked ? MTLHazardTrackingModeTracked
                                               : MTLHazardTrackingModeUntracked;
 }

@@ -30,6 +30,29 @@ NSError* MakeError(NSString* domain, const Failure& failure);
 // Stores an autoreleased error where `error` is wanted; returns nil for the caller to return.
 id Refuse(NSError** error, NSString* domain, int code, const std::string& message);
 
+// The parts of a resource's options.
+inline MTLStorageMode StorageMode(MTLResourceOptions options) {
+  return MTLStorageMode((options & MTLResourceStorageModeMask) >> MTLResourceStorageModeShift);
+}
+inline MTLCPUCacheMode CpuCacheMode(MTLResourceOptions options) {
+  return MTLCPUCacheMode((options & MTLResourceCPUCacheModeMask) >> MTLResourceCPUCacheModeShift);
+}
+inline MTLHazardTrackingMode HazardTrackingMode(MTLResourceOptions options) {
+  return MTLHazardTrackingMode((options & MTLResourceHazardTrackingModeMask) >>
+                               MTLResourceHazardTrackingModeShift);
+}
+inline MTLResourceOptions WithStorageMode(MTLResourceOptions options, MTLStorageMode mode) {
+  return (options & ~MTLResourceStorageModeMask) | (mode << MTLResourceStorageModeShift);
+}
+inline MTLResourceOptions WithCpuCacheMode(MTLResourceOptions options, MTLCPUCacheMode mode) {
+  return (options & ~MTLResourceCPUCacheModeMask) | (mode << MTLResourceCPUCacheModeShift);
+}
+inline MTLResourceOptions WithHazardTrackingMode(MTLResourceOptions options,
+                                                 MTLHazardTrackingMode mode) {
+  return (options & ~MTLResourceHazardTrackingModeMask) |
+         (mode << MTLResourceHazardTrackingModeShift);
+}
+
 // Where an argument's entry of metallib_launch.buffers lies; not for threadgroup memory.
 inline uint32_t Slot(const metallib_argument& a) {
   return a.kind == METALLIB_TEXTURE   ? METALLIB_FIRST_TEXTURE + a.index

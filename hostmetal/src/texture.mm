@@ -215,29 +215,23 @@ std::string TextureComponent(const char* type_name) {
 @synthesize resourceOptions = _resourceOptions;
 @synthesize usage = _usage;
 @synthesize allowGPUOptimizedContents = _allowGPUOptimizedContents;
-- (void)set:(NSUInteger)value mask:(NSUInteger)mask shift:(NSUInteger)shift {
-  _resourceOptions = (_resourceOptions & ~mask) | (value << shift);
-}
 - (MTLStorageMode)storageMode {
-  return MTLStorageMode((_resourceOptions & MTLResourceStorageModeMask) >>
-                        MTLResourceStorageModeShift);
+  return hostmetal::StorageMode(_resourceOptions);
 }
 - (void)setStorageMode:(MTLStorageMode)mode {
-  [self set:mode mask:MTLResourceStorageModeMask shift:MTLResourceStorageModeShift];
+  _resourceOptions = hostmetal::WithStorageMode(_resourceOptions, mode);
 }
 - (MTLCPUCacheMode)cpuCacheMode {
-  return MTLCPUCacheMode((_resourceOptions & MTLResourceCPUCacheModeMask) >>
-                         MTLResourceCPUCacheModeShift);
+  return hostmetal::CpuCacheMode(_resourceOptions);
 }
 - (void)setCpuCacheMode:(MTLCPUCacheMode)mode {
-  [self set:mode mask:MTLResourceCPUCacheModeMask shift:MTLResourceCPUCacheModeShift];
+  _resourceOptions = hostmetal::WithCpuCacheMode(_resourceOptions, mode);
 }
 - (MTLHazardTrackingMode)hazardTrackingMode {
-  return MTLHazardTrackingMode((_resourceOptions & MTLResourceHazardTrackingModeMask) >>
-                               MTLResourceHazardTrackingModeShift);
+  return hostmetal::HazardTrackingMode(_resourceOptions);
 }
 - (void)setHazardTrackingMode:(MTLHazardTrackingMode)mode {
-  [self set:mode mask:MTLResourceHazardTrackingModeMask shift:MTLResourceHazardTrackingModeShift];
+  _resourceOptions = hostmetal::WithHazardTrackingMode(_resourceOptions, mode);
 }
 @end
 
@@ -362,13 +356,13 @@ std::string TextureComponent(const char* type_name) {
   return _overBuffer ? _layout.level[0].row_bytes : 0;
 }
 - (MTLCPUCacheMode)cpuCacheMode {
-  return MTLCPUCacheMode((_options & MTLResourceCPUCacheModeMask) >> MTLResourceCPUCacheModeShift);
+  return hostmetal::CpuCacheMode(_options);
 }
 - (MTLStorageMode)storageMode {
-  return MTLStorageMode((_options & MTLResourceStorageModeMask) >> MTLResourceStorageModeShift);
+  return hostmetal::StorageMode(_options);
 }
 - (MTLHazardTrackingMode)hazardTrackingMode {
-  auto mode = (_options & MTLResourceHazardTrackingModeMask) >> MTLResourceHazardTrackingModeShift;
+  auto mode = hostmetal::HazardTrackingMode(_options);
   return mode == MTLHazardTrackingModeUntracked ? MTLHazardTrackingModeUntracked
                                                 : MTLHazardTrackingModeTracked;
 }

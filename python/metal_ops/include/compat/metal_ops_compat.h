@@ -27,17 +27,6 @@
 
 #if defined(__OBJC__) && defined(GNUSTEP)
 #import <Foundation/Foundation.h>
-// GCC's headers have casts for these: `@YES` does not parse then, and `error:nil` does not compile.
-#undef YES
-#undef NO
-#define YES __objc_yes
-#define NO __objc_no
-#ifdef __cplusplus
-#undef nil
-#undef Nil
-#define nil nullptr
-#define Nil nullptr
-#endif
 #endif
 
 #endif  // METAL_OPS_COMPAT_H_

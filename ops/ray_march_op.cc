@@ -34,8 +34,7 @@ Status PackOccupancyShape(InferenceContext* c) {
   ArgShapes shapes("PackOccupancy");
   CheckPackOccupancy(&shapes, InputShapes(c));
   const int64_t n_cells = shapes.Size("cells");
-  c->set_output(
-      0, ToShape(c, {shapes.Size("levels"), n_cells < 0 ? -1 : n_cells / 8 + (n_cells % 8 > 0)}));
+  c->set_output(0, ToShape(c, {shapes.Size("levels"), n_cells < 0 ? -1 : BytesOfCells(n_cells)}));
   return ToStatus(shapes);
 }
 

@@ -21,8 +21,11 @@ struct RayMarchAttrs {
   int64_t max_samples_per_ray = 0;
 };
 
+// Bytes for a bit a cell. Not n_cells + 7, which may be beyond int64 where there are no levels.
+inline int64_t BytesOfCells(int64_t n_cells) { return n_cells / 8 + (n_cells % 8 > 0); }
+
 inline int64_t BytesPerLevel(int64_t resolution) {
-  return (resolution * resolution * resolution + 7) / 8;
+  return BytesOfCells(resolution * resolution * resolution);
 }
 
 inline void CheckResolution(ArgShapes* shapes, int64_t resolution) {

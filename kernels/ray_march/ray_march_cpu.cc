@@ -190,7 +190,7 @@ class PackOccupancyOp : public OpKernel {
     CheckPackOccupancy(&shapes, InputShapes(context));
     OP_REQUIRES_OK(context, ToStatus(shapes));
     const int64_t n_levels = shapes.Size("levels"), n_cells = shapes.Size("cells");
-    const int64_t n_bytes = n_cells / 8 + (n_cells % 8 > 0);
+    const int64_t n_bytes = BytesOfCells(n_cells);
     Tensor* bits = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({n_levels, n_bytes}), &bits));
     float threshold;

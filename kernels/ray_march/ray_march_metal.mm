@@ -117,8 +117,8 @@ class PackOccupancyOp {
     PackOccupancyParams params = {};
     params.n_levels = static_cast<uint64_t>(densities.dim(0));
     params.n_cells = static_cast<uint64_t>(densities.dim(1));
-    params.bytes_per_level = (params.n_cells + 7) / 8;
-    const int64_t n_bytes = static_cast<int64_t>(params.bytes_per_level);
+    const int64_t n_bytes = BytesOfCells(densities.dim(1));
+    params.bytes_per_level = static_cast<uint64_t>(n_bytes);
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {densities.dim(0), n_bytes}, &occupancy));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
                      return encoder.Dispatch("pack_occupancy", Grid::Flat(occupancy.num_elements()),

@@ -1,8 +1,5 @@
 // What this library was built with. The text is found in the file without loading it, because a
-// library that was built for another TensorFlow may crash while it loads; the function tells which
-// SIMD code the machine will run.
-
-#include <hwy/targets.h>
+// library that was built for another TensorFlow may crash while it loads.
 
 #include "tensorflow/core/public/version.h"
 
@@ -24,11 +21,3 @@ METAL_OPS_EXPORT const char metal_ops_build_info[] =
     "metal_ops-build-info|version=" METAL_OPS_VERSION "|tensorflow=" TF_STR(
         TF_MAJOR_VERSION) "." TF_STR(TF_MINOR_VERSION) "." TF_STR(TF_PATCH_VERSION)
         TF_VERSION_SUFFIX "|compiler=" METAL_OPS_COMPILER "|";
-
-// Name of the best SIMD target that both this machine and the compiled kernels support, e.g.
-// "AVX3".
-METAL_OPS_EXPORT const char* metal_ops_simd_target() {
-  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  // Highway numbers its targets from the best (lowest bit) to the scalar fallback.
-  return hwy::TargetName(usable & -usable);
-}

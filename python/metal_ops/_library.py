@@ -100,12 +100,14 @@ def load() -> ModuleType:
     try:
         module = tf.load_op_library(str(PATH))
     except (tf.errors.OpError, RuntimeError) as error:
+        _check_simd_choice()
         raise LibraryError(
             f"metal_ops: {PATH} cannot be loaded into TensorFlow {tf.__version__} "
             f"({getattr(error, 'message', error)}); {REBUILD}."
         ) from error
     if hasattr(module, "zero_out"):
         return module
+    _check_simd_choice()
     # TensorFlow lists a library's ops only for the first path string it was loaded by.
     for other in list(sys.modules.values()):
         if vars(other).get("_IS_TENSORFLOW_PLUGIN") and hasattr(other, "zero_out"):
@@ -114,10 +116,31 @@ def load() -> ModuleType:
 
 
 def simd_target() -> str:
-    """Name of the SIMD instruction set that the CPU kernels use on this machine, e.g. "AVX3"."""
-    function = ctypes.CDLL(str(PATH)).metal_ops_simd_target
-    function.restype = ctypes.c_char_p
-    return function().decode()
+    """Name of the SIMD instruction set that the CPU kernels use, e.g. "avx3"."""
+    return _text_of("metal_ops_simd_target")
+
+
+def simd_targets() -> list[str]:
+    """What `METAL_OPS_SIMD` may say on this processor, the best first, e.g. ["avx3", "avx2", "sse4", "emu128"]."""
+    return _text_of("metal_ops_simd_targets").split(", ")
+
+
+def set_simd_target(name: str) -> None:
+    """Changes the instruction set ("": the best) while no op runs. For tests: otherwise set `METAL_OPS_SIMD`."""
+    if error := _text_of("metal_ops_set_simd_target", name.encode()):
+        raise ValueError(error)
+
+
+def _text_of(function: str, *arguments: bytes) -> str:
+    call = getattr(ctypes.CDLL(str(PATH)), function)
+    call.restype = ctypes.c_char_p
+    return call(*arguments).decode()
+
+
+def _check_simd_choice() -> None:
+    """Raises if `METAL_OPS_SIMD` is why the library did not load; a second attempt finds it there, without ops."""
+    if _is_loaded(PATH) and (error := _text_of("metal_ops_simd_error")):
+        raise LibraryError(f"metal_ops: {error}")
 
 
 def _is_cut_off(content: bytes) -> bool:

@@ -73,6 +73,7 @@ def examine() -> Report:
     report.table("Built", ["file", "what", "state"], _built(report, loaded=generated is not None))
     if generated is None:
         return report
+    report.table("SIMD of the CPU kernels", ["", "instruction sets"], _simd())
     _load_metal_device(report)
     report.table("Kernels", *_kernels(generated))
     report.table("Trial", ["op", "device", "result"], _trial(report))
@@ -103,7 +104,7 @@ def _built(report: Report, loaded: bool) -> list[list[str]]:
     try:
         info = _library.build_info()
         state = f"for TensorFlow {info['tensorflow']}, by {info['compiler']}"
-        state += f"; SIMD {_library.simd_target()}" if loaded else "; does not load"
+        state += "" if loaded else "; does not load"
     except _library.LibraryError:
         state = "missing or damaged"
     rows.append([_library.PATH.name, "ops, CPU kernels", state])
@@ -118,6 +119,15 @@ def _built(report: Report, loaded: bool) -> list[list[str]]:
             f"The Metal half is {state}: {', '.join(missing)} missing in {HERE}; {INSTALL}."
         )
     return rows
+
+
+def _simd() -> list[list[str]]:
+    asked = os.environ.get("METAL_OPS_SIMD")
+    why = f"METAL_OPS_SIMD={asked}" if asked else "the best of these; METAL_OPS_SIMD names another"
+    return [
+        ["this processor has", ", ".join(_library.simd_targets())],
+        ["used", f"{_library.simd_target()} ({why})"],
+    ]
 
 
 def _load_metal_device(report: Report) -> None:

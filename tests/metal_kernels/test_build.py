@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from metal_ops.build import builder, flags
+from metal_ops.build import builder, flags, headers
 
 SAMPLES = Path(__file__).parent / "samples"
 PACKAGE = Path(builder.__file__).resolve().parents[1]
 
 
-def build(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def build(
+    *arguments: object, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "metal_ops", "build", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env)
 
 
 def run_on_device(script: str, python: Path | str = sys.executable, **environment: str) -> str:
     """Runs a script in a fresh process with the device loaded and soft placement off."""
-    import os
-
     prologue = (
         "import numpy as np, tensorflow as tf, metal_ops.device\n"
         "metal_ops.device.load()\n"
@@ -300,17 +302,131 @@ def test_objective_c_is_found_by_content(tmp_path: Path, text: str, expected: bo
     assert builder.is_objective_c(source) == expected
 
 
+TENSORFLOW = Path(flags.tensorflow_flags()[0][1])
+
+
 def test_headers_of_older_releases(tmp_path: Path) -> None:
+    (tmp_path / "part.h").write_text('#include "third_party/eigen3/Eigen/Core"\n')
     (tmp_path / "old.cc").write_text("""
+#include "part.h"
 #include "tensorflow/compiler/xla/tsl/util/determinism.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/lib/core/blocking_counter.h"
 #include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/lib/core/status.h"
+#include "tensorflow/core/lib/random/philox_random_test_utils.h"
+#include "tensorflow/core/platform/default/logging.h"
+#include "tensorflow/core/platform/default/notification.h"
+#include "tensorflow/tsl/framework/allocator.h"
 #include "tensorflow/tsl/platform/types.h"
 #include "tensorflow/tsl/util/determinism.h"
+#include "third_party/eigen3/unsupported/Eigen/CXX11/Tensor"
+#include "tsl/framework/allocator.h"
+#include "unsupported/Eigen/CXX11/src/util/MaxSizeVector.h"
 tensorflow::Status nothing_wrong() { return tensorflow::Status::OK(); }
+Eigen::Tensor<float, 2> tensor(2, 3);
+tensorflow::BlockingCounter counter(1);
+tsl::Allocator* allocator = nullptr;
 """)
     done = build("--ops", "old.cc", "-o", "old.so", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_header_of_older_releases_that_moved(tmp_path: Path) -> None:
+    """old_headers.txt: what the packages of 2.8 to 2.17 have by other names than 2.18, less what is gone."""
+    folders = [TENSORFLOW, *headers.link_moved(TENSORFLOW, tmp_path / "moved")]
+    names = (Path(__file__).parent / "old_headers.txt").read_text().split()
+    assert len(names) > 400
+    assert not [name for name in names if not any((f / name).is_file() for f in folders)]
+    # A rule that leads nowhere is a wrong one. Links are all that is made.
+    for old, *places in headers.MOVED:
+        assert any((TENSORFLOW / new).is_dir() for new in places), old
+    made = list((tmp_path / "moved").rglob("*"))
+    assert made and all(path.is_dir() for path in made)
+    assert not [
+        f for f in folders[1:] for path in f.rglob("*") if path.is_symlink() and path.is_file()
+    ]
+
+
+HOSTILE_NAMES = {
+    "parents": "tensorflow/core/lib/{up}{victim}",
+    "parents of a moved folder": "third_party/eigen3/Eigen/{up}{victim}",
+    "absolute": "/{victim}",
+    "absolute below": "tensorflow/core/lib//{victim}",
+    "link in the source tree": "tensorflow/core/lib/link.h",
+    "NUL": "tensorflow/core/lib/a\0{victim}",
+    "long": "tensorflow/core/lib/" + "a" * 5000,
+    "long path": "tensorflow/core/lib/" + "a/" * 5000 + "b.h",
+    "not UTF-8": "tensorflow/core/lib/\udcff\udcfe.h",
+    "own face": "kernels/common/" + "e" * 5000 + ".h",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES.values(), ids=HOSTILE_NAMES)
+def test_includes_of_foreign_sources_write_nothing(tmp_path: Path, name: str) -> None:
+    """Even in a branch that is not compiled, an include was once a path that a file was written to."""
+    victim, work, scratch = tmp_path / "victim.h", tmp_path / "work", tmp_path / "scratch"
+    victim.write_text("kept\n")
+    scratch.mkdir()
+    (work / "tensorflow/core/lib").mkdir(parents=True)
+    (work / "tensorflow/core/lib/link.h").symlink_to(victim)
+    # Where the parents lead depends on where TensorFlow and the scratch folder lie: all depths.
+    names = [name.format(victim=str(victim)[1:], up="../" * depth) for depth in range(40)]
+    lines = "".join(f'#include "{name}"\n' for name in dict.fromkeys(names))
+    text = f"#if 0\n{lines}#endif\nint x;\n"
+    (work / "op.cc").write_bytes(text.encode(errors="surrogateescape"))
+    before = sorted(tmp_path.rglob("*"))
+    done = build("--ops", "op.cc", "-I", ".", "-o", "op.so", cwd=work, TMPDIR=str(scratch))
+    assert done.returncode == 0, done.stderr
+    assert victim.read_text() == "kept\n"
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, work / "op.so"])
+
+
+def test_links_at_names_that_can_be_guessed_are_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / "ok.cc").write_text("int x;\n")
+    for name in (f".a.{os.getpid()}.so", "a.so"):
+        (tmp_path / name).symlink_to(victim)
+    builder.build_op([tmp_path / "ok.cc"], output=tmp_path / "a.so")
+    assert victim.read_text() == "kept" and not (tmp_path / "a.so").is_symlink()
+
+
+def test_names_that_a_compiler_takes_for_options(tmp_path: Path) -> None:
+    (tmp_path / "-DX=1.cc").write_text('extern "C" int one() { return 1; }\n')
+    (tmp_path / "@two.cc").write_text('extern "C" int two() { return 2; }\n')
+    shader = "#include <metal_stdlib>\nkernel void f(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
+    (tmp_path / "-f.metal").write_text(shader)
+    code = "from metal_ops.build import build_op; build_op(['-DX=1.cc', '@two.cc'], ['-f.metal'], 'a.so')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    import ctypes
+
+    library = ctypes.CDLL(str(tmp_path / "a.so"))
+    assert library.one() == 1 and library.two() == 2
+
+
+def test_lists_may_be_given_in_parts(tmp_path: Path) -> None:
+    """`--ops a.cc --ops b.cc` once forgot the first."""
+    for i, name in enumerate(("a.cc", "b.cc", "c.mm", "d.mm")):
+        (tmp_path / name).write_text(f'extern "C" int {name[0]}() {{ return {i}; }}\n')
+    for name in ("e", "f"):
+        (tmp_path / f"{name}.metal").write_text(
+            f"#include <metal_stdlib>\nkernel void {name}(device float* x) {{ x[0] = 1; }}\n"
+        )
+    options = ("--ops", "a.cc", "--ops", "b.cc", "--kernels", "c.mm", "--kernels", "d.mm")
+    shaders = ("--shaders", "e.metal", "--shaders", "f.metal")
+    done = build(*options, *shaders, "-o", "all.so", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    import ctypes
+
+    from metal_ops.metal.launch import Library
+
+    library = ctypes.CDLL(str(tmp_path / "all.so"))
+    assert [getattr(library, name)() for name in "abcd"] == [0, 1, 2, 3]
+    assert set(Library(tmp_path / "all.metallib").kernels) == {"e", "f"}
 
 
 def test_a_script_that_loads_no_device_itself(tmp_path: Path) -> None:
@@ -365,6 +481,11 @@ BAD = {
     "suffix of a shader": (["--ops", "ok.cc", "--shaders", "ok.cc", "-o", "a.so"], "end in .metal"),
     "suffix of the output": (["--ops", "ok.cc", "-o", "a.txt"], "should end in .so"),
     "no sources": (["--shaders", "ok.metal", "-o", "a.so"], "no sources given"),
+    "long source": (["--ops", "a" * 300 + ".cc", "-o", "a.so"], "File name too long"),
+    "long output": (["--ops", "ok.cc", "-o", "a" * 300 + ".so"], "File name too long"),
+    "folder as output": (["--ops", "ok.cc", "-o", "folder.so"], "Is a directory"),
+    "file as folder": (["--ops", "ok.cc", "-o", "ok.cc/a.so"], "File exists"),
+    "bytes that are no text": (["--ops", "bytes.cc", "-o", "a.so"], "bytes.cc:1:"),
     "C++ error": (["--ops", "bad.cc", "-o", "a.so"], "bad.cc:2:"),
     "shader error": (["--ops", "ok.cc", "--shaders", "bad.metal", "-o", "a.so"], "bad.metal:3:"),
 }
@@ -374,6 +495,8 @@ BAD = {
 def test_says_what_is_wrong(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "ok.cc").write_text("int x;\n")
     (tmp_path / "bad.cc").write_text("int x;\nint y = z;\n")
+    (tmp_path / "bytes.cc").write_bytes(b"int \xff\xfe; // \xe9\nint \0 y;\n")
+    (tmp_path / "folder.so").mkdir()
     kernel = "kernel void f(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
     (tmp_path / "ok.metal").write_text(f"#include <metal_stdlib>\nusing namespace metal;\n{kernel}")
     (tmp_path / "bad.metal").write_text(

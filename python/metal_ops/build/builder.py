@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from metal_ops.build import flags, subscripts
+from metal_ops.build import flags, headers, subscripts
 from metal_ops.build.flags import MissingToolError
 
 SOURCE_SUFFIXES = (".cc", ".cpp", ".cxx", ".mm", ".m")
@@ -25,16 +24,7 @@ _OBJECTIVE_C = re.compile(
     r"|#\s*include\s*<(?:Metal|Foundation)/",
     re.MULTILINE,
 )
-_INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*["<](tensorflow/[^">]+)[">]', re.MULTILINE)
-_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"(kernels/common/\w+)\.h"', re.MULTILINE)
-
-# Where headers of older TensorFlow releases live now.
-_MOVED = (
-    ("tensorflow/tsl/", ("tsl/", "xla/tsl/")),
-    ("tensorflow/compiler/xla/", ("xla/",)),
-    ("tensorflow/core/lib/", ("tensorflow/core/", "tsl/lib/", "xla/tsl/lib/")),
-    ("tensorflow/core/platform/", ("tsl/platform/", "xla/tsl/platform/")),
-)
+_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/common/(\w+)\.h"', re.MULTILINE)
 
 # Said of array[0] and dictionary[@"key"].
 _SUBSCRIPT = (
@@ -107,11 +97,10 @@ def build_op(
             f"the output {output} should end in .so: tf.load_op_library takes shared objects."
         )
     library = Path(metallib) if metallib else output.with_suffix(".metallib")
-    for path in (output, library):
-        path.parent.mkdir(parents=True, exist_ok=True)
-
     written = []
     try:
+        for path in (output, library):
+            path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="metal_ops_build_") as scratch:
             build = _Build(Path(scratch), [Path(i) for i in include], list(options), verbose)
             if shader_paths:
@@ -123,6 +112,9 @@ def build_op(
             written.append(output)
     except MissingToolError as error:
         raise BuildError(str(error)) from None
+    except OSError as error:
+        name = error.filename2 or error.filename
+        raise BuildError(f"{name}: {error.strerror}; the library was not written.") from None
     return written
 
 
@@ -140,21 +132,24 @@ class _Build:
         sources = [*sources, *_support(sources)]
         compiler = flags.compiler()
         objective_c = {source: is_objective_c(source) for source in sources}
-        moved = self._forward_moved_headers(sources)
+        moved = headers.link_moved(
+            Path(self.tf_compile[self.tf_compile.index("-isystem") + 1]), self.scratch / "moved"
+        )
         shared = [
             *("-O2", "-fPIC", "-DNDEBUG", "-Wall" if self.verbose else "-Wno-everything"),
             *(() if flags.MACOS else ("-Werror=objc-property-implementation",)),
             *self.options,
             *(f"-I{folder}" for folder in self.include),
             f"-I{flags.INCLUDE}",
-            *("-isystem", str(flags.INCLUDE / "compat"), "-isystem", str(moved)),
+            *("-isystem", str(flags.INCLUDE / "compat")),
+            *(word for folder in moved for word in ("-idirafter", str(folder))),
             *("-include", "metal_ops_compat.h"),
         ]
         objcxx = flags.objcxx_flags() if any(objective_c.values()) else []
 
         def compile_one(job: tuple[int, Path]) -> Path:
             number, source = job
-            result = self.scratch / f"{number}_{source.stem}.o"
+            result = self.scratch / f"{number}.o"
             language = objcxx if objective_c[source] else ["-std=c++17"]
             command = [
                 *compiler,
@@ -162,7 +157,7 @@ class _Build:
                 *shared,
                 *self.tf_compile,
                 "-c",
-                str(source),
+                _argument(source),
                 "-o",
                 str(result),
             ]
@@ -208,8 +203,8 @@ class _Build:
         text = subscripts.rewritten(source, command[1:at])
         if text is None:
             return command
-        copy = self.scratch / f"{source.stem}_{len(text)}.mm"
-        copy.write_text(text)
+        copy = Path(command[at + 3]).with_suffix(".mm")
+        copy.write_bytes(text)
         return [*command[:at], "-iquote", str(source.parent), "-c", str(copy), *command[at + 2 :]]
 
     def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:
@@ -218,31 +213,16 @@ class _Build:
             tool = ["xcrun", "-sdk", "macosx", "metal", *flags.shader_flags()]
         else:
             tool = [sys.executable, "-m", "metal_ops", "metal"]
-        command = [*tool, *folders, *options, *map(str, shaders), "-o", str(output)]
+        command = [*tool, *folders, *options, *map(_argument, shaders), "-o", str(output)]
         self._run(command, f"{', '.join(map(str, shaders))}: the shaders do not compile")
-
-    def _forward_moved_headers(self, sources: list[Path]) -> Path:
-        """Writes one-line headers for those that the sources include by a name of an older TensorFlow."""
-        folder = self.scratch / "moved"
-        folder.mkdir(exist_ok=True)
-        tensorflow = Path(self.tf_compile[self.tf_compile.index("-isystem") + 1])
-        for name in {name for source in sources for name in _INCLUDE.findall(_read(source))}:
-            if (tensorflow / name).exists() or (flags.INCLUDE / "compat" / name).exists():
-                continue
-            for old, candidates in _MOVED:
-                there = [new + name[len(old) :] for new in candidates if name.startswith(old)]
-                if found := [new for new in there if (tensorflow / new).exists()]:
-                    shim = folder / name
-                    shim.parent.mkdir(parents=True, exist_ok=True)
-                    shim.write_text(f'#pragma once\n#include "{found[0]}"\n')
-                    break
-        return folder
 
     def _run(self, command: list[str], failure: str) -> None:
         if self.verbose:
             print(" ".join(command), file=sys.stderr)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False
+            )
         except FileNotFoundError:
             raise MissingToolError(
                 f"{command[0]} was not found; run 'sudo apt-get install {flags.APT_PACKAGES}'."
@@ -257,15 +237,21 @@ class _Build:
 def _support(sources: list[Path]) -> list[Path]:
     """Our own sources that these ones need."""
     texts = [_read(source) for source in sources]
+    # Files that are there, picked by what the sources say: what they say makes no path.
+    face = [
+        file
+        for file in (flags.INCLUDE / "kernels/common").iterdir()
+        if file.suffix in (".h", ".mm")
+    ]
     seen: set[str] = set()
     support: list[Path] = []
     unread = list(texts)
     while unread:  # a header of the C++ face brings the source of its name, and what both include
-        for stem in set(_OWN_FACE.findall(unread.pop())) - seen:
-            seen.add(stem)
-            files = [(flags.INCLUDE / stem).with_suffix(suffix) for suffix in (".h", ".mm")]
-            unread += [_read(file) for file in files if file.exists()]
-            support += [file for file in files[1:] if file.exists()]
+        stems = set(_OWN_FACE.findall(unread.pop())) - seen
+        seen |= stems
+        files = [file for file in face if file.stem in stems]
+        unread += [_read(file) for file in files]
+        support += [file for file in files if file.suffix == ".mm"]
     support.sort()
     if not flags.MACOS and any("NSBundle" in text for text in texts):
         support.append(flags.INCLUDE / "support" / "main_bundle.mm")
@@ -274,11 +260,21 @@ def _support(sources: list[Path]) -> list[Path]:
 
 def _existing(paths: Sequence[str | Path], suffixes: tuple[str, ...], what: str) -> list[Path]:
     for path in map(Path, paths):
-        if not path.is_file():
+        try:
+            there = path.is_file()
+        except OSError as error:  # a name that is too long, a loop of links
+            raise BuildError(f"the {what} {path} cannot be read: {error.strerror}.") from None
+        if not there:
             raise BuildError(f"the {what} {path} does not exist.")
         if path.suffix not in suffixes:
             raise BuildError(f"the {what} {path} should end in {' or '.join(suffixes)}.")
     return [Path(path) for path in paths]
+
+
+def _argument(path: Path) -> str:
+    """The path as a compiler takes it for one: a leading - would make it an option, @ a list of options."""
+    text = str(path)
+    return f"./{text}" if text.startswith(("-", "@")) else text
 
 
 def _read(path: Path) -> str:
@@ -286,11 +282,12 @@ def _read(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path):
-    """Yields a path to write to, which takes the place of `path` when the block succeeds."""
-    part = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+def _replacing(path: Path) -> Iterator[Path]:
+    """Yields a path to write to, which takes the place of `path` when the block succeeds.
+
+    In a folder of its own beside it, as anybody may have put a link at a name that can be guessed.
+    """
+    with tempfile.TemporaryDirectory(prefix=".metal_ops_", dir=path.parent) as folder:
+        part = Path(folder) / f"part{path.suffix}"
         yield part
-        shutil.move(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+        os.replace(part, path)

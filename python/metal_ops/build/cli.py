@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 SUMMARY = "Build op libraries of your own"
@@ -24,11 +25,17 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--ops", nargs="+", default=[], metavar="FILE", help="C++ sources: REGISTER_OP, CPU kernels"
+        "--ops",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="C++ sources: REGISTER_OP, CPU kernels",
     )
     parser.add_argument(
         "--kernels",
         nargs="+",
+        action="extend",
         default=[],
         metavar="FILE",
         help="Objective-C++ sources: Metal kernels (.mm or .cc)",
@@ -36,6 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--shaders",
         nargs="+",
+        action="extend",
         default=[],
         metavar="FILE",
         help="Metal shaders, linked into one metallib",
@@ -97,5 +105,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"metal_ops build: {error}", file=sys.stderr)
         return 1
     for path in written:
-        print(path)
+        # A name that is not of this terminal's encoding is no reason to fail.
+        print(os.fsencode(path).decode(errors="replace"))
     return 0

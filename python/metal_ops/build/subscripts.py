@@ -6,7 +6,7 @@ syntax tree come the places, and the text between them stays as it is, on its li
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ _INTEGERS = frozenset(
 )
 
 
-def rewritten(source: Path, options: Sequence[str]) -> str | None:
+def rewritten(source: Path, options: Sequence[str]) -> bytes | None:
     """The text of an Objective-C++ source without subscripts of objects.
 
     Args:
@@ -55,7 +55,8 @@ def rewritten(source: Path, options: Sequence[str]) -> str | None:
             edits += _load(cursor)
     if not edits:
         return None
-    out, at = [f"#line 1 {json.dumps(str(source))}\n".encode()], 0
+    name = os.fsencode(source).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    out, at = [b'#line 1 "' + name + b'"\n'], 0
     # What encloses was found first: where several end at one place, it comes last.
     ordered = sorted(
         enumerate(edits), key=lambda e: (e[1][:2], -e[0] if e[1][2].startswith(b")") else e[0])
@@ -63,7 +64,7 @@ def rewritten(source: Path, options: Sequence[str]) -> str | None:
     for _, (start, end, new) in ordered:
         out += [text[at:start], new]
         at = end
-    return b"".join([*out, text[at:]]).decode()
+    return b"".join([*out, text[at:]])
 
 
 def _in(cursor: Any, source: Path) -> bool:

@@ -87,7 +87,9 @@ def clang_version() -> str:
 def libclang() -> str:
     """clang's library of the same release: only that one reads its precompiled headers."""
     asked = os.environ.get("METAL_OPS_LIBCLANG")
-    folder = Path(os.path.realpath(clang())).parent.parent / "lib"
+    # It is asked where its files are, as its name may be a link to a compiler cache.
+    resources = run([clang(), "-print-resource-dir"], "clang").strip()
+    folder = Path(resources).parents[1]
     places = (
         [Path(asked)]
         if asked

@@ -5,10 +5,15 @@ All that is rounded the same way everywhere (half precision, cells of a hash gri
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import metal_ops
-from metal_ops import _library
+from metal_ops import _library, raw_ops
+from tests.fused_cases import numpy_type
 from tests.processes import Process
 
 TARGETS = _library.simd_targets()
@@ -102,3 +107,84 @@ def test_target_changes_while_the_process_runs(target):
     with pytest.raises(ValueError, match="METAL_OPS_SIMD is 'avx9'.*expected one of"):
         _library.set_simd_target("avx9")
     assert _library.simd_target() == target
+
+
+# ---- half precision -------------------------------------------------------------------------------------------------
+
+# Parts of a step between two neighbours: a tie, which goes to the even one, and what lies beside it.
+PARTS = [0.5, 0.5 - 2.0**-9, 0.5 + 2.0**-8, 0.25, 1.0, -0.5, -0.5 + 2.0**-9, -0.5 - 2.0**-8]
+
+
+def every_value(dtype: str) -> np.ndarray:
+    """All 65536 of them: subnormals, infinities and NaN too."""
+    return np.arange(65536, dtype=np.uint16).view(numpy_type(dtype))
+
+
+def two_terms(high: np.ndarray, low: np.ndarray, unit: float) -> np.ndarray:
+    """high + low * unit, which has a place in float32, rounded to the arrays' dtype once: by a product's two terms."""
+    a, b = np.stack([high, low], axis=-1), np.array([[1], [unit]], high.dtype)
+    got = raw_ops.metal_fused_mat_mul(a, b, [np.zeros(1, high.dtype)], fused_ops=["BiasAdd"])
+    return got.numpy()[:, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_half_is_read_and_written(target, dtype):
+    x = every_value(dtype)
+    if dtype == "bfloat16":  # TensorFlow's threads flush subnormals of float32, which it has
+        x = x[~((np.abs(x) > 0) & (np.abs(x) < 2.0**-126))]
+    got = two_terms(x, np.zeros_like(x), 1)
+    np.testing.assert_array_equal(got.astype(np.float32), x.astype(np.float32))
+    one = np.ones((1, 1), x.dtype)
+    for n in range(1, 70):  # every remainder of a vector
+        row = x[None, 1000 : 1000 + n]
+        got = raw_ops.metal_fused_mat_mul(one, row, [], fused_ops=["Relu"])
+        np.testing.assert_array_equal(got, row)
+
+
+@pytest.mark.parametrize("dtype, digits, smallest", [("float16", 10, -14), ("bfloat16", 7, -60)])
+def test_halves_are_rounded_to_nearest_even(target, dtype, digits, smallest):
+    x = every_value(dtype)
+    with np.errstate(invalid="ignore"):
+        size = np.abs(x.astype(np.float64))
+    x = x[(size < 2.0**60) & ((dtype == "float16") | (size > 2.0**smallest))]
+    wide = x.astype(np.float64)
+    step = 2.0 ** (np.maximum(np.frexp(wide)[1] - 1, smallest) - digits)
+    for part, small in itertools.product(PARTS, (True, False)):
+        # Parts of the smallest steps have no place in float16, nor have multiples of the largest.
+        unit = 2.0**-12 if small else 1.0
+        chosen = (np.abs(wide) < 1) == small
+        low = (part * step[chosen] / unit).astype(x.dtype)
+        exact = wide[chosen] + low.astype(np.float64) * unit
+        np.testing.assert_array_equal(exact, wide[chosen] + part * step[chosen])
+        with np.errstate(over="ignore"):  # from 65520 on float16 is infinite
+            want = exact.astype(np.float32).astype(x.dtype)
+        np.testing.assert_array_equal(two_terms(x[chosen], low, unit), want, err_msg=str(part))
+
+
+# ---- cells of a hash grid -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_dims", [2, 3, 4])
+def test_points_lie_in_the_same_cells(target, n_dims):
+    """Points beside the borders of cells, where one rounding more or less decides: the same rows get gradients."""
+    grid = metal_ops.HashGrid(
+        n_dims=n_dims, n_levels=8, n_features_per_level=1, log2_hashmap_size=16
+    )
+    random = np.random.default_rng(n_dims)
+    borders = (
+        random.integers(1, 16, (4000, n_dims)) / 16 * random.choice([1, 1 - 2.0**-24], (4000, 1))
+    )
+    points = np.concatenate([borders, random.uniform(size=(4000, n_dims))]).astype(np.float32)
+    table = tf.zeros(grid.table_shape)
+
+    def rows() -> np.ndarray:
+        with tf.GradientTape() as tape:
+            tape.watch(table)
+            features = metal_ops.hash_encode(points, table, grid)
+        return tape.gradient(features, table).numpy() > 0
+
+    got = rows()
+    _library.set_simd_target(TARGETS[-1])
+    want = rows()
+    assert 0.01 < want.mean() < 0.99
+    np.testing.assert_array_equal(got, want)

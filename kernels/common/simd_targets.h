@@ -1,6 +1,6 @@
 // Which instruction sets the Highway loops are compiled for. Included before Highway.
 //
-// AVX-512, AVX2, SSE4 (x86 from 2008 on), NEON and plain C++, which METAL_OPS_SIMD names.
+// AVX-512, AVX2, SSE4 (x86 since 2010), NEON and plain C++: the names of METAL_OPS_SIMD.
 // Newer AVX-512 and NEON variants would add compile time and nothing else; SVE's vectors have no
 // size that arrays could have. Bits rather than names: Highway 1.0 does not know all of 1.2's.
 

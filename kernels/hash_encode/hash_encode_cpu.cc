@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/common/parallel.h"
+#include "kernels/common/tf_float_types.h"
 #include "kernels/hash_encode/hash_encode_checks.h"
 #include "kernels/hash_encode/hash_encode_levels.h"
 #include "kernels/hash_encode/hash_encode_simd.h"
@@ -39,11 +40,6 @@ constexpr int64_t kStagedFloats = int64_t{16} << 20;
 // Levels whose gradients of points are added up before they are staged. Fixed, so that sums are the
 // same anywhere.
 constexpr int64_t kLevelsPerSum = 2;
-
-FeatureType ToFeatureType(tensorflow::DataType type) {
-  if (type == tensorflow::DT_HALF) return FeatureType::kHalf;
-  return type == tensorflow::DT_BFLOAT16 ? FeatureType::kBfloat16 : FeatureType::kFloat;
-}
 
 PartialShape ToPartialShape(const TensorShape& shape) {
   PartialShape partial;
@@ -113,7 +109,7 @@ class HashEncodeBase : public OpKernel {
           break;
         case In::kTable:
           call.table = data;
-          call.type = ToFeatureType(context->input(i).dtype());
+          call.type = ToFloatType(context->input(i).dtype());
           break;
         case In::kOffsets:
           break;
@@ -283,7 +279,7 @@ class TableGradOp : public HashEncodeBase {
     const TensorShape shape({n_rows, call.n_features});
     OP_REQUIRES_OK(context, context->allocate_output(0, shape, &gradients));
     char* const out = static_cast<char*>(gradients->data());
-    const int64_t row_bytes = call.n_features * SizeOf(call.type);
+    const int64_t row_bytes = call.n_features * BytesOf(call.type);
 
     // Rows that belong to no level.
     const HashEncodeLevel& last = call.levels[call.n_levels - 1];
@@ -300,7 +296,7 @@ class TableGradOp : public HashEncodeBase {
     // a task if points come in several rounds.
     const int64_t width = call.n_levels * call.n_features;
     const int64_t round_size = RoundSize(call, width);
-    const bool in_place = call.type == FeatureType::kFloat && whole_levels;
+    const bool in_place = call.type == FloatType::kFloat && whole_levels;
     const bool one_round = round_size == call.n_points;
     const int64_t thread_sums = (tasks[0].size() + kDumpRows) * call.n_features;
     int64_t sums_floats = 0;
@@ -330,10 +326,10 @@ class TableGradOp : public HashEncodeBase {
         SumTableGradients(call, task.level, round, staged.At(call, task.level, round.begin),
                           task.begin, task.end, sums);
         if (in_place || round.end != call.n_points) return;
-        if (call.type == FeatureType::kFloat) {
+        if (call.type == FloatType::kFloat) {
           std::memcpy(to, sums, n * sizeof(float));
         } else {
-          RoundFromFloat(call.type, sums, n, to);
+          NarrowFloats(call.type, sums, n, to);
         }
       });
     };

@@ -1,4 +1,4 @@
-// Between [points, levels * features] of the op's type and float32 levels; rounding.
+// Between [points, levels * features] of the op's type and float32 levels.
 
 #include <algorithm>
 #include <cstring>
@@ -24,64 +24,6 @@ namespace HWY_NAMESPACE {
 constexpr size_t kTile = 4096;
 // Outputs above this are written past the caches: they would push out more than they keep.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
-
-// One value at a time, in integers: needs no hardware support.
-HWY_INLINE uint16_t RoundToHalf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);   // NaN
-  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // from 65520 up
-  if (magnitude < 0x33000001u) return static_cast<uint16_t>(sign);             // up to 2^-25
-  // Subnormal halves keep fewer bits of the significand, whose leading one is explicit there.
-  const uint32_t exponent = magnitude >> 23;
-  const bool subnormal = exponent < 113;
-  const uint32_t dropped = subnormal ? 126 - exponent : 13;
-  const uint32_t significand =
-      subnormal ? (magnitude & 0x7FFFFFu) | 0x800000u : magnitude - (112u << 23);
-  const uint32_t odd = (significand >> dropped) & 1u;
-  const uint32_t rounded = (significand + (1u << (dropped - 1)) - 1 + odd) >> dropped;
-  return static_cast<uint16_t>(sign | rounded);
-}
-
-HWY_INLINE uint16_t RoundToBfloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
-  const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
-}
-
-void RoundT(FeatureType type, const float* from, int64_t n, uint16_t* to) {
-  int64_t i = 0;
-  if (type == FeatureType::kBfloat16) {
-    for (; i < n; ++i) to[i] = RoundToBfloat16(from[i]);
-    return;
-  }
-  // Without the instruction Highway truncates.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  const DF df;
-  const hn::Rebind<hwy::float16_t, DF> dh;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::DemoteTo(dh, hn::LoadU(df, from + i)), dh,
-               reinterpret_cast<hwy::float16_t*>(to + i));
-  }
-#endif
-  for (; i < n; ++i) to[i] = RoundToHalf(from[i]);
-}
-
-template <class T>
-void WidenT(const void* from, int64_t n, float* to) {
-  const auto* const raw = static_cast<const typename T::Raw*>(from);
-  const DF df;
-  const hn::CappedTag<float, 1> d1;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(T::Load(df, raw + i), df, to + i);
-  for (; i < n; ++i) hn::StoreU(T::Load(d1, raw + i), d1, to + i);
-}
 
 // Copies past the caches.
 void StreamOut(const float* from, int64_t n, float* to) {
@@ -122,7 +64,7 @@ void StagedToOutputsT(const HashEncodeCall& call, const Staged& staged, PointRan
   HWY_ALIGN float tile[kTile];
   const int64_t width = call.n_levels * call.n_features;
   const int64_t tile_points = static_cast<int64_t>(kTile) / width;
-  const bool stream = call.n_points * width * SizeOf(call.type) > kStreamBytes;
+  const bool stream = call.n_points * width * BytesOf(call.type) > kStreamBytes;
   const auto gather = call.n_features == 1   ? &GatherTile<1>
                       : call.n_features == 2 ? &GatherTile<2>
                       : call.n_features == 4 ? &GatherTile<4>
@@ -130,9 +72,9 @@ void StagedToOutputsT(const HashEncodeCall& call, const Staged& staged, PointRan
   for (int64_t first = range.begin; first < range.end; first += tile_points) {
     const int64_t n = std::min(tile_points, range.end - first);
     gather(call, staged, first, n, tile);
-    char* const to = static_cast<char*>(outputs) + first * width * SizeOf(call.type);
-    if (call.type != FeatureType::kFloat) {
-      RoundT(call.type, tile, n * width, reinterpret_cast<uint16_t*>(to));
+    char* const to = static_cast<char*>(outputs) + first * width * BytesOf(call.type);
+    if (call.type != FloatType::kFloat) {
+      NarrowFloats(call.type, tile, n * width, to);
     } else if (stream) {
       StreamOut(tile, n * width, reinterpret_cast<float*>(to));
     } else {
@@ -150,13 +92,11 @@ void IncomingToStagedT(const HashEncodeCall& call, PointRange range, const Stage
                        : call.n_features == 2 ? &ScatterTile<2>
                        : call.n_features == 4 ? &ScatterTile<4>
                                               : &ScatterTile<8>;
-  const auto widen = call.type == FeatureType::kFloat  ? &WidenT<Float>
-                     : call.type == FeatureType::kHalf ? &WidenT<Half>
-                                                       : &WidenT<Bfloat16>;
   for (int64_t first = range.begin; first < range.end; first += tile_points) {
     const int64_t n = std::min(tile_points, range.end - first);
-    widen(static_cast<const char*>(call.incoming) + first * width * SizeOf(call.type), n * width,
-          tile);
+    WidenFloats(call.type,
+                static_cast<const char*>(call.incoming) + first * width * BytesOf(call.type),
+                n * width, tile);
     scatter(call, staged, first, n, tile);
   }
 }
@@ -170,7 +110,6 @@ namespace metal_ops {
 
 HWY_EXPORT(StagedToOutputsT);
 HWY_EXPORT(IncomingToStagedT);
-HWY_EXPORT(RoundT);
 
 void StagedToOutputs(const HashEncodeCall& call, const Staged& staged, PointRange range,
                      void* outputs) {
@@ -179,10 +118,6 @@ void StagedToOutputs(const HashEncodeCall& call, const Staged& staged, PointRang
 
 void IncomingToStaged(const HashEncodeCall& call, PointRange range, const Staged& staged) {
   HWY_DYNAMIC_DISPATCH(IncomingToStagedT)(call, range, staged);
-}
-
-void RoundFromFloat(FeatureType type, const float* from, int64_t n, void* to) {
-  HWY_DYNAMIC_DISPATCH(RoundT)(type, from, n, static_cast<uint16_t*>(to));
 }
 
 }  // namespace metal_ops

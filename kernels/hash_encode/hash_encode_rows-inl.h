@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/common/half-inl.h"
 #include "kernels/hash_encode/hash_encode_cells-inl.h"
 #include "kernels/hash_encode/hash_encode_simd.h"
 
@@ -35,8 +36,7 @@ struct Half {
   using Raw = uint16_t;
   template <class D>
   static HWY_INLINE hn::Vec<D> Load(D d, const Raw* from) {
-    const hn::Rebind<hwy::float16_t, D> dh;
-    return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
+    return LoadHalves(d, from);
   }
 };
 
@@ -101,9 +101,9 @@ RowsFn ForDims(const HashEncodeCall& call) {
 template <template <class, size_t, size_t> class Kernel>
 RowsFn ForCall(const HashEncodeCall& call) {
   switch (call.type) {
-    case FeatureType::kFloat:
+    case FloatType::kFloat:
       return ForDims<Kernel, Float>(call);
-    case FeatureType::kHalf:
+    case FloatType::kHalf:
       return ForDims<Kernel, Half>(call);
     default:
       return ForDims<Kernel, Bfloat16>(call);
@@ -130,7 +130,7 @@ inline void ClearAhead(Block& block) {
 
 inline const void* LevelTable(const HashEncodeCall& call, const HashEncodeLevel& level) {
   return static_cast<const char*>(call.table) +
-         int64_t{level.offset} * call.n_features * SizeOf(call.type);
+         int64_t{level.offset} * call.n_features * BytesOf(call.type);
 }
 
 // Reads a level once from end to end, if its points will read most of it anyway: the hardware
@@ -138,7 +138,7 @@ inline const void* LevelTable(const HashEncodeCall& call, const HashEncodeLevel&
 // instructions did not have the effect.)
 inline void StreamIn(const HashEncodeCall& call, const HashEncodeLevel& level, int64_t n_points) {
   constexpr int64_t kLine = 64;
-  const int64_t bytes = int64_t{level.size} * call.n_features * SizeOf(call.type);
+  const int64_t bytes = int64_t{level.size} * call.n_features * BytesOf(call.type);
   if (bytes / kLine > 2 * n_points) return;
   const volatile char* const table = static_cast<const char*>(LevelTable(call, level));
   for (int64_t i = 0; i < bytes; i += kLine) static_cast<void>(table[i]);

@@ -12,13 +12,10 @@
 
 #include <cstdint>
 
+#include "kernels/common/float_types.h"
 #include "kernels/hash_encode/hash_encode_params.h"
 
 namespace metal_ops {
-
-enum class FeatureType { kFloat, kHalf, kBfloat16 };
-
-inline int64_t SizeOf(FeatureType type) { return type == FeatureType::kFloat ? 4 : 2; }
 
 // A validated call. Pointers need no more alignment than their elements have.
 struct HashEncodeCall {
@@ -26,7 +23,7 @@ struct HashEncodeCall {
   int64_t n_dims;
   int64_t n_features;
   int64_t n_levels;
-  FeatureType type;
+  FloatType type;
   bool smoothstep;
   const HashEncodeLevel* levels;
   const float* points;    // [n_points, n_dims]
@@ -72,9 +69,6 @@ void StagedToOutputs(const HashEncodeCall& call, const Staged& staged, PointRang
                      void* outputs);
 // The same backwards, from call.incoming[range].
 void IncomingToStaged(const HashEncodeCall& call, PointRange range, const Staged& staged);
-
-// Rounds to nearest even. `type` is not kFloat.
-void RoundFromFloat(FeatureType type, const float* from, int64_t n, void* to);
 
 }  // namespace metal_ops
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import tempfile
+
 import numpy as np
 import pytest
 
-from .shaders import library, path
+from metal_ops.metal import Options, compile_object
+
+from .shaders import HEADER, library, path
+
+THREAD = "uint i [[thread_position_in_grid]]"
 
 # attribute: (extent, what thread (x, y, z) sees). n: grid, s: dispatched threadgroup, g: its position, t: in it, m: the
 # group's own size (clipped at the edge).
@@ -275,39 +283,47 @@ typedef struct { vector_float3 scale; uint32_t n; simd_uint2 pair; } Shared;
 
 
 def test_large_grids():
-    """Positions are 32 bits; a single worker may be given any part of the threadgroups."""
-    shader = library(
-        "kernel void mark(device uchar* out, uint2 i [[thread_position_in_grid]], uint2 n [[threads_per_grid]]) { out[(i.y * ulong(n.x) + i.x) % 1000] = 1; }"
-    )
-    out = np.zeros(1000, np.uint8)
-    shader["mark"].run((70000, 40), (16, 16), {0: out}, workers=7)
-    assert out.all()
+    """Positions are 32 bits; a single worker may be given any part of the threadgroups. Each thread runs once."""
+    shader = library("""
+        kernel void mark(device atomic_uint* seen, device uint2* out, uint2 i [[thread_position_in_grid]],
+                         uint2 n [[threads_per_grid]]) {
+          uint at = i.y * n.x + i.x;
+          out[at] = i;
+          atomic_fetch_add_explicit(&seen[at], 1, memory_order_relaxed);
+        }
+        kernel void last(device uint* out, uint i [[thread_position_in_grid]], uint n [[threads_per_grid]]) {
+          if (i >= n - 5000) out[n - 1 - i] = i;
+        }""")
+    width, height = 70001, 41  # no multiples of a threadgroup
+    for workers in (1, 7):
+        seen, out = np.zeros((height, width), np.uint32), np.zeros((height, width, 2), np.uint32)
+        shader["mark"].run((width, height), (16, 16), {0: seen, 1: out}, workers=workers)
+        np.testing.assert_array_equal(seen, 1)
+        y, x = np.mgrid[:height, :width]
+        np.testing.assert_array_equal(out[..., 0], x)
+        np.testing.assert_array_equal(out[..., 1], y)
+    n = 2**31 + 4099
+    out = np.zeros(5000, np.uint32)
+    shader["last"].run(n, 1024, {0: out}, workers=2)
+    np.testing.assert_array_equal(out, n - 1 - np.arange(5000))
+
+
+def packed_products(body: str) -> int:
+    """How many instructions of a kernel, as machine code, multiply several floats at once."""
+    with tempfile.NamedTemporaryFile(suffix=".o") as file:
+        source = f"kernel void work(device const float* x, device float* y, {THREAD}) {{ {body} }}"
+        file.write(compile_object("work.metal", Options(validation=False), HEADER + source)[0])
+        file.flush()
+        command = ["objdump", "-d", "--no-show-raw-insn", file.name]
+        code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # x86-64; arm64.
+    return len(re.findall(r"\bv?(?:mul|f\w+1\w+)ps\b|\bfml?(?:a|ul)\s+v\d+\.[24]s", code))
 
 
 def test_loops_vectorise_over_threads():
     """The point of a kernel without barriers: its loop over threads becomes vector code (about 8x for this one)."""
-    import time
-
-    shader = library("""
-        kernel void work(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {
-          float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v; }
-        kernel void serial(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {
-          float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v; threadgroup_barrier(mem_flags::mem_none); }""")
-    assert not shader["work"].fibers and shader["serial"].fibers
-    x, y, z = (
-        np.ones(1 << 16, np.float32),
-        np.zeros(1 << 16, np.float32),
-        np.zeros(1 << 16, np.float32),
-    )
-
-    def best(kernel, out):
-        times = []
-        for _ in range(7):
-            start = time.perf_counter()
-            kernel.run(len(x), 1024, {0: x, 1: out})
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    # Fibers do the same scalar work plus a switch of some 20 ns a thread: without vector code the ratio is near 1.2.
-    assert best(shader["serial"], z) > 1.7 * best(shader["work"], y)
-    np.testing.assert_array_equal(y, z)
+    work = "float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v;"
+    assert packed_products(work) > 0
+    # The controls: a fiber a thread, and a loop whose turns have to follow each other.
+    assert packed_products(f"{work} threadgroup_barrier(mem_flags::mem_none);") == 0
+    assert packed_products(f"for (uint j = 1; j < 64; ++j) {{ {work} y[j] = y[j - 1] * 2; }}") == 0

@@ -107,6 +107,9 @@ inline metal::sampler sampler(Launch l, unsigned index) {
 template <class K>
 inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong count,
                                                     void* scratch) {
+  // A copy: what a kernel writes might otherwise be the sizes of its own launch, which were then read at every thread.
+  const metallib_launch launch = *l;
+  l = &launch;
   const K body(l, static_cast<char*>(scratch));
   const uint nx = l->threadgroups[0], ny = l->threadgroups[1];
   Position p;

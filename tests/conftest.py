@@ -19,7 +19,8 @@ def devices() -> list[str]:
 
 def pytest_generate_tests(metafunc):
     if "device" in metafunc.fixturenames:
-        metafunc.parametrize("device", devices(), indirect=True)
+        chosen = getattr(metafunc.cls, "DEVICES", None) or devices()
+        metafunc.parametrize("device", chosen, indirect=True)
 
 
 @pytest.fixture

@@ -75,10 +75,8 @@ def test_equals_keras_adam(options):
         a, b, start = a.numpy(), b.numpy(), start.numpy()
         # The same float32 formulas; the fused op only orders two products differently.
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-        assert (
-            np.abs(b - train(theirs.__class__(), compiled=False, steps=0)[0].numpy().flat[0]).max()
-            > 0
-        )
+        # The smallest rate, 0.001, moves by a tenth in 100 steps.
+        assert np.max(np.abs(b - start)) > 0.02
     for a, b in zip(ours.variables, theirs.variables, strict=True):
         assert re.split("[_/]", a.path)[-1] == re.split("[_/]", b.path)[-1] and a.dtype == b.dtype
         # 1 - 0.999 in float32 is off by 1.3e-5, which the step makes good for and the moments show.

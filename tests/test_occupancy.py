@@ -1,4 +1,4 @@
-"""OccupancyGrid: finds what is there, forgets what is not, never goes blind."""
+"""OccupancyGrid: finds what is there, forgets what has gone from beside it, never goes blind."""
 
 from __future__ import annotations
 
@@ -32,10 +32,31 @@ def test_grid_learns_where_the_density_is():
     for i in range(8):
         update(ball, tf.constant([8, i]))
     assert abs(grid.occupied().numpy().sum() - before) < 0.1 * before
-    nothing = lambda x: tf.where(x[:, 0] > 100, 1.0, 0.0)  # noqa: E731 - one object, traced once
-    for i in range(80):  # 0.95^80 < 0.02
-        update(nothing, tf.constant([9, i]))
-    assert grid.occupied_fraction() < 0.02 * before
+
+
+def test_forgets_what_has_gone_when_something_is_left():
+    """What is gone fades below the mean of what is there; if all goes, the mean fades with it and the cells stay."""
+
+    def after(density, updates):
+        grid = metal_ops.OccupancyGrid(AABB, resolution=16, threshold=0.5)
+        grid.update(ball, (7, 0), every_cell=True)
+        was = grid.occupied().numpy()[0]
+        for i in range(updates):
+            grid.update(density, (9, i), every_cell=True)
+        return was, grid.occupied().numpy()[0]
+
+    def corner(points):
+        return tf.cast(tf.reduce_all(points > [0.5, 1.0, 1.5], axis=1), tf.float32)
+
+    there = corner(metal_ops.OccupancyGrid(AABB, resolution=16).points_in(tf.range(16**3))).numpy()
+    assert there.sum() == 64  # of 4096: the mean is 1/64, and 0.95^80 < 1/64 < 0.95^82 / 0.999
+    was, now = after(corner, 70)
+    assert np.all(now[was]) and np.all(now[there > 0])
+    was, now = after(corner, 90)
+    np.testing.assert_array_equal(now, there > 0)
+    was, now = after(lambda x: tf.zeros(tf.shape(x)[:1]), 90)
+    assert 0 < was.mean() < 0.5
+    np.testing.assert_array_equal(now, was)
 
 
 def test_points_lie_in_their_cells():

@@ -27,7 +27,8 @@ class OccupancyGrid(tf.Module):
       n_levels: Number of levels, 1 to 16.
       threshold: A cell is occupied if its density is above this, or above the mean of all cells where that is less (a
         scene of thin fog would vanish otherwise). In the unit of what `update` is given: instant-ngp takes
-        0.01 for the density times the step's length.
+        0.01 for the density times the step's length. So what is gone is forgotten once it has faded below the mean of
+        what is there; if nothing is left anywhere, the mean fades too, and the cells stay as they were.
       decay: What is left of a cell's density at each update.
       allowed: Cells that may ever be occupied, [n_levels, resolution^3] or [resolution^3] bool (a visual hull, or what
         any camera sees); None for all.

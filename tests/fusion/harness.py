@@ -12,7 +12,8 @@ import tensorflow as tf
 import metal_ops
 
 # Half a unit in the last place of a value of size 1. The fused op rounds once; unfused, each op rounds, of which there
-# are at most ten (GELU), each by half a unit of the largest value on the way: hence the factor.
+# are at most ten (GELU), each by half a unit of the largest value on the way: hence the factor. In half precision that
+# would be as large as the values: there the fused op is compared with a computation in float32.
 UNIT = {"float64": 0.0, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 ROUNDINGS = 10
 # Sums of up to a few hundred products in float32, in another order.
@@ -58,24 +59,58 @@ def look(fn: Callable[..., Any], *args: Any, cpu: bool = True, patterns: Any = N
     )
 
 
+def wide(values: Any) -> Any:
+    """The same values in float32."""
+    return tf.nest.map_structure(lambda value: tf.cast(value, tf.float32), values)
+
+
+def assert_rounded(
+    got: tf.Tensor, exact: tf.Tensor, size: float = 8.0, before: float = 0.0
+) -> None:
+    """Half precision: within one rounding of what float32 says, whose own sums are of this size.
+
+    `before` is the size of what has been rounded already when it reaches the fused op, as scales and shifts are.
+    """
+    unit = UNIT[got.dtype.name]
+    exact = np.asarray(exact, np.float64)
+    limit = unit * (1.01 * np.abs(exact) + before) + (ROUNDINGS * UNIT["float32"] + SUMS) * size
+    # float16 has fixed steps near 0.
+    limit += 2.0**-25 if got.dtype == tf.float16 else 0.0
+    error = np.abs(np.asarray(got, np.float64) - exact)
+    assert got.shape == exact.shape and np.all(error <= limit), (
+        f"off by {np.max(error / limit)} of what may be"
+    )
+
+
 def same_as_eager(
-    fn: Callable[..., Any], *args: Any, signature: Any = None, cpu: bool = True, size: float = 8.0
+    fn: Callable[..., Any],
+    *args: Any,
+    signature: Any = None,
+    cpu: bool = True,
+    size: float = 8.0,
+    exact: Any = None,
+    before: float = 0.0,
 ) -> Seen:
-    """Asserts that a function computes the same with fusion on and that `explain` tells what the pass does to it."""
+    """Asserts that a function computes the same with fusion on and that `explain` tells what the pass does to it.
+
+    Half precision wants the results of a computation in float32, `exact`; `before` is that of `assert_rounded`.
+    """
     expected = tf.nest.flatten(fn(*args))
     function = tf.function(fn, input_signature=signature, autograph=False)
-    before = metal_ops.fusion.status()
+    start = metal_ops.fusion.status()
     with metal_ops.fusion.enabled(cpu=cpu):
         seen = look(function, *(signature or args), cpu=cpu)
         explained = metal_ops.fusion.status()
         got = tf.nest.flatten(function(*args))
     after = metal_ops.fusion.status()
-    assert after.errors == before.errors
+    assert after.errors == start.errors
     # What explain said happened once for explain, and once more in earnest.
-    assert after.fused - explained.fused == len(seen.fused) == explained.fused - before.fused
-    for a, b in zip(expected, got, strict=True):
+    assert after.fused - explained.fused == len(seen.fused) == explained.fused - start.fused
+    for i, (a, b) in enumerate(zip(expected, got, strict=True)):
         assert a.dtype == b.dtype and a.shape == b.shape
-        if a.dtype.is_floating:
+        if a.dtype in (tf.float16, tf.bfloat16):
+            assert_rounded(b, tf.nest.flatten(exact)[i], size, before)
+        elif a.dtype.is_floating:
             a64, b64 = np.asarray(a, np.float64), np.asarray(b, np.float64)
             limit = tolerance(a.dtype.name, max(size, np.abs(a64).max(initial=0.0)))
             np.testing.assert_allclose(b64, a64, rtol=0, atol=limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
-from tests.fusion.harness import same_as_eager, values
+from tests.fusion.harness import UNIT, assert_rounded, same_as_eager, values, wide
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -29,6 +30,13 @@ class Given:
         self.variance = tf.abs(values((6,), "float32", 7)) + 0.5
         self.r = values(self.out, dtype, 8)
         self.matmul = matmul
+
+    def wide(self) -> Given:
+        """The same values in float32."""
+        given = copy.copy(self)
+        for name in ("x", "w", "b", "gamma", "beta", "r"):
+            setattr(given, name, wide(getattr(self, name)))
+        return given
 
     def root(self, x: tf.Tensor) -> tf.Tensor:
         if self.matmul:
@@ -63,6 +71,8 @@ CHANNELS: dict[str, tuple[list[str], Callable[[Given, tf.Tensor], tf.Tensor]]] =
         ),
     ),
 }
+# Of scales and shifts that plain ops make before the fused one: the sizes of what was rounded on the way, added up.
+ROUNDED_BEFORE = {"bias-scale-shift": 3.0, "tf.nn.batch_normalization": 12.0}
 ADDS: dict[str, tuple[list[str], Callable[[Given, tf.Tensor], tf.Tensor]]] = {
     "none": ([], lambda g, v: v),
     "AddV2": (["Add"], lambda g, v: v + g.r),
@@ -123,12 +133,13 @@ FORMS = sorted(set(PAIRED) - {("none", "none", "none")})
 def check(g: Given, dtype: str, channels: str, add: str, activation: str) -> None:
     steps = [CHANNELS[channels], ADDS[add], ACTIVATIONS[activation]]
 
-    def fn(x: tf.Tensor) -> tf.Tensor:
+    def fn(x: tf.Tensor, g: Given = g) -> tf.Tensor:
         v = ADDS[add][1](g, CHANNELS[channels][1](g, g.root(x)))
         return ACTIVATIONS[activation][1](v)
 
+    exact = None if dtype == "float32" else fn(g.wide().x, g.wide())
     # Batch norm divides by as little as 0.7, and multiplies what a bias was rounded to.
-    seen = same_as_eager(fn, g.x, size=16.0)
+    seen = same_as_eager(fn, g.x, size=16.0, exact=exact, before=ROUNDED_BEFORE.get(channels, 0.0))
     assert seen.fused == [[op for ops, _ in steps for op in ops]], seen.explanation
     assert not seen.explanation.missed and not seen.conditions & {"one_consumer", "kernel"}
 
@@ -222,3 +233,15 @@ def test_every_pattern_has_its_switch(name):
         explanation = metal_ops.fusion.explain(fn, g.x)
     assert not explanation.fused and explanation.missed[0].condition == "pattern_off"
     assert f"'{name}'" in explanation.missed[0].reason
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_control_half_precision_is_rounded_once(dtype):
+    """Two units in the last place, or a bias that is missing, are noticed."""
+    exact = values((50, 6))
+    good = tf.cast(exact, dtype)
+    assert_rounded(good, exact)
+    unit = 2.0 * UNIT[dtype]
+    for wrong in (good * tf.constant(1 + 2 * unit, dtype), good - values((6,), dtype) * unit * 16):
+        with pytest.raises(AssertionError, match="off by"):
+            assert_rounded(wrong, exact)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import doctests
+from tests import doctests, placements
 
 GPU = "GPU:0"
 FLOATS = ["float32", "float16", "bfloat16"]
@@ -196,16 +196,18 @@ def test_function_matches_the_cpu():
     def body(x, y):
         z = x * y - tf.cast(tf.shape(x)[0], tf.float32)
         z = tf.concat([z, tf.square(x)], 1)
-        return tf.reduce_mean(z * z), z[..., :2] if False else tf.slice(z, [0, 1], [-1, 2])
+        return tf.reduce_mean(z * z), tf.slice(z, [0, 1], [-1, 2]), z[..., 1:]
 
     x, y = values("float32", (40, 3)), values("float32", (1, 3), 1)
-    results = []
+    z = np.concatenate([x * y - 40, x**2], 1)
+    expected = [np.mean(z.astype(np.float64) ** 2), z[:, 1:3], z[:, 1:]]
     for where in (GPU, "CPU:0"):
-        with tf.device(where):
-            function = tf.function(lambda x, y: body(x, y), jit_compile=False)
-            results.append([np.asarray(r) for r in function(tf.constant(x), tf.constant(y))])
-    for got, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-5)
+        with tf.device(where), placements.placed() as ops:
+            results = tf.function(body, jit_compile=False)(tf.constant(x), tf.constant(y))
+        for op in ("Mul", "ConcatV2", "Mean", "Slice", "StridedSlice"):
+            assert ops[op] == {where}, op
+        for got, want in zip(results, expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_gradients_match_the_cpu():
@@ -252,14 +254,16 @@ def test_while_loop_gradient():
         return tf.gradients(y, x)[0]
 
     x = values("float32", (4, 6), 1)
-    results = []
-    for where in (GPU, "CPU:0"):
-        tf.config.set_soft_device_placement(where != GPU)
-        with tf.device(where):
-            results.append(gradient(tf.constant(x)))
-    tf.config.set_soft_device_placement(False)
-    assert results[0].device.endswith(GPU)
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+    with tf.device(GPU), placements.placed() as ops:
+        result = gradient(tf.constant(x))
+    assert ops["Mul"] == ops["AddV2"] == {GPU} and result.device.endswith(GPU)
+    # By hand: y_i+1 = y_i x_i + x_3-i, so d y_4 / d x_k is y_k times the x after k, and for row 3 - k the x after k.
+    y, after = [np.ones(6)], [np.ones(6)]
+    for i in range(4):
+        y.append(y[-1] * x[i] + x[3 - i])
+        after.append(after[-1] * x[3 - i])
+    expected = [y[k] * after[3 - k] + after[k] for k in range(4)]
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_cond():

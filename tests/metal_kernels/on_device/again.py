@@ -7,7 +7,7 @@ device file names the CPU's test modules, and what they test is run there; a gua
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -17,30 +17,62 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 
+# Whether a test was skipped, as conftest.py notes.
+SKIPPED = pytest.StashKey[bool]()
 DTYPES = ("float32", "float16", "bfloat16")
 # Half a unit in the last place: what one rounding to the dtype may change.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def tests_of(module: ModuleType, leave_out: Iterable[str] = ()) -> type:
-    """A test class with the test functions of a module. `leave_out` must be among them."""
+    """A test class with the test functions of a module. `leave_out` must be among them.
+
+    Tests with the fixture `device` are run with the device alone: the CPU has its turn elsewhere.
+    """
     tests = {name: value for name, value in vars(module).items() if name.startswith("test_")}
     for name in leave_out:
         del tests[name]
-    return type("TestsOfTheCPU", (), {name: staticmethod(test) for name, test in tests.items()})
+    assert tests
+    found: dict[str, Any] = {name: staticmethod(test) for name, test in tests.items()}
+    return type("TestsOfTheCPU", (), found | {"DEVICES": ["/GPU:0"]})
+
+
+def guarding(ops: Iterable[str], refused: Iterable[str] = ()) -> Any:
+    """A fixture: these ops fail unless they run on the device, and so does a test in which none of them runs.
+
+    `refused` names tests in which none may run: what they ask is refused before, or no op is part of it.
+    """
+
+    @pytest.fixture
+    def fixture(
+        monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> Iterator[list[str]]:
+        ran = guard(monkeypatch, ops)
+        yield ran
+        skipped = request.node.stash.get(SKIPPED, False)
+        name = request.node.originalname
+        assert ran or skipped or name in refused, f"no op of {name} ran on the device"
+
+    return fixture
 
 
 def guard(monkeypatch: pytest.MonkeyPatch, ops: Iterable[str]) -> list[str]:
-    """From now on these ops fail unless they run on the device. Returns the list of those that did."""
+    """From now on these ops fail unless they run on the device.
+
+    Returns the list of those that did, and of those that became part of a graph: "graph" stands behind their name, as
+    it is not known yet where they will run.
+    """
     ran: list[str] = []
 
     def watched(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             result = op(*args, **kwargs)
+            if not tf.executing_eagerly():
+                ran.append(f"{name} graph")
+                return result
             for tensor in tf.nest.flatten(result):
-                if tf.executing_eagerly():
-                    assert tensor.device.endswith("GPU:0"), f"{name} ran on {tensor.device}"
-                    ran.append(name)
+                assert tensor.device.endswith("GPU:0"), f"{name} ran on {tensor.device}"
+                ran.append(name)
             return result
 
         return run

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.metal_kernels.on_device import again
 
 ROOT = Path(__file__).resolve().parents[3]
 INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
@@ -54,6 +56,17 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if os.environ.get(INSIDE):
         return None
     return DeviceFile.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Lets fixtures know, when they end, that the test was skipped."""
+    report = yield
+    if call.when == "call":
+        item.stash[again.SKIPPED] = report.skipped
+    return report
 
 
 if os.environ.get(INSIDE):

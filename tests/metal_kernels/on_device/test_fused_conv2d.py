@@ -14,16 +14,19 @@ from tests.processes import Process
 OPS = ["metal_fused_conv2d"]
 
 
-@pytest.fixture(autouse=True)
-def guard(monkeypatch):
-    again.guard(monkeypatch, OPS)
+guard = again.guarding(OPS)
 
 
 # Processes without the device.
 ELSEWHERE = ["test_same_bits_for_any_number_of_threads"]
-TestOnDevice = again.tests_of(on_cpu, ELSEWHERE)
 
 
+@pytest.mark.usefixtures("guard")
+class TestOnDevice(again.tests_of(on_cpu, ELSEWHERE)):
+    pass
+
+
+@pytest.mark.usefixtures("guard")
 class TestTiles(
     again.tests_of(
         on_cpu, [*ELSEWHERE, *(name for name in vars(on_cpu) if name.startswith("test_gradient"))]
@@ -39,7 +42,6 @@ class TestTiles(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shaders", ["threads", "tiles"])
 def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
-    monkeypatch.undo()  # the CPU's turn is no mistake here
     monkeypatch.setenv("METAL_OPS_GEMM", shaders)
     for chain, nchw in zip(CHAINS[:: len(CHAINS) // 9], [False, True] * 5, strict=False):
         x = on_cpu.normal((2, 5, 9, 8) if nchw else (2, 9, 8, 5), dtype, 0)
@@ -58,8 +60,7 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
         again.assert_same_bits(lambda placed=placed, run=run: run(*placed))
 
 
-def test_bad_arguments_in_one_voice(monkeypatch):
-    monkeypatch.undo()
+def test_bad_arguments_in_one_voice():
     for x, w, args, given, _ in on_cpu.BAD:
         call = dict(fused_ops=["Relu"], strides=[1] * 4, padding="VALID") | given
         sentence = again.assert_same_sentence(

@@ -14,14 +14,15 @@ from tests.metal_kernels.on_device import again
 OPS = ["metal_fused_mat_mul"]
 
 
-@pytest.fixture(autouse=True)
-def guard(monkeypatch):
-    again.guard(monkeypatch, OPS)
+guard = again.guarding(OPS)
 
 
-TestOnDevice = again.tests_of(on_cpu)
+@pytest.mark.usefixtures("guard")
+class TestOnDevice(again.tests_of(on_cpu)):
+    pass
 
 
+@pytest.mark.usefixtures("guard")
 class TestTiles(
     again.tests_of(on_cpu, [name for name in vars(on_cpu) if name.startswith("test_gradient")])
 ):
@@ -35,7 +36,6 @@ class TestTiles(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shaders", ["threads", "tiles"])
 def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
-    monkeypatch.undo()  # the CPU's turn is no mistake here
     monkeypatch.setenv("METAL_OPS_GEMM", shaders)
     for chain in CHAINS[:: len(CHAINS) // 9]:
         a, b = on_cpu.normal((3, 70, 33), dtype, 0), on_cpu.normal((33, 67), dtype, 1)
@@ -52,8 +52,7 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
         again.assert_same_bits(lambda placed=placed, run=run: run(*placed))
 
 
-def test_bad_arguments_in_one_voice(monkeypatch):
-    monkeypatch.undo()
+def test_bad_arguments_in_one_voice():
     for a, b, args, attributes, _ in on_cpu.BAD:
         call = dict(fused_ops=["Relu"]) | attributes
         sentence = again.assert_same_sentence(

@@ -11,19 +11,18 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import raw_ops
-from tests import test_focal_loss, test_losses, test_robust_loss, test_scale_slope
+from tests import placements, test_focal_loss, test_losses, test_robust_loss, test_scale_slope
 from tests.metal_kernels.on_device import again
 
-OPS = ("robust_loss", "sigmoid_focal_loss", "softmax_focal_loss", "scale_slope", "scale_slope_sum")
+OPS = ("robust_loss", "sigmoid_focal_loss", "softmax_focal_loss", "scale_slope", "scale_slope_sum",
+       "distortion_loss", "scale_rays")  # fmt: skip
 # exp and log may differ in their last places between the two, as each loss's own test allows.
 TOLERANCE = 2 * test_robust_loss.TOLERANCE
 # 256 elements are one thread's share of a mean; 3 and more threads; empty ones.
 SHAPES = ((), (0,), (1,), (7,), (0, 3), (3, 0), (5, 3), (3, 255), (2, 257), (2, 3, 1000), (40001,))
 
 
-@pytest.fixture
-def guard(monkeypatch):
-    again.guard(monkeypatch, OPS)
+guard = again.guarding(OPS, ["test_bad_arguments", "test_configuration_round_trip"])
 
 
 @pytest.mark.usefixtures("guard")
@@ -178,16 +177,17 @@ def test_fit_on_the_device(loss, eager, monkeypatch):
 
     def fit(device):
         keras.utils.set_random_seed(0)
-        with tf.device(device):
+        with tf.device(device), placements.placed() as ops:
             model = keras.Sequential([keras.Input([4]), keras.layers.Dense(3)])
             model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False, run_eagerly=eager)
             fitted = model.fit(x, y, batch_size=32, epochs=4, shuffle=False, verbose=0)
+        assert ops["ScaleSlope"] == {device}
         return fitted.history["loss"], model.get_weights()
 
     expected, expected_weights = fit("CPU:0")
     ran = again.guard(monkeypatch, OPS)
     history, weights = fit("GPU:0")
-    # Only eager tensors say where they are: twelve batches, loss and gradient.
+    # Eager tensors say where they are: twelve batches, loss and gradient.
     assert ran.count("scale_slope") == (12 if eager else 0)
     assert history[-1] < 0.95 * history[0]
     np.testing.assert_allclose(history, expected, rtol=1e-5)

@@ -14,19 +14,18 @@ from tests.metal_kernels.on_device import again
 SHAPES = ((), (0,), (1,), (7,), (3, 5, 2), (0, 4), (1031,), (70001,))
 
 
-@pytest.fixture(autouse=True)
-def guard(monkeypatch):
-    again.guard(monkeypatch, ["softshrink", "softshrink_grad"])
+guard = again.guarding(["softshrink", "softshrink_grad"], ["test_bad_arguments"])
 
 
-TestOnDevice = again.tests_of(on_cpu)
+@pytest.mark.usefixtures("guard")
+class TestOnDevice(again.tests_of(on_cpu)):
+    pass
 
 
 @pytest.mark.parametrize("dtype", again.DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("lambd", [0.0, 0.5])
-def test_equals_the_cpu(monkeypatch, lambd, shape, dtype):
-    monkeypatch.undo()  # the CPU's turn is no mistake here
+def test_equals_the_cpu(lambd, shape, dtype):
     random = np.random.default_rng(0)
     x, g = (np.asarray(random.normal(size=shape)).astype(dtype_of(dtype)) for _ in range(2))
     if x.size > 6:
@@ -59,8 +58,7 @@ def test_in_a_graph_on_the_device():
     np.testing.assert_array_equal(slope(tf.constant([-2.0, 0.5, 3.0])), [1, 0, 1])
 
 
-def test_bad_arguments_in_one_voice(monkeypatch):
-    monkeypatch.undo()
+def test_bad_arguments_in_one_voice():
     for call in (
         lambda: raw_ops.softshrink([1.0], lambd=-1.0),
         lambda: raw_ops.softshrink([1.0], lambd=float("nan")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -15,6 +16,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "packaging"))
 import make_wheels  # noqa: E402
+
+# The commands of docs/build.md, without comments: those that install are run here as they stand there.
+PAGE_COMMANDS = [
+    line.split("  #")[0].strip()
+    for block in re.findall(
+        r"^```bash\n(.*?)^```$", (ROOT / "docs" / "build.md").read_text(), re.M | re.S
+    )
+    for line in block.splitlines()
+]
+INSTALL_WHEEL, INSTALL_WHEELS = (c for c in PAGE_COMMANDS if c.startswith("pip install dist/"))
+INSTALL_SOURCE, INSTALL_SOURCES = (
+    c for c in PAGE_COMMANDS if re.match(r"pip install .*\.$|.* \. ", c)
+)
 
 # What the tests and their oracles import, for a copy outside of the checkout.
 PYTEST_INI = "[pytest]\naddopts = -q --strict-markers --import-mode=importlib\npythonpath = .\n"
@@ -67,16 +81,30 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def new_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Environment]:
-    """Makes an environment with wheels; what they depend on is borrowed from the one that runs this."""
+def new_environment(
+    tmp_path_factory: pytest.TempPathFactory, wheels: list[Path]
+) -> Callable[..., Environment]:
+    """Makes an environment by a command of docs/build.md, run where `dist/` has the wheels; what they depend on is
+    borrowed from the environment that runs this."""
 
-    def make(name: str, wheels: list[Path]) -> Environment:
+    def make(name: str, command: str) -> Environment:
         environment = Environment(tmp_path_factory.mktemp(name))
         venv = [sys.executable, "-m", "venv", "--without-pip", str(environment.folder / "venv")]
         subprocess.run(venv, check=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(environment.python), "install", "-q"]
-        options = ["--disable-pip-version-check", "--no-deps", "--no-index", "--no-compile"]
-        subprocess.run([*pip, *options, *map(str, wheels)], check=True)
+        (environment.folder / "dist").symlink_to(wheels[0].parent)
+        pip = environment.python.with_name("pip")
+        pip.write_text(
+            f'#!/bin/sh\nexec {sys.executable} -m pip --python {environment.python} "$@"\n'
+        )
+        pip.chmod(0o755)
+        alone = {f"PIP_{option}": "1" for option in ("NO_DEPS", "NO_INDEX", "NO_COMPILE", "QUIET")}
+        path = f"{pip.parent}:{os.environ['PATH']}"
+        subprocess.run(
+            ["bash", "-c", command],
+            cwd=environment.folder,
+            env=environment.variables(PATH=path, PIP_DISABLE_PIP_VERSION_CHECK="1", **alone),
+            check=True,
+        )
         # Folders named by a .pth file are searched last, and .pth files in them are not read: the checkout, which is
         # installed there by one, stays out.
         borrowed = "\n".join([*site.getsitepackages(), ""])
@@ -87,8 +115,8 @@ def new_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., E
 
 
 @pytest.fixture(scope="session")
-def installed(new_environment: Callable[..., Environment], wheels: list[Path]) -> Environment:
+def installed(new_environment: Callable[..., Environment]) -> Environment:
     """Both wheels, and the tests."""
-    environment = new_environment("installed", wheels)
+    environment = new_environment("installed", INSTALL_WHEELS)
     environment.copy_tests()
     return environment

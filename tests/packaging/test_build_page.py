@@ -1,75 +1,94 @@
-"""docs/build.md: each of its commands is run here or by the test that is named here."""
+"""docs/build.md: what each of its commands does, asked of make; those that install are run by the tests of wheels."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import ROOT
+from metal_ops import __version__
+from tests.packaging.conftest import (
+    INSTALL_SOURCE,
+    INSTALL_SOURCES,
+    INSTALL_WHEEL,
+    INSTALL_WHEELS,
+    PAGE_COMMANDS,
+    ROOT,
+)
 
-PAGE = (ROOT / "docs" / "build.md").read_text()
-COMMANDS = [
-    line.split("  #")[0].strip()
-    for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S)
-    for line in block.splitlines()
-]
-WHEELS = "tests/packaging/conftest.py"
-# command: (file, what it has to say there)
-RUN_BY = {
-    "make build": ("Makefile", r"^test: build metal"),
-    "make metal": ("Makefile", r"^test: build metal"),
-    "make wheel": ("tools/packaging/rules.mk", r"make_wheels\.py dist"),
-    "make wheel-check": ("tools/packaging/rules.mk", r"pytest tests/packaging/check_wheels\.py"),
-    "pip install dist/tensorflow_metal_ops-*.whl": (
-        "tests/packaging/test_wheels.py",
-        r"new_environment\(\"cpu_only\", wheels\[:1\]\)",
-    ),
-    "pip install dist/tensorflow_metal_ops-*.whl dist/tensorflow_metal_ops_hostmetal-*.whl": (
-        WHEELS,
-        r"new_environment\(\"installed\", wheels\)",
-    ),
-    "pip install .": ("tests/packaging/check_wheels.py", r"def test_pip_install_from_source"),
-    "pip install --no-build-isolation . ./hostmetal": (
-        "tests/packaging/check_wheels.py",
-        r"def test_pip_install_from_source",
-    ),
-    "make bazel": (".ci/run", r"^make bazel$"),
+# With a source that counts as changed: what make would then do, as a regular expression.
+MAKES = {
+    "make build": ("ops/zero_out_op.cc", r"zero_out_op\.cc.*-o python/metal_ops/_metal_ops\.so"),
+    "make metal": ("kernels/zero_out/zero_out_metal.mm", r"zero_out_metal\.mm.*_metal_kernels\.so"),
+    "make wheel": ("", r"make_wheels\.py dist"),
+    "make wheel-check": ("", r"-m pytest .*tests/packaging/check_wheels\.py"),
+    "make bazel": ("", r"build //\.\.\..* test //\.\.\. .*same_as_make"),
     "make bazel BAZEL_TESTS=//tests:hostmetal_test": (
-        "tools/bazel/rules.mk",
-        r"test \$\(BAZEL_TESTS\)",
+        "",
+        r"build //\.\.\..* test //tests:hostmetal_test",
     ),
-    "bazelisk build //...": ("tools/bazel/rules.mk", r"build //\.\.\."),
-    "bazelisk test //...": ("tools/bazel/rules.mk", r"^BAZEL_TESTS \?= //\.\.\. "),
 }
+# Within `make bazel`, which runs them so.
+BAZEL = {"bazelisk build //...": r" build //\.\.\.", "bazelisk test //...": r" test //\.\.\. "}
+# Run below, in bash: what they print.
+PRINTS = {command: "[5 0]\n" for command in PAGE_COMMANDS if "zero_out([5, 4])" in command}
+# tests/packaging/test_wheels.py and check_wheels.py run these.
+INSTALLS = {INSTALL_WHEEL, INSTALL_WHEELS, INSTALL_SOURCE, INSTALL_SOURCES}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_is_run(command: str):
-    if command == "make help":
-        done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0
-        for target in ("build", "metal", "wheel", "wheel-check", "bazel"):
-            assert re.search(rf"^  make {target} ", done.stdout, re.M), target
-        return
-    path, says = RUN_BY[command]
-    assert re.search(says, (ROOT / path).read_text(), re.M), f"{path} does not run `{command}`"
-
-
-@pytest.mark.parametrize("target", ["build", "metal", "wheel", "wheel-check", "bazel"])
-def test_targets_are_known_to_make(target: str):
-    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+def would_do(*arguments: str) -> str:
+    """The commands that make would run, in one line."""
+    done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
+def test_every_command_is_known():
+    assert set(PAGE_COMMANDS) == {"make help", *MAKES, *BAZEL, *PRINTS, *INSTALLS}
+    assert len(INSTALLS) == 4
+
+
+@pytest.mark.parametrize("command", PRINTS)
+def test_prints(command: str):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, PRINTS[command]), done.stderr
+
+
+@pytest.mark.parametrize("command", MAKES)
+def test_make(command: str):
+    source, does = MAKES[command]
+    arguments = command.split()[1:]
+    assert re.search(does, would_do(*arguments, *(["-W", source] if source else [])))
+    if source:  # the control: without that change there is nothing to do
+        assert not re.search(does, would_do(*arguments))
+
+
+@pytest.mark.parametrize("command", BAZEL)
+def test_bazel(command: str):
+    assert re.search(BAZEL[command], would_do("bazel"))
+
+
+def test_help_lists_the_targets():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for target in ("build", "metal", "wheel", "wheel-check", "bazel"):
+        assert re.search(rf"^  make {target} ", done.stdout, re.M), target
 
 
 def test_exact_version_in_one_place():
-    """Neither pyproject.toml nor a source repeats it."""
-    sys.path.insert(0, str(ROOT / "python" / "metal_ops"))
-    from _version import __version__
-
-    project = (ROOT / "pyproject.toml").read_text()
-    assert 'dynamic = ["version"]' in project and f'"{__version__}"' not in project
-    for path in [*ROOT.glob("ops/*.cc"), *ROOT.glob("*.mk"), ROOT / "Makefile"]:
-        assert f'"{__version__}"' not in path.read_text(), path
+    """No source, rule or project file repeats it."""
+    listed = subprocess.run(
+        ["git", "grep", "-lF", f'"{__version__}"', "--", ":!docs", ":!*.md", ":!*.json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert listed.stdout.split() == ["python/metal_ops/_version.py"], listed.stderr
+    assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text()

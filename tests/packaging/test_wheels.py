@@ -18,7 +18,7 @@ import make_wheels
 import pytest
 
 import metal_ops
-from tests.packaging.conftest import ROOT, Environment
+from tests.packaging.conftest import INSTALL_WHEEL, ROOT, Environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are the Linux wheels")
 
@@ -221,8 +221,8 @@ def test_another_tensorflow_is_refused_in_a_sentence(installed):
     assert "pip install 'tensorflow~=2.18.0'" in out
 
 
-def test_without_the_metal_half(new_environment: Callable[..., Environment], wheels):
-    environment = new_environment("cpu_only", wheels[:1])
+def test_without_the_metal_half(new_environment: Callable[..., Environment]):
+    environment = new_environment("cpu_only", INSTALL_WHEEL)
     program = (
         "import metal_ops\n"
         "print(metal_ops.zero_out([5, 4]).numpy())\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -63,16 +63,28 @@ for _family in ("volume_render", "packed_scan", "ray_march", "distortion_loss"):
     adopt(_family)
 
 
+ADOPTED = [name for name in globals() if name.startswith("test_")]
+# Whose questions are refused before an op runs.
+REFUSED = {"test_volume_render_bad_ways_to_say_which_ray"}
+
+
 @pytest.fixture(autouse=True)
-def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorFlow puts ops where they have a kernel; this sees to it that it was the device's."""
+def on_the_device(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """TensorFlow puts ops where they have a kernel; this sees to it that it was the device's, and that some ran."""
+    ran: list[str] = []
     for name, op in OPS.items():
-        monkeypatch.setattr(raw_ops, name, watched(op))
+        monkeypatch.setattr(raw_ops, name, watched(op, ran))
+    yield
+    name = request.node.originalname
+    assert ran or name not in ADOPTED or name in REFUSED, f"no op of {name} ran"
 
 
-def watched(op: Callable[..., Any]) -> Callable[..., Any]:
+def watched(op: Callable[..., Any], ran: list[str]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         outputs = op(*args, **kwargs)
+        ran.append(op.__name__)
         if tf.executing_eagerly():
             # packed_info lies in host memory wherever it was made.
             infos = (

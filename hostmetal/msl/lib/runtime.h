@@ -107,7 +107,8 @@ inline metal::sampler sampler(Launch l, unsigned index) {
 template <class K>
 inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong count,
                                                     void* scratch) {
-  // A copy: what a kernel writes might otherwise be the sizes of its own launch, which were then read at every thread.
+  // A copy: a kernel's stores might otherwise change the sizes of its own launch, which were then
+  // read anew at every thread, and the loop below were not vectorised.
   const metallib_launch launch = *l;
   l = &launch;
   const K body(l, static_cast<char*>(scratch));

@@ -45,16 +45,20 @@ $(HOSTMETAL_SO): $(HOSTMETAL_OBJ) hostmetal/src/exports.map
 HOSTMETAL_TESTS := build/tests/hostmetal/hostmetal_tests
 HOSTMETAL_BENCH := build/tests/hostmetal/bench
 HOSTMETAL_TEST_SRC := tests/hostmetal/harness.mm $(wildcard tests/hostmetal/*_test.mm)
-HOSTMETAL_FIXTURES := $(addprefix build/tests/hostmetal/,fixture.metallib old_abi.metallib unsupported.metallib other.metallib)
+HOSTMETAL_FIXTURES := $(addprefix build/tests/hostmetal/,fixture.metallib old_abi.metallib unsupported.metallib loud.metallib other.metallib)
 
 build/tests/hostmetal/old_abi.metallib: FIXTURE := -DFIXTURE_ABI_VERSION=999
 build/tests/hostmetal/unsupported.metallib: FIXTURE := -DFIXTURE_UNSUPPORTED
-build/tests/hostmetal/%.metallib: tests/hostmetal/fixture_kernels.cc hostmetal/msl/metallib_abi.h | build/system-metal.stamp
+build/tests/hostmetal/loud.metallib: FIXTURE := -DFIXTURE_CONSTRUCTOR
+# Without the compiler's start-up files, which bring constructors.
+build/tests/hostmetal/%.metallib: tests/hostmetal/fixture_kernels.cc tests/hostmetal/seal.py hostmetal/msl/metallib_abi.h | build/system-metal.stamp
 	@mkdir -p $(@D)
-	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) $(FIXTURE) -shared $< -o $@
-build/tests/hostmetal/other.metallib: tests/hostmetal/fixture_other.cc hostmetal/msl/metallib_abi.h | build/system-metal.stamp
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) $(FIXTURE) -shared -nostdlib $< -lc -o $@.so
+	@$(PY) tests/hostmetal/seal.py $@.so $@
+build/tests/hostmetal/other.metallib: tests/hostmetal/fixture_other.cc tests/hostmetal/seal.py hostmetal/msl/metallib_abi.h | build/system-metal.stamp
 	@mkdir -p $(@D)
-	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) -shared $< -o $@
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) -shared -nostdlib $< -lc -o $@.so
+	@$(PY) tests/hostmetal/seal.py $@.so $@
 
 # -Wno-nonnull: nil where it does not belong is part of the tests.
 build/tests/hostmetal/%.o: tests/hostmetal/%.mm | build/system-metal.stamp

@@ -36,6 +36,17 @@ extern "C" {
 #define METALLIB_MAGIC 0x314c534du /* "MSL1" */
 #define METALLIB_SYMBOL "metallib_v1"
 #define METALLIB_CHECKED_SYMBOL "metallib_v1_checked"
+#define METALLIB_TRAILER_MAGIC "MSL1CRC" /* with its '\0' */
+
+/* The last bytes of the file, behind what ELF knows of: the file is whole, and a .metallib. Whoever
+ * loads one checks that first, as a damaged library crashes the loader. Such a library has no
+ * constructors and needs libc and libm alone, so that loading it runs nothing. It is native code
+ * none the less: load only what you would run. */
+typedef struct metallib_trailer {
+  char magic[8];
+  uint32_t crc32; /* of all bytes before the trailer, as zlib's crc32() */
+  uint32_t reserved;
+} metallib_trailer;
 
 enum {
   METALLIB_SIMD_WIDTH = 32,                /* threadExecutionWidth of every kernel */

@@ -124,7 +124,13 @@ std::string CompileSource(const CompileJob& job, Failure* failure) {
   std::string input = folder.path() + "/program_source.metal";
   std::string output = folder.path() + "/program.metallib";
   std::string messages = folder.path() + "/messages";
-  std::ofstream(input, std::ios::binary) << job.source;
+  std::ofstream file(input, std::ios::binary);
+  file << job.source;
+  file.close();
+  if (!file) {
+    return fail(kLibraryInternal, "[newLibraryWithSource] cannot write to '" + folder.path() +
+                                      "': " + strerror(errno) + "; set TMPDIR");
+  }
   std::vector<std::string> arguments = {FindPython(package), compiler, input, "-o", output};
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);

@@ -94,6 +94,78 @@ TEST(bad_libraries_are_errors) {
   CHECK([Device() newLibraryWithFile:@"/nowhere/x.metallib" error:nullptr] == nil);
 }
 
+// What is wrong with a library, and the bytes that are.
+TEST(what_is_no_library_is_refused_before_it_is_loaded) {
+  std::string good = Read(FixturePath("fixture.metallib"));
+  auto with = [&](size_t at, std::string bytes) {
+    return std::string(good).replace(at, bytes.size(), bytes);
+  };
+  std::string plain = good.substr(0, good.size() - 16);
+  struct Case {
+    const char* part;
+    std::string bytes;
+  } cases[] = {
+      {"not a compiled Metal library", ""},
+      {"not a compiled Metal library", "\177EL"},
+      {"cut off", "\177ELF"},
+      {"another processor (ELF machine 62, class 1", with(4, "\1")},
+      {"another processor", with(5, "\2")},
+      {"another processor (ELF machine 40,", with(18, "\50")},
+      {"an ELF file of type 1, not a library", with(16, "\1")},
+      {"an ELF file of type 2, not a library", with(16, "\2")},
+      {"code that runs when it is loaded", Read(FixturePath("loud.metallib"))},
+      {"cut off", plain},
+      {"cut off", plain + std::string("MSL1CRC\0abcdefgh", 16)},
+      {"cut off", with(32, "\377\377\377\377\377\377\377")},  // program headers
+      {"cut off", with(40, "\377\377\377\377\377\377\377")},  // section headers
+      {"cut off", with(56, "\377\377")},
+      {"cut off", with(60, "\377\377")},
+      {"is a program", Read("/proc/self/exe")},
+  };
+  std::string path = FixturePath("wrong.metallib");
+  for (const Case& c : cases) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << c.bytes;
+    NSError* error = LoadError(Path("wrong.metallib"));
+    CHECK_EQ([error code], NSInteger(MTLLibraryErrorInternal));
+    CHECK_CONTAINS(Message(error), c.part);
+    CHECK_CONTAINS(Message(error), "wrong.metallib' ");
+  }
+  unlink(path.c_str());
+  CHECK(getenv("HOSTMETAL_FIXTURE_RAN") == nullptr);
+}
+
+TEST(shared_objects_are_not_loaded_to_look_into_them) {
+  // One of the system's, with constructors.
+  for (const char* name : {"libgnustep-base.so.1.28", "libstdc++.so.6", "libm.so.6"}) {
+    std::string path = std::string("/usr/lib/x86_64-linux-gnu/") + name;
+    if (access(path.c_str(), R_OK) != 0) continue;
+    CHECK_CONTAINS(Message(LoadError([NSString stringWithUTF8String:path.c_str()])),
+                   "is a shared object but not a Metal library");
+  }
+}
+
+TEST(damaged_libraries_are_refused) {
+  std::string good = Read(FixturePath("fixture.metallib"));
+  uint32_t random = 1;
+  auto next = [&](size_t below) {
+    random = random * 1664525 + 1013904223;
+    return size_t(random >> 8) % below;
+  };
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = good;
+    if (i % 3 == 0) bytes.resize(next(good.size()));
+    for (size_t n = i % 3 == 0 ? next(3) : 1 + next(4); n && !bytes.empty(); --n) {
+      bytes[next(bytes.size())] ^= char(1 << next(8));
+    }
+    if (bytes == good) continue;  // the same bit twice
+    dispatch_data_t data = dispatch_data_create(bytes.data(), bytes.size(), nil, nil);
+    NSError* error = nil;
+    CHECK([Device() newLibraryWithData:data error:&error] == nil);
+    CHECK(error != nil);
+    dispatch_release(data);
+  }
+}
+
 TEST(rebuilt_library_is_loaded_anew) {
   std::string path = FixturePath("rebuilt.metallib");
   NSString* name = Path("rebuilt.metallib");

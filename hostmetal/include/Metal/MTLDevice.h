@@ -146,6 +146,9 @@ MTL_EXPORT
 - (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format;
 - (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format;
 
+// A compiled library is native code that runs with the rights of this process: load only files that
+// you would run. It is checked before the loader sees it (whole, for this processor, a .metallib),
+// so that other shared objects, whose constructors would run, and damaged files are errors.
 - (nullable id<MTLLibrary>)newDefaultLibrary;
 - (nullable id<MTLLibrary>)newDefaultLibraryWithBundle:(NSBundle*)bundle
                                                  error:(__autoreleasing NSError**)error;

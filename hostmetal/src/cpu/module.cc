@@ -14,6 +14,8 @@
 #include <tuple>
 #include <utility>
 
+#include "hostmetal/src/cpu/elf.h"
+
 namespace hostmetal {
 namespace {
 
@@ -29,12 +31,8 @@ class CpuModule : public Module {
   // rewritten in place would change under running code: a private copy is neither confused with an
   // old version nor changed.
   Failure Load(std::string_view bytes, const std::string& name, bool checked) {
-    if (bytes.substr(0, 4) == "MTLB") {
-      return Bad(
-          name,
-          "is a macOS library; compile its source for Linux with 'python -m metal_ops metal'");
-    }
-    if (bytes.substr(0, 4) != "\177ELF") return Bad(name, "is not a compiled Metal library");
+    std::string why = WhyNoMetallib(bytes);
+    if (!why.empty()) return Bad(name, why);
     size_t slash = name.rfind('/');
     std::string title = slash == std::string::npos ? name : name.substr(slash + 1);
     // Open until dlclose(): its number is part of the path that dlopen() compares first.

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -M, -MD, -MF <file>   write the included files as a make rule
   --version
 
-Objects are kept in METAL_OPS_CACHE (~/.cache/metal_ops); METAL_OPS_CLANG and METAL_OPS_LLD name other programs.
+Objects are kept in METAL_OPS_CACHE (~/.cache/metal_ops), which nobody else may write to. METAL_OPS_CLANG and
+METAL_OPS_LLD name other programs.
 
 examples:
   python -m metal_ops metal -c my_op.metal -o my_op.air         does it compile? what does the compiler say?
@@ -57,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"metal: error: {error.strerror}: {error.filename!r}", file=sys.stderr)
+        # Writing, other than opening, does not say where: the compiler writes to a temporary folder.
+        name = error.filename or tempfile.gettempdir()
+        print(f"metal: error: {error.strerror}: {name!r}", file=sys.stderr)
         return 1
 
 
@@ -185,16 +189,24 @@ def _build(
             for n in compiler.dependencies(file, options)
         ]
         rule = f"{target}: {' '.join(names)}\n" + "".join(f"{n}:\n" for n in names)
-        Path(depend or re.sub(r"\.\w+$", "", target) + ".d").write_text(rule)
+        _write(depend or re.sub(r"\.\w+$", "", target) + ".d", rule.encode())
     return 0
 
 
 def _write(out: str, data: bytes) -> None:
-    """In one step: who opens the file sees the old or the new one."""
+    """In one step: who opens the file sees the old or the new one. Where it cannot be, nothing is left."""
     path = Path(out)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    try:
+        if path.exists() and not path.is_file():  # /dev/null, a pipe
+            path.write_bytes(data)
+            return
+        # A folder of its own: at a name that can be guessed, anybody may have put a link.
+        with tempfile.TemporaryDirectory(prefix=".metal-", dir=path.parent) as folder:
+            part = Path(folder) / "part"
+            part.write_bytes(data)
+            os.replace(part, path)
+    except OSError as error:
+        raise CompileError(f"metal: error: {error.strerror}: {out!r} was not written") from None
 
 
 def add_parser(subparsers: Any) -> None:

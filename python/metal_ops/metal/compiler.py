@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import ir, toolchain
+from . import cache, ir, toolchain
 from .reflect import Reflector
 from .rewrite import Message, Source, flatten
+from .seal import sealed
 from .toolchain import CompileError
 from .wrappers import wrappers
 
+# The runtime refuses libraries with code that runs when they are loaded.
+NO_CONSTRUCTORS = "SECTIONS { /DISCARD/ : { *(.preinit_array*) *(.init_array*) *(.ctors*) } }"
 STACK_BYTES = 65536  # of a fiber; raised where a kernel's frames are larger
 STACK_RESERVE = 16384  # for the C library's functions
 
@@ -86,27 +89,31 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
         str(options.validation),
         file,
     )
-    stored = toolchain.cache_folder() / f"{key}.air"
-    try:
-        # The messages lie before the object, so that both come from one write.
-        said, data = stored.read_bytes().split(b"\0", 1)
-        stored.touch()
-        return data, said.decode()
-    except (FileNotFoundError, ValueError):
-        pass
-    data, said_text = _compile(flat, file, options, target, flags, defines)
-    toolchain.cache_write(f"{key}.air", said_text.encode() + b"\0" + data)
-    return data, said_text
+    # The messages lie before the object, so that both come from one write.
+    kept = cache.read(f"{key}.air")
+    if kept is not None:
+        kept_text, _, data = kept.partition(b"\0")
+        return data, kept_text.decode()
+    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+        data, said = _compile(flat, file, options, target, flags, defines, Path(folder))
+    cache.write(f"{key}.air", said.encode() + b"\0" + data)
+    return data, said
 
 
 def _compile(
-    flat: str, file: str, options: Options, target: str, flags: list[str], defines: list[str]
+    flat: str,
+    file: str,
+    options: Options,
+    target: str,
+    flags: list[str],
+    defines: list[str],
+    work: Path,
 ) -> tuple[bytes, str]:
     head = "".join(
         f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines
     )
     text = f"{head}# 1 {json.dumps(file)}\n{flat}"
-    prelude = str(toolchain.prelude(target, options.fast_math))
+    prelude = str(toolchain.prelude(target, options.fast_math, work))
     all_flags = [*flags, "-include-pch", prelude, *options.warnings]
     parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *all_flags]
     conditionals: frozenset[int] = frozenset()
@@ -137,28 +144,24 @@ def _compile(
         "-",
     ]
     text = toolchain.run([toolchain.clang(), *front], "the front end", code)
-    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
-        work = Path(folder)
-        names = ir.mark_names([kernel.host_name for kernel in reflection.kernels])
-        variants = [(work / "kernels.o", lambda text: ir.unchecked(text) + names, _back_end)]
-        if options.validation:
-            variants.append((work / "checked.o", ir.checked, _back_end_checked))
+    names = ir.mark_names([kernel.host_name for kernel in reflection.kernels])
+    variants = [(work / "kernels.o", lambda text: ir.unchecked(text) + names, _back_end)]
+    if options.validation:
+        variants.append((work / "checked.o", ir.checked, _back_end_checked))
 
-        def back_ends(stack: int) -> int:
-            prepared = ir.prepare(text, stack, constants)
-            with ThreadPoolExecutor() as pool:
-                jobs = [
-                    pool.submit(end, edit(prepared), target, part) for part, edit, end in variants
-                ]
-                return max(job.result() for job in jobs)
+    def back_ends(stack: int) -> int:
+        prepared = ir.prepare(text, stack, constants)
+        with ThreadPoolExecutor() as pool:
+            jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
+            return max(job.result() for job in jobs)
 
-        needed = back_ends(STACK_BYTES)
-        if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
-            back_ends((needed + 4095) // 4096 * 4096)
-        parts = [part for part, _, _ in variants]
-        out = work / "out.air"
-        toolchain.run([toolchain.linker(), "-r", *map(str, parts), "-o", str(out)], "the linker")
-        return out.read_bytes(), said
+    needed = back_ends(STACK_BYTES)
+    if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
+        back_ends((needed + 4095) // 4096 * 4096)
+    parts = [part for part, _, _ in variants]
+    out = work / "out.air"
+    toolchain.run([toolchain.linker(), "-r", *map(str, parts), "-o", str(out)], "the linker")
+    return out.read_bytes(), said
 
 
 def _back_end(text: str, target: str, out: Path) -> int:
@@ -256,7 +259,7 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
             *(
                 "--strip-debug",
                 "--build-id=none",
-                str(_library_object(target, checked)),
+                str(_library_object(target, checked, work)),
                 *map(str, files),
             ),
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
@@ -271,47 +274,52 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
             raise CompileError(
                 "".join(f"metallib: error: duplicate kernel name '{n}'\n" for n in twice)[:-1]
             ) from None
-        return out.read_bytes()
+        return sealed(out.read_bytes())
 
 
-def _library_object(target: str, checked: bool) -> Path:
-    """library.cc, which every .metallib carries, compiled once a machine."""
+def _library_object(target: str, checked: bool, work: Path) -> Path:
+    """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
     cpu = toolchain.host_cpu() if target == "native" else ""
     name = f"library-{toolchain.cache_key(target, str(checked), cpu)}.o"
-    path = toolchain.cache_folder() / name
-    if path.exists():
-        return path
+    whole = work / "library.o"
+    kept = cache.read(name)
+    if kept is not None:
+        whole.write_bytes(kept)
+        return whole
     test = "1"
     label = target
     if target.startswith("x86-64"):
         test = f'__builtin_cpu_supports("{target}")'
-    with tempfile.TemporaryDirectory(prefix="metallib-") as folder:
-        out = Path(folder) / "library.o"
-        command = [
-            *(
-                toolchain.clang(),
-                "-std=c++17",
-                "-O2",
-                "-fPIC",
-                "-fvisibility=hidden",
-                "-fno-exceptions",
-                "-fno-rtti",
-            ),
-            *("-fomit-frame-pointer", f"-DMSL_CPU_TEST={test}", f'-DMSL_TARGET="{label}"'),
-            f'-DMSL_COMPILER="metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()})"',
-            *(
-                f"-DMSL_WITH_CHECKED={int(checked)}",
-                "-c",
-                str(toolchain.library_root() / "lib" / "library.cc"),
-            ),
-            *("-o", str(out)),
-        ]
-        toolchain.run(command, "library.cc")
-        whole = Path(folder) / "whole.o"
-        # __builtin_cpu_supports reads a table that libgcc has.
-        gcc = toolchain.run([toolchain.clang(), "-print-libgcc-file-name"], "clang").strip()
-        toolchain.run([toolchain.linker(), "-r", str(out), gcc, "-o", str(whole)], "the linker")
-        return toolchain.cache_write(name, whole.read_bytes())
+    out = work / "library_cc.o"
+    command = [
+        *(
+            toolchain.clang(),
+            "-std=c++17",
+            "-O2",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-fno-exceptions",
+            "-fno-rtti",
+        ),
+        *("-fomit-frame-pointer", f"-DMSL_CPU_TEST={test}", f'-DMSL_TARGET="{label}"'),
+        f'-DMSL_COMPILER="metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()})"',
+        *(
+            f"-DMSL_WITH_CHECKED={int(checked)}",
+            "-c",
+            str(toolchain.library_root() / "lib" / "library.cc"),
+        ),
+        *("-o", str(out)),
+    ]
+    toolchain.run(command, "library.cc")
+    script = work / "no_constructors.ld"
+    script.write_text(NO_CONSTRUCTORS)
+    # __builtin_cpu_supports reads a table that libgcc has, with a constructor that fills it. The one call does that too.
+    gcc = toolchain.run([toolchain.clang(), "-print-libgcc-file-name"], "clang").strip()
+    toolchain.run(
+        [toolchain.linker(), "-r", str(out), gcc, "-T", str(script), "-o", str(whole)], "the linker"
+    )
+    cache.write(name, whole.read_bytes())
+    return whole
 
 
 def dependencies(file: str, options: Options) -> list[str]:

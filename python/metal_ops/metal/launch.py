@@ -13,9 +13,12 @@ import mmap
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .seal import is_whole
 
 C = ctypes
 MAX_BUFFERS, FIRST_TEXTURE, FIRST_SAMPLER, MAX_BINDINGS, MAX_LEVELS = 31, 31, 159, 175, 16
@@ -284,11 +287,18 @@ class Library:
     """A loaded .metallib: kernels by name.
 
     Args:
-      path: the file.
+      path: the file. It is native code: load only what you would run.
       checked: its bounds-checked kernels instead of the fast ones.
+
+    Raises:
+      ValueError: the file is no .metallib, or damaged, or has no checked kernels.
     """
 
     def __init__(self, path: str | os.PathLike[str], checked: bool = False):
+        if not is_whole(Path(path).read_bytes()):
+            raise ValueError(
+                f"{os.fspath(path)} is no Metal library of this compiler, or damaged; compile it again"
+            )
         self._handle = C.CDLL(os.path.abspath(path))
         self.table = _Library.in_dll(
             self._handle, "metallib_v1_checked" if checked else "metallib_v1"

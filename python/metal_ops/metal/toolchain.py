@@ -1,4 +1,4 @@
-"""Finds clang 19 and libclang, knows the flags of every stage, keeps the precompiled prelude and the disk cache."""
+"""Finds clang 19 and libclang, knows the flags of every stage, keeps the precompiled prelude."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import hashlib
 import os
 import platform
 import subprocess
-import tempfile
 from pathlib import Path
 
+from . import cache
+from .errors import CompileError as CompileError
+
 VERSION = "1"
-CACHE_LIMIT = 1 << 30  # bytes; the oldest objects go first
-
-
-class CompileError(Exception):
-    """The compiler's messages, as it would print them."""
+# Sources of the compiler on which the code that it makes does not depend.
+NO_STAGE = {"__init__.py", "__main__.py", "cache.py", "cli.py", "errors.py", "launch.py", "seal.py"}
 
 
 # What defines the language here. One list for the precompiled prelude, for the syntax tree and for the code.
@@ -131,7 +130,7 @@ def _library_digest() -> str:
     files = [
         *library_root().glob("*.h"),
         *library_root().glob("lib/*"),
-        *Path(__file__).parent.glob("*.py"),
+        *(f for f in Path(__file__).parent.glob("*.py") if f.name not in NO_STAGE),
     ]
     for file in sorted(files):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
@@ -165,63 +164,12 @@ def host_cpu() -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
-@functools.cache
-def cache_folder() -> Path:
-    """METAL_OPS_CACHE, else $XDG_CACHE_HOME/metal_ops, ~/.cache/metal_ops or a folder of the user's in /tmp."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    places = [
-        os.environ.get("METAL_OPS_CACHE"),
-        os.path.join(home, "metal_ops"),
-        os.path.join(tempfile.gettempdir(), f"metal_ops-{os.getuid()}"),
-    ]
-    for place in filter(None, places):
-        folder = Path(place) / "msl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Objects from here are run: nobody else may own the folder.
-            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
-                return folder
-        except OSError:
-            continue
-    raise CompileError("metal: error: no folder for the cache can be written; set METAL_OPS_CACHE")
-
-
 def cache_key(*parts: str) -> str:
     """A name for what was made from `parts` by this compiler and this library."""
     digest = hashlib.sha256(_library_digest().encode())
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:40]
-
-
-def cache_write(name: str, data: bytes) -> Path:
-    """Puts a file into the cache in one step: other processes see all of it or nothing."""
-    folder = cache_folder()
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(temporary, folder / name)
-    _prune(folder)
-    return folder / name
-
-
-def _prune(folder: Path) -> None:
-    entries = []
-    for entry in os.scandir(folder):
-        try:
-            status = entry.stat()
-        except FileNotFoundError:  # another process was faster
-            continue
-        entries.append((status.st_mtime, status.st_size, entry.path))
-    total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
-        if total <= CACHE_LIMIT:
-            break
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
-        total -= size
 
 
 def run(command: list[str], what: str, text: str | None = None) -> str:
@@ -232,8 +180,8 @@ def run(command: list[str], what: str, text: str | None = None) -> str:
     return done.stdout
 
 
-def prelude(target: str, fast_math: bool) -> Path:
-    """The precompiled metal_stdlib for these flags, made once a machine."""
+def prelude(target: str, fast_math: bool, folder: Path) -> Path:
+    """The precompiled metal_stdlib for these flags, made once a machine, as a file in `folder`."""
     flags = code_flags(target, fast_math)
     cpu = host_cpu() if target == "native" else ""
     # clang refuses a precompiled header whose sources moved or have another time than when it was made: another
@@ -241,12 +189,12 @@ def prelude(target: str, fast_math: bool) -> Path:
     sources = [library_root() / "metallib_abi.h", *sorted(library_root().glob("lib/*"))]
     stamps = [f"{file} {file.stat().st_mtime_ns}" for file in sources if file.exists()]
     name = f"prelude-{cache_key(*flags, cpu, *stamps)}.pch"
-    path = cache_folder() / name
-    if path.exists():
-        os.utime(path)
+    path = folder / "prelude.pch"
+    kept = cache.read(name)
+    if kept is not None:
+        path.write_bytes(kept)
         return path
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "prelude.pch"
-        source = library_root() / "lib" / "prelude.h"
-        run([clang(), *flags, "-x", "c++-header", str(source), "-o", str(made)], "the prelude")
-        return cache_write(name, made.read_bytes())
+    source = library_root() / "lib" / "prelude.h"
+    run([clang(), *flags, "-x", "c++-header", str(source), "-o", str(path)], "the prelude")
+    cache.write(name, path.read_bytes())
+    return path

@@ -14,7 +14,11 @@ from tests.metal_kernels.on_device import again
 OPS = ["metal_fused_mat_mul"]
 
 
-guard = again.guarding(OPS)
+# What is refused before an op runs.
+guard = again.guarding(
+    OPS,
+    ["test_bad_arguments", "test_bad_arguments_of_the_function"],
+)
 
 
 @pytest.mark.usefixtures("guard")

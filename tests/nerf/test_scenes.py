@@ -305,7 +305,7 @@ BAD_NGP = {
         lambda c: (c.pop("fl_x"), c.pop("fl_y")),
         "'fl_x' or 'camera_angle_x' is missing",
     ),
-    "negative focal length": (lambda c: c.update(fl_x=-2), "must be positive"),
+    "negative focal length": (lambda c: c.update(fl_x=-2), "'fl_x' must lie between 0.001 and"),
     "typing error": (
         lambda c: c.update(aabb_Scales=c.pop("aabb_scale")),
         "unknown field 'aabb_Scales'; is 'aabb_scale' meant?",
@@ -313,8 +313,11 @@ BAD_NGP = {
     "fisheye": (lambda c: c.update(is_fisheye=True), "'is_fisheye'"),
     "third radial term": (lambda c: c.update(k3=0.1), "'k3'"),
     "text for k1": (lambda c: c.update(k1="none"), "'k1' must be a finite number"),
-    "small box": (lambda c: c.update(aabb_scale=0.5), "'aabb_scale' must be at least 1"),
-    "no scale": (lambda c: c.update(scale=0), "'scale' must be positive"),
+    "small box": (
+        lambda c: c.update(aabb_scale=0.5),
+        "'aabb_scale' must lie between 1 and 1024, got 0.5",
+    ),
+    "no scale": (lambda c: c.update(scale=0), "'scale' must lie between"),
     "short offset": (lambda c: c.update(offset=[0.5]), "'offset' must be a list of three"),
     "other aspect": (lambda c: c.update(h=96), "'w' and 'h' say 48x96"),
     "one frame": (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .errors import CheckpointError
+from .errors import CheckpointError, short
 from .files import atomic
+from .reading import MOST_JSON, check_memory, kind_of, open_npz, parse_json
 
 FILE_NAME = "checkpoint.npz"
 _FORMAT = 1
@@ -42,17 +42,34 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     Raises:
         CheckpointError: If it is missing, damaged or of another format.
     """
-    path = path / FILE_NAME if path.is_dir() else path
-    if not path.exists():
+    if kind_of(path, CheckpointError) == "folder":
+        path = path / FILE_NAME
+    if not kind_of(path, CheckpointError):
         raise CheckpointError(f"{path}: no such checkpoint; `nerf train` makes one.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(str(file[_HEADER][()]))
-            arrays = {name: file[name] for name in file if name != _HEADER}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path}: not a readable checkpoint: {error}.") from None
-    if header.get("format") != _FORMAT:
-        raise CheckpointError(
-            f"{path}: field 'format' is {header.get('format')!r}, this version reads {_FORMAT}; train again."
+    with open_npz(path, CheckpointError, "checkpoint") as file:
+        if _HEADER not in file.headers:
+            raise CheckpointError(f"{path}: array '{_HEADER}' is missing; it is no checkpoint.")
+        shape, dtype = file.headers[_HEADER]
+        if shape != () or dtype.kind != "U" or dtype.itemsize > 4 * MOST_JSON:
+            raise CheckpointError(
+                f"{path}: array '{_HEADER}' must be one text, got {short(list(shape))} of {dtype}."
+            )
+        check_memory(
+            2 * file.bytes(*file.headers), str(path), "it is no checkpoint", CheckpointError
         )
+        header = parse_json(str(file.read(_HEADER)[()]), f"{path}: header", CheckpointError)
+        if not isinstance(header, dict):
+            raise CheckpointError(
+                f"{path}: header: expected a JSON object, got {type(header).__name__}."
+            )
+        if header.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{path}: field 'format' is {short(header.get('format'))}, this version reads {_FORMAT}; train again."
+            )
+        arrays = {name: file.read(name) for name in file.headers if name != _HEADER}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise CheckpointError(
+                f"{path}: array {short(name)} must hold finite numbers; train again."
+            )
     return header, arrays

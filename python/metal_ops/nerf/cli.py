@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import textwrap
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import options
 from .config import BACKENDS, ENCODINGS
-from .errors import NerfError
+from .errors import CheckpointError, NerfError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from rich.console import Console
 
@@ -64,7 +67,7 @@ def _add_train(commands: Any) -> None:
         help="Train on a scene; leaves pictures, metrics.json and a checkpoint in runs/<name>/",
         **_words(
             "Train on a scene. Leaves comparison.png, turntable.gif, psnr.png, metrics.json and checkpoint.npz in "
-            "runs/<name>/. Ctrl-C stops early and leaves them, too.",
+            "runs/<name>/. Ctrl-C, or SIGTERM, stops early and leaves them, too.",
             ("train", "the built-in scene, 60 s"),
             ("train --data photos --downscale 4 --seconds 180", "large photographs, three minutes"),
             ("train --data chair --steps 1500 --seed 1", "the same bits every time"),
@@ -220,7 +223,8 @@ def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse
         # TensorFlow's remarks about the CPU would push the first lines off the screen.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         try:
-            with ExitStack() as arguments.stack:  # what a command enters ends with it
+            # What a command enters ends with it.
+            with _terminated_as_interrupted(), ExitStack() as arguments.stack:
                 return command(arguments)
         except NerfError as error:
             print(f"nerf: {error}", file=sys.stderr)
@@ -232,15 +236,33 @@ def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse
     return run
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # the others cannot have handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _console() -> Console:
     from rich.console import Console
 
-    return Console()
+    # Names of files and views may look like its markup.
+    return Console(markup=False, emoji=False)
 
 
 def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
     """How to load the scene again, as plain values for checkpoint and metrics."""
-    data = None if arguments.data is None else str(Path(arguments.data).resolve())
+    data = None if arguments.data is None else os.path.abspath(arguments.data)
     return {"data": data, "downscale": arguments.downscale, "size": arguments.size}
 
 
@@ -320,12 +342,15 @@ def _trainer_of(
 ) -> tuple[Trainer, dict[str, Any]]:
     """The trainer in a run's checkpoint, its scene loaded again, and the scene's origin."""
     from . import checkpoint
-    from .train import Trainer, configs_from
+    from .reading import kind_of
+    from .train import Trainer, configs_from, origin_from
 
+    if kind_of(folder, CheckpointError) == "file":
+        raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
     header, arrays = checkpoint.load(folder)
-    where = str(folder)
+    where = f"{folder / checkpoint.FILE_NAME}: header"
     model, train = configs_from(header, where)
-    origin = {key: header.get(key) for key in ("data", "downscale", "size")}
+    origin = origin_from(header, where)
     trainer = Trainer(_load_scene(arguments, origin, console), model, change(train))
     trainer.load(header, arrays, where)
     return trainer, origin

@@ -6,12 +6,76 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from .errors import short
+
 ENCODINGS = ("hash", "frequency")
 BACKENDS = ("fused", "composite")
 DEVICES = ("cpu", "metal")
 DENSITIES = ("exp", "softplus", "relu")
 BACKGROUNDS = ("auto", "white", "black", "random")
 LOSSES = ("mse", "robust")
+
+# What each field may be: a range, or names. Wider than what makes sense; beyond it lie overflows and memory that no
+# machine has, and checkpoints are files that anybody may have written.
+LIMITS: dict[str, tuple[float, float]] = {
+    "n_levels": (1, 32),
+    "log2_hashmap_size": (1, 24),
+    "base_resolution": (1, 1 << 14),
+    "finest_resolution": (1, 1 << 20),
+    "density_width": (1, 1024),
+    "geometry_features": (1, 1024),
+    "colour_width": (1, 1024),
+    "octaves": (1, 32),
+    "frequency_width": (2, 1024),
+    "frequency_depth": (2, 32),
+    "seconds": (0, 1e9),
+    "steps": (0, (1 << 31) - 1),
+    "seed": (0, (1 << 30)),
+    "learning_rate": (0, 1e6),
+    "final_learning_rate": (0, 1),
+    "epsilon": (0, 1),
+    "gradient_scale": (1e-30, 1e30),
+    "target_samples": (64, 1 << 22),
+    "samples_per_diagonal": (1, 4096),
+    "occupancy_resolution": (1, 128),
+    "occupancy_every": (0, (1 << 31) - 1),
+    "robust_alpha": (-1e6, 1e6),
+    "robust_scale": (1e-30, 1e30),
+    "distortion": (0, 1e30),
+    "max_eval_views": (1, 1 << 30),
+}
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "encoding": ENCODINGS,
+    "backend": BACKENDS,
+    "n_features_per_level": (1, 2, 4, 8),
+    "density": DENSITIES,
+    "background": BACKGROUNDS,
+    "loss": LOSSES,
+}
+
+
+def _check(config: ModelConfig | TrainConfig) -> None:
+    """Raises ValueError, with the field, unless every value is of its type and within its limits."""
+    for field in dataclasses.fields(config):
+        name, value, kinds = field.name, getattr(config, field.name), str(field.type).split(" | ")
+        if value is None and "None" in kinds:
+            continue
+        if name in CHOICES:
+            if isinstance(value, bool) or value not in CHOICES[name]:
+                wanted = ", ".join(map(str, CHOICES[name]))
+                raise ValueError(f"field '{name}' must be one of {wanted}, got {short(value)}")
+        elif kinds == ["bool"]:
+            if not isinstance(value, bool):
+                raise ValueError(f"field '{name}' must be true or false, got {short(value)}")
+        else:
+            whole = "int" in kinds
+            least, most = LIMITS[name]
+            fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            if not (fits and least <= value <= most):
+                kind = "a whole number" if whole else "a number"
+                raise ValueError(
+                    f"field '{name}' must be {kind} from {least:g} to {most:g}, got {short(value)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -37,6 +101,9 @@ class ModelConfig:
         density: What makes a density of the network's first output: "exp" as in instant-ngp, "softplus" as in Mip-NeRF,
             "relu" as in NeRF.
         mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32).
+
+    Raises:
+        ValueError: A value is of another type, or out of `LIMITS`; so does `TrainConfig`.
     """
 
     encoding: str = "hash"
@@ -54,6 +121,9 @@ class ModelConfig:
     frequency_depth: int = 4
     density: str = "exp"
     mixed_precision: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -99,6 +169,9 @@ class TrainConfig:
     robust_scale: float = 0.1
     distortion: float = 0.0
     max_eval_views: int = 25
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 def to_json(config: ModelConfig | TrainConfig) -> dict[str, Any]:

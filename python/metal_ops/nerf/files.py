@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import NerfError, OutputError
+from .reading import kind_of
 
 
 @contextmanager
@@ -79,9 +80,10 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
     _try_out(runs)
     if name is not None:
         folder = runs / name
-        if folder.exists() and not folder.is_dir():
+        kind = kind_of(folder, OutputError)
+        if kind == "file":
             raise NerfError(f"{folder}: is a file; give another --name.")
-        if folder.exists() and any(folder.iterdir()) and not overwrite:
+        if kind and any(folder.iterdir()) and not overwrite:
             raise NerfError(
                 f"{folder}: exists already; give another --name, --overwrite to replace it, or --resume {folder} to go "
                 "on with it."
@@ -96,8 +98,9 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
 
 def _try_out(runs: Path) -> None:
     """Writes a file and takes it away again: better now than after the training."""
-    made = [folder for folder in (runs, *runs.parents) if not folder.exists()]
+    made = []
     try:
+        made = [folder for folder in (runs, *runs.parents) if not folder.exists()]
         runs.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=runs):
             pass

@@ -13,6 +13,8 @@ import metal_ops
 
 from . import composite, fused
 from .config import ModelConfig
+from .errors import NerfError
+from .reading import check_memory
 
 # exp(11) is opaque within any sample; beyond it float32 gradients overflow.
 _MAX_LOG_DENSITY = 11.0
@@ -41,6 +43,28 @@ def backend(name: str) -> ModuleType:
     return {"fused": fused, "composite": composite}[name]
 
 
+def _grid(config: ModelConfig) -> metal_ops.HashGrid:
+    try:
+        grid = metal_ops.HashGrid(
+            n_dims=3,
+            n_levels=config.n_levels,
+            n_features_per_level=config.n_features_per_level,
+            log2_hashmap_size=config.log2_hashmap_size,
+            base_resolution=config.base_resolution,
+            finest_resolution=config.finest_resolution,
+        )
+    except ValueError as error:
+        raise NerfError(f"the configuration of the hash grid makes no sense: {error}") from None
+    # Values, gradient and Adam's two moments.
+    check_memory(
+        16 * math.prod(grid.table_shape),
+        f"a hash table of {grid.table_shape[0]} rows",
+        "use a smaller --log2-hashmap-size, or fewer --levels",
+        NerfError,
+    )
+    return grid
+
+
 class RadianceField(tf.Module):
     """Density and colour at points of the unit cube.
 
@@ -67,14 +91,7 @@ class RadianceField(tf.Module):
         self._n_weights = 0
         self._seed = seed
         if config.encoding == "hash":
-            self.grid = metal_ops.HashGrid(
-                n_dims=3,
-                n_levels=config.n_levels,
-                n_features_per_level=config.n_features_per_level,
-                log2_hashmap_size=config.log2_hashmap_size,
-                base_resolution=config.base_resolution,
-                finest_resolution=config.finest_resolution,
-            )
+            self.grid = _grid(config)
             self.table = tf.Variable(self.grid.init_table(seed=seed), name="table")
             self._density = [
                 self._matrix("density_0", self.grid.output_dim, config.density_width),

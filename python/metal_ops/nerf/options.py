@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .config import BACKGROUNDS, DEVICES, ModelConfig, TrainConfig
+from .errors import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +27,12 @@ def whole(least: int, most: int = 1 << 30) -> Callable[[str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number, got {short(text)}"
+            ) from None
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(
-                f"expected a whole number from {least} to {most}, got {value}"
+                f"expected a whole number from {least} to {most}, got {short(value)}"
             )
         return value
 
@@ -41,16 +44,17 @@ def positive(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected a number, got {short(text)}") from None
     if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {short(text)}")
     return value
 
 
 def folder_name(text: str) -> str:
     """A name without a path."""
-    if not text or text in (".", "..") or "/" in text or "\\" in text:
-        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {text!r}")
+    fits = len(text) <= 100 and text.isprintable()
+    if not fits or text in ("", ".", "..") or "/" in text or "\\" in text:
+        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {short(text)}")
     return text
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
 
 import imageio.v3 as imageio
 import matplotlib
@@ -200,7 +201,7 @@ def curves(
         axes.axhline(threshold, color="grey", lw=0.8, ls="--")
     axes.set_xlabel("training time, s (evaluation does not count)")
     axes.set_ylabel("mean PSNR of held-out views, dB")
-    axes.set_title(title)
+    axes.set_title(title, parse_math=False)  # names of scenes may hold a $
     axes.grid(alpha=0.3)
     axes.set_xlim(left=0)
     if len(histories) > 1:
@@ -229,11 +230,35 @@ def time_to(history: list[dict[str, float]], level: float | None) -> float | Non
     return None
 
 
+def _stems(names: Sequence[str]) -> list[str]:
+    """A file name for each view, all of them different: its stem, or its whole path where that does not tell.
+
+    Example:
+        >>> _stems(["a/r_0.png", "a/r_1.png"]), _stems(["a/0.png", "b/0.png", "b/0.jpg"])
+        (['r_0', 'r_1'], ['a_0', 'b_0', 'b_0-2'])
+    """
+    paths = [PurePosixPath(name) for name in names]
+    stems = [path.stem for path in paths]
+    if len(set(stems)) < len(stems):
+        folders = [[part for part in path.parts[:-1] if part.strip("./")] for path in paths]
+        stems = ["_".join([*parts, stem]) for parts, stem in zip(folders, stems, strict=True)]
+    # Neither empty nor hidden, and no longer than a file's name may be.
+    stems = [re.sub(r"[^\w.+-]", "_", stem).lstrip(".")[-100:] or "view" for stem in stems]
+    taken: set[str] = set()
+    for place, stem in enumerate(stems):
+        number = 1
+        while stems[place] in taken:
+            number += 1
+            stems[place] = f"{stem}-{number}"
+        taken.add(stems[place])
+    return stems
+
+
 def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None) -> None:
     """Writes every held-out view as an RGBA PNG with straight alpha.
 
     Args:
-        folder: Where to; files are called after the views.
+        folder: Where to; files are called after the views, with their folders where names alone are not different.
         render: Renders the field.
         scene: Whose held-out cameras are used.
         size: Pixels along the longer edge; the scene's own if None.
@@ -245,10 +270,10 @@ def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None)
             max(round(cameras.width * size / longest), 1),
             max(round(cameras.height * size / longest), 1),
         )
-    for view, name in enumerate(scene.test.names):
+    for view, stem in enumerate(_stems(scene.test.names)):
         picture = render(cameras, view)
         alpha = np.clip(picture.opacity[..., None], 0, 1)
         straight = picture.colour / np.maximum(alpha, 1e-6)
         pixels = np.clip(np.concatenate([straight, alpha], axis=-1), 0, 1)
-        with atomic(folder / f"{Path(name).stem}.png") as temporary:
+        with atomic(folder / f"{stem}.png") as temporary:
             Image.fromarray((pixels * 255).round().astype(np.uint8)).save(temporary)

@@ -91,7 +91,7 @@ class Bar:
     def __init__(self, console: Console, label: str) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn(label),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("step {task.fields[step]}"),
             TextColumn("loss {task.fields[loss]:.5f}"),
@@ -102,7 +102,7 @@ class Bar:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(
-            "", total=1.0, step=0, loss=0.0, psnr="-", rate="-", left="-"
+            label, total=1.0, step=0, loss=0.0, psnr="-", rate="-", left="-"
         )
         self._loss = 0.0
         self._shown = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -16,12 +16,13 @@ from metal_ops.ops.ray_march import RaySamples
 from . import checkpoint
 from .cameras import RayCaster
 from .config import ModelConfig, TrainConfig, to_json
-from .errors import CheckpointError, NerfError
+from .errors import CheckpointError, NerfError, short
 from .evaluate import Renderer
 from .fused import Rendering
 from .hull import covered_pixels, fit_space, visual_hull
 from .model import RadianceField
 from .rays import march, middles, select
+from .reading import is_number
 from .scenes import Scene
 
 _LOOK_EVERYWHERE = 64  # steps during which every cell is looked at
@@ -31,6 +32,8 @@ _EMPTY_OPACITY = 0.03
 _PRUNE_FROM = 256
 _HIDDEN = 1e-3
 _LEAST_RAYS, _MOST_RAYS = 64, 1 << 16
+
+_Config = TypeVar("_Config", ModelConfig, TrainConfig)
 
 
 class StepReport(NamedTuple):
@@ -316,6 +319,7 @@ class Trainer:
         Raises:
             CheckpointError: If it belongs to another model or scene.
         """
+        counters = _counters(header, where)
         state = self._state()
         for name, variable in state.items():
             if name not in arrays:
@@ -327,26 +331,99 @@ class Trainer:
                     f"{where}: array '{name}' has shape {list(arrays[name].shape)}, expected "
                     f"{list(variable.shape)}; the model is configured differently."
                 )
+            if arrays[name].dtype != variable.dtype:
+                raise CheckpointError(
+                    f"{where}: array '{name}' has dtype {arrays[name].dtype}, expected {variable.dtype}; train again."
+                )
         for name, variable in state.items():
             variable.assign(arrays[name])
-        self.step, self.seconds = int(header["step"]), float(header["seconds"])
-        self.n_rays = int(header["n_rays"])
-        self.rays_seen, self.samples_seen = int(header["rays_seen"]), int(header["samples_seen"])
-        self.history = list(header["history"])
+        self.step, self.seconds = counters["step"], float(counters["seconds"])
+        self.n_rays = counters["n_rays"]
+        self.rays_seen, self.samples_seen = counters["rays_seen"], counters["samples_seen"]
+        self.history = _history(header, where)
 
 
 def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, TrainConfig]:
     """The configuration in a checkpoint's header.
 
     Raises:
-        CheckpointError: If it has fields that this version does not know.
+        CheckpointError: If it has fields that this version does not know, or values that it does not take.
     """
-    try:
-        return ModelConfig(**header["model"]), TrainConfig(**header["train"])
-    except (KeyError, TypeError) as error:
+    model = _record(header, "model", ModelConfig, where)
+    return model, _record(header, "train", TrainConfig, where)
+
+
+def _record(header: dict[str, Any], name: str, kind: type[_Config], where: str) -> _Config:
+    values = header.get(name)
+    if not isinstance(values, dict):
         raise CheckpointError(
-            f"{where}: its configuration is not this version's: {error}."
-        ) from None
+            f"{where}: field '{name}' must be an object, got {short(values)}; train again."
+        )
+    unknown = sorted(set(values) - {field.name for field in dataclasses.fields(kind)})
+    if unknown:
+        raise CheckpointError(
+            f"{where}: field '{name}' has {short(unknown[0])}, which this version does not know; update metal_ops, or "
+            "train again."
+        )
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise CheckpointError(f"{where}: field '{name}': {error}; train again.") from None
+
+
+def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
+    """How to load the scene of a checkpoint again: `data`, `downscale` and `size`.
+
+    Raises:
+        CheckpointError: If a value is no path or number of pixels.
+    """
+    data, size = header.get("data"), header.get("size")
+    if data is not None and not isinstance(data, str):
+        raise CheckpointError(
+            f"{where}: field 'data' must be a path, got {short(data)}; train again."
+        )
+    downscale = _number(header, "downscale", where, 1, 64)
+    if size is not None:
+        _number(header, "size", where, 16, 1024)
+    return {"data": data, "downscale": downscale, "size": size}
+
+
+def _number(header: dict[str, Any], name: str, where: str, least: float, most: float) -> Any:
+    value: Any = header.get(name)
+    fits = is_number(value) and (isinstance(value, int) or name == "seconds")
+    if not (fits and least <= value <= most):
+        raise CheckpointError(
+            f"{where}: field '{name}' must be a number from {least:g} to {most:g}, got {short(value)}; train again."
+        )
+    return value
+
+
+def _counters(header: dict[str, Any], where: str) -> dict[str, Any]:
+    limits = {
+        "step": (0, (1 << 31) - 1),  # the step is an int32 on its way into random numbers
+        "seconds": (0, 1e9),
+        "n_rays": (_LEAST_RAYS, _MOST_RAYS),
+        "rays_seen": (0, 1e18),
+        "samples_seen": (0, 1e18),
+    }
+    return {name: _number(header, name, where, *limit) for name, limit in limits.items()}
+
+
+def _history(header: dict[str, Any], where: str) -> list[dict[str, float]]:
+    history = header.get("history")
+    wrong = f"{where}: field 'history' must be a list of points with numbers"
+    if not isinstance(history, list):
+        raise CheckpointError(f"{wrong}, got {short(history)}; train again.")
+    for place, point in enumerate(history):
+        # The loss is NaN where a run was scored before its first step.
+        numbers = point.values() if isinstance(point, dict) else [None]
+        if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in numbers):
+            raise CheckpointError(f"{wrong}, got {short(point)} in place {place}; train again.")
+        if not (is_number(point.get("seconds")) and "psnr" in point):
+            raise CheckpointError(
+                f"{wrong}, but place {place} has no 'seconds' or no 'psnr'; train again."
+            )
+    return history
 
 
 def with_budget(config: TrainConfig, seconds: float | None, steps: int | None) -> TrainConfig:

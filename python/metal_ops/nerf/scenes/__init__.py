@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import SceneError
+from ..reading import kind_of
 from .blender import load_blender
 from .common import Scene, Views
 from .instant_ngp import load_instant_ngp
@@ -29,12 +30,13 @@ def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = N
     if data is None:
         return procedural_scene(**({} if size is None else {"size": size}))
     path = Path(data)
-    if not path.exists():
+    kind = kind_of(path, SceneError)
+    if not kind:
         raise SceneError(f"{path}: no such file or folder.")
-    if path.is_dir():
-        if (path / "transforms_train.json").exists():
+    if kind == "folder":
+        if kind_of(path / "transforms_train.json", SceneError):
             return load_blender(path, downscale)
-        if (path / "transforms.json").exists():
+        if kind_of(path / "transforms.json", SceneError):
             return load_instant_ngp(path, downscale)
         raise SceneError(
             f"{path}: neither transforms_train.json (NeRF-synthetic) nor transforms.json (instant-ngp) is there."

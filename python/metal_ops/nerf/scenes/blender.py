@@ -12,17 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from ..cameras import pinhole_cameras
-from ..errors import SceneError
+from ..errors import SceneError, printable
+from ..reading import kind_of
 from ..space import Space
 from .common import (
     Scene,
     Views,
+    angle,
+    check_images,
     check_pose,
-    number,
-    read_image,
+    frames_of,
+    read_images,
     read_json,
-    stack_images,
     unknown_keys,
+    with_suffix,
 )
 
 # The NeRF-synthetic objects lie within it; instant-ngp and nerfacc use the same box.
@@ -43,9 +46,9 @@ def load_blender(folder: Path, downscale: int = 1) -> Scene:
     """
     train, alpha, notes = _load_split(folder / "transforms_train.json", downscale)
     test_file = folder / "transforms_test.json"
-    if not test_file.exists():
+    if not kind_of(test_file, SceneError):
         test_file = folder / "transforms_val.json"
-    if not test_file.exists():
+    if not kind_of(test_file, SceneError):
         raise SceneError(
             f"{folder}: neither transforms_test.json nor transforms_val.json is there."
         )
@@ -59,9 +62,11 @@ def load_blender(folder: Path, downscale: int = 1) -> Scene:
     if alpha != test_alpha:
         raise SceneError(f"{test_file}: training and held-out images disagree on having alpha.")
     if not alpha:
-        notes.append(f"{folder}: images have no alpha; the background is taken to be white.")
+        notes.append(
+            f"{printable(str(folder))}: images have no alpha; the background is taken to be white."
+        )
     return Scene(
-        name=folder.resolve().name,
+        name=printable(folder.resolve().name),
         train=train,
         test=test,
         space=Space(np.array([[-_HALF_SIZE] * 3, [_HALF_SIZE] * 3], np.float32)),
@@ -75,38 +80,22 @@ def load_blender(folder: Path, downscale: int = 1) -> Scene:
 def _load_split(path: Path, downscale: int) -> tuple[Views, bool, list[str]]:
     content = read_json(path)
     notes = unknown_keys(content, _KNOWN, str(path))
-    angle = number(content, "camera_angle_x", str(path))
-    if not 0 < angle < math.pi:
-        raise SceneError(
-            f"{path}: field 'camera_angle_x' must lie between 0 and pi, got {angle:g}."
-        )
-    frames = content.get("frames")
-    if not isinstance(frames, list) or not frames:
-        raise SceneError(f"{path}: field 'frames' must be a list with at least one frame.")
-    images, names, poses, alphas = [], [], [], []
-    for position, frame in enumerate(frames):
-        where = f"{path}: frames[{position}]"
-        if not isinstance(frame, dict):
-            raise SceneError(f"{where}: expected an object, got {type(frame).__name__}.")
+    field_of_view = angle(content, "camera_angle_x", str(path))
+    files, names, poses = [], [], []
+    for position, frame in enumerate(frames_of(content, 1, str(path))):
         notes += unknown_keys(frame, _KNOWN_IN_FRAME, f"{path}: frames")
-        name = frame.get("file_path")
-        if not isinstance(name, str):
-            raise SceneError(f"{where}: field 'file_path' must be a string, got {name!r}.")
+        name = frame["file_path"]
         poses.append(
-            check_pose(frame.get("transform_matrix"), f"{where}.transform_matrix ({name})")
+            check_pose(
+                frame.get("transform_matrix"),
+                f"{path}: frames[{position}].transform_matrix ({name})",
+            )
         )
         file = path.parent / name
-        if not file.suffix:
-            file = file.with_suffix(".png")
-        image, has_alpha = read_image(file, downscale)
-        images.append(image)
-        names.append(name)
-        alphas.append(has_alpha)
-    if len(set(alphas)) > 1:
-        without = names[alphas.index(False)]
-        raise SceneError(f"{path}: some images have alpha and some, such as {without}, have none.")
-    pixels = stack_images(images, names, str(path))
-    height, width = pixels.shape[1:3]
-    focal = 0.5 * width / math.tan(0.5 * angle)
+        files.append(file if file.suffix else with_suffix(file, ".png"))
+        names.append(printable(name))
+    height, width, alpha = check_images(files, names, downscale, str(path))
+    pixels = read_images(files, downscale, height, width)
+    focal = 0.5 * width / math.tan(0.5 * field_of_view)
     cameras = pinhole_cameras(np.stack(poses), focal, width, height)
-    return Views(tuple(names), pixels, cameras), alphas[0], notes
+    return Views(tuple(names), pixels, cameras), alpha, notes

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import difflib
-import json
+import functools
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
+from .. import reading
 from ..cameras import Cameras
-from ..errors import SceneError
+from ..errors import SceneError, printable, short
 from ..space import Space
 
 # Poses travel through text and float32: more than this is not rounding.
 _ROTATION_TOLERANCE = 1e-3
+# Lengths, pixels and lens terms above it are no scene, and their squares overflow float32 soon.
+MOST = 1e9
+_LEAST_ANGLE = 1e-4
+_MOST_NAMED = 20  # fields that a note lists, and characters of each
+_MOST_PATH = 4096
+_BAND_PIXELS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,27 +71,39 @@ class Scene:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file, or a SceneError that says where it breaks."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SceneError(f"{path}: no such file.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SceneError(f"{path}: cannot be read: {error}.") from None
-    except json.JSONDecodeError as error:
-        raise SceneError(f"{path}: not valid JSON at line {error.lineno}: {error.msg}.") from None
+    content = reading.read_json(path, SceneError)
     if not isinstance(content, dict):
         raise SceneError(f"{path}: expected a JSON object, got {type(content).__name__}.")
     return content
 
 
-def number(content: dict[str, Any], key: str, where: str, default: float | None = None) -> float:
-    """A finite number from a JSON object, or a SceneError that names file and field."""
+def number(
+    content: dict[str, Any],
+    key: str,
+    where: str,
+    default: float | None = None,
+    least: float = -MOST,
+    most: float = MOST,
+) -> float:
+    """A number from a JSON object, or a SceneError that names file and field.
+
+    What is outside of [least, most] makes no scene, and overflows further on.
+    """
     value = content.get(key, default)
     if value is None:
         raise SceneError(f"{where}: field '{key}' is missing.")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise SceneError(f"{where}: field '{key}' must be a finite number, got {value!r}.")
+    if not reading.is_number(value):
+        raise SceneError(f"{where}: field '{key}' must be a finite number, got {short(value)}.")
+    if not least <= value <= most:
+        raise SceneError(
+            f"{where}: field '{key}' must lie between {least:g} and {most:g}, got {float(value):g}."
+        )
     return float(value)
+
+
+def angle(content: dict[str, Any], key: str, where: str) -> float:
+    """A field of view in radians."""
+    return number(content, key, where, least=_LEAST_ANGLE, most=math.pi - _LEAST_ANGLE)
 
 
 def unknown_keys(content: dict[str, Any], known: set[str], where: str) -> list[str]:
@@ -94,16 +112,42 @@ def unknown_keys(content: dict[str, Any], known: set[str], where: str) -> list[s
     Raises:
         SceneError: A key looks like a known one that is not there: a typing error, and not another program's setting.
     """
-    names = sorted(set(content) - known)
-    for name in names:
-        meant = difflib.get_close_matches(name.lower(), sorted(known - set(content)), 1, 0.85)
+    names = frozenset(content) - known
+    return list(_unknown(names, frozenset(known - set(content)), where)) if names else []
+
+
+# The same for most frames of a file.
+@functools.lru_cache(maxsize=16)
+def _unknown(names: frozenset[str], absent: frozenset[str], where: str) -> tuple[str, ...]:
+    shown = sorted(names)[:_MOST_NAMED]
+    for name in shown:
+        meant = difflib.get_close_matches(name[:_MOST_NAMED].lower(), sorted(absent), 1, 0.85)
         if meant:
             raise SceneError(f"{where}: unknown field '{name}'; is '{meant[0]}' meant?")
-    return (
-        [f"{where}: ignoring unknown field{'s' if len(names) > 1 else ''} {', '.join(names)}."]
-        if names
-        else []
-    )
+    listed = ", ".join(printable(name[:_MOST_NAMED]) for name in shown)
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return (f"{printable(where)}: ignoring unknown field{'s' * (len(names) > 1)} {listed}{more}.",)
+
+
+def frames_of(content: dict[str, Any], least: int, where: str) -> list[dict[str, Any]]:
+    """The list of frames, each an object with a `file_path`."""
+    frames = content.get("frames")
+    wanted = "two frames" if least == 2 else "one frame"
+    if not isinstance(frames, list) or len(frames) < least:
+        raise SceneError(f"{where}: field 'frames' must be a list with at least {wanted}.")
+    if len(frames) > reading.MOST_FRAMES:
+        raise SceneError(
+            f"{where}: field 'frames' lists {len(frames)} frames, at most {reading.MOST_FRAMES} are read; "
+            "leave some out."
+        )
+    for position, frame in enumerate(frames):
+        place = f"{where}: frames[{position}]"
+        if not isinstance(frame, dict):
+            raise SceneError(f"{place}: expected an object, got {type(frame).__name__}.")
+        name = frame.get("file_path")
+        if not isinstance(name, str) or not 0 < len(name) <= _MOST_PATH:
+            raise SceneError(f"{place}: field 'file_path' must be a string, got {short(name)}.")
+    return frames
 
 
 def check_pose(matrix: Any, where: str) -> np.ndarray:
@@ -113,13 +157,17 @@ def check_pose(matrix: Any, where: str) -> np.ndarray:
         SceneError: If it is not 3x4 or 4x4, has a value that is not finite, or its rotation is not one.
     """
     try:
+        if not isinstance(matrix, np.ndarray) and not _holds_numbers(matrix):
+            raise TypeError
         pose = np.asarray(matrix, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SceneError(f"{where}: expected a 4x4 matrix of numbers.") from None
     if pose.shape not in ((3, 4), (4, 4)):
         raise SceneError(f"{where}: expected a 4x4 matrix, got shape {list(pose.shape)}.")
     if not np.isfinite(pose).all():
         raise SceneError(f"{where}: holds a value that is not finite (NaN or infinity).")
+    if np.abs(pose).max() > MOST:
+        raise SceneError(f"{where}: holds a value above {MOST:g}; scale the scene.")
     if pose.shape == (4, 4) and np.abs(pose[3] - [0, 0, 0, 1]).max() > _ROTATION_TOLERANCE:
         raise SceneError(f"{where}: the last row must be 0 0 0 1, got {pose[3].tolist()}.")
     rotation = pose[:3, :3]
@@ -134,33 +182,83 @@ def check_pose(matrix: Any, where: str) -> np.ndarray:
     return pose[:3].astype(np.float32)
 
 
+def _holds_numbers(matrix: Any) -> bool:
+    """Whether it is a short list of short lists of numbers; NumPy would also take text, and true and false."""
+    return (
+        isinstance(matrix, list)
+        and len(matrix) <= 4
+        and all(isinstance(row, list) and len(row) <= 4 for row in matrix)
+        and all(isinstance(x, int | float) and not isinstance(x, bool) for r in matrix for x in r)
+    )
+
+
+def with_suffix(file: Path, suffix: str) -> Path:
+    """The file with an ending added; what `Path.with_suffix` refuses is "." and ".." and has no image behind it."""
+    return file.parent / (file.name + suffix)
+
+
 def read_image(path: Path, downscale: int = 1) -> tuple[np.ndarray, bool]:
     """An image file as uint8 [H, W, 4] with straight alpha, and whether the file has alpha.
 
     Args:
-        path: PNG, JPEG, or whatever else Pillow reads.
+        path: PNG, JPEG, WebP, BMP or TIFF.
         downscale: Whole factor to shrink by, box-filtered with premultiplied alpha.
 
     Raises:
         SceneError: If the file is missing, unreadable, or not a multiple of `downscale`.
     """
-    try:
-        with Image.open(path) as file:
-            if file.mode.startswith("I;16") or file.mode in ("I", "F"):
-                raise SceneError(
-                    f"{path}: {file.mode} pixels are not supported, save it with 8 bits."
-                )
-            has_alpha = "A" in file.getbands() or "transparency" in file.info
-            pixels = np.asarray(file.convert("RGBA"))
-    except FileNotFoundError:
-        raise SceneError(f"{path}: no such image file.") from None
-    except SceneError:
-        raise
-    except Exception as error:  # Pillow raises whatever its decoders raise, SyntaxError included
-        raise SceneError(f"{path}: not a readable image: {error}.") from None
+    pixels, has_alpha = reading.image_pixels(path, SceneError)
     if downscale > 1:
         pixels = shrink(pixels, downscale, str(path))
     return pixels, has_alpha
+
+
+def check_images(
+    files: list[Path], names: list[str], downscale: int, where: str
+) -> tuple[int, int, bool]:
+    """(height, width, whether they have alpha) of a split's images once shrunk, from their headers alone.
+
+    So that what does not fit together, or not into memory, is said before anything is decoded.
+
+    Raises:
+        SceneError: One is missing or unreadable, sizes differ, or only some have alpha.
+    """
+    headers = [reading.image_header(file, SceneError) for file in files]
+    height, width, has_alpha = headers[0]
+    for (h, w, _), name in zip(headers, names, strict=True):
+        if (h, w) != (height, width):
+            raise SceneError(
+                f"{where}: all images must have one size, but {names[0]} has {width}x{height} pixels and {name} has "
+                f"{w}x{h}."
+            )
+    alphas = [alpha for _, _, alpha in headers]
+    if len(set(alphas)) > 1:
+        without = names[alphas.index(False)]
+        raise SceneError(f"{where}: some images have alpha and some, such as {without}, have none.")
+    if height % downscale or width % downscale:
+        raise SceneError(
+            f"{files[0]}: {width}x{height} pixels are not a multiple of the downscale factor {downscale}."
+        )
+    small = height // downscale, width // downscale
+    # 4 bytes a pixel: read, split into training and held-out views, and as a tensor. One large image besides.
+    reading.check_memory(
+        12 * len(files) * math.prod(small) + 16 * height * width,
+        f"{where}: field 'frames', {len(files)} images of {width}x{height} pixels",
+        "use a larger --downscale, or fewer frames",
+        SceneError,
+    )
+    return *small, has_alpha
+
+
+def read_images(files: list[Path], downscale: int, height: int, width: int) -> np.ndarray:
+    """uint8 [N, H, W, 4] of images that `check_images` has looked at."""
+    images = np.empty([len(files), height, width, 4], np.uint8)
+    for place, file in enumerate(files):
+        pixels, _ = read_image(file, downscale)
+        if pixels.shape != images.shape[1:]:
+            raise SceneError(f"{file}: changed while it was read.")
+        images[place] = pixels
+    return images
 
 
 def shrink(pixels: np.ndarray, factor: int, where: str) -> np.ndarray:
@@ -170,23 +268,19 @@ def shrink(pixels: np.ndarray, factor: int, where: str) -> np.ndarray:
         raise SceneError(
             f"{where}: {width}x{height} pixels are not a multiple of the downscale factor {factor}."
         )
-    blocks = pixels.reshape(height // factor, factor, width // factor, factor, 4).astype(np.float32)
-    alpha = blocks[..., 3:]
-    total = alpha.sum(axis=(1, 3))
-    colour = (blocks[..., :3] * alpha).sum(axis=(1, 3)) / np.maximum(total, 1e-6)
-    return np.concatenate([colour, total / factor**2], axis=-1).round().astype(np.uint8)
-
-
-def stack_images(images: list[np.ndarray], names: list[str], where: str) -> np.ndarray:
-    """uint8 [N, H, W, 4] of images that must all have one size."""
-    for image, name in zip(images, names, strict=True):
-        if image.shape != images[0].shape:
-            raise SceneError(
-                f"{where}: all images must have one size, but {names[0]} has "
-                f"{images[0].shape[1]}x{images[0].shape[0]} pixels and {name} has "
-                f"{image.shape[1]}x{image.shape[0]}."
-            )
-    return np.stack(images)
+    shape = (height // factor, width // factor, 4)
+    small = np.empty(shape, np.uint8)
+    # A band at a time, as the floats take ten times the memory of the image.
+    band = max(_BAND_PIXELS // (width * factor), 1)
+    for top in range(0, shape[0], band):
+        rows = pixels[top * factor : (top + band) * factor]
+        blocks = rows.reshape(-1, factor, shape[1], factor, 4).astype(np.float32)
+        alpha = blocks[..., 3:]
+        total = alpha.sum(axis=(1, 3))
+        colour = (blocks[..., :3] * alpha).sum(axis=(1, 3)) / np.maximum(total, 1e-6)
+        mean = np.concatenate([colour, total / factor**2], axis=-1)
+        small[top : top + band] = mean.round().astype(np.uint8)
+    return small
 
 
 def hold_out(count: int, every: int = 8) -> tuple[np.ndarray, np.ndarray]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from ..cameras import pinhole_cameras
-from ..errors import SceneError
+from ..errors import SceneError, printable, short
+from ..reading import check_memory, open_npz
 from ..space import Space
-from .common import Scene, Views, check_pose, hold_out, shrink, unknown_keys
+from .common import MOST, Scene, Views, check_pose, hold_out, shrink, unknown_keys
 
 _FIELDS = ("images", "poses", "focal")
+_LEAST_FOCAL = 1e-3
 _HALF_SIZE = 1.5  # the pictures are of a NeRF-synthetic object
 
 
@@ -27,36 +28,20 @@ def load_tiny(path: Path, downscale: int = 1) -> Scene:
         SceneError: With the file and the field that is wrong.
     """
     arrays, notes = _read(path)
-    images, poses = arrays["images"], arrays["poses"]
-    focal = arrays["focal"]
-    if images.ndim != 4 or images.shape[-1] not in (3, 4) or 0 in images.shape:
-        raise SceneError(
-            f"{path}: field 'images' must have shape [N, H, W, 3] or [N, H, W, 4], got {list(images.shape)}."
-        )
-    if poses.ndim != 3 or len(poses) != len(images):
-        raise SceneError(
-            f"{path}: field 'poses' must have shape [{len(images)}, 4, 4], one for each image, got "
-            f"{list(poses.shape)}."
-        )
-    if len(images) < 2:
-        raise SceneError(f"{path}: field 'images' has {len(images)} view, at least 2 are needed.")
-    if (
-        focal.size != 1
-        or not math.isfinite(float(focal.reshape(-1)[0]))
-        or focal.reshape(-1)[0] <= 0
-    ):
-        raise SceneError(
-            f"{path}: field 'focal' must be one positive number, got {focal.tolist()}."
-        )
+    images, poses, focal = arrays["images"], arrays["poses"], float(arrays["focal"].reshape(-1)[0])
+    if not _LEAST_FOCAL <= focal <= MOST:  # NaN lies nowhere
+        raise SceneError(f"{path}: field 'focal' must be one positive number, got {focal:g}.")
     poses = np.stack([check_pose(pose, f"{path}: poses[{i}]") for i, pose in enumerate(poses)])
     pixels = _to_bytes(images, path)
     if downscale > 1:
         pixels = np.stack([shrink(image, downscale, str(path)) for image in pixels])
     height, width = pixels.shape[1:3]
-    cameras = pinhole_cameras(poses, float(focal.reshape(-1)[0]) / downscale, width, height)
+    cameras = pinhole_cameras(poses, focal / downscale, width, height)
     has_alpha = images.shape[-1] == 4
     if not has_alpha:
-        notes.append(f"{path}: images have no alpha; the background is taken to be black.")
+        notes.append(
+            f"{printable(str(path))}: images have no alpha; the background is taken to be black."
+        )
 
     def split(indices: np.ndarray) -> Views:
         return Views(
@@ -65,7 +50,7 @@ def load_tiny(path: Path, downscale: int = 1) -> Scene:
 
     train, test = hold_out(len(pixels))
     return Scene(
-        name=path.stem,
+        name=printable(path.stem),
         train=split(train),
         test=split(test),
         space=Space(np.array([[-_HALF_SIZE] * 3, [_HALF_SIZE] * 3], np.float32)),
@@ -77,36 +62,51 @@ def load_tiny(path: Path, downscale: int = 1) -> Scene:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            for field in _FIELDS:
-                if field not in file:
-                    raise SceneError(
-                        f"{path}: array '{field}' is missing (found: {', '.join(file)})."
-                    )
-            notes = unknown_keys(dict.fromkeys(file), set(_FIELDS), str(path))
-            arrays = {field: file[field] for field in _FIELDS}
-    except FileNotFoundError:
-        raise SceneError(f"{path}: no such file.") from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise SceneError(f"{path}: not a readable .npz file: {error}.") from None
-    for field, array in arrays.items():
-        if array.dtype.kind not in "fiu":
-            raise SceneError(f"{path}: array '{field}' must hold numbers, got {array.dtype}.")
-    return arrays, notes
+    with open_npz(path, SceneError, ".npz file") as file:
+        for field in _FIELDS:
+            if field not in file.headers:
+                found = ", ".join(map(short, file.headers))
+                raise SceneError(f"{path}: array '{field}' is missing (found: {found}).")
+            dtype = file.headers[field][1]
+            if dtype.kind not in "fiu":
+                raise SceneError(f"{path}: array '{field}' must hold numbers, got {dtype}.")
+        notes = unknown_keys(dict.fromkeys(file.headers), set(_FIELDS), str(path))
+        images, poses, focal = (file.headers[field][0] for field in _FIELDS)
+        if len(images) != 4 or images[-1] not in (3, 4) or 0 in images:
+            raise SceneError(
+                f"{path}: field 'images' must have shape [N, H, W, 3] or [N, H, W, 4], got {list(images)}."
+            )
+        if images[0] < 2:
+            raise SceneError(f"{path}: field 'images' has {images[0]} view, at least 2 are needed.")
+        if poses not in ((images[0], 3, 4), (images[0], 4, 4)):
+            raise SceneError(
+                f"{path}: field 'poses' must have shape [{images[0]}, 4, 4], one for each image, got {list(poses)}."
+            )
+        if math.prod(focal) != 1:
+            raise SceneError(
+                f"{path}: field 'focal' must be one positive number, got shape {list(focal)}."
+            )
+        check_memory(
+            file.bytes(*_FIELDS) + 12 * math.prod(images[:3]) + 64 * math.prod(images[1:3]),
+            f"{path}: array 'images', {images[0]} of {images[2]}x{images[1]} pixels",
+            "save fewer or smaller ones",
+            SceneError,
+        )
+        return {field: file.read(field) for field in _FIELDS}, notes
 
 
 def _to_bytes(images: np.ndarray, path: Path) -> np.ndarray:
     """uint8 [N, H, W, 4] of pictures in [0, 1] or bytes, opaque where there is no alpha."""
-    if images.dtype != np.uint8:
-        if not np.isfinite(images).all():
-            raise SceneError(f"{path}: array 'images' holds a value that is not finite.")
-        if images.min() < -1e-3 or images.max() > 1 + 1e-3:
-            raise SceneError(
-                f"{path}: array 'images' must be uint8 or lie in [0, 1], got values from {images.min():g} to "
-                f"{images.max():g}."
-            )
-        images = (np.clip(images, 0, 1) * 255).round().astype(np.uint8)
-    if images.shape[-1] == 4:
-        return images
-    return np.concatenate([images, np.full_like(images[..., :1], 255)], axis=-1)
+    pixels = np.full([*images.shape[:3], 4], 255, np.uint8)
+    for place, image in enumerate(images):  # one at a time, as floats are large
+        if image.dtype != np.uint8:
+            if not np.isfinite(image).all():
+                raise SceneError(f"{path}: array 'images' holds a value that is not finite.")
+            if image.min() < -1e-3 or image.max() > 1 + 1e-3:
+                raise SceneError(
+                    f"{path}: array 'images' must be uint8 or lie in [0, 1], got values from {image.min():g} to "
+                    f"{image.max():g}."
+                )
+            image = (np.clip(image, 0, 1) * 255).round()
+        pixels[place, ..., : image.shape[-1]] = image
+    return pixels

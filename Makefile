@@ -22,46 +22,63 @@ help:  ## List the targets
 	@echo "Options: DATA=<folder or .npz> for nerf, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
+# One step at a time, whatever -j says, and two makes take turns; who comes second finds the work done.
+LOCKED = $(if $(shell command -v flock),mkdir -p build && flock -o build/setup.lock)
+
+# Rooms say what their goals need of the system, NEEDS_<goal>, so that the first call installs all of it, and what a goal
+# can be tried without, WANTS_<goal>: words of tools/setup.sh.
+NEEDS_metal := --metal
+NEEDS_test := --metal
+NEEDS_test-ops := --metal
+NEEDS_test-shaders := --metal
+NEEDS_bench := --metal
+NEEDS = $(sort $(foreach goal,$(MAKECMDGOALS),$(NEEDS_$(goal))))
+WANTS = $(sort $(foreach goal,$(MAKECMDGOALS),$(WANTS_$(goal))))
+SYSTEM_PACKAGES = $(NEEDS) $(if $(WANTS),--if-possible $(WANTS))
+
 build/system.stamp: tools/setup.sh
-	@tools/setup.sh
+	@tools/setup.sh $(SYSTEM_PACKAGES)
 	@mkdir -p build && touch $@
 
 build/system-metal.stamp: tools/setup.sh | build/system.stamp
-	@tools/setup.sh --metal
+	@tools/setup.sh --metal $(SYSTEM_PACKAGES)
 	@mkdir -p build && touch $@
 
+# --no-compile: Python compiles what is imported, which is a small part, unless it is told not to keep that.
+PIP_INSTALL = $(PY) -m pip install --disable-pip-version-check -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+
 ifdef USE_PYTHON
-$(VENV)/stamp $(VENV)/package.stamp: | build/system.stamp
+$(VENV)/stamp $(VENV)/package.stamp $(VENV)/test.stamp: | build/system.stamp
 	@mkdir -p $(@D) && touch $@
 else
 $(VENV)/stamp: requirements.txt | build/system.stamp
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating $(VENV) with $$python" && \
-	{ [ -x $(PY) ] || $$python -m venv $(VENV); } && \
-	$(VENV)/bin/pip install --disable-pip-version-check -q -r requirements.txt && touch $@
+	$(LOCKED) sh -c "{ [ -x $(PY) ] || $$python -m venv $(VENV); } && $(PIP_INSTALL) -r $<" && touch $@
 
 # Apart from the above, so that an edit of pyproject.toml does not recompile the world.
 $(VENV)/package.stamp: pyproject.toml | $(VENV)/stamp
-	@$(VENV)/bin/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch $@
+	@$(LOCKED) $(PIP_INSTALL) --no-deps --no-build-isolation -e . && touch $@
+
+# What users need not: tests, style, types.
+$(VENV)/test.stamp: requirements-test.txt | $(VENV)/package.stamp
+	@$(LOCKED) $(PIP_INSTALL) -r $< && touch $@
 endif
 
-# TensorFlow's own compile and link flags, asked once an environment.
-build/tf.mk: $(VENV)/stamp
-	@mkdir -p build
-	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) -c "import tensorflow as tf; s = tf.sysconfig; \
-	print('TF_CFLAGS :=', ' '.join(f.replace('-I', '-isystem ') for f in s.get_compile_flags())); \
-	print('TF_LDFLAGS :=', ' '.join(s.get_link_flags()))" > $@
+# TensorFlow's own compile and link flags, asked once an environment. Files and not variables, so that what needs no
+# TensorFlow is compiled while pip fetches it.
+TF := build/tensorflow
+TF_CFLAGS := @$(TF)/cflags
+TF_LDFLAGS := @$(TF)/ldflags
+$(TF)/cflags: $(VENV)/stamp
+	@mkdir -p $(@D)
+	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) -c "import tensorflow as tf; s = tf.sysconfig; folder = s.get_include(); \
+	open('$(@D)/ldflags', 'w').write(' '.join(s.get_link_flags())); \
+	open('$(@D)/rpath', 'w').write('-Wl,-rpath,' + s.get_lib()); \
+	open('$@', 'w').write(' '.join(f.replace('-I', '-isystem ') for f in s.get_compile_flags()) + \
+	  f' -ffile-prefix-map={folder}=tensorflow')"
 
-ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
-# Now and not by the rule: when an included file cannot be made, make goes on and ends with a riddle.
-ifeq ($(wildcard build/system.stamp),)
-$(shell tools/setup.sh >&2 && mkdir -p build && touch build/system.stamp)
-$(if $(wildcard build/system.stamp),,$(error see above))
-endif
--include build/tf.mk
-endif
-
-# The same sources give the same bytes wherever the checkout and TensorFlow lie.
-REPRODUCIBLE = -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(firstword $(filter /%,$(TF_CFLAGS)))=tensorflow
+# The same sources give the same bytes wherever the checkout and, by the flags above, TensorFlow lie.
+REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
 
 # $(call link_flags,<shared object>,<exports.map>): exports what the map says and nothing else.
 ifeq ($(shell uname),Darwin)
@@ -94,8 +111,21 @@ metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the sh
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
+# The whole suite, or a part of it, on all cores; what ARGS names, in one process.
+PYTEST = $(PY) -m pytest $(if $(ARGS),,-n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder)
+
 test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
-	@$(PY) -m pytest $(if $(ARGS),,-n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder) $(ARGS)
+	@$(PYTEST) $(ARGS)
+
+# Parts of the suite that are worth another run under other conditions, METAL_OPS_SIMD=avx2 or METAL_DEVICE_WRAPPER_TYPE=1.
+OP_TESTS := $(filter-out $(patsubst %,tests/test_%.py,docs examples house import package portability setup),$(wildcard tests/test_*.py))
+SHADER_TESTS := tests/msl tests/metal_kernels/on_device
+
+test-ops: build metal | $(VENV)/test.stamp  ## Run the tests of the ops (METAL_OPS_SIMD=avx2: on that instruction set)
+	@$(PYTEST) $(ARGS) $(OP_TESTS)
+
+test-shaders: build metal | $(VENV)/test.stamp  ## Run the tests of shaders (METAL_DEVICE_WRAPPER_TYPE=1: validated)
+	@$(PYTEST) $(ARGS) $(SHADER_TESTS)
 
 bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
@@ -104,17 +134,17 @@ bench: build metal  ## Measure against what you would use instead (PEERS=1 adds 
 # Macro tables of the shader library are laid out by hand.
 FORMATTED = $(wildcard $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.metal' ':!hostmetal/msl/lib' 2>/dev/null))
 
-lint: $(VENV)/package.stamp  ## Check style and types
+lint: $(VENV)/test.stamp  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	@$(VENV)/bin/ruff check python tests benchmarks examples tools
 	@$(VENV)/bin/ruff format --check python tests benchmarks examples tools
 	@$(VENV)/bin/mypy
 
-format: $(VENV)/stamp  ## Rewrite the sources in the house style
+format: $(VENV)/test.stamp  ## Rewrite the sources in the house style
 	@$(VENV)/bin/clang-format -i $(FORMATTED)
 	@$(VENV)/bin/ruff check --fix -q python tests benchmarks examples tools; $(VENV)/bin/ruff format -q python tests benchmarks examples tools
 
 clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
-.PHONY: help setup build metal nerf test bench lint format clean
+.PHONY: help setup build metal nerf test test-ops test-shaders bench lint format clean

@@ -10,5 +10,5 @@ build/benchmarks/%: benchmarks/%.cc $(wildcard benchmarks/*.h)
 
 .venv-peers/stamp: benchmarks/requirements-peers.txt
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating .venv-peers with $$python" && \
-	{ [ -x .venv-peers/bin/python ] || $$python -m venv .venv-peers; } && \
-	.venv-peers/bin/pip install --disable-pip-version-check -q -r $< && touch $@
+	$(LOCKED) sh -c "{ [ -x .venv-peers/bin/python ] || $$python -m venv .venv-peers; } && \
+	.venv-peers/bin/pip install --disable-pip-version-check -q -r $<" && touch $@

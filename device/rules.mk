@@ -12,7 +12,7 @@ DEVICE_SHADERS := $(wildcard device/kernels/*.metal device/kernels/nn/*.metal)
 DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) -DMETAL_OPS_TF_VERSION='"2.18"' \
   -Wno-missing-field-initializers -MMD -MP
 
-build/device_so/%.o: %.mm build/tf.mk device/rules.mk | build/system-metal.stamp
+build/device_so/%.o: %.mm $(TF)/cflags device/rules.mk | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(DEVICE_OBJCXXFLAGS) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
@@ -33,14 +33,15 @@ METAL_LIBRARIES += $(DEVICE_TEST)
 $(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
 	@echo "  link    $@"
 	@$(OBJCXX) -pthread $< -o $@ -L$(PKG) -lmetal_device $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 \
-	  -Wl,-rpath,$(abspath $(PKG)) -Wl,-rpath,$(patsubst -L%,%,$(filter -L%,$(TF_LDFLAGS))) $(LDFLAGS)
+	  -Wl,-rpath,$(abspath $(PKG)) @$(TF)/rpath $(LDFLAGS)
 
 # The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`.
 DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) tests/device/executor_test.mm
-DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 -Wl,-rpath,$(patsubst -L%,%,$(filter -L%,$(TF_LDFLAGS)))
+DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF)/rpath
 define device_sanitize_rules
 build/sanitize/$(1)/device/%.o: OBJCXXFLAGS += $$(TF_CFLAGS) -DMETAL_OPS_TF_VERSION='"2.18"' -Wno-missing-field-initializers
 build/sanitize/$(1)/tests/device/%.o: OBJCXXFLAGS += $$(TF_CFLAGS) -Wno-missing-field-initializers
+$$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(wildcard device/*.mm) tests/device/executor_test.mm)): $$(TF)/cflags
 build/sanitize/$(1)/device_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SANITIZE_SRC)))
 	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
 endef

@@ -1,13 +1,30 @@
-# `make docs`: the generated pages, then the site into build/site. `make test` builds the site too, and needs the browser
-# of the HTML view.
+# `make docs`: the generated pages, then the site into build/site. `make test` builds the site too, and looks at it and at
+# the HTML view of fusions in a browser.
 DOCS_VENV := .venv-docs
 
-$(DOCS_VENV)/stamp: requirements-docs.txt | $(VENV)/stamp
-	@[ -x $(DOCS_VENV)/bin/python ] || $(PY) -m venv $(DOCS_VENV)
-	@$(DOCS_VENV)/bin/pip install --disable-pip-version-check -q -r $< && touch $@
+INSTALL_SITE = $(LOCKED) sh -c "{ [ -x $(DOCS_VENV)/bin/python ] || $(PY) -m venv $(DOCS_VENV); } && \
+  $(DOCS_VENV)/bin/pip install --disable-pip-version-check -q -r requirements-docs.txt" && touch $(DOCS_VENV)/stamp
 
-$(VENV)/test.stamp: requirements-test.txt | $(VENV)/stamp build/system.stamp
-	@$(VENV)/bin/pip install --disable-pip-version-check -q -r $< && tools/setup.sh --browser >/dev/null && touch $@
+$(DOCS_VENV)/stamp: requirements-docs.txt | $(VENV)/stamp
+	@$(INSTALL_SITE)
+
+# What only the tests of the site and of the HTML view need. Where it cannot be had they fail, and say so at the end of
+# `make test`, when everything else has been tried: hence recipes that cannot fail.
+WANTS_test := --browser
+# Whether this very call of make asks for the packages anyway.
+BROWSER_ASKED := $(if $(wildcard build/system-metal.stamp),,asked)
+
+test: | site-if-possible browser-if-possible
+
+site-if-possible: | $(VENV)/test.stamp
+	@[ $(DOCS_VENV)/stamp -nt requirements-docs.txt ] || { $(INSTALL_SITE); } || \
+	  echo "metal_ops: the site cannot be built without $(DOCS_VENV); its tests will fail and say so"
+
+browser-if-possible: | $(VENV)/test.stamp build/system-metal.stamp
+	@$(if $(BROWSER_ASKED),,tools/setup.sh --if-possible --browser)
+	@[ $(VENV)/browser.stamp -nt requirements-browser.txt ] || \
+	  { $(LOCKED) $(PIP_INSTALL) -r requirements-browser.txt && touch $(VENV)/browser.stamp; } || \
+	  echo "metal_ops: no page can be looked at without playwright; its tests will fail and say so"
 
 docs-reference: build metal  ## Generate the reference pages and the stub (ARGS=--measure: and measure errors anew)
 	@$(PY) -m tools.reference $(ARGS)
@@ -15,6 +32,7 @@ docs-reference: build metal  ## Generate the reference pages and the stub (ARGS=
 docs: docs-reference $(DOCS_VENV)/stamp  ## Generate the reference pages and build the site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build -q --strict -f mkdocs.yml
 
-test: | $(DOCS_VENV)/stamp
+NEEDS_docs := --metal
+NEEDS_docs-reference := --metal
 
-.PHONY: docs docs-reference
+.PHONY: docs docs-reference site-if-possible browser-if-possible

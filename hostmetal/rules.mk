@@ -114,6 +114,7 @@ sanitize: build/sanitize/address/hostmetal_tests build/sanitize/thread/hostmetal
 	  build/sanitize/$$name/hostmetal_tests > build/sanitize/$$name.log 2>&1 || \
 	  { tail -60 build/sanitize/$$name.log; exit 1; }; done; done; done
 
+NEEDS_sanitize := --metal --sanitize
 .PHONY: sanitize
 -include hostmetal/msl/rules.mk
 

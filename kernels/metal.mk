@@ -19,7 +19,7 @@ METAL_MM := $(wildcard kernels/common/*.mm kernels/*/*_metal.mm)
 # Argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
 METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_checks.cc))
 
-build/metal_so/%.o: %.mm build/tf.mk $(METAL_FLAGS)/compiler
+build/metal_so/%.o: %.mm $(TF)/cflags $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$$(cat $(METAL_FLAGS)/compiler) @$(METAL_FLAGS)/cflags -O2 -g1 -fvisibility=hidden -Wall -Wextra \

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops  # noqa: F401 - loads the METAL device where METAL_OPS_DEVICE=1 asks for it
+from tests.browser import pytest_terminal_summary  # noqa: F401
 
 
 def devices() -> list[str]:

@@ -1,100 +1,216 @@
 #!/usr/bin/env bash
-# Installs the system packages that the build needs, or says in one sentence which command does.
-# Usage: tools/setup.sh            what the CPU ops need
-#        tools/setup.sh --metal    what hostmetal, the Metal kernels and the device need besides (Linux)
-#        tools/setup.sh --sanitize  the runtimes of clang's sanitizers, which `make sanitize` links (Linux)
-#        tools/setup.sh --browser  the headless browser that the HTML view of fusions is tested in; prints its path
-#        tools/setup.sh --npm      npm, which bazelisk comes from
-#        tools/setup.sh --bazel    Debian's Bazel, where none can be downloaded
-#        tools/setup.sh --python   print the interpreter to make .venv with
+# Installs the system packages that the build needs, in one call, or says in one sentence which command does.
+# Usage: tools/setup.sh [WORD...] [--if-possible WORD...]
+#          (nothing)   what the CPU ops need; it is asked for with every word but --browser
+#          --metal     what hostmetal, the Metal kernels and the device need besides (Linux)
+#          --sanitize  the runtimes of clang's sanitizers, which `make sanitize` links (Linux)
+#          --browser   the headless browser that the HTML view of fusions is tested in
+#          --npm       npm, which bazelisk comes from
+#          --bazel     Debian's Bazel, where none can be downloaded
+#        What comes after --if-possible is installed with the rest; where it cannot be had, that is said, and no failure.
+#        tools/setup.sh --python        print the interpreter to make .venv with
+#        tools/setup.sh --find-browser  print the browser
+# One at a time: calls from one checkout wait for each other, and all of them for whoever else has the package manager.
 set -u
+cd "$(dirname "$0")/.." || exit 1
 
 die() { echo "metal_ops: $*" >&2; exit 1; }
+# How long to wait for another package manager, in seconds; Ubuntu's own updates take minutes after a start.
+readonly PATIENCE=${METAL_OPS_SETUP_PATIENCE:-600}
 
+# ---- Python ---------------------------------------------------------------------------------------------------------
 # Any interpreter that TensorFlow 2.18 has wheels for. A pyenv shim can be on PATH and not run, so try it.
+supported() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-} python3.11 python3.12 python3; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; then
-      echo "$candidate"
-      return 0
-    fi
+  for candidate in ${PYTHON:-python3.11 python3.12 python3}; do
+    supported "$candidate" && echo "$candidate" && return
   done
   return 1
 }
+# What `apt-get install python3` would bring, e.g. 3.13; nothing where apt's lists are not there yet.
+coming_python() { apt-cache policy python3 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9]*\.[0-9]*\).*/\1/p'; }
+no_python() {
+  die "TensorFlow $(cat TF_SUPPORTED_VERSION) has wheels for Python 3.11 and 3.12 only and $1; get one of them, e.g. from pyenv or uv, and call 'make PYTHON=/path/to/python3.12 ...'."
+}
+# Ends here when no package can help.
+require_python() {
+  find_python >/dev/null && return
+  [ -z "${PYTHON:-}" ] || no_python "PYTHON=$PYTHON is neither"
+  local installed coming
+  installed=$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)
+  [ -z "$installed" ] || no_python "this system has $installed"
+  coming=$(coming_python)
+  case $coming in "" | 3.11 | 3.12) ;; *) no_python "this system's packages have $coming" ;; esac
+}
 
-if [ "${1:-}" = --python ]; then
-  find_python || die "Python 3.11 or 3.12 is needed and was not found; install one (e.g. 'sudo apt-get install python3 python3-venv') or call 'make PYTHON=/path/to/python3.11 ...'."
-  exit 0
-fi
-
+# ---- the browser ----------------------------------------------------------------------------------------------------
 # Any Chromium does, also Chrome. Tried, as Ubuntu's `chromium-browser` is a script that asks for snap.
 find_browser() {
-  command -v "${BROWSER_PROGRAM:-}" chromium-headless-shell chromium google-chrome-stable google-chrome chromium-browser \
+  local found
+  found=$(command -v "${BROWSER_PROGRAM:-}" chromium-headless-shell chromium google-chrome-stable google-chrome chromium-browser \
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" |
     while read -r candidate; do
       "$candidate" --version >/dev/null 2>&1 && echo "$candidate" && break
-    done
+    done)
+  [ -n "$found" ] && echo "$found"
 }
-if [ "${1:-}" = --browser ] && [ -n "$(find_browser)" ]; then
-  find_browser
-  exit 0
-fi
-
-if [ "$(uname)" = Darwin ]; then
-  [ "${1:-}" != --browser ] || die "Chrome is missing; run 'brew install --cask google-chrome'."
-  command -v clang++ >/dev/null || die "no compiler found; run 'xcode-select --install'."
-  [ -e "$(brew --prefix 2>/dev/null)/include/hwy/highway.h" ] || die "Highway is missing; run 'brew install highway'."
-  find_python >/dev/null || die "Python 3.11 or 3.12 is missing; run 'brew install python@3.11'."
-  case "${1:-}" in
-    --metal)  # not among the command line tools
-      xcrun -sdk macosx metal --version >/dev/null 2>&1 || die "Apple's Metal compiler is missing; install Xcode from the App Store, then run 'sudo xcode-select -s /Applications/Xcode.app' and, from Xcode 26 on, 'xcodebuild -downloadComponent MetalToolchain'." ;;
-    --npm) command -v npm >/dev/null || die "npm is missing; run 'brew install node'." ;;
-    --bazel) die "Bazel cannot be downloaded; run 'brew install bazel' and set USE_BAZEL_VERSION to its path." ;;
+# How to get one where no package of that name is; empty where apt has it.
+browser_by_hand() {
+  case $(uname) in
+    Darwin) echo "run 'brew install --cask google-chrome'" ;;
+    *) grep -qs '^ID=debian' /etc/os-release ||
+      echo "Ubuntu has it only as a snap: install one from https://www.google.com/chrome or set BROWSER_PROGRAM=/path/to/it" ;;
   esac
+}
+
+case "${1:-}" in
+  --python)
+    find_python && exit 0
+    require_python
+    die "Python 3.11 or 3.12 is needed and was not found; install one (e.g. 'sudo apt-get install python3 python3-venv') or call 'make PYTHON=/path/to/python3.11 ...'." ;;
+  --find-browser)
+    find_browser && exit 0
+    by_hand=$(browser_by_hand)
+    die "no Chromium or Chrome was found, ${by_hand:-run 'tools/setup.sh --browser'}." ;;
+esac
+
+words=() optional=() list=words
+for word; do
+  case $word in
+    --if-possible) list=optional ;;
+    --metal | --sanitize | --browser | --npm | --bazel) if [ $list = words ]; then words+=("$word"); else optional+=("$word"); fi ;;
+    *) die "tools/setup.sh does not know '$word'; its first lines say what it knows." ;;
+  esac
+done
+# The browser alone needs no compiler.
+if [ ${#words[@]} -eq 0 ] && [ ${#optional[@]} -gt 0 ] || [ "${words[*]-}" = --browser ]; then cpu=(); else cpu=(--cpu); fi
+
+# ---- macOS ----------------------------------------------------------------------------------------------------------
+# Homebrew is not called: what it installs is the user's to choose.
+missing_on_macos() {
+  case $1 in
+    --cpu)
+      command -v clang++ >/dev/null || echo "no compiler found; run 'xcode-select --install'."
+      [ -e "$(brew --prefix 2>/dev/null)/include/hwy/highway.h" ] || echo "Highway is missing; run 'brew install highway'."
+      find_python >/dev/null || echo "Python 3.11 or 3.12 is missing; run 'brew install python@3.11'." ;;
+    --metal)  # not among the command line tools
+      xcrun -sdk macosx metal --version >/dev/null 2>&1 || echo "Apple's Metal compiler is missing; install Xcode from the App Store, then run 'sudo xcode-select -s /Applications/Xcode.app' and, from Xcode 26 on, 'xcodebuild -downloadComponent MetalToolchain'." ;;
+    --npm) command -v npm >/dev/null || echo "npm is missing; run 'brew install node'." ;;
+    --bazel) echo "Bazel cannot be downloaded; run 'brew install bazel' and set USE_BAZEL_VERSION to its path." ;;
+    --browser) find_browser >/dev/null || echo "Chrome is missing; $(browser_by_hand)." ;;
+  esac
+}
+if [ "$(uname)" = Darwin ]; then
+  for word in ${cpu[@]+"${cpu[@]}"} ${words[@]+"${words[@]}"}; do
+    sentence=$(missing_on_macos "$word" | head -1)
+    [ -z "$sentence" ] || die "$sentence"
+  done
+  for word in ${optional[@]+"${optional[@]}"}; do
+    missing_on_macos "$word" | sed 's/^/metal_ops: /' >&2
+  done
   exit 0
 fi
 
+# ---- Linux ----------------------------------------------------------------------------------------------------------
 # What is missing is found by using it, not by asking the package manager: it may have come another way.
 has_header() { echo "#include <$1>" | "${CXX:-g++}" -x c++ -E - >/dev/null 2>&1; }
-missing=()
-if [ "${1:-}" = --browser ]; then
-  grep -qs '^ID=debian' /etc/os-release ||
-    die "the tests of the HTML view need a Chromium or Chrome (Ubuntu has it only as a snap): install one from https://www.google.com/chrome or set BROWSER_PROGRAM=/path/to/it."
-  missing+=(chromium-headless-shell)  # the smallest of them
-elif [ "${1:-}" = --sanitize ]; then
-  [ -n "$(ls "$(clang++-19 -print-resource-dir 2>/dev/null)"/lib/linux/libclang_rt.tsan-* 2>/dev/null)" ] || missing+=(libclang-rt-19-dev)
-elif [ "${1:-}" = --npm ]; then
-  command -v npm >/dev/null || missing+=(npm)
-elif [ "${1:-}" = --bazel ]; then
-  command -v bazel-4 >/dev/null || missing+=(bazel-bootstrap)
-else
-  command -v "${CXX:-g++}" >/dev/null || missing+=(g++)
-  has_header hwy/highway.h || missing+=(libhwy-dev)
-  if [ "${1:-}" = --metal ]; then
-    command -v clang++-19 >/dev/null || missing+=(clang-19)      # Objective-C++, and the shaders' compiler
-    command -v ld.lld-19 >/dev/null || missing+=(lld-19)         # links shaders without a C toolchain
-    command -v gnustep-config >/dev/null || missing+=(libgnustep-base-dev)  # Foundation
-    gcc_major=$("${CXX:-g++}" -dumpversion 2>/dev/null | cut -d. -f1)
-    [ -e "$("${CXX:-g++}" -print-file-name=include 2>/dev/null)/objc/objc.h" ] || missing+=("libobjc-${gcc_major:-12}-dev")
-    has_header boost/context/fiber.hpp || missing+=(libboost-context-dev)  # threadgroup barriers as fibers
-  fi
-  python=$(find_python) || missing+=(python3)
-  "${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
-fi
-[ ${#missing[@]} -eq 0 ] && exit 0
+# libobjc goes by the version of GCC: of the one that is there, or that `apt-get install g++` would bring.
+gcc_major() {
+  local major
+  major=$("${CXX:-g++}" -dumpversion 2>/dev/null | cut -d. -f1)
+  [ -n "$major" ] || major=$(apt-cache depends g++ 2>/dev/null | sed -n 's/^ *Depends: g++-\([0-9]*\)$/\1/p')
+  echo "${major:-12}"
+}
+missing_packages() {
+  local python word
+  for word; do
+    case $word in
+      --cpu)
+        command -v "${CXX:-g++}" >/dev/null || echo g++
+        has_header hwy/highway.h || echo libhwy-dev
+        if ! python=$(find_python); then
+          echo python3 python3-venv
+        elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+          "$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])'
+        fi ;;
+      --metal)
+        command -v clang++-19 >/dev/null || echo clang-19      # Objective-C++, and the shaders' compiler
+        command -v ld.lld-19 >/dev/null || echo lld-19         # links shaders without a C toolchain
+        command -v gnustep-config >/dev/null || echo libgnustep-base-dev  # Foundation
+        [ -e "$("${CXX:-g++}" -print-file-name=include 2>/dev/null)/objc/objc.h" ] || echo "libobjc-$(gcc_major)-dev"
+        has_header boost/context/fiber.hpp || echo libboost-context-dev ;;  # threadgroup barriers as fibers
+      --sanitize)
+        [ -n "$(ls "$(clang++-19 -print-resource-dir 2>/dev/null)"/lib/linux/libclang_rt.tsan-* 2>/dev/null)" ] || echo libclang-rt-19-dev ;;
+      --npm) command -v npm >/dev/null || echo npm ;;
+      --bazel) command -v bazel-4 >/dev/null || echo bazel-bootstrap ;;
+      --browser) find_browser >/dev/null || echo chromium-headless-shell ;;  # the smallest of them
+    esac
+  done
+}
+collect() {
+  missing=($(missing_packages ${cpu[@]+"${cpu[@]}"} ${words[@]+"${words[@]}"}))
+  wanted=($(missing_packages ${optional[@]+"${optional[@]}"}))
+}
+say_untried() { echo "metal_ops: some tests cannot be tried: $1." >&2; }
 
-run="apt-get install -y --no-install-recommends ${missing[*]}"
-command -v apt-get >/dev/null || die "${missing[*]} missing and there is no apt here; install them with your package manager and call make again."
+# The browser where apt has none.
+by_hand=$(browser_by_hand)
+if [ -n "$by_hand" ] && ! find_browser >/dev/null; then
+  case " ${words[*]-} " in *" --browser "*) die "a Chromium or Chrome is missing: $by_hand." ;; esac
+  case " ${optional[*]-} " in *" --browser "*) say_untried "a Chromium or Chrome is missing: $by_hand" ;; esac
+  optional=($(printf '%s\n' ${optional[@]+"${optional[@]}"} | grep -vx -e --browser))
+fi
+
+# The check before the lock: most calls find nothing missing, and have nothing to wait for.
+nothing_missing() { collect && [ $((${#missing[@]} + ${#wanted[@]})) -eq 0 ]; }
+nothing_missing && exit 0
+if command -v flock >/dev/null; then
+  mkdir -p build 2>/dev/null && exec 9>build/setup.lock || die "$PWD cannot be written; make the checkout your own ('chown') or clone it anew."
+  flock 9
+  nothing_missing && exit 0  # another call has installed it
+fi
+[ ${#cpu[@]} -eq 0 ] || require_python
+
+# give_up <what is wrong> <remedy>: a failure only where the build cannot go on.
+give_up() {
+  [ ${#missing[@]} -eq 0 ] || die "$1; $2 and call make again."
+  say_untried "$1; $2"
+  exit 0
+}
+command -v apt-get >/dev/null || give_up "${missing[*]:-${wanted[*]}} missing and there is no apt here" "install them with your package manager"
+all=("${missing[@]}" "${wanted[@]}")
 if [ "$(id -u)" -eq 0 ]; then
-  as_root=()
+  as_root=(env)
 elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
   as_root=(sudo)
 else
-  die "${missing[*]} missing; run 'sudo $run' (as root) and call make again."
+  give_up "${missing[*]:-${wanted[*]}} missing" "run 'sudo apt-get install -y --no-install-recommends ${all[*]}' (as root)"
 fi
-echo "metal_ops: installing ${missing[*]}"
-"${as_root[@]}" apt-get update -q >/dev/null || die "'apt-get update' failed; check the network and call make again."
-# shellcheck disable=SC2086
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $run >/dev/null || die "'$run' failed; run it by hand to see why."
-[ "${1:-}" != --browser ] || find_browser
+
+# Waits for others: `apt-get install` can do that itself, `apt-get update` cannot.
+log=$(mktemp) && trap 'rm -f "$log"' EXIT
+apt_get() {
+  local until=$((SECONDS + PATIENCE)) said=
+  # The lock is not for what apt starts, such as daemons, which would hold it for good.
+  while ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q -o DPkg::Lock::Timeout="$PATIENCE" "$@" >"$log" 2>&1 9>&-; do
+    grep -q 'Could not get lock\|Unable to lock\|Unable to acquire' "$log" && [ $SECONDS -lt $until ] || return 1
+    [ -n "$said" ] || echo "metal_ops: waiting for another package manager"
+    said=1
+    sleep 1
+  done
+}
+install() { apt_get install -y --no-install-recommends "$@"; }
+reason() { grep '^E: ' "$log" | tail -1 | sed 's/^E: *//; s/\.$//'; }
+
+apt_get update || give_up "'apt-get update' failed: $(reason)" "check the network"
+collect  # with what apt knows now
+[ ${#cpu[@]} -eq 0 ] || require_python
+all=(${missing[@]+"${missing[@]}"} ${wanted[@]+"${wanted[@]}"})
+echo "metal_ops: installing ${all[*]}"
+install "${all[@]}" && exit 0
+if [ ${#missing[@]} -gt 0 ] && [ ${#wanted[@]} -gt 0 ] && install "${missing[@]}"; then
+  missing=()
+  install "${wanted[@]}" && exit 0
+fi
+give_up "'apt-get install ${missing[*]:-${wanted[*]}}' failed: $(reason)" "run it by hand to see why"

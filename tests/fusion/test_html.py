@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 
 from metal_ops.fusion import html
 from metal_ops.fusion.explanation import Explanation, Fusion, Miss, Node
+from tests.browser import chromium
 from tests.fusion.graphs import residual_network
-from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 FIRST, CHAIN = "model/stage_0/block_0/conv_1", ["", "/BiasAdd", "/Add", "/Relu"]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = subprocess.run(
-        ["tools/setup.sh", "--browser"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(
-            executable_path=found.stdout.strip(), args=["--no-sandbox"] * (os.getuid() == 0)
-        )
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture

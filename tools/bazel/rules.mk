@@ -4,7 +4,7 @@ BAZELISK := build/bazelisk/node_modules/.bin/bazelisk
 BAZEL_TESTS ?= //... //tests:same_as_make
 
 # 1.28.1: the newest at the time of writing; it is the launcher alone, .bazelversion says which Bazel.
-$(BAZELISK):
+$(BAZELISK): | build/system-metal.stamp
 	@tools/setup.sh --npm
 	@npm install --silent --no-fund --no-audit --prefix build/bazelisk @bazel/bazelisk@1.28.1
 
@@ -12,4 +12,5 @@ bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Baze
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) build //...
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) test $(BAZEL_TESTS) $(ARGS)
 
+NEEDS_bazel := --metal --npm
 .PHONY: bazel

@@ -5,4 +5,6 @@ wheel: build metal  ## Build the wheels into dist/
 wheel-check: wheel | $(VENV)/test.stamp  ## Build wheels from scratch twice, install them into new environments, test them there
 	@$(PY) -m pytest tests/packaging/check_wheels.py $(ARGS)
 
+NEEDS_wheel := --metal
+NEEDS_wheel-check := --metal
 .PHONY: wheel wheel-check

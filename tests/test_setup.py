@@ -1,0 +1,390 @@
+"""tools/setup.sh and what make asks of it, in a world of fake programs: what is called, and what is said."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import ROOT
+
+CPU = {"g++", "libhwy-dev", "python3", "python3-venv"}
+METAL = {"clang-19", "lld-19", "libgnustep-base-dev", "libobjc-12-dev", "libboost-context-dev"}
+BROWSER = {"chromium-headless-shell"}
+
+# What the fakes share: a line a call, and a second one at the same time is noted.
+ALONE = """#!/bin/bash
+alone() {
+  echo "$*" >> "$WORLD/calls"
+  mkdir "$WORLD/busy" 2>/dev/null || echo overlap >> "$WORLD/calls"
+  sleep 0.2
+  rmdir "$WORLD/busy" 2>/dev/null
+}
+"""
+# Installing a package puts a program or a header where tools/setup.sh looks for it.
+APT_GET = (
+    ALONE
+    + r"""
+alone apt-get "$@"
+if [ -s "$WORLD/locked" ]; then
+  sed -i 1d "$WORLD/locked"
+  echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)" >&2
+  exit 100
+fi
+case " $* " in *" update "*) cp "$WORLD/archive" "$WORLD/lists"; exit 0 ;; esac
+packages=()
+while [ $# -gt 0 ]; do
+  case $1 in -o) shift ;; -* | install) ;; *) packages+=("$1") ;; esac
+  shift
+done
+for package in "${packages[@]}"; do
+  if grep -qx "$package" "$WORLD/unavailable"; then
+    echo "E: Unable to locate package $package" >&2
+    exit 100
+  fi
+done
+program() { printf '#!/bin/sh\n%s\n' "$2" > "$WORLD/bin/$1" && chmod +x "$WORLD/bin/$1"; }
+for package in "${packages[@]}"; do
+  case $package in
+    g++) cp "$WORLD/fakes/g++" "$WORLD/bin/g++" ;;
+    python3) cp "$WORLD/fakes/python" "$WORLD/bin/python3" ;;
+    python3-venv | python3.*-venv) touch "$WORLD/venv" ;;
+    libhwy-dev) touch "$WORLD/highway.h" ;;
+    libboost-context-dev) touch "$WORLD/fiber.hpp" ;;
+    libobjc-*-dev) mkdir -p "$WORLD/gcc/objc" && touch "$WORLD/gcc/objc/objc.h" ;;
+    clang-19) program clang++-19 "" ;;
+    lld-19) program ld.lld-19 "" ;;
+    libgnustep-base-dev) program gnustep-config "" ;;
+    chromium-headless-shell) program chromium-headless-shell "" ;;
+    npm) program npm "" ;;
+    *) echo "no such package: $package" >> "$WORLD/calls"; exit 100 ;;
+  esac
+done
+"""
+)
+# The version of Python and GCC that apt has; only once its lists are there.
+APT_CACHE = r"""#!/bin/bash
+[ -e "$WORLD/lists" ] || exit 0
+read -r python gcc < "$WORLD/lists"
+case "$*" in
+  "policy python3") printf 'python3:\n  Installed: (none)\n  Candidate: %s.2-1\n' "$python" ;;
+  "depends g++") printf 'g++\n  Depends: cpp\n  Depends: g++-%s\n' "$gcc" ;;
+esac
+"""
+GXX = r"""#!/bin/bash
+case "$*" in
+  -dumpversion) echo 12 ;;
+  -print-file-name=include) echo "$WORLD/gcc" ;;
+  *) read -r line; line=${line%>}; [ -e "$WORLD/${line##*/}" ] ;;
+esac
+"""
+PYTHON = (
+    ALONE
+    + r"""
+read -r version rest < "$WORLD/archive"
+case "$*" in
+  *"not in ((3, 11)"*) [ "$version" = 3.11 ] || [ "$version" = 3.12 ] ;;
+  *"import platform"*) echo "$version.2" ;;
+  *"import ensurepip"*) [ -e "$WORLD/venv" ] ;;
+  *"print("*) echo "python$version-venv" ;;
+  "-m venv "*)
+    alone "$@"
+    mkdir -p "$3/bin" && cp "$WORLD/fakes/python" "$3/bin/python" && cp "$WORLD/fakes/pip" "$3/bin/pip" ;;
+  "-m pip "*) alone "${@: -2}" ;;
+esac
+"""
+)
+PIP = ALONE + 'alone "${@: -2}"\n'
+SUDO = '#!/bin/bash\n[ "$1" != -n ] || exit 0\necho sudo >> "$WORLD/calls"\nexec "$@"\n'
+REAL = (
+    *("bash", "sh", "env", "cat", "cp", "chmod", "cut", "dirname", "flock", "grep", "head", "ls"),
+    *("mkdir", "mktemp", "printf", "rm", "rmdir", "sed", "sleep", "sort", "tail", "touch", "true"),
+    *("awk", "getconf", "git", "make", "uname", "basename", "realpath"),
+)
+
+
+class World:
+    """A checkout on a machine that has nothing but fakes."""
+
+    def __init__(self, path: Path, python: str = "3.11", gcc: str = "12", user: int = 0) -> None:
+        self.path, self.checkout = path, path / "checkout"
+        for folder in ("bin", "fakes", "checkout/tools"):
+            (path / folder).mkdir(parents=True)
+        (path / "archive").write_text(f"{python} {gcc}\n")
+        (path / "unavailable").touch()
+        for name in REAL:
+            program = shutil.which(name)
+            assert program, name
+            (path / "bin" / name).symlink_to(program)
+        self.fake("bin/apt-get", APT_GET)
+        self.fake("bin/apt-cache", APT_CACHE)
+        self.fake("bin/id", f"#!/bin/sh\necho {user}\n")
+        for name, text in (("g++", GXX), ("python", PYTHON), ("pip", PIP)):
+            self.fake(f"fakes/{name}", text)
+        shutil.copy(ROOT / "tools" / "setup.sh", self.checkout / "tools")
+        shutil.copy(ROOT / "TF_SUPPORTED_VERSION", self.checkout)
+
+    def fake(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        variables = {"PATH": str(self.path / "bin"), "WORLD": str(self.path), "LC_ALL": "C"}
+        return subprocess.Popen(
+            command,
+            cwd=self.checkout,
+            env=variables | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def setup(self, *words: str, **environment: str) -> tuple[int, str, str]:
+        """Returns (exit code, standard output, standard error)."""
+        process = self.start("tools/setup.sh", *words, **environment)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    @property
+    def calls(self) -> list[str]:
+        calls = self.path / "calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+    @property
+    def installed(self) -> list[set[str]]:
+        """The packages of each call of `apt-get install`."""
+        lists = [call.split(" install ")[1] for call in self.calls if " install " in call]
+        return [{word for word in text.split() if not word.startswith("-")} for text in lists]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words, packages",
+    [
+        ((), CPU),
+        (("--metal",), CPU | METAL),
+        (("--metal", "--if-possible", "--browser"), CPU | METAL | BROWSER),
+        (("--metal", "--npm"), CPU | METAL | {"npm"}),
+        (("--browser",), BROWSER),
+        (("--if-possible", "--browser"), BROWSER),
+    ],
+)
+def test_one_call_asks_for_everything(world: World, words: tuple[str, ...], packages: set[str]):
+    assert world.setup(*words)[0] == 0
+    assert world.installed == [packages]
+    before = world.calls
+    assert world.setup(*words) == (0, "", "")
+    assert world.calls == before  # what is there is not asked for again
+
+
+def test_two_at_once_take_turns(world: World):
+    """As under `make -j`, and when two makes run: one installs, the other finds it done."""
+    processes = [world.start("tools/setup.sh", "--metal") for _ in range(3)]
+    for process in processes:
+        assert process.wait(60) == 0, process.communicate()
+    assert world.installed == [CPU | METAL]
+    assert "overlap" not in world.calls
+
+
+def test_control_overlaps_are_seen(world: World):
+    processes = [world.start("apt-get", "update") for _ in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    assert "overlap" in world.calls
+
+
+def test_another_package_manager_is_waited_for(world: World):
+    (world.path / "locked").write_text("once\ntwice\n")
+    code, out, err = world.setup()
+    assert (code, err) == (0, "")
+    assert out.count("waiting for another package manager") == 1
+    assert world.installed == [CPU]
+    assert all("DPkg::Lock::Timeout=600" in call for call in world.calls)
+
+
+def test_the_wait_has_an_end(world: World):
+    (world.path / "locked").write_text("for ever\n" * 100)
+    code, _, err = world.setup(METAL_OPS_SETUP_PATIENCE="0")
+    assert code == 1 and err.count("\n") == 1
+    assert "held by process 7 (apt-get)" in err
+
+
+def test_a_browser_that_cannot_be_had_stops_nothing(world: World):
+    (world.path / "unavailable").write_text("chromium-headless-shell\n")
+    code, _, err = world.setup("--metal", "--if-possible", "--browser")
+    assert code == 0 and err.count("\n") == 1
+    assert "some tests cannot be tried" in err and "chromium-headless-shell" in err
+    assert (world.path / "bin" / "clang++-19").exists() and (world.path / "bin" / "g++").exists()
+    code, out, err = world.setup("--find-browser")
+    assert code == 1 and out == "" and err.count("\n") == 1 and "tools/setup.sh --browser" in err
+    assert world.setup("--browser")[0] == 1  # where it is what is asked for
+
+
+def test_a_package_that_cannot_be_had_ends_it(world: World):
+    (world.path / "unavailable").write_text("clang-19\n")
+    code, _, err = world.setup("--metal", "--if-possible", "--browser")
+    assert code == 1 and err.count("\n") == 1
+    assert "Unable to locate package clang-19" in err
+
+
+def test_user_without_sudo_is_told_one_command(tmp_path: Path):
+    world = World(tmp_path, user=1000)
+    code, out, err = world.setup("--metal", "--if-possible", "--browser")
+    assert code == 1 and out == "" and err.count("\n") == 1
+    said = err.split("run 'sudo apt-get install -y --no-install-recommends ")[1].split("'")[0]
+    assert set(said.split()) == CPU | METAL | BROWSER
+    assert world.calls == []
+
+
+def test_user_with_sudo(tmp_path: Path):
+    world = World(tmp_path, user=1000)
+    world.fake("bin/sudo", SUDO)
+    assert world.setup()[0] == 0
+    assert world.installed == [CPU] and world.calls.count("sudo") == 2
+
+
+def test_only_packaged_python_is_too_new(tmp_path: Path):
+    """Debian 13: known once apt's lists are there, and nothing is installed."""
+    world = World(tmp_path, python="3.13", gcc="14")
+    code, out, err = world.setup("--metal")
+    assert code == 1 and out == "" and err.count("\n") == 1
+    assert "3.13" in err and "Python 3.11 and 3.12" in err and "make PYTHON=" in err
+    assert world.installed == []
+
+
+def test_only_installed_python_is_too_new(tmp_path: Path):
+    world = World(tmp_path, python="3.13", gcc="14")
+    shutil.copy(world.path / "fakes" / "python", world.path / "bin" / "python3")
+    for words in [(), ("--python",)]:
+        code, out, err = world.setup(*words)
+        assert code == 1 and out == "" and err.count("\n") == 1
+        assert "this system has 3.13.2" in err
+    assert world.calls == []
+
+
+def test_named_python_is_taken_or_refused(world: World):
+    shutil.copy(world.path / "fakes" / "python", world.path / "bin" / "python3")
+    assert world.setup("--python") == (0, "python3\n", "")
+    assert world.setup("--python", PYTHON="nowhere/python")[:2] == (1, "")
+    assert "PYTHON=nowhere/python" in world.setup(PYTHON="nowhere/python")[2]
+    named = str(world.path / "fakes" / "python")
+    assert world.setup("--python", PYTHON=named) == (0, f"{named}\n", "")
+
+
+def test_python_without_venv(world: World):
+    shutil.copy(world.path / "fakes" / "python", world.path / "bin" / "python3")
+    assert world.setup()[0] == 0
+    assert world.installed == [CPU - {"python3", "python3-venv"} | {"python3.11-venv"}]
+
+
+def test_libobjc_is_that_of_the_gcc_to_come(tmp_path: Path):
+    world = World(tmp_path, python="3.12", gcc="13")
+    assert world.setup("--metal")[0] == 0
+    assert "libobjc-13-dev" in world.installed[0]
+
+
+def test_unknown_word(world: World):
+    code, _, err = world.setup("--metl")
+    assert code == 1 and "'--metl'" in err
+
+
+# ---- make -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(world: World) -> World:
+    """With everything that make reads."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", ":!docs/images", ":!benchmarks/results"],
+        cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (world.checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, world.checkout / name)
+    return world
+
+
+@pytest.mark.parametrize(
+    "goal, words",
+    [
+        ("nerf", ""),
+        ("build", ""),
+        ("metal", "--metal"),
+        ("test", "--metal --if-possible --browser"),
+        ("test-ops", "--metal"),
+        ("test-shaders", "--metal"),
+        ("bench", "--metal"),
+        ("wheel", "--metal"),
+        ("docs", "--metal"),
+        ("sanitize", "--metal --sanitize"),
+        ("bazel", "--metal --npm"),
+        ("nerf test", "--metal --if-possible --browser"),
+    ],
+)
+def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str, words: str):
+    process = checkout.start("make", "-n", *goal.split())
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    steps = [line for line in out.splitlines() if "tools/setup.sh" in line]
+    assert steps[0].split() == ["tools/setup.sh", *words.split()]
+    asked = set(words.split())
+    for step in steps:
+        said = set(re.findall(r"--[a-z-]+", step))
+        assert said <= asked | {"--python", "--find-browser"}, step
+
+
+def test_one_pip_at_a_time(checkout: World):
+    """Also when two makes run."""
+    assert checkout.setup()[0] == 0
+    goals = (".venv/test.stamp", ".venv/package.stamp", ".venv-docs/stamp", "browser-if-possible")
+    (checkout.checkout / "build").mkdir(exist_ok=True)
+    (checkout.checkout / "build" / "system-metal.stamp").touch()
+    makes = [checkout.start("make", "-j8", *goals, PYTHON="python3") for _ in range(2)]
+    for process in makes:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, out + err
+    assert "overlap" not in checkout.calls
+    files = [call.split()[-1] for call in checkout.calls if call.startswith("-r ")]
+    assert set(files) == {
+        *("requirements.txt", "requirements-test.txt"),
+        *("requirements-docs.txt", "requirements-browser.txt"),
+    }
+
+
+def test_make_says_one_sentence_and_fails(checkout: World):
+    checkout.fake("bin/id", "#!/bin/sh\necho 1000\n")
+    for goal in ("nerf", "test"):
+        process = checkout.start("make", goal)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 2 and out == ""
+        sentences = [line for line in err.splitlines() if not line.startswith("make: ***")]
+        assert len(sentences) == 1 and sentences[0].startswith("metal_ops: g++ "), err
+
+
+def test_what_could_not_be_tried_is_said_last(tmp_path: Path):
+    """And the other tests have run, and the exit code is that of failure."""
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\nfrom tests.browser import untried\n"
+        "@pytest.fixture\ndef page(): untried('no browser')\n"
+        "def test_a(page): pass\ndef test_b(page): pass\ndef test_c(): untried('no site')\n"
+        "def test_d(): pass\ndef test_e(): raise ValueError('other')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.browser", "-c", "pyproject.toml"]
+    done = subprocess.run(
+        [*command, tmp_path / "test_some.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    said = done.stdout.split("= could not be tried =")[1].split("\n====")[0].splitlines()[1:]
+    assert sorted(said) == ["1 not tried: no site", "2 not tried: no browser"]
+    ran = done.stdout.splitlines()[0].split()[0]
+    assert sorted(ran) == sorted("EEF.F")

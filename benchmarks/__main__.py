@@ -12,14 +12,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from rich.console import Console  # noqa: E402
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: E402
 
-from benchmarks import machine, measure, report  # noqa: E402
+from benchmarks import machine, measure, provenance, report  # noqa: E402
 from benchmarks.registry import Case, Context, all_cases, select  # noqa: E402
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--peers", action="store_true", help="with JAX and PyTorch (.venv-peers)")
-    parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer cases and rounds; results are shown, not saved"
+    )
     parser.add_argument(
         "--filter", default="", metavar="TEXT", help="only cases whose name contains TEXT"
     )
@@ -46,11 +48,14 @@ def main() -> int:
     console.print("; ".join(f"{key} {value}" for key, value in described.items()), style="dim")
     failed = False
     for case in chosen:
+        # Before the case makes any.
+        measured = provenance.now(case.group)
         rows = _run(case, console, quick=arguments.quick, peers=arguments.peers)
         console.print(report.table(case, rows))
         failed |= any(row.error for row in rows)
-        if not arguments.no_save:
-            report.save(case, cases.index(case), rows, described)
+        # Five rounds on a machine at work must not stand where fifteen on a quiet one stood.
+        if not arguments.no_save and not arguments.quick:
+            report.save(case, cases.index(case), rows, described, measured)
             report.write_markdown(case.group)
     return 1 if failed else 0
 

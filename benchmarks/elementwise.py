@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ TENSORFLOW = formulas.Library(
     tf.sigmoid, tf.nn.softplus, tf.nn.log_softmax, tf.reduce_mean, partial(tf.reduce_sum, axis=-1),
     partial(tf.stack, axis=-1), partial(tf.concat, axis=-1), tf.pow, partial(tf.reduce_sum, axis=1),
     partial(tf.cumsum, axis=1), partial(tf.math.cumprod, axis=1), tf.gather, tf.floor,
-    partial(tf.cast, dtype=tf.int32), tf.minimum,
+    partial(tf.cast, dtype=tf.int32), tf.minimum, partial(tf.cast, dtype=tf.float64),
+    partial(tf.cast, dtype=tf.float32), partial(tf.cumsum, axis=0), tf.math.unsorted_segment_sum,
 )  # fmt: skip
 
 
@@ -43,8 +44,8 @@ class Work:
     gradient_traffic: tuple[int, int]
     # In a row: what fits the caches is done in less time than a sleeping thread takes to wake.
     calls: int = 1
-    # More rows: their names, and functions of TensorFlow alone.
-    others: dict[str, Callable[..., tf.Tensor]] = field(default_factory=dict)
+    # Whether XLA, JAX and PyTorch compute every formula of `stock`, and not the first one alone.
+    all_everywhere: bool = False
     # "benchmarks.cases.x:name": where a worker with the Metal device finds this again, in x.WORKS.
     on_device: str = ""
     note: str = ""
@@ -105,9 +106,15 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
     for name, formula in work.stock.items():
         function = partial(formulas.FORMULAS[formula], TENSORFLOW)
         rows.append(row(f"TensorFlow, {name}", function))
-    rows += [row(name, function) for name, function in work.others.items()]
-    first = partial(formulas.FORMULAS[next(iter(work.stock.values()))], TENSORFLOW)
-    rows.append(row("TensorFlow, XLA", first, jit_compile=True))
+    # (what the rows are called after their library, formula): the first one is the library's plain row.
+    everywhere = [
+        (f", {name}" if i else "", formula)
+        for i, (name, formula) in enumerate(work.stock.items())
+        if i == 0 or work.all_everywhere
+    ]
+    for suffix, formula in everywhere:
+        function = partial(formulas.FORMULAS[formula], TENSORFLOW)
+        rows.append(row(f"TensorFlow, XLA{suffix}", function, jit_compile=True))
     inputs = {f"a{i}": np.asarray(array) for i, array in enumerate(arrays)}
     if incoming is not None:
         inputs["incoming"] = incoming
@@ -121,18 +128,14 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
             context.stack, "metal", inputs, settings, "device_worker.py", Path(sys.executable)
         )
         rows.append(device.contender("metal_ops, Metal device", "metal", device.version))
-    if context.peers:
-        settings = {
-            "formula": next(iter(work.stock.values())),
-            "gradients": list(which),
-            "calls": work.calls,
-        }
+    for suffix, formula in everywhere if context.peers else []:
+        settings = {"formula": formula, "gradients": list(which), "calls": work.calls}
         worker = "peer_formulas.py"
         jax = peers.start(context.stack, "jax", inputs, settings, worker)
-        rows.append(jax.contender("JAX, jit", "jit", jax.version))
+        rows.append(jax.contender(f"JAX, jit{suffix}", "jit", jax.version))
         torch = peers.start(context.stack, "torch", inputs, settings, worker)
-        rows.append(torch.contender("PyTorch, eager", "eager", torch.version))
-        rows.append(torch.contender("PyTorch, torch.compile", "compile", torch.version))
+        for name, variant in (("eager", "eager"), ("torch.compile", "compile")):
+            rows.append(torch.contender(f"PyTorch, {name}{suffix}", variant, torch.version))
     return rows
 
 

@@ -43,6 +43,10 @@ class Library:
     floor: Any
     to_int: Any
     minimum: Any
+    to_wide: Any  # float64
+    to_float: Any  # float32
+    cumsum_0: Any  # over axis 0
+    segment_sum: Any  # of rows, by their segments' numbers, into so many
 
 
 def softshrink(m: Library, x: Any, lambd: float = 0.5) -> Any:

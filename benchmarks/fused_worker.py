@@ -1,5 +1,7 @@
-"""A residual block on the Metal device, as stock ops and as the op that the fusion pass makes of them; run by
-benchmarks/peers.py in a process of its own, as a loaded device takes the ops of the other rows.
+"""A residual block, as stock ops and as one fused op, on the Metal device ("fused") or the CPU ("onednn", "eigen").
+
+Run by benchmarks/peers.py in processes of their own: a loaded device takes the ops of the other rows, and TensorFlow
+decides once a process whether it uses oneDNN.
 
 settings: calls, how many of them are timed in a row. inputs: a0 the image, a1 the filter, a2 the bias, a3 the residual.
 """
@@ -20,7 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.peer_worker import serve  # noqa: E402
 
 
-def variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[str, dict]:
+def block(x: Any, w: Any, bias: Any, residual: Any) -> Any:
+    """Convolution, bias, residual, activation, as a ResNet has them."""
+    import tensorflow as tf
+
+    return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), bias) + residual)
+
+
+def device_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[str, dict]:
     import tensorflow as tf
 
     import metal_ops
@@ -32,13 +41,12 @@ def variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[s
     with tf.device("GPU:0"):
         tensors = [tf.identity(tf.constant(inputs[f"a{i}"])) for i in range(4)]
 
-    def block(x: tf.Tensor, w: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
+    def on_device(*values: tf.Tensor) -> tf.Tensor:
         with tf.device("GPU:0"):
-            y = tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), bias)
-            return tf.nn.relu(y + residual)
+            return block(*values)
 
     def variant(context: Any, nodes: int) -> Callable[[], None]:
-        function = tf.function(block)
+        function = tf.function(on_device)
         with context:
             before = metal_ops.fusion.status().fused
             function(*tensors)
@@ -63,6 +71,38 @@ def variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[s
     )
 
 
+def cpu_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[str, dict]:
+    """TensorFlow's own kernels, as its graph optimizer arranges them, and our CPU kernel."""
+    import tensorflow as tf
+
+    import metal_ops
+
+    tensors = [tf.constant(inputs[f"a{i}"]) for i in range(4)]
+
+    def stock(*values: tf.Tensor) -> tf.Tensor:
+        return block(*values)
+
+    def ours(x: tf.Tensor, w: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
+        return metal_ops.fused_conv2d(
+            x, w, 1, "SAME", bias=bias, residual=residual, activation="relu"
+        )
+
+    def variant(work: Callable[..., tf.Tensor]) -> _Variant:
+        function = tf.function(work)
+
+        def calls(count: int) -> tf.Tensor:
+            for _ in range(count):
+                y = function(*tensors)
+            return y
+
+        return _Variant(calls, settings["calls"])
+
+    version = (
+        f"tensorflow {tf.__version__}, TF_ENABLE_ONEDNN_OPTS={os.environ['TF_ENABLE_ONEDNN_OPTS']}"
+    )
+    return version, {"stock": variant(stock), "ours": variant(ours)}
+
+
 class _Variant:
     """Work that is timed several calls in a row, and whose results are copied only when somebody compares them."""
 
@@ -77,4 +117,4 @@ class _Variant:
 
 
 if __name__ == "__main__":
-    serve({"fused": variants}, ("output",))
+    serve({"fused": device_variants, "onednn": cpu_variants, "eigen": cpu_variants}, ("output",))

@@ -34,12 +34,16 @@ def jax_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tup
     import jax
     import jax.numpy as jnp
 
+    # Arrays of float32 stay such; without it there is no float64 to sum in.
+    jax.config.update("jax_enable_x64", settings["formula"] == "render_segments")
     library = Library(
         jnp.where, jnp.abs, jnp.sign, jnp.maximum, jnp.exp, jnp.log1p, jnp.expm1, jnp.sin, jnp.cos,
         jax.nn.sigmoid, jax.nn.softplus, partial(jax.nn.log_softmax, axis=-1), jnp.mean,
         partial(jnp.sum, axis=-1), partial(jnp.stack, axis=-1), partial(jnp.concatenate, axis=-1),
         jnp.power, partial(jnp.sum, axis=1), partial(jnp.cumsum, axis=1), partial(jnp.cumprod, axis=1),
         lambda x, at: x[at], jnp.floor, lambda x: x.astype(jnp.int32), jnp.minimum,
+        lambda x: x.astype(jnp.float64), lambda x: x.astype(jnp.float32), partial(jnp.cumsum, axis=0),
+        lambda x, at, n: jax.ops.segment_sum(x, at, n, indices_are_sorted=True),
     )  # fmt: skip
     function = partial(FORMULAS[settings["formula"]], library)
     which = settings["gradients"]
@@ -75,7 +79,8 @@ def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
         partial(torch.log_softmax, dim=-1), torch.mean, partial(torch.sum, dim=-1),
         partial(torch.stack, dim=-1), partial(torch.cat, dim=-1), torch.pow, partial(torch.sum, dim=1),
         partial(torch.cumsum, dim=1), partial(torch.cumprod, dim=1), lambda x, at: x[at], torch.floor,
-        lambda x: x.to(torch.int32), torch.minimum,
+        lambda x: x.to(torch.int32), torch.minimum, lambda x: x.double(), lambda x: x.float(),
+        partial(torch.cumsum, dim=0), lambda x, at, n: x.new_zeros(n, x.shape[1]).index_add(0, at, x),
     )  # fmt: skip
     own = {"softshrink": partial(torch.nn.functional.softshrink, lambd=0.5)}
     function = partial(FORMULAS[settings["formula"]], library)

@@ -32,6 +32,7 @@ class Peer:
         settings: dict[str, Any],
         worker: str,
         python: Path,
+        environment: dict[str, str],
     ) -> None:
         if not python.exists():
             raise FileNotFoundError(
@@ -45,7 +46,8 @@ class Peer:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" or python != PYTHON},
+            env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" or python != PYTHON}
+            | environment,
         )
         file = Path(self._folder.name) / "inputs.npz"
         np.savez(file, **inputs)
@@ -92,8 +94,9 @@ def start(
     settings: dict[str, Any],
     worker: str = "peer_worker.py",
     python: Path = PYTHON,
+    **environment: str,
 ) -> Peer:
-    """A worker that lives as long as the case."""
-    peer = Peer(library, inputs, settings, worker, python)
+    """A worker that lives as long as the case, with these environment variables besides its parent's."""
+    peer = Peer(library, inputs, settings, worker, python, environment)
     stack.callback(peer.close)
     return peer

@@ -1,7 +1,8 @@
 """Rendering, scans, marching and distortion along rays as their users write them: part of formulas.py.
 
-Dense samples are [rays, samples]. Packed ones are padded to the longest ray, `steps` = 0, 1, ... being its samples: the
-way that needs no running sum over all rays, which float32 is too coarse for.
+Dense samples are [rays, samples]. Packed ones are padded to the longest ray, `steps` = 0, 1, ... being its samples; or
+they stay packed, `ray` being each sample's ray: then one running sum goes over all rays, in float64, as float32 is too
+coarse for it, and colours are summed by segments.
 """
 
 from __future__ import annotations
@@ -21,13 +22,29 @@ def render(m: Any, sigmas: Any, rgbs: Any, t_starts: Any, t_ends: Any) -> Any:
 
 
 def render_padded(
-    m: Any, sigmas: Any, rgbs: Any, t_starts: Any, t_ends: Any, info: Any, steps: Any
+    m: Any, sigmas: Any, rgbs: Any, t_starts: Any, t_ends: Any, info: Any, steps: Any, ray: Any
 ) -> Any:
     """The same for packed samples."""
+    del ray
     inside = steps[None, :] < info[:, 1:]
     at = m.where(inside, info[:, :1] + steps[None, :], 0 * info[:, :1])
     length = m.where(inside, m.take(t_ends, at) - m.take(t_starts, at), 0.0)
     return render(m, m.take(sigmas, at), m.take(rgbs, at), 0.0 * length, length)
+
+
+def render_segments(
+    m: Any, sigmas: Any, rgbs: Any, t_starts: Any, t_ends: Any, info: Any, steps: Any, ray: Any
+) -> Any:
+    """Without padding."""
+    del steps
+    thickness = sigmas * (t_ends - t_starts)
+    wide = m.to_wide(thickness)
+    before = m.cumsum_0(wide) - wide
+    # Of a ray without samples the start may lie behind the last one; nobody asks for it.
+    start = m.minimum(info[:, 0], 0 * info[:, 0] + (sigmas.shape[0] - 1))
+    along = m.to_float(before - m.take(m.take(before, start), ray))
+    weights = m.exp(-along) * -m.expm1(-thickness)
+    return m.segment_sum(weights[:, None] * rgbs, ray, info.shape[0])
 
 
 def distortion(m: Any, weights: Any, t_starts: Any, t_ends: Any) -> Any:
@@ -81,6 +98,7 @@ def march(m: Any, origins: Any, directions: Any, occupied: Any, steps: Any) -> A
 FORMULAS = {
     "render": render,
     "render_padded": render_padded,
+    "render_segments": render_segments,
     "distortion": distortion,
     "distortion_pairs": distortion_pairs,
     "running_sum": running_sum,

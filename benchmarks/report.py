@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.measure import Row
+from benchmarks.provenance import said
 from benchmarks.registry import Case
 
 RESULTS = Path(__file__).parent / "results"
@@ -40,8 +41,10 @@ def _ms(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.5f}"
 
 
-def save(case: Case, order: int, rows: list[Row], machine: dict[str, str]) -> None:
-    """Writes benchmarks/results/<case>.json."""
+def save(
+    case: Case, order: int, rows: list[Row], machine: dict[str, str], measured: dict[str, Any]
+) -> None:
+    """Writes benchmarks/results/<case>.json; `measured` is what benchmarks.provenance says of the run."""
     record = {
         "group": case.group,
         "name": case.name,
@@ -50,6 +53,7 @@ def save(case: Case, order: int, rows: list[Row], machine: dict[str, str]) -> No
         "unit": case.unit,
         "units": case.units,
         "machine": machine,
+        "measured": measured,
         "rows": [_record(row) for row in rows],
     }
     RESULTS.mkdir(exist_ok=True)
@@ -85,6 +89,7 @@ def write_markdown(group: str) -> Path:
         lines += ["", f"## {record['title']}", ""]
         if record["machine"] != records[0]["machine"]:
             lines += [f"On: {'; '.join(record['machine'].values())}", ""]
+        lines += [said(record), ""]
         lines += [
             f"| contender | median ms | quartiles | M {record['unit']}/s | time / ours | runs |",
             "|---|--:|--:|--:|--:|--:|",

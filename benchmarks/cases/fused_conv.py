@@ -1,4 +1,5 @@
-"""Residual blocks on the Metal device, conv + bias + add + relu: fused into one op against the same kernels one by one.
+"""Residual blocks on the Metal device, conv + bias + add + relu: fused into one op against the same kernels one by one,
+and against TensorFlow on the CPU, with oneDNN, which fuses the same, and without.
 
 With a 3x3 filter (ResNet-18) a point is multiplied hundreds of times for each time it is read; with a 1x1 filter
 (the last convolution of a block of ResNet-50) the passes over memory that fusing saves are the larger part.
@@ -37,7 +38,8 @@ def traffic(batch: int, size: int, channels: int, window: int) -> dict[str, tupl
 def contenders(
     batch: int, size: int, channels: int, window: int, context: Context
 ) -> list[Contender]:
-    """The two ways, and the machine's memory doing what the fused one cannot do without."""
+    """The two ways on the device; ours and TensorFlow's on the CPU; and the machine's memory doing what the fused one
+    cannot do without."""
     random = np.random.default_rng(0)
     shape = (batch, size, size, channels)
     arrays = {
@@ -47,9 +49,13 @@ def contenders(
         "a2": random.standard_normal(channels, np.float32),
         "a3": random.standard_normal(shape, np.float32),
     }
-    worker = peers.start(
-        context.stack, "fused", arrays, {"calls": CALLS}, "fused_worker.py", Path(sys.executable)
-    )
+
+    def start(name: str, **environment: str) -> peers.Peer:
+        python, settings = Path(sys.executable), {"calls": CALLS}
+        worker = "fused_worker.py"
+        return peers.start(context.stack, name, arrays, settings, worker, python, **environment)
+
+    worker = start("fused")
     moved = traffic(batch, size, channels, window)
     rows = []
     for name, title in (
@@ -59,6 +65,15 @@ def contenders(
         read, written = moved[name]
         note = f"a call reads {read * 4e-6:.1f} MB and writes {written * 4e-6:.1f} MB; {worker.version}"
         rows.append(worker.contender(title, name, note))
+    eigen, onednn = (
+        start(name, TF_ENABLE_ONEDNN_OPTS=switch)
+        for name, switch in (("eigen", "0"), ("onednn", "1"))
+    )
+    rows += [
+        eigen.contender("metal_ops.fused_conv2d, CPU", "ours", "one op, without the device"),
+        onednn.contender("TensorFlow, CPU with oneDNN", "stock", onednn.version),
+        eigen.contender("TensorFlow, CPU without oneDNN", "stock", eigen.version),
+    ]
     return [*rows, memory(context.stack, *moved["fused"], CALLS)]
 
 

@@ -18,6 +18,7 @@ from metal_ops.nerf.rays import march, middles
 from metal_ops.nerf.scenes.procedural import procedural_scene
 from metal_ops.nerf.space import Space
 from metal_ops.nerf.train import Trainer
+from metal_ops.ops.ray_march import RaySamples
 
 RAYS, SAMPLES = 1024, 64
 NAMES = {"fused": "metal_ops", "composite": "TensorFlow, stock ops"}
@@ -41,8 +42,13 @@ def rays() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     )
 
 
-def step_of(name: str, log2_hashmap_size: int) -> tuple[Callable[[], Any], Callable[[], Results]]:
-    """A training step from rays to updated weights, and what its first gradients are."""
+def step_of(
+    name: str, log2_hashmap_size: int, xla: bool = False
+) -> tuple[Callable[[], Any], Callable[[], Results]]:
+    """A training step from rays to updated weights, and what its first gradients are.
+
+    With `xla`, all behind the marching is compiled: how many samples come out of it, XLA has to be told.
+    """
     config = ModelConfig(backend=name, log2_hashmap_size=log2_hashmap_size, finest_resolution=512)
     field = RadianceField(config)
     # As after some training: with the initial table all densities are 1, and all colours grey.
@@ -54,8 +60,7 @@ def step_of(name: str, log2_hashmap_size: int) -> tuple[Callable[[], Any], Calla
     optimizer.build(variables)
     origins, directions, target = rays()
 
-    def gradients() -> tuple[tf.Tensor, list[tf.Tensor], tf.Tensor]:
-        samples = march(ops, origins, directions, space, grid, 1.0 / SAMPLES)
+    def behind(samples: RaySamples) -> tuple[tf.Tensor, list[tf.Tensor]]:
         points = space.along(origins, directions, samples.ray_indices, middles(samples))
         encoded = tf.gather(field.encode_directions(directions), samples.ray_indices)
         with tf.GradientTape() as tape:
@@ -63,17 +68,28 @@ def step_of(name: str, log2_hashmap_size: int) -> tuple[Callable[[], Any], Calla
             colour = field.colour(features, encoded)
             rendering = ops.volume_render(density, colour, samples, tf.ones([3]))
             loss = tf.reduce_mean(tf.square(rendering.rgb - target))
-        found = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
-        return loss, found, tf.size(samples.t_starts)
+        return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
 
-    @tf.function(autograph=False)
-    def step() -> tf.Tensor:
-        loss, found, _ = gradients()
+    def update(samples: RaySamples) -> tf.Tensor:
+        loss, found = behind(samples)
         optimizer.apply(found, variables)
         return loss
 
-    loss, first, n_samples = tf.function(gradients, autograph=False)()
-    assert int(n_samples) == RAYS * SAMPLES
+    compiled = partial(tf.function, autograph=False, jit_compile=True) if xla else lambda f: f
+    behind_it, update_it = compiled(behind), compiled(update)
+
+    def marched() -> RaySamples:
+        samples = march(ops, origins, directions, space, grid, 1.0 / SAMPLES)
+        # Fails where it is another number.
+        count = RAYS * SAMPLES
+        shapes = RaySamples([count], [count], [count], [RAYS, 2])
+        return RaySamples(*map(tf.ensure_shape, samples, shapes))
+
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
+        return update_it(marched())
+
+    loss, first = tf.function(lambda: behind_it(marched()), autograph=False)()
     results = {"loss": loss.numpy().reshape(1)}
     results |= {v.name: g.numpy() for v, g in zip(variables, first, strict=True)}
     return (lambda: step().numpy()), (lambda: results)
@@ -81,8 +97,9 @@ def step_of(name: str, log2_hashmap_size: int) -> tuple[Callable[[], Any], Calla
 
 def steps(log2_hashmap_size: int, context: Context) -> list[Contender]:
     del context
-    made = {name: step_of(name, log2_hashmap_size) for name in BACKENDS}
-    return [Contender(NAMES[name], timed(run), results) for name, (run, results) in made.items()]
+    made = {NAMES[name]: step_of(name, log2_hashmap_size) for name in BACKENDS}
+    made["TensorFlow, stock ops, XLA"] = step_of("composite", log2_hashmap_size, xla=True)
+    return [Contender(name, timed(run), results) for name, (run, results) in made.items()]
 
 
 def views(context: Context) -> list[Contender]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import tensorflow as tf
 
 import metal_ops
 from benchmarks import elementwise
@@ -26,7 +25,7 @@ def dense_samples() -> list[np.ndarray]:
 
 
 def packed_samples() -> list[np.ndarray]:
-    """As many samples, 0 to LONGEST a ray; then packed_info, and the numbers of a ray's samples."""
+    """As many samples, 0 to LONGEST a ray; then packed_info, the numbers of a ray's samples, and each sample's ray."""
     random = np.random.default_rng(1)
     counts = np.minimum(random.exponential(SAMPLES, RAYS), LONGEST).astype(np.int32)
     counts[::16] = 0
@@ -40,26 +39,8 @@ def packed_samples() -> list[np.ndarray]:
         starts + np.float32(1 / 32),
         info,
         np.arange(LONGEST, dtype=np.int32),
+        np.repeat(np.arange(RAYS, dtype=np.int32), counts),
     ]
-
-
-def running_sums(
-    sigmas: tf.Tensor,
-    rgbs: tf.Tensor,
-    t_starts: tf.Tensor,
-    t_ends: tf.Tensor,
-    info: tf.Tensor,
-    steps: tf.Tensor,
-) -> tf.Tensor:
-    """The way without padding: one running sum over all rays, in float64, and a sum by segments."""
-    del steps
-    ray = tf.repeat(tf.range(RAYS), info[:, 1])
-    thickness = sigmas * (t_ends - t_starts)
-    total = tf.cumsum(tf.cast(thickness, tf.float64), exclusive=True)
-    at_start = tf.gather(tf.concat([total, [0.0]], axis=0), info[:, 0])
-    before = tf.cast(total - tf.gather(at_start, ray), tf.float32)
-    weights = tf.exp(-before) * -tf.math.expm1(-thickness)
-    return tf.math.unsorted_segment_sum(weights[:, None] * rgbs, ray, RAYS)
 
 
 NOTE = (
@@ -80,11 +61,11 @@ WORKS = {
     ),
     "packed": elementwise.Work(
         ours=lambda *a: metal_ops.volume_render(*a[:5]).rgb,
-        stock={"padded": "render_padded"},
+        stock={"padded": "render_padded", "segment sums": "render_segments"},
+        all_everywhere=True,
         arrays=packed_samples,
         gradients=(0, 1),
         **TRAFFIC,
-        others={"TensorFlow, one running sum": running_sums},
         on_device="benchmarks.cases.volume_render:packed",
         note=NOTE,
     ),

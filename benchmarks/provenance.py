@@ -1,0 +1,80 @@
+"""Of what sources a figure was taken, when, and what else the machine did. Read by the documentation's build, too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+# What a group's figures depend on, besides what all do.
+SOURCES = {
+    "encodings": ("kernels/sh_encode", "kernels/frequency_encode"),
+    "fused_conv": ("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),
+    "fusion_first_call": ("graph", "kernels/fused_conv2d", "kernels/fused_matmul"),
+    "hash_encode": ("kernels/hash_encode",),
+    "hostmetal": ("kernels/hash_encode", "hostmetal"),
+    "losses": ("kernels/robust_loss", "kernels/focal_loss", "kernels/scale_slope"),
+    "nerf": ("kernels", "python/metal_ops/nerf"),
+    "optimizers": ("kernels/fused_optimizer",),
+    "rays": (
+        *("kernels/volume_render", "kernels/packed_scan", "kernels/distortion_loss"),
+        "kernels/ray_march",
+    ),
+    "softshrink": ("kernels/softshrink",),
+}
+SHARED = ("kernels/common", "kernels/msl")
+
+
+def sources(group: str) -> list[str]:
+    """The folders whose changes may change a group's figures."""
+    return [*SOURCES[group], *SHARED]
+
+
+def git(*arguments: str, root: Path = ROOT) -> str:
+    """What git prints, "" where there is no git or it does not know."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def now(group: str) -> dict[str, Any]:
+    """Commit, date and load of a measurement that begins."""
+    commit = git("rev-parse", "--short=12", "HEAD")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *sources(group))
+    return {
+        "commit": commit + " and changes that were not committed" * bool(commit and changed),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def said(record: dict[str, Any]) -> str:
+    """A sentence on when a result was measured."""
+    measured = record.get("measured") or {}
+    if not measured.get("commit"):
+        return "Measured at a commit that was not recorded."
+    return (
+        f"Measured at {measured['commit']} on {measured['date']}; the load before was {measured['load']} "
+        f"on {record['machine']['cores']} cores."
+    )
+
+
+def changes_since(record: dict[str, Any], root: Path = ROOT) -> str:
+    """A sentence if the sources of a result have changed after it was measured; "" if not."""
+    commit = (record.get("measured") or {}).get("commit", "").split(" ")[0]
+    if not commit:
+        return ""
+    if not git("cat-file", "-t", commit, root=root):
+        return "Whether its kernels have changed since cannot be told: that commit is not in this checkout."
+    dates = git(
+        "log", "--format=%cs", f"{commit}..HEAD", "--", *sources(record["group"]), root=root
+    ).split()
+    if not dates:
+        return ""
+    times = f"{len(dates)} times" if len(dates) > 1 else "once"
+    return f"Its kernels have changed {times} since, on {dates[0]} last: today's figures may be others."

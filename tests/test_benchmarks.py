@@ -1,0 +1,173 @@
+"""Benchmark results say when they were measured, the page counts who is who, and --quick leaves them alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks import provenance, registry, report
+from tests.processes import ROOT
+
+MACHINE = {"cpu": "a processor", "cores": "2"}
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that reports are written into."""
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def site() -> ModuleType:
+    """What MkDocs runs, a copy of its own."""
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "tools/reference/site.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def case(**times: float) -> registry.Case:
+    """Contenders that take the milliseconds they say."""
+    rows = [registry.Contender(name, lambda ms=ms: ms) for name, ms in times.items()]
+    return registry.Case("softshrink", "softshrink-test", "A title", lambda _: rows, units=1e6)
+
+
+def measure(monkeypatch: pytest.MonkeyPatch, chosen: registry.Case, *arguments: str) -> None:
+    monkeypatch.setattr(program, "all_cases", lambda: [chosen])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
+    assert program.main() == 0
+
+
+def test_a_result_names_commit_date_and_load(results, monkeypatch):
+    measure(monkeypatch, case(metal_ops=2.0))
+    record = json.loads((results / "softshrink-test.json").read_text())
+    measured = record["measured"]
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    assert head and measured["commit"].startswith(head)
+    assert len(measured["date"].split("-")) == 3 and measured["load"] >= 0
+    text = (results / "softshrink.md").read_text()
+    sentence = f"Measured at {measured['commit']} on {measured['date']}; the load before was {measured['load']} on"
+    assert sentence in text
+
+
+@pytest.mark.parametrize("option", ["--quick", "--no-save"])
+def test_quick_results_are_not_saved(results, monkeypatch, option):
+    measure(monkeypatch, case(metal_ops=2.0))
+    before = {path.name: path.read_bytes() for path in results.iterdir()}
+    measure(monkeypatch, case(metal_ops=1.0), option)
+    assert len(before) == 2
+    assert {path.name: path.read_bytes() for path in results.iterdir()} == before
+
+
+def test_old_results_say_that_their_commit_is_not_known(results):
+    record = {"group": "softshrink", "name": "x", "order": 0, "title": "T", "unit": "u", "units": 0}
+    record |= {"machine": MACHINE, "rows": [{"contender": "metal_ops", "median_ms": 1.0}]}
+    record["rows"][0] |= {"quartiles_ms": [1.0, 1.0], "runs": 3}
+    results.mkdir()
+    (results / "x.json").write_text(json.dumps(record))
+    text = report.write_markdown("softshrink").read_text()
+    assert "Measured at a commit that was not recorded." in text
+    assert provenance.changes_since(record) == ""
+
+
+def test_committed_tables_are_those_of_the_committed_figures(tmp_path, monkeypatch):
+    for path in report.RESULTS.glob("*.json"):
+        (tmp_path / path.name).write_text(path.read_text())
+    kept = {path.stem: path.read_text() for path in report.RESULTS.glob("*.md")}
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    groups = {json.loads(path.read_text())["group"] for path in tmp_path.glob("*.json")}
+    groups.discard("nerf_recipe")  # has a program of its own
+    assert len(groups) >= 8
+    for group in groups:
+        assert report.write_markdown(group).read_text() == kept[group], group
+
+
+def test_every_group_names_the_sources_of_its_figures():
+    assert {found.group for found in registry.all_cases()} == set(provenance.SOURCES)
+    for group in provenance.SOURCES:
+        missing = [folder for folder in provenance.sources(group) if not (ROOT / folder).is_dir()]
+        assert missing == [], group
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A history: a kernel, and what is none."""
+
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def commit(name: str, text: str) -> None:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        git("add", "-A")
+        git("commit", "-q", "-m", text)
+
+    git("init", "-q")
+    for name, text in (
+        ("kernels/softshrink/x.cc", "first"),
+        ("docs/page.md", "words"),
+        ("kernels/hash_encode/x.cc", "another family"),
+        ("kernels/softshrink/x.cc", "faster"),
+        ("kernels/msl/x.h", "shared"),
+    ):
+        commit(name, text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "back, said",
+    [
+        (4, "Its kernels have changed 2 times since, on "),
+        (1, "Its kernels have changed once since, on "),
+        (0, ""),
+    ],
+)
+def test_changes_of_kernels_after_a_measurement(repository, back, said):
+    at = provenance.git("rev-parse", "--short=12", f"HEAD~{back}", root=repository)
+    for commit in (at, f"{at} and changes that were not committed"):
+        record = {"group": "softshrink", "measured": {"commit": commit}}
+        found = provenance.changes_since(record, repository)
+        assert found.startswith(said) and bool(found) == bool(said)
+
+
+def test_a_commit_that_is_not_there(repository):
+    record = {"group": "softshrink", "measured": {"commit": "0123456789ab"}}
+    assert "cannot be told" in provenance.changes_since(record, repository)
+
+
+ROWS = {"metal_ops": 2.0, "the machine's memory": 0.1, "an empty tf.function": 0.2}
+OURS_TOO = {"metal_ops, Metal device": 0.5, "Conv2D, BiasAdd, AddV2, Relu": 0.4, "plain C++": 0.3}
+
+
+def page(site: ModuleType, folder: Path, rows: dict[str, float]) -> str:
+    record = {"group": "softshrink", "order": 0, "title": "A title", "machine": MACHINE}
+    record["measured"] = {"commit": "0123456789ab", "date": "2026-01-01", "load": 0.0}
+    record["rows"] = [{"contender": name, "median_ms": ms} for name, ms in rows.items()]
+    (folder / "x.json").write_text(json.dumps(record))
+    (folder / "softshrink.md").write_text("# Benchmark: softshrink\n\n## A title\n\nThe table.\n")
+    site.RESULTS = folder
+    return site.on_page_markdown(f"{site.OVERVIEW}\n\n{site.MARKER}")
+
+
+def test_overview_counts_other_peoples_code_alone(site, tmp_path):
+    assert "A title |" not in page(site, tmp_path, ROWS | OURS_TOO)
+    others = {"TensorFlow, CPU with oneDNN": 1.5, "PyTorch, eager": 1.0, "JAX, jit": 4.0}
+    text = page(site, tmp_path, ROWS | OURS_TOO | others)
+    assert "| A title | 2.00 | PyTorch, eager | 1.00 | 0.50 |" in text
+
+
+def test_page_says_when_kernels_have_changed(site, tmp_path):
+    text = page(site, tmp_path, ROWS)
+    assert "### A title\n\nWhether its kernels have changed since cannot be told" in text

@@ -164,27 +164,32 @@ def test_halves_are_rounded_to_nearest_even(target, dtype, digits, smallest):
 # ---- cells of a hash grid -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("interpolation", ["linear", "smoothstep"])
 @pytest.mark.parametrize("n_dims", [2, 3, 4])
-def test_points_lie_in_the_same_cells(target, n_dims):
-    """Points beside the borders of cells, where one rounding more or less decides: the same rows get gradients."""
+def test_cells_and_weights_are_the_same(target, n_dims, interpolation):
+    """To the bit, also on the borders of cells: gradients of a sum of features are sums of weights, point by point."""
     grid = metal_ops.HashGrid(
-        n_dims=n_dims, n_levels=8, n_features_per_level=1, log2_hashmap_size=16
+        n_dims=n_dims,
+        n_levels=8,
+        n_features_per_level=1,
+        log2_hashmap_size=16,
+        interpolation=interpolation,
     )
     random = np.random.default_rng(n_dims)
-    borders = (
-        random.integers(1, 16, (4000, n_dims)) / 16 * random.choice([1, 1 - 2.0**-24], (4000, 1))
-    )
-    points = np.concatenate([borders, random.uniform(size=(4000, n_dims))]).astype(np.float32)
+    level = random.integers(0, grid.n_levels, (20000, 1))
+    scale = 2.0 ** (level * grid.log2_per_level_scale) * grid.base_resolution - 1
+    border = random.integers(1, np.broadcast_to(scale, (20000, n_dims)).astype(int) + 1)
+    points = np.concatenate([(border - 0.5) / scale, random.uniform(size=(20000, n_dims))])
     table = tf.zeros(grid.table_shape)
 
-    def rows() -> np.ndarray:
+    def weights() -> np.ndarray:
         with tf.GradientTape() as tape:
             tape.watch(table)
-            features = metal_ops.hash_encode(points, table, grid)
-        return tape.gradient(features, table).numpy() > 0
+            features = metal_ops.hash_encode(points.astype(np.float32), table, grid)
+        return tape.gradient(features, table).numpy()
 
-    got = rows()
+    got = weights()
     _library.set_simd_target(TARGETS[-1])
-    want = rows()
-    assert 0.01 < want.mean() < 0.99
+    want = weights()
+    assert np.count_nonzero(want) > 1000
     np.testing.assert_array_equal(got, want)

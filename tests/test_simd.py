@@ -54,17 +54,56 @@ for attempt in range(2):
 print(json.dumps(said))
 """
 
-UNKNOWN = {"avx9", "AVX2", "sse4,avx2"}
-ELSEWHERE = {"avx3", "avx2", "sse4", "neon"} - set(TARGETS)  # another processor's
+# Errors of long sums: the fused product's, those of TensorFlow's own, which is Eigen's with oneDNN off, and those of a
+# plain loop.
+LONG_SUMS = """
+import json
+import numpy as np, tensorflow as tf
+from metal_ops import _library, raw_ops
+
+random = np.random.default_rng(0)
+draw = {"normal": random.standard_normal, "positive": random.random}
+found = []
+
+def sizes(got, want):
+    error = np.abs(np.asarray(got, np.float64) - want)
+    return [float(np.sqrt(np.mean(error**2))), float(error.max())]
+
+for kind, terms in [(kind, terms) for kind in draw for terms in (100, 1000, 2049, 8192)]:
+    a, b = (np.float32(draw[kind](shape)) for shape in ((50, terms), (terms, 70)))
+    exact = a.astype(np.float64) @ b
+    eigen = sizes(tf.matmul(a, b), exact)
+    loop = np.cumsum(a[:8, :, None] * b[:, :8], axis=1, dtype=np.float32)[:, -1]
+    found.append([f"{kind}, {terms}, a plain loop", sizes(loop, exact[:8, :8]), eigen])
+    for target in _library.simd_targets():
+        _library.set_simd_target(target)
+        got = raw_ops.metal_fused_mat_mul(a, b, [], fused_ops=["LeakyRelu"], leakyrelu_alpha=1.0)
+        found.append([f"{kind}, {terms}, {target}", sizes(got, exact), eigen])
+    if terms != 8192:
+        continue
+    # Nine runs of 900 terms where they lie, or gathered to one from the other layout.
+    x, w = (np.float32(draw[kind](shape)) for shape in ((1, 10, 9, 900), (3, 3, 900, 40)))
+    exact = tf.nn.conv2d(x.astype(np.float64), w.astype(np.float64), 1, "VALID").numpy()
+    eigen = sizes(tf.nn.conv2d(x, w, 1, "VALID"), exact)
+    for target in _library.simd_targets():
+        _library.set_simd_target(target)
+        for layout, order in (("NHWC", (0, 1, 2, 3)), ("NCHW", (0, 3, 1, 2))):
+            got = raw_ops.metal_fused_conv2d(x.transpose(order), w, [], fused_ops=["LeakyRelu"], leakyrelu_alpha=1.0,
+                                             strides=[1] * 4, padding="VALID", data_format=layout)
+            back = np.argsort(order)
+            found.append([f"{kind}, conv {layout}, {target}", sizes(got.numpy().transpose(back), exact), eigen])
+print(json.dumps(found))
+"""
+
+REFUSED_NAMES = sorted({"avx9", "AVX2", "sse4,avx2", "avx3", "avx2", "sse4", "neon"} - set(TARGETS))
 
 
 @pytest.fixture(scope="module")
 def processes():
     """All of this file's processes, started before the first test waits for one."""
-    path = str(_library.PATH)
     running = {name: Process("-c", CHOSEN, METAL_OPS_SIMD=name) for name in ["", *TARGETS]}
-    refused = UNKNOWN | ELSEWHERE
-    running |= {name: Process("-c", REFUSED, path, METAL_OPS_SIMD=name) for name in refused}
+    running["avx9"] = Process("-c", REFUSED, str(_library.PATH), METAL_OPS_SIMD="avx9")
+    running["long sums"] = Process("-c", LONG_SUMS, TF_ENABLE_ONEDNN_OPTS="0")
     for name in ("emu128", "avx9"):
         running[f"doctor {name}"] = Process("-m", "metal_ops", "doctor", METAL_OPS_SIMD=name)
     yield running
@@ -83,13 +122,22 @@ def test_named_target_is_used(name, processes):
     assert out.strip() == (name or TARGETS[0])
 
 
-@pytest.mark.parametrize("name", sorted(UNKNOWN | ELSEWHERE))
-def test_other_names_are_refused(name, processes):
-    said = processes[name].result()
+def test_a_refused_name_ends_every_import(processes):
+    said = processes["avx9"].result()
     assert len(said) == 3
     for sentence in said:
-        assert f"METAL_OPS_SIMD is '{name}'" in sentence
+        assert "METAL_OPS_SIMD is 'avx9', of which this library has no code" in sentence
         assert f"expected one of {', '.join(TARGETS)}, or nothing" in sentence
+
+
+@pytest.mark.parametrize("name", REFUSED_NAMES)
+def test_names_that_are_refused(name):
+    """Also those of sets that another processor has."""
+    before = _library.simd_target()
+    sentence = f"METAL_OPS_SIMD is '{name}', .*; expected one of {', '.join(TARGETS)}, or nothing"
+    with pytest.raises(ValueError, match=sentence):
+        _library.set_simd_target(name)
+    assert _library.simd_target() == before
 
 
 def test_doctor_shows_the_target(processes):
@@ -104,9 +152,6 @@ def test_doctor_shows_the_target(processes):
 def test_target_changes_while_the_process_runs(target):
     assert _library.simd_target() == target
     assert metal_ops.zero_out([5, 4]).numpy().tolist() == [5, 0]
-    with pytest.raises(ValueError, match="METAL_OPS_SIMD is 'avx9'.*expected one of"):
-        _library.set_simd_target("avx9")
-    assert _library.simd_target() == target
 
 
 # ---- half precision -------------------------------------------------------------------------------------------------
@@ -193,3 +238,19 @@ def test_cells_and_weights_are_the_same(target, n_dims, interpolation):
     want = weights()
     assert np.count_nonzero(want) > 1000
     np.testing.assert_array_equal(got, want)
+
+
+# ---- long sums ------------------------------------------------------------------------------------------------------
+
+
+def test_long_sums_are_as_exact_as_those_of_eigen(processes):
+    """Root mean square and largest error against float64: at most 1.5 times those of TensorFlow's own product."""
+    found = processes["long sums"].result()
+    ratios = {
+        name: max(a / b for a, b in zip(got, eigen, strict=True)) for name, got, eigen in found
+    }
+    loops = {name: ratio for name, ratio in ratios.items() if "loop" in name}
+    assert len(loops) == 8 and len(ratios) == 8 + 12 * len(TARGETS)
+    # The bound tells a plain loop from sums in pieces.
+    assert all(loops[f"{kind}, 8192, a plain loop"] > 1.5 for kind in ("normal", "positive")), loops
+    assert all(ratio <= 1.5 for name, ratio in ratios.items() if name not in loops), ratios

@@ -105,10 +105,20 @@ HWY_INLINE hn::Vec<D> LoadDoubles(D d, const float* from) {
 
 template <bool kReverse, class D>
 HWY_INLINE void StoreFloats(D d, hn::Vec<D> v, float* to) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  // Highway's DemoteTo makes the largest float of infinity here.
+  constexpr int64_t kLanes = ScanLanes<D>();
+  HWY_ALIGN double lanes[kLanes];
+  hn::Store(v, d, lanes);
+  for (int64_t i = 0; i < kLanes; ++i) {
+    to[i] = static_cast<float>(lanes[kReverse ? kLanes - 1 - i : i]);
+  }
+#else
   const hn::Rebind<float, D> df;
   auto narrow = hn::DemoteTo(df, v);
   if constexpr (kReverse && ScanLanes<D>() > 1) narrow = hn::Reverse(df, narrow);
   hn::StoreU(narrow, df, to);
+#endif
 }
 
 }  // namespace HWY_NAMESPACE

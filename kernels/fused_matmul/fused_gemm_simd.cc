@@ -23,10 +23,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // few.
 using DF = hn::CappedTag<float, kMaxTileColumns / 2>;
 using VF = hn::Vec<DF>;
-#if HWY_TARGET == HWY_AVX2
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
 constexpr int kRows = 6;  // of 16 registers
-#elif HWY_TARGET == HWY_SCALAR
-constexpr int kRows = 4;
 #else
 constexpr int kRows = 12;  // of 32 registers
 #endif
@@ -37,30 +35,55 @@ GemmTileSize Size() {
   return {kRows, 2 * static_cast<int>(hn::Lanes(df))};
 }
 
+// So many terms are summed one after the other, and such sums in pairs: rounding errors then hardly
+// grow with a row's length, and stay below those of Eigen's products, whose pieces are as long.
+constexpr int64_t kTerms = 256;
+constexpr int kLevels = 40;  // of pairs of pairs: for 2^48 terms
+
 // The two columns of registers are a struct of arrays that the compiler takes apart: all loops over
 // r have constant bounds.
 void Sum(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
          float* tile) {
   const DF df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  VF left[kRows], right[kRows];
-  for (int r = 0; r < kRows; ++r) left[r] = right[r] = hn::Zero(df);
-  for (int64_t q = 0; q < runs; ++q, a += kRows) {
-    const float* rows[kRows];
-    for (int r = 0; r < kRows; ++r) rows[r] = a[r];
-    for (int64_t i = 0; i < run; ++i, b += b_row) {
-      const VF b0 = hn::LoadU(df, b), b1 = hn::LoadU(df, b + lanes);
-      for (int r = 0; r < kRows; ++r) {
-        const VF x = hn::Set(df, rows[r][i]);
-        left[r] = hn::MulAdd(x, b0, left[r]);
-        right[r] = hn::MulAdd(x, b1, right[r]);
+  HWY_ALIGN float pending[kLevels][kMaxTileRows * kMaxTileColumns];
+  int64_t q = 0, i = 0;
+  int64_t n_pieces = 0;
+  int n_pending = 0;
+  do {
+    VF left[kRows], right[kRows];
+    for (int r = 0; r < kRows; ++r) left[r] = right[r] = hn::Zero(df);
+    for (int64_t terms = kTerms; terms > 0 && q < runs;) {
+      const float* rows[kRows];
+      for (int r = 0; r < kRows; ++r) rows[r] = a[q * kRows + r];
+      const int64_t end = HWY_MIN(run, i + terms);
+      terms -= end - i;
+      for (; i < end; ++i, b += b_row) {
+        const VF b0 = hn::LoadU(df, b), b1 = hn::LoadU(df, b + lanes);
+        for (int r = 0; r < kRows; ++r) {
+          const VF x = hn::Set(df, rows[r][i]);
+          left[r] = hn::MulAdd(x, b0, left[r]);
+          right[r] = hn::MulAdd(x, b1, right[r]);
+        }
+      }
+      if (i == run) i = 0, ++q;
+    }
+    // Sums of as many pieces each are added, as a binary counter carries; in the end all that are
+    // left.
+    const bool last = q == runs;
+    for (int64_t carry = n_pieces++; n_pending > 0 && (last || (carry & 1) != 0); carry >>= 1) {
+      const float* from = pending[--n_pending];
+      for (int r = 0; r < kRows; ++r, from += 2 * lanes) {
+        left[r] = hn::Add(hn::Load(df, from), left[r]);
+        right[r] = hn::Add(hn::Load(df, from + lanes), right[r]);
       }
     }
-  }
-  for (int r = 0; r < kRows; ++r, tile += 2 * lanes) {
-    hn::Store(left[r], df, tile);
-    hn::Store(right[r], df, tile + lanes);
-  }
+    float* to = last ? tile : pending[n_pending++];
+    for (int r = 0; r < kRows; ++r, to += 2 * lanes) {
+      hn::Store(left[r], df, to);
+      hn::Store(right[r], df, to + lanes);
+    }
+  } while (q < runs);
 }
 
 HWY_INLINE VF Sigmoid(DF df, VF x) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
+from tests.fusion import exactness
+from tests.processes import Process
 
 # Model: pixels; how often each sequence was fused; candidates that were left, by condition.
 # Sums of some hundred float32 terms in another order, through up to 121 layers, of outputs of size 1: probabilities.
@@ -77,6 +80,40 @@ def test_predictions(name: str):
     keras.backend.clear_session()
 
 
+# ---- against float64 ------------------------------------------------------------------------------------------------
+
+# Results and gradients of a block, in units of the last place of the largest: sums of 144 terms, of either sign, wander
+# by about sqrt(144) / 2 half units of a value a fifth as large as the largest.
+BLOCK_ULPS = 8
+# Fused errors beside unfused ones: both are rounding, in sums of another order.
+NETWORK = 1.2
+
+
+@pytest.fixture(scope="module", params=["0", "1"], ids=["Eigen", "oneDNN"])
+def errors(request) -> Any:
+    """What `exactness.py` finds where TensorFlow's own products are Eigen's, and oneDNN's."""
+    process = Process("-m", "tests.fusion.exactness", TF_ENABLE_ONEDNN_OPTS=request.param)
+    try:
+        return process.result()
+    finally:
+        process.stop()
+
+
+def test_blocks_are_exact_to_a_few_ulp(errors):
+    for name in exactness.BLOCKS:
+        found = errors[name]
+        mistakes = [found[mistake] for mistake in exactness.MISTAKES if mistake in found]
+        assert max(found["fused"], found["unfused"]) <= BLOCK_ULPS < min(mistakes), (name, found)
+
+
+def test_gradients_are_as_exact_as_unfused(errors):
+    for stage in exactness.STAGES:
+        found = errors[stage]
+        mistakes = [found[mistake] for mistake in exactness.MISTAKES if mistake in found]
+        assert len(mistakes) >= 2
+        assert found["fused"] <= NETWORK * found["unfused"] < min(mistakes), (stage, found)
+
+
 # ---- the residual network for 32x32 pictures ------------------------------------------------------------------------
 
 
@@ -116,10 +153,9 @@ def pictures(count: int = 40) -> tuple[np.ndarray, np.ndarray]:
     return images.astype(np.float32), labels
 
 
-# The bias is all that a training step lets vanish, and on the CPU its addition rounds alike in both. SGD, as Adam
-# divides gradients by their size: those of biases before a batch norm are only rounding, and would become steps.
-LOSSES = 1e-5
-STEPS, MOST_STEPS = 20, 60
+# The bias is all that a training step lets vanish here. SGD, as Adam divides gradients by their size: those of biases
+# before a batch norm are only rounding, and would become steps.
+STEPS, MOST_STEPS = 20, 80
 
 
 def step(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -138,8 +174,9 @@ class Trained:
     fused: int
 
 
-def train(fuse: bool, cpu: bool = True) -> Trained:
-    """Takes STEPS steps from the same start in the same order."""
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    """After STEPS steps, fused."""
     model = resnet50()
     model.compile(
         keras.optimizers.SGD(0.02, momentum=0.9),
@@ -149,24 +186,18 @@ def train(fuse: bool, cpu: bool = True) -> Trained:
     )
     images, labels = pictures()
     before = metal_ops.fusion.status()
-    with metal_ops.fusion.enabled(cpu=cpu) if fuse else metal_ops.fusion.disabled():
+    with metal_ops.fusion.enabled(cpu=True):
         losses = [step(model, images, labels)[0] for _ in range(STEPS)]
     after = metal_ops.fusion.status()
     assert after.errors == before.errors
     return Trained(model, losses, after.fused - before.fused)
 
 
-@pytest.fixture(scope="module")
-def trained() -> Trained:
-    return train(fuse=True)
-
-
 def test_training(trained: Trained):
-    """Equal losses; and until it overfits."""
-    plain = train(fuse=False)
+    """Until it overfits. Its losses are not those of the unfused network, nor of another processor's: rounding decides
+    what many a ReLU does, and grows from step to step; `exactness.py` compares what can be compared."""
     # In training each convolution ends in its bias: batch norm's statistics need the result. The gradients read it too.
-    assert trained.fused >= 53 and plain.fused == 0
-    np.testing.assert_allclose(trained.losses, plain.losses, rtol=LOSSES)
+    assert trained.fused >= 53
     assert trained.losses[-1] < 0.2 * trained.losses[0]
     images, labels = pictures()
     for _ in range(MOST_STEPS - STEPS):

@@ -347,7 +347,8 @@ def test_batch_norm(training, momentum, nchw, dtype):
         )
         error = 8 * 2**-23 * (np.abs(x).astype("f4").max() * np.abs(scale) + np.abs(want.y))
         assert_rounded_once(y, want.y, error, dtype)
-        for i in range(1, 5):
+        # In inference the reserve spaces hold whatever was in memory on the CPU.
+        for i in range(1, 5 if training else 3):
             np.testing.assert_allclose(got[i], want[i], rtol=1e-5, atol=1e-5, err_msg=str(i))
 
 

@@ -119,7 +119,7 @@ test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
 
 # Parts of the suite that are worth another run under other conditions, METAL_OPS_SIMD=avx2 or METAL_DEVICE_WRAPPER_TYPE=1.
 OP_TESTS := $(filter-out $(patsubst %,tests/test_%.py,docs examples house import package portability setup),$(wildcard tests/test_*.py))
-SHADER_TESTS := tests/msl tests/metal_kernels/on_device
+SHADER_TESTS := tests/msl tests/metal_kernels/on_device tests/device/on_device
 
 test-ops: build metal | $(VENV)/test.stamp  ## Run the tests of the ops (METAL_OPS_SIMD=avx2: on that instruction set)
 	@$(PYTEST) $(ARGS) $(OP_TESTS)

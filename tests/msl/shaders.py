@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from metal_ops.metal import CompileError, Options, compile_object, link
 from metal_ops.metal.launch import Library
 
 HEADER = "#include <metal_stdlib>\nusing namespace metal;\n"
+# `make test-validation` runs all kernels with their accesses checked.
+VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 _folder = tempfile.TemporaryDirectory(prefix="msl-tests-")
 
 
 @functools.cache
-def library(source: str, checked: bool = False, header: str = HEADER, **options) -> Library:
-    """`source` compiled and loaded. The checked kernels are made only where a test asks for them."""
+def library(source: str, checked: bool = VALIDATION, header: str = HEADER, **options) -> Library:
+    """`source` compiled and loaded. The checked kernels are made only where a test, or everybody, asks for them."""
     options = Options(validation=checked, **options)
     data, _ = compile_object("test.metal", options, header + source)
     with tempfile.NamedTemporaryFile(dir=_folder.name, suffix=".metallib", delete=False) as file:

@@ -33,7 +33,7 @@ class OwnProcess(pytest.Item):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=600,
+            timeout=1800 if os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1" else 600,
         )
         # "No tests" is exit code 5, a crash is negative: both are failures.
         if done.returncode != 0:

@@ -144,7 +144,10 @@ format: $(VENV)/test.stamp  ## Rewrite the sources in the house style
 	@$(VENV)/bin/clang-format -i $(FORMATTED)
 	@$(VENV)/bin/ruff check --fix -q python tests benchmarks examples tools; $(VENV)/bin/ruff format -q python tests benchmarks examples tools
 
+fresh:  ## Try the README's two commands in new Debian roots (ARGS=--help: how, and which)
+	@tools/fresh.sh $(ARGS)
+
 clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
-.PHONY: help setup build metal nerf test test-ops test-shaders bench lint format clean
+.PHONY: help setup build metal nerf test test-ops test-shaders bench lint format fresh clean

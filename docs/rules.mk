@@ -26,7 +26,7 @@ browser-if-possible: | $(VENV)/test.stamp build/system-metal.stamp
 	  { $(LOCKED) $(PIP_INSTALL) -r requirements-browser.txt && touch $(VENV)/browser.stamp; } || \
 	  echo "metal_ops: no page can be looked at without playwright; its tests will fail and say so"
 
-docs-reference: build metal  ## Generate the reference pages and the stub (ARGS=--measure: and measure errors anew)
+docs-reference: build metal | $(VENV)/test.stamp  ## Generate the reference pages and the stub (ARGS=--measure: and measure errors anew)
 	@$(PY) -m tools.reference $(ARGS)
 
 docs: docs-reference $(DOCS_VENV)/stamp  ## Generate the reference pages and build the site into build/site

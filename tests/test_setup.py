@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -388,3 +389,42 @@ def test_what_could_not_be_tried_is_said_last(tmp_path: Path):
     assert sorted(said) == ["1 not tried: no site", "2 not tried: no browser"]
     ran = done.stdout.splitlines()[0].split()[0]
     assert sorted(ran) == sorted("EEF.F")
+
+
+# ---- tools/fresh.sh -------------------------------------------------------------------------------------------------
+
+
+def fresh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": os.environ["PATH"], "HOME": "/nowhere"} | environment
+    command = [ROOT / "tools" / "fresh.sh", *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True)
+
+
+def test_fresh_explains_every_scenario():
+    done = fresh("--help")
+    assert done.returncode == 0
+    known = fresh("nowhere").stderr.split("there are ")[1].split(" and all")[0].split()
+    section = done.stdout.split("Scenarios")[1].split("Options:")[0]
+    described = re.findall(r"^[* ] (\S+)  +\S", section, re.M)
+    assert described == [*known, "all"]
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (("nowhere",), "unknown scenario 'nowhere'"),
+        (("--nothing",), "unknown option '--nothing'"),
+    ],
+)
+def test_fresh_refuses(arguments: tuple[str, ...], says: str):
+    done = fresh(*arguments)
+    assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_fresh_needs_root_and_debootstrap(world: World):
+    environment = {"PATH": str(world.path / "bin")}
+    done = fresh(**environment)
+    assert done.returncode == 2 and "debootstrap is missing" in done.stderr
+    world.fake("bin/id", "#!/bin/sh\necho 1000\n")
+    done = fresh(**environment)
+    assert done.returncode == 2 and "sudo tools/fresh.sh" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ MAKES = {
     "make metal": ("kernels/zero_out/zero_out_metal.mm", r"zero_out_metal\.mm.*_metal_kernels\.so"),
     "make wheel": ("", r"make_wheels\.py dist"),
     "make wheel-check": ("", r"-m pytest .*tests/packaging/check_wheels\.py"),
+    "make fresh": ("", r"tools/fresh\.sh"),
+    "make fresh ARGS='nerf test'": ("", r"tools/fresh\.sh nerf test"),
     "make bazel": ("", r"build //\.\.\..* test //\.\.\. .*same_as_make"),
     "make bazel BAZEL_TESTS=//tests:hostmetal_test": (
         "",
@@ -65,7 +68,7 @@ def test_prints(command: str):
 @pytest.mark.parametrize("command", MAKES)
 def test_make(command: str):
     source, does = MAKES[command]
-    arguments = command.split()[1:]
+    arguments = shlex.split(command)[1:]
     assert re.search(does, would_do(*arguments, *(["-W", source] if source else [])))
     if source:  # the control: without that change there is nothing to do
         assert not re.search(does, would_do(*arguments))

@@ -39,7 +39,7 @@ def both(tmp_path_factory) -> tuple[Path, str, str]:
     """The folder of the runs, what they printed, and where TensorFlow says that it placed the ops."""
     runs = tmp_path_factory.mktemp("runs")
     process = Process("-c", PROGRAM, str(runs), TF_CPP_MIN_LOG_LEVEL="0")
-    code, out, err = process.finish(timeout=300)
+    code, out, err = process.finish(timeout=600)
     assert code == 0, out + err[-4000:]
     return runs, out, err
 

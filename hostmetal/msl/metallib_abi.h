@@ -278,6 +278,23 @@ typedef struct metallib_library {
       void); /* 0: this CPU lacks something that `target` has: refuse the library in a sentence */
 } metallib_library;
 
+/* ---- code for GPUs, where the library was compiled with --gpu: metallib_gpu_v1, a
+ * metallib_gpu_library. Every shader file has one text a target. A kernel's entry point is
+ * `msl_<name>`, characters other than letters, digits and _ as $ and two hexadecimal digits; its
+ * parameters are those of python/metal_ops/metal/gpu.py. */
+#define METALLIB_GPU_SYMBOL "metallib_gpu_v1"
+
+typedef struct metallib_gpu_code {
+  const char* target; /* "sm_80" */
+  const char* text;   /* PTX, with a zero behind it */
+  uint64_t length;    /* of the text */
+} metallib_gpu_code;
+
+typedef struct metallib_gpu_library {
+  const metallib_gpu_code* begin; /* NULL without code for GPUs */
+  const metallib_gpu_code* end;
+} metallib_gpu_library;
+
 #ifdef __cplusplus
 }
 #endif

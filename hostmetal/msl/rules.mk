@@ -1,4 +1,4 @@
-# metal_ops.metallib: the shaders of kernels/*/*.metal, for the CPU. $(METAL) compiles any other shader the same way.
+# metal_ops.metallib: the shaders of kernels/*/*.metal. $(METAL) compiles any other shader the same way.
 METAL := $(PY) python/metal_ops/metal
 METALLIB := $(PKG)/metal_ops.metallib
 METAL_SRC := $(wildcard kernels/*/*.metal)
@@ -9,11 +9,21 @@ ifneq ($(METAL_SRC),)
 METAL_LIBRARIES += $(METALLIB)
 endif
 
+# make metal GPU=1: code for NVIDIA GPUs as well. The file changes when the word does, and then everything is made anew.
+METAL_GPU := $(if $(GPU),--gpu=sm_80$(comma)sm_90)
+METAL_GPU_STAMP := build/metal_gpu
+$(METAL_GPU_STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(METAL_GPU)' | cmp -s - $@ || echo '$(METAL_GPU)' > $@
+FORCE:
+.PHONY: FORCE
+METALLIB_PARTS += $(METAL_GPU_STAMP)
+
 # -Werror is left out on purpose: a newer clang may warn about more.
 build/%.air: %.metal $(METALLIB_PARTS) | $(VENV)/stamp build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  metal   $<"
-	@$(METAL) -c -I. -Wall -MD -MF build/$*.air.d $< -o $@
+	@$(METAL) -c -I. -Wall $(METAL_GPU) -MD -MF build/$*.air.d $< -o $@
 
 $(METALLIB): $(METAL_AIR)
 	@echo "  link    $@"

@@ -105,6 +105,9 @@ typedef atomic<ulong> atomic_ulong;
   *p = (expr);                    \
   return old;
 
+#if defined(__NVPTX__)  // a warp's lanes run together: threadgroup atomics are real ones
+#include "gpu_atomic.h"
+#else
 MSL_ATOMICS(device, MSL_UPDATE_ATOMIC)
 MSL_ATOMICS(threadgroup, MSL_UPDATE_PLAIN)
 
@@ -119,9 +122,34 @@ MSL_ATOMICS(threadgroup, MSL_UPDATE_PLAIN)
 MSL_ATOMIC_NATIVE(int)
 MSL_ATOMIC_NATIVE(uint)
 MSL_ATOMIC_NATIVE(ulong)
+#endif  // __NVPTX__
 
 inline void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 }  // namespace metal
+
+// Adds to neighbouring floats, in one instruction where the GPU has it: then
+// __HAVE_ATOMIC_FLOAT_VECTOR__ is defined. The address is a multiple of their size.
+namespace _msl {
+inline void atomic_add2(device metal::atomic<float>* sums, float a, float b) {
+#if defined(__NVPTX__) && _MSL_SM >= 90
+  __asm__ volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(sums), "f"(a), "f"(b)
+                   : "memory");
+#else
+  metal::atomic_fetch_add_explicit(sums, a, metal::memory_order_relaxed);
+  metal::atomic_fetch_add_explicit(sums + 1, b, metal::memory_order_relaxed);
+#endif
+}
+inline void atomic_add4(device metal::atomic<float>* sums, float a, float b, float c, float d) {
+#if defined(__NVPTX__) && _MSL_SM >= 90
+  __asm__ volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(sums), "f"(a),
+                   "f"(b), "f"(c), "f"(d)
+                   : "memory");
+#else
+  atomic_add2(sums, a, b);
+  atomic_add2(sums + 2, c, d);
+#endif
+}
+}  // namespace _msl

@@ -370,6 +370,11 @@ static int supported() {
 #endif
 }
 
+extern "C" {
+extern const metallib_gpu_code __start_msl_gpu[] __attribute__((weak, visibility("hidden")));
+extern const metallib_gpu_code __stop_msl_gpu[] __attribute__((weak, visibility("hidden")));
+}
+
 #define MSL_EXPORT extern "C" __attribute__((visibility("default")))
 MSL_EXPORT const metallib_library metallib_v1 = {METALLIB_MAGIC,
                                                  METALLIB_ABI_VERSION,
@@ -380,6 +385,7 @@ MSL_EXPORT const metallib_library metallib_v1 = {METALLIB_MAGIC,
                                                  MSL_COMPILER,
                                                  MSL_TARGET,
                                                  &supported};
+MSL_EXPORT const metallib_gpu_library metallib_gpu_v1 = {__start_msl_gpu, __stop_msl_gpu};
 #if MSL_WITH_CHECKED
 MSL_EXPORT const metallib_library metallib_v1_checked = {METALLIB_MAGIC,
                                                          METALLIB_ABI_VERSION,

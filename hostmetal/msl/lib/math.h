@@ -6,6 +6,13 @@
 
 #include "matrix.h"
 
+#if defined(__NVPTX__)
+#include "gpu_math.h"
+#define MSL_LIBM(name) _msl::gpu::name
+#else
+#define MSL_LIBM(name) __builtin_##name##f
+#endif
+
 // M(name) for vectors of every width over a scalar overload set.
 #define MSL_VEC1(T, name)                                                                   \
   inline vec<T, 2> name(vec<T, 2> a) { return vec<T, 2>(name(a.x), name(a.y)); }            \
@@ -72,13 +79,13 @@ inline float sin_pi(float x) {
   float r = x - 2.0f * __builtin_roundf(x * 0.5f);  // in [-1, 1]
   if (r > 0.5f) r = 1.0f - r;
   if (r < -0.5f) r = -1.0f - r;
-  return __builtin_sinf(r * 3.14159265358979323846f);
+  return MSL_LIBM(sin)(r * 3.14159265358979323846f);
 }
 inline float cos_pi(float x) {
   float r = __builtin_fabsf(x - 2.0f * __builtin_roundf(x * 0.5f));  // in [0, 1]
   return r == 0.5f   ? 0.0f
-         : r < 0.25f ? __builtin_cosf(r * 3.14159265358979323846f)
-                     : __builtin_sinf((0.5f - r) * 3.14159265358979323846f);
+         : r < 0.25f ? MSL_LIBM(cos)(r * 3.14159265358979323846f)
+                     : MSL_LIBM(sin)((0.5f - r) * 3.14159265358979323846f);
 }
 inline float tan_pi(float x) { return sin_pi(x) / cos_pi(x); }
 inline float fract(float x) {
@@ -90,7 +97,7 @@ inline float sign(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x == x ? x : 
 inline float median(float a, float b, float c) {
   return __builtin_fmaxf(__builtin_fminf(a, b), __builtin_fminf(__builtin_fmaxf(a, b), c));
 }
-inline float next_after(float x, float y) { return __builtin_nextafterf(x, y); }
+inline float next_after(float x, float y) { return MSL_LIBM(nextafter)(x, y); }
 inline float smooth_step(float e0, float e1, float x) {
   float t = __builtin_fminf(__builtin_fmaxf((x - e0) / (e1 - e0), 0.0f), 1.0f);
   return t * t * (3.0f - 2.0f * t);
@@ -100,47 +107,47 @@ inline float smooth_step(float e0, float e1, float x) {
 namespace metal {
 
 // ---- math
-MSL_MATH1(acos, __builtin_acosf(a))
-MSL_MATH1(acosh, __builtin_acoshf(a))
-MSL_MATH1(asin, __builtin_asinf(a))
-MSL_MATH1(asinh, __builtin_asinhf(a))
-MSL_MATH1(atan, __builtin_atanf(a))
-MSL_MATH1(atanh, __builtin_atanhf(a))
+MSL_MATH1(acos, MSL_LIBM(acos)(a))
+MSL_MATH1(acosh, MSL_LIBM(acosh)(a))
+MSL_MATH1(asin, MSL_LIBM(asin)(a))
+MSL_MATH1(asinh, MSL_LIBM(asinh)(a))
+MSL_MATH1(atan, MSL_LIBM(atan)(a))
+MSL_MATH1(atanh, MSL_LIBM(atanh)(a))
 MSL_MATH1(ceil, __builtin_ceilf(a))
-MSL_MATH1(cos, __builtin_cosf(a))
-MSL_MATH1(cosh, __builtin_coshf(a))
+MSL_MATH1(cos, MSL_LIBM(cos)(a))
+MSL_MATH1(cosh, MSL_LIBM(cosh)(a))
 MSL_MATH1(cospi, _msl::cos_pi(a))
-MSL_MATH1(exp, __builtin_expf(a))
-MSL_MATH1(exp2, __builtin_exp2f(a))
-MSL_MATH1(exp10, __builtin_exp10f(a))
+MSL_MATH1(exp, MSL_LIBM(exp)(a))
+MSL_MATH1(exp2, MSL_LIBM(exp2)(a))
+MSL_MATH1(exp10, MSL_LIBM(exp10)(a))
 MSL_MATH1(fabs, __builtin_fabsf(a))
 MSL_MATH1(abs, __builtin_fabsf(a))
 MSL_MATH1(floor, __builtin_floorf(a))
 MSL_MATH1(fract, _msl::fract(a))
-MSL_MATH1(log, __builtin_logf(a))
-MSL_MATH1(log2, __builtin_log2f(a))
-MSL_MATH1(log10, __builtin_log10f(a))
+MSL_MATH1(log, MSL_LIBM(log)(a))
+MSL_MATH1(log2, MSL_LIBM(log2)(a))
+MSL_MATH1(log10, MSL_LIBM(log10)(a))
 MSL_MATH1(rint, __builtin_rintf(a))
 MSL_MATH1(round, __builtin_roundf(a))
 MSL_MATH1(rsqrt, 1.0f / __builtin_sqrtf(a))
-MSL_MATH1(sin, __builtin_sinf(a))
-MSL_MATH1(sinh, __builtin_sinhf(a))
+MSL_MATH1(sin, MSL_LIBM(sin)(a))
+MSL_MATH1(sinh, MSL_LIBM(sinh)(a))
 MSL_MATH1(sinpi, _msl::sin_pi(a))
 MSL_MATH1(sqrt, __builtin_sqrtf(a))
-MSL_MATH1(tan, __builtin_tanf(a))
-MSL_MATH1(tanh, __builtin_tanhf(a))
+MSL_MATH1(tan, MSL_LIBM(tan)(a))
+MSL_MATH1(tanh, MSL_LIBM(tanh)(a))
 MSL_MATH1(tanpi, _msl::tan_pi(a))
 MSL_MATH1(trunc, __builtin_truncf(a))
-MSL_MATH2(atan2, __builtin_atan2f(a, b))
+MSL_MATH2(atan2, MSL_LIBM(atan2)(a, b))
 MSL_MATH2(copysign, __builtin_copysignf(a, b))
-MSL_MATH2(fdim, __builtin_fdimf(a, b))
+MSL_MATH2(fdim, MSL_LIBM(fdim)(a, b))
 MSL_MATH2(fmax, __builtin_fmaxf(a, b))
 MSL_MATH2(fmin, __builtin_fminf(a, b))
 MSL_MATH2(max, __builtin_fmaxf(a, b))
 MSL_MATH2(min, __builtin_fminf(a, b))
-MSL_MATH2(fmod, __builtin_fmodf(a, b))
-MSL_MATH2(pow, __builtin_powf(a, b))
-MSL_MATH2(powr, a < 0 ? __builtin_nanf("") : __builtin_powf(a, b))
+MSL_MATH2(fmod, MSL_LIBM(fmod)(a, b))
+MSL_MATH2(pow, MSL_LIBM(pow)(a, b))
+MSL_MATH2(powr, a < 0 ? __builtin_nanf("") : MSL_LIBM(pow)(a, b))
 MSL_MATH2(divide, a / b)
 MSL_MATH3(fma, __builtin_fmaf(a, b, c))
 MSL_MATH3(fmax3, __builtin_fmaxf(__builtin_fmaxf(a, b), c))
@@ -151,7 +158,7 @@ MSL_MATH3(min3, __builtin_fminf(__builtin_fminf(a, b), c))
 MSL_MATH3(median3, _msl::median(a, b, c))
 
 // nextafter steps in the type's own grid.
-inline float nextafter(float a, float b) { return __builtin_nextafterf(a, b); }
+inline float nextafter(float a, float b) { return MSL_LIBM(nextafter)(a, b); }
 inline half nextafter(half a, half b) {
   if (a != a || b != b) return a + b;
   if (a == b) return b;
@@ -179,7 +186,7 @@ inline vec<T, N> select_inf(vec<T, N> v, vec<T, N> rest) {
 template <class E>
 inline float msl_frexp(float v, E& exponent) {
   int e;
-  const float m = __builtin_frexpf(v, &e);
+  const float m = MSL_LIBM(frexp)(v, &e);
   exponent = __builtin_isfinite(v) ? e : 0;
   return m;
 }
@@ -207,10 +214,10 @@ MSL_OUT(thread)
 MSL_OUT(device)
 MSL_OUT(threadgroup)
 
-inline int ilogb(float v) { return __builtin_ilogbf(v); }
-inline int ilogb(half v) { return __builtin_ilogbf(float(v)); }
-inline float ldexp(float v, int e) { return __builtin_ldexpf(v, e); }
-inline half ldexp(half v, int e) { return half(__builtin_ldexpf(float(v), e)); }
+inline int ilogb(float v) { return MSL_LIBM(ilogb)(v); }
+inline int ilogb(half v) { return MSL_LIBM(ilogb)(float(v)); }
+inline float ldexp(float v, int e) { return MSL_LIBM(ldexp)(v, e); }
+inline half ldexp(half v, int e) { return half(MSL_LIBM(ldexp)(float(v), e)); }
 template <class T, int N>
 inline vec<int, N> ilogb(vec<T, N> v) {
   return msl_map([](T a) { return ilogb(a); }, v);

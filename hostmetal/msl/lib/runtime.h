@@ -6,9 +6,22 @@
 
 #include "texture.h"
 
+#if defined(__NVPTX__)
+namespace _msl_pixels {  // its own, so that its names are not the shader's
+#include "texture_access.h"
+}
+#endif
+
 namespace _msl {
 
+#if defined(__NVPTX__)
+struct GpuLaunch {
+  unsigned threads[3], threadgroup_size[3], threadgroups[3];
+};
+typedef const GpuLaunch* Launch;
+#else
 typedef const metallib_launch* Launch;
+#endif
 
 // ---- the position attributes, as whatever type the parameter has: (u)short, (u)int, ulong and
 // vectors of them.
@@ -60,6 +73,9 @@ MSL_INDEX(quadgroups_per_threadgroup, (threads_in(p) + 3) / 4)
 MSL_INDEX(dispatch_quadgroups_per_threadgroup,
           (l->threadgroup_size[0] * l->threadgroup_size[1] * l->threadgroup_size[2] + 3) / 4)
 
+#if defined(__NVPTX__)
+#include "gpu_runtime.h"
+#else
 // ---- arguments
 inline void* buffer(Launch l, unsigned kind, unsigned index) {
   void* p = l->buffers[index].address;
@@ -162,6 +178,7 @@ template <class K>
 ulong fiber_scratch(Launch l) {
   return _msl_fiber_scratch(l, threadgroup_bytes(l), _msl_stack_bytes);
 }
+#endif  // __NVPTX__
 
 // ---- tables
 template <class T>

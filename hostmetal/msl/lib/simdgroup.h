@@ -12,19 +12,12 @@ namespace metal {
 inline void threadgroup_barrier(mem_flags) { _msl_barrier(); }
 inline void threadgroup_barrier(mem_flags, thread_scope) { _msl_barrier(); }
 inline void simdgroup_barrier(mem_flags, MSL_SITE) {
-  _msl_simd(site, [](unsigned char(*)[_msl::kSlotBytes], unsigned) {});
+  _msl::simd_barrier(site);
 }
 
 }  // namespace metal
 
 namespace _msl {
-
-template <class T>
-inline T& slot(unsigned char (*slots)[kSlotBytes], int lane) {
-  return *reinterpret_cast<T*>(slots[lane]);
-}
-template <int Width>
-constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
 
 struct Add {
   template <class T>
@@ -71,6 +64,29 @@ struct Xor {
   }
 };
 
+// Every lane names its source lane, or -1 for its own value; a source that is not active gives the
+// own value too.
+template <class T>
+struct Moved {
+  T value, fill;
+  int source;
+  int from_fill;
+};
+
+}  // namespace _msl
+
+#if defined(__NVPTX__)
+#include "gpu_simdgroup.h"
+#else
+namespace _msl {
+
+template <class T>
+inline T& slot(unsigned char (*slots)[kSlotBytes], int lane) {
+  return *reinterpret_cast<T*>(slots[lane]);
+}
+template <int Width>
+constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
+
 // Lanes in ascending order, so that a sum is the same in every run.
 template <class Op, class T, int Width>
 void reduce(unsigned char (*slots)[kSlotBytes], unsigned mask) {
@@ -96,14 +112,6 @@ void scan(unsigned char (*slots)[kSlotBytes], unsigned mask) {
   }
 }
 
-// Every lane names its source lane, or -1 for its own value; a source that is not active gives the
-// own value too.
-template <class T>
-struct Moved {
-  T value, fill;
-  int source;
-  int from_fill;
-};
 template <class T>
 void move(unsigned char (*slots)[kSlotBytes], unsigned mask) {
   T result[32];
@@ -141,7 +149,35 @@ inline uint2 vote(unsigned long site, bool yes) {
   return exchange(site, ballot<Width>, uint2(yes, 0));
 }
 
+template <class T, int Width>
+void first(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  for (int base = 0; base < 32; base += Width) {
+    const unsigned group = mask >> base & group_mask<Width>;
+    if (!group) continue;
+    const T value = slot<T>(slots, base + __builtin_ctz(group));
+    for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = value;
+  }
+}
+
+template <class Op, int Width, class T>
+inline T reduced(unsigned long site, T x) {
+  return exchange(site, reduce<Op, T, Width>, x);
+}
+template <class Op, int Width, bool Inclusive, class T>
+inline T scanned(unsigned long site, T x) {
+  return exchange(site, scan<Op, T, Width, Inclusive>, x);
+}
+template <class T>
+inline T moved(unsigned long site, const Moved<T>& m) {
+  return exchange(site, move<T>, m).value;
+}
+template <int Width, class T>
+inline T from_first(unsigned long site, T x) {
+  return exchange(site, first<T, Width>, x);
+}
+
 }  // namespace _msl
+#endif  // __NVPTX__
 
 namespace metal {
 
@@ -189,47 +225,47 @@ class quad_vote {
   inline bool name##_is_helper_thread() { return false; }                                        \
   template <class T>                                                                             \
   inline T name##_sum(T x, MSL_SITE) {                                                           \
-    return _msl::exchange(site, _msl::reduce<_msl::Add, T, WIDTH>, x);                           \
+    return _msl::reduced<_msl::Add, WIDTH>(site, x);                                             \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_product(T x, MSL_SITE) {                                                       \
-    return _msl::exchange(site, _msl::reduce<_msl::Multiply, T, WIDTH>, x);                      \
+    return _msl::reduced<_msl::Multiply, WIDTH>(site, x);                                        \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_min(T x, MSL_SITE) {                                                           \
-    return _msl::exchange(site, _msl::reduce<_msl::Min, T, WIDTH>, x);                           \
+    return _msl::reduced<_msl::Min, WIDTH>(site, x);                                             \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_max(T x, MSL_SITE) {                                                           \
-    return _msl::exchange(site, _msl::reduce<_msl::Max, T, WIDTH>, x);                           \
+    return _msl::reduced<_msl::Max, WIDTH>(site, x);                                             \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_and(T x, MSL_SITE) {                                                           \
-    return _msl::exchange(site, _msl::reduce<_msl::And, T, WIDTH>, x);                           \
+    return _msl::reduced<_msl::And, WIDTH>(site, x);                                             \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_or(T x, MSL_SITE) {                                                            \
-    return _msl::exchange(site, _msl::reduce<_msl::Or, T, WIDTH>, x);                            \
+    return _msl::reduced<_msl::Or, WIDTH>(site, x);                                              \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_xor(T x, MSL_SITE) {                                                           \
-    return _msl::exchange(site, _msl::reduce<_msl::Xor, T, WIDTH>, x);                           \
+    return _msl::reduced<_msl::Xor, WIDTH>(site, x);                                             \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_prefix_inclusive_sum(T x, MSL_SITE) {                                          \
-    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, true>, x);                       \
+    return _msl::scanned<_msl::Add, WIDTH, true>(site, x);                                       \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_prefix_exclusive_sum(T x, MSL_SITE) {                                          \
-    return _msl::exchange(site, _msl::scan<_msl::Add, T, WIDTH, false>, x);                      \
+    return _msl::scanned<_msl::Add, WIDTH, false>(site, x);                                      \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_prefix_inclusive_product(T x, MSL_SITE) {                                      \
-    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, true>, x);                  \
+    return _msl::scanned<_msl::Multiply, WIDTH, true>(site, x);                                  \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_prefix_exclusive_product(T x, MSL_SITE) {                                      \
-    return _msl::exchange(site, _msl::scan<_msl::Multiply, T, WIDTH, false>, x);                 \
+    return _msl::scanned<_msl::Multiply, WIDTH, false>(site, x);                                 \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_shuffle(T x, ushort lane, MSL_SITE) {                                          \
@@ -267,7 +303,7 @@ class quad_vote {
                                       MSL_SITE) {                                                \
     const int lane = _msl_lane(), within = lane % modulo - delta, base = lane / modulo * modulo; \
     _msl::Moved<T> m{x, fill, base + (within < 0 ? within + modulo : within), within < 0};       \
-    return _msl::exchange(site, _msl::move<T>, m).value;                                         \
+    return _msl::moved(site, m);                                                                 \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_shuffle_and_fill_down(T x, T fill, ushort delta, ushort modulo = WIDTH,        \
@@ -275,25 +311,13 @@ class quad_vote {
     const int lane = _msl_lane(), within = lane % modulo + delta, base = lane / modulo * modulo; \
     _msl::Moved<T> m{x, fill, base + (within >= modulo ? within - modulo : within),              \
                      within >= modulo};                                                          \
-    return _msl::exchange(site, _msl::move<T>, m).value;                                         \
+    return _msl::moved(site, m);                                                                 \
   }                                                                                              \
   template <class T>                                                                             \
   inline T name##_broadcast_first(T x, MSL_SITE) {                                               \
-    return _msl::exchange(site, _msl::first<T, WIDTH>, x);                                       \
+    return _msl::from_first<WIDTH>(site, x);                                                     \
   }
 }  // namespace metal
-
-namespace _msl {
-template <class T, int Width>
-void first(unsigned char (*slots)[kSlotBytes], unsigned mask) {
-  for (int base = 0; base < 32; base += Width) {
-    const unsigned group = mask >> base & group_mask<Width>;
-    if (!group) continue;
-    const T value = slot<T>(slots, base + __builtin_ctz(group));
-    for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = value;
-  }
-}
-}  // namespace _msl
 
 namespace metal {
 MSL_GROUP_FUNCTIONS(simd, 32, simd_vote)

@@ -43,6 +43,9 @@ inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(
 
 }  // namespace metal
 
+#if defined(__NVPTX__)
+#include "gpu_simdgroup_matrix.h"
+#else
 namespace _msl {
 struct MatrixOperands {
   metal::vec<float, 2> a, b, c;
@@ -68,7 +71,13 @@ inline void multiply_matrices(unsigned char (*slots)[kSlotBytes], unsigned mask)
     slot<MatrixOperands>(slots, lane).c = metal::vec<float, 2>(c[i][j], c[i][j + 1]);
   }
 }
+// The lane's two elements of a b + c.
+template <class A, class B>
+inline float2 multiplied(unsigned long site, metal::vec<A, 2> a, metal::vec<B, 2> b, float2 c) {
+  return exchange(site, multiply_matrices, MatrixOperands{float2(a), float2(b), c}).c;
+}
 }  // namespace _msl
+#endif  // __NVPTX__
 
 namespace metal {
 
@@ -76,15 +85,14 @@ template <class D, class A, class B, class C>
 inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d,
                                           simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b,
                                           simdgroup_matrix<C, 8, 8> c, MSL_SITE) {
-  _msl::MatrixOperands o{float2(a.thread_elements()), float2(b.thread_elements()),
-                         float2(c.thread_elements())};
-  d.thread_elements() = vec<D, 2>(_msl::exchange(site, _msl::multiply_matrices, o).c);
+  d.thread_elements() = vec<D, 2>(_msl::multiplied(
+      site, a.thread_elements(), b.thread_elements(), float2(c.thread_elements())));
 }
 template <class D, class A, class B>
 inline void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
                                simdgroup_matrix<B, 8, 8> b, MSL_SITE) {
-  _msl::MatrixOperands o{float2(a.thread_elements()), float2(b.thread_elements()), float2(0.0f)};
-  d.thread_elements() = vec<D, 2>(_msl::exchange(site, _msl::multiply_matrices, o).c);
+  d.thread_elements() = vec<D, 2>(
+      _msl::multiplied(site, a.thread_elements(), b.thread_elements(), float2(0.0f)));
 }
 template <class T>
 inline simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a,

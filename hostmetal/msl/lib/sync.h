@@ -4,6 +4,10 @@
 
 #include "../metallib_abi.h"
 
+#if defined(__NVPTX__)
+#include "gpu_sync.h"
+#else
+
 namespace _msl {
 
 constexpr unsigned kSlotBytes = 48;  // a lane's operands and result
@@ -56,10 +60,6 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 MSL_HIDDEN bool _msl_faulted();
 
 namespace _msl {
-// Where a simdgroup function is called: lanes meet only at the same place of the source.
-constexpr unsigned long place(unsigned line, unsigned column) {
-  return (unsigned long)line << 32 | column;
-}
 template <class T>
 inline T exchange(unsigned long site, Resolver resolve, const T& value) {
   static_assert(sizeof(T) <= kSlotBytes, "simdgroup functions take types of at most 16 bytes");
@@ -67,6 +67,17 @@ inline T exchange(unsigned long site, Resolver resolve, const T& value) {
   *slot = value;
   _msl_simd(site, resolve);
   return *slot;
+}
+inline void simd_barrier(unsigned long site) {
+  _msl_simd(site, [](unsigned char(*)[kSlotBytes], unsigned) {});
+}
+}  // namespace _msl
+#endif  // __NVPTX__
+
+namespace _msl {
+// Where a simdgroup function is called: on the CPU lanes meet only at the same place of the source.
+constexpr unsigned long place(unsigned line, unsigned column) {
+  return (unsigned long)line << 32 | column;
 }
 }  // namespace _msl
 #define MSL_SITE unsigned long site = _msl::place(__builtin_LINE(), __builtin_COLUMN())

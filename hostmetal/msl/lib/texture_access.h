@@ -4,6 +4,11 @@
 
 namespace {
 
+#if defined(__NVPTX__)
+using _msl::PixelPosition;
+using _msl::Sample;
+#else
+#define MSL_LIBM(name) __builtin_##name##f
 // What of metal::vec and the shader's types is needed here.
 struct PixelPosition {
   unsigned x, y, z, level;
@@ -15,6 +20,7 @@ struct Sample {
   unsigned slice;
   float lod;
 };
+#endif
 
 inline unsigned size_at(unsigned size, unsigned level) {
   const unsigned n = size >> level;
@@ -63,10 +69,10 @@ inline float limit(float v, float low, float high) {  // NaN becomes low
   return v > low ? (v < high ? v : high) : low;
 }
 inline float from_srgb(float v) {
-  return v <= 0.04045f ? v / 12.92f : __builtin_powf((v + 0.055f) / 1.055f, 2.4f);
+  return v <= 0.04045f ? v / 12.92f : MSL_LIBM(pow)((v + 0.055f) / 1.055f, 2.4f);
 }
 inline float to_srgb(float v) {
-  return v <= 0.0031308f ? v * 12.92f : 1.055f * __builtin_powf(v, 1 / 2.4f) - 0.055f;
+  return v <= 0.0031308f ? v * 12.92f : 1.055f * MSL_LIBM(pow)(v, 1 / 2.4f) - 0.055f;
 }
 
 inline float floating(const char* from, unsigned component) {
@@ -289,7 +295,11 @@ inline void linear(const metallib_texture* t, const metallib_sampler* s, const S
 
 }  // namespace
 
+#if defined(__NVPTX__)
+#define MSL_TEXTURE_FUNCTION extern "C" inline
+#else
 #define MSL_TEXTURE_FUNCTION extern "C" __attribute__((visibility("hidden")))
+#endif
 
 MSL_TEXTURE_FUNCTION void _msl_texture_read(const metallib_texture* t, PixelPosition at,
                                             float* out) {

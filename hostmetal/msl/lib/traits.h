@@ -84,7 +84,7 @@ struct remove_addrspace : type_identity<T> {};
   struct remove_addrspace<SPACE T> : type_identity<T> {};
 MSL_REMOVE_ADDRSPACE(device)
 MSL_REMOVE_ADDRSPACE(threadgroup)
-MSL_REMOVE_ADDRSPACE(__attribute__((opencl_global_host)))
+MSL_REMOVE_ADDRSPACE(_MSL_CONSTANT_SPACE)
 template <class T>
 using remove_addrspace_t = typename remove_addrspace<T>::type;
 template <class T>
@@ -181,13 +181,13 @@ struct Plain<volatile T> : Plain<T> {};
 template <class T>
 struct Plain<__attribute__((opencl_global_device)) T> : Plain<T> {};
 template <class T>
-struct Plain<__attribute__((opencl_global_host)) T> : Plain<T> {};
+struct Plain<_MSL_CONSTANT_SPACE T> : Plain<T> {};
 template <class T>
 struct Plain<__attribute__((opencl_local)) T> : Plain<T> {};
 template <class T>
 struct Plain<const __attribute__((opencl_global_device)) T> : Plain<T> {};
 template <class T>
-struct Plain<const __attribute__((opencl_global_host)) T> : Plain<T> {};
+struct Plain<const _MSL_CONSTANT_SPACE T> : Plain<T> {};
 template <class T>
 struct Plain<const __attribute__((opencl_local)) T> : Plain<T> {};
 template <class T>

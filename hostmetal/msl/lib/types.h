@@ -8,7 +8,14 @@
 #include "../metallib_abi.h"
 
 #define device __attribute__((opencl_global_device))
-#define constant const __attribute__((opencl_global_host))
+// On a GPU constant memory is any: an argument by value lies with the kernel's parameters, another
+// in global memory. The optimiser finds out which.
+#if defined(__NVPTX__)
+#define _MSL_CONSTANT_SPACE __attribute__((opencl_private))
+#else
+#define _MSL_CONSTANT_SPACE __attribute__((opencl_global_host))
+#endif
+#define constant const _MSL_CONSTANT_SPACE
 #define threadgroup __attribute__((opencl_local))
 #define thread
 #define kernel __attribute__((annotate("msl.kernel")))
@@ -30,11 +37,19 @@
 #define _MSL_INSTANCE(name) _MSL_INSTANCE_(__COUNTER__, name)
 // A worker runs one threadgroup at a time, all its fibers on one thread: threadgroup memory is that
 // thread's. `used`: other fibers write to it behind a barrier, where the optimiser sees no way to.
+#if defined(__NVPTX__)
+#define _MSL_THREADGROUP static __attribute__((annotate("msl.threadgroup"))) threadgroup
+#else
 #define _MSL_THREADGROUP \
   static __thread __attribute__((annotate("msl.threadgroup"), used)) threadgroup
+#endif
 // A function constant: declared const, so that loads leave loops; the value lies in the wrapper's
 // assembly, followed at +16 by whether it is defined.
+#if defined(__NVPTX__)  // a variable of the module, to which the runtime gives its value
+#define _MSL_FUNCTION_CONSTANT extern
+#else
 #define _MSL_FUNCTION_CONSTANT extern __thread
+#endif
 #define _MSL_FUNCTION_CONSTANT_LABEL(name) __asm__("_msl_fc_" _MSL_STR(name))
 
 typedef _Float16 half;
@@ -77,7 +92,12 @@ using ::uint8_t;
 
 namespace _msl {
 inline __attribute__((always_inline)) bool constant_defined(const volatile void* value) {
-  __asm__("" : "+r"(value));  // the flag lies behind the object, where the optimiser must not look
+  // The flag lies behind the object, where the optimiser must not look.
+#if defined(__NVPTX__)
+  __asm__("" : "+l"(value));
+#else
+  __asm__("" : "+r"(value));
+#endif
   return static_cast<const volatile unsigned char*>(value)[16] != 0;
 }
 }  // namespace _msl

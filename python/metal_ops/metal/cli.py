@@ -8,10 +8,11 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import compiler, toolchain
+from . import compiler, gpu, toolchain
 from .compiler import CompileError, Options
 
 USAGE = """\
@@ -27,6 +28,8 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -fno-fast-math        the default
   -W..., -w, -Werror    warnings, as in clang
   -march=<cpu>          x86-64-v3 by default; native for this machine only
+  --gpu=<targets>       code for NVIDIA GPUs as well: sm_80 (Ampere and later), sm_90 (Hopper), or both with a comma
+  --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
   -M, -MD, -MF <file>   write the included files as a make rule
   --version
@@ -93,7 +96,7 @@ def _metal(arguments: list[str]) -> int:
             f"metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()}, {toolchain.default_target()})"
         )
         return 0
-    out, only_compile, inputs, depend = None, False, [], None
+    out, only_compile, inputs, depend, report = None, False, [], None, False
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
     lists = {
         "-I": "include",
@@ -127,6 +130,10 @@ def _metal(arguments: list[str]) -> int:
             fields["fast_math"] = item in ("-ffast-math", "-fmetal-math-mode=fast")
         elif item.startswith("-march="):
             fields["target"] = item[7:]
+        elif item == "--report":
+            report = True
+        elif item.startswith("--gpu="):
+            fields["gpu"] = _gpus(item[6:])
         elif item in ("-fshader-validation", "-fno-shader-validation"):
             fields["validation"] = item == "-fshader-validation"
         elif item.startswith("-W") or item in ("-w", "-pedantic"):
@@ -145,7 +152,24 @@ def _metal(arguments: list[str]) -> int:
         raise CompileError("metal: error: no input files")
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     options = Options(**given)
+    if report:
+        if not options.gpu:
+            options = replace(options, gpu=gpu.TARGETS)
+        usages = [usage for file in inputs for usage in compiler.gpu_usage(file, options)]
+        print(gpu.report(usages), end="")
+        return 0
     return _build(inputs, out, only_compile, depend, options)
+
+
+def _gpus(names: str) -> tuple[str, ...]:
+    targets = tuple(name for name in names.split(",") if name)
+    for name in targets:
+        if name not in gpu.TARGETS:
+            raise CompileError(
+                f"metal: error: invalid value '{name}' in '--gpu={names}'; expected {' or '.join(gpu.TARGETS)}, or both "
+                "with a comma"
+            )
+    return targets
 
 
 def _std(name: str) -> tuple[int, int]:

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, ir, toolchain
-from .reflect import Reflector
+from . import cache, gpu, ir, toolchain
+from .reflect import Reflection, Reflector
 from .rewrite import Message, Source, flatten
 from .seal import sealed
 from .toolchain import CompileError
@@ -36,6 +36,7 @@ class Options:
       warnings: clang's -W flags.
       target: `x86-64-v3`, `native` or another CPU name of clang's -march; None for the default.
       validation: also make the bounds-checked kernels for METAL_DEVICE_WRAPPER_TYPE=1.
+      gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
     """
 
     defines: tuple[str, ...] = ()
@@ -46,15 +47,16 @@ class Options:
     target: str | None = None
     validation: bool = True
     undefines: tuple[str, ...] = field(default=())
+    gpu: tuple[str, ...] = ()
 
-    def language_defines(self) -> list[str]:
+    def language_defines(self, processor: str = "CPU") -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""
         version = self.std[0] * 100 + self.std[1] * 10
         own = [
             f"__METAL_VERSION__={version}",
             "__METAL__=1",
             "__METAL_MACOS__=1",
-            "__METAL_CPU__=1",
+            f"__METAL_{processor}__=1",
             "__HAVE_BFLOAT__=1",
         ]
         if self.fast_math:
@@ -72,10 +74,22 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
     Raises:
       CompileError: with the messages.
     """
-    defines = options.language_defines()
+    data, said = _processor_object(file, options, text)
+    if not options.gpu:
+        return data, said
+    texts = [(name, _gpu_text(file, options, text, name)) for name in options.gpu]
+    return _with_gpu(data, texts), said
+
+
+def _flat(file: str, text: str | None, options: Options, defines: list[str]) -> str:
     include = [flag for folder in options.include for flag in ("-I", folder)]
     undefines = [f"-U{name}" for name in options.undefines]
-    flat = flatten(file, text, [*include, *undefines], [f"-D{d}" for d in defines])
+    return flatten(file, text, [*include, *undefines], [f"-D{d}" for d in defines])
+
+
+def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
+    defines = options.language_defines()
+    flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
     flags = toolchain.code_flags(target, options.fast_math)
     cpu = toolchain.host_cpu() if target == "native" else ""
@@ -100,22 +114,78 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
     return data, said
 
 
-def _compile(
-    flat: str,
-    file: str,
-    options: Options,
-    target: str,
-    flags: list[str],
-    defines: list[str],
-    work: Path,
-) -> tuple[bytes, str]:
+def gpu_usage(file: str, options: Options, text: str | None = None) -> list[gpu.Usage]:
+    """What the kernels of one .metal file take of the GPUs of `options`.
+
+    Raises:
+      CompileError: with the messages.
+    """
+    return [
+        usage
+        for name in options.gpu
+        for usage in gpu.assemble(_gpu_text(file, options, text, name), name)
+    ]
+
+
+def _gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> str:
+    """PTX of one .metal file, from the cache where it is."""
+    defines = options.language_defines("NVPTX") + gpu.defines(gpu_target)
+    flat = _flat(file, text, options, defines)
+    target = options.target or toolchain.default_target()
+    flags = gpu.flags(gpu_target, options.fast_math)
+    name = toolchain.cache_key(flat, *flags, repr(defines), repr(options.std), file) + ".ptx"
+    kept = cache.read(name)
+    if kept is not None:
+        return kept.decode()
+    front = toolchain.code_flags(target, options.fast_math)
+    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+        prelude = toolchain.prelude(target, options.fast_math, Path(folder))
+        front += ["-include-pch", str(prelude), *options.warnings]
+        source, reflection, _ = _reflect(flat, file, options, front, defines)
+    code = source.text + gpu.wrappers(reflection)
+    ptx = gpu.compile_text(code, reflection, gpu_target, options.fast_math)
+    cache.write(name, ptx.encode())
+    return ptx
+
+
+def _with_gpu(data: bytes, texts: list[tuple[str, str]]) -> bytes:
+    """The object with PTX beside its code, where library.cc's tables find it."""
+    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+        work = Path(folder)
+        (work / "kernels.o").write_bytes(data)
+        lines = []
+        for i, (name, text) in enumerate(texts):
+            (work / f"{i}.ptx").write_text(text)
+            lines += [
+                '.section .rodata.msl_gpu_text,"a"',
+                f".Ltext{i}:",
+                f'.incbin "{work}/{i}.ptx"',
+                ".byte 0",
+                f'.Lname{i}: .asciz "{name}"',
+                '.section msl_gpu,"awR"',
+                ".p2align 3",
+                f".quad .Lname{i}, .Ltext{i}, {len(text.encode())}",
+            ]
+        toolchain.run(
+            [toolchain.clang(), "-c", "-x", "assembler", "-", "-o", str(work / "gpu.o")],
+            "the assembler",
+            "\n".join(lines) + "\n",
+        )
+        out = work / "out.air"
+        parts = [str(work / "kernels.o"), str(work / "gpu.o")]
+        toolchain.run([toolchain.linker(), "-r", *parts, "-o", str(out)], "the linker")
+        return out.read_bytes()
+
+
+def _reflect(
+    flat: str, file: str, options: Options, flags: list[str], defines: list[str]
+) -> tuple[Source, Reflection, str]:
+    """The rewritten source, what is in it, and the warnings; `flags` are all of clang's."""
     head = "".join(
         f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines
     )
     text = f"{head}# 1 {json.dumps(file)}\n{flat}"
-    prelude = str(toolchain.prelude(target, options.fast_math, work))
-    all_flags = [*flags, "-include-pch", prelude, *options.warnings]
-    parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *all_flags]
+    parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *flags]
     conditionals: frozenset[int] = frozenset()
     while True:
         source = Source(text, conditionals)
@@ -128,6 +198,21 @@ def _compile(
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)
         raise CompileError(f"{said}{count} error{'s' * (count > 1)} generated.")
+    return source, reflection, said
+
+
+def _compile(
+    flat: str,
+    file: str,
+    options: Options,
+    target: str,
+    flags: list[str],
+    defines: list[str],
+    work: Path,
+) -> tuple[bytes, str]:
+    prelude = str(toolchain.prelude(target, options.fast_math, work))
+    all_flags = [*flags, "-include-pch", prelude, *options.warnings]
+    source, reflection, said = _reflect(flat, file, options, all_flags, defines)
     code = source.text + wrappers(reflection)
     constants = [c.name for c in reflection.constants]
     front = [

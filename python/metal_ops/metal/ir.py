@@ -12,7 +12,7 @@ _LINKAGE = r"(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|internal
 _DEFINE = re.compile(rf"^define {_LINKAGE}", re.M)
 _GLOBAL = re.compile(
     r"^(@\S+ = )(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|protected) )*"
-    r"(?=(?:(?:local_)?unnamed_addr |thread_local(?:\(\w+\))? )*(?:constant|global|alias) )",
+    r"(?=(?:(?:local_)?unnamed_addr |thread_local(?:\(\w+\))? |addrspace\(3\) )*(?:constant|global|alias) )",
     re.M,
 )
 _COMDAT = re.compile(r"^\$\S+ = comdat any\n", re.M)
@@ -39,17 +39,25 @@ def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
         "",
         text,
     )
-    text = _DEFINE.sub("define internal ", text)
-    text = _GLOBAL.sub(r"\1internal ", text)
-    text = _COMDAT.sub("", text)
-    text = re.sub(r",? comdat(\(\$[^)]*\))?(?=[ ,\n])", "", text)
+    text = internal_globals(_DEFINE.sub("define internal ", text))
     text = re.sub(
         r"^@_msl_stack_bytes = .*$",
         f"@_msl_stack_bytes = internal constant i64 {stack_bytes}, align 8",
         text,
         flags=re.M,
     )
-    return _DIVIDE.sub(_guard, text) + "".join(map(_constant_storage, constants))
+    return guard_divisions(text) + "".join(map(_constant_storage, constants))
+
+
+def internal_globals(text: str) -> str:
+    """Makes every variable internal, and takes what several objects could share apart."""
+    text = _COMDAT.sub("", _GLOBAL.sub(r"\1internal ", text))
+    return re.sub(r",? comdat(\(\$[^)]*\))?(?=[ ,\n])", "", text)
+
+
+def guard_divisions(text: str) -> str:
+    """Division by zero and of the lowest integer by -1: x / 1."""
+    return _DIVIDE.sub(_guard, text)
 
 
 def _constant_storage(name: str) -> str:

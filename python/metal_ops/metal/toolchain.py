@@ -182,8 +182,12 @@ def run(command: list[str], what: str, text: str | None = None) -> str:
 
 def prelude(target: str, fast_math: bool, folder: Path) -> Path:
     """The precompiled metal_stdlib for these flags, made once a machine, as a file in `folder`."""
-    flags = code_flags(target, fast_math)
     cpu = host_cpu() if target == "native" else ""
+    return prelude_of(code_flags(target, fast_math), folder, cpu)
+
+
+def prelude_of(flags: list[str], folder: Path, cpu: str = "") -> Path:
+    """The precompiled metal_stdlib for these flags of clang."""
     # clang refuses a precompiled header whose sources moved or have another time than when it was made: another
     # checkout, or a `git checkout` to and fro.
     sources = [library_root() / "metallib_abi.h", *sorted(library_root().glob("lib/*"))]

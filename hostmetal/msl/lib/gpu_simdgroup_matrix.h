@@ -1,0 +1,57 @@
+// Products of simdgroup matrices on a GPU: the matrix unit for half and bfloat, shuffles and fma for
+// float, which the unit would cut to 10 bits.
+#pragma once
+
+namespace _msl {
+
+// A lane's element pair lies at row and column of Apple's layout (simdgroup_matrix); the unit wants
+// it at row lane / 4, column lane % 4 * 2.
+inline unsigned unit_lane_of(unsigned lane) {  // of Apple's lane
+  return (lane & 16) | (lane & 4) << 1 | (lane & 2) << 1 | (lane & 8) >> 2 | (lane & 1);
+}
+inline unsigned apple_lane_of(unsigned lane) {  // of the unit's lane
+  return (lane & 16) | (lane & 8) >> 1 | (lane & 4) >> 1 | (lane & 2) << 2 | (lane & 1);
+}
+
+template <class A, class B>
+inline float2 multiplied(unsigned long, metal::vec<A, 2> a, metal::vec<B, 2> b, float2 c) {
+  const unsigned lane = _msl_lane();
+  if constexpr (metal::is_same_v<A, B> && sizeof(A) == 2) {
+    const unsigned from = apple_lane_of(lane);
+    const unsigned left = from_lane(~0u, __builtin_bit_cast(unsigned, a), from);
+    unsigned right = from_lane(~0u, __builtin_bit_cast(unsigned, b), from);
+    float2 sum = from_lane(~0u, c, from);
+    float none0, none1;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(right));
+    // The unit multiplies 16 rows: the lower 8 are zero.
+    if constexpr (metal::is_same_v<A, half>) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+          "{%7, %8, %9, %9};"
+          : "=f"(sum.x), "=f"(sum.y), "=f"(none0), "=f"(none1)
+          : "r"(left), "r"(0u), "r"(right), "f"(sum.x), "f"(sum.y), "f"(0.0f));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+          "{%7, %8, %9, %9};"
+          : "=f"(sum.x), "=f"(sum.y), "=f"(none0), "=f"(none1)
+          : "r"(left), "r"(0u), "r"(right), "f"(sum.x), "f"(sum.y), "f"(0.0f));
+    }
+    return from_lane(~0u, sum, unit_lane_of(lane));
+  } else {
+    using M = metal::simdgroup_matrix<float, 8, 8>;
+    const float2 left = float2(a), right = float2(b);
+    const unsigned row = M::row(lane), column = M::column(lane);
+    for (unsigned k = 0; k < 8; ++k) {
+      // Element (i, j) is the part j % 2 of Apple's lane for row i, column j.
+      const unsigned l = apple_lane_of(row * 4 + k / 2), r = apple_lane_of(k * 4 + column / 2);
+      const float x = from_lane(~0u, k % 2 ? left.y : left.x, l);
+      const float2 y = from_lane(~0u, right, r);
+      c.x += x * y.x;
+      c.y += x * y.y;
+    }
+    return c;
+  }
+}
+
+}  // namespace _msl

@@ -1,0 +1,306 @@
+"""Code for NVIDIA GPUs, where none is: ptxas assembles all shaders, and gpu_math.h is compared with float64 on the CPU."""
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metal_ops.metal import (
+    CompileError,
+    Options,
+    cli,
+    compile_object,
+    compiler,
+    gpu,
+    link,
+    toolchain,
+)
+
+from .shaders import HEADER, path
+
+ROOT = Path(__file__).resolve().parents[2]
+SHADERS = sorted(
+    str(file.relative_to(ROOT))
+    for room in ("kernels", "device")
+    for file in (ROOT / room).rglob("*.metal")
+)
+
+
+def ptx(source: str, target: str = "sm_90", **options) -> str:
+    return compiler._gpu_text(
+        "test.metal", Options(validation=False, gpu=(target,), **options), HEADER + source, target
+    )
+
+
+@pytest.mark.parametrize("target", gpu.TARGETS)
+@pytest.mark.parametrize("file", SHADERS)
+def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    usages = compiler.gpu_usage(file, Options(include=(".",), gpu=(target,)))
+    assert usages and {usage.target for usage in usages} == {target}
+    # A kernel that spills much has lost what the GPU is for.
+    assert max(usage.spilled_bytes for usage in usages) <= 64
+    # A threadgroup of 256 threads fits every pipeline.
+    assert max(usage.registers for usage in usages) <= 255
+
+
+# Source of one kernel, and what its PTX must (or, with a !, must not) have.
+CASES = {
+    "device memory": (
+        "kernel void k(device const float* a, device float* b, uint i [[thread_position_in_grid]]) { b[i] = a[i]; }",
+        [r"ld\.global\.f32", r"st\.global\.f32", r"!\.local", r"!cvta\.to"],
+    ),
+    "constant memory is read-only": (
+        "kernel void k(constant float* a, device float* b, uint i [[thread_position_in_grid]]) { b[i] = a[i]; }",
+        [r"ld\.global\.nc\.f32"],
+    ),
+    "small constants come by value": (
+        "struct P { float a; uint n; };\n"
+        "kernel void k(constant P& p, device float* b, uint i [[thread_position_in_grid]]) { if (i < p.n) b[i] = p.a; }",
+        [r"\.b8 msl_k_param_1\[16\]", r"ld\.param\.v2\.u32 .*\+8\]", r"!\.local"],
+    ),
+    "large ones by pointer": (
+        "struct P { float a[65]; };\n"
+        "kernel void k(constant P& p, device float* b, uint i [[thread_position_in_grid]]) { b[i] = p.a[i % 65]; }",
+        [r"\.b8 msl_k_param_1\[8\]", r"!\.local"],
+    ),
+    "threadgroup memory": (
+        "kernel void k(device float* b, threadgroup float* t, uint i [[thread_index_in_threadgroup]]) {\n"
+        "threadgroup float s[64]; s[i] = t[i]; threadgroup_barrier(mem_flags::mem_threadgroup); b[i] = s[i ^ 1]; }",
+        [r"\.shared \.align 4 \.b8 \w+\[256\];", r"bar\.sync \s*0", r"ld\.shared\.f32", r"!= *\{"],
+    ),
+    "atomics are instructions": (
+        "kernel void k(device atomic_float* a, device atomic_uint* b, threadgroup atomic_int* c) {\n"
+        "atomic_fetch_add_explicit(a, 1.0f, memory_order_relaxed); atomic_fetch_max_explicit(b, 3u, memory_order_relaxed);\n"
+        "atomic_fetch_add_explicit(c, 1, memory_order_relaxed); }",
+        [r"atom\.global\.add\.f32", r"atom\.global\.max\.u32", r"atom\.shared\.add\.u32", r"!\.cas"],
+    ),
+    "sums of neighbours": (
+        "kernel void k(device atomic_float* a) {\n"
+        "#ifdef __HAVE_ATOMIC_FLOAT_VECTOR__\n_msl::atomic_add2(a, 1, 2); _msl::atomic_add4(a + 4, 1, 2, 3, 4);\n#endif\n}",
+        [r"red\.relaxed\.gpu\.global\.add\.v2\.f32", r"red\.relaxed\.gpu\.global\.add\.v4\.f32"],
+    ),
+    "simdgroup functions": (
+        "kernel void k(device float* a, uint i [[thread_position_in_grid]]) { a[i] = simd_sum(a[i]); }",
+        [r"activemask", r"shfl\.sync\.idx\.b32"],
+    ),
+    "half matrices": (
+        "kernel void k(device half* a) { simdgroup_half8x8 x, y; simdgroup_load(x, a); simdgroup_load(y, a + 64);\n"
+        "simdgroup_multiply(x, x, y); simdgroup_store(x, a); }",
+        [r"mma\.sync\.aligned\.m16n8k8", r"movmatrix"],
+    ),
+    "function constants": (
+        "constant uint w [[function_constant(3)]]; constant bool twice = w == 2;\n"
+        "kernel void k(device uint* a, uint i [[thread_position_in_grid]]) { a[i] = twice ? 2 : w; }",
+        [r"\.extern \.global .* _msl_fc_w", r"!_msl_fc_twice"],
+    ),
+    "limits": (
+        "[[max_total_threads_per_threadgroup(128)]] kernel void k(device uint* a) { a[0] = 1; }",
+        [r"\.entry msl_k\([^{]*\.maxntid 128, 1, 1\s*\{"],
+    ),
+    "names": (
+        'template <class T> kernel void f(device T* a) { a[0] = 1; }\n'
+        'template [[host_name("k<a b>")]] kernel void f<int>(device int*);',
+        [r"\.entry msl_k\$3ca\$20b\$3e\("],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_code(name: str) -> None:
+    source, expected = CASES[name]
+    text = ptx(source)
+    for pattern in expected:
+        found = re.search(pattern.removeprefix("!"), text)
+        assert bool(found) != pattern.startswith("!"), f"{pattern}\n{text}"
+    assert [usage.target for usage in gpu.assemble(text, "sm_90")] == ["sm_90"]
+
+
+def test_metallib_holds_both() -> None:
+    """The text lies beside the CPU's code, one a target, and nothing is there that was not asked for."""
+    source = HEADER + "kernel void k(device float* a) { a[0] = sin(a[0]); }"
+
+    class Code(ctypes.Structure):
+        _fields_ = [
+            ("target", ctypes.c_char_p),
+            ("text", ctypes.c_char_p),
+            ("length", ctypes.c_uint64),
+        ]
+
+    class Codes(ctypes.Structure):
+        _fields_ = [("begin", ctypes.POINTER(Code)), ("end", ctypes.POINTER(Code))]
+
+    for targets in ((), ("sm_80",), ("sm_80", "sm_90")):
+        data, _ = compile_object("test.metal", Options(validation=False, gpu=targets), source)
+        file = path(f"both{len(targets)}.metallib")
+        file.write_bytes(link([data]))
+        codes = Codes.in_dll(ctypes.CDLL(str(file)), "metallib_gpu_v1")
+        begin, end = (ctypes.cast(p, ctypes.c_void_p).value or 0 for p in (codes.begin, codes.end))
+        found = [codes.begin[i] for i in range((end - begin) // ctypes.sizeof(Code))]
+        assert tuple(code.target.decode() for code in found) == targets
+        for code in found:
+            assert len(code.text) == code.length and b".entry msl_k(" in code.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--gpu=sm_70", "x.metal"],
+            "invalid value 'sm_70' in '--gpu=sm_70'; expected sm_80 or sm_90",
+        ),
+        (["--gpu=sm_80,volta", "x.metal"], "invalid value 'volta'"),
+    ],
+)
+def test_wrong_targets(arguments: list[str], said: str, capsys) -> None:
+    assert cli.main(arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_derived_vectors_are_refused() -> None:
+    with pytest.raises(
+        CompileError, match="'twice' is derived from others; for a GPU it has to be a scalar"
+    ):
+        ptx(
+            "constant uint w [[function_constant(0)]]; constant uint2 twice = uint2(w, w);\n"
+            "kernel void k(device uint2* a) { a[0] = twice; }"
+        )
+
+
+def test_report(capsys) -> None:
+    file = path("report.metal")
+    file.write_text(
+        HEADER + "kernel void k(device float* a) { threadgroup float t[8]; t[0] = 1; a[0] = t[0]; }"
+    )
+    assert cli.main(["--report", "--gpu=sm_80", str(file)]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        "kernel",
+        "target",
+        "registers",
+        "stack",
+        "spills",
+        "threadgroup",
+        "memory",
+    ]
+    name, target, registers, stack, spills, _ = row.split()
+    assert (name, target, stack, spills) == ("k", "sm_80", "0", "0") and int(registers) > 0
+
+
+# ---- the functions that a GPU has no library for. Rounding once leaves 1/2 unit; those in float lose a little more.
+ONE = {
+    "exp": (np.exp, -105, 90, 1.1), "exp2": (np.exp2, -151, 129, 1.1), "exp10": (lambda x: 10.0**x, -46, 39, 0.51),
+    "log": (np.log, 0, 3, 1.0), "log2": (np.log2, 0, 3, 0.51), "log10": (np.log10, 0, 3, 0.51),
+    "sin": (np.sin, -1e4, 1e4, 1.6), "cos": (np.cos, -1e4, 1e4, 1.6), "tan": (np.tan, -100, 100, 0.51),
+    "sinh": (np.sinh, -4, 4, 0.51), "cosh": (np.cosh, -4, 4, 0.51), "tanh": (np.tanh, -4, 4, 0.51),
+    "asinh": (np.arcsinh, -4, 4, 0.51), "acosh": (np.arccosh, 0.9, 4, 0.51), "atanh": (np.arctanh, -1.1, 1.1, 0.51),
+    "asin": (np.arcsin, -1.1, 1.1, 0.51), "acos": (np.arccos, -1.1, 1.1, 0.51), "atan": (np.arctan, -4, 4, 0.51),
+}  # fmt: skip
+TWO = {
+    "pow": (np.power, 0.51),
+    "atan2": (np.arctan2, 0.51),
+    "fmod": (np.fmod, 0.0),
+    "nextafter": (None, 0.0),
+}
+SPECIAL = np.array(
+    [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-40, -1e-40, 3, -2.5, 2**24, 3.4e38], np.float32
+)
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory) -> ctypes.CDLL:
+    source = "".join(
+        [
+            '#include "hostmetal/msl/lib/gpu_math.h"\n',
+            *(f'extern "C" void f_{n}(const float* a, float* o, long c) {{ for (long i = 0; i < c; ++i) '
+              f"o[i] = _msl::gpu::{n}(a[i]); }}\n" for n in ONE),
+            *(f'extern "C" void f_{n}(const float* a, const float* b, float* o, long c) {{ for (long i = 0; i < c; ++i) '
+              f"o[i] = _msl::gpu::{n}(a[i], b[i]); }}\n" for n in TWO),
+            'extern "C" void f_parts(const float* a, float* m, int* e, int* l, float* s, long c) { for (long i = 0; i < c; '
+            "++i) { m[i] = _msl::gpu::frexp(a[i], e + i); l[i] = _msl::gpu::ilogb(a[i]); "
+            "s[i] = _msl::gpu::ldexp(a[i], int(i % 601) - 300); } }\n",
+        ]
+    )  # fmt: skip
+    out = tmp_path_factory.mktemp("math") / "math.so"
+    flags = ["-std=c++17", "-O2", "-mfma", "-ffp-contract=off", "-fPIC", "-shared", "-I", str(ROOT)]
+    subprocess.run(
+        [toolchain.clang(), *flags, "-x", "c++", "-", "-o", str(out)],
+        input=source,
+        text=True,
+        check=True,
+    )
+    return ctypes.CDLL(str(out))
+
+
+def arguments(low: float, high: float, count: int = 200_000) -> np.ndarray:
+    rng = np.random.default_rng(3)
+    usual = rng.uniform(low, high, count).astype(np.float32)
+    every = rng.integers(0, 2**32, count, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    return np.concatenate([SPECIAL, usual, every])
+
+
+def pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+
+
+def check(got: np.ndarray, expected: np.ndarray, limit: float) -> None:
+    """Within `limit` units in the last place, of what float64 says."""
+    rounded = expected.astype(np.float32)
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    finite = np.isfinite(got) & np.isfinite(rounded)
+    assert (same | finite).all()
+    unit = np.spacing(np.maximum(np.abs(np.where(finite, rounded, 1)), np.float32(2**-126))).astype(
+        np.float64
+    )
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0, np.abs(got.astype(np.float64) - expected) / unit)
+    assert error.max() <= limit
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_math(functions, name: str) -> None:
+    oracle, low, high, limit = ONE[name]
+    a = arguments(low, high)
+    got = np.empty_like(a)
+    getattr(functions, f"f_{name}")(*pointers(a, got), ctypes.c_long(a.size))
+    with np.errstate(all="ignore"):
+        check(got, oracle(a.astype(np.float64)), limit)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_math_of_two(functions, name: str) -> None:
+    oracle, limit = TWO[name]
+    a = arguments(-20, 20)
+    b = np.random.default_rng(4).permutation(a)
+    a, b = (
+        np.concatenate([v, w])
+        for v, w in zip((a, b), map(np.ravel, np.meshgrid(SPECIAL, SPECIAL)), strict=True)
+    )
+    got = np.empty_like(a)
+    getattr(functions, f"f_{name}")(*pointers(a, b, got), ctypes.c_long(a.size))
+    with np.errstate(all="ignore"):
+        wide = (
+            np.nextafter(a, b)
+            if oracle is None
+            else oracle(a.astype(np.float64), b.astype(np.float64))
+        )
+        check(got, wide.astype(np.float64), limit)
+
+
+def test_parts_of_floats(functions) -> None:
+    a = arguments(-4, 4)
+    a = a[np.isfinite(a)]
+    mantissa, scaled = np.empty_like(a), np.empty_like(a)
+    exponent, logarithm = (np.empty(a.size, np.int32) for _ in range(2))
+    functions.f_parts(*pointers(a, mantissa, exponent, logarithm, scaled), ctypes.c_long(a.size))
+    expected, by = np.frexp(a)
+    np.testing.assert_array_equal(mantissa, expected)
+    np.testing.assert_array_equal(exponent, by)
+    np.testing.assert_array_equal(logarithm[a != 0], by[a != 0] - 1)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(
+            scaled, np.ldexp(a.astype(np.float64), np.arange(a.size) % 601 - 300).astype(np.float32)
+        )

@@ -69,6 +69,13 @@ build/tests/hostmetal/%.o: tests/hostmetal/%.mm | build/system-metal.stamp
 $(HOSTMETAL_TESTS): $(patsubst %.mm,build/%.o,$(HOSTMETAL_TEST_SRC)) $(HOSTMETAL_SO) $(HOSTMETAL_FIXTURES)
 	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -Wl,-rpath,$(CURDIR)/$(PKG)
 
+# The CUDA backend's tests, and what stands for NVIDIA's library there; tests/hostmetal/test_cuda.py asks for them.
+build/tests/hostmetal/cuda/driver_test: build/tests/hostmetal/cuda/driver_test.o $(HOSTMETAL_SO)
+	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -ldl -Wl,-rpath,$(CURDIR)/$(PKG)
+build/tests/hostmetal/cuda/libcuda.so: tests/hostmetal/cuda/fake_libcuda.cc | build/system-metal.stamp
+	@mkdir -p $(@D)
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) -shared $< -o $@
+
 $(HOSTMETAL_BENCH): build/tests/hostmetal/bench.o $(HOSTMETAL_SO) build/tests/hostmetal/fixture.metallib
 	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -Wl,-rpath,$(CURDIR)/$(PKG)
 

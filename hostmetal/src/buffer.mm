@@ -24,9 +24,12 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
   _device->_allocated.fetch_sub(_allocation.size, std::memory_order_relaxed);
   if (!_borrowed) {
     _device->_driver->Free(_allocation);
-  } else if (_deallocator) {
-    _deallocator(_allocation.host, _length);
-    Block_release(_deallocator);
+  } else {
+    _device->_driver->Return(_allocation);
+    if (_deallocator) {
+      _deallocator(_allocation.host, _length);
+      Block_release(_deallocator);
+    }
   }
   [super dealloc];
 }

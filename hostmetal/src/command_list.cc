@@ -104,11 +104,14 @@ bool IsDispatch(const Command& c) {
 }
 
 // Fills in the grid of an indirect dispatch. False: it is empty.
-bool Resolve(const Command& c, DispatchCommand* out, Failure* failure) {
+bool Resolve(const Command& c, Stream& stream, DispatchCommand* out, Failure* failure) {
   *out = c.dispatch;
   if (c.type != CommandType::kIndirect) return true;
+  uint32_t grid[3];
+  *failure = stream.Read(grid, c.indirect, sizeof grid);
+  if (*failure) return false;
   for (int i = 0; i < 3; ++i) {
-    uint32_t groups = c.indirect[i];
+    uint32_t groups = grid[i];
     uint64_t threads = uint64_t(groups) * out->threadgroup_size[i];
     if (threads > UINT32_MAX) {
       *failure = {kInternal, "[dispatchThreadgroupsWithIndirectBuffer] " + std::to_string(threads) +
@@ -151,13 +154,13 @@ Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
       case CommandType::kDispatch:
       case CommandType::kIndirect: {
         DispatchCommand one;
-        bool runs = Resolve(c, &one, &failure);
+        bool runs = Resolve(c, stream, &one, &failure);
         if (failure) return failure;
         if (i + 1 < n && list.commands[i + 1].overlaps && IsDispatch(list.commands[i + 1])) {
           batch.clear();
           if (runs) batch.push_back(one);
           while (i + 1 < n && list.commands[i + 1].overlaps && IsDispatch(list.commands[i + 1])) {
-            runs = Resolve(list.commands[++i], &one, &failure);
+            runs = Resolve(list.commands[++i], stream, &one, &failure);
             if (failure) break;
             if (runs) batch.push_back(one);
           }

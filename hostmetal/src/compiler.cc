@@ -135,6 +135,7 @@ std::string CompileSource(const CompileJob& job, Failure* failure) {
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
+  if (!job.gpu.empty()) arguments.push_back("--gpu=" + job.gpu);
   int status = Spawn(arguments, messages);
   if (status == -1) {
     return fail(kLibraryInternal, "[newLibraryWithSource] cannot run '" + arguments[0] +

@@ -15,6 +15,7 @@ struct CompileJob {
   std::vector<std::pair<std::string, std::string>> macros;
   std::string standard;  // "metal3.1"; empty for the compiler's default
   std::string math;      // "-ffast-math", "-fno-fast-math" or empty
+  std::string gpu;       // "sm_90", or empty for the CPU alone
 };
 
 // The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the

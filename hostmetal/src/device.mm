@@ -11,15 +11,61 @@ using hostmetal::Failure;
 using hostmetal::Refuse;
 using hostmetal::ToString;
 
+@interface HMDevice (Hostmetal)
+- (id)initWithDriver:(hostmetal::Driver*)driver;
+@end
+
+namespace {
+
+HMDevice* DeviceOf(hostmetal::Driver* driver) {
+  static std::mutex mutex;
+  static auto* devices = new std::map<hostmetal::Driver*, HMDevice*>;
+  std::lock_guard<std::mutex> lock(mutex);
+  HMDevice*& device = (*devices)[driver];
+  if (!device) device = [[[HMDevice alloc] initWithDriver:driver] hm_immortal];
+  return device;
+}
+
+// The device that HOSTMETAL_DEVICE names: cpu, which is the default, or cuda:<number>.
+HMDevice* DefaultDevice() {
+  const char* variable = getenv("HOSTMETAL_DEVICE");
+  std::string wanted = variable && *variable ? variable : "cpu";
+  if (wanted == "cpu") return DeviceOf(&hostmetal::CpuDriver());
+  std::string number = wanted.rfind("cuda:", 0) == 0 ? wanted.substr(5) : "";
+  if (number.empty() || number.size() > 4 ||
+      number.find_first_not_of("0123456789") != number.npos) {
+    fprintf(stderr,
+            "[MTLCreateSystemDefaultDevice] HOSTMETAL_DEVICE is '%s'; expected cpu or cuda:0\n",
+            wanted.c_str());
+    return nil;
+  }
+  std::string why;
+  const auto& drivers = hostmetal::CudaDrivers(&why);
+  size_t index = size_t(atoi(number.c_str()));
+  if (index < drivers.size()) return DeviceOf(drivers[index]);
+  fprintf(stderr, "[MTLCreateSystemDefaultDevice] HOSTMETAL_DEVICE is '%s', but %s\n",
+          wanted.c_str(),
+          drivers.empty() ? why.c_str()
+                          : (std::to_string(drivers.size()) + " NVIDIA GPUs are usable").c_str());
+  return nil;
+}
+
+}  // namespace
+
 HMDevice* HMTheDevice() {
-  static HMDevice* device = [[[HMDevice alloc] init] hm_immortal];
+  static HMDevice* device = DefaultDevice();
   return device;
 }
 
 id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return [HMTheDevice() retain]; }
 
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
-  return [[NSArray alloc] initWithObjects:HMTheDevice(), nil];
+  NSMutableArray* all = [[NSMutableArray alloc] init];
+  for (hostmetal::Driver* driver : hostmetal::CudaDrivers(nullptr)) {
+    [all addObject:DeviceOf(driver)];
+  }
+  [all addObject:DeviceOf(&hostmetal::CpuDriver())];
+  return all;
 }
 
 namespace {
@@ -42,10 +88,10 @@ bool Exists(const std::string& path) {
 
 @implementation HMDevice
 
-- (id)init {
+- (id)initWithDriver:(hostmetal::Driver*)driver {
   self = [super init];
   if (self) {
-    _driver = &hostmetal::CpuDriver();
+    _driver = driver;
     const char* wrapper = getenv("METAL_DEVICE_WRAPPER_TYPE");
     _validate = wrapper && atoi(wrapper) != 0;
   }
@@ -134,7 +180,7 @@ bool Exists(const std::string& path) {
     return nil;
   }
   hostmetal::Allocation allocation;
-  if (!_driver->Allocate(length, zeroed, &allocation)) return nil;
+  if (!_driver->Allocate(length, zeroed, hostmetal::StorageOf(options), &allocation)) return nil;
   HMBuffer* buffer = [[HMBuffer alloc] init];
   buffer->_device = self;
   buffer->_allocation = allocation;
@@ -153,7 +199,13 @@ bool Exists(const std::string& path) {
                             options:(MTLResourceOptions)options {
   if (!pointer) return nil;
   auto* buffer = (HMBuffer*)[self newBufferWithLength:length options:options zeroed:NO];
-  if (buffer) memcpy(buffer->_allocation.host, pointer, length);
+  if (!buffer) return nil;
+  if (buffer->_allocation.host) {
+    memcpy(buffer->_allocation.host, pointer, length);
+  } else if (!_driver->Write(buffer->_allocation.device, pointer, length)) {
+    [buffer release];
+    return nil;
+  }
   return buffer;
 }
 
@@ -165,9 +217,11 @@ bool Exists(const std::string& path) {
   if (!pointer || length == 0 || reinterpret_cast<uintptr_t>(pointer) % page || length % page) {
     return nil;
   }
+  hostmetal::Allocation allocation;
+  if (!_driver->Borrow(pointer, length, &allocation)) return nil;
   HMBuffer* buffer = [[HMBuffer alloc] init];
   buffer->_device = self;
-  buffer->_allocation = {pointer, pointer, length};
+  buffer->_allocation = allocation;
   buffer->_length = length;
   buffer->_options = options;
   buffer->_borrowed = YES;
@@ -183,7 +237,8 @@ bool Exists(const std::string& path) {
     return nil;
   }
   hostmetal::Allocation allocation;
-  if (!_driver->Allocate(size, true, &allocation)) return nil;
+  hostmetal::Storage storage = hostmetal::StorageOf([descriptor resourceOptions]);
+  if (!_driver->Allocate(size, true, storage, &allocation)) return nil;
   _allocated.fetch_add(allocation.size, std::memory_order_relaxed);
   return [[HMHeap alloc] initWithDevice:self allocation:allocation descriptor:descriptor];
 }
@@ -284,6 +339,7 @@ bool Exists(const std::string& path) {
                   "dynamic libraries (supportsDynamicLibraries)");
   }
   hostmetal::CompileJob job;
+  job.gpu = _driver->CompilerTarget();
   job.source = ToString(source);
   if (options) {
     job.math = [options fastMathEnabled] ? "-ffast-math" : "-fno-fast-math";
@@ -360,6 +416,10 @@ bool Exists(const std::string& path) {
                                                                         maxThreads:maxThreads
                                                                    multipleOfWidth:multipleOfWidth
                                                                              label:label];
+  if (Failure failure = _driver->Prepare(state->_kernel)) {
+    [state release];
+    return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  }
   if (reflection && (options & (MTLPipelineOptionBindingInfo | MTLPipelineOptionBufferTypeInfo))) {
     *reflection = [[[MTLComputePipelineReflection alloc] initWithPipeline:state] autorelease];
   }

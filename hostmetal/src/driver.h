@@ -1,5 +1,6 @@
 // What a backend provides: memory, compiled kernels, and streams that run them. The API above it
-// never sees how; the CPU is one backend (hostmetal/src/cpu).
+// never sees how; the CPU is one backend (hostmetal/src/cpu), NVIDIA's GPUs are another
+// (hostmetal/src/cuda).
 #ifndef HOSTMETAL_SRC_DRIVER_H_
 #define HOSTMETAL_SRC_DRIVER_H_
 
@@ -43,6 +44,9 @@ struct DeviceInfo {
   bool unified_memory = true;
 };
 
+// Who uses a block of memory.
+enum class Storage { kShared, kPrivate };
+
 struct Allocation {
   void* device = nullptr;  // address that kernels use
   void* host = nullptr;    // address that the CPU uses; nullptr if it cannot
@@ -54,6 +58,8 @@ class Module {
  public:
   virtual ~Module() = default;
   virtual const std::vector<const metallib_kernel*>& kernels() const = 0;
+  // Its code for GPUs, if any.
+  virtual const metallib_gpu_library* gpu() const = 0;
 };
 
 // A kernel with its function constants: what a pipeline state holds.
@@ -62,6 +68,7 @@ struct Kernel {
   const metallib_kernel* entry = nullptr;
   std::vector<metallib_constant_value> constants;  // one for each of entry->constants
   uint32_t max_threads = 0;
+  std::shared_ptr<void> code;  // the backend's, from Driver::Prepare
   // Learned cost of one threadgroup in picoseconds, 0 before the first launch: small launches stay
   // on one thread.
   mutable std::atomic<uint64_t> group_cost{0};
@@ -76,6 +83,7 @@ struct DispatchCommand {
   uint32_t threadgroups[3];
   const metallib_buffer* buffers = nullptr;
   const uint32_t* threadgroup_lengths = nullptr;
+  uint32_t host_bytes = 0;  // bit i: buffers[i] are bytes of the command list (setBytes)
 };
 
 // Work of one command queue, in order. Finish() returns when everything given to the stream is
@@ -87,25 +95,42 @@ class Stream {
   virtual Failure Dispatch(const DispatchCommand* commands, size_t count) = 0;
   virtual Failure Copy(void* destination, const void* source, size_t bytes) = 0;
   virtual Failure Fill(void* destination, uint8_t value, size_t bytes) = 0;
+  // Copies to the host's memory, and waits for it.
+  virtual Failure Read(void* host, const void* source, size_t bytes) = 0;
   virtual Failure Finish() = 0;
+  // How long the device was busy between the last two calls of Finish(), 0 where nobody knows.
+  virtual uint64_t BusyNanoseconds() const { return 0; }
 };
 
 class Driver {
  public:
   virtual ~Driver() = default;
   virtual const DeviceInfo& info() const = 0;
-  virtual bool Allocate(size_t bytes, bool zeroed, Allocation* allocation) = 0;
+  virtual bool Allocate(size_t bytes, bool zeroed, Storage storage, Allocation* allocation) = 0;
   virtual void Free(const Allocation& allocation) = 0;
+  // Writes memory that the host cannot, and waits for it.
+  virtual bool Write(void* destination, const void* bytes, size_t length) = 0;
+  // The program's own pages as memory of the device, until Return().
+  virtual bool Borrow(void* memory, size_t bytes, Allocation* allocation) = 0;
+  virtual void Return(const Allocation& allocation) = 0;
   // `checked` asks for bounds checks in every access. `name` is for messages.
   virtual std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
                                            Failure* failure) = 0;
   virtual std::shared_ptr<Module> LoadData(std::string_view bytes, const std::string& name,
                                            bool checked, Failure* failure) = 0;
+  // What the shader compiler's --gpu has to say for this device; "" for none.
+  virtual std::string CompilerTarget() const = 0;
+  // Makes the code of a kernel that has its constants; may lower its max_threads.
+  virtual Failure Prepare(Kernel* kernel) = 0;
   virtual std::unique_ptr<Stream> NewStream() = 0;
 };
 
 // The process's CPU backend; never destroyed.
 Driver& CpuDriver();
+
+// NVIDIA's GPUs, looked for at the first call; never destroyed. Where there are none, `why` says
+// so.
+const std::vector<Driver*>& CudaDrivers(std::string* why);
 
 }  // namespace hostmetal
 

@@ -56,7 +56,8 @@ struct HMComputeState {
   HMBuffer* buffers[METALLIB_MAX_BUFFERS] =
       {};  // for setBufferOffset:; nil where setBytes: was used
   uint32_t threadgroup_lengths[METALLIB_MAX_BUFFERS] = {};
-  bool barrier = true;  // the next dispatch must wait for those before it
+  uint32_t host_bytes = 0;  // as in DispatchCommand
+  bool barrier = true;      // the next dispatch must wait for those before it
 };
 
 @implementation HMEncoder
@@ -224,12 +225,14 @@ struct HMComputeState {
   memcpy(copy, bytes, length);
   _compute->bindings[index] = {copy, length};
   _compute->buffers[index] = nil;
+  _compute->host_bytes |= 1u << index;
 }
 
 - (void)bind:(id<MTLBuffer>)buffer
       offset:(NSUInteger)offset
      atIndex:(NSUInteger)index
       method:(const char*)method {
+  _compute->host_bytes &= ~(1u << index);
   if (!buffer) {
     _compute->bindings[index] = {nullptr, 0};
     _compute->buffers[index] = nil;
@@ -436,6 +439,7 @@ struct HMComputeState {
   command.dispatch.kernel = pipeline->_kernel;
   command.dispatch.buffers = bindings;
   command.dispatch.threadgroup_lengths = lengths;
+  command.dispatch.host_bytes = _compute->host_bytes;
   command.dispatch.threadgroup_size[0] = uint32_t(group.width);
   command.dispatch.threadgroup_size[1] = uint32_t(group.height);
   command.dispatch.threadgroup_size[2] = uint32_t(group.depth);

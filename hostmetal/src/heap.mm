@@ -156,8 +156,10 @@ NSUInteger RoundUp(NSUInteger length) {
 - (HMBuffer*)newBuffer:(NSUInteger)length at:(NSUInteger)offset {
   HMBuffer* buffer = [[HMBuffer alloc] init];
   buffer->_device = _device;
-  buffer->_allocation = {static_cast<char*>(_state->allocation.host) + offset,
-                         static_cast<char*>(_state->allocation.device) + offset, RoundUp(length)};
+  const hostmetal::Allocation& all = _state->allocation;
+  buffer->_allocation = {static_cast<char*>(all.device) + offset,
+                         all.host ? static_cast<char*>(all.host) + offset : nullptr,
+                         RoundUp(length)};
   buffer->_length = length;
   buffer->_options = _state->options;
   buffer->_heap = [self retain];

@@ -45,7 +45,9 @@ id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger
     return nil;
   }
   hostmetal::Allocation block;
-  if (!device->_driver->Allocate(kHeader + length, /*zeroed=*/false, &block)) return nil;
+  if (!device->_driver->Allocate(kHeader + length, /*zeroed=*/false, hostmetal::Storage::kShared,
+                                 &block))
+    return nil;
   memset(block.host, 0, kHeader);  // as +alloc does
   auto* buffer = (HMInlineBuffer*)block.host;
   object_setClass(buffer, [HMInlineBuffer class]);

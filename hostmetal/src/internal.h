@@ -63,6 +63,11 @@ inline uint32_t Slot(const metallib_argument& a) {
 MTLTextureType TextureType(const char* type_name);
 std::string TextureComponent(const char* type_name);
 
+// Where a resource's memory belongs.
+inline Storage StorageOf(MTLResourceOptions options) {
+  return StorageMode(options) == MTLStorageModePrivate ? Storage::kPrivate : Storage::kShared;
+}
+
 struct ConstantValue {
   MTLDataType type;
   std::array<uint8_t, 16> bytes;
@@ -100,6 +105,8 @@ struct HMConstantValues {
                              options:(MTLResourceOptions)options
                               zeroed:(BOOL)zeroed;
 @end
+// The default device, which HOSTMETAL_DEVICE can name; nil, with a sentence on stderr, where it is
+// not there.
 HMDevice* HMTheDevice();
 
 @interface HMHeap : HMLabelled <MTLHeap> {

@@ -104,7 +104,12 @@ void QueueState::Run(HMCommandBuffer* buffer) {
   b.gpu_start.store(Now(), std::memory_order_relaxed);
   uint32_t encoder = 0;
   Failure failure = Execute(b.list, *stream, &encoder);
-  b.gpu_end.store(Now(), std::memory_order_relaxed);
+  uint64_t end = Now();
+  b.gpu_end.store(end, std::memory_order_relaxed);
+  // The device's own clock, where it has one, leaves out the way there and back.
+  if (uint64_t busy = stream->BusyNanoseconds()) {
+    b.gpu_start.store(end - std::min(busy, end), std::memory_order_relaxed);
+  }
   MarkCompleted(buffer, std::move(failure), encoder);
   [buffer release];
 }

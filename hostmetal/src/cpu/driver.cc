@@ -227,6 +227,11 @@ class CpuStream : public Stream {
     return {};
   }
 
+  Failure Read(void* host, const void* source, size_t bytes) override {
+    memcpy(host, source, bytes);
+    return {};
+  }
+
   Failure Finish() override { return {}; }
 
  private:
@@ -284,7 +289,7 @@ class Cpu : public Driver {
 
   const DeviceInfo& info() const override { return info_; }
 
-  bool Allocate(size_t bytes, bool zeroed, Allocation* allocation) override {
+  bool Allocate(size_t bytes, bool zeroed, Storage, Allocation* allocation) override {
     size_t size = 0;
     void* block = pool_.Allocate(bytes, zeroed, &size);
     if (!block) return false;
@@ -296,6 +301,16 @@ class Cpu : public Driver {
     pool_.Free(allocation.device, allocation.size);
   }
 
+  bool Write(void* destination, const void* bytes, size_t length) override {
+    memcpy(destination, bytes, length);
+    return true;
+  }
+  bool Borrow(void* memory, size_t bytes, Allocation* allocation) override {
+    *allocation = {memory, memory, bytes};
+    return true;
+  }
+  void Return(const Allocation&) override {}
+
   std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
                                    Failure* failure) override {
     return LoadModuleFile(path, checked, failure);
@@ -306,6 +321,8 @@ class Cpu : public Driver {
     return LoadModuleData(bytes, name, checked, failure);
   }
 
+  std::string CompilerTarget() const override { return ""; }
+  Failure Prepare(Kernel*) override { return {}; }
   std::unique_ptr<Stream> NewStream() override { return std::make_unique<CpuStream>(); }
 
  private:

@@ -26,6 +26,9 @@ class CpuModule : public Module {
     if (fd_ >= 0) close(fd_);
   }
   const std::vector<const metallib_kernel*>& kernels() const override { return kernels_; }
+  const metallib_gpu_library* gpu() const override {
+    return static_cast<const metallib_gpu_library*>(dlsym(handle_, METALLIB_GPU_SYMBOL));
+  }
 
   // The bytes go to an anonymous file first. dlopen() knows libraries by inode, and a file
   // rewritten in place would change under running code: a private copy is neither confused with an

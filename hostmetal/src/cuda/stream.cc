@@ -1,0 +1,211 @@
+// Command queues on a GPU: kernels, copies and fills in a stream of the library.
+#include <string.h>
+
+#include <algorithm>
+
+#include "hostmetal/src/cuda/driver.h"
+
+namespace hostmetal {
+namespace cuda {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;            // CU_STREAM_NON_BLOCKING
+constexpr unsigned kPortable = 1, kMapped = 2;  // CU_MEMHOSTALLOC_*
+constexpr size_t kStagingBytes = size_t{4} << 20;
+constexpr uint32_t kByValueBytes = 256;  // as in hostmetal/msl/lib/gpu_runtime.h
+// Grids have this many blocks along y and z at most, 2^31 - 1 along x.
+constexpr uint32_t kMostBlocks[3] = {0x7fffffff, 65535, 65535};
+
+// _msl::Grid of gpu_runtime.h.
+struct Grid {
+  uint32_t threads[3], threadgroups[3], first[3];
+};
+
+Address ToAddress(const void* p) { return reinterpret_cast<Address>(p); }
+
+class GpuStream : public hostmetal::Stream {
+ public:
+  explicit GpuStream(const Gpu& gpu) : gpu_(gpu), cu_(*gpu.library) {
+    gpu.Enter();
+    broken_ = cu_.StreamCreate(&stream_, kNonBlocking);
+    if (broken_ == kSuccess) broken_ = cu_.EventCreate(&begin_, 0);
+    if (broken_ == kSuccess) broken_ = cu_.EventCreate(&end_, 0);
+    if (broken_ == kSuccess) {
+      broken_ =
+          cu_.MemHostAlloc(reinterpret_cast<void**>(&host_), kStagingBytes, kPortable | kMapped);
+    }
+    if (broken_ == kSuccess) broken_ = cu_.MemAlloc(&device_, kStagingBytes);
+  }
+  ~GpuStream() override {
+    gpu_.Enter();
+    if (stream_) cu_.StreamSynchronize(stream_);
+    if (begin_) cu_.EventDestroy(begin_);
+    if (end_) cu_.EventDestroy(end_);
+    if (host_) cu_.MemFreeHost(host_);
+    if (device_) cu_.MemFree(device_);
+    if (stream_) cu_.StreamDestroy(stream_);
+  }
+
+  Failure Dispatch(const DispatchCommand* commands, size_t count) override {
+    if (Failure failure = Begin("a kernel")) return failure;
+    for (size_t i = 0; i < count; ++i) {
+      if (Failure failure = Launch(commands[i])) return failure;
+    }
+    return {};
+  }
+
+  Failure Copy(void* destination, const void* source, size_t bytes) override {
+    if (!bytes) return {};
+    if (Failure failure = Begin("a copy")) return failure;
+    return Check("[copy]",
+                 cu_.MemcpyAsync(ToAddress(destination), ToAddress(source), bytes, stream_));
+  }
+
+  Failure Fill(void* destination, uint8_t value, size_t bytes) override {
+    if (!bytes) return {};
+    if (Failure failure = Begin("a fill")) return failure;
+    return Check("[fill]", cu_.MemsetD8Async(ToAddress(destination), value, bytes, stream_));
+  }
+
+  Failure Read(void* host, const void* source, size_t bytes) override {
+    if (Failure failure = Copy(host, source, bytes)) return failure;
+    return Check("[read]", cu_.StreamSynchronize(stream_));
+  }
+
+  Failure Finish() override {
+    busy_ = 0;
+    if (!started_) return {};
+    gpu_.Enter();
+    std::string what = "[" + names_ + "]";
+    started_ = false;
+    names_.clear();
+    staged_ = 0;
+    Result result = cu_.EventRecord(end_, stream_);
+    if (result == kSuccess) result = cu_.StreamSynchronize(stream_);
+    float milliseconds = 0;
+    if (result == kSuccess) result = cu_.EventElapsedTime(&milliseconds, begin_, end_);
+    busy_ = uint64_t(double(milliseconds) * 1e6);
+    return Check(what, result);
+  }
+
+  uint64_t BusyNanoseconds() const override { return busy_; }
+
+ private:
+  Failure Check(const std::string& what, Result result) {
+    return result == kSuccess ? Failure{} : Explained(cu_, what, result);
+  }
+
+  Failure Begin(const char* what) {
+    gpu_.Enter();
+    if (broken_ != kSuccess) return Explained(cu_, "[commandQueue] no stream", broken_);
+    if (started_) return {};
+    started_ = true;
+    names_ = what;
+    return Check("[commandBuffer]", cu_.EventRecord(begin_, stream_));
+  }
+
+  // Bytes of the host as memory of the GPU, until the stream has come so far.
+  Failure Stage(const void* bytes, size_t length, Address* at) {
+    size_t begin = (staged_ + 255) / 256 * 256;
+    if (begin + length > kStagingBytes) {
+      if (Failure failure = Check("[setBytes]", cu_.StreamSynchronize(stream_))) return failure;
+      begin = 0;
+    }
+    memcpy(host_ + begin, bytes, length);
+    staged_ = begin + length;
+    *at = device_ + begin;
+    return Check("[setBytes]", cu_.MemcpyAsync(*at, ToAddress(host_ + begin), length, stream_));
+  }
+
+  Failure Launch(const DispatchCommand& c) {
+    const metallib_kernel& entry = *c.kernel->entry;
+    if (names_.size() < 200 && names_.find(entry.name) == names_.npos) {
+      names_ = names_[0] == 'a' && names_[1] == ' ' ? entry.name : names_ + ", " + entry.name;
+    }
+    // Parameters as gpu.py declares them: the grid, then the arguments in order.
+    Grid grid;
+    std::copy_n(c.threads, 3, grid.threads);
+    std::copy_n(c.threadgroups, 3, grid.threadgroups);
+    parameters_.assign(1, &grid);
+    offsets_.clear();
+    values_.clear();
+    uint32_t offset_of[METALLIB_MAX_BUFFERS], shared = 0;
+    for (uint32_t i = 0; i < METALLIB_MAX_BUFFERS; ++i) {
+      offset_of[i] = shared;
+      shared += (c.threadgroup_lengths[i] + 15) & ~15u;
+    }
+    for (uint32_t i = 0; i < entry.n_arguments; ++i) {
+      const metallib_argument& a = entry.arguments[i];
+      size_t at = (values_.size() + 15) / 16 * 16;
+      offsets_.push_back(at);
+      if (a.kind == METALLIB_THREADGROUP) {
+        values_.resize(at + 4);
+        memcpy(&values_[at], &offset_of[a.index], 4);
+        continue;
+      }
+      uint32_t slot = a.kind == METALLIB_TEXTURE   ? METALLIB_FIRST_TEXTURE + a.index
+                      : a.kind == METALLIB_SAMPLER ? METALLIB_FIRST_SAMPLER + a.index
+                                                   : a.index;
+      const metallib_buffer& binding = c.buffers[slot];
+      bool on_host =
+          a.kind == METALLIB_TEXTURE || a.kind == METALLIB_SAMPLER || (c.host_bytes >> a.index & 1);
+      bool by_value = a.kind == METALLIB_CONSTANT && (a.flags & METALLIB_ARG_REFERENCE) &&
+                      !(a.flags & METALLIB_ARG_OPTIONAL) && a.pointee_size <= kByValueBytes;
+      size_t alignment = std::max<size_t>(8, a.pointee_alignment);
+      values_.resize(at + (by_value ? alignment + a.pointee_size + 16 : 8));
+      Address address = ToAddress(binding.address);
+      if (address && on_host && by_value) {
+        address = 0;
+        memcpy(&values_[at + alignment], binding.address, a.pointee_size);
+      } else if (address && on_host) {
+        if (Failure failure = Stage(binding.address, binding.length, &address)) return failure;
+      }
+      memcpy(&values_[at], &address, 8);
+    }
+    for (size_t at : offsets_) parameters_.push_back(&values_[at]);
+    const auto* code = static_cast<const Compiled*>(c.kernel->code.get());
+    // More blocks than a launch may have: several launches.
+    for (uint64_t z = 0; z < c.threadgroups[2]; z += kMostBlocks[2]) {
+      for (uint64_t y = 0; y < c.threadgroups[1]; y += kMostBlocks[1]) {
+        for (uint64_t x = 0; x < c.threadgroups[0]; x += kMostBlocks[0]) {
+          const uint64_t first[3] = {x, y, z};
+          uint32_t blocks[3];
+          for (int i = 0; i < 3; ++i) {
+            grid.first[i] = uint32_t(first[i]);
+            blocks[i] = std::min<uint32_t>(kMostBlocks[i], c.threadgroups[i] - grid.first[i]);
+          }
+          Result result =
+              cu_.LaunchKernel(code->function, blocks[0], blocks[1], blocks[2],
+                               c.threadgroup_size[0], c.threadgroup_size[1], c.threadgroup_size[2],
+                               shared, stream_, parameters_.data(), nullptr);
+          if (result != kSuccess) return Check(std::string("[") + entry.name + "]", result);
+        }
+      }
+    }
+    return {};
+  }
+
+  const Gpu& gpu_;
+  const Library& cu_;
+  Result broken_ = kSuccess;
+  cuda::Stream stream_ = nullptr;
+  Event begin_ = nullptr, end_ = nullptr;
+  char* host_ = nullptr;
+  Address device_ = 0;
+  size_t staged_ = 0;
+  bool started_ = false;
+  uint64_t busy_ = 0;
+  std::string names_;  // of what runs, for messages
+  std::vector<void*> parameters_;
+  std::vector<size_t> offsets_;
+  std::vector<char> values_;
+};
+
+}  // namespace
+
+std::unique_ptr<hostmetal::Stream> NewStream(const Gpu& gpu) {
+  return std::make_unique<GpuStream>(gpu);
+}
+
+}  // namespace cuda
+}  // namespace hostmetal

@@ -1,0 +1,298 @@
+// The CUDA backend's logic against fake_libcuda.cc: `driver_test FIXTURE FAKE CASE`
+// (tests/hostmetal/test_cuda.py).
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+#import <Metal/Metal.h>
+
+namespace {
+
+int failures = 0;
+const char* fixture;
+const char* (*fake_log)();
+void (*fake_fail)(const char*, int);
+
+void Check(bool ok, const std::string& what) {
+  if (ok) return;
+  printf("%s\n", what.c_str());
+  ++failures;
+}
+void Has(const std::string& text, const std::string& part) {
+  Check(text.find(part) != text.npos, "expected '" + part + "' in\n" + text);
+}
+void HasNot(const std::string& text, const std::string& part) {
+  Check(text.find(part) == text.npos, "did not expect '" + part + "' in\n" + text);
+}
+std::string Log() { return fake_log(); }
+std::string Text(NSError* error) {
+  return error ? [[error localizedDescription] UTF8String] : "no error";
+}
+
+id<MTLDevice> Device() {
+  static id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+  return device;
+}
+id<MTLLibrary> Library(NSError** error = nullptr) {
+  return [[Device() newLibraryWithFile:[NSString stringWithUTF8String:fixture]
+                                 error:error] autorelease];
+}
+id<MTLComputePipelineState> Pipeline(NSString* name, uint32_t width = 3, bool bias = false,
+                                     NSError** error = nullptr) {
+  MTLFunctionConstantValues* values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  [values setConstantValue:&width type:MTLDataTypeUInt atIndex:0];
+  [values setConstantValue:&bias type:MTLDataTypeBool atIndex:1];
+  id<MTLFunction> function = [[Library() newFunctionWithName:name constantValues:values
+                                                       error:error] autorelease];
+  return [[Device() newComputePipelineStateWithFunction:function error:error] autorelease];
+}
+id<MTLBuffer> Buffer(NSUInteger length,
+                     MTLResourceOptions options = MTLResourceStorageModePrivate) {
+  return [[Device() newBufferWithLength:length options:options] autorelease];
+}
+NSError* Run(const std::function<void(id<MTLComputeCommandEncoder>)>& encode,
+             double* ms = nullptr) {
+  static id<MTLCommandQueue> queue = [Device() newCommandQueue];
+  id<MTLCommandBuffer> commands = [queue commandBuffer];
+  id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+  encode(encoder);
+  [encoder endEncoding];
+  [commands commit];
+  [commands waitUntilCompleted];
+  if (ms) *ms = ([commands GPUEndTime] - [commands GPUStartTime]) * 1e3;
+  return [commands error];
+}
+std::string Number(uint64_t n) { return std::to_string(n); }
+
+struct Small {
+  float scale;
+  uint32_t count;
+};
+struct Large {
+  float values[80] = {1};
+};
+const uint32_t kList[4] = {5, 6, 7, 8};
+
+void Encode(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipelineState> pipeline,
+            id<MTLBuffer> out, id<MTLBuffer> bias) {
+  const Small small = {1.0f, 77};
+  const Large large;
+  [encoder setComputePipelineState:pipeline];
+  [encoder setBuffer:out offset:256 atIndex:0];
+  [encoder setBytes:&small length:sizeof small atIndex:1];
+  [encoder setBytes:&large length:sizeof large atIndex:2];
+  [encoder setBytes:kList length:sizeof kList atIndex:3];
+  [encoder setBuffer:bias offset:0 atIndex:4];
+  [encoder setThreadgroupMemoryLength:96 atIndex:0];
+  [encoder setThreadgroupMemoryLength:128 atIndex:1];
+}
+
+const std::map<std::string, std::function<void()>> kCases = {
+    {"devices",
+     [] {
+       NSArray<id<MTLDevice>>* all = [MTLCopyAllDevices() autorelease];
+       Check([all count] == 3, "two GPUs and the CPU, not " + Number([all count]));
+       Check([[[all objectAtIndex:0] name] isEqual:@"Fake 90"], "first GPU");
+       Check([[[all objectAtIndex:1] name] isEqual:@"Fake 80"], "second GPU");
+       Has([[[all lastObject] name] UTF8String], "hostmetal");
+       Check(Device() == [all objectAtIndex:0], "HOSTMETAL_DEVICE=cuda:0 is the first");
+       Check(![Device() hasUnifiedMemory], "memory of its own");
+     }},
+    {"no_device", [] { Check(!Device(), "a device"); }},
+    {"memory",
+     [] {
+       @autoreleasepool {
+         id<MTLBuffer> shared = Buffer(3 << 20, MTLResourceStorageModeShared);
+         id<MTLBuffer> own = Buffer(5 << 20);
+         std::string log = Log();
+         Has(log, "managed 3145728");
+         Has(log, "private 5242880");
+         Check([shared contents] && ![own contents], "contents of shared memory alone");
+         auto* bytes = static_cast<const char*>([shared contents]);
+         Check(bytes[0] == 0 && bytes[(3 << 20) - 1] == 0, "new buffers are zero");
+         const char text[] = "to the GPU";
+         id<MTLBuffer> made =
+             [[Device() newBufferWithBytes:text
+                                    length:sizeof text
+                                   options:MTLResourceStorageModePrivate] autorelease];
+         Check(!strcmp(reinterpret_cast<const char*>([made gpuAddress]), text),
+               "bytes of a private buffer");
+       }
+       @autoreleasepool {
+         Buffer(5 << 20);
+         HasNot(Log(), "private 5242880");  // the block was kept
+         // 64 MiB there are: what is kept is given back before a request fails.
+         Check(Buffer(40 << 20) != nil, "40 MiB");
+       }
+       @autoreleasepool {
+         Check(Buffer(63 << 20) == nil, "63 MiB beside the slabs");
+         Log();
+         // More managed memory than half of what is free is never asked for.
+         id<MTLBuffer> host = Buffer(48 << 20, MTLResourceStorageModeShared);
+         Check(host != nil && [host contents], "48 MiB of the host");
+         std::string log = Log();
+         Has(log, "pinned 50331648");
+         HasNot(log, "managed 50331648");
+       }
+     }},
+    {"borrowed",
+     [] {
+       @autoreleasepool {
+         void* pages = aligned_alloc(4096, 8192);
+         __block bool returned = false;
+         id<MTLBuffer> buffer = [[Device() newBufferWithBytesNoCopy:pages
+                                                             length:8192
+                                                            options:MTLResourceStorageModeShared
+                                                        deallocator:^(void* p, NSUInteger) {
+                                                          returned = true;
+                                                          free(p);
+                                                        }] autorelease];
+         Check([buffer contents] == pages, "the program's own pages");
+         Check(!returned, "still in use");
+       }
+     }},
+    {"launch",
+     [] {
+       id<MTLComputePipelineState> pipeline = Pipeline(@"scale");
+       const std::string module = Log();
+       // Only what the kernel uses; constants as numbers, and what they switch off stays for the
+       // JIT to remove.
+       Has(module, ".entry msl_scale(");
+       HasNot(module, "msl_grid");
+       HasNot(module, "msl_other");
+       Has(module, ".target sm_80");
+       Has(module, "0x00000003;");
+       HasNot(module, ", [_msl_fc_kWidth]");
+       Has(module, ".global .align 16 .b8 _msl_fc_kWidth[32] = {3, 0, 0, 0");
+       Check([pipeline maxTotalThreadsPerThreadgroup] == 640, "what the function says it takes");
+       id<MTLBuffer> out = Buffer(4096), bias = Buffer(4096);
+       double ms = 0;
+       NSError* error = Run(
+           [&](id<MTLComputeCommandEncoder> e) {
+             Encode(e, pipeline, out, bias);
+             [e dispatchThreads:MTLSizeMake(100, 1, 1) threadsPerThreadgroup:MTLSizeMake(24, 1, 1)];
+           },
+           &ms);
+       Check(!error, Text(error));
+       const std::string log = Log();
+       const uint64_t at = [out gpuAddress] + 256, other = [bias gpuAddress];
+       // Grid: threads, threadgroups, first of this launch. A pointer: low word, high word.
+       Has(log, "launch msl_scale 5 1 1 of 24 1 1 shared 224 | 100 1 1 5 1 1 0 0 0 | " +
+                    Number(uint32_t(at)) + " " + Number(at >> 32) + " | 0 0 1065353216 77 |");
+       Has(log, " | " + Number(uint32_t(other)) + " " + Number(other >> 32) + " | 0 | 96\n");
+       Check(ms > 0.24 && ms < 0.26, "the device's own time, not " + std::to_string(ms));
+       // The same constants again: nothing is compiled. Others: it is.
+       Pipeline(@"scale");
+       HasNot(Log(), "module");
+       id<MTLComputePipelineState> biased = Pipeline(@"scale", 0x80000001u, true);
+       Has(Log(), "0x80000001;");
+       Check(biased != nil, "a pipeline");
+     }},
+    {"indirect_and_large_grids",
+     [] {
+       id<MTLComputePipelineState> pipeline = Pipeline(@"grid");
+       const uint32_t groups[3] = {7, 2, 1};
+       id<MTLBuffer> grid =
+           [[Device() newBufferWithBytes:groups
+                                  length:sizeof groups
+                                 options:MTLResourceStorageModePrivate] autorelease];
+       id<MTLBuffer> out = Buffer(1 << 20);
+       Log();
+       NSError* error = Run([&](id<MTLComputeCommandEncoder> e) {
+         [e setComputePipelineState:pipeline];
+         [e setBuffer:out offset:0 atIndex:0];
+         [e dispatchThreadgroupsWithIndirectBuffer:grid
+                              indirectBufferOffset:0
+                             threadsPerThreadgroup:MTLSizeMake(8, 4, 1)];
+         [e dispatchThreadgroups:MTLSizeMake(1, 70000, 1)
+             threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+       });
+       Check(!error, Text(error));
+       const std::string log = Log();
+       Has(log, "launch msl_grid 7 2 1 of 8 4 1 shared 0 | 56 8 1 7 2 1 0 0 0 |");
+       Has(log, "launch msl_grid 1 65535 1 of 1 1 1 shared 0 | 1 70000 1 1 70000 1 0 0 0 |");
+       Has(log, "launch msl_grid 1 4465 1 of 1 1 1 shared 0 | 1 70000 1 1 70000 1 0 65535 0 |");
+     }},
+    {"jit_error",
+     [] {
+       fake_fail("cuModuleLoadDataEx", 218);
+       NSError* error = nil;
+       Check(!Pipeline(@"other", 1, false, &error), "no pipeline");
+       Has(Text(error), "kernel 'other': CUDA_ERROR_INVALID_PTX");
+       Has(Text(error), "ptxas: line 7 is not to its taste");
+       error = nil;
+       Check(Pipeline(@"other", 1, false, &error) != nil, "the next one is made: " + Text(error));
+     }},
+    {"no_memory_for_a_command_buffer",
+     [] {
+       id<MTLComputePipelineState> pipeline = Pipeline(@"other");
+       id<MTLBuffer> out = Buffer(4096);
+       auto encode = [&](id<MTLComputeCommandEncoder> e) {
+         [e setComputePipelineState:pipeline];
+         [e setBuffer:out offset:0 atIndex:0];
+         [e dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+       };
+       fake_fail("cuLaunchKernel", 2);
+       NSError* error = Run(encode);
+       Check([error code] == MTLCommandBufferErrorOutOfMemory, "code " + Number([error code]));
+       Has(Text(error), "[other]: CUDA_ERROR_OUT_OF_MEMORY");
+       Check(!Run(encode), "the next command buffer runs");
+     }},
+    {"fault",
+     [] {
+       id<MTLComputePipelineState> pipeline = Pipeline(@"other");
+       id<MTLBuffer> out = Buffer(4096);
+       auto encode = [&](id<MTLComputeCommandEncoder> e) {
+         [e setComputePipelineState:pipeline];
+         [e setBuffer:out offset:0 atIndex:0];
+         [e dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+       };
+       fake_fail("cuStreamSynchronize", 700);
+       NSError* error = Run(encode);
+       Check([error code] == MTLCommandBufferErrorPageFault, "code " + Number([error code]));
+       Has(Text(error), "[other]: CUDA_ERROR_ILLEGAL_ADDRESS");
+       Has(Text(error), "this process cannot use the GPU any more");
+       error = Run(encode);
+       Has(Text(error), "CUDA_ERROR_ILLEGAL_ADDRESS");
+       // The CPU's device goes on.
+       id<MTLDevice> cpu = [[MTLCopyAllDevices() autorelease] lastObject];
+       id<MTLBuffer> there = [[cpu newBufferWithLength:64 options:0] autorelease];
+       id<MTLCommandBuffer> commands = [[[cpu newCommandQueue] autorelease] commandBuffer];
+       id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+       [blit fillBuffer:there range:NSMakeRange(0, 64) value:9];
+       [blit endEncoding];
+       [commands commit];
+       [commands waitUntilCompleted];
+       Check(![commands error] && static_cast<char*>([there contents])[63] == 9,
+             "the CPU's device");
+     }},
+    {"library_without_gpu_code",
+     [] {
+       NSError* error = nil;
+       Check(!Library(&error), "no library");
+       Has(Text(error),
+           "has no code for GPUs, and this GPU is an sm_90; compile it with 'metal --gpu=sm_80'");
+     }},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  @autoreleasepool {
+    fixture = argv[1];
+    void* fake = dlopen(argv[2], RTLD_NOW);
+    if (argc != 4 || !fake || !kCases.count(argv[3])) {
+      printf("usage: driver_test FIXTURE FAKE CASE\n");
+      return 2;
+    }
+    fake_log = reinterpret_cast<const char* (*)()>(dlsym(fake, "fake_log"));
+    fake_fail = reinterpret_cast<void (*)(const char*, int)>(dlsym(fake, "fake_fail"));
+    kCases.at(argv[3])();
+  }
+  return failures != 0;
+}

@@ -1,0 +1,73 @@
+"""The CUDA backend without a GPU: its logic against a library that stands for NVIDIA's, cuda/fake_libcuda.cc."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metal_ops.metal import Options, compile_object, link
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent / "cuda"
+BUILT = ROOT / "build/tests/hostmetal/cuda"
+CASES = re.findall(r'^    \{"(\w+)"', (HERE / "driver_test.mm").read_text(), re.M)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hostmetal is built on Linux only")
+
+
+@pytest.fixture(scope="session")
+def fixtures(tmp_path_factory) -> dict[bool, Path]:
+    """The driver's shaders with and without code for GPUs. make builds the programs."""
+    programs = [str((BUILT / name).relative_to(ROOT)) for name in ("driver_test", "libcuda.so")]
+    made = subprocess.run(["make", *programs], cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    out = {}
+    for gpu in (True, False):
+        options = Options(validation=False, gpu=("sm_80",) if gpu else ())
+        out[gpu] = tmp_path_factory.mktemp("cuda") / "fixture.metallib"
+        out[gpu].write_bytes(link([compile_object(str(HERE / "fixture.metal"), options)[0]]))
+    return out
+
+
+def run(
+    fixture: Path, case: str, device: str = "cuda:0", **environment: str
+) -> subprocess.CompletedProcess:
+    """One case in its own process."""
+    return subprocess.run(
+        [BUILT / "driver_test", fixture, BUILT / "libcuda.so", case],
+        env={
+            **os.environ,
+            "HOSTMETAL_LIBCUDA": str(BUILT / "libcuda.so"),
+            "HOSTMETAL_DEVICE": device,
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "no_device"])
+def test_case(fixtures, case: str) -> None:
+    done = run(fixtures[case != "library_without_gpu_code"], case)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environment", "said"),
+    [
+        ("cuda:0", {"FAKE_CUDA_NONE": "1"}, "'cuda:0', but cuInit: CUDA_ERROR_NO_DEVICE"),
+        ("cuda:0", {"HOSTMETAL_LIBCUDA": "/nowhere/libcuda.so"}, "cannot be loaded: /nowhere"),
+        ("cuda:0", {"HOSTMETAL_LIBCUDA": "libm.so.6"}, "libm.so.6 has no cuInit"),
+        ("cuda:2", {}, "'cuda:2', but 2 NVIDIA GPUs are usable"),
+        ("cuda:x", {}, "HOSTMETAL_DEVICE is 'cuda:x'; expected cpu or cuda:0"),
+        ("gpu", {}, "HOSTMETAL_DEVICE is 'gpu'; expected cpu or cuda:0"),
+    ],
+)
+def test_device_that_is_not_there(fixtures, wanted, environment, said) -> None:
+    done = run(fixtures[True], "no_device", wanted, **environment)
+    assert done.returncode == 0, done.stdout
+    assert said in done.stderr

@@ -16,6 +16,7 @@
 #include "kernels/msl/exact_sum.h"
 #include "kernels/msl/hash_grid.h"
 #include "kernels/msl/instantiate.h"
+#include "kernels/msl/wide_access.h"
 
 using namespace metal;
 
@@ -31,15 +32,49 @@ inline void find_corner_weights(thread const GridCell<D>& at, device const float
   }
 }
 
+// The same additions, a row an access; along x the corners' rows are often r and r ^ 1, which two
+// features make one access of. Addresses are multiples of 16.
+template <typename T, int D, int F>
+inline void add_wide(constant HashEncodeLevel& level, thread const uint* rows,
+                     thread const float* weights, device const T* g, device atomic_float* table) {
+  float values[F];
+  load_row<T, F>(g, true, values);
+#if defined(__HAVE_ATOMIC_FLOAT_VECTOR__)
+  if (F == 2 && ((level.offset | level.size) & 1) == 0) {
+    for (int c = 0; c < (1 << D); c += 2) {
+      if ((rows[c] ^ 1) != rows[c + 1]) {
+        atomic_add_row<F>(table + ulong(rows[c]) * F, true, weights[c], values);
+        atomic_add_row<F>(table + ulong(rows[c + 1]) * F, true, weights[c + 1], values);
+        continue;
+      }
+      const bool odd = (rows[c] & 1) != 0;
+      const float low = odd ? weights[c + 1] : weights[c];
+      const float high = odd ? weights[c] : weights[c + 1];
+      atomic_add4(table + ulong(rows[c] & ~1u) * F, low * values[0], low * values[F - 1],
+                  high * values[0], high * values[F - 1]);
+    }
+    return;
+  }
+#endif
+  for (int c = 0; c < (1 << D); ++c) {
+    atomic_add_row<F>(table + ulong(rows[c]) * F, true, weights[c], values);
+  }
+}
+
 // Grid: points x levels. `tangents` is read only where Tangent.
 template <typename T, int D, int F, bool Tangent>
+[[max_total_threads_per_threadgroup(512)]]
 kernel void hash_encode_add(
     device const float* tangents [[buffer(0)]], device const T* incoming [[buffer(1)]],
     device const float* inputs [[buffer(2)]], device atomic_float* sums [[buffer(3)]],
     constant HashEncodeParams& params [[buffer(4)]], constant HashEncodeLevel* levels [[buffer(5)]],
-    constant uint& n_features [[buffer(6)]], uint2 thread_at [[thread_position_in_grid]]) {
-  const ulong point = thread_at.x;
-  constant HashEncodeLevel& level = levels[thread_at.y];
+    constant uint& n_features [[buffer(6)]], uint2 thread_at [[thread_position_in_grid]],
+    uint2 local [[thread_position_in_threadgroup]], uint2 group [[threadgroup_position_in_grid]],
+    uint2 size [[dispatch_threads_per_threadgroup]]) {
+  const PointAndLevel work = deal_levels < F == 0 ? 1 : kDealtLevels < T,
+                      F >> (thread_at, local, group, size, params.n_points, params.n_levels);
+  const ulong point = work.point;
+  constant HashEncodeLevel& level = levels[work.level];
   const GridCell<D> at = find_cell<D>(inputs + point * D, level.scale, params.smoothstep != 0);
   uint rows[1 << D];
   float weights[1 << D];
@@ -47,8 +82,12 @@ kernel void hash_encode_add(
   find_corner_weights<D, Tangent>(at, tangents, point, weights);
 
   const uint width = F == 0 ? n_features : F;
-  device const T* g = incoming + (point * params.n_levels + thread_at.y) * width;
+  device const T* g = incoming + (point * params.n_levels + work.level) * width;
   device atomic_float* table = sums + ulong(level.offset) * width;
+  if (F != 0 && is_wide(incoming) && is_wide(sums)) {
+    add_wide<T, D, F == 0 ? 1 : F>(level, rows, weights, g, table);
+    return;
+  }
   for (int c = 0; c < (1 << D); ++c) {
     device atomic_float* row = table + ulong(rows[c]) * width;
     for (uint f = 0; f < width; ++f) atomic_add(row + f, weights[c] * float(g[f]));

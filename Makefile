@@ -19,7 +19,7 @@ endif
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s%s\n", $$1, $$2 }'
-	@echo "Options: DATA=<folder or .npz> for nerf, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
+	@echo "Options: DATA=<folder or .npz> for nerf, GPU=1 for metal (code for NVIDIA GPUs, too), PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
 # One step at a time, whatever -j says, and two makes take turns; who comes second finds the work done.
@@ -97,7 +97,7 @@ endif
 comma := ,
 
 include kernels/rules.mk
--include hostmetal/rules.mk device/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk
+-include hostmetal/rules.mk device/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk tools/gpu/rules.mk
 
 setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
 

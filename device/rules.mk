@@ -25,7 +25,7 @@ $(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so device/exports.map
 
 $(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h device/kernels/nn/*.h kernels/msl/*.h) $(METALLIB_PARTS) | $(VENV)/stamp build/system-metal.stamp
 	@echo "  shaders $@"
-	@$(METAL) -I. $(DEVICE_SHADERS) -o $@
+	@$(METAL) -I. $(METAL_GPU) $(DEVICE_SHADERS) -o $@
 
 # Calls the plugin as TensorFlow does; tests/device runs it.
 DEVICE_TEST := build/device_so/executor_test

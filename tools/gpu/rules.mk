@@ -1,0 +1,28 @@
+# make gpu-test OUT=<folder>: packs what a machine with a GPU and no network needs. There: python3 <folder>/run.py, which
+# leaves report.txt.
+ifeq ($(shell uname),Linux)
+
+build/gpu/%: build/gpu/%.o $(HOSTMETAL_SO)
+	@$(OBJCXX) -pthread $< -o $@ $(HOSTMETAL_LDFLAGS)
+build/gpu/replay.o: tools/gpu/replay.mm | build/system-metal.stamp
+build/gpu/hash_encode.o: benchmarks/gpu/hash_encode.mm benchmarks/hash_encode_inputs.h | build/system-metal.stamp
+build/gpu/replay.o build/gpu/hash_encode.o:
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -c $< -o $@
+
+gpu-test: metal build/gpu/replay build/gpu/hash_encode | $(VENV)/test.stamp  ## Pack the tests of GPUs into OUT=<folder>; run run.py there
+	@[ -n "$(OUT)" ] || { echo "make gpu-test needs OUT=<folder>" >&2; exit 2; }
+	@[ -n "$(GPU)" ] || { echo "make gpu-test needs GPU=1: shaders with code for GPUs" >&2; exit 2; }
+	@rm -rf "$(OUT)" && mkdir -p "$(OUT)/lib"
+	@git describe --always --dirty > "$(OUT)/commit"
+	@cp tools/gpu/run.py build/gpu/replay build/gpu/hash_encode $(HOSTMETAL_SO) $(METALLIB) "$(OUT)"
+	@ldd $(HOSTMETAL_SO) | awk '$$2 == "=>" && $$3 ~ /^\// { print $$3 }' | \
+	  grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so' | xargs -I{} cp -L {} "$(OUT)/lib"
+	@GPU_RECORD="$(abspath $(OUT))/launches" $(PY) -m pytest -q -p tools.gpu.record -p no:cacheprovider \
+	  tests/msl/test_kernels.py tests/msl/test_threadgroup.py tests/msl/test_simdgroup.py tests/msl/test_math.py \
+	  tests/msl/test_integers.py tests/msl/test_types.py $(ARGS)
+	@du -sh "$(OUT)"
+
+.PHONY: gpu-test
+endif

@@ -325,6 +325,7 @@ def checkout(world: World) -> World:
         ("test-ops", "--metal"),
         ("test-shaders", "--metal"),
         ("bench", "--metal"),
+        ("gpu-test GPU=1 OUT=out", "--metal"),
         ("wheel", "--metal"),
         ("docs", "--metal"),
         ("sanitize", "--metal --sanitize"),

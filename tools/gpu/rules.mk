@@ -24,5 +24,6 @@ gpu-test: metal build/gpu/replay build/gpu/hash_encode | $(VENV)/test.stamp  ## 
 	  tests/msl/test_integers.py tests/msl/test_types.py $(ARGS)
 	@du -sh "$(OUT)"
 
+NEEDS_gpu-test := --metal
 .PHONY: gpu-test
 endif

@@ -93,6 +93,11 @@ void AbandonBuffer(void* opaque) {
 }
 
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
+  if (hostmetal_is_inline_buffer(opaque)) {
+    *buffer = (id<MTLBuffer>)const_cast<void*>(opaque);
+    *offset = 0;
+    return true;
+  }
   Memory& memory = TheMemory();
   const uintptr_t address = reinterpret_cast<uintptr_t>(opaque);
   std::shared_lock<std::shared_mutex> lock(memory.live_mutex);

@@ -30,9 +30,8 @@ class CastOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(
-                         StrCat("cast_", ShaderType(x.dtype()), "_", ShaderType(out.dtype())),
-                         Grid(x.num_elements()), {x, out});
+                     return encoder.Launch({"cast", x.dtype(), out.dtype()}, Grid(x.num_elements()),
+                                           {{"x", x}, {"out", out}});
                    }));
   }
 

@@ -21,7 +21,7 @@ Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape
   return Status();
 }
 
-Status EncodeSpread(Encoder& encoder, const char* op, const Argument& value, const Shape& from,
+Status EncodeSpread(Encoder& encoder, const char* op, const Value& value, const Shape& from,
                     const Tensor& out) {
   return EncodeCopy(encoder, op, out.shape(), value, Broadcast(from, out.shape()), out,
                     {DenseStrides(out.shape())});
@@ -115,7 +115,7 @@ class ConcatV2Op {
 REGISTER_METAL_KERNEL(ConcatV2Op, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("axis"));
 
 // `value` repeated over `shape`.
-Status Spread(KernelContext* ctx, const char* op, const Argument& value, const Shape& from,
+Status Spread(KernelContext* ctx, const char* op, const Value& value, const Shape& from,
               const Shape& shape) {
   Tensor out;
   RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
@@ -199,7 +199,7 @@ class LikeOp {
     Tensor x;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     const Element element = Op::kOne ? One(x.dtype()) : Element{0, 0};
-    OP_REQUIRES_OK(ctx, Spread(ctx, kOp, Bytes(element), {}, x.shape()));
+    OP_REQUIRES_OK(ctx, Spread(ctx, kOp, element, {}, x.shape()));
   }
 };
 

@@ -21,7 +21,6 @@ class BinaryOp {
     Tensor a, b, out;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &a));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &b));
-    const std::string name = StrCat(Op::kShader, "_", ShaderType(a.dtype()), "_");
     // One value a thread, or a single value for all.
     if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
       const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
@@ -30,8 +29,9 @@ class BinaryOp {
       OP_REQUIRES_OK(
           ctx, ctx->ForwardInputOrAllocateOutput(a_is_scalar ? 1 : 0, 0, larger.shape(), &out));
       OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                       return encoder.Dispatch(name + strides, Grid(out.num_elements()),
-                                               {a, b, out});
+                       return encoder.Launch({Op::kShader, a.dtype(), strides},
+                                             Grid(out.num_elements()),
+                                             {{"a", a}, {"b", b}, {"out", out}});
                      }));
       return;
     }
@@ -46,8 +46,9 @@ class BinaryOp {
                  {Broadcast(a.shape(), shape), Broadcast(b.shape(), shape), {DenseStrides(shape)}},
                  &loop));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(name + loop.variant, loop.grid,
-                                             {a, b, out, Bytes(loop.params)});
+                     return encoder.Launch(
+                         {Op::kShader, a.dtype(), loop.variant}, loop.grid,
+                         {{"a", a}, {"b", b}, {"out", out}, {"params", loop.params}});
                    }));
   }
 };
@@ -64,8 +65,8 @@ class UnaryOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, x.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(StrCat(Op::kShader, "_", ShaderType(x.dtype())),
-                                             Grid(x.num_elements()), {x, out});
+                     return encoder.Launch({Op::kShader, x.dtype()}, Grid(x.num_elements()),
+                                           {{"x", x}, {"out", out}});
                    }));
   }
 };

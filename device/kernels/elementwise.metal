@@ -123,7 +123,7 @@ CAST_FROM(bool)
 
 // ---- AddN ---------------------------------------------------------------------------------------
 
-// Unused inputs are bound to the first one. `out` may be any of them: each thread keeps to its own
+// Inputs from params.inputs on are not touched. `out` may be any of them: each thread keeps to its own
 // element.
 template <typename T>
 kernel void add_n(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],

@@ -3,7 +3,6 @@
 // No int32 here or in the files beside: TensorFlow keeps int32 tensors of "GPU" ops in host memory
 // (they are shapes and indices) and brings kernels of its own for them.
 
-#include <algorithm>
 #include <vector>
 
 #include "device/kernels/elementwise.h"
@@ -82,25 +81,25 @@ class AddNOp {
     // Not forwarded: input 0 may be needed after the first eight have been added into the output.
     Tensor out;
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs[0].shape(), &out));
-    const std::string name = StrCat("add_n_", ShaderType(out.dtype()));
     const Grid grid(out.num_elements());
-    OP_REQUIRES_OK(
-        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-          for (size_t first = 0; first < inputs.size();) {
-            // Later passes add to what is there, so the sum takes the first place.
-            const Tensor* in[ADD_N_INPUTS];
-            AddNParams params = {};
-            if (first != 0) in[params.inputs++] = &out;
-            while (params.inputs < ADD_N_INPUTS && first < inputs.size()) {
-              in[params.inputs++] = &inputs[first++];
-            }
-            std::fill(in + params.inputs, in + ADD_N_INPUTS, in[0]);
-            RETURN_IF_ERROR(encoder.Dispatch(name, grid,
-                                             {*in[0], *in[1], *in[2], *in[3], *in[4], *in[5],
-                                              *in[6], *in[7], out, Bytes(params)}));
-          }
-          return Status();
-        }));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     for (size_t first = 0; first < inputs.size();) {
+                       static const char* const kNames[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+                       std::vector<Argument> arguments = {{"out", out}};
+                       AddNParams params = {};
+                       // Later passes add to what is there, so the sum takes the first place.
+                       if (first != 0) arguments.push_back({kNames[params.inputs++], out});
+                       while (params.inputs < ADD_N_INPUTS && first < inputs.size()) {
+                         arguments.push_back({kNames[params.inputs++], inputs[first++]});
+                       }
+                       for (uint32_t i = params.inputs; i < ADD_N_INPUTS; ++i) {
+                         arguments.push_back({kNames[i], Nothing()});
+                       }
+                       arguments.push_back({"params", params});
+                       RETURN_IF_ERROR(encoder.Launch({"add_n", out.dtype()}, grid, arguments));
+                     }
+                     return Status();
+                   }));
   }
 };
 REGISTER_METAL_KERNEL(AddNOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));

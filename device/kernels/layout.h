@@ -17,7 +17,7 @@ namespace metal_ops {
 Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape* values);
 
 // Repeats `value`, of shape `from`, over `out`.
-Status EncodeSpread(Encoder& encoder, const char* op, const Argument& value, const Shape& from,
+Status EncodeSpread(Encoder& encoder, const char* op, const Value& value, const Shape& from,
                     const Tensor& out);
 
 }  // namespace metal_ops

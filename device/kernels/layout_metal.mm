@@ -165,7 +165,7 @@ class StridedSliceGradOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
                      const uint64_t zero[2] = {};
-                     RETURN_IF_ERROR(EncodeSpread(encoder, kOp, Bytes(zero), {}, out));
+                     RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(zero, 2), {}, out));
                      return EncodeCopy(encoder, kOp, part.region, gradient,
                                        {DenseStrides(part.region)}, out, part.walk);
                    }));

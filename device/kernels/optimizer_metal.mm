@@ -41,8 +41,9 @@ class GradientDescentOp {
     OP_REQUIRES_OK(ctx, CheckScalar(kOp, "alpha", rate));
     OP_REQUIRES_OK(ctx, CheckShape(kOp, "delta", gradient, var));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(StrCat("gradient_descent_", ShaderType(var.dtype())),
-                                             Grid(var.num_elements()), {var, rate, gradient});
+                     return encoder.Launch({"gradient_descent", var.dtype()},
+                                           Grid(var.num_elements()),
+                                           {{"var", var}, {"rate", rate}, {"gradient", gradient}});
                    }));
   }
 
@@ -75,12 +76,19 @@ class AdamOp {
     OP_REQUIRES_OK(ctx, CheckShape(kOp, "m", m, var));
     OP_REQUIRES_OK(ctx, CheckShape(kOp, "v", v, var));
     OP_REQUIRES_OK(ctx, CheckShape(kOp, "grad", gradient, var));
-    const std::string shader =
-        StrCat(use_nesterov_ ? "adam_nesterov_" : "adam_", ShaderType(var.dtype()));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid(var.num_elements()),
-                                             {var, m, v, scalars[0], scalars[1], scalars[2],
-                                              scalars[3], scalars[4], scalars[5], gradient});
+                     return encoder.Launch({use_nesterov_ ? "adam_nesterov" : "adam", var.dtype()},
+                                           Grid(var.num_elements()),
+                                           {{"var", var},
+                                            {"m", m},
+                                            {"v", v},
+                                            {"beta1_power", scalars[0]},
+                                            {"beta2_power", scalars[1]},
+                                            {"rate", scalars[2]},
+                                            {"beta1", scalars[3]},
+                                            {"beta2", scalars[4]},
+                                            {"epsilon", scalars[5]},
+                                            {"gradient", gradient}});
                    }));
   }
 

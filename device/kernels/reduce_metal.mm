@@ -125,9 +125,9 @@ class ReduceOp {
                      for (size_t i = 0; i < passes.size(); ++i) {
                        const Tensor& from = i == 0 ? input : partial[i - 1];
                        const Tensor& to = i < partial.size() ? partial[i] : out;
-                       RETURN_IF_ERROR(encoder.Dispatch(
-                           StrCat("sum_", ShaderType(from.dtype()), "_", ShaderType(to.dtype())),
-                           Grid(passes[i].chunks, outputs), {from, to, Bytes(passes[i])}));
+                       RETURN_IF_ERROR(encoder.Launch(
+                           {"sum", from.dtype(), to.dtype()}, Grid(passes[i].chunks, outputs),
+                           {{"in", from}, {"out", to}, {"params", passes[i]}}));
                      }
                      return Status();
                    }));

@@ -13,9 +13,6 @@
 
 namespace metal_ops {
 
-// The shaders' name of a dtype ("float"), or null if shaders do not calculate in it.
-const char* ShaderType(TF_DataType dtype);
-
 // Strides of a dense tensor, in elements.
 std::vector<int64_t> DenseStrides(const Shape& shape);
 
@@ -46,7 +43,7 @@ Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Wal
 Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Shape* result);
 
 // Copies walk[0] of `in` to walk[1] of `out` over `shape`, whatever the dtype.
-Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Argument& in,
+Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Value& in,
                   const Walk& from, const Tensor& out, const Walk& to);
 
 }  // namespace metal_ops

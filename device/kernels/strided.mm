@@ -6,37 +6,6 @@
 
 namespace metal_ops {
 
-const char* ShaderType(TF_DataType dtype) {
-  switch (dtype) {
-    case TF_FLOAT:
-      return "float";
-    case TF_HALF:
-      return "half";
-    case TF_BFLOAT16:
-      return "bfloat";
-    case TF_INT8:
-      return "char";
-    case TF_INT16:
-      return "short";
-    case TF_INT32:
-      return "int";
-    case TF_INT64:
-      return "long";
-    case TF_UINT8:
-      return "uchar";
-    case TF_UINT16:
-      return "ushort";
-    case TF_UINT32:
-      return "uint";
-    case TF_UINT64:
-      return "ulong";
-    case TF_BOOL:
-      return "bool";
-    default:
-      return nullptr;
-  }
-}
-
 std::vector<int64_t> DenseStrides(const Shape& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
@@ -125,13 +94,14 @@ Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Sha
   return Status();
 }
 
-Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Argument& in,
+Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Value& in,
                   const Walk& from, const Tensor& out, const Walk& to) {
   if (NumElements(shape) == 0) return Status();
   Loop loop;
   RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &loop));
-  return encoder.Dispatch(StrCat("copy_", TF_DataTypeSize(out.dtype()), "_", loop.variant),
-                          loop.grid, {in, out, Bytes(loop.params)});
+  return encoder.Launch(
+      {"copy", TF_DataTypeSize(out.dtype()), loop.variant}, loop.grid,
+      {{"in", in.Untyped()}, {"out", Value(out).Untyped()}, {"params", loop.params}});
 }
 
 }  // namespace metal_ops

@@ -89,11 +89,13 @@ class UpdateOp {
         break;
     }
     const bool complex = var.dtype() == TF_COMPLEX64;  // two floats, added one by one
-    const char* type = complex ? "float" : ShaderType(var.dtype());
+    const TF_DataType type = complex ? TF_FLOAT : var.dtype();
     const Grid grid(var.num_elements() * (complex ? 2 : 1));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(StrCat(Op::kSubtract ? "sub_" : "add_", type, "_11"),
-                                             grid, {var, value, var});
+                     return encoder.Launch({Op::kSubtract ? "sub" : "add", type, "11"}, grid,
+                                           {{"a", Value(var).Untyped()},
+                                            {"b", Value(value).Untyped()},
+                                            {"out", Value(var).Untyped()}});
                    }));
   }
 };

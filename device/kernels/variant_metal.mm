@@ -13,15 +13,15 @@ namespace {
 void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF_Tensor* raw_out) {
   KernelContext ctx(raw);
   Tensor a(raw_a), b(raw_b), out(raw_out);
-  const char* type = ShaderType(out.dtype());
-  OP_REQUIRES(&ctx, type != nullptr && out.dtype() != TF_BOOL,
+  OP_REQUIRES(&ctx, ShaderType(out.dtype()) != nullptr && out.dtype() != TF_BOOL,
               Unimplemented("AddN: elements of dtype ", ToString(out.dtype()),
                             " cannot be added on the METAL device; place the op on the CPU"));
   OP_REQUIRES(&ctx, a.shape() == b.shape(),
               InvalidArgument("AddN: list elements have shapes ", ToString(a.shape()), " and ",
                               ToString(b.shape()), ", expected equal ones"));
   OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
-    return encoder.Dispatch(StrCat("add_", type, "_11"), Grid(out.num_elements()), {a, b, out});
+    return encoder.Launch({"add", out.dtype(), "11"}, Grid(out.num_elements()),
+                          {{"a", a}, {"b", b}, {"out", out}});
   }));
 }
 
@@ -30,7 +30,7 @@ void ZeroElements(TF_OpKernelContext* raw, TF_Tensor* input, TF_Tensor* raw_out)
   Tensor in(input), out(raw_out);
   OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
     const uint64_t zero[2] = {};
-    return EncodeSpread(encoder, "ZerosLike", Bytes(zero), {}, out);
+    return EncodeSpread(encoder, "ZerosLike", HostArray(zero, 2), {}, out);
   }));
 }
 

@@ -23,4 +23,8 @@ MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_inline_buffer(
     id<MTLDevice> _Nonnull device, NSUInteger length,
     hostmetal_buffer_freed _Nullable freed) NS_RETURNS_RETAINED;
 
+// Whether `address` is such a buffer itself: neither a slice of one nor anything else. Two
+// comparisons, no search.
+MTL_EXTERN bool hostmetal_is_inline_buffer(const void* _Nonnull address);
+
 #endif  // HOSTMETAL_HOSTMETAL_H_

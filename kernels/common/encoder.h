@@ -1,24 +1,27 @@
 // Encoding on the TF_MetalStream: arguments, dispatch, fill and copy, with every limit checked.
 //
 //   OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-//     return encoder.Dispatch("twice_float", Grid(n), {x, y, Bytes(params)});   // buffers 0, 1, 2
+//     return encoder.Launch({"twice", x.dtype()}, Grid(n),
+//                           {{"x", x}, {"y", y}, {"params", params}});
 //   }));
 //
-// Encode() runs its body on the stream's queue and says `commit` when it is done. The work itself
-// happens after the kernel has returned, so the body may not keep pointers to its own locals in
-// what it encodes; Bytes() copies.
+// Arguments are bound by name, as the compiled shader calls them, and checked against it: a missing
+// or surplus one, one of another kind or size is an error that shows both sides. Encode() runs its
+// body on the stream's queue and says `commit` when it is done. The work itself happens after the
+// kernel has returned; bytes are copied when they are encoded.
 
 #ifndef METAL_OPS_KERNELS_COMMON_ENCODER_H_
 #define METAL_OPS_KERNELS_COMMON_ENCODER_H_
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/common/metal_buffer.h"
 #include "kernels/common/op_kernel.h"
-#include "kernels/common/pipeline_cache.h"
+#include "kernels/common/shader.h"
 #include "kernels/common/tf_metal_stream.h"
 
 namespace metal_ops {
@@ -41,39 +44,86 @@ class ReadBack {
   id<MTLBuffer> buffer_ = nil;
 };
 
-// One argument of a shader; its place in the list is its [[buffer(i)]].
-struct Argument {
-  Argument(const Tensor& tensor) : tensor(&tensor) {}
-  Argument(const ReadBack& read_back) : read_back(&read_back) {}
+// An argument that the shader is told not to touch.
+struct Nothing {};
 
-  const Tensor* tensor = nullptr;
-  const ReadBack* read_back = nullptr;
-  const void* bytes = nullptr;
-  size_t size = 0;
+// What an argument of a shader is given: memory of the device, or bytes. A view: whatever it is
+// made of has to live until Launch returns, which copies the bytes.
+class Value {
+ public:
+  Value(const Tensor& tensor) : kind_(kTensor), data_(&tensor) {}
+  Value(const ReadBack& read_back) : kind_(kReadBack), data_(&read_back) {}
+  Value(Nothing) {}
+
+  // A struct or number, copied at encoding (setBytes). At most 4096 bytes, Metal's limit.
+  template <typename T>
+  Value(const T& value) : kind_(kBytes), data_(&value), size_(sizeof(T)), element_(sizeof(T)) {
+    static_assert(std::is_trivially_copyable_v<T>, "the shader gets a copy of the bytes");
+    static_assert(!std::is_pointer_v<T> && !std::is_array_v<T>, "say how many: HostArray(p, n)");
+    static_assert(sizeof(T) <= 4096, "setBytes takes 4 KiB at most; use a temporary tensor");
+  }
+
+  // For shaders that know by a parameter what the elements are.
+  Value Untyped() const {
+    Value value = *this;
+    value.typed_ = false;
+    return value;
+  }
 
  private:
-  Argument(const void* bytes, size_t size) : bytes(bytes), size(size) {}
+  friend class Encoder;
   template <typename T>
-  friend Argument Bytes(const T& value);
-  template <typename T>
-  friend Argument HostArray(const T* values, int64_t n);
+  friend Value HostArray(const T* values, int64_t n);
+
+  const Tensor* tensor() const {
+    return kind_ == kTensor ? static_cast<const Tensor*>(data_) : nullptr;
+  }
+  // What is wrong with it for the binding: "" or words that follow its name.
+  std::string Check(const Binding& binding) const;
+  std::string Describe() const;
+
+  enum Kind { kNothing, kTensor, kReadBack, kBytes };
+  Kind kind_ = kNothing;
+  bool typed_ = true;
+  const void* data_ = nullptr;
+  size_t size_ = 0;     // kBytes
+  size_t element_ = 0;  // kBytes: of one of them
 };
 
-// A struct or number, copied at encoding (setBytes). At most 4096 bytes, Metal's limit.
+// n values in host memory, for HostMemory inputs that the shader reads too. Copied at encoding;
+// beyond 4096 bytes into a buffer of its own, which the command buffer retains.
 template <typename T>
-Argument Bytes(const T& value) {
-  static_assert(std::is_trivially_copyable<T>::value, "the shader gets a copy of the bytes");
-  static_assert(sizeof(T) <= 4096, "setBytes takes 4 KiB at most; use a temporary tensor");
-  return Argument(&value, sizeof(T));
+Value HostArray(const T* values, int64_t n) {
+  static_assert(std::is_trivially_copyable_v<T>, "the shader gets a copy of the bytes");
+  Value value{Nothing()};
+  if (n == 0) return value;
+  value.kind_ = Value::kBytes;
+  value.data_ = values;
+  value.size_ = static_cast<size_t>(n) * sizeof(T);
+  value.element_ = sizeof(T);
+  return value;
 }
 
-// n values in host memory, for HostMemory inputs that the shader reads too. Copied at encoding like
-// Bytes; beyond 4096 bytes into a buffer of its own, which the command buffer retains.
-template <typename T>
-Argument HostArray(const T* values, int64_t n) {
-  static_assert(std::is_trivially_copyable<T>::value, "the shader gets a copy of the bytes");
-  return Argument(values, static_cast<size_t>(n) * sizeof(T));
-}
+// {"features", x}: the shader's argument of that name.
+struct Argument {
+  const char* name;
+  Value value;
+};
+
+// A list in braces, or one made at run time.
+class Arguments {
+ public:
+  Arguments(std::initializer_list<Argument> list) : begin_(list.begin()), size_(list.size()) {}
+  Arguments(const std::vector<Argument>& list) : begin_(list.data()), size_(list.size()) {}
+
+  const Argument* begin() const { return begin_; }
+  const Argument* end() const { return begin_ + size_; }
+  size_t size() const { return size_; }
+
+ private:
+  const Argument* begin_;
+  size_t size_;
+};
 
 // How many threads, in one to three dimensions. Counts are 64 bit, so that a too large one is seen
 // and not wrapped.
@@ -98,10 +148,12 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  // Runs `function` once a thread of `grid`. The threadgroup's size follows from the pipeline's
-  // limit. Dispatches of one kernel run in order, each seeing what the one before wrote. An empty
+  // Runs the shader once per thread of `grid`. The threadgroup's size follows from the pipeline's
+  // limit. Launches of one kernel run in order, each seeing what the one before wrote. An empty
   // grid encodes nothing.
-  Status Dispatch(const Function& function, Grid grid, std::initializer_list<Argument> arguments);
+  // `file` and `line` are the caller's, for VisitedLaunches.
+  Status Launch(const Shader& shader, Grid grid, Arguments arguments,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
   // Sets every byte of `tensor`, whose size must be a multiple of 4 bytes.
   Status Fill(const Tensor& tensor, uint8_t value);
@@ -115,6 +167,10 @@ class Encoder {
   bool used() const { return used_; }
 
  private:
+  // Where the arguments go: which binding each is for.
+  static Status Bind(const Pipeline& pipeline, Arguments arguments, uint8_t* places);
+  static Status Mismatch(const Pipeline& pipeline, Arguments arguments, const std::string& what);
+  Status Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places);
   void EndCompute();
   // Ends computing and begins a blit, which the caller ends.
   Status Blit(id<MTLBlitCommandEncoder>* blit);
@@ -124,12 +180,37 @@ class Encoder {
   bool used_ = false;
 };
 
-// dispatch_sync on the stream's queue around `body`, then `commit` if anything was encoded.
-Status Encode(KernelContext* ctx, const std::function<Status(Encoder&)>& body);
+// dispatch_sync on the stream's queue around `body`, then `commit` if anything was encoded; with
+// `wait`, returns when the device is done.
+Status EncodeOn(id<TF_MetalStream> stream, bool wait, Status (*body)(void*, Encoder&),
+                void* context);
+
+namespace internal {
+
+template <typename Body>
+Status EncodeBody(KernelContext* ctx, bool wait, const Body& body) {
+  void* stream = nullptr;
+  RETURN_IF_ERROR(ctx->Stream(&stream));
+  const auto call = [](void* context, Encoder& encoder) -> Status {
+    return (*static_cast<const Body*>(context))(encoder);
+  };
+  return EncodeOn(static_cast<id<TF_MetalStream>>(stream), wait, call, const_cast<Body*>(&body));
+}
+
+}  // namespace internal
+
+// Encodes on the context's stream what `body` launches: Status(Encoder&).
+template <typename Body>
+Status Encode(KernelContext* ctx, const Body& body) {
+  return internal::EncodeBody(ctx, /*wait=*/false, body);
+}
 
 // The same, and returns when the device is done: for what the host must read before it goes on. All
 // else is asynchronous.
-Status EncodeAndWait(KernelContext* ctx, const std::function<Status(Encoder&)>& body);
+template <typename Body>
+Status EncodeAndWait(KernelContext* ctx, const Body& body) {
+  return internal::EncodeBody(ctx, /*wait=*/true, body);
+}
 
 // Elements for a one-dimensional grid; more than Metal's 32-bit thread positions is a clear error.
 Status CheckGrid(const char* op, const char* what, int64_t count);

@@ -20,12 +20,14 @@ constexpr int64_t kMaxGrid = (int64_t{1} << 32) - 1;
 // What setBytes takes.
 constexpr size_t kMaxBytes = 4096;
 
+// Metal's buffer indices.
+constexpr size_t kMaxArguments = 31;
+
 // Fills x first, in whole SIMD groups, then y, then z, up to what this pipeline allows.
-MTLSize ThreadgroupSize(id<MTLComputePipelineState> pipeline, id<MTLDevice> device,
-                        const Grid& grid) {
-  const MTLSize limit = [device maxThreadsPerThreadgroup];
-  NSUInteger left = [pipeline maxTotalThreadsPerThreadgroup];
-  const NSUInteger simd = [pipeline threadExecutionWidth];
+MTLSize ThreadgroupSize(const Pipeline& pipeline, const Grid& grid) {
+  const MTLSize limit = pipeline.max_sides;
+  NSUInteger left = pipeline.max_threads;
+  const NSUInteger simd = pipeline.simd_width;
   NSUInteger width = std::min<NSUInteger>(left, limit.width);
   const NSUInteger wanted = (static_cast<NSUInteger>(grid.width) + simd - 1) / simd * simd;
   width = std::max<NSUInteger>(1, std::min(width, wanted));
@@ -36,6 +38,45 @@ MTLSize ThreadgroupSize(id<MTLComputePipelineState> pipeline, id<MTLDevice> devi
   const NSUInteger depth =
       std::max<NSUInteger>(1, std::min({left, limit.depth, static_cast<NSUInteger>(grid.depth)}));
   return MTLSizeMake(width, height, depth);
+}
+
+// MSL's name of a scalar type, "" for structs and what else there is.
+const char* ScalarName(MTLDataType type) {
+  switch (type) {
+    case MTLDataTypeFloat:
+      return "float";
+    case MTLDataTypeHalf:
+      return "half";
+    case MTLDataTypeBFloat:
+      return "bfloat";
+    case MTLDataTypeInt:
+      return "int";
+    case MTLDataTypeUInt:
+      return "uint";
+    case MTLDataTypeShort:
+      return "short";
+    case MTLDataTypeUShort:
+      return "ushort";
+    case MTLDataTypeChar:
+      return "char";
+    case MTLDataTypeUChar:
+      return "uchar";
+    case MTLDataTypeLong:
+      return "long";
+    case MTLDataTypeULong:
+      return "ulong";
+    case MTLDataTypeBool:
+      return "bool";
+    default:
+      return "";
+  }
+}
+
+std::string Describe(const Binding& binding) {
+  if (!binding.is_buffer) return StrCat("'", binding.name, "': no buffer");
+  const std::string scalar = ScalarName(binding.type);
+  return StrCat("'", binding.name, "': ", binding.is_written ? "writes " : "reads ",
+                scalar.empty() ? StrCat("elements of ", binding.pointee, " bytes") : scalar);
 }
 
 // What is bound for an empty tensor. No shader touches it, but Metal's validation refuses an index
@@ -51,29 +92,37 @@ id<MTLBuffer> BufferOfNothing(id<MTLDevice> device) {
   return buffer;
 }
 
+struct Encoding {
+  id<TF_MetalStream> stream;
+  bool wait;
+  Status (*body)(void*, Encoder&);
+  void* context;
+  Status status;
+};
+
 // Nothing may be thrown through dispatch_sync. Whatever was encoded before a failure is harmless
 // and still counted.
-Status RunOnQueue(id<TF_MetalStream> stream, bool wait,
-                  const std::function<Status(Encoder&)>& body) {
-  Status status;
-  bool used = false;
-  @try {
-    try {
-      Encoder encoder(stream);
-      status = body(encoder);
-      used = encoder.used();
-    } catch (const std::exception& e) {
-      status = Internal(e.what());
+void RunOnQueue(void* raw) {
+  Encoding& encoding = *static_cast<Encoding*>(raw);
+  @autoreleasepool {
+    @try {
+      bool used = false;
+      try {
+        Encoder encoder(encoding.stream);
+        encoding.status = encoding.body(encoding.context, encoder);
+        used = encoder.used();
+      } catch (const std::exception& e) {
+        encoding.status = Internal(e.what());
+      }
+      if (used && encoding.wait) {
+        [encoding.stream commitAndWait];
+      } else if (used) {
+        [encoding.stream commit];
+      }
+    } @catch (NSException* e) {
+      encoding.status = Internal([[e name] UTF8String], ": ", [[e reason] UTF8String]);
     }
-    if (used && wait) {
-      [stream commitAndWait];
-    } else if (used) {
-      [stream commit];
-    }
-  } @catch (NSException* e) {
-    status = Internal([[e name] UTF8String], ": ", [[e reason] UTF8String]);
   }
-  return status;
 }
 
 }  // namespace
@@ -87,71 +136,148 @@ void Encoder::EndCompute() {
   compute_ = nil;
 }
 
-Status Encoder::Dispatch(const Function& function, Grid grid,
-                         std::initializer_list<Argument> arguments) {
+std::string Value::Check(const Binding& binding) const {
+  if (!binding.is_buffer) return "is no buffer: Launch gives buffers and bytes alone";
+  if (kind_ == kBytes) {
+    if (binding.is_written) return "is written by the shader, so it cannot be given as bytes";
+    if (typed_ && element_ != binding.pointee) return "is of another size";
+  }
+  // Of an empty tensor there is nothing to read, of whatever type.
+  if (kind_ == kTensor && typed_ && tensor()->num_elements() > 0 &&
+      ScalarName(binding.type)[0] != '\0' &&
+      TF_DataTypeSize(tensor()->dtype()) != binding.pointee) {
+    return "is of another dtype";
+  }
+  return "";
+}
+
+std::string Value::Describe() const {
+  if (kind_ == kNothing) return "nothing";
+  if (kind_ == kReadBack) return "memory to read back";
+  if (kind_ == kTensor) return ToString(tensor()->dtype()) + " " + ToString(tensor()->shape());
+  if (element_ == size_) return StrCat(size_, " bytes");
+  return StrCat(size_ / element_, " times ", element_, " bytes");
+}
+
+Status Encoder::Mismatch(const Pipeline& pipeline, Arguments arguments, const std::string& what) {
+  std::string takes, given;
+  for (const Binding& binding : pipeline.bindings) {
+    takes += (takes.empty() ? "" : ", ") + metal_ops::Describe(binding);
+  }
+  for (const Argument& argument : arguments) {
+    given +=
+        StrCat(given.empty() ? "" : ", ", "'", argument.name, "': ", argument.value.Describe());
+  }
+  return Internal("shader '", pipeline.name, "': ", what, ". It takes (", takes, ") and is given (",
+                  given, ")");
+}
+
+Status Encoder::Bind(const Pipeline& pipeline, Arguments arguments, uint8_t* places) {
+  const std::vector<Binding>& bindings = pipeline.bindings;
+  uint64_t bound = 0;
+  size_t i = 0;
+  for (const Argument& argument : arguments) {
+    // Mostly they come in the shader's order.
+    size_t place = i;
+    if (place >= bindings.size() || bindings[place].name != argument.name) {
+      for (place = 0; place < bindings.size(); ++place) {
+        if (bindings[place].name == argument.name) break;
+      }
+    }
+    if (place == bindings.size()) {
+      std::vector<std::string> names;
+      for (const Binding& binding : bindings) names.push_back(binding.name);
+      const std::string near = NearNames(argument.name, names);
+      return Mismatch(pipeline, arguments,
+                      StrCat("has no argument '", argument.name, "'",
+                             near.empty() ? "" : "; near it are " + near));
+    }
+    if (bound >> place & 1) {
+      return Mismatch(pipeline, arguments, StrCat("'", argument.name, "' is given twice"));
+    }
+    const std::string wrong = argument.value.Check(bindings[place]);
+    if (!wrong.empty()) {
+      return Mismatch(pipeline, arguments, StrCat("'", argument.name, "' ", wrong));
+    }
+    bound |= uint64_t{1} << place;
+    places[i++] = static_cast<uint8_t>(place);
+  }
+  for (size_t place = 0; place < bindings.size() && i < bindings.size(); ++place) {
+    if (bound >> place & 1) continue;
+    return Mismatch(pipeline, arguments, StrCat("'", bindings[place].name, "' is missing"));
+  }
+  return Status();
+}
+
+Status Encoder::Launch(const Shader& shader, Grid grid, Arguments arguments, const char* file,
+                       int line) {
   if (grid.width == 0 || grid.height == 0 || grid.depth == 0) return Status();
   for (const int64_t count : {grid.width, grid.height, grid.depth}) {
     if (count < 0 || count > kMaxGrid) {
       return InvalidArgument(
-          "shader '", function.name, "' would need a grid of ", grid.width, " x ", grid.height,
+          "shader '", shader.name(), "' would need a grid of ", grid.width, " x ", grid.height,
           " x ", grid.depth,
-          " threads, more than Metal's 2^32 - 1 a dimension; use a smaller batch");
+          " threads, more than Metal's 2^32 - 1 per dimension; use a smaller batch");
     }
   }
-
   id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
   if (commands == nil) return Internal("the stream has no command buffer");
-  id<MTLDevice> device = [commands device];
-  id<MTLComputePipelineState> pipeline = nil;
-  RETURN_IF_ERROR(GetPipeline(device, function, &pipeline));
-
-  // All that can fail comes before the first call on the encoder: a half-encoded dispatch cannot be
-  // taken back.
-  BufferRef refs[32];
-  if (arguments.size() > 31) {
-    return Internal("shader '", function.name, "' is given ", arguments.size(),
-                    " arguments; Metal has 31 buffer indices");
+  const Pipeline* pipeline = nullptr;
+  RETURN_IF_ERROR(GetPipeline([commands device], shader, &pipeline));
+  uint8_t places[kMaxArguments];
+  if (arguments.size() > kMaxArguments) {
+    return Mismatch(*pipeline, arguments,
+                    StrCat("is given ", arguments.size(), " arguments; Metal has ", kMaxArguments,
+                           " buffer indices"));
   }
-  int index = 0;
-  for (const Argument& argument : arguments) {
-    if (argument.tensor != nullptr) {
-      RETURN_IF_ERROR(ResolveBuffer(*argument.tensor, &refs[index]));
-    } else if (argument.read_back != nullptr) {
-      refs[index].buffer = argument.read_back->buffer_;
-    } else if (argument.size > kMaxBytes) {
-      refs[index].buffer = [[device newBufferWithBytes:argument.bytes
-                                                length:argument.size
-                                               options:MTLResourceStorageModeShared] autorelease];
-    }
-    const bool is_bytes = argument.size > 0 && argument.size <= kMaxBytes;
-    if (refs[index].buffer == nil && !is_bytes) {
-      if (argument.size == 0) refs[index].buffer = BufferOfNothing(device);
-      if (refs[index].buffer == nil) {
-        return ResourceExhausted("out of device memory: ", argument.size,
-                                 " bytes for an argument of shader '", function.name, "'");
-      }
-    }
-    ++index;
-  }
-
-  if (compute_ == nil) compute_ = [[commands computeCommandEncoder] retain];
-  if (compute_ == nil) return Internal("the command buffer gave no compute encoder");
-  used_ = true;
-  [compute_ setComputePipelineState:pipeline];
-  index = 0;
-  for (const Argument& argument : arguments) {
-    const NSUInteger at = static_cast<NSUInteger>(index);
-    if (refs[index].buffer != nil) {
-      [compute_ setBuffer:refs[index].buffer offset:refs[index].offset atIndex:at];
-    } else {
-      [compute_ setBytes:argument.bytes length:argument.size atIndex:at];
-    }
-    ++index;
-  }
+  RETURN_IF_ERROR(Bind(*pipeline, arguments, places));
+  RETURN_IF_ERROR(Set(*pipeline, arguments, places));
+  if (pipeline->last_line.load(std::memory_order_relaxed) != line) Visit(*pipeline, file, line);
   const MTLSize threads =
       MTLSizeMake(static_cast<NSUInteger>(grid.width), static_cast<NSUInteger>(grid.height),
                   static_cast<NSUInteger>(grid.depth));
-  [compute_ dispatchThreads:threads threadsPerThreadgroup:ThreadgroupSize(pipeline, device, grid)];
+  [compute_ dispatchThreads:threads threadsPerThreadgroup:ThreadgroupSize(*pipeline, grid)];
+  return Status();
+}
+
+Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places) {
+  // All that can fail comes before the first call on the encoder: a half-encoded launch cannot be
+  // taken back.
+  BufferRef refs[kMaxArguments];
+  size_t i = 0;
+  for (const Argument& argument : arguments) {
+    const Value& value = argument.value;
+    BufferRef& ref = refs[i++];
+    if (value.kind_ == Value::kTensor) {
+      RETURN_IF_ERROR(ResolveBuffer(*value.tensor(), &ref));
+    } else if (value.kind_ == Value::kReadBack) {
+      ref.buffer = static_cast<const ReadBack*>(value.data_)->buffer_;
+    } else if (value.size_ > kMaxBytes) {
+      ref.buffer = [[pipeline.device newBufferWithBytes:value.data_
+                                                 length:value.size_
+                                                options:MTLResourceStorageModeShared] autorelease];
+    }
+    if (ref.buffer != nil || (value.size_ > 0 && value.size_ <= kMaxBytes)) continue;
+    if (value.size_ == 0) ref.buffer = BufferOfNothing(pipeline.device);
+    if (ref.buffer == nil) {
+      return ResourceExhausted("out of device memory: ", value.size_, " bytes for argument '",
+                               argument.name, "' of shader '", pipeline.name, "'");
+    }
+  }
+  if (compute_ == nil) compute_ = [[[stream_ currentCommandBuffer] computeCommandEncoder] retain];
+  if (compute_ == nil) return Internal("the command buffer gave no compute encoder");
+  used_ = true;
+  [compute_ setComputePipelineState:pipeline.state];
+  i = 0;
+  for (const Argument& argument : arguments) {
+    const NSUInteger index = pipeline.bindings[places[i]].index;
+    if (refs[i].buffer != nil) {
+      [compute_ setBuffer:refs[i].buffer offset:refs[i].offset atIndex:index];
+    } else {
+      [compute_ setBytes:argument.value.data_ length:argument.value.size_ atIndex:index];
+    }
+    ++i;
+  }
   return Status();
 }
 
@@ -212,34 +338,12 @@ Status Encoder::Blit(id<MTLBlitCommandEncoder>* blit) {
   return Status();
 }
 
-namespace {
-
-Status EncodeOnStream(KernelContext* ctx, bool wait, const std::function<Status(Encoder&)>& body) {
-  void* handle = nullptr;
-  RETURN_IF_ERROR(ctx->Stream(&handle));
-  id<TF_MetalStream> stream = static_cast<id<TF_MetalStream>>(handle);
-
-  // Through pointers: a block copies what it captures.
-  Status status;
-  Status* result = &status;
-  const std::function<Status(Encoder&)>* work = &body;
-  dispatch_sync([stream queue], ^{
-    @autoreleasepool {
-      *result = RunOnQueue(stream, wait, *work);
-    }
-  });
-  RETURN_IF_ERROR(status);
+Status EncodeOn(id<TF_MetalStream> stream, bool wait, Status (*body)(void*, Encoder&),
+                void* context) {
+  Encoding encoding = {stream, wait, body, context, Status()};
+  dispatch_sync_f([stream queue], &encoding, RunOnQueue);
+  RETURN_IF_ERROR(encoding.status);
   return DeviceFailure();
-}
-
-}  // namespace
-
-Status Encode(KernelContext* ctx, const std::function<Status(Encoder&)>& body) {
-  return EncodeOnStream(ctx, /*wait=*/false, body);
-}
-
-Status EncodeAndWait(KernelContext* ctx, const std::function<Status(Encoder&)>& body) {
-  return EncodeOnStream(ctx, /*wait=*/true, body);
 }
 
 Status CheckGrid(const char* op, const char* what, int64_t count) {

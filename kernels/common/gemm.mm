@@ -40,29 +40,29 @@ Status ChooseShaders(const GemmParams& params, Shaders* shaders) {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-Status DispatchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
-                    const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
-                    const Tensor& out) {
-  const std::string type = FloatShader(out.dtype());
-  if (epilogue == nullptr) {
-    return encoder.Dispatch(StrCat(stem, "_", type), grid, {a, b, out, Bytes(params)});
-  }
+Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
+                  const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
+                  const Tensor& out) {
+  std::vector<Argument> arguments = {{"a", a}, {"b", b}, {"out", out}, {"params", params}};
+  if (epilogue == nullptr) return encoder.Launch({stem, out.dtype()}, grid, arguments);
   const FusedOps& fused = epilogue->fused;
   const std::vector<Tensor>& args = epilogue->args;
   const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
                               args[0].dtype() == TF_FLOAT && out.dtype() != TF_FLOAT;
-  Constants constants;
-  constants.UInt(0, fused.channels)
-      .Bool(1, fused.add)
-      .UInt(2, fused.activation)
-      .Bool(3, float_channels);
-  // Places that are not taken are bound to what is there anyway; the shader does not read them.
-  const auto channel = [&](int i) -> const Tensor& {
-    return i < fused.n_channel_args() ? args[i] : a;
-  };
-  return encoder.Dispatch(Function(StrCat(stem, "_fused_", type), constants), grid,
-                          {a, b, out, Bytes(params), channel(0), channel(1), channel(2), channel(3),
-                           fused.add ? args.back() : a, Bytes(epilogue->params)});
+  const char* const kChannels[] = {"gamma", "beta", "mean", "variance"};
+  for (int i = 0; i < 4; ++i) {
+    // Floats or the product's type: a constant tells the shader which.
+    arguments.push_back(
+        {kChannels[i], i < fused.n_channel_args() ? Value(args[i]).Untyped() : Value(Nothing())});
+  }
+  arguments.push_back({"residual", fused.add ? Value(args.back()) : Value(Nothing())});
+  arguments.push_back({"epilogue", epilogue->params});
+  Shader shader(stem, "fused", out.dtype());
+  shader.Constant(0, fused.channels)
+      .Constant(1, fused.add)
+      .Constant(2, fused.activation)
+      .Constant(3, float_channels);
+  return encoder.Launch(shader, grid, arguments);
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, co
     return Encode(ctx, [&](Encoder& encoder) {
       const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
                       Pieces(params.columns, GEMM_TILE_COLUMNS), products);
-      return DispatchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
+      return LaunchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
     });
   }
   const int64_t panels = Pieces(params.columns, GEMM_THREAD_COLUMNS), sum = GemmDepth(params);
@@ -112,7 +112,7 @@ Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, co
                         params.columns >= GEMM_THREAD_COLUMNS && params.rows < kRowsToPack;
   if (in_place || sum == 0) {
     return Encode(ctx, [&](Encoder& encoder) {
-      return DispatchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
+      return LaunchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
     });
   }
   // Matrices of b that are used more than once are packed once.
@@ -128,9 +128,9 @@ Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, co
   RETURN_IF_ERROR(
       ctx->AllocateTemp(TF_FLOAT, {matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
   return Encode(ctx, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Dispatch(StrCat("gemm_pack_", FloatShader(b.dtype())),
-                                     Grid(sum, panels, matrices), {b, panels_of_b, Bytes(params)}));
-    return DispatchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
+    RETURN_IF_ERROR(encoder.Launch({"gemm_pack", b.dtype()}, Grid(sum, panels, matrices),
+                                   {{"b", b}, {"packed", panels_of_b}, {"params", params}}));
+    return LaunchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
   });
 }
 

@@ -1,5 +1,4 @@
-// Tensors' shapes as ArgShape in Metal kernels, so that they say what CPU kernels say; and the name
-// that shaders give a dtype.
+// Tensors' shapes as ArgShape in Metal kernels, so that they say what CPU kernels say.
 
 #ifndef METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_
 #define METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_
@@ -19,12 +18,6 @@ std::vector<ArgShape> ShapesOf(const Tensors&... tensors) {
 
 inline Status ToStatus(const ArgShapes& shapes) {
   return shapes.ok() ? Status() : InvalidArgument(shapes.error());
-}
-
-// "float", "half" or "bfloat": the last part of most shaders' names.
-inline const char* FloatShader(TF_DataType dtype) {
-  if (dtype == TF_HALF) return "half";
-  return dtype == TF_BFLOAT16 ? "bfloat" : "float";
 }
 
 }  // namespace metal_ops

@@ -45,8 +45,8 @@ class MetalRays {
   }
 
   int64_t n_rays() const { return layout_.n_rays; }
-  Argument spans() const { return HostArray(spans_.data(), static_cast<int64_t>(spans_.size())); }
-  Argument layout() const { return Bytes(layout_); }
+  Value spans() const { return HostArray(spans_.data(), static_cast<int64_t>(spans_.size())); }
+  Value layout() const { return layout_; }
 
   // Results of samples of no ray are zero. Before the dispatch that writes the others.
   Status ClearUncovered(Encoder& encoder, std::initializer_list<const Tensor*> outputs) const {
@@ -56,9 +56,9 @@ class MetalRays {
       // Metal fills whole words; an odd number of halves is none.
       const bool words = output->byte_size() % 4 == 0;
       const uint64_t count = static_cast<uint64_t>(n);
-      RETURN_IF_ERROR(
-          words ? encoder.Fill(*output, 0)
-                : encoder.Dispatch("clear_halves", Grid::Flat(n), {*output, Bytes(count)}));
+      RETURN_IF_ERROR(words ? encoder.Fill(*output, 0)
+                            : encoder.Launch("clear_halves", Grid::Flat(n),
+                                             {{"values", *output}, {"n", count}}));
     }
     return Status();
   }

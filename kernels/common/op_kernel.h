@@ -31,6 +31,9 @@ std::string ToString(const Shape& shape);
 // "float32": the name that Python users know.
 std::string ToString(TF_DataType dtype);
 
+// "float": what shaders call a dtype; null if they do not calculate in it.
+const char* ShaderType(TF_DataType dtype);
+
 // Number of elements; -1 if it does not fit in 63 bits.
 int64_t NumElements(const Shape& shape);
 

@@ -51,6 +51,37 @@ std::string ToString(TF_DataType dtype) {
   }
 }
 
+const char* ShaderType(TF_DataType dtype) {
+  switch (dtype) {
+    case TF_FLOAT:
+      return "float";
+    case TF_HALF:
+      return "half";
+    case TF_BFLOAT16:
+      return "bfloat";
+    case TF_INT8:
+      return "char";
+    case TF_INT16:
+      return "short";
+    case TF_INT32:
+      return "int";
+    case TF_INT64:
+      return "long";
+    case TF_UINT8:
+      return "uchar";
+    case TF_UINT16:
+      return "ushort";
+    case TF_UINT32:
+      return "uint";
+    case TF_UINT64:
+      return "ulong";
+    case TF_BOOL:
+      return "bool";
+    default:
+      return nullptr;
+  }
+}
+
 int64_t NumElements(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t dim : shape) {

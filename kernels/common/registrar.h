@@ -54,7 +54,29 @@ class KernelRegistrar {
   KernelRegistrar(const char* op, const KernelFunctions& functions, const KernelOptions& options);
 };
 
-// What TensorFlow calls. Nothing may be thrown through it: neither C++ nor Objective-C exceptions.
+// A kernel that could not be registered, for metal_kernels_error().
+void ReportRegistrationError(const std::string& line);
+
+// Reports to `ctx` what `body` throws. Nothing may be thrown through TensorFlow: neither C++ nor
+// Objective-C exceptions.
+template <typename Context, typename Body>
+void Guarded(const char* op, Context* ctx, const Body& body) {
+  @autoreleasepool {
+    @try {
+      try {
+        body();
+      } catch (const std::bad_alloc&) {
+        ctx->Fail(ResourceExhausted(op, ": out of host memory"));
+      } catch (const std::exception& e) {
+        ctx->Fail(Internal(op, ": ", e.what()));
+      }
+    } @catch (NSException* e) {
+      ctx->Fail(Internal(op, ": ", [[e name] UTF8String], ": ", [[e reason] UTF8String]));
+    }
+  }
+}
+
+// What TensorFlow calls.
 //
 // A kernel that cannot be built says so when it is run: where TensorFlow learns it while it builds
 // a kernel, host-memory inputs that it has sent already stay behind, and the next call takes them
@@ -70,15 +92,7 @@ struct KernelThunks {
     KernelConstruction ctx(raw);
     auto* const built = new (std::nothrow) Built();
     if (built == nullptr) return nullptr;
-    @autoreleasepool {
-      try {
-        built->kernel = std::make_unique<Kernel>(&ctx);
-      } catch (const std::bad_alloc&) {
-        ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
-      } catch (const std::exception& e) {
-        ctx.Fail(Internal(Kernel::kOp, ": ", e.what()));
-      }
-    }
+    Guarded(Kernel::kOp, &ctx, [&] { built->kernel = std::make_unique<Kernel>(&ctx); });
     built->error = ctx.error();
     return built;
   }
@@ -88,19 +102,7 @@ struct KernelThunks {
     auto* const built = static_cast<Built*>(raw_built);
     if (built == nullptr) return ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
     if (!built->error.ok()) return ctx.Fail(built->error);
-    @autoreleasepool {
-      @try {
-        try {
-          built->kernel->Compute(&ctx);
-        } catch (const std::bad_alloc&) {
-          ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
-        } catch (const std::exception& e) {
-          ctx.Fail(Internal(Kernel::kOp, ": ", e.what()));
-        }
-      } @catch (NSException* e) {
-        ctx.Fail(Internal(Kernel::kOp, ": ", [[e name] UTF8String], ": ", [[e reason] UTF8String]));
-      }
-    }
+    Guarded(Kernel::kOp, &ctx, [&] { built->kernel->Compute(&ctx); });
   }
 
   static void Delete(void* built) { delete static_cast<Built*>(built); }

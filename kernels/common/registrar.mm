@@ -34,10 +34,12 @@ void RegisterOne(const char* op, const KernelFunctions& functions, const KernelO
   } else {
     TF_DeleteKernelBuilder(builder);
   }
-  if (!status.ok()) RegistrationError() += name + ": " + status.Get().message() + "\n";
+  if (!status.ok()) ReportRegistrationError(name + ": " + status.Get().message());
 }
 
 }  // namespace
+
+void ReportRegistrationError(const std::string& line) { RegistrationError() += line + "\n"; }
 
 KernelRegistrar::KernelRegistrar(const char* op, const KernelFunctions& functions,
                                  const KernelOptions& options) {

@@ -19,10 +19,9 @@ inline Shape RowMeansShape(Shape shape, bool reduce_last) {
 
 // Encodes `elements` for every thread of `grid`, which stores into `means` or `parts` by
 // store_row_part (kernels/msl/row_means.h), and then the second pass, if there is one.
-inline Status EncodeRowMeans(KernelContext* ctx, const Shape& shape, bool reduce_last,
-                             const Tensor& means,
-                             const std::function<Status(Encoder&, Grid, const RowMeansParams&,
-                                                        const Tensor& parts)>& elements) {
+inline Status EncodeRowMeans(
+    KernelContext* ctx, const Shape& shape, bool reduce_last, const Tensor& means,
+    const std::function<Status(Encoder&, Grid, const RowMeansParams&, Value parts)>& elements) {
   RowMeansParams params = {};
   const int64_t n = NumElements(shape);
   params.n_columns = reduce_last ? static_cast<uint64_t>(shape.back()) : 1;
@@ -35,11 +34,12 @@ inline Status EncodeRowMeans(KernelContext* ctx, const Shape& shape, bool reduce
   const bool two_passes = params.n_parts > 1 && n > 0;
   if (two_passes) RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {n_threads}, &parts));
   return Encode(ctx, [&](Encoder& encoder) -> Status {
-    const Tensor& sums = two_passes ? parts : means;
+    // Without a second pass a thread has the whole row, and writes its mean.
+    const Value sums = two_passes ? Value(parts) : Value(Nothing());
     RETURN_IF_ERROR(elements(encoder, Grid::Flat(n_threads), params, sums));
     if (!two_passes && n > 0) return Status();
-    return encoder.Dispatch(StrCat("row_means_", FloatShader(means.dtype())), Grid::Flat(n_rows),
-                            {sums, means, Bytes(params)});
+    return encoder.Launch({"row_means", means.dtype()}, Grid::Flat(n_rows),
+                          {{"parts", sums}, {"means", means}, {"params", params}});
   });
 }
 

@@ -36,9 +36,17 @@ class DistortionLossOp {
     OP_REQUIRES_OK(
         ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
           RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&slope, &starts_slope, &ends_slope}));
-          return encoder.Dispatch("distortion_loss", Grid(rays.n_rays()),
-                                  {weights, t_starts, t_ends, rays.spans(), loss, slope,
-                                   starts_slope, ends_slope, rays.layout(), Bytes(t_gradients)});
+          return encoder.Launch("distortion_loss", Grid(rays.n_rays()),
+                                {{"weights", weights},
+                                 {"t_starts", t_starts},
+                                 {"t_ends", t_ends},
+                                 {"spans", rays.spans()},
+                                 {"loss", loss},
+                                 {"slope", slope},
+                                 {"starts_slope", starts_slope},
+                                 {"ends_slope", ends_slope},
+                                 {"layout", rays.layout()},
+                                 {"t_gradients", t_gradients}});
         }));
   }
 
@@ -65,9 +73,12 @@ class ScaleRaysOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, slope.shape(), &gradient));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
                      RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&gradient}));
-                     return encoder.Dispatch(
-                         "scale_rays", Grid(rays.n_rays()),
-                         {incoming, slope, rays.spans(), gradient, rays.layout()});
+                     return encoder.Launch("scale_rays", Grid(rays.n_rays()),
+                                           {{"incoming", incoming},
+                                            {"slope", slope},
+                                            {"spans", rays.spans()},
+                                            {"gradient", gradient},
+                                            {"layout", rays.layout()}});
                    }));
   }
 };

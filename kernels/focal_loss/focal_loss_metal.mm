@@ -46,15 +46,19 @@ class SigmoidFocalLossOp {
     const Shape loss_shape = RowMeansShape(logits.shape(), params_.reduce_last);
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, loss_shape, &loss));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(1, logits.shape(), &slope));
-    const std::string shader = StrCat("sigmoid_focal_loss_", FloatShader(logits.dtype()));
     OP_REQUIRES_OK(
-        ctx, EncodeRowMeans(
-                 ctx, logits.shape(), params_.reduce_last, loss,
-                 [&](Encoder& encoder, Grid grid, const RowMeansParams& rows, const Tensor& parts) {
-                   return encoder.Dispatch(
-                       shader, grid,
-                       {logits, targets, loss, parts, slope, Bytes(params_), Bytes(rows)});
-                 }));
+        ctx,
+        EncodeRowMeans(ctx, logits.shape(), params_.reduce_last, loss,
+                       [&](Encoder& encoder, Grid grid, const RowMeansParams& rows, Value parts) {
+                         return encoder.Launch({"sigmoid_focal_loss", logits.dtype()}, grid,
+                                               {{"logits", logits},
+                                                {"targets", targets},
+                                                {"losses", loss},
+                                                {"parts", parts},
+                                                {"slopes", slope},
+                                                {"params", params_},
+                                                {"rows", rows}});
+                       }));
   }
 
  private:
@@ -95,13 +99,16 @@ class SoftmaxFocalLossOp {
     params.n_classes = static_cast<uint32_t>(n_classes);
     params.n_rows = static_cast<uint64_t>(n_rows);
     const bool shared = n_classes >= FOCAL_LOSS_SHARED_ROW;
-    const std::string shader = StrCat("softmax_focal_loss_", sparse ? "sparse_" : "",
-                                      shared ? "shared_" : "", FloatShader(logits.dtype()));
+    const Shader shader("softmax_focal_loss", sparse ? "sparse" : "", shared ? "shared" : "",
+                        logits.dtype());
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(
-                         shader, shared ? Grid(kSimdGroup, n_rows) : Grid(n_rows),
-                         {logits, sparse ? HostArray(labels.data(), n_rows) : targets, loss, slope,
-                          Bytes(params)});
+                     return encoder.Launch(shader, shared ? Grid(kSimdGroup, n_rows) : Grid(n_rows),
+                                           {{"logits", logits},
+                                            {sparse ? "labels" : "targets",
+                                             sparse ? HostArray(labels.data(), n_rows) : targets},
+                                            {"losses", loss},
+                                            {"slopes", slope},
+                                            {"params", params}});
                    }));
   }
 

@@ -37,10 +37,10 @@ class FrequencyEncodeOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {n_points, n_dims * attrs_.Columns()}, &outputs));
     if (outputs.num_elements() == 0) return;
     const FrequencyEncodeParams params = MakeFrequencyEncodeParams(n_points, n_dims, attrs_);
-    const std::string shader = StrCat("frequency_encode_", FloatShader(outputs.dtype()));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(inputs.num_elements()),
-                                             {inputs, outputs, Bytes(params)});
+                     return encoder.Launch(
+                         {"frequency_encode", outputs.dtype()}, Grid::Flat(inputs.num_elements()),
+                         {{"inputs", inputs}, {"outputs", outputs}, {"params", params}});
                    }));
   }
 
@@ -67,10 +67,13 @@ class FrequencyEncodeGradOp {
     if (inputs.num_elements() == 0) return;
     const FrequencyEncodeParams params =
         MakeFrequencyEncodeParams(inputs.dim(0), inputs.dim(1), attrs_);
-    const std::string shader = StrCat("frequency_encode_grad_", FloatShader(gradients.dtype()));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(inputs.num_elements()),
-                                             {gradients, inputs, inputs_gradient, Bytes(params)});
+                     return encoder.Launch({"frequency_encode_grad", gradients.dtype()},
+                                           Grid::Flat(inputs.num_elements()),
+                                           {{"gradients", gradients},
+                                            {"inputs", inputs},
+                                            {"inputs_gradient", inputs_gradient},
+                                            {"params", params}});
                    }));
   }
 

@@ -23,11 +23,6 @@ Status ToStatus(const ArgShapes& checks) {
   return checks.ok() ? Status() : InvalidArgument(checks.error());
 }
 
-const char* ShaderType(TF_DataType dtype) {
-  if (dtype == TF_HALF) return "half";
-  return dtype == TF_BFLOAT16 ? "bfloat" : "float";
-}
-
 class OptimizerBase {
  public:
   OptimizerBase(const char* op, KernelConstruction* ctx) : op_(op) {
@@ -87,26 +82,26 @@ class OptimizerBase {
     params.n_elements = static_cast<uint64_t>(n);
     params.row = static_cast<uint64_t>(row);
 
-    const std::string type = ShaderType(gradient.dtype());
-    const std::string stem = "fused_" + rule;
+    const TF_DataType type = gradient.dtype();
     const auto state = [&](size_t i) {
-      return i < variables.size() ? Argument(variables[i]) : HostArray<float>(nullptr, 0);
+      return i < variables.size() ? Value(variables[i]) : Value(Nothing());
     };
+    std::vector<Argument> arguments = {{"x", variables[0]}, {"gradient", gradient},
+                                       {"params", params},  {"m", state(1)},
+                                       {"v", state(2)},     {"hat", state(3)}};
     const bool flags = skip_zero_rows_ && row > kShortRow;
     Tensor used;
     if (flags) RETURN_IF_ERROR(ctx->AllocateTemp(TF_UINT8, {n_rows}, &used));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       if (!flags) {
         const bool rows = skip_zero_rows_;
-        return encoder.Dispatch(
-            StrCat(stem, rows ? "_short_rows_" : "_", type), Grid::Flat(rows ? n_rows : n),
-            {variables[0], gradient, Bytes(params), state(1), state(2), state(3)});
+        return encoder.Launch({"fused", rule, rows ? "short_rows" : "", type},
+                              Grid::Flat(rows ? n_rows : n), arguments);
       }
-      RETURN_IF_ERROR(encoder.Dispatch(StrCat("fused_used_rows_", type), Grid::Flat(n_rows),
-                                       {gradient, Bytes(params), used}));
-      return encoder.Dispatch(
-          StrCat(stem, "_long_rows_", type), Grid(row, n_rows),
-          {variables[0], gradient, Bytes(params), state(1), state(2), state(3), used});
+      RETURN_IF_ERROR(encoder.Launch({"fused_used_rows", type}, Grid::Flat(n_rows),
+                                     {{"gradient", gradient}, {"params", params}, {"used", used}}));
+      arguments.push_back({"used", used});
+      return encoder.Launch({"fused", rule, "long_rows", type}, Grid(row, n_rows), arguments);
     });
   }
 

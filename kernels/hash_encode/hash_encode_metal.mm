@@ -15,33 +15,26 @@ namespace {
 
 using In = HashEncodeInput;
 
-// The levels of one call, as setBytes takes them.
-struct LevelTable {
-  HashEncodeLevel level[HASH_ENCODE_MAX_LEVELS];
-};
-
-const char* ShaderType(TF_DataType dtype) {
-  if (dtype == TF_HALF) return "half";
-  return dtype == TF_BFLOAT16 ? "bfloat" : "float";
-}
-
 // One call after checking. Tensors that the op does not take stay empty.
 struct Call {
   Tensor tangents, incoming, points, table;
   HashEncodeSizes sizes;
   HashEncodeParams params = {};
   uint32_t n_features = 0;
-  LevelTable levels = {};
+  HashEncodeLevel level[HASH_ENCODE_MAX_LEVELS] = {};
   TF_DataType dtype = TF_FLOAT;
 
-  // "hash_encode_jvp" -> "hash_encode_jvp_half_3": for that dtype and number of dimensions.
-  std::string Shader(const std::string& stem) const {
-    return StrCat(stem, "_", ShaderType(dtype), "_", sizes.n_dims);
+  // "hash_encode_jvp_half_3": for that dtype and number of dimensions.
+  Shader Any(const char* stem, const char* part = "") const {
+    return Shader(stem, part, dtype, sizes.n_dims);
   }
-  // "hash_encode" -> "hash_encode_half_3_2": for that number of features, too.
-  std::string ShaderOfFeatures(const std::string& stem) const {
-    return StrCat(Shader(stem), "_", sizes.n_features);
+  // "hash_encode_half_3_2": for that number of features, too.
+  Shader OfFeatures(const char* stem, const char* part = "") const {
+    return Shader(stem, part, dtype, sizes.n_dims, sizes.n_features);
   }
+  // Without tangents the shader reads none.
+  Value tangent_values() const { return tangents.valid() ? Value(tangents) : Value(Nothing()); }
+  Value levels() const { return HostArray(level, sizes.n_levels); }
 };
 
 // What the six share. `Op` names the op and its inputs in order.
@@ -90,7 +83,7 @@ class HashEncodeBase {
 
     HashEncodeLevels(static_cast<int>(sizes.n_dims), static_cast<int>(sizes.n_levels),
                      attrs_.log2_per_level_scale, attrs_.resolution_coarsest, attrs_.dense,
-                     first_rows, call->levels.level);
+                     first_rows, call->level);
     call->dtype = call->table.dtype();
     call->params.n_points = static_cast<uint32_t>(sizes.n_points);
     call->n_features = static_cast<uint32_t>(sizes.n_features);
@@ -121,9 +114,13 @@ class HashEncodeOp : public HashEncodeBase<HashEncodeOp> {
     RETURN_IF_ERROR(AllocateEncoding(ctx, call, &outputs));
     if (outputs.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Dispatch(
-          call.ShaderOfFeatures("hash_encode"), Grid(call.sizes.n_points, call.sizes.n_levels),
-          {call.points, call.table, outputs, Bytes(call.params), Bytes(call.levels)});
+      return encoder.Launch(call.OfFeatures("hash_encode"),
+                            Grid(call.sizes.n_points, call.sizes.n_levels),
+                            {{"inputs", call.points},
+                             {"embeddings", call.table},
+                             {"outputs", outputs},
+                             {"params", call.params},
+                             {"levels", call.levels()}});
     });
   }
 };
@@ -139,10 +136,15 @@ class HashEncodeJvpOp : public HashEncodeBase<HashEncodeJvpOp> {
     RETURN_IF_ERROR(AllocateEncoding(ctx, call, &outputs));
     if (outputs.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Dispatch(call.Shader("hash_encode_jvp"),
-                              Grid(call.sizes.n_points, call.sizes.n_levels),
-                              {call.tangents, call.points, call.table, outputs, Bytes(call.params),
-                               Bytes(call.levels), Bytes(call.n_features)});
+      return encoder.Launch(call.Any("hash_encode_jvp"),
+                            Grid(call.sizes.n_points, call.sizes.n_levels),
+                            {{"tangents", call.tangents},
+                             {"inputs", call.points},
+                             {"embeddings", call.table},
+                             {"outputs", outputs},
+                             {"params", call.params},
+                             {"levels", call.levels()},
+                             {"n_features", call.n_features}});
     });
   }
 };
@@ -161,10 +163,13 @@ class HashEncodePointGradOp : public HashEncodeBase<HashEncodePointGradOp> {
     RETURN_IF_ERROR(ctx->AllocateOutput(0, call.points.shape(), &outputs));
     if (outputs.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Dispatch(call.ShaderOfFeatures("hash_encode_point_grad"),
-                              Grid(call.sizes.n_points),
-                              {call.incoming, call.points, call.table, outputs, Bytes(call.params),
-                               Bytes(call.levels)});
+      return encoder.Launch(call.OfFeatures("hash_encode_point_grad"), Grid(call.sizes.n_points),
+                            {{"incoming", call.incoming},
+                             {"inputs", call.points},
+                             {"embeddings", call.table},
+                             {"outputs", outputs},
+                             {"params", call.params},
+                             {"levels", call.levels()}});
     });
   }
 };
@@ -182,9 +187,15 @@ class HashEncodeJvpPointGradOp : public HashEncodeBase<HashEncodeJvpPointGradOp>
     RETURN_IF_ERROR(ctx->AllocateOutput(0, call.points.shape(), &outputs));
     if (outputs.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Dispatch(call.Shader("hash_encode_jvp_point_grad"), Grid(call.sizes.n_points),
-                              {call.tangents, call.incoming, call.points, call.table, outputs,
-                               Bytes(call.params), Bytes(call.levels), Bytes(call.n_features)});
+      return encoder.Launch(call.Any("hash_encode_jvp_point_grad"), Grid(call.sizes.n_points),
+                            {{"tangents", call.tangents},
+                             {"incoming", call.incoming},
+                             {"inputs", call.points},
+                             {"embeddings", call.table},
+                             {"outputs", outputs},
+                             {"params", call.params},
+                             {"levels", call.levels()},
+                             {"n_features", call.n_features}});
     });
   }
 };
@@ -193,7 +204,7 @@ class HashEncodeJvpPointGradOp : public HashEncodeBase<HashEncodeJvpPointGradOp>
 // -------------------------------------------------------------------------------------------
 
 // Atomic adds into float32, rounded to the table's dtype at the end.
-Status AddTableGradient(KernelContext* ctx, const Call& call, const std::string& stem,
+Status AddTableGradient(KernelContext* ctx, const Call& call, const char* stem,
                         const Tensor& outputs) {
   const bool rounds = call.dtype != TF_FLOAT;
   Tensor wide;
@@ -201,22 +212,25 @@ Status AddTableGradient(KernelContext* ctx, const Call& call, const std::string&
   const Tensor& sums = rounds ? wide : outputs;
   return Encode(ctx, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Fill(sums, 0));
-    // Without tangents the shader reads none; any bound buffer will do.
     const bool tangent = call.tangents.valid();
-    RETURN_IF_ERROR(encoder.Dispatch(
-        tangent ? call.Shader(stem + "_add") : call.ShaderOfFeatures(stem + "_add"),
-        Grid(call.sizes.n_points, call.sizes.n_levels),
-        {tangent ? call.tangents : call.points, call.incoming, call.points, sums,
-         Bytes(call.params), Bytes(call.levels), Bytes(call.n_features)}));
+    RETURN_IF_ERROR(encoder.Launch(tangent ? call.Any(stem, "add") : call.OfFeatures(stem, "add"),
+                                   Grid(call.sizes.n_points, call.sizes.n_levels),
+                                   {{"tangents", call.tangent_values()},
+                                    {"incoming", call.incoming},
+                                    {"inputs", call.points},
+                                    {"sums", sums},
+                                    {"params", call.params},
+                                    {"levels", call.levels()},
+                                    {"n_features", call.n_features}}));
     if (!rounds) return Status();
-    return encoder.Dispatch(StrCat("hash_encode_round_", ShaderType(call.dtype)),
-                            Grid(call.sizes.n_rows), {sums, outputs, Bytes(call.n_features)});
+    return encoder.Launch({"hash_encode_round", call.dtype}, Grid(call.sizes.n_rows),
+                          {{"sums", sums}, {"outputs", outputs}, {"n_features", call.n_features}});
   });
 }
 
 // Order-free sums, level by level, over lists of the (point, corner) pairs of each row.
-Status SumTableGradient(KernelContext* ctx, const char* op, const Call& call,
-                        const std::string& stem, const Tensor& outputs) {
+Status SumTableGradient(KernelContext* ctx, const char* op, const Call& call, const char* stem,
+                        const Tensor& outputs) {
   const int64_t pairs = call.sizes.n_points << call.sizes.n_dims;
   if (pairs > int64_t{0xfffffffe}) {
     return InvalidArgument(op, ": ", call.sizes.n_points,
@@ -227,37 +241,45 @@ Status SumTableGradient(KernelContext* ctx, const char* op, const Call& call,
   }
   int64_t most_rows = 0;
   for (int64_t l = 0; l < call.sizes.n_levels; ++l) {
-    most_rows = std::max<int64_t>(most_rows, call.levels.level[l].size);
+    most_rows = std::max<int64_t>(most_rows, call.level[l].size);
   }
   Tensor heads, next;
   RETURN_IF_ERROR(ctx->AllocateTemp(TF_INT32, {most_rows}, &heads));
   RETURN_IF_ERROR(ctx->AllocateTemp(TF_INT32, {pairs}, &next));
-  const std::string list = StrCat("hash_encode_list_", call.sizes.n_dims);
-  const std::string sum = call.Shader(stem + "_sum");
   // Rows that belong to no level are before the first and behind the last.
-  const HashEncodeLevel& last = call.levels.level[call.sizes.n_levels - 1];
-  const uint32_t used[2] = {call.levels.level[0].offset, last.offset + last.size};
+  const HashEncodeLevel& last = call.level[call.sizes.n_levels - 1];
+  const uint32_t used[2] = {call.level[0].offset, last.offset + last.size};
   return Encode(ctx, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Dispatch(StrCat("hash_encode_zero_", ShaderType(call.dtype)),
-                                     Grid(call.sizes.n_rows - (used[1] - used[0])),
-                                     {outputs, Bytes(call.n_features), Bytes(used)}));
+    RETURN_IF_ERROR(encoder.Launch(
+        {"hash_encode_zero", call.dtype}, Grid(call.sizes.n_rows - (used[1] - used[0])),
+        {{"outputs", outputs}, {"n_features", call.n_features}, {"used", HostArray(used, 2)}}));
     RETURN_IF_ERROR(encoder.Fill(heads, 0xff));
     for (uint32_t l = 0; l < call.params.n_levels; ++l) {
-      const HashEncodeLevel& level = call.levels.level[l];
-      RETURN_IF_ERROR(
-          encoder.Dispatch(list, Grid(call.sizes.n_points),
-                           {call.points, heads, next, Bytes(call.params), Bytes(level)}));
-      RETURN_IF_ERROR(encoder.Dispatch(
-          sum, Grid(level.size),
-          {call.tangents.valid() ? call.tangents : call.points, call.incoming, call.points, heads,
-           next, outputs, Bytes(call.params), Bytes(level), Bytes(l), Bytes(call.n_features)}));
+      const HashEncodeLevel& level = call.level[l];
+      RETURN_IF_ERROR(encoder.Launch({"hash_encode_list", call.sizes.n_dims},
+                                     Grid(call.sizes.n_points),
+                                     {{"inputs", call.points},
+                                      {"heads", heads},
+                                      {"next", next},
+                                      {"params", call.params},
+                                      {"level", level}}));
+      RETURN_IF_ERROR(encoder.Launch(call.Any(stem, "sum"), Grid(level.size),
+                                     {{"tangents", call.tangent_values()},
+                                      {"incoming", call.incoming},
+                                      {"inputs", call.points},
+                                      {"heads", heads},
+                                      {"next", next},
+                                      {"outputs", outputs},
+                                      {"params", call.params},
+                                      {"level", level},
+                                      {"level_number", l},
+                                      {"n_features", call.n_features}}));
     }
     return Status();
   });
 }
 
-Status TableGradient(KernelContext* ctx, const char* op, const Call& call,
-                     const std::string& stem) {
+Status TableGradient(KernelContext* ctx, const char* op, const Call& call, const char* stem) {
   Tensor outputs;
   RETURN_IF_ERROR(ctx->AllocateOutput(0, call.table.shape(), &outputs));
   if (outputs.num_elements() == 0) return Status();

@@ -28,14 +28,11 @@ class NullOpOp {
     NullOpParams params = {};
     params.n_elements = x.num_elements();
     params.scale = scale_;
-    const char* shader = x.dtype() == TF_HALF       ? "null_op_half"
-                         : x.dtype() == TF_BFLOAT16 ? "null_op_bfloat"
-                                                    : "null_op_float";
-    // The arguments, in the order of the shader's buffer numbers. Threadgroups follow from the
-    // pipeline's limit; several Dispatch calls in one Encode run one after the other.
+    // The shader's arguments by their names there, which are checked. Threadgroups follow from the
+    // pipeline's limit; several Launch calls in one Encode run one after the other.
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(x.num_elements()),
-                                             {x, y, Bytes(params)});
+                     return encoder.Launch({"null_op", x.dtype()}, Grid::Flat(x.num_elements()),
+                                           {{"x", x}, {"y", y}, {"params", params}});
                    }));
   }
 

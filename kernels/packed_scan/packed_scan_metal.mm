@@ -37,10 +37,13 @@ class PackedScanOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs.shape(), &outputs));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
                      RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&outputs}));
-                     return encoder.Dispatch(
-                         StrCat(sum_ ? "packed_sum_" : "packed_prod_", FloatShader(inputs.dtype())),
-                         Grid(rays.n_rays()),
-                         {inputs, rays.spans(), outputs, rays.layout(), Bytes(params_)});
+                     return encoder.Launch({sum_ ? "packed_sum" : "packed_prod", inputs.dtype()},
+                                           Grid(rays.n_rays()),
+                                           {{"inputs", inputs},
+                                            {"spans", rays.spans()},
+                                            {"outputs", outputs},
+                                            {"layout", rays.layout()},
+                                            {"params", params_}});
                    }));
   }
 
@@ -73,13 +76,18 @@ class PackedProdGradOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs.shape(), &outputs));
     // A ScaledFloat of the shader is three words.
     OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_INT32, {inputs.num_elements(), 3}, &before));
-    OP_REQUIRES_OK(
-        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-          RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&outputs}));
-          return encoder.Dispatch(
-              StrCat("packed_prod_grad_", FloatShader(inputs.dtype())), Grid(rays.n_rays()),
-              {gradients, inputs, rays.spans(), before, outputs, rays.layout(), Bytes(params_)});
-        }));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&outputs}));
+                     return encoder.Launch({"packed_prod_grad", inputs.dtype()},
+                                           Grid(rays.n_rays()),
+                                           {{"gradients", gradients},
+                                            {"inputs", inputs},
+                                            {"spans", rays.spans()},
+                                            {"before", before},
+                                            {"outputs", outputs},
+                                            {"layout", rays.layout()},
+                                            {"params", params_}});
+                   }));
   }
 
  private:

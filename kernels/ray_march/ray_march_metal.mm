@@ -52,9 +52,15 @@ class RayMarchOp {
     RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
       if (n_rays == 0) return Status();
       RETURN_IF_ERROR(encoder.Allocate(n_rays * sizeof(uint32_t), &counts));
-      return encoder.Dispatch(
-          "ray_march_count", Grid(n_rays),
-          {origins, directions, occupancy, t_min, t_max, counts, Bytes(params), Bytes(strides)});
+      return encoder.Launch("ray_march_count", Grid(n_rays),
+                            {{"origins", origins},
+                             {"directions", directions},
+                             {"occupancy", occupancy},
+                             {"t_min", t_min},
+                             {"t_max", t_max},
+                             {"counts", counts},
+                             {"params", params},
+                             {"strides", strides}});
     }));
     std::vector<uint64_t> firsts(n_rays + 1, 0);
     for (int64_t r = 0; r < n_rays; ++r) {
@@ -82,10 +88,18 @@ class RayMarchOp {
     }
     if (n_samples == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Dispatch(
-          wide ? "ray_march_write_long" : "ray_march_write_int", Grid(n_rays),
-          {origins, directions, occupancy, t_min, t_max, HostArray(firsts.data(), n_rays + 1),
-           t_starts, t_ends, ray_indices, Bytes(params), Bytes(strides)});
+      return encoder.Launch({"ray_march_write", ray_indices.dtype()}, Grid(n_rays),
+                            {{"origins", origins},
+                             {"directions", directions},
+                             {"occupancy", occupancy},
+                             {"t_min", t_min},
+                             {"t_max", t_max},
+                             {"firsts", HostArray(firsts.data(), n_rays + 1)},
+                             {"t_starts", t_starts},
+                             {"t_ends", t_ends},
+                             {"ray_indices", ray_indices},
+                             {"params", params},
+                             {"strides", strides}});
     });
   }
 
@@ -121,8 +135,11 @@ class PackOccupancyOp {
     params.bytes_per_level = static_cast<uint64_t>(n_bytes);
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {densities.dim(0), n_bytes}, &occupancy));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch("pack_occupancy", Grid::Flat(occupancy.num_elements()),
-                                             {densities, threshold, occupancy, Bytes(params)});
+                     return encoder.Launch("pack_occupancy", Grid::Flat(occupancy.num_elements()),
+                                           {{"densities", densities},
+                                            {"threshold", threshold},
+                                            {"occupancy", occupancy},
+                                            {"params", params}});
                    }));
   }
 };

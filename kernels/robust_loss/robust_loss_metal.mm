@@ -42,18 +42,26 @@ class RobustLossOp {
     params.compare = targets.num_elements() > 0 ? 1 : 0;
     params.alpha_period = static_cast<uint32_t>(alpha.num_elements());
     params.scale_period = static_cast<uint32_t>(scale.num_elements());
-    const std::string shader = StrCat("robust_loss_", parameter_gradients_ ? "parameters_" : "",
-                                      FloatShader(predictions.dtype()));
+    const Shader shader("robust_loss", parameter_gradients_ ? "parameters" : "",
+                        predictions.dtype());
     OP_REQUIRES_OK(
-        ctx, EncodeRowMeans(
-                 ctx, shape, reduce_last_, loss,
-                 [&](Encoder& encoder, Grid grid, const RowMeansParams& rows, const Tensor& parts) {
-                   return encoder.Dispatch(
-                       shader, grid,
-                       {predictions, targets, HostArray(alpha.host<float>(), params.alpha_period),
-                        HostArray(scale.host<float>(), params.scale_period), loss, parts, slope,
-                        slope_alpha, slope_scale, Bytes(params), Bytes(rows)});
-                 }));
+        ctx,
+        EncodeRowMeans(ctx, shape, reduce_last_, loss,
+                       [&](Encoder& encoder, Grid grid, const RowMeansParams& rows, Value parts) {
+                         return encoder.Launch(
+                             shader, grid,
+                             {{"predictions", predictions},
+                              {"targets", targets},
+                              {"alphas", HostArray(alpha.host<float>(), params.alpha_period)},
+                              {"scales", HostArray(scale.host<float>(), params.scale_period)},
+                              {"losses", loss},
+                              {"parts", parts},
+                              {"slopes", slope},
+                              {"slopes_alpha", slope_alpha},
+                              {"slopes_scale", slope_scale},
+                              {"params", params},
+                              {"rows", rows}});
+                       }));
   }
 
  private:

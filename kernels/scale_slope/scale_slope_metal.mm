@@ -31,9 +31,11 @@ class ScaleSlopeOp {
     params.n_elements = static_cast<uint64_t>(n);
     params.per_incoming = static_cast<uint64_t>(n / incoming.num_elements());
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(StrCat("scale_slope_", FloatShader(slope.dtype())),
-                                             Grid::Flat(n),
-                                             {incoming, slope, gradient, Bytes(params)});
+                     return encoder.Launch({"scale_slope", slope.dtype()}, Grid::Flat(n),
+                                           {{"incoming", incoming},
+                                            {"slope", slope},
+                                            {"gradient", gradient},
+                                            {"params", params}});
                    }));
   }
 };
@@ -71,23 +73,24 @@ class ScaleSlopeSumOp {
       if (rows > 1)
         OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_FLOAT, {rows * channels}, &sums.back()));
     }
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     if (n == 0) return encoder.Fill(gradient, 0);
-                     for (size_t i = 0; i < passes.size(); ++i) {
-                       const Tensor& to = i + 1 < passes.size() ? sums[i] : gradient;
-                       const Grid grid = Grid::Flat(static_cast<int64_t>(passes[i].n_sums));
-                       if (i == 0) {
-                         const std::string shader =
-                             StrCat("scale_slope_sum_", FloatShader(slope.dtype()));
-                         RETURN_IF_ERROR(encoder.Dispatch(shader, grid,
-                                                          {incoming, slope, to, Bytes(passes[i])}));
-                       } else {
-                         RETURN_IF_ERROR(encoder.Dispatch("scale_slope_fold", grid,
-                                                          {sums[i - 1], to, Bytes(passes[i])}));
-                       }
-                     }
-                     return Status();
-                   }));
+    OP_REQUIRES_OK(
+        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+          if (n == 0) return encoder.Fill(gradient, 0);
+          for (size_t i = 0; i < passes.size(); ++i) {
+            const Tensor& to = i + 1 < passes.size() ? sums[i] : gradient;
+            const Grid grid = Grid::Flat(static_cast<int64_t>(passes[i].n_sums));
+            if (i == 0) {
+              RETURN_IF_ERROR(encoder.Launch(
+                  {"scale_slope_sum", slope.dtype()}, grid,
+                  {{"incoming", incoming}, {"slope", slope}, {"sums", to}, {"params", passes[i]}}));
+            } else {
+              RETURN_IF_ERROR(
+                  encoder.Launch("scale_slope_fold", grid,
+                                 {{"terms", sums[i - 1]}, {"sums", to}, {"params", passes[i]}}));
+            }
+          }
+          return Status();
+        }));
   }
 };
 

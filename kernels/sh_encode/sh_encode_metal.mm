@@ -17,9 +17,8 @@ Status ReadDegree(const char* op, KernelConstruction* ctx, int64_t* degree) {
   return ToStatus(shapes);
 }
 
-Function ShShader(const char* stem, TF_DataType dtype, int64_t degree) {
-  return Function(StrCat(stem, FloatShader(dtype)),
-                  Constants().UInt(0, static_cast<uint32_t>(degree)));
+Shader ShShader(const char* stem, TF_DataType dtype, int64_t degree) {
+  return Shader(stem, dtype).Constant(0, static_cast<uint32_t>(degree));
 }
 
 class ShEncodeOp {
@@ -38,10 +37,11 @@ class ShEncodeOp {
     const int64_t n = directions.dim(0);
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {n, degree_ * degree_}, &outputs));
     const ShEncodeParams params = MakeShEncodeParams(n, degree_);
-    const Function shader = ShShader("sh_encode_", outputs.dtype(), degree_);
+    const Shader shader = ShShader("sh_encode", outputs.dtype(), degree_);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(n),
-                                             {directions, outputs, Bytes(params)});
+                     return encoder.Launch(
+                         shader, Grid::Flat(n),
+                         {{"directions", directions}, {"outputs", outputs}, {"params", params}});
                    }));
   }
 
@@ -66,11 +66,13 @@ class ShEncodeGradOp {
     const int64_t n = directions.dim(0);
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, directions.shape(), &directions_gradient));
     const ShEncodeParams params = MakeShEncodeParams(n, degree_);
-    const Function shader = ShShader("sh_encode_grad_", gradients.dtype(), degree_);
+    const Shader shader = ShShader("sh_encode_grad", gradients.dtype(), degree_);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(
-                         shader, Grid::Flat(n),
-                         {gradients, directions, directions_gradient, Bytes(params)});
+                     return encoder.Launch(shader, Grid::Flat(n),
+                                           {{"gradients", gradients},
+                                            {"directions", directions},
+                                            {"directions_gradient", directions_gradient},
+                                            {"params", params}});
                    }));
   }
 

@@ -29,11 +29,12 @@ class SoftshrinkOp {
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, features.shape(), &activations));
     const int64_t n = features.num_elements();
     const SoftshrinkParams params = {static_cast<uint64_t>(n), lambda_, 0};
-    const std::string shader = StrCat("softshrink_", FloatShader(features.dtype()));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(n),
-                                             {features, activations, Bytes(params)});
-                   }));
+    OP_REQUIRES_OK(
+        ctx, Encode(ctx, [&](Encoder& encoder) {
+          return encoder.Launch(
+              {"softshrink", features.dtype()}, Grid::Flat(n),
+              {{"features", features}, {"activations", activations}, {"params", params}});
+        }));
   }
 
  private:
@@ -55,10 +56,12 @@ class SoftshrinkGradOp {
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, features.shape(), &backprops));
     const int64_t n = features.num_elements();
     const SoftshrinkParams params = {static_cast<uint64_t>(n), lambda_, 0};
-    const std::string shader = StrCat("softshrink_grad_", FloatShader(features.dtype()));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(n),
-                                             {gradients, features, backprops, Bytes(params)});
+                     return encoder.Launch({"softshrink_grad", features.dtype()}, Grid::Flat(n),
+                                           {{"gradients", gradients},
+                                            {"features", features},
+                                            {"backprops", backprops},
+                                            {"params", params}});
                    }));
   }
 

@@ -27,10 +27,6 @@ uint32_t Present(const Tensor& optional, uint32_t flag) {
   return optional.num_elements() > 0 ? flag : 0;
 }
 
-std::string Shader(const char* stem, const Tensor& sigmas) {
-  return StrCat(stem, "_", FloatShader(sigmas.dtype()));
-}
-
 // What the four ops share: attributes.
 template <typename Op>
 class RenderBase {
@@ -99,12 +95,27 @@ class VolumeRenderOp : public RenderBase<VolumeRenderOp> {
     params.present = Present(background, VOLUME_RENDER_BACKGROUND);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&weights}));
-      RETURN_IF_ERROR(encoder.Dispatch(Shader("volume_render_rays", sigmas), Grid(n_rays),
-                                       {sigmas, t_starts, t_ends, rays.spans(), weights, opacity,
-                                        depth, median, ends, rays.layout(), Bytes(params)}));
-      return encoder.Dispatch(
-          Shader("volume_render_colours", sigmas), Grid(n_channels, n_rays),
-          {rgbs, weights, background, ends, rays.spans(), rgb, rays.layout(), Bytes(params)});
+      RETURN_IF_ERROR(encoder.Launch({"volume_render_rays", sigmas.dtype()}, Grid(n_rays),
+                                     {{"sigmas", sigmas},
+                                      {"t_starts", t_starts},
+                                      {"t_ends", t_ends},
+                                      {"spans", rays.spans()},
+                                      {"weights", weights},
+                                      {"opacity", opacity},
+                                      {"depth", depth},
+                                      {"depth_median", median},
+                                      {"ends", ends},
+                                      {"layout", rays.layout()},
+                                      {"params", params}}));
+      return encoder.Launch({"volume_render_colours", sigmas.dtype()}, Grid(n_channels, n_rays),
+                            {{"rgbs", rgbs},
+                             {"weights", weights},
+                             {"background", background},
+                             {"ends", ends},
+                             {"spans", rays.spans()},
+                             {"rgb", rgb},
+                             {"layout", rays.layout()},
+                             {"params", params}});
     });
   }
 };
@@ -155,25 +166,50 @@ class VolumeRenderGradOp : public RenderBase<VolumeRenderGradOp> {
     if (shared) RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {n_parts, n_channels, 2}, &parts));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&to_sigmas, &to_rgbs, &to_starts, &to_ends}));
-      RETURN_IF_ERROR(encoder.Dispatch(
-          Shader("volume_render_grad", sigmas), Grid(n_rays),
-          {sigmas,       rgbs,         t_starts,     t_ends,        rays.spans(),
-           background,   from_rgb,     from_opacity, from_depth,    from_median,
-           from_weights, from_weights, to_sigmas,    to_rgbs,       to_starts,
-           to_ends,      passed,       behind,       rays.layout(), Bytes(params)}));
+      RETURN_IF_ERROR(encoder.Launch({"volume_render_grad", sigmas.dtype()}, Grid(n_rays),
+                                     {{"sigmas", sigmas},
+                                      {"rgbs", rgbs},
+                                      {"t_starts", t_starts},
+                                      {"t_ends", t_ends},
+                                      {"spans", rays.spans()},
+                                      {"background", background},
+                                      {"from_rgb", from_rgb},
+                                      {"from_opacity", from_opacity},
+                                      {"from_depth", from_depth},
+                                      {"from_median", from_median},
+                                      {"from_weights", from_weights},
+                                      {"from_transmittance", Nothing()},
+                                      {"to_sigmas", to_sigmas},
+                                      {"to_rgbs", to_rgbs},
+                                      {"to_starts", to_starts},
+                                      {"to_ends", to_ends},
+                                      {"passed", passed},
+                                      {"behind", behind},
+                                      {"layout", rays.layout()},
+                                      {"params", params}}));
       if (background.num_elements() == 0) return Status();
       if (from_rgb.num_elements() == 0) return encoder.Fill(to_background, 0);
       const uint32_t n = params.n_channels;
       if (!shared) {
-        return encoder.Dispatch("volume_render_background_grad", Grid(n_channels, n_rays),
-                                {behind, from_rgb, to_background, Bytes(n)});
+        return encoder.Launch("volume_render_background_grad", Grid(n_channels, n_rays),
+                              {{"behind", behind},
+                               {"from_rgb", from_rgb},
+                               {"to_background", to_background},
+                               {"n_channels", n}});
       }
       const uint32_t n_rays32 = static_cast<uint32_t>(n_rays);
       const uint32_t n_parts32 = static_cast<uint32_t>(n_parts);
-      RETURN_IF_ERROR(encoder.Dispatch("volume_render_background_parts", Grid(n_channels, n_parts),
-                                       {behind, from_rgb, parts, Bytes(n), Bytes(n_rays32)}));
-      return encoder.Dispatch("volume_render_background_total", Grid(n_channels),
-                              {parts, to_background, Bytes(n), Bytes(n_parts32)});
+      RETURN_IF_ERROR(encoder.Launch("volume_render_background_parts", Grid(n_channels, n_parts),
+                                     {{"behind", behind},
+                                      {"from_rgb", from_rgb},
+                                      {"parts", parts},
+                                      {"n_channels", n},
+                                      {"n_rays", n_rays32}}));
+      return encoder.Launch("volume_render_background_total", Grid(n_channels),
+                            {{"parts", parts},
+                             {"to_background", to_background},
+                             {"n_channels", n},
+                             {"n_parts", n_parts32}});
     });
   }
 };
@@ -199,9 +235,15 @@ class RenderWeightsOp : public RenderBase<RenderWeightsOp> {
     const VolumeRenderParams params = Params(0);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&weights, &transmittance}));
-      return encoder.Dispatch(Shader("render_weights", sigmas), Grid(rays.n_rays()),
-                              {sigmas, t_starts, t_ends, rays.spans(), weights, transmittance,
-                               rays.layout(), Bytes(params)});
+      return encoder.Launch({"render_weights", sigmas.dtype()}, Grid(rays.n_rays()),
+                            {{"sigmas", sigmas},
+                             {"t_starts", t_starts},
+                             {"t_ends", t_ends},
+                             {"spans", rays.spans()},
+                             {"weights", weights},
+                             {"transmittance", transmittance},
+                             {"layout", rays.layout()},
+                             {"params", params}});
     });
   }
 };
@@ -233,12 +275,28 @@ class RenderWeightsGradOp : public RenderBase<RenderWeightsGradOp> {
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&to_sigmas, &to_starts, &to_ends}));
       // The shader is told that there are no colours, and touches none of what stands for them.
-      const Argument none = HostArray<float>(nullptr, 0);
-      return encoder.Dispatch(
-          Shader("volume_render_grad", sigmas), Grid(rays.n_rays()),
-          {sigmas,    none,    t_starts, t_ends,       rays.spans(),       none,         none,
-           none,      none,    none,     from_weights, from_transmittance, to_sigmas,    none,
-           to_starts, to_ends, passed,   none,         rays.layout(),      Bytes(params)});
+      const Nothing none;
+      return encoder.Launch({"volume_render_grad", sigmas.dtype()}, Grid(rays.n_rays()),
+                            {{"sigmas", sigmas},
+                             {"rgbs", none},
+                             {"t_starts", t_starts},
+                             {"t_ends", t_ends},
+                             {"spans", rays.spans()},
+                             {"background", none},
+                             {"from_rgb", none},
+                             {"from_opacity", none},
+                             {"from_depth", none},
+                             {"from_median", none},
+                             {"from_weights", from_weights},
+                             {"from_transmittance", from_transmittance},
+                             {"to_sigmas", to_sigmas},
+                             {"to_rgbs", none},
+                             {"to_starts", to_starts},
+                             {"to_ends", to_ends},
+                             {"passed", passed},
+                             {"behind", none},
+                             {"layout", rays.layout()},
+                             {"params", params}});
     });
   }
 };

@@ -18,10 +18,10 @@ class ZeroOutOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, to_zero.shape(), &zeroed));
     const uint64_t n_elements = to_zero.num_elements();
     if (n_elements == 0) return;
-    const std::string shader = StrCat("zero_out_", TF_DataTypeSize(to_zero.dtype()));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, Grid::Flat(n_elements),
-                                             {to_zero, zeroed, Bytes(n_elements)});
+                     return encoder.Launch(
+                         {"zero_out", TF_DataTypeSize(to_zero.dtype())}, Grid::Flat(n_elements),
+                         {{"to_zero", to_zero}, {"zeroed", zeroed}, {"n_elements", n_elements}});
                    }));
   }
 };

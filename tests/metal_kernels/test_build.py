@@ -253,7 +253,7 @@ struct CubeOp {
     OP_REQUIRES(ctx, x.rank() == 1, InvalidArgument("SampleCube: x: expected rank 1, got ", x.rank()));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &y));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Dispatch({"cube", Constants().Float(0, 3.0f)}, Grid(x.dim(0)), {x, y});
+      return encoder.Launch(Shader("cube").Constant(0, 3.0f), Grid(x.dim(0)), {{"x", x}, {"y", y}});
     }));
   }
 };

@@ -73,11 +73,10 @@ class FusedBatchNormV3Op {
     if (training_) {
       OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_FLOAT, {images, params.chunks, channels}, &sums));
     }
-    const std::string type = ShaderType(in[0].dtype());
     OP_REQUIRES_OK(
         ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
           if (training_) {
-            RETURN_IF_ERROR(Moments(encoder, params, type, in, out, sums));
+            RETURN_IF_ERROR(Moments(encoder, params, in, out, sums));
           } else {
             // What training would leave: the mean and variance that were given, twice.
             for (int i = 1; i < 5; ++i) {
@@ -85,25 +84,41 @@ class FusedBatchNormV3Op {
             }
           }
           const Grid grid = nchw_ ? Grid(inner, channels, images) : Grid(channels, inner);
-          return encoder.Dispatch(StrCat("batch_norm_", nchw_ ? "nchw_" : "nhwc_", type), grid,
-                                  {in[0], out[0], Bytes(params), in[1], in[2], out[3], out[4]});
+          return encoder.Launch({"batch_norm", nchw_ ? "nchw" : "nhwc", in[0].dtype()}, grid,
+                                {{"x", in[0]},
+                                 {"out", out[0]},
+                                 {"p", params},
+                                 {"gamma", in[1]},
+                                 {"beta", in[2]},
+                                 {"mean", out[3]},
+                                 {"variance", out[4]}});
         }));
   }
 
  private:
   // Saved mean and (biased) variance: outputs 3 and 4, running averages: 1 and 2.
-  static Status Moments(Encoder& encoder, const BatchNormParams& params, const std::string& type,
-                        const Tensor* in, const Tensor* out, const Tensor& sums) {
+  static Status Moments(Encoder& encoder, const BatchNormParams& params, const Tensor* in,
+                        const Tensor* out, const Tensor& sums) {
     const Grid parts(params.channels, params.chunks, params.images);
     const Grid channels(params.channels);
     RETURN_IF_ERROR(
-        encoder.Dispatch("batch_norm_sum_" + type, parts, {in[0], sums, Bytes(params), out[3]}));
-    RETURN_IF_ERROR(encoder.Dispatch("batch_norm_mean", channels,
-                                     {sums, out[3], Bytes(params), in[3], out[1]}));
-    RETURN_IF_ERROR(encoder.Dispatch("batch_norm_squares_" + type, parts,
-                                     {in[0], sums, Bytes(params), out[3]}));
-    return encoder.Dispatch("batch_norm_variance", channels,
-                            {sums, out[4], Bytes(params), in[4], out[2]});
+        encoder.Launch({"batch_norm_sum", in[0].dtype()}, parts,
+                       {{"x", in[0]}, {"sums", sums}, {"p", params}, {"centre", out[3]}}));
+    RETURN_IF_ERROR(encoder.Launch("batch_norm_mean", channels,
+                                   {{"sums", sums},
+                                    {"batch", out[3]},
+                                    {"p", params},
+                                    {"running", in[3]},
+                                    {"average", out[1]}}));
+    RETURN_IF_ERROR(
+        encoder.Launch({"batch_norm_squares", in[0].dtype()}, parts,
+                       {{"x", in[0]}, {"sums", sums}, {"p", params}, {"centre", out[3]}}));
+    return encoder.Launch("batch_norm_variance", channels,
+                          {{"sums", sums},
+                           {"batch", out[4]},
+                           {"p", params},
+                           {"running", in[4]},
+                           {"average", out[2]}});
   }
 
   float epsilon_ = 1e-4f, momentum_ = 1.0f;

@@ -43,10 +43,10 @@ class BiasAddOp {
     const Walk dense = {DenseStrides(value.shape())};
     Loop loop;
     OP_REQUIRES_OK(ctx, PlanLoop(kOp, value.shape(), {dense, walk, dense}, &loop));
-    const std::string shader = StrCat("add_", ShaderType(value.dtype()), "_", loop.variant);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(shader, loop.grid,
-                                             {value, bias, out, Bytes(loop.params)});
+                     return encoder.Launch(
+                         {"add", value.dtype(), loop.variant}, loop.grid,
+                         {{"a", value}, {"b", bias}, {"out", out}, {"params", loop.params}});
                    }));
   }
 
@@ -75,9 +75,9 @@ class SoftmaxOp {
     OP_REQUIRES_OK(ctx, CheckGrid(kOp, "classes", columns));
     const uint32_t n = static_cast<uint32_t>(columns);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Dispatch(StrCat(Op::kShader, "_", ShaderType(logits.dtype())),
-                                             Grid(logits.num_elements() / columns),
-                                             {logits, out, Bytes(n)});
+                     return encoder.Launch({Op::kShader, logits.dtype()},
+                                           Grid(logits.num_elements() / columns),
+                                           {{"in", logits}, {"out", out}, {"columns", n}});
                    }));
   }
 };

@@ -52,11 +52,10 @@ Status RunWindows(KernelContext* ctx, const char* op, const char* stem, const Co
   params.nchw = nchw ? 1 : 0;
   const Grid grid =
       nchw ? Grid(s.out_w, s.out_h, s.n * s.out_c) : Grid(s.out_c, s.out_w, s.n * s.out_h);
-  const std::string shader = StrCat(stem, "_", ShaderType(in.dtype()));
-  return Encode(ctx, [&](Encoder& encoder) {
-    if (filter == nullptr) return encoder.Dispatch(shader, grid, {in, out, Bytes(params)});
-    return encoder.Dispatch(shader, grid, {in, out, Bytes(params), *filter});
-  });
+  std::vector<Argument> arguments = {{"in", in}, {"out", out}, {"p", params}};
+  if (filter != nullptr) arguments.push_back({"filter", *filter});
+  return Encode(
+      ctx, [&](Encoder& encoder) { return encoder.Launch({stem, in.dtype()}, grid, arguments); });
 }
 
 template <typename Op>

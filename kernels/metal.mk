@@ -16,8 +16,8 @@ METAL_CHECK_LINK := -Wl,-z,defs
 endif
 
 METAL_MM := $(wildcard kernels/common/*.mm kernels/*/*_metal.mm)
-# Argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
-METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_checks.cc))
+# What ops are, and argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
+METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_op.cc kernels/*/*_checks.cc))
 
 build/metal_so/%.o: %.mm $(TF)/cflags $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)

@@ -1,4 +1,4 @@
-"""The op cases that tests and benchmarks sweep: every value and every pair of values of the axes below."""
+"""The hash-encode cases that tests sweep: every value and every pair of values of the axes below."""
 
 from __future__ import annotations
 

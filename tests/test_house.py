@@ -10,28 +10,40 @@ import pytest
 
 from tests.processes import ROOT
 
-SHARED = ("common", "msl")
 # (family, part): why it has none of its own.
 EXCEPTIONS = {
     ("fused_conv2d", "shader"): "a convolution is a product: fused_matmul.metal does both",
     ("scale_slope", "python"): "the gradient of the losses, of focal and robust loss alike",
 }
-# Parts are named after the family; some families' ops have another stem.
-STEMS = {"fused_conv2d": "metal_fused_conv2d", "fused_matmul": "metal_fused_matmul"}
 
 
 def families(root: Path) -> list[str]:
-    """The folders of kernels/ that hold an op family."""
-    return sorted(
-        path.name
-        for path in (root / "kernels").iterdir()
-        if path.is_dir() and path.name not in SHARED
+    """The folders of kernels/ that hold an op family: a file of theirs is named after them."""
+    folders = (root / "kernels").iterdir()
+    return sorted(path.name for path in folders if any(path.glob(f"{path.name}*")))
+
+
+def declaration(root: Path, family: str) -> Path:
+    """The file that says what a family's ops are: beside its kernels or, where TensorFlow's macro does, in ops/."""
+    beside = root / "kernels" / family / f"{family}_op.cc"
+    return next(
+        (
+            path
+            for path in (
+                beside,
+                root / "ops" / f"{family}_op.cc",
+                root / "ops" / f"metal_{family}_op.cc",
+            )
+            if path.exists()
+        ),
+        beside,
     )
 
 
 def op_names(root: Path, family: str) -> list[str]:
-    path = root / "ops" / f"{STEMS.get(family, family)}_op.cc"
-    return re.findall(r"REGISTER_OP\(\"(\w+)\"\)", path.read_text()) if path.exists() else []
+    path = declaration(root, family)
+    found = r"(?:DECLARE|REGISTER)_OP\(\"(\w+)\"\)"
+    return re.findall(found, path.read_text()) if path.exists() else []
 
 
 def missing(root: Path, family: str) -> set[str]:
@@ -39,12 +51,14 @@ def missing(root: Path, family: str) -> set[str]:
     folder, ops = root / "kernels" / family, op_names(root, family)
     python = root / "python" / "metal_ops" / "ops" / f"{family}.py"
     described = re.findall(r"^### (\w+)$", (root / "docs" / "ops.md").read_text(), re.M)
-    source = root / "ops" / f"{STEMS.get(family, family)}_op.cc"
+    text = declaration(root, family).read_text() if ops else ""
+    # Kernels of a formula of the elements follow from the declaration.
+    formulas = bool(ops) and text.count(".Elementwise<") == len(ops)
     parts = {
         "op": bool(ops),
-        "description": bool(ops) and source.read_text().count(".Doc(") >= len(ops),
-        "cpu kernel": any(folder.glob("*_cpu.cc")),
-        "metal kernel": any(folder.glob("*_metal.mm")),
+        "description": bool(ops) and text.count(".Doc(") >= len(ops),
+        "cpu kernel": formulas or any(folder.glob("*_cpu.cc")),
+        "metal kernel": formulas or any(folder.glob("*_metal.mm")),
         "shader": any(folder.glob("*.metal")),
         "python": python.exists() and "__all__" in python.read_text(),
         "test": any(root.glob(f"tests/**/test_{family}.py")),
@@ -61,38 +75,37 @@ def test_family_has_all_parts(family: str):
 
 
 def test_every_op_file_has_its_folder():
-    stems = {STEMS.get(family, family) for family in families(ROOT)}
-    paths = sorted((ROOT / "ops").glob("*_op.cc"))
-    assert len(paths) >= len(stems) > 10
-    for path in paths:
-        if "REGISTER_OP(" in path.read_text():
-            assert path.stem.removesuffix("_op") in stems, path
+    found = {declaration(ROOT, family) for family in families(ROOT)}
+    assert len(found) > 10
+    for path in [*(ROOT / "ops").glob("*_op.cc"), *(ROOT / "kernels").glob("*/*_op.cc")]:
+        if re.search(r"^(REGISTER|DECLARE)_OP\(", path.read_text(), re.M):
+            assert path in found, path
 
 
 @pytest.mark.parametrize(
     "part, path",
     [
-        ("op", "ops/null_op_op.cc"),
-        ("cpu kernel", "kernels/null_op/null_op_cpu.cc"),
-        ("metal kernel", "kernels/null_op/null_op_metal.mm"),
-        ("shader", "kernels/null_op/null_op.metal"),
-        ("python", "python/metal_ops/ops/null_op.py"),
+        ("op", "kernels/zero_out/zero_out_op.cc"),
+        ("cpu kernel", "kernels/zero_out/zero_out_cpu.cc"),
+        ("metal kernel", "kernels/zero_out/zero_out_metal.mm"),
+        ("shader", "kernels/zero_out/zero_out.metal"),
+        ("python", "python/metal_ops/ops/zero_out.py"),
         ("documentation", "docs/ops.md"),
-        ("test", "tests/test_null_op.py"),
+        ("test", "tests/test_zero_out.py"),
     ],
 )
 def test_control_a_missing_part_is_seen(part: str, path: str, tmp_path: Path):
-    for name in ("kernels/null_op", "ops", "python/metal_ops/ops", "docs"):
+    for name in ("kernels/zero_out", "ops", "python/metal_ops/ops", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name)
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_null_op.py").write_text("")
-    assert missing(tmp_path, "null_op") == set()
+    (tmp_path / "tests" / "test_zero_out.py").write_text("")
+    assert missing(tmp_path, "zero_out") == set()
     if part == "documentation":
         text = (tmp_path / path).read_text()
-        (tmp_path / path).write_text(text.replace("### NullOp", "### Other"))
+        (tmp_path / path).write_text(text.replace("### ZeroOut", "### Other"))
     else:
         (tmp_path / path).unlink()
-    assert part in missing(tmp_path, "null_op")
+    assert part in missing(tmp_path, "zero_out")
 
 
 def test_files_that_python_people_expect():
@@ -102,10 +115,17 @@ def test_files_that_python_people_expect():
         assert (ROOT / name).exists()
 
 
-def test_new_op_copies_every_part():
-    """What `make new-op` writes is what this file asks for."""
+def test_a_new_op_edits_nothing(tmp_path: Path):
+    """`make new-op` writes all that this file asks for but the generated pages, into files of its own."""
     from tools import new_op
 
-    text = " ".join(new_op.FILES)
-    for part in ("ops/", "_cpu.cc", "_metal.mm", ".metal", "python/metal_ops/ops/", "tests/"):
-        assert part in text
+    for path in new_op.FILES:
+        copy = tmp_path / new_op.rename(path, "another_op")
+        assert not (ROOT / new_op.rename(path, "another_op")).exists()
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(new_op.rename((ROOT / path).read_text(), "another_op"))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "ops.md").write_text("")
+    assert families(tmp_path) == ["another_op"]
+    assert op_names(tmp_path, "another_op") == ["AnotherOp"]
+    assert missing(tmp_path, "another_op") == {"documentation"}

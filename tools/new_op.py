@@ -15,11 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = "null_op"
 FILES = (
-    "ops/null_op_op.cc",
+    "kernels/null_op/null_op_op.cc",
     "kernels/null_op/null_op_params.h",
-    "kernels/null_op/null_op_cpu.cc",
     "kernels/null_op/null_op.metal",
-    "kernels/null_op/null_op_metal.mm",
     "python/metal_ops/ops/null_op.py",
     "tests/metal_kernels/on_device/test_null_op.py",
 )

@@ -123,8 +123,8 @@ CAST_FROM(bool)
 
 // ---- AddN ---------------------------------------------------------------------------------------
 
-// Inputs from params.inputs on are not touched. `out` may be any of them: each thread keeps to its own
-// element.
+// Inputs from params.inputs on are not touched. `out` may be any of them: each thread keeps to its
+// own element.
 template <typename T>
 kernel void add_n(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
                   device const T* c [[buffer(2)]], device const T* d [[buffer(3)]],

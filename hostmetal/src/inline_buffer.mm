@@ -57,7 +57,8 @@ uintptr_t MarkOf(const void* address) {
 id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger length,
                                           hostmetal_buffer_freed freed) {
   auto* device = (HMDevice*)metal_device;
-  static const bool fits = class_getInstanceSize([HMInlineBuffer class]) <= kHeader - sizeof(uintptr_t);
+  static const bool fits =
+      class_getInstanceSize([HMInlineBuffer class]) <= kHeader - sizeof(uintptr_t);
   uint64_t limit = device->_driver->info().memory_bytes;
   if (!fits || length > limit ||
       device->_allocated.load(std::memory_order_relaxed) > limit - length) {

@@ -5,22 +5,15 @@
 
 #include <functional>
 
-#include "kernels/common/encoder.h"
-#include "kernels/common/metal_arg_shapes.h"
+#include "kernels/common/metal_call.h"
 #include "kernels/common/row_means_params.h"
 
 namespace metal_ops {
 
-// `shape`, or that without its last dimension.
-inline Shape RowMeansShape(Shape shape, bool reduce_last) {
-  if (reduce_last) shape.pop_back();
-  return shape;
-}
-
 // Encodes `elements` for every thread of `grid`, which stores into `means` or `parts` by
 // store_row_part (kernels/msl/row_means.h), and then the second pass, if there is one.
 inline Status EncodeRowMeans(
-    KernelContext* ctx, const Shape& shape, bool reduce_last, const Tensor& means,
+    MetalCall& call, const Shape& shape, bool reduce_last, const Tensor& means,
     const std::function<Status(Encoder&, Grid, const RowMeansParams&, Value parts)>& elements) {
   RowMeansParams params = {};
   const int64_t n = NumElements(shape);
@@ -32,8 +25,8 @@ inline Status EncodeRowMeans(
   const int64_t n_rows = means.num_elements();
   const int64_t n_threads = n == 0 ? 0 : n_rows * params.n_parts;
   const bool two_passes = params.n_parts > 1 && n > 0;
-  if (two_passes) RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {n_threads}, &parts));
-  return Encode(ctx, [&](Encoder& encoder) -> Status {
+  if (two_passes) RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {n_threads}, &parts));
+  return call.Encode([&](Encoder& encoder) -> Status {
     // Without a second pass a thread has the whole row, and writes its mean.
     const Value sums = two_passes ? Value(parts) : Value(Nothing());
     RETURN_IF_ERROR(elements(encoder, Grid::Flat(n_threads), params, sums));

@@ -10,109 +10,70 @@
 // All terms of A and B have one sign, so nothing cancels, wherever the ray begins. A ray is done by
 // one thread, in double, so results do not depend on the number of threads.
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string>
 
-#include "kernels/common/parallel.h"
-#include "kernels/common/tf_packed_rays.h"
-#include "kernels/distortion_loss/distortion_loss_checks.h"
+#include "kernels/common/call_rays.h"
 #include "kernels/distortion_loss/distortion_loss_simd.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace metal_ops {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::errors::InvalidArgument;
-
 // Cycles that a sample takes, roughly.
 constexpr int64_t kCycles = 8;
 
-float* Floats(Tensor* tensor) { return static_cast<float*>(tensor->data()); }
-const float* Floats(const Tensor& tensor) { return static_cast<const float*>(tensor.data()); }
-
-class DistortionLossOp : public OpKernel {
- public:
-  explicit DistortionLossOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("t_gradients", &t_gradients_));
+// Results of samples of no ray.
+void ClearUncovered(const CpuCall& call, const PackedRays& rays, int first_output) {
+  if (rays.covers_all()) return;
+  for (size_t i = first_output; i < call.outputs.size(); ++i) {
+    std::memset(call.outputs[i].data, 0, call.outputs[i].n_bytes);
   }
+}
 
-  void Compute(OpKernelContext* context) override {
-    ArgShapes shapes(type_string());
-    CheckDistortionLoss(&shapes, InputShapes(context));
-    OP_REQUIRES_OK(context, ToStatus(shapes));
-    const Tensor& weights = context->input(0);
-    PackedRays rays;
-    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(3), weights.shape(), &rays));
-    const TensorShape t_shape = t_gradients_ ? weights.shape() : TensorShape({0});
-    Tensor *loss, *slope, *starts_slope, *ends_slope;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rays.n_rays()}), &loss));
-    OP_REQUIRES_OK(context, context->allocate_output(1, weights.shape(), &slope));
-    OP_REQUIRES_OK(context, context->allocate_output(2, t_shape, &starts_slope));
-    OP_REQUIRES_OK(context, context->allocate_output(3, t_shape, &ends_slope));
-    for (Tensor* tensor : {slope, starts_slope, ends_slope}) {
-      if (!rays.covers_all()) std::memset(tensor->data(), 0, tensor->TotalBytes());
+void DistortionLoss(CpuCall& call) {
+  PackedRays rays;
+  if (!InitRays(call, 3, 0, &rays)) return;
+  ClearUncovered(call, rays, 1);
+  const bool t_gradients = call.Bool("t_gradients");
+  // Nobody may want the derivative: TensorFlow knows while it runs a graph.
+  const bool with_slope = t_gradients || call.IsWanted(1);
+  std::atomic<int64_t> bad_ray{-1};
+  call.ParallelFor(rays.n_rays(), rays.Cycles(kCycles), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const RayRange range = rays[r];
+      const DistortionRay ray = {call.in<float>(0) + range.start,
+                                 call.in<float>(1) + range.start,
+                                 call.in<float>(2) + range.start,
+                                 with_slope ? call.out<float>(1) + range.start : nullptr,
+                                 t_gradients ? call.out<float>(2) + range.start : nullptr,
+                                 t_gradients ? call.out<float>(3) + range.start : nullptr,
+                                 range.count};
+      if (!DistortRay(ray, call.out<float>(0) + r)) bad_ray = r;
     }
-    // Nobody may want the derivative: TensorFlow knows while it runs a graph.
-    const bool with_slope = t_gradients_ || context->output_required(1);
-    std::atomic<int64_t> bad_ray{-1};
-    ParallelFor(context, rays.n_rays(), rays.Cycles(kCycles), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        const RayRange range = rays[r];
-        const DistortionRay ray = {Floats(weights) + range.start,
-                                   Floats(context->input(1)) + range.start,
-                                   Floats(context->input(2)) + range.start,
-                                   with_slope ? Floats(slope) + range.start : nullptr,
-                                   t_gradients_ ? Floats(starts_slope) + range.start : nullptr,
-                                   t_gradients_ ? Floats(ends_slope) + range.start : nullptr,
-                                   range.count};
-        if (!DistortRay(ray, Floats(loss) + r)) bad_ray = r;
-      }
-    });
-    OP_REQUIRES(context, bad_ray < 0,
-                InvalidArgument(type_string(), ": t_starts and t_ends must ascend along each ray, ",
-                                "got a sample before its forerunner on ray ", bad_ray.load(),
-                                ". Sort the samples of a ray."));
-  }
+  });
+  call.shapes.Require(bad_ray < 0,
+                      "t_starts and t_ends must ascend along each ray, got a sample before its "
+                      "forerunner on ray " +
+                          std::to_string(bad_ray.load()) + ". Sort the samples of a ray.");
+}
+CPU_KERNEL("DistortionLoss", DistortionLoss);
 
- private:
-  bool t_gradients_ = false;
-};
-
-class ScaleRaysOp : public OpKernel {
- public:
-  explicit ScaleRaysOp(OpKernelConstruction* context) : OpKernel(context) {}
-
-  void Compute(OpKernelContext* context) override {
-    ArgShapes shapes(type_string());
-    CheckScaleRays(&shapes, InputShapes(context));
-    OP_REQUIRES_OK(context, ToStatus(shapes));
-    const Tensor& slope = context->input(1);
-    PackedRays rays;
-    OP_REQUIRES_OK(context, InitRays(type_string(), context->input(2), slope.shape(), &rays));
-    Tensor* gradient = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, slope.shape(), &gradient));
-    if (!rays.covers_all()) std::memset(gradient->data(), 0, gradient->TotalBytes());
-    const float* const g = Floats(context->input(0));
-    ParallelFor(context, rays.n_rays(), rays.Cycles(1), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        const RayRange ray = rays[r];
-        const float* const from = Floats(slope) + ray.start;
-        float* const to = Floats(gradient) + ray.start;
-        for (int64_t i = 0; i < ray.count; ++i) to[i] = g[r] * from[i];
-      }
-    });
-  }
-};
-
-REGISTER_KERNEL_BUILDER(Name("DistortionLoss").Device(tensorflow::DEVICE_CPU), DistortionLossOp);
-REGISTER_KERNEL_BUILDER(Name("ScaleRays").Device(tensorflow::DEVICE_CPU), ScaleRaysOp);
+void ScaleRays(CpuCall& call) {
+  PackedRays rays;
+  if (!InitRays(call, 2, 1, &rays)) return;
+  ClearUncovered(call, rays, 0);
+  call.ParallelFor(rays.n_rays(), rays.Cycles(1), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const RayRange ray = rays[r];
+      const float g = call.in<float>(0)[r];
+      const float* const from = call.in<float>(1) + ray.start;
+      float* const to = call.out<float>(0) + ray.start;
+      for (int64_t i = 0; i < ray.count; ++i) to[i] = g * from[i];
+    }
+  });
+}
+CPU_KERNEL("ScaleRays", ScaleRays);
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,42 +1,22 @@
-// What can be wrong with a focal loss, for every device.
+// The focal losses' attributes as the formulas take them, and what can be wrong with classes, for
+// every device.
 
 #ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "kernels/common/arg_shapes.h"
+#include "kernels/common/op.h"
 #include "kernels/focal_loss/focal_loss_params.h"
 
 namespace metal_ops {
 
-inline void CheckFocalAttrs(ArgShapes* shapes, float gamma, float label_smoothing) {
-  shapes->Require(gamma >= 0,
-                  "gamma must be 0 or more, got " + ToText(gamma) + ". 0 is the cross entropy.");
-  shapes->Require(label_smoothing >= 0 && label_smoothing <= 1,
-                  "label_smoothing must be in [0, 1], got " + ToText(label_smoothing) + ".");
-}
-
-// logits, targets.
-inline void CheckSigmoidFocal(ArgShapes* shapes, const std::vector<ArgShape>& args,
-                              bool reduce_last) {
-  const ArgShape &logits = args[0], &targets = args[1];
-  if (logits.rank() < 0) return;
-  shapes->ExpectLike("targets", targets, "logits", logits);
-  shapes->Require(!reduce_last || logits.rank() > 0,
-                  "logits must have a last dimension to reduce, got a scalar.");
-}
-
-// logits, targets (of each class, or the class's number if `sparse`).
-inline void CheckSoftmaxFocal(ArgShapes* shapes, const std::vector<ArgShape>& args, bool sparse) {
-  shapes->Expect("logits", args[0], {"rows", "classes"});
-  if (sparse) {
-    shapes->Expect("targets", args[1], {"rows"}, "Integer targets are the rows' classes.");
-  } else {
-    shapes->Expect("targets", args[1], {"rows", "classes"});
-  }
+inline FocalLossParams FocalParams(const OpCall& call, bool sigmoid) {
+  FocalLossParams params = {};
+  params.alpha = call.Float("alpha");
+  params.gamma = call.Float("gamma");
+  params.label_smoothing = call.Float("label_smoothing");
+  params.balanced = sigmoid && call.Bool("balanced") ? 1 : 0;
+  params.reduce_last = sigmoid && call.Bool("reduce_last") ? 1 : 0;
+  return params;
 }
 
 // The classes' numbers.

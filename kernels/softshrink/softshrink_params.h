@@ -1,30 +1,22 @@
-// Softshrink's formulas and parameters, read by host code and shader alike.
+// Softshrink's formulas, read by host code and shader alike.
 
 #ifndef METAL_OPS_KERNELS_SOFTSHRINK_SOFTSHRINK_PARAMS_H_
 #define METAL_OPS_KERNELS_SOFTSHRINK_SOFTSHRINK_PARAMS_H_
 
-#if defined(__METAL_VERSION__)
-#include <metal_stdlib>
-#else
-#include <stdint.h>
-#endif
+struct Softshrink {
+  float lambd;
 
-struct SoftshrinkParams {
-  uint64_t n_elements;
-  float lambda;
-  uint32_t reserved;
+  // x less what lies within [-lambd, lambd] of it. NaN fails both comparisons and stays NaN.
+  float operator()(float x) const {
+    const float low = lambd < x ? lambd : x;
+    return x - (-lambd > low ? -lambd : low);
+  }
 };
-static_assert(sizeof(SoftshrinkParams) == 16, "host and shader must agree");
 
-// x less what lies within [-lambda, lambda] of it. NaN fails both comparisons and stays NaN.
-inline float SoftshrinkValue(float x, float lambda) {
-  const float low = lambda < x ? lambda : x;
-  return x - (-lambda > low ? -lambda : low);
-}
+struct SoftshrinkGrad {
+  float lambd;
 
-inline float SoftshrinkGradient(float g, float x, float lambda) {
-  const float size = x < 0.0f ? -x : x;
-  return size <= lambda ? 0.0f : g;
-}
+  float operator()(float g, float x) const { return (x < 0.0f ? -x : x) <= lambd ? 0.0f : g; }
+};
 
 #endif  // METAL_OPS_KERNELS_SOFTSHRINK_SOFTSHRINK_PARAMS_H_

@@ -1,12 +1,7 @@
-// ZeroOut: out[0] = in[0], all others 0. Elements are only moved, so there is one kernel a size,
-// for any dtype of it.
-
-#include <metal_stdlib>
+// ZeroOut: elements are only moved, so there is one kernel per size, for any dtype of it.
 
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
-
-using namespace metal;
 
 template <typename Bits>
 kernel void zero_out(device const Bits* to_zero [[buffer(0)]], device Bits* zeroed [[buffer(1)]],

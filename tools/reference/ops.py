@@ -1,4 +1,4 @@
-"""docs/ops.md: every raw op, from what its REGISTER_OP says."""
+"""docs/ops.md: every raw op, from what its declaration says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def render() -> str:
     for op, function in registry.functions().items():
         lines.append(f"| [{op}](#{op.lower()}) | {summary(function.__doc__)} |")
     for family, ops in registry.families().items():
-        source = f"ops/{family}_op.cc"
+        source = registry.sources()[family].relative_to(registry.ROOT)
         lines += ["", f"## {family}", "", f"Source: `{source}`."]
         if names := python_functions(family):
             links = ", ".join(f"[`metal_ops.{name}`](api.md#{name})" for name in names)

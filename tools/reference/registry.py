@@ -16,14 +16,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @functools.cache
+def sources() -> dict[str, Path]:
+    """The file that says what a family's ops are, by family: its stem."""
+    paths = [*(ROOT / "ops").glob("*_op.cc"), *(ROOT / "kernels").glob("*/*_op.cc")]
+    found = {path.stem.removesuffix("_op"): path for path in paths if _names(path)}
+    return dict(sorted(found.items()))
+
+
+def _names(path: Path) -> list[str]:
+    return re.findall(r"^(?:REGISTER|DECLARE)_OP\(\"(\w+)\"\)", path.read_text(), re.M)
+
+
 def families() -> dict[str, list[str]]:
-    """Op names by family: the stem of the file in ops/ that registers them, in the order in which it does."""
-    found = {}
-    for path in sorted((ROOT / "ops").glob("*_op.cc")):
-        names = re.findall(r"REGISTER_OP\(\"(\w+)\"\)", path.read_text())
-        if names:
-            found[path.stem.removesuffix("_op")] = names
-    return found
+    """Op names by family, in the order in which its file declares them."""
+    return {family: _names(path) for family, path in sources().items()}
 
 
 @functools.cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments
 
 
 def scale_slope(op: tf.Operation, incoming: tf.Tensor, slope: int = 1) -> tf.Tensor:
@@ -21,6 +20,3 @@ def sum_slope(op: tf.Operation, incoming: tf.Tensor, slope: int, parameter: tf.T
 def is_wanted(op: tf.Operation, index: int) -> bool:
     """Whether the gradient of an input is wanted: the eager tape says so, a graph prunes by itself."""
     return index not in (getattr(op, "skip_input_indices", None) or ())
-
-
-_arguments.no_second_derivative("ScaleSlope", "ScaleSlopeSum", "ScaleRays")

@@ -1,4 +1,4 @@
-"""NullOp, the template that `make new-op NAME=...` copies. Part 6 of 6: the public function and its gradient."""
+"""NullOp, the template that `make new-op NAME=...` copies. Part 4 of 4: the public function and its gradient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _declared
 
 # What `metal_ops.<name>` offers.
 __all__ = ["null_op"]
@@ -32,10 +32,9 @@ def null_op(x: Any, scale: float = 1.0, name: str | None = None) -> tf.Tensor:
       >>> metal_ops.null_op([1.0, 2.0], scale=3.0).numpy()
       array([3., 6.], dtype=float32)
     """
-    _checks.refuse_xla("null_op")
-    x = _arguments.convert("null_op", "x", x)
-    _checks.check_dtype("null_op", "x", x, [tf.float32, tf.float16, tf.bfloat16])
-    return raw_ops.null_op(x, scale=_arguments.number("null_op", "scale", scale), name=name)
+    # What the declaration says of the op's inputs and attributes is checked here, under the names of
+    # this function's arguments.
+    return _declared.call("null_op", {"x": x}, name, scale=scale)
 
 
 @tf.RegisterGradient("NullOp")

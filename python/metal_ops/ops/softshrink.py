@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _declared
 
 __all__ = ["softshrink"]
 
@@ -34,9 +34,7 @@ def softshrink(x: Any, lambd: float = 0.5, name: str | None = None) -> tf.Tensor
       >>> metal_ops.softshrink([-2.0, 0.25, 1.0]).numpy().tolist()
       [-1.5, 0.0, 0.5]
     """
-    _checks.refuse_xla("softshrink")
-    x = _arguments.as_floats("softshrink", "x", x)
-    return raw_ops.softshrink(x, lambd=_arguments.number("softshrink", "lambd", lambd), name=name)
+    return _declared.call("softshrink", {"x": x}, name, lambd=lambd)
 
 
 @tf.RegisterGradient("Softshrink")

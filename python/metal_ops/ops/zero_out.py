@@ -1,13 +1,11 @@
 """ZeroOut: TensorFlow's and Apple's hello-world custom op, and its gradient."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _declared
 
 __all__ = ["zero_out"]
 
@@ -30,14 +28,8 @@ def zero_out(x: Any, name: str | None = None) -> tf.Tensor:
       >>> metal_ops.zero_out([5, 4, 3]).numpy()
       array([5, 0, 0], dtype=int32)
     """
-    _checks.refuse_xla("zero_out")
-    x = _arguments.convert("zero_out", "x", x)
-    if not (x.dtype.is_floating or x.dtype.is_integer) or x.dtype.is_quantized:
-        raise TypeError(f"[zero_out] x: expected a real number type, got {x.dtype.name}.")
-    return raw_ops.zero_out(x, name=name)
+    return _declared.call("zero_out", {"x": x}, name)
 
 
-@tf.RegisterGradient("ZeroOut")
-def _zero_out_gradient(op: tf.Operation, upstream: tf.Tensor) -> tf.Tensor:
-    """Only the first element reaches the output, so only its gradient passes: ZeroOut is its own adjoint."""
-    return raw_ops.zero_out(upstream)
+# Only the first element reaches the output, so only its gradient passes: ZeroOut is its own adjoint.
+tf.RegisterGradient("ZeroOut")(lambda op, upstream: raw_ops.zero_out(upstream))

@@ -1,4 +1,5 @@
-// Launches: one op whose attribute chooses what is given to a shader, for tests/metal_kernels/test_launch.py.
+// Launches: one op whose attribute chooses what is given to a shader, for
+// tests/metal_kernels/test_launch.py.
 
 #include <map>
 
@@ -53,7 +54,8 @@ class LaunchesOp {
     if (what_ == "misspelt") return scale({{"x", x}, {"y", y}, {"parms", params}});
     if (what_ == "twice") return scale({{"x", x}, {"y", y}, {"x", x}});
     if (what_ == "size") return scale({{"x", x}, {"y", y}, {"params", one}});
-    if (what_ == "bytes to write") return scale({{"x", x}, {"y", HostArray(some, 3)}, {"params", params}});
+    if (what_ == "bytes to write")
+      return scale({{"x", x}, {"y", HostArray(some, 3)}, {"params", params}});
     if (what_ == "dtype") return scale({{"x", halves}, {"y", y}, {"params", params}});
     if (what_ == "elements") {
       const uint16_t shorts[] = {1, 2, 3};

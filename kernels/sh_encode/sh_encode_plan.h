@@ -1,32 +1,14 @@
-// What can be wrong with a spherical-harmonics call, and the recurrence's factors, for every
-// device.
+// The factors of the spherical harmonics' recurrence, for every device.
 
-#ifndef METAL_OPS_KERNELS_SH_ENCODE_SH_ENCODE_CHECKS_H_
-#define METAL_OPS_KERNELS_SH_ENCODE_SH_ENCODE_CHECKS_H_
+#ifndef METAL_OPS_KERNELS_SH_ENCODE_SH_ENCODE_PLAN_H_
+#define METAL_OPS_KERNELS_SH_ENCODE_SH_ENCODE_PLAN_H_
 
 #include <cmath>
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "kernels/common/arg_shapes.h"
 #include "kernels/sh_encode/sh_encode_params.h"
 
 namespace metal_ops {
-
-inline void CheckShDegree(ArgShapes* shapes, int64_t degree) {
-  shapes->Require(degree >= 1 && degree <= SH_ENCODE_MAX_DEGREE,
-                  "degree must be between 1 and " + std::to_string(SH_ENCODE_MAX_DEGREE) +
-                      ", got " + std::to_string(degree) + ".");
-}
-
-// directions; or gradients, directions.
-inline void CheckShEncode(ArgShapes* shapes, const std::vector<ArgShape>& args, int64_t degree) {
-  shapes->Expect("directions", args.back(), {"points", "3"});
-  if (args.size() == 1) return;
-  shapes->Expect("gradients", args[0], {"points", std::to_string(degree * degree)},
-                 "There are degree^2 coefficients.");
-}
 
 // Worked out in double. The recurrence runs on normalised functions, whose factors stay near 1.
 inline ShEncodeParams MakeShEncodeParams(int64_t n_points, int64_t degree) {
@@ -51,4 +33,4 @@ inline ShEncodeParams MakeShEncodeParams(int64_t n_points, int64_t degree) {
 
 }  // namespace metal_ops
 
-#endif  // METAL_OPS_KERNELS_SH_ENCODE_SH_ENCODE_CHECKS_H_
+#endif  // METAL_OPS_KERNELS_SH_ENCODE_SH_ENCODE_PLAN_H_

@@ -1,0 +1,242 @@
+// TensorFlow's adapter: ops declared in kernels/ become its ops with their shape functions, and
+// their CPU kernels its kernels.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/common/op.h"
+#include "kernels/common/parallel.h"
+#include "kernels/common/tf_arg_shapes.h"
+#include "kernels/common/tf_float_types.h"
+#include "tensorflow/core/framework/kernel_def_builder.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace metal_ops {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+
+// From a node's, through whatever has GetAttr: kernels' constructions and shape functions.
+template <typename Context>
+tensorflow::Status ReadAttrs(const OpDeclaration& op, Context* context,
+                             std::vector<AttrValue>* values) {
+  const auto get = [&](const std::string& name, auto* value) {
+    return context->GetAttr(name, value);
+  };
+  for (const OpAttr& attr : op.attrs) {
+    values->emplace_back();
+    AttrValue& value = values->back();
+    switch (attr.kind) {
+      case AttrKind::kBool:
+        TF_RETURN_IF_ERROR(get(attr.name, &value.emplace<bool>()));
+        break;
+      case AttrKind::kInt:
+        TF_RETURN_IF_ERROR(get(attr.name, &value.emplace<int64_t>()));
+        break;
+      case AttrKind::kFloat:
+        TF_RETURN_IF_ERROR(get(attr.name, &value.emplace<float>()));
+        break;
+      case AttrKind::kText:
+        TF_RETURN_IF_ERROR(get(attr.name, &value.emplace<std::string>()));
+        break;
+      case AttrKind::kType: {
+        DataType type;
+        TF_RETURN_IF_ERROR(get(attr.name, &type));
+        value = static_cast<DType>(type);
+        break;
+      }
+      case AttrKind::kInts: {
+        std::vector<int32_t> numbers;
+        TF_RETURN_IF_ERROR(get(attr.name, &numbers));
+        value = std::vector<int64_t>(numbers.begin(), numbers.end());
+        break;
+      }
+      case AttrKind::kTexts:
+        TF_RETURN_IF_ERROR(get(attr.name, &value.emplace<std::vector<std::string>>()));
+        break;
+      case AttrKind::kTypes: {
+        std::vector<DataType> types;
+        TF_RETURN_IF_ERROR(get(attr.name, &types));
+        std::vector<DType>& list = value.emplace<std::vector<DType>>();
+        for (const DataType type : types) list.push_back(static_cast<DType>(type));
+        break;
+      }
+    }
+  }
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
+  std::vector<AttrValue> attrs;
+  TF_RETURN_IF_ERROR(ReadAttrs(op, c, &attrs));
+  OpCall call(op, attrs, InputShapes(c));
+  if (!call.CheckAll()) return ToStatus(call.shapes);
+  for (int i = 0; i < c->num_outputs(); ++i) {
+    const ArgShape& shape = call.out_shapes[i];
+    // The same dimensions, known or not, where an output is shaped like an input.
+    const std::string& declared = op.outputs[i].shape;
+    bool like = false;
+    for (size_t j = 0; j < op.inputs.size(); ++j) {
+      like = like || declared == "like " + op.inputs[j].name;
+      if (like) {
+        c->set_output(i, c->input(static_cast<int>(j)));
+        break;
+      }
+    }
+    if (!like) c->set_output(i, shape.known_rank ? ToShape(c, shape.dims) : c->UnknownShape());
+  }
+  return tensorflow::OkStatus();
+}
+
+class TensorFlowCall : public CpuCall {
+ public:
+  TensorFlowCall(const OpDeclaration& op, const std::vector<AttrValue>& attrs,
+                 OpKernelContext* context)
+      : CpuCall(op, attrs, InputShapes(context)), context_(context) {
+    outputs.resize(context->num_outputs());
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      const Tensor& tensor = context->input(i);
+      // Through data() and never flat<T>(), which expects alignment.
+      inputs.push_back({tensor.data(), static_cast<DType>(tensor.dtype()), tensor.NumElements(),
+                        static_cast<int64_t>(tensor.TotalBytes())});
+    }
+  }
+
+  bool Allocate(int output, const std::vector<int64_t>& dims, int reused) override {
+    Tensor* tensor = nullptr;
+    TensorShape shape;
+    tensorflow::Status status = TensorShape::BuildTensorShape(dims, &shape);
+    if (status.ok() && reused < 0) status = context_->allocate_output(output, shape, &tensor);
+    if (status.ok() && reused >= 0) {
+      status = context_->forward_input_or_allocate_output({reused}, output, shape, &tensor);
+    }
+    if (!status.ok()) {
+      context_->SetStatus(status);
+      return false;
+    }
+    outputs[output] = {tensor->data(), static_cast<DType>(tensor->dtype()), tensor->NumElements(),
+                       static_cast<int64_t>(tensor->TotalBytes())};
+    return true;
+  }
+
+  bool IsWanted(int output) const override { return context_->output_required(output); }
+
+  void ParallelFor(int64_t n, int64_t cycles,
+                   const std::function<void(int64_t, int64_t)>& work) override {
+    metal_ops::ParallelFor(context_, n, cycles, work);
+  }
+
+  int64_t n_threads() const override { return NumThreads(context_); }
+
+  void RunTasks(int64_t n_tasks, int64_t threads,
+                const std::function<void(int64_t, int64_t)>& work) override {
+    metal_ops::RunTasks(context_, n_tasks, threads, work);
+  }
+
+  const float* Read(int input, int64_t begin, int64_t n, float* buffer) const override {
+    return floats(input).Read(begin, n, buffer);
+  }
+
+  void Store(int output, int64_t begin, int64_t n, const float* values) const override {
+    const MutableFloatArray to = float_out(output);
+    if (to.type == FloatType::kFloat) {
+      std::copy_n(values, n, static_cast<float*>(to.data) + begin);
+    } else {
+      to.Store(begin, n, values);
+    }
+  }
+
+ private:
+  OpKernelContext* const context_;
+};
+
+std::map<std::string, void (*)(CpuCall&)>& Kernels() {
+  static auto* const kernels = new std::map<std::string, void (*)(CpuCall&)>();
+  return *kernels;
+}
+
+class DeclaredKernel : public OpKernel {
+ public:
+  explicit DeclaredKernel(OpKernelConstruction* context)
+      : OpKernel(context), op_(*FindOp(type_string())), run_(Kernels().at(type_string())) {
+    OP_REQUIRES_OK(context, ReadAttrs(op_, context, &attrs_));
+    OpCall call(op_, attrs_, {});
+    call.CheckAttrs();
+    OP_REQUIRES_OK(context, ToStatus(call.shapes));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    TensorFlowCall call(op_, attrs_, context);
+    if (call.CheckAll()) {
+      for (int i = 0; i < context->num_outputs(); ++i) {
+        const ArgShape& shape = call.out_shapes[i];
+        if (!IsAllKnown(shape)) continue;  // the kernel will say
+        if (!call.Allocate(i, shape.dims, i == 0 ? op_.reused_input : -1)) return;
+      }
+      run_(call);
+    }
+    if (!call.shapes.ok()) context->SetStatus(ToStatus(call.shapes));
+  }
+
+ private:
+  const OpDeclaration& op_;
+  void (*const run_)(CpuCall&);
+  std::vector<AttrValue> attrs_;
+};
+
+OpKernel* Create(OpKernelConstruction* context) { return new DeclaredKernel(context); }
+
+void RegisterOp(const OpDeclaration& op) {
+  tensorflow::OpRegistry::Global()->Register(
+      [&op](tensorflow::OpRegistrationData* data) -> tensorflow::Status {
+        tensorflow::OpDefBuilder builder(op.name);
+        for (const OpAttr& attr : op.attrs) builder.Attr(attr.spec);
+        for (const OpArg& input : op.inputs) builder.Input(input.name + ": " + input.type);
+        for (const OpArg& output : op.outputs) builder.Output(output.name + ": " + output.type);
+        builder.Doc(internal::Description(op));
+        builder.SetShapeFn([&op](InferenceContext* c) { return InferShapes(op, c); });
+        return builder.Finalize(data);
+      });
+}
+
+}  // namespace
+
+DeclaredOp::DeclaredOp(const OpBuilder& builder) {
+  const OpDeclaration& op = internal::Remember(builder.op_);
+  RegisterOp(op);
+  if (op.elementwise.cpu != nullptr) CpuKernel(op.name.c_str(), op.elementwise.cpu);
+}
+
+CpuKernel::CpuKernel(const char* op, void (*kernel)(CpuCall&)) {
+  Kernels()[op] = kernel;
+  const tensorflow::KernelDef* def =
+      tensorflow::KernelDefBuilder(op).Device(tensorflow::DEVICE_CPU).Build();
+  tensorflow::kernel_factory::OpKernelRegistrar(def, "metal_ops::DeclaredKernel", Create);
+}
+
+}  // namespace metal_ops
+
+// What Python asks of arguments: a line per op, attribute and input, its parts between tabs.
+extern "C" __attribute__((visibility("default"), used)) const char* metal_ops_declarations() {
+  static const std::string* const text = [] {
+    auto* const lines = new std::string();
+    for (const metal_ops::OpDeclaration* op : metal_ops::internal::AllOps()) {
+      *lines += "op\t" + op->name + "\t" + (op->differentiable ? "1" : "0") + "\n";
+      for (const metal_ops::OpAttr& attr : op->attrs) *lines += "attr\t" + attr.spec + "\n";
+      for (const metal_ops::OpArg& input : op->inputs) {
+        *lines += "input\t" + input.name + "\t" + input.type + "\t" + input.shape + "\n";
+      }
+    }
+    return lines;
+  }();
+  return text->c_str();
+}

@@ -1,0 +1,247 @@
+// TensorFlow's adapter: Metal kernels of declared ops become its kernels for "GPU".
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/common/metal_call.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+using Kernel = Status (*)(MetalCall&);
+
+std::map<std::string, Kernel>& Kernels() {
+  static auto* const kernels = new std::map<std::string, Kernel>();
+  return *kernels;
+}
+
+Status ReadAttrs(const OpDeclaration& op, KernelConstruction* ctx, std::vector<AttrValue>* values) {
+  for (const OpAttr& attr : op.attrs) {
+    AttrValue& value = values->emplace_back();
+    const char* const name = attr.name.c_str();
+    switch (attr.kind) {
+      case AttrKind::kBool:
+        RETURN_IF_ERROR(ctx->GetAttr(name, &value.emplace<bool>()));
+        break;
+      case AttrKind::kInt:
+        RETURN_IF_ERROR(ctx->GetAttr(name, &value.emplace<int64_t>()));
+        break;
+      case AttrKind::kFloat:
+        RETURN_IF_ERROR(ctx->GetAttr(name, &value.emplace<float>()));
+        break;
+      case AttrKind::kText:
+        RETURN_IF_ERROR(ctx->GetAttr(name, &value.emplace<std::string>()));
+        break;
+      case AttrKind::kInts:
+        RETURN_IF_ERROR(ctx->GetAttr(name, &value.emplace<std::vector<int64_t>>()));
+        break;
+      case AttrKind::kTexts:
+        RETURN_IF_ERROR(ctx->GetAttr(name, &value.emplace<std::vector<std::string>>()));
+        break;
+      case AttrKind::kType: {
+        TF_DataType type;
+        RETURN_IF_ERROR(ctx->GetAttr(name, &type));
+        value = static_cast<DType>(type);
+        break;
+      }
+      case AttrKind::kTypes:  // kernels see the tensors'
+        value.emplace<std::vector<DType>>();
+        break;
+    }
+  }
+  return Status();
+}
+
+class TensorFlowCall : public MetalCall {
+ public:
+  TensorFlowCall(const OpDeclaration& op, const std::vector<AttrValue>& attrs,
+                 std::vector<Tensor> tensors, std::vector<ArgShape> shapes, KernelContext* ctx)
+      : MetalCall(op, attrs, std::move(shapes)), ctx_(ctx) {
+    inputs = std::move(tensors);
+    outputs.resize(op.outputs.size());
+  }
+
+  Status Allocate(int output, const Shape& shape) override {
+    return ctx_->AllocateOutput(output, shape, &outputs[output]);
+  }
+  Status AllocateTemp(TF_DataType dtype, const Shape& shape, Tensor* tensor) override {
+    return ctx_->AllocateTemp(dtype, shape, tensor);
+  }
+  id<TF_MetalStream> stream() const override { return stream_; }
+
+  Status Run(Kernel kernel) {
+    void* stream = nullptr;
+    RETURN_IF_ERROR(ctx_->Stream(&stream));
+    stream_ = static_cast<id<TF_MetalStream>>(stream);
+    CheckAll();
+    RETURN_IF_ERROR(Checked());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const ArgShape& shape = out_shapes[i];
+      if (!IsAllKnown(shape)) continue;  // the kernel will say
+      const int output = static_cast<int>(i);
+      RETURN_IF_ERROR(
+          i == 0 && op.reused_input >= 0
+              ? ctx_->ForwardInputOrAllocateOutput(op.reused_input, output, shape.dims, &outputs[i])
+              : ctx_->AllocateOutput(output, shape.dims, &outputs[i]));
+    }
+    RETURN_IF_ERROR(kernel(*this));
+    return Checked();
+  }
+
+ private:
+  KernelContext* const ctx_;
+  id<TF_MetalStream> stream_ = nil;
+};
+
+// What a formula of the elements is on every device: see OpBuilder::Elementwise.
+Status LaunchElementwise(MetalCall& call) {
+  static const char* const kInputs[] = {"a", "b", "c", "d"};
+  const uint64_t n = static_cast<uint64_t>(call.out(0).num_elements());
+  const std::vector<float> values = call.FormulaValues();
+  std::vector<Argument> arguments;
+  for (size_t i = 0; i < call.inputs.size(); ++i) arguments.push_back({kInputs[i], call.inputs[i]});
+  arguments.push_back({"out", call.out(0)});
+  arguments.push_back({"n_elements", n});
+  // The formula's struct: its bytes are the attributes.
+  arguments.push_back({"formula", HostArray(values.data(), values.size()).Untyped()});
+  return call.Launch({call.op.elementwise.shader, call.out(0).dtype()},
+                     Grid::Flat(call.out(0).num_elements()), arguments);
+}
+
+// One op's kernel, for the life of the process.
+struct Entry {
+  const OpDeclaration* op;
+  Kernel kernel;
+};
+
+// One node's.
+struct DeclaredKernel {
+  Entry entry;
+  std::vector<AttrValue> attrs;
+  Status error;
+};
+
+// TensorFlow does not tell what creates a kernel which op it is for, so each op has a function of
+// its own: number N creates the kernels of entry N.
+constexpr size_t kMaxOps = 256;
+std::vector<Entry>& Entries() {
+  static auto* const entries = new std::vector<Entry>();
+  return *entries;
+}
+
+// A kernel that cannot be built says so when it is run: see KernelThunks.
+void* Create(size_t number, TF_OpKernelConstruction* raw) {
+  KernelConstruction ctx(raw);
+  auto* const made = new (std::nothrow) DeclaredKernel();
+  if (made == nullptr) return nullptr;
+  made->entry = Entries()[number];
+  const OpDeclaration& op = *made->entry.op;
+  Guarded(op.name.c_str(), &ctx, [&] {
+    if (const Status status = ReadAttrs(op, &ctx, &made->attrs); !status.ok()) {
+      return ctx.Fail(status);
+    }
+    OpCall call(op, made->attrs, {});
+    if (!call.CheckAttrs()) ctx.Fail(ToStatus(call.shapes));
+  });
+  made->error = ctx.error();
+  return made;
+}
+
+template <size_t kNumber>
+void* CreateNumber(TF_OpKernelConstruction* raw) {
+  return Create(kNumber, raw);
+}
+
+template <size_t... kNumber>
+constexpr auto Creators(std::index_sequence<kNumber...>) {
+  using Creator = void* (*)(TF_OpKernelConstruction*);
+  return std::array<Creator, sizeof...(kNumber)>{CreateNumber<kNumber>...};
+}
+
+void Compute(void* raw_kernel, TF_OpKernelContext* raw) {
+  KernelContext ctx(raw);
+  auto* const kernel = static_cast<DeclaredKernel*>(raw_kernel);
+  if (kernel == nullptr) return ctx.Fail(ResourceExhausted("out of host memory"));
+  if (!kernel->error.ok()) return ctx.Fail(kernel->error);
+  const OpDeclaration& op = *kernel->entry.op;
+  Guarded(op.name.c_str(), &ctx, [&] {
+    std::vector<Tensor> inputs(ctx.num_inputs());
+    std::vector<ArgShape> shapes;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      OP_REQUIRES_OK(&ctx, ctx.Input(static_cast<int>(i), &inputs[i]));
+      shapes.emplace_back(inputs[i].shape());
+    }
+    TensorFlowCall call(op, kernel->attrs, std::move(inputs), std::move(shapes), &ctx);
+    OP_REQUIRES_OK(&ctx, call.Run(kernel->entry.kernel));
+  });
+}
+
+void Delete(void* kernel) { delete static_cast<DeclaredKernel*>(kernel); }
+
+bool IsInteger(DType type) {
+  return type != DType::kFloat && type != DType::kHalf && type != DType::kBfloat16;
+}
+
+// Once, or once per type where some types are not the device's, or where integers are looked at by
+// the host.
+void RegisterWithTypes(const char* name, const KernelFunctions& functions,
+                       const OpDeclaration& op) {
+  KernelOptions always;
+  std::string host_if_integer, type_attr;
+  for (const std::vector<OpArg>* args : {&op.inputs, &op.outputs}) {
+    for (const OpArg& arg : *args) {
+      if (arg.memory == Memory::kHost) always.host_memory.push_back(arg.name);
+      if (arg.memory == Memory::kHostIfInteger) {
+        host_if_integer = arg.name;
+        type_attr = arg.type;
+      }
+    }
+  }
+  for (const OpAttr& attr : op.attrs) {
+    const bool has_double = std::count(attr.types.begin(), attr.types.end(), DType::kDouble) > 0;
+    if (has_double) type_attr = attr.name;
+  }
+  if (type_attr.empty()) {
+    KernelRegistrar(name, functions, always);
+    return;
+  }
+  for (const DType type : op.attrs[op.Attr(type_attr)].types) {
+    if (type == DType::kDouble) continue;  // shaders have none
+    KernelOptions options = always;
+    options.where.emplace_back(type_attr, static_cast<TF_DataType>(type));
+    if (!host_if_integer.empty() && IsInteger(type)) options.host_memory.push_back(host_if_integer);
+    KernelRegistrar(name, functions, options);
+  }
+}
+
+// Called with one of the two known and perhaps the other: files are initialised in any order.
+void RegisterIfComplete(const std::string& name) {
+  static constexpr auto kCreators = Creators(std::make_index_sequence<kMaxOps>());
+  const OpDeclaration* op = FindOp(name);
+  const auto kernel = Kernels().find(name);
+  if (op == nullptr || kernel == Kernels().end()) return;
+  const size_t number = Entries().size();
+  if (number == kMaxOps) return ReportRegistrationError(name + ": more than 256 ops");
+  Entries().push_back({op, kernel->second});
+  RegisterWithTypes(name.c_str(), {kCreators[number], Compute, Delete}, *op);
+}
+
+}  // namespace
+
+DeclaredOp::DeclaredOp(const OpBuilder& builder) {
+  const OpDeclaration& op = internal::Remember(builder.op_);
+  if (op.elementwise.shader != nullptr) Kernels()[op.name] = LaunchElementwise;
+  RegisterIfComplete(op.name);
+}
+
+MetalKernel::MetalKernel(const char* op, Status (*kernel)(MetalCall&)) {
+  Kernels()[op] = kernel;
+  RegisterIfComplete(op);
+}
+
+}  // namespace metal_ops

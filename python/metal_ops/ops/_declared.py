@@ -1,0 +1,125 @@
+"""Calls of ops as they are declared (kernels/common/op.h): dtypes and attributes are checked and converted by what the
+op library says of itself."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from metal_ops import _library, raw_ops
+from metal_ops.ops import _arguments, _checks
+
+
+@dataclass
+class Declaration:
+    """What Python asks of an op's arguments."""
+
+    name: str
+    differentiable: bool
+    inputs: list[str] = field(default_factory=list)  # their types, or the attributes that are
+    attrs: dict[str, str] = field(default_factory=dict)  # "float = 0.5"
+
+    def dtypes(self, type_name: str) -> tuple[tf.DType, ...]:
+        """Those that an input of this type may have, the default one first."""
+        text = self.attrs.get(type_name, type_name).split("=")[0].strip()
+        if text == "realnumbertype":
+            return REAL_NUMBERS
+        return tuple(tf.as_dtype(name.strip()) for name in text.strip("{}").split(","))
+
+
+REAL_NUMBERS = tuple(
+    tf.as_dtype(name)
+    for name in (
+        *("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64"),
+    )
+)
+
+
+@functools.cache
+def declarations() -> dict[str, Declaration]:
+    """By the op's name in lower case, which is that of its function without underscores."""
+    text = ctypes.CDLL(str(_library.PATH)).metal_ops_declarations
+    text.restype = ctypes.c_char_p
+    found: dict[str, Declaration] = {}
+    for line in text().decode().splitlines():
+        kind, *parts = line.split("\t")
+        if kind == "op":
+            op = found[parts[0].lower()] = Declaration(parts[0], parts[1] == "1")
+        elif kind == "attr":
+            name, spec = parts[0].split(":", 1)
+            op.attrs[name.strip()] = spec.strip()
+        else:
+            op.inputs.append(parts[1])
+    return found
+
+
+def call(
+    function: str,
+    tensors: Mapping[str, Any],
+    name: str | None,
+    *,
+    label: str | None = None,
+    **attrs: Any,
+) -> Any:
+    """Calls a raw op with arguments that fit it.
+
+    Args:
+      function: The generated function's name.
+      tensors: The op's inputs in order, by what the public function calls them.
+      name: The operation's.
+      label: The public function's name where it is not the generated one's.
+      **attrs: The op's attributes.
+
+    Returns:
+      What the op returns.
+
+    Raises:
+      TypeError: A dtype, or an attribute's type, is another one.
+      tf.errors.UnimplementedError: Inside a function that XLA compiles.
+    """
+    label = label or function
+    _checks.refuse_xla(label)
+    op = declarations()[function.replace("_", "")]
+    chosen: dict[str, tuple[str, tf.Tensor]] = {}
+    values = []
+    for (argument, value), type_name in zip(tensors.items(), op.inputs, strict=True):
+        if type_name in chosen:
+            first, like = chosen[type_name]
+            value = _arguments.as_dtype_of(label, argument, value, **{first: like})
+        else:
+            value = _convert(label, argument, value, op.dtypes(type_name))
+            chosen[type_name] = argument, value
+        values.append(value)
+    given = {key: _attribute(label, key, value, op.attrs[key]) for key, value in attrs.items()}
+    return getattr(raw_ops, function)(*values, **given, name=name)
+
+
+def _convert(label: str, argument: str, value: Any, dtypes: tuple[tf.DType, ...]) -> tf.Tensor:
+    if dtypes == _arguments.INDICES:
+        return _arguments.as_indices(label, argument, value)
+    if dtypes == REAL_NUMBERS:
+        value = _arguments.convert(label, argument, value)
+        if value.dtype not in REAL_NUMBERS:
+            raise TypeError(
+                f"[{label}] {argument}: expected a real number type, got {value.dtype.name}."
+            )
+        return value
+    return _arguments.as_floats(label, argument, value, dtypes)
+
+
+def _attribute(label: str, argument: str, value: Any, spec: str) -> Any:
+    kind = re.match(r"\w*", spec)[0]  # type: ignore[index]
+    check = {"float": _arguments.number, "int": _arguments.integer, "bool": _arguments.flag}
+    return check[kind](label, argument, value) if kind in check else value
+
+
+_arguments.no_second_derivative(
+    *(op.name for op in declarations().values() if not op.differentiable)
+)

@@ -55,7 +55,10 @@ def test_gradient_of_the_gradient():
 )
 def test_any_shape(x, lambd):
     expected = shrink(x, np.float32(lambd))
-    np.testing.assert_array_equal(metal_ops.softshrink(x, lambd), expected)
+    # TensorFlow's threads take subnormal numbers for 0.
+    np.testing.assert_allclose(
+        metal_ops.softshrink(x, lambd), expected, rtol=0, atol=np.finfo(np.float32).tiny
+    )
 
 
 def test_nan_and_infinity_stay():

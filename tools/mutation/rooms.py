@@ -1,0 +1,192 @@
+"""What is broken, how many of each, which files are built anew for it, and which tests look at it, nearest first."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# room: (its sources, how many of 200 places)
+ROOMS: dict[str, tuple[list[str], int]] = {
+    "kernels": (["kernels/**/*.cc", "kernels/**/*.h", "ops/*.cc"], 50),
+    "Metal kernels": (["kernels/**/*.mm"], 15),
+    "shaders": (["kernels/**/*.metal", "device/**/*.metal", "device/**/*.metal.h"], 30),
+    "graph pass": (["graph/**/*.cc", "graph/**/*.h"], 20),
+    "device": (["device/**/*.mm", "device/*.h"], 20),
+    "hostmetal": (["hostmetal/src/**/*.mm", "hostmetal/src/**/*.cc", "hostmetal/src/**/*.h"], 20),
+    "shader library": (["hostmetal/msl/lib/*.h"], 10),
+    "Python": (["python/metal_ops/**/*.py"], 35),
+}
+
+PACKAGE = "python/metal_ops"
+# What an object file is linked into, by the folder it lies in.
+LIBRARIES = {
+    "build/metal_so/": f"{PACKAGE}/_metal_kernels.so",
+    "build/device_so/": f"{PACKAGE}/libmetal_device.so",
+    "build/hostmetal/": f"{PACKAGE}/libhostmetal.so",
+    "build/": f"{PACKAGE}/_metal_ops.so",
+}
+OWN = "tests/metal_kernels/on_device/test_{}.py"  # in a process with the device
+DEVICE = "tests/device/on_device/test_{}.py"
+
+
+def _rays(*names: str) -> list[str]:
+    return [
+        *(f"tests/test_{name}.py" for name in names),
+        OWN.format("rays"),
+        "tests/nerf/test_composite.py",
+    ]
+
+
+FAMILIES: dict[str, list[str]] = {
+    "hash_encode": ["tests/test_hash_encode.py", "tests/test_hash_encode_gradients.py",
+                    "tests/test_hash_encode_invalid.py", OWN.format("hash_encode")],
+    "volume_render": _rays("volume_render"),
+    "ray_march": [*_rays("ray_march"), "tests/test_occupancy.py"],
+    "packed_scan": _rays("packed_scan"),
+    "distortion_loss": _rays("distortion_loss"),
+    "robust_loss": ["tests/test_robust_loss.py", OWN.format("losses"), "tests/test_losses.py"],
+    "focal_loss": ["tests/test_focal_loss.py", OWN.format("losses"), "tests/test_losses.py"],
+    "scale_slope": ["tests/test_scale_slope.py", OWN.format("losses"), "tests/test_losses.py"],
+    "sh_encode": ["tests/test_sh_encode.py", OWN.format("encodings")],
+    "frequency_encode": ["tests/test_frequency_encode.py", OWN.format("encodings")],
+    "fused_matmul": ["tests/test_fused_matmul.py", OWN.format("fused_matmul"), OWN.format("fusion")],
+    "fused_conv2d": ["tests/test_fused_conv2d.py", OWN.format("fused_conv2d"), OWN.format("fusion")],
+    "fused_optimizer": ["tests/test_fused_optimizer.py", OWN.format("fused_optimizer"), "tests/test_adam.py",
+                        "tests/test_optimizers.py"],
+    "softshrink": ["tests/test_softshrink.py", OWN.format("softshrink")],
+    "zero_out": ["tests/test_zero_out.py", OWN.format("zero_out")],
+    "null_op": [OWN.format("null_op")],
+}  # fmt: skip
+FAMILIES["metal_fused_conv2d"] = FAMILIES["fused_conv2d"]
+FAMILIES["metal_fused_matmul"] = FAMILIES["fused_matmul"]
+# What sweeps all ops, after an op's own tests.
+SWEEPS = ["tests/test_op_families.py", "tests/test_arguments.py", OWN.format("bad_calls"), OWN.format("all_ops"),
+          OWN.format("determinism")]  # fmt: skip
+FUSION = ["tests/fusion/test_patterns.py", "tests/fusion/test_conditions.py", "tests/fusion/test_shape_readers.py",
+          "tests/fusion/test_explain.py", "tests/fusion/test_random_graphs.py", "tests/fusion/test_where_it_runs.py",
+          "tests/fusion/test_grappler.py", OWN.format("fusion")]  # fmt: skip
+ON_DEVICE = [DEVICE.format("ops"), DEVICE.format("nn"), DEVICE.format("state"), DEVICE.format("stress"),
+             "tests/device/test_loading.py", "tests/device/test_faults.py"]  # fmt: skip
+MSL = [f"tests/msl/test_{name}.py" for name in ("kernels", "types", "math", "integers", "threadgroup", "simdgroup",
+                                               "validation", "errors", "textures", "command_line")]  # fmt: skip
+NERF = [f"tests/nerf/test_{name}.py" for name in ("cameras", "space", "composite", "files", "model", "scenes",
+                                                 "procedural", "training", "program", "on_device")]  # fmt: skip
+
+# Files and folders whose tests are not found by an op's name; the first that fits.
+BY_PATH: list[tuple[str, list[str]]] = [
+    (r"kernels/common/gemm\.mm", [OWN.format("fused_matmul"), OWN.format("fused_conv2d"), DEVICE.format("nn")]),
+    (
+        r"kernels/common/\w+\.(mm|metal)",
+        [
+            *(OWN.format(name) for name in ("zero_out", "losses", "bad_calls", "hash_encode", "fused_optimizer")),
+            *("tests/device/test_loading.py", "tests/device/test_faults.py", "tests/metal_kernels/test_build.py"),
+        ],
+    ),
+    (r"graph/", FUSION),
+    (r"device/(executor|stream|callback|copies|memory)", ["tests/device/test_executor.py", *ON_DEVICE]),
+    (r"device/kernels/nn/", [DEVICE.format("nn"), DEVICE.format("ops"), OWN.format("fusion")]),
+    (r"device/kernels/(variable|optimizer|variant)", [DEVICE.format("state"), DEVICE.format("ops")]),
+    (r"device/", [*ON_DEVICE, "tests/device/test_executor.py"]),
+    (r"hostmetal/src/", ["tests/hostmetal/test_hostmetal.py", *MSL[:8], DEVICE.format("ops")]),
+    (r"hostmetal/msl/lib/texture", ["tests/msl/test_textures.py", *MSL]),
+    (r"hostmetal/msl/lib/(simdgroup)", ["tests/msl/test_simdgroup.py", *MSL]),
+    (r"hostmetal/msl/lib/(math|bfloat)", ["tests/msl/test_math.py", *MSL]),
+    (r"hostmetal/msl/lib/(matrix|vec|types|swizzle)", ["tests/msl/test_types.py", *MSL]),
+    (r"hostmetal/msl/", MSL),
+    (r"python/metal_ops/metal/", MSL),
+    (r"python/metal_ops/nerf/scenes/(procedural|shapes)", ["tests/nerf/test_procedural.py", *NERF]),
+    (r"python/metal_ops/nerf/scenes/", ["tests/nerf/test_scenes.py", *NERF]),
+    (r"python/metal_ops/nerf/(train|evaluate|model)", ["tests/nerf/test_training.py", *NERF]),
+    (r"python/metal_ops/nerf/(cli|options|run|compare|pictures)", ["tests/nerf/test_program.py", *NERF]),
+    (r"python/metal_ops/nerf/", NERF),
+    (r"python/metal_ops/fusion/", ["tests/fusion/test_explain.py", "tests/fusion/test_html.py", *FUSION]),
+    (r"python/metal_ops/ops/_fused", FAMILIES["fused_matmul"][:1] + FAMILIES["fused_conv2d"]),
+    (r"python/metal_ops/(ops/_losses|losses)", [*FAMILIES["robust_loss"], "tests/test_focal_loss.py"]),
+    (r"python/metal_ops/ops/_", ["tests/test_arguments.py", *_rays("volume_render", "packed_scan", "ray_march"),
+                                 "tests/test_focal_loss.py", "tests/test_hash_encode_invalid.py"]),
+    (r"python/metal_ops/optimizers/", ["tests/test_adam.py", "tests/test_optimizers.py", "tests/test_determinism.py",
+                                       OWN.format("fused_optimizer")]),
+    (r"python/metal_ops/(layers/|_keras)", ["tests/test_layer.py", "tests/test_tcnn.py", "tests/test_hash_encode.py",
+                                            "tests/test_determinism.py"]),
+    (r"python/metal_ops/_tcnn", ["tests/test_tcnn.py", "tests/test_layer.py"]),
+    (r"python/metal_ops/grid", ["tests/test_grid.py", "tests/test_layer.py", "tests/test_hash_encode.py"]),
+    (r"python/metal_ops/occupancy", ["tests/test_occupancy.py", "tests/test_ray_march.py", *NERF[-3:-1]]),
+    (r"python/metal_ops/device", ["tests/device/test_loading.py", *ON_DEVICE]),
+    (r"python/metal_ops/build/", ["tests/metal_kernels/test_build.py", "tests/test_portability.py"]),
+    (r"python/metal_ops/", ["tests/test_import.py", "tests/test_package.py", "tests/test_arguments.py",
+                            "tests/nerf/test_program.py", "tests/device/test_loading.py"]),
+]  # fmt: skip
+
+
+def dependents(root: Path) -> dict[str, set[str]]:
+    """source or header -> the object files that make would build anew, from the compiler's own lists."""
+    found: dict[str, set[str]] = {}
+    for listing in (root / "build").rglob("*.d"):
+        target, _, rest = listing.read_text().partition(":")
+        for name in rest.partition("\n\n")[0].replace("\\\n", " ").split():
+            found.setdefault(name.rstrip(":").removeprefix("./"), set()).add(target.strip())
+    return found
+
+
+def _family(path: str) -> str | None:
+    found = re.search(r"kernels/(\w+)/|ops/(\w+)_op\.|metal_ops/ops/(\w+)\.py", path)
+    name = next((group for group in found.groups() if group), None) if found else None
+    return name if name in FAMILIES else None
+
+
+def tests_of(path: str, objects: set[str]) -> list[str]:
+    """The test files to run, nearest first: that of the file's own name, then the room's."""
+    every = _tests_of(path, objects)
+    # What only one of the two devices runs is seen there alone.
+    on_device = [test for test in every if "device" in test]
+    host = [name for name in objects if "_so/" not in name and not name.endswith(".air")]
+    if path.startswith("kernels/") and not host:
+        every = on_device
+    elif path.endswith(("_cpu.cc", "_simd.cc", "-inl.h", "_simd.h")):
+        every = [test for test in every if test not in on_device]
+    named = [test for test in every if Path(test).stem == f"test_{Path(path).stem}"]
+    return list(dict.fromkeys([*named, *every]))
+
+
+def _tests_of(path: str, objects: set[str]) -> list[str]:
+    own = _family(path)
+    if own:
+        # What only the device runs is seen there alone.
+        return (
+            sorted(
+                FAMILIES[own],
+                key=lambda test: "/on_device/" not in test and path.endswith(("l", "mm")),
+            )
+            + SWEEPS
+        )
+    for pattern, tests in BY_PATH:
+        if re.match(pattern, path):
+            return tests
+    # What ops share is tested by them: three of those that are built from it.
+    families = sorted({name for name in map(_family, objects) if name})
+    # The graph pass and the device build from kernels/ too.
+    more = FUSION[:2] if any("build/graph" in name for name in objects) else []
+    more += ON_DEVICE[:3] if any("device_so/device" in name for name in objects) else []
+    chosen = [test for name in families[:6] for test in FAMILIES[name]]
+    return [*chosen, *more, *SWEEPS]
+
+
+def targets_of(path: str, objects: set[str]) -> list[str]:
+    """What make has to build before the tests of a mutant of `path` run."""
+    found = set()
+    for name in objects:
+        if name.endswith(".air"):
+            found.add(f"{PACKAGE}/metal_ops.metallib")
+        elif not name.startswith(("build/tests/", "build/sanitize/")):
+            found.add(
+                next(library for folder, library in LIBRARIES.items() if name.startswith(folder))
+            )
+            if name.endswith("_checks.o") and name.startswith("build/kernels/"):
+                found.add(f"{PACKAGE}/_metal_kernels.so")
+    if path.startswith("device/") and ".metal" in path:
+        found.add(f"{PACKAGE}/libmetal_device.metallib")
+    if path.startswith("device/"):
+        found.add("build/device_so/executor_test")
+    if path.startswith("hostmetal/src/"):
+        found.add("build/tests/hostmetal/hostmetal_tests")
+    return sorted(found)

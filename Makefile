@@ -97,7 +97,7 @@ endif
 comma := ,
 
 include kernels/rules.mk
--include hostmetal/rules.mk device/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk tools/gpu/rules.mk
+-include hostmetal/rules.mk device/rules.mk tools/sanitize/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk tools/gpu/rules.mk
 
 setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
 

@@ -1,0 +1,65 @@
+# The op libraries under AddressSanitizer and UBSan: `make sanitize-ops`. TensorFlow and Python stay as they are; its
+# tensors come from malloc, so that a kernel's step beyond one is seen.
+#
+# TSan covers hostmetal and the device by their own programs (hostmetal/rules.mk, device/rules.mk): TensorFlow's locks are
+# not instrumented, and in its process every hand-over of a tensor would look like a race.
+ifneq ($(shell uname),Darwin)
+
+asan_objects = $(patsubst %,build/sanitize/address/%.o,$(basename $(1)))
+SANITIZED := build/sanitize/python/metal_ops
+ASAN_SHARED := -shared -shared-libasan -pthread $(SANITIZE_address)
+ASAN_OPS_FLAGS = $(OPS_CXXFLAGS) $(TF_CFLAGS) -include tools/sanitize/absl.h
+# Of the instruction sets plain C++, where every step is looked at. Its conversions of NaN, which are thrown away, are
+# Highway's and the processor's.
+$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_OPS_FLAGS += -DHWY_COMPILE_ONLY_EMU128
+$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-sanitize=float-cast-overflow
+
+$(foreach room,ops graph kernels,build/sanitize/address/$(room)/%.o): HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)
+build/sanitize/address/ops/build_info.o: HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS) -DMETAL_OPS_VERSION='"$(VERSION)"'
+build/sanitize/address/kernels/%.o: OBJCXXFLAGS += $(TF_CFLAGS) -DMETAL_OPS_TF_VERSION='"2.18"' -ffp-contract=off \
+  -Wno-missing-field-initializers
+build/sanitize/address/tests/sanitize/%.o: HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)
+
+ASAN_OPS := $(call asan_objects,$(OPS_SRC))
+ASAN_KERNELS := $(call asan_objects,$(METAL_MM) $(wildcard kernels/*/*_checks.cc))
+ASAN_DEVICE := $(call asan_objects,$(DEVICE_SRC))
+ASAN_HOSTMETAL := $(call asan_objects,$(HOSTMETAL_SRC))
+$(sort $(ASAN_OPS) $(ASAN_KERNELS) $(ASAN_DEVICE)) build/sanitize/address/tests/sanitize/planted_ops.o: $(TF)/cflags
+-include $(sort $(ASAN_OPS:.o=.d) $(ASAN_KERNELS:.o=.d) $(ASAN_DEVICE:.o=.d))
+
+$(SANITIZED)/_metal_ops.so: $(ASAN_OPS)
+	@$(OBJCXX) $(ASAN_SHARED) $^ -o $@.tmp $(TF_LDFLAGS) -lhwy $(call link_flags,$@,ops/exports.map) && mv $@.tmp $@
+
+$(SANITIZED)/libhostmetal.so: $(ASAN_HOSTMETAL)
+	@$(OBJCXX) $(ASAN_SHARED) $^ -o $@.tmp -Wl,-soname,libhostmetal.so -Wl,-Bsymbolic-functions \
+	  -Wl,--version-script,hostmetal/src/exports.map $(HOSTMETAL_LIBS) && mv $@.tmp $@
+
+$(SANITIZED)/_metal_kernels.so: $(ASAN_KERNELS) $(SANITIZED)/libhostmetal.so
+	@$(OBJCXX) $(ASAN_SHARED) $(ASAN_KERNELS) -o $@.tmp -L$(@D) $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) \
+	  $(call link_flags,$@,kernels/exports.map) && mv $@.tmp $@
+
+$(SANITIZED)/libmetal_device.so: $(ASAN_DEVICE) $(SANITIZED)/libhostmetal.so
+	@$(OBJCXX) $(ASAN_SHARED) $(ASAN_DEVICE) -o $@.tmp -Wl,-soname,libmetal_device.so -L$(@D) $(HOSTMETAL_LDFLAGS) \
+	  $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(call link_flags,$@,device/exports.map) && mv $@.tmp $@
+
+# An op library with planted mistakes: what is not found in it would not be found in ours.
+build/sanitize/python/planted_ops.so: build/sanitize/address/tests/sanitize/planted_ops.o
+	@$(OBJCXX) $(ASAN_SHARED) $^ -o $@ $(TF_LDFLAGS)
+
+build/sanitize/thread/planted_race: build/sanitize/thread/tests/sanitize/planted_race.o $(patsubst %,build/sanitize/thread/%.o,$(basename $(HOSTMETAL_SRC)))
+	@$(OBJCXX) -pthread $(SANITIZE_thread) $^ -o $@ $(HOSTMETAL_LIBS)
+
+SANITIZED_FILES := $(addprefix $(SANITIZED)/,_metal_ops.so libhostmetal.so _metal_kernels.so libmetal_device.so) \
+  build/sanitize/python/planted_ops.so build/sanitize/thread/planted_race
+
+$(SANITIZED_FILES): | $(SANITIZED)/.
+$(SANITIZED)/.:
+	@mkdir -p $@
+
+# The package beside the instrumented libraries: Python files and shaders are copies, libraries are not.
+.PHONY: sanitize-ops
+NEEDS_sanitize-ops := --metal --sanitize
+sanitize-ops: $(SANITIZED_FILES) $(METALLIB) $(DEVICE_METALLIB) | $(VENV)/test.stamp  ## Run op tests under the sanitizers
+	@cd $(PKG) && find . -name '*.py' -o -name '*.metallib' -o -name 'view.*' | xargs cp -uL --parents -t $(CURDIR)/$(SANITIZED)
+	@tools/sanitize/run.sh
+endif

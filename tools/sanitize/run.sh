@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs a small op suite with the instrumented libraries that tools/sanitize/rules.mk has built: the ops forward and
+# backward on the CPU, some on the device, bad arguments. The shaders are not instrumented; the device's half runs
+# their checked variants, which refuse an access outside of a buffer.
+# Usage: tools/sanitize/run.sh [pytest's arguments, in place of the suite]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+python=$PWD/.venv/bin/python
+tests=$PWD/tests
+
+# detect_leaks=0: Python and TensorFlow keep thousands of things for the life of the process. hostmetal's own tests and
+# the device's, which `make sanitize` runs, look for leaks.
+export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=suppressions=$tests/hostmetal/races.supp:exitcode=66
+export METAL_OPS_SANITIZED=1 METAL_OPS_MSL=$PWD/hostmetal/msl PYTHONPATH=$PWD/build/sanitize/python
+LD_PRELOAD=$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so)
+
+suite() {  # suite <name> <environment> <tests...>
+  local name=$1 environment=$2
+  shift 2
+  echo "  address sanitizer, $name"
+  # shellcheck disable=SC2086
+  env LD_PRELOAD="$LD_PRELOAD" $environment "$python" -m pytest -x -q -s --no-header -p no:cacheprovider "$@" \
+    > "build/sanitize/$name.log" 2>&1 || { tail -60 "build/sanitize/$name.log"; exit 1; }
+}
+
+if [ $# -gt 0 ]; then
+  LD_PRELOAD=$LD_PRELOAD exec "$python" -m pytest -s -p no:cacheprovider "$@"
+fi
+suite planted "" tests/sanitize
+suite ops "" tests/test_{zero_out,scale_slope,sh_encode,hash_encode_invalid}.py
+suite families "" tests/test_op_families.py -k "shapes and not robust and not focal"
+suite device "METAL_OPS_TEST_DEVICE_PROCESS=1 METAL_DEVICE_WRAPPER_TYPE=1" tests/metal_kernels/on_device/test_{zero_out,bad_calls}.py

@@ -122,7 +122,19 @@ sanitize: build/sanitize/address/hostmetal_tests build/sanitize/thread/hostmetal
 	  { tail -60 build/sanitize/$$name.log; exit 1; }; done; done; done
 
 NEEDS_sanitize := --metal --sanitize
-.PHONY: sanitize
+
+# ---- fuzzing: tests/fuzz ---------------------------------------------------------------------------------------------
+FUZZ_ELF := build/fuzz/elf_fuzz
+$(FUZZ_ELF): tests/fuzz/elf_fuzz.cc hostmetal/src/cpu/elf.cc hostmetal/src/cpu/elf.h build/tests/hostmetal/fixture.metallib | build/sanitize/runtime.stamp
+	@mkdir -p $(@D)
+	@$(OBJCXX) $(HOSTMETAL_CXXFLAGS) -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(filter %.cc,$^) -o $@
+
+fuzz: build metal $(FUZZ_ELF)  ## Fuzz what reads files (ARGS="--reader scene --inputs 250000 --seed 1")
+	@$(PY) -m tests.fuzz $(ARGS)
+
+NEEDS_fuzz := --metal --sanitize
+
+.PHONY: sanitize fuzz
 -include hostmetal/msl/rules.mk
 
 endif

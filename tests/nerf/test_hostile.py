@@ -345,7 +345,7 @@ def test_names_that_are_markup_to_somebody(tmp_path, still_life, capsys):
         target.write_bytes((folder / split / "r_1.png").read_bytes())
         content["frames"][1]["file_path"] = str(target.relative_to(folder))
         path.write_text(json.dumps(content))
-    small = "--levels 1 --log2-hashmap-size 4 --samples 256 --steps 1 --frames 1".split()
+    small = "--levels 2 --log2-hashmap-size 6 --samples 256 --steps 1 --frames 1".split()
     runs = tmp_path / "runs"
     assert nerf("train", "--data", folder, *small, "--runs", runs, "--name", "run") == 0
     metrics = json.loads((runs / "run" / "metrics.json").read_text())

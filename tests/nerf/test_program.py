@@ -22,6 +22,7 @@ from metal_ops import cli
 from metal_ops.nerf import checkpoint
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.scenes import Views
+from tests.processes import Process
 
 from . import scenes_on_disk as disk
 
@@ -289,8 +290,9 @@ def test_an_existing_run_is_not_replaced(finished, capsys):
     assert (finished / "checkpoint.npz").read_bytes() == before
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path):
-    """SIGINT in the middle of training: exit code 130, and a run that can be resumed."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_leaves_a_checkpoint_and_pictures(number, tmp_path):
+    """In the middle of training: exit code 130, and a run that can be resumed."""
     command = [sys.executable, "-m", "metal_ops", "nerf", "train", *OPTIONS, "--seconds", "100"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
@@ -306,7 +308,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path):
             if "step" in line and "PSNR" in line:  # the first evaluation: training is on its way
                 break
             assert time.monotonic() < deadline
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         rest, _ = process.communicate(timeout=90)
     finally:
         process.kill()
@@ -319,6 +321,19 @@ def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path):
     assert (folder / "turntable.gif").stat().st_size > 0
     assert nerf("train", "--resume", folder, "--steps", header["step"] + 2, "--frames", 2) == 0
     assert checkpoint.load(folder)[0]["step"] == header["step"] + 2
+
+
+def test_sigterm_before_training_is_an_interrupt(tmp_path):
+    """While the program imports TensorFlow or renders the scene, there is nothing to save."""
+    program = (
+        "import os, signal, sys, threading; from metal_ops import cli\n"
+        "import metal_ops.nerf.scenes as scenes\n"
+        "scenes.load_scene = lambda *_: os.kill(os.getpid(), signal.SIGTERM) or signal.pause()\n"
+        "sys.exit(cli.main(['nerf', 'train', '--runs', sys.argv[1]]))"
+    )
+    code, _, error = Process("-c", program, str(tmp_path / "runs")).finish(300)
+    assert (code, error) == (130, "nerf: interrupted.\n")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_recipe_table_in_the_docs_is_the_measured_one():

@@ -313,7 +313,9 @@ def open_npz(path: Path, error: type[NerfError], what: str) -> Iterator[Arrays]:
             with (
                 _Contents(file.raw) as contents,  # type: ignore[attr-defined]
                 zipfile.ZipFile(contents) as archive,
+                warnings.catch_warnings(),
             ):
+                warnings.simplefilter("ignore")  # NumPy's remarks on headers that it can read
                 contents.opened = True
                 yield Arrays(path, archive, error)
         except NerfError:

@@ -1,0 +1,79 @@
+"""A short run of every fuzzer, and controls that each would see a failure. `make fuzz` is a long one."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from metal_ops.nerf import reading
+from metal_ops.nerf.scenes import common
+
+from . import engine, metallibs, readers
+
+# Seconds of processor time together: about 20.
+INPUTS = {
+    "scene": 1500,
+    "checkpoint": 500,
+    "metallib": 20_000,
+    "cache": 2000,
+}
+LINUX_ONLY = ("metallib", "cache")
+
+
+@pytest.mark.parametrize("name", readers.NAMES)
+def test_a_short_run(name, tmp_path):
+    if name in LINUX_ONLY and sys.platform == "darwin":
+        pytest.skip("of the Metal runtime on Linux")
+    if name == "metallib" and not metallibs.PROGRAM.exists():
+        pytest.skip("`make fuzz` builds its program")
+    reader = readers.make(name)
+    try:
+        if name == "metallib":
+            report = reader.run(7, INPUTS[name], tmp_path)
+        else:
+            report = engine.run(reader, 7, 0, INPUTS[name], tmp_path)
+    finally:
+        reader.close()
+    assert not report.failures, report.failures[0][1]
+    assert report.inputs >= INPUTS[name]
+    if name == "metallib":
+        return
+    # Neither all right nor all wrong: both sides of every reader are seen.
+    assert report.outcomes["accepted"] > 0.02 * report.inputs
+    assert report.outcomes["refused"] > 0.2 * report.inputs
+
+
+def test_an_input_follows_from_its_number():
+    reader = readers.make("scene")
+    try:
+        one, again, other = (reader.make(engine.rng_of(3, "scene", n)) for n in (99, 99, 98))
+    finally:
+        reader.close()
+    assert one == again != other
+
+
+CONTROLS = {
+    # What is broken in the readers, and what the fuzzer then sees.
+    "a check of the frames": (common, "frames_of", lambda content, *_: content["frames"], "Error"),
+    "a limit of numbers": (reading, "is_number", lambda _: True, "Error"),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control_a_reader_without_a_check_fails(name, tmp_path, monkeypatch):
+    module, function, replacement, expected = CONTROLS[name]
+    reader = readers.make("scene")
+    for user in ("blender", "instant_ngp", "common"):
+        place = sys.modules[f"metal_ops.nerf.scenes.{user}"]
+        if hasattr(place, function):
+            monkeypatch.setattr(place, function, replacement)
+    monkeypatch.setattr(module, function, replacement)
+    try:
+        report = engine.run(reader, 7, 0, 600, tmp_path)
+    finally:
+        reader.close()
+    assert report.failures and expected in report.failures[0][1]
+    number = report.failures[0][0]
+    kept = tmp_path / f"scene-7-{number}"  # which can be fed again by its number
+    assert (kept / "traceback.txt").exists() and len(list(kept.iterdir())) == 2

@@ -338,8 +338,8 @@ int main(int argc, char** argv) {
     if (argc == 3 && !strcmp(argv[2], "--check")) return CheckAll(library, reference);
     std::vector<std::string> names(argv + 2, argv + argc);
     if (names.empty()) {
-      names = {"hash_encode_float_3_2@256", "hash_encode_half_3_2@256",
-               "hash_encode_grad_add_float_3_2@256", "hash_encode_grad_add_half_3_2@256"};
+      names = {"hash_encode_float_3_2@512", "hash_encode_half_3_2@512",
+               "hash_encode_grad_add_float_3_2@512", "hash_encode_grad_add_half_3_2@512"};
     }
     Inputs inputs;
     std::vector<Case> cases;

@@ -42,7 +42,7 @@ def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:
     usages = compiler.gpu_usage(file, Options(include=(".",), gpu=(target,)))
     assert usages and {usage.target for usage in usages} == {target}
     # A kernel that spills much has lost what the GPU is for.
-    assert max(usage.spilled_bytes for usage in usages) <= 64
+    assert max(usage.spilled_bytes for usage in usages) <= 256
     # A threadgroup of 256 threads fits every pipeline.
     assert max(usage.registers for usage in usages) <= 255
 

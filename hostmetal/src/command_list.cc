@@ -143,10 +143,13 @@ Failure Copy(const Command& c, Stream& stream) {
 
 }  // namespace
 
-Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
+namespace {
+
+// Up to the end or the first failure, of which *at is the command.
+Failure ExecuteInOrder(const CommandList& list, Stream& stream, uint32_t* encoder, size_t* at) {
   std::vector<DispatchCommand> batch;
   size_t n = list.commands.size();
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t& i = *at; i < n; ++i) {
     const Command& c = list.commands[i];
     *encoder = c.encoder;
     Failure failure;
@@ -193,6 +196,21 @@ Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
     if (failure) return failure;
   }
   return stream.Finish();
+}
+
+}  // namespace
+
+Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
+  size_t at = 0;
+  Failure failure = ExecuteInOrder(list, stream, encoder, &at);
+  if (!failure) return failure;
+  // It fails alone: others wait for its events, and would do so for ever.
+  stream.Finish();
+  for (; at < list.commands.size(); ++at) {
+    const Command& c = list.commands[at];
+    if (c.type == CommandType::kSignal) c.event->Signal(c.event_value);
+  }
+  return failure;
 }
 
 }  // namespace hostmetal

@@ -77,14 +77,6 @@ TEST(encoding_errors_become_command_buffer_errors) {
 [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
 }
 }
-, {"threadgroup(1) 'y' has no length", MTLCommandBufferErrorInvalidResource,
-   ^(id<MTLComputeCommandEncoder> e){
-       [e setComputePipelineState:Pipeline("describe")];
-[e setBuffer:out offset:0 atIndex:0];
-[e setThreadgroupMemoryLength:16 atIndex:0];
-[e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
-}
-}
 , {"a threadgroup of 2048 x 1 x 1 threads; 1 to 1024", MTLCommandBufferErrorInternal,
    ^(id<MTLComputeCommandEncoder> e){
        [e setComputePipelineState:Pipeline("noop")];
@@ -234,6 +226,29 @@ TEST(failed_command_buffer_stops_there_and_the_queue_goes_on) {
   Finish(next);
   CHECK(next.error == nil);
   CHECK_EQ(Contents<uint32_t>(log)[0], 2u);
+}
+
+TEST(events_of_a_failed_command_buffer_are_signalled) {
+  id<MTLEvent> event = [[Device() newEvent] autorelease];
+  id<MTLBuffer> out = Buffer(64);
+  id<MTLCommandBuffer> bad = Queue().commandBuffer, good = Queue().commandBuffer;
+  id<MTLComputeCommandEncoder> encoder = bad.computeCommandEncoder;
+  [encoder dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];  // without a pipeline
+  [encoder endEncoding];
+  [bad encodeSignalEvent:event value:1];
+  [good encodeWaitForEvent:event value:1];
+  encoder = good.computeCommandEncoder;
+  [encoder setComputePipelineState:Pipeline("grid")];
+  [encoder setBuffer:out offset:0 atIndex:0];
+  [encoder dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  [encoder endEncoding];
+  [good commit];
+  [bad commit];
+  [good waitUntilCompleted];  // for ever, once
+  [bad waitUntilCompleted];
+  CHECK(bad.error != nil);
+  CHECK(good.error == nil);
+  CHECK_EQ(Contents<uint32_t>(out)[0], 1u);
 }
 
 TEST(shader_fault_is_a_page_fault_error) {

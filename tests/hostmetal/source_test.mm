@@ -111,3 +111,76 @@ TEST(validation_stops_out_of_range_accesses) {
   CHECK_EQ([error code], NSInteger(MTLCommandBufferErrorPageFault));
   CHECK_CONTAINS(Message(error), "offset 400 of buffer(0), which has 400 bytes");
 }
+
+namespace {
+
+NSString* const kTouching =
+    @"#include <metal_stdlib>\n"
+     "using namespace metal;\n"
+     "kernel void touch(device float* x [[buffer(0)]], constant int& how [[buffer(1)]],\n"
+     "                  threadgroup float* a [[threadgroup(0)]], threadgroup float* b "
+     "[[threadgroup(1)]],\n"
+     "                  uint i [[thread_index_in_threadgroup]]) {\n"
+     "  a[i] = x[i];\n"
+     "  if (how == 1) b[i] = a[i];\n"
+     "  if (how == 2) x[1ul << 44] = 1;\n"
+     "  if (how == 3) a[0] = x[-(1l << 40)];\n"
+     "#ifdef BARRIER\n"
+     "  threadgroup_barrier(mem_flags::mem_threadgroup);\n"
+     "#endif\n"
+     "  x[i] = a[i] + 1;\n"
+     "}\n";
+
+}  // namespace
+
+// Kernels that run as a loop, and those that run on fibers.
+TEST(memory_that_is_not_there_is_an_error_where_it_is_touched) {
+  if (harness::Validating()) return;  // there the encoder asks for the length
+  for (bool barrier : {false, true}) {
+    MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
+    if (barrier) {
+      options.preprocessorMacros = [NSDictionary dictionaryWithObject:@"1" forKey:@"BARRIER"];
+    }
+    NSError* error = nil;
+    id<MTLLibrary> library = [[Device() newLibraryWithSource:kTouching options:options
+                                                       error:&error] autorelease];
+    CHECK_EQ(Message(error), "(nil)");
+    id<MTLFunction> function = [[library newFunctionWithName:@"touch"] autorelease];
+    id<MTLComputePipelineState> state =
+        [[Device() newComputePipelineStateWithFunction:function error:&error] autorelease];
+    id<MTLBuffer> x = Buffer(400);
+    id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+    float expected = 0;
+    // All given to the queue before the first has run: each fails, or runs, alone.
+    const int order[] = {0, 1, 0, 2, 3, 0, 1, 0};
+    NSMutableArray* all = [NSMutableArray array];
+    for (int how : order) {
+      id<MTLCommandBuffer> commands = queue.commandBuffer;
+      id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+      [encoder setComputePipelineState:state];
+      [encoder setBuffer:x offset:0 atIndex:0];
+      [encoder setBytes:&how length:sizeof how atIndex:1];
+      [encoder setThreadgroupMemoryLength:400 atIndex:0];
+      [encoder dispatchThreads:MTLSizeMake(100, 1, 1) threadsPerThreadgroup:MTLSizeMake(100, 1, 1)];
+      [encoder endEncoding];
+      [commands commit];
+      [all addObject:commands];
+    }
+    for (size_t i = 0; i < sizeof order / sizeof *order; ++i) {
+      id<MTLCommandBuffer> commands = [all objectAtIndex:i];
+      [commands waitUntilCompleted];
+      if (order[i] == 0) {
+        CHECK(commands.error == nil);
+        ++expected;
+        continue;
+      }
+      CHECK_EQ([commands.error code], NSInteger(MTLCommandBufferErrorPageFault));
+      CHECK_CONTAINS(Message(commands.error), "[touch] access to an address ");
+      const char* why =
+          order[i] == 1 ? "threadgroup(1) 'b' has no length" : "METAL_DEVICE_WRAPPER_TYPE=1";
+      CHECK_CONTAINS(Message(commands.error), why);
+    }
+    // Where a kernel fails, threads before it may have run; the last one never does.
+    CHECK_EQ(Contents<float>(x)[99], expected);
+  }
+}

@@ -54,6 +54,16 @@ TEST(validation_refuses_odd_threadgroup_memory) {
   });
 }
 
+TEST(validation_asks_for_the_length_of_threadgroup_memory) {
+  id<MTLBuffer> out = Buffer(64);
+  Expect("threadgroup(1) 'y' has no length", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:harness::Pipeline("describe")];
+    [e setBuffer:out offset:0 atIndex:0];
+    [e setThreadgroupMemoryLength:16 atIndex:0];
+    [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  });
+}
+
 TEST(validation_holds_the_pipeline_to_its_promise) {
   MTLComputePipelineDescriptor* descriptor =
       [[[MTLComputePipelineDescriptor alloc] init] autorelease];

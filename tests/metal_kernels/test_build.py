@@ -218,6 +218,32 @@ def test_errors_beside_subscripts_keep_their_place(tmp_path: Path) -> None:
     )
 
 
+def test_hosts_in_plain_c_have_atomics(tmp_path: Path) -> None:
+    """clang's <stdatomic.h> includes the next one: GCC's, beside the Objective-C headers, is not for it."""
+    (tmp_path / "host.m").write_text("""
+#include <stdatomic.h>
+#import <Metal/Metal.h>
+static atomic_int count = ATOMIC_VAR_INIT(3);
+static atomic_flag once = ATOMIC_FLAG_INIT;
+int next(void) { return atomic_flag_test_and_set(&once) + atomic_fetch_add_explicit(&count, 2, memory_order_relaxed); }
+""")
+    options = [f for f in flags.objcxx_flags() if f not in ("-std=c++17", "-x", "objective-c++")]
+    for language in ("objective-c", "c"):
+        text = (tmp_path / "host.m").read_text()
+        if language == "c":
+            text = text.replace("#import <Metal/Metal.h>\n", "")
+        command = [*flags.compiler(), "-x", language, *options, "-c", "-o", "host.o", "-"]
+        done = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        metal = flags.metal_link_flags() if language == "objective-c" else []
+        link = [*flags.compiler(), "-shared", "host.o", "-o", f"{language}.so", *metal]
+        subprocess.run(link, cwd=tmp_path, check=True)
+        import ctypes
+
+        library = ctypes.CDLL(str(tmp_path / f"{language}.so"))
+        assert [library.next() for _ in range(3)] == [3, 6, 8]
+
+
 def test_constants_of_apples_headers(tmp_path: Path) -> None:
     (tmp_path / "op.mm").write_text("""
 #import <Metal/Metal.h>

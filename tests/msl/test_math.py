@@ -242,3 +242,18 @@ def test_geometry(expression, geometry):
     np.testing.assert_allclose(
         out[list(GEOMETRY).index(expression)], GEOMETRY[expression](*given), rtol=2e-5, atol=1e-5
     )
+
+
+def test_powr_of_fast_math_squares():
+    """With fast math, Apple's compiler makes x * x of powr(x, 2), also where x is negative; without, it is not defined."""
+    source = """
+        kernel void squares(device const float* x, device float* out, uint i [[thread_position_in_grid]]) {
+          out[4 * i] = powr(x[i], 2); out[4 * i + 1] = powr(float2(x[i]), 2.0f).y; out[4 * i + 2] = powr(half(x[i]), 2.0h);
+          out[4 * i + 3] = fast::powr(x[i], 2.0f);
+        }"""
+    x = np.float32([-3, -0.5, 0, 1.5, 100])
+    for fast in (False, True):
+        out = np.zeros((len(x), 4), np.float32)
+        library(source, fast_math=fast)["squares"].run(len(x), 1, {0: x, 1: out})
+        expected = x * x if fast else np.where(x < 0, np.nan, x * x)
+        np.testing.assert_array_equal(out, expected[:, None].repeat(4, 1))

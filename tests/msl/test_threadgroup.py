@@ -159,6 +159,117 @@ def test_large_local_arrays_on_fibers(shader):
     np.testing.assert_array_equal(out, ((i * 5 + t + k) % 97).sum((1, 2)))
 
 
+# ---- pointers that are cast
+CASTS = """
+struct Pair { TYPE a, b; };
+kernel void copies(device const char* in, device char* out, constant int& shift, threadgroup char* shared [[threadgroup(0)]],
+                   uint t [[thread_index_in_threadgroup]]) {
+  threadgroup Pair* to = (threadgroup Pair*)(shared + shift + t * sizeof(Pair));
+  *to = *(device const Pair*)(in + shift + t * sizeof(Pair));
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  *(device Pair*)(out + shift + t * sizeof(Pair)) = *to;
+}
+kernel void doubled(device const char* in, device char* out, constant int& shift, uint t [[thread_position_in_grid]]) {
+  device const TYPE* from = (device const TYPE*)(in + shift);
+  device TYPE* to = (device TYPE*)(out + shift);
+  to[t] = from[t] + from[t];
+}
+kernel void summed(device const char* in, device char* out, constant int& shift, uint t [[thread_position_in_grid]]) {
+  device const TYPE* from = (device const TYPE*)(in + shift);
+  TYPE sum = from[0];
+  for (int i = 1; i < 32; ++i) sum += from[i];
+  *(device TYPE*)(out + shift) = sum;
+}
+"""
+ELEMENTS = {
+    "float": np.float32,
+    "half": np.float16,
+    "int": np.int32,
+    "uchar": np.uint8,
+    "ulong": np.uint64,
+}
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("width", [2, 3, 4])
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_vectors_need_no_more_alignment_than_their_elements(element, width, checked):
+    """A GPU loads a float4 from any address of a float; once this was a fault, with aligned instructions."""
+    kind = ELEMENTS[element]
+    size = np.dtype(kind).itemsize
+    lanes = 4 if width == 3 else width
+    shader = library(CASTS.replace("TYPE", f"{element}{width}"), checked=checked)
+    count = 33 * 2 * lanes
+    for shift in range(lanes):
+        x = RNG.integers(0, 3, count + lanes).astype(kind)
+        part = slice(shift, shift + count)
+        room = -(-(count + lanes) * size // 16) * 16
+        found = {}
+        for name, threads in (("copies", 33), ("doubled", 66), ("summed", 1)):
+            out = np.zeros_like(x)
+            shader[name].run(
+                *(threads, 33, {0: x, 1: out, 2: np.int32(shift * size)}),
+                threadgroup_memory={0: room} if name == "copies" else {},
+            )
+            found[name] = out[part].reshape(-1, lanes)[:, :width]
+        whole = x[part].reshape(-1, lanes)[:, :width]
+        np.testing.assert_array_equal(found["copies"], whole)
+        np.testing.assert_array_equal(found["doubled"], whole + whole)
+        np.testing.assert_array_equal(found["summed"][0], whole[:32].sum(0).astype(kind))
+
+
+LISTS = """
+template <short width>
+kernel void lists(constant int& tokens, device const char* chosen, device uint* counts, device int* out,
+                  threadgroup char* shared [[threadgroup(0)]], ushort me [[thread_position_in_threadgroup]],
+                  ushort threads_ [[threads_per_threadgroup]]) {
+  device int* list = out + me * tokens;
+  uint n = 0;
+  for (int first = 0; first < tokens; first += threads_) {
+    if (first + me < tokens) {
+      device const int* row = (device const int*)(chosen + (first + me) * width * 4);
+      threadgroup ushort* to = (threadgroup ushort*)shared + me * width;
+      #pragma unroll(width)
+      for (short i = 0; i < width; ++i) to[i] = row[i];
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (short t = 0; t < threads_ && first + t < tokens; ++t) {
+      threadgroup const ushort* from = (threadgroup const ushort*)shared + t * width;
+      short place = 0;
+      #pragma unroll(width)
+      for (short i = 0; i < width; ++i) place += (from[i] == me) * (i + 1);
+      if (place) list[n++] = (first + t) * width + place - 1;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  counts[me] = n;
+}
+typedef decltype(lists<2>) lists_t;
+template [[host_name("lists2")]] kernel lists_t lists<2>;
+template [[host_name("lists16")]] kernel lists_t lists<16>;
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("width", [2, 16])
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_lists_of_who_was_chosen(width, workers, shift):
+    """Rows of 32-bit numbers become rows of 16 bits in memory that is declared as char*, and all threads read them."""
+    tokens = 200
+    chosen = np.array([RNG.permutation(16)[:width] for _ in range(tokens)], np.int32)
+    # At any address of an int.
+    rows = np.concatenate([np.zeros(shift, np.int32), chosen.ravel()])[shift:]
+    counts, out = np.zeros(16, np.uint32), np.zeros((16, tokens), np.int32)
+    buffers = {0: np.int32(tokens), 1: rows, 2: counts, 3: out}
+    library(LISTS)[f"lists{width}"].run(
+        16, 16, buffers, threadgroup_memory={0: 16 * width * 2}, workers=workers
+    )
+    for number in range(16):
+        expected = np.flatnonzero(chosen.ravel() == number)
+        assert counts[number] == len(expected)
+        np.testing.assert_array_equal(out[number, : len(expected)], expected)
+
+
 # ---- atomics
 ATOMICS = """
 kernel void contend(device atomic_uint* u, device atomic_int* s, device atomic<float>* f, device atomic_ulong* w,

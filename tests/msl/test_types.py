@@ -235,3 +235,70 @@ def test_bfloat_converts_as_msl_says():
         out, [1.5, 4.5, 3, 1.5, 0.5, 3, 8, 1, -0.5, 2 + 40 + 200, 4.875, 1.5, 0x4040, 1]
     )
     assert b[0] == 0x3F00
+
+
+SCALARS = [
+    "bool",
+    "char",
+    "uchar",
+    "short",
+    "ushort",
+    "int",
+    "uint",
+    "long",
+    "ulong",
+    "half",
+    "float",
+    "bfloat",
+]
+
+
+@pytest.mark.parametrize("element", SCALARS)
+def test_scalars_become_vectors_everywhere(element):
+    """Initialised, assigned, combined, returned and passed, in vectors of all widths, packed ones too."""
+    kernels = []
+    packed = [f"packed_{element}{n}" for n in (2, 3, 4)] if element != "bool" else []
+    kinds = [f"{element}{n}" for n in (2, 3, 4)] + packed
+    for number, kind in enumerate(kinds):
+        combined = (
+            "v += 1; v = v + 1; v = 1 + v; v *= 2; v = v * 2; v -= 1; v = v - 1;"
+            if element != "bool"
+            else "v = v || 0; v = 1 && v;"
+        )
+        kernels.append(f"""
+        inline {kind} made{number}() {{ return 0; }}
+        inline {element} first{number}({kind} v) {{ return v[0]; }}
+        kernel void k{number}(device {kind}* out, device float* sum) {{
+          {kind} v; v = 0; out[0] = v;
+          {kind} w = 1; out[1] = w;
+          out[2] = 0; out[2] = 1;
+          v = {element}(1); v.x = 0; v.xy = 1; v = made{number}(); {combined}
+          out[3] = v;
+          thread {kind}& r = v; r = 1;
+          sum[0] = float(first{number}(1)) + float(r[1]);
+        }}""")
+    shader = library("\n".join(kernels))
+    sizes = {
+        "bool": 1,
+        "char": 1,
+        "uchar": 1,
+        "short": 2,
+        "ushort": 2,
+        "half": 2,
+        "bfloat": 2,
+        "long": 8,
+        "ulong": 8,
+    }
+    dtype = {"half": "f2", "float": "f4", "bfloat": "u2"}.get(element, f"u{sizes.get(element, 4)}")
+    one = 0x3F80 if element == "bfloat" else 1
+    for number, kind in enumerate(kinds):
+        width = int(kind[-1])
+        lanes = 4 if width == 3 and "packed" not in kind else width
+        out, sums = np.zeros((4, lanes), dtype), np.zeros(1, np.float32)
+        shader[f"k{number}"].run(1, 1, {0: out, 1: sums})
+        # ((0 + 1 + 1 + 1) * 2 * 2) - 1 - 1, or (false || false) && true
+        last = {"bool": 0, "bfloat": 0x4120}.get(element, 10)
+        np.testing.assert_array_equal(
+            out[:, :width], np.array([[0], [one], [one], [last]], dtype).repeat(width, 1)
+        )
+        assert sums[0] == 2

@@ -147,7 +147,12 @@ MSL_MATH2(max, __builtin_fmaxf(a, b))
 MSL_MATH2(min, __builtin_fminf(a, b))
 MSL_MATH2(fmod, MSL_LIBM(fmod)(a, b))
 MSL_MATH2(pow, MSL_LIBM(pow)(a, b))
+// Below zero, powr is not defined; fast math makes of powr(x, 2) what it makes of pow(x, 2): x * x.
+#ifdef _MSL_FAST_MATH
+MSL_MATH2(powr, MSL_LIBM(pow)(a, b))
+#else
 MSL_MATH2(powr, a < 0 ? __builtin_nanf("") : MSL_LIBM(pow)(a, b))
+#endif
 MSL_MATH2(divide, a / b)
 MSL_MATH3(fma, __builtin_fmaf(a, b, c))
 MSL_MATH3(fmax3, __builtin_fmaxf(__builtin_fmaxf(a, b), c))

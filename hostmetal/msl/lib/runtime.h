@@ -88,8 +88,11 @@ inline unsigned long threadgroup_bytes(Launch l) {
   for (int i = 0; i < METALLIB_MAX_BUFFERS; ++i) sum += up16(l->threadgroup_lengths[i]);
   return sum;
 }
+// One without a length: where nothing is ever mapped, so that a kernel may have it and not touch
+// it.
 inline void* threadgroup_argument(Launch l, char* memory, unsigned index) {
   for (unsigned i = 0; i < index; ++i) memory += up16(l->threadgroup_lengths[i]);
+  if (!l->threadgroup_lengths[index]) memory = reinterpret_cast<char*>(0x1000ul);
   return _msl_checked ? _msl_tag(l, METALLIB_THREADGROUP, index, memory) : memory;
 }
 // `constant T&` of a small T: copied once, so that its loads leave the loop over threads.

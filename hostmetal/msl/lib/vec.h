@@ -14,6 +14,9 @@ struct vec;
 template <class T, int N>
 struct packed_vec;
 
+// An integer becomes a bfloat by a conversion of the user's kind, of which C++ makes one at a time.
+#define MSL_TO_BFLOAT(I, T) __is_integral(I) && __is_same(T, bfloat)
+
 // T: what a friend operator takes by value; both operands of vector or, implicitly, scalar type.
 #define MSL_ARITHMETIC(M, F) \
   M(+, F) M(-, F) M(*, F) M(/, F) M(%, F) M(&, F) M(|, F) M(^, F) M(<<, F) M(>>, F)
@@ -33,6 +36,8 @@ struct alignas(2 * sizeof(T)) vec<T, 2> {
 
   vec() = default;
   constexpr vec(T s) : x(s), y(s) {}
+  template <class I, _msl::enable<MSL_TO_BFLOAT(I, T)> = 0>
+  constexpr vec(I s) : vec(T(s)) {}
   constexpr vec(T x_, T y_) : x(x_), y(y_) {}
   template <class U>
   constexpr explicit vec(vec<U, 2> o) : x(T(o.x)), y(T(o.y)) {}
@@ -80,6 +85,8 @@ struct alignas(4 * sizeof(T)) vec<T, 3> {
 
   vec() = default;
   constexpr vec(T s) : x(s), y(s), z(s) {}
+  template <class I, _msl::enable<MSL_TO_BFLOAT(I, T)> = 0>
+  constexpr vec(I s) : vec(T(s)) {}
   constexpr vec(T x_, T y_, T z_) : x(x_), y(y_), z(z_) {}
   constexpr vec(vec<T, 2> a, T b) : x(a.x), y(a.y), z(b) {}
   constexpr vec(T a, vec<T, 2> b) : x(a), y(b.x), z(b.y) {}
@@ -129,6 +136,8 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
 
   vec() = default;
   constexpr vec(T s) : x(s), y(s), z(s), w(s) {}
+  template <class I, _msl::enable<MSL_TO_BFLOAT(I, T)> = 0>
+  constexpr vec(I s) : vec(T(s)) {}
   constexpr vec(T x_, T y_, T z_, T w_) : x(x_), y(y_), z(z_), w(w_) {}
   constexpr vec(vec<T, 2> a, T b, T c) : x(a.x), y(a.y), z(b), w(c) {}
   constexpr vec(T a, vec<T, 2> b, T c) : x(a), y(b.x), z(b.y), w(c) {}
@@ -170,7 +179,15 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
 #define MSL_PACKED_OP(op, _)                                                             \
   friend constexpr auto operator op(packed_vec a, packed_vec b) { return V(a) op V(b); } \
   friend constexpr auto operator op(packed_vec a, V b) { return V(a) op b; }             \
-  friend constexpr auto operator op(V a, packed_vec b) { return a op V(b); }
+  friend constexpr auto operator op(V a, packed_vec b) { return a op V(b); }             \
+  template <class A, class = enable_if_t<is_arithmetic_v<A>>>                            \
+  friend constexpr auto operator op(packed_vec a, A b) {                                 \
+    return V(a) op V(b);                                                                 \
+  }                                                                                      \
+  template <class A, class = enable_if_t<is_arithmetic_v<A>>>                            \
+  friend constexpr auto operator op(A a, packed_vec b) {                                 \
+    return V(a) op V(b);                                                                 \
+  }
 #define MSL_PACKED_ASSIGN(op, _) \
   constexpr packed_vec& operator op##=(V b) { return *this = V(*this) op b; }
 
@@ -180,7 +197,9 @@ struct packed_vec<T, 2> {
   T x, y;
 
   packed_vec() = default;
-  constexpr explicit packed_vec(T s) : x(s), y(s) {}
+  constexpr packed_vec(T s) : x(s), y(s) {}
+  template <class I, _msl::enable<MSL_TO_BFLOAT(I, T)> = 0>
+  constexpr packed_vec(I s) : packed_vec(T(s)) {}
   constexpr packed_vec(T x_, T y_) : x(x_), y(y_) {}
   constexpr packed_vec(V v) : x(v.x), y(v.y) {}
   template <class... A, class = decltype(V(declval<A>()...)),
@@ -189,6 +208,10 @@ struct packed_vec<T, 2> {
   template <class U>
   constexpr explicit packed_vec(vec<U, 2> v) : packed_vec(V(v)) {}
   constexpr operator V() const { return V(x, y); }
+  template <class A, class = enable_if_t<is_arithmetic_v<A>>>
+  constexpr packed_vec& operator=(A s) {
+    return *this = V(s);
+  }
   constexpr packed_vec& operator=(V v) {
     x = v.x;
     y = v.y;
@@ -215,7 +238,9 @@ struct packed_vec<T, 3> {
   T x, y, z;
 
   packed_vec() = default;
-  constexpr explicit packed_vec(T s) : x(s), y(s), z(s) {}
+  constexpr packed_vec(T s) : x(s), y(s), z(s) {}
+  template <class I, _msl::enable<MSL_TO_BFLOAT(I, T)> = 0>
+  constexpr packed_vec(I s) : packed_vec(T(s)) {}
   constexpr packed_vec(T x_, T y_, T z_) : x(x_), y(y_), z(z_) {}
   constexpr packed_vec(V v) : x(v.x), y(v.y), z(v.z) {}
   template <class... A, class = decltype(V(declval<A>()...)),
@@ -224,6 +249,10 @@ struct packed_vec<T, 3> {
   template <class U>
   constexpr explicit packed_vec(vec<U, 3> v) : packed_vec(V(v)) {}
   constexpr operator V() const { return V(x, y, z); }
+  template <class A, class = enable_if_t<is_arithmetic_v<A>>>
+  constexpr packed_vec& operator=(A s) {
+    return *this = V(s);
+  }
   constexpr packed_vec& operator=(V v) {
     x = v.x;
     y = v.y;
@@ -251,7 +280,9 @@ struct packed_vec<T, 4> {
   T x, y, z, w;
 
   packed_vec() = default;
-  constexpr explicit packed_vec(T s) : x(s), y(s), z(s), w(s) {}
+  constexpr packed_vec(T s) : x(s), y(s), z(s), w(s) {}
+  template <class I, _msl::enable<MSL_TO_BFLOAT(I, T)> = 0>
+  constexpr packed_vec(I s) : packed_vec(T(s)) {}
   constexpr packed_vec(T x_, T y_, T z_, T w_) : x(x_), y(y_), z(z_), w(w_) {}
   constexpr packed_vec(V v) : x(v.x), y(v.y), z(v.z), w(v.w) {}
   template <class... A, class = decltype(V(declval<A>()...)),
@@ -260,6 +291,10 @@ struct packed_vec<T, 4> {
   template <class U>
   constexpr explicit packed_vec(vec<U, 4> v) : packed_vec(V(v)) {}
   constexpr operator V() const { return V(x, y, z, w); }
+  template <class A, class = enable_if_t<is_arithmetic_v<A>>>
+  constexpr packed_vec& operator=(A s) {
+    return *this = V(s);
+  }
   constexpr packed_vec& operator=(V v) {
     x = v.x;
     y = v.y;

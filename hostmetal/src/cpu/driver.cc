@@ -15,6 +15,7 @@
 
 #include "hostmetal/src/cpu/memory.h"
 #include "hostmetal/src/cpu/module.h"
+#include "hostmetal/src/cpu/page_fault.h"
 #include "hostmetal/src/cpu/workers.h"
 
 // Boost.Context's primitives, which compiled kernels with barriers switch their fibers with.
@@ -85,6 +86,8 @@ struct Part {
   const Kernel* kernel;
   metallib_launch launch;
   metallib_fault fault;
+  bool page_fault;  // written with `fault`, of which nothing else is known then
+  uint64_t page_address;
   uint64_t begin;
   uint64_t groups;
   size_t scratch_bytes;
@@ -95,6 +98,19 @@ struct Batch {
   size_t count;
   std::atomic<bool> out_of_memory{false};
 };
+
+// Unless the launch has a fault already.
+void RecordPageFault(Part* part, uint64_t address) {
+  metallib_fault& f = part->fault;
+  uint32_t none = 0;
+  if (!__atomic_compare_exchange_n(&f.state, &none, 1u, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_RELAXED)) {
+    return;
+  }
+  part->page_fault = true;
+  part->page_address = address;
+  __atomic_store_n(&f.state, 2u, __ATOMIC_RELEASE);
+}
 
 void RunGroups(void* context, uint64_t first, uint64_t count) {
   DefaultFloats floats;
@@ -111,7 +127,10 @@ void RunGroups(void* context, uint64_t first, uint64_t count) {
         batch->out_of_memory = true;
         return;
       }
-      part->kernel->entry->run(&part->launch, local, here, memory);
+      uint64_t address;
+      if (RunUntilPageFault(*part->kernel->entry, part->launch, local, here, memory, &address)) {
+        RecordPageFault(part, address);
+      }
     }
     first += here;
     count -= here;
@@ -147,6 +166,26 @@ Failure Explain(const metallib_fault& f) {
   }
 }
 
+// Threadgroup arguments without a length point below this, where nothing is ever mapped.
+constexpr uint64_t kLowest = 65536;
+
+Failure ExplainPageFault(const Part& part) {
+  const metallib_kernel& kernel = *part.kernel->entry;
+  std::string address =
+      part.page_address == UINT64_MAX ? "" : " " + std::to_string(part.page_address);
+  std::string message =
+      std::string("[") + kernel.name + "] access to an address" + address + " where no memory is";
+  for (uint32_t i = 0; i < kernel.n_arguments; ++i) {
+    const metallib_argument& a = kernel.arguments[i];
+    if (a.kind == METALLIB_THREADGROUP && !part.launch.threadgroup_lengths[a.index] &&
+        part.page_address < kLowest) {
+      return {kPageFault, message + "; threadgroup(" + std::to_string(a.index) + ") '" + a.name +
+                              "' has no length: call setThreadgroupMemoryLength:atIndex:"};
+    }
+  }
+  return {kPageFault, message + "; METAL_DEVICE_WRAPPER_TYPE=1 says which access it is"};
+}
+
 class CpuStream : public Stream {
  public:
   Failure Dispatch(const DispatchCommand* commands, size_t count) override {
@@ -164,6 +203,7 @@ class CpuStream : public Stream {
       Part& p = parts[i];
       p.kernel = c.kernel;
       memset(&p.fault, 0, sizeof p.fault);
+      p.page_fault = false;
       metallib_launch& l = p.launch;
       l.size = sizeof l;
       l.flags = 0;
@@ -196,7 +236,8 @@ class CpuStream : public Stream {
                                 "] no memory for the threadgroups' scratch space"};
     }
     for (size_t i = 0; i < count; ++i) {
-      if (__atomic_load_n(&parts[i].fault.state, __ATOMIC_ACQUIRE)) return Explain(parts[i].fault);
+      if (!__atomic_load_n(&parts[i].fault.state, __ATOMIC_ACQUIRE)) continue;
+      return parts[i].page_fault ? ExplainPageFault(parts[i]) : Explain(parts[i].fault);
     }
     return {};
   }

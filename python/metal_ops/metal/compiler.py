@@ -235,7 +235,7 @@ def _compile(
         variants.append((work / "checked.o", ir.checked, _back_end_checked))
 
     def back_ends(stack: int) -> int:
-        prepared = ir.prepare(text, stack, constants)
+        prepared = ir.unaligned(ir.prepare(text, stack, constants))
         with ThreadPoolExecutor() as pool:
             jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
             return max(job.result() for job in jobs)

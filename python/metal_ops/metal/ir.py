@@ -89,6 +89,31 @@ def _guard(match: re.Match[str]) -> str:
     return "\n".join(indent + line for line in lines)
 
 
+_ALIGNED = re.compile(
+    r"^(\s*(?:%\S+ = load |store )(?!atomic )(?:volatile )?)([^,]*)(.*), align (8|16|32|64|128)\b",
+    re.M,
+)
+_ALIGNED_ARGUMENT = re.compile(r"(?<!\)) align (?:2|4|8|16|32|64|128)(?= )")
+_CALL = re.compile(r"^(?:define|declare) .*$|^\s*(?:%\S+ = )?(?:tail )?(?:call|invoke) .*$", re.M)
+
+
+def unaligned(text: str) -> str:
+    """Accesses through pointers to vectors and structs assume the alignment of their scalars and no more.
+
+    A shader casts pointers: `(device float4*)(row + 1)`. A GPU loads that, and so do this processor's instructions for
+    memory that is not aligned, which are as fast where it is. Variables keep their alignment: the optimiser sees them.
+    """
+
+    def scalar(match: re.Match[str]) -> str:
+        head, kind, rest, align = match.groups()
+        size = 8 if re.search(r"\b(?:i64|double|ptr)\b", kind) else 4
+        return f"{head}{kind}{rest}, align {min(int(align), size)}"
+
+    text = _ALIGNED.sub(scalar, text)
+    # Arguments: those of memcpy, and references, of which `this` is one. Not byval, which is a matter of the call.
+    return _CALL.sub(lambda m: _ALIGNED_ARGUMENT.sub(" align 1", m[0]), text)
+
+
 def mark_names(names: list[str]) -> str:
     """A symbol for each kernel, so that the linker sees when two objects have one of the same name."""
     lines = [".pushsection .rodata.msl_names,\\22a\\22"]

@@ -46,6 +46,7 @@ EXACT = ["-ffp-contract=off"]
 FAST = [
     "-ffast-math",
     "-fno-finite-math-only",
+    "-D_MSL_FAST_MATH",
 ]  # as on Apple's GPUs, infinities and NaNs stay what they are
 
 

@@ -139,11 +139,12 @@ def mutate_npz(data: bytes, rng: random.Random, content: dict[str, bytes] | None
         if array.dtype.kind in "fiu" and array.size:
             array = array.copy()
             flat = array.reshape(-1)
-            flat[rng.randrange(flat.size)] = (
-                rng.choice((0, 1, -1, 2))
-                if array.dtype.kind != "f"
-                else rng.choice((0, -1, 0.5, 1e9, 1e30, np.nan, np.inf))
-            )
+            pools = {
+                "f": (0, -1, 0.5, 1e9, 1e30, np.nan, np.inf),
+                "i": (0, 1, -1, 2),
+                "u": (0, 1, 2),
+            }
+            flat[rng.randrange(flat.size)] = rng.choice(pools[array.dtype.kind])
             kind_of_number = rng.choice((array.dtype, "f8", "f4", "f2", ">f4", "i4"))
             with np.errstate(all="ignore"):
                 content[name] = npy(array.astype(kind_of_number))

@@ -21,7 +21,7 @@ build/sanitize/address/kernels/%.o: OBJCXXFLAGS += $(TF_CFLAGS) -DMETAL_OPS_TF_V
 build/sanitize/address/tests/sanitize/%.o: HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)
 
 ASAN_OPS := $(call asan_objects,$(OPS_SRC))
-ASAN_KERNELS := $(call asan_objects,$(METAL_MM) $(wildcard kernels/*/*_checks.cc))
+ASAN_KERNELS := $(call asan_objects,$(METAL_MM) $(METAL_CC))
 ASAN_DEVICE := $(call asan_objects,$(DEVICE_SRC))
 ASAN_HOSTMETAL := $(call asan_objects,$(HOSTMETAL_SRC))
 $(sort $(ASAN_OPS) $(ASAN_KERNELS) $(ASAN_DEVICE)) build/sanitize/address/tests/sanitize/planted_ops.o: $(TF)/cflags

@@ -1,0 +1,145 @@
+"""Kernels know no TensorFlow: the same sources run behind an adapter of plain C++, and give TensorFlow's bits."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from tests.processes import ROOT
+
+SOURCES = (
+    "tests/adapter/plain_adapter.cc",
+    "kernels/common/declared_op.cc",
+    "kernels/common/float_types_simd.cc",
+    "kernels/scale_slope/scale_slope_cpu.cc",
+    "kernels/scale_slope/scale_slope_op.cc",
+    "kernels/softshrink/softshrink_op.cc",
+    "kernels/zero_out/zero_out_cpu.cc",
+    "kernels/zero_out/zero_out_op.cc",
+)
+MOST_DIMS = 4
+RANDOM = np.random.default_rng(0)
+
+
+class Array(ctypes.Structure):
+    """As in plain_adapter.cc."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dims", ctypes.c_int64 * MOST_DIMS),
+        ("rank", ctypes.c_int32),
+        ("type", ctypes.c_int32),
+    ]
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Array:
+        dims = (ctypes.c_int64 * MOST_DIMS)(*array.shape)
+        return cls(array.ctypes.data, dims, array.ndim, tf.as_dtype(array.dtype).as_datatype_enum)
+
+    def numpy(self) -> np.ndarray:
+        dtype = np.dtype(tf.as_dtype(self.type).as_numpy_dtype)
+        shape = tuple(self.dims[: self.rank])
+        content = ctypes.string_at(self.data, int(np.prod(shape)) * dtype.itemsize)
+        return np.frombuffer(content, dtype).reshape(shape)
+
+
+def highway_flags() -> list[str]:
+    """Homebrew's folders are not searched by themselves."""
+    if sys.platform != "darwin":
+        return ["-lhwy"]
+    asked = subprocess.run(["brew", "--prefix", "highway"], capture_output=True, text=True)
+    prefix = asked.stdout.strip()
+    return ["-isystem", f"{prefix}/include", f"-L{prefix}/lib", "-lhwy"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., np.ndarray]:
+    """run(op, attributes, inputs, threads): the only output."""
+    library = tmp_path_factory.mktemp("adapter") / "plain.so"
+    # No undefined symbol is left, and no folder of TensorFlow's headers is given.
+    strict = [] if sys.platform == "darwin" else ["-Wl,-z,defs"]
+    command = [
+        os.environ.get("CXX", "c++"),
+        *("-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-pthread", "-I."),
+        *SOURCES,
+        *("-o", str(library), *strict, *highway_flags()),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    plain = ctypes.CDLL(str(library))
+    plain.run_op.restype = ctypes.c_char_p
+
+    def run(
+        op: str, attributes: dict[str, float], inputs: Sequence[np.ndarray], threads: int = 1
+    ) -> np.ndarray:
+        given = (Array * len(inputs))(*map(Array.of, inputs))
+        output = Array()
+        text = " ".join(f"{name}={value}" for name, value in attributes.items())
+        error = plain.run_op(op.encode(), text.encode(), given, ctypes.byref(output), threads)
+        if error:
+            raise ValueError(error.decode())
+        try:
+            return output.numpy()
+        finally:
+            plain.free_array(ctypes.byref(output))
+
+    return run
+
+
+def array(dtype: str, *shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+# op: attributes beside T, shapes of the inputs. Large enough for every thread to have several pieces.
+CASES: dict[str, tuple[dict[str, float], tuple[tuple[int, ...], ...]]] = {
+    "Softshrink": ({"lambd": 0.25}, ((77, 101),)),
+    "SoftshrinkGrad": ({"lambd": 0.25}, ((77, 101), (77, 101))),
+    "ScaleSlope": ({}, ((700,), (700, 11))),
+    "ScaleSlopeSum": ({}, ((7000,), (7000, 11), (11,))),
+    "ZeroOut": ({}, ((5, 3),)),
+}
+RAW: dict[str, Callable[..., tf.Tensor]] = {
+    "Softshrink": raw_ops.softshrink,
+    "SoftshrinkGrad": raw_ops.softshrink_grad,
+    "ScaleSlope": raw_ops.scale_slope,
+    "ScaleSlopeSum": raw_ops.scale_slope_sum,
+    "ZeroOut": raw_ops.zero_out,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("op", CASES)
+def test_equals_tensorflow(run: Callable[..., np.ndarray], op: str, dtype: str) -> None:
+    attributes, shapes = CASES[op]
+    inputs = [array(dtype, *shape) for shape in shapes]
+    if op == "ScaleSlopeSum":
+        inputs[2] = inputs[2].astype(np.float32)
+    with tf.device("CPU:0"):
+        expected = RAW[op](*map(tf.constant, inputs), **attributes).numpy()
+    given = {"T": tf.as_dtype(dtype).as_datatype_enum, **attributes}
+    assert np.any(expected != 0)
+    for threads in (1, 3):
+        actual = run(op, given, inputs, threads)
+        assert actual.dtype == expected.dtype and actual.shape == expected.shape
+        assert actual.tobytes() == expected.tobytes()
+
+
+def test_refuses_in_the_same_words(run: Callable[..., np.ndarray]) -> None:
+    x, y = array("float32", 3), array("float32", 4)
+    for op, attributes, inputs in (
+        ("Softshrink", {"lambd": -1.0}, [x]),
+        ("SoftshrinkGrad", {"lambd": 0.5}, [y, x]),
+    ):
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as theirs:
+            RAW[op](*map(tf.constant, inputs), **attributes)
+        with pytest.raises(ValueError) as ours:
+            run(op, {"T": 1, **attributes}, inputs)
+        assert str(ours.value) and str(ours.value) in str(theirs.value)

@@ -14,7 +14,7 @@ METAL_GPU := $(if $(GPU),--gpu=sm_80$(comma)sm_90)
 METAL_GPU_STAMP := build/metal_gpu
 $(METAL_GPU_STAMP): FORCE
 	@mkdir -p $(@D)
-	@echo '$(METAL_GPU)' | cmp -s - $@ || echo '$(METAL_GPU)' > $@
+	@[ -e $@ ] && [ "$$(cat $@)" = '$(METAL_GPU)' ] || echo '$(METAL_GPU)' > $@
 FORCE:
 .PHONY: FORCE
 METALLIB_PARTS += $(METAL_GPU_STAMP)

@@ -12,6 +12,16 @@
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
 
+// A formula's floats: its own copy constructor takes no reference into constant memory everywhere.
+template <typename Formula>
+inline Formula thread_copy(constant Formula& formula) {
+  Formula copy;
+  for (uint i = 0; i < sizeof(Formula) / sizeof(float); ++i) {
+    ((thread float*)&copy)[i] = ((constant float*)&formula)[i];
+  }
+  return copy;
+}
+
 template <typename Formula, typename T>
 kernel void elementwise_1(device const T* a [[buffer(0)]], device T* out [[buffer(1)]],
                           constant ulong& n_elements [[buffer(2)]],
@@ -19,7 +29,7 @@ kernel void elementwise_1(device const T* a [[buffer(0)]], device T* out [[buffe
                           uint2 position [[thread_position_in_grid]],
                           uint2 threads [[threads_per_grid]]) {
   const ulong i = flat_index(position, threads);
-  const Formula f = formula;
+  const Formula f = thread_copy(formula);
   if (i < n_elements) out[i] = T(f(float(a[i])));
 }
 
@@ -30,7 +40,7 @@ kernel void elementwise_2(device const T* a [[buffer(0)]], device const T* b [[b
                           uint2 position [[thread_position_in_grid]],
                           uint2 threads [[threads_per_grid]]) {
   const ulong i = flat_index(position, threads);
-  const Formula f = formula;
+  const Formula f = thread_copy(formula);
   if (i < n_elements) out[i] = T(f(float(a[i]), float(b[i])));
 }
 

@@ -23,7 +23,8 @@ class FaultyDigamma {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &y));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch("past_the_end", Grid(x.num_elements()), {{"x", x}, {"y", y}});
+                     return encoder.Launch("past_the_end", Grid(x.num_elements()),
+                                           {{"x", x}, {"y", y}});
                    }));
   }
 };

@@ -23,7 +23,7 @@ def short(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """The text in one line that every terminal and file takes: names of files may hold any byte.
+    r"""The text in one line that every terminal and file takes: names of files may hold any byte.
 
     Example:
         >>> printable("a" + chr(10) + "b" + chr(0xdcff)) == "a" + r"\n" + "b" + r"\udcff"

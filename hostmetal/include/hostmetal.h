@@ -14,8 +14,9 @@ MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer(
 // Address of a buffer's bytes on the host, whatever its storage mode.
 MTL_EXTERN void* _Nonnull hostmetal_buffer_address(id<MTLBuffer> _Nonnull buffer);
 
-// A buffer object that lies in front of its own (undefined) contents, in one block of memory: for
-// every k < length the address `buffer + k` belongs to this buffer and to nothing else. TensorFlow
+// A buffer object that lies in front of its own (undefined) contents, in one block of memory; on a
+// device with memory of its own, in front of as many addresses that hold nothing. For every
+// k < length the address `buffer + k` belongs to this buffer and to nothing else. TensorFlow
 // holds a buffer as a plain pointer and adds to it to name a slice. `freed` is called when the last
 // reference is gone, before the memory is; it may be NULL.
 typedef void (*hostmetal_buffer_freed)(void* _Nonnull buffer, NSUInteger length);

@@ -2,6 +2,7 @@
 #include <objc/runtime.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "hostmetal/include/hostmetal.h"
@@ -26,11 +27,33 @@ uintptr_t MarkOf(const void* address) {
   return reinterpret_cast<uintptr_t>(address) ^ secret;
 }
 
+// Addresses for an object whose contents lie elsewhere. All of them can be read, as slices are told
+// from buffers by what lies there; only the header is ever written, and takes memory.
+constexpr size_t kSmall = size_t{64} << 10;
+
+void* NewAddresses(size_t bytes) {
+  if (bytes <= kSmall) return aligned_alloc(kHeader, (bytes + kHeader - 1) / kHeader * kHeader);
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (block == MAP_FAILED) return nullptr;
+  madvise(block, bytes, MADV_NOHUGEPAGE);  // or the header takes 2 MiB
+  return block;
+}
+
+void FreeAddresses(void* block, size_t bytes) {
+  if (bytes <= kSmall) {
+    free(block);
+  } else {
+    munmap(block, bytes);
+  }
+}
+
 }  // namespace
 
 @interface HMInlineBuffer : HMBuffer {
  @public
-  hostmetal::Allocation _block;  // the object and its contents
+  hostmetal::Allocation _block;  // the object and its contents, or the contents alone
+  BOOL _apart;
   hostmetal_buffer_freed _freed;
 }
 @end
@@ -45,9 +68,12 @@ uintptr_t MarkOf(const void* address) {
   if (_freed) _freed(self, _length);
   HMDevice* device = _device;
   hostmetal::Allocation block = _block;
+  const BOOL apart = _apart;
+  const NSUInteger length = _length;
   // What is made of this memory next may be larger, and have a slice begin here.
-  *Mark(block.host) = 0;
+  *Mark(self) = 0;
   device->_allocated.fetch_sub(block.size, std::memory_order_relaxed);
+  if (apart) FreeAddresses(self, kHeader + length);
   device->_driver->Free(block);
 }
 #pragma clang diagnostic pop
@@ -64,16 +90,26 @@ id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger
       device->_allocated.load(std::memory_order_relaxed) > limit - length) {
     return nil;
   }
+  // Where memory moves to who uses it, every message to an object beside its contents would move
+  // them.
+  const bool apart = !device->_driver->info().unified_memory;
+  const NSUInteger in_front = apart ? 0 : kHeader;
   hostmetal::Allocation block;
-  if (!device->_driver->Allocate(kHeader + length, /*zeroed=*/false, hostmetal::Storage::kShared,
+  if (!device->_driver->Allocate(in_front + length, /*zeroed=*/false, hostmetal::Storage::kShared,
                                  &block))
     return nil;
-  memset(block.host, 0, kHeader);  // as +alloc does
-  auto* buffer = (HMInlineBuffer*)block.host;
+  void* address = apart ? NewAddresses(kHeader + length) : block.host;
+  if (!address) {
+    device->_driver->Free(block);
+    return nil;
+  }
+  memset(address, 0, kHeader);  // as +alloc does
+  auto* buffer = (HMInlineBuffer*)address;
   object_setClass(buffer, [HMInlineBuffer class]);
   buffer->_device = device;
-  buffer->_allocation = {static_cast<char*>(block.device) + kHeader,
-                         static_cast<char*>(block.host) + kHeader, block.size - kHeader};
+  buffer->_allocation = {static_cast<char*>(block.device) + in_front,
+                         static_cast<char*>(block.host) + in_front, block.size - in_front};
+  buffer->_apart = apart;
   buffer->_length = length;
   buffer->_options = MTLResourceStorageModeShared;
   buffer->_borrowed = YES;

@@ -11,6 +11,8 @@
 
 #import <Metal/Metal.h>
 
+#include "hostmetal/include/hostmetal.h"
+
 namespace {
 
 int failures = 0;
@@ -139,6 +141,30 @@ const std::map<std::string, std::function<void()>> kCases = {
          Has(log, "pinned 50331648");
          HasNot(log, "managed 50331648");
        }
+     }},
+    {"inline_buffers",
+     [] {
+       const NSUInteger before = [Device() currentAllocatedSize];
+       for (NSUInteger length : {NSUInteger(0), NSUInteger(100), NSUInteger(3) << 20}) {
+         id<MTLBuffer> buffer = hostmetal_new_inline_buffer(Device(), length, nullptr);
+         auto* object = reinterpret_cast<char*>((void*)buffer);
+         auto* bytes = static_cast<char*>([buffer contents]);
+         Check([buffer length] == length, "length " + Number([buffer length]));
+         Check([buffer gpuAddress] % 256 == 0, "alignment");
+         // The object is apart from its contents, which would follow it to the host otherwise.
+         Check(bytes + length <= object || bytes >= object + 256 + length, "contents elsewhere");
+         memset(bytes, 0xff, length);
+         Check(hostmetal_is_inline_buffer(buffer), "a buffer");
+         for (NSUInteger k = 8; k < length; k += 4096) {
+           Check(!hostmetal_is_inline_buffer(object + k), "a slice at " + Number(k));
+         }
+         id<MTLBuffer> next = hostmetal_new_inline_buffer(Device(), length, nullptr);
+         auto* other = reinterpret_cast<char*>((void*)next);
+         Check(other < object || other >= object + length, "addresses of two");
+         [next release];
+         [buffer release];
+       }
+       Check([Device() currentAllocatedSize] == before, "all given back");
      }},
     {"borrowed",
      [] {

@@ -1,0 +1,183 @@
+"""Every launch in kernels/ and every shader of the library is run here once.
+
+Names, kinds and sizes of arguments are checked against a shader when it is first launched: what nobody runs, nobody
+has checked. What the results are is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import metal_ops
+import metal_ops.device
+from metal_ops import raw_ops
+from metal_ops.grid import N_DIMS, N_FEATURES
+from tests.processes import ROOT
+from tools.reference import error_cases
+
+DTYPES = error_cases.DTYPES
+LAUNCH = re.compile(r"\bLaunch\(")
+DEFINED = re.compile(r"\bStatus (Encoder::)?Launch\(")
+
+
+def launches_in_the_sources() -> dict[str, list[int]]:
+    """The line of each call, by file."""
+    found: dict[str, list[int]] = {}
+    for path in sorted((ROOT / "kernels").rglob("*")):
+        if path.suffix not in (".mm", ".h"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = line.split("//")[0]
+            # Not the functions themselves, nor the one that hands its caller's place on.
+            if LAUNCH.search(code) and not DEFINED.search(code) and ", file, line)" not in code:
+                found.setdefault(str(path.relative_to(ROOT)), []).append(number)
+    return found
+
+
+def lines_of(path: Path, function: str) -> set[str]:
+    ask = getattr(ctypes.CDLL(str(path)), function)
+    ask.restype = ctypes.c_char_p
+    return set(ask().decode().splitlines())
+
+
+def launches_left() -> set[str]:
+    """Calls for which no place between their line and the next call's has been launched from."""
+    seen: dict[str, set[int]] = {}
+    # The device's own kernels share kernels/common/.
+    for library in (metal_ops.device.KERNELS, metal_ops.device.PLUGIN):
+        for line in lines_of(library, "metal_kernels_launches"):
+            path, number = line.rsplit(":", 1)
+            seen.setdefault(path, set()).add(int(number))
+    return {
+        f"{path}:{call}"
+        for path, calls in launches_in_the_sources().items()
+        for call, following in itertools.pairwise([*calls, 1 << 30])
+        if not any(call <= place < following for place in seen.get(path, ()))
+    }
+
+
+def shaders_left() -> set[str]:
+    return lines_of(metal_ops.device.KERNELS, "metal_kernels_idle_shaders")
+
+
+# ---- what the cases of docs/errors.json do not reach ----------------------------------------------------------------
+
+
+def optimizers(dtype: str) -> None:
+    for n_columns, skip in ((3, False), (3, True), (40, True)):
+        shape = (2, n_columns)
+        gradient = tf.ones(shape, dtype)
+        m, v, v_hat = (tf.Variable(tf.zeros(shape)) for _ in range(3))
+        x = tf.Variable(gradient)
+        for hat in (None, v_hat):
+            metal_ops.fused_adam(
+                x, m, v, gradient, step=1, learning_rate=0.1, v_hat=hat, skip_zero_rows=skip
+            )
+        for options in ({}, {"m": m, "momentum": 0.9}, {"m": m, "momentum": 0.9, "nesterov": True}):
+            metal_ops.fused_sgd(x, gradient, learning_rate=0.1, skip_zero_rows=skip, **options)
+
+
+def hash_grids(dtype: str) -> None:
+    """Every number of dimensions and features; a table with rows behind the last level."""
+    for n_dims, n_features in itertools.product(N_DIMS, N_FEATURES):
+        points = tf.fill([2, n_dims], 0.3)
+        table = tf.ones([6, n_features], dtype)
+        g, offsets = tf.ones([2, n_features], dtype), tf.constant([0, 4])
+        of_grid = {
+            "log2_per_level_scale": 1.0,
+            "resolution_coarsest": 2,
+            "interpolation": "linear",
+            "grid_kind": "hash",
+        }
+        for op, inputs in (
+            (raw_ops.hash_encode, (points, table)),
+            (raw_ops.hash_encode_grad, (g, points, table)),
+            (raw_ops.hash_encode_point_grad, (g, points, table)),
+            (raw_ops.hash_encode_jvp, (points, points, table)),
+            (raw_ops.hash_encode_jvp_grad, (points, g, points, table)),
+            (raw_ops.hash_encode_jvp_point_grad, (points, g, points, table)),
+        ):
+            op(*inputs, offsets, **of_grid)
+
+
+def products(dtype: str) -> None:
+    tf.matmul(tf.ones([3, 4], dtype), tf.ones([4, 5], dtype))
+    metal_ops.fused_matmul(
+        tf.ones([64, 8], dtype), tf.ones([8, 64], dtype), bias=tf.ones([64], dtype)
+    )
+
+
+def losses(dtype: str) -> None:
+    x, parameter = tf.ones([2, 3], dtype), tf.constant(1.5)
+    with tf.GradientTape() as tape:
+        tape.watch(parameter)
+        loss = metal_ops.robust_loss(x, parameter)
+    tape.gradient(loss, parameter)
+    metal_ops.robust_loss(tf.ones([2, 600], dtype), reduce_last=True)  # in two passes
+    for n_classes, sparse in itertools.product((3, 200), (False, True)):
+        logits = tf.ones([2, n_classes], dtype)
+        targets = tf.constant([0, 1]) if sparse else tf.ones([2, n_classes])
+        metal_ops.focal_loss(logits, targets, "softmax")
+
+
+def rays(dtype: str) -> None:
+    # An odd number of halves, some of them of no ray.
+    metal_ops.inclusive_sum(tf.ones([3], dtype), [[0, 1]])
+    sigmas, times = tf.ones([2, 3], dtype), tf.ones([2, 3])
+    for shape in ((3,), (2, 3)):
+        background = tf.ones(shape)
+        with tf.GradientTape() as tape:
+            tape.watch(background)
+            rendered = metal_ops.volume_render(
+                sigmas, tf.ones([2, 3, 3], dtype), times, times + 1, background=background
+            )
+        tape.gradient(rendered.rgb, background)
+    for index in (tf.int32, tf.int64):
+        metal_ops.ray_march(
+            [[0.0, 0.0, -2.0]],
+            [[0.0, 0.0, 1.0]],
+            tf.fill([1, 8], tf.constant(255, tf.uint8)),
+            [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0],
+            step=0.5,
+            resolution=4,
+            index_dtype=index,
+        )
+
+
+def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in DTYPES:
+        for case in (optimizers, products, losses, rays):
+            case(dtype)
+    for shaders in ("tiles", "threads"):
+        monkeypatch.setenv("METAL_OPS_GEMM", shaders)
+        for dtype in DTYPES:
+            products(dtype)
+    for size in ("int8", "int16", "int32", "int64"):
+        metal_ops.zero_out(tf.ones([3], size))
+    for deterministic in (False, True):
+        if deterministic:
+            tf.config.experimental.enable_op_determinism()
+        for dtype in DTYPES:
+            hash_grids(dtype)
+
+
+def test_every_launch_and_every_shader_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.device("GPU:0"):
+        metal_ops.null_op([1.0])
+        # The control: what has not been run is missing.
+        all_launches = sum(map(len, launches_in_the_sources().values()))
+        assert all_launches > 30 and len(launches_left()) >= all_launches - 2
+        assert len(shaders_left()) > 100 and "hash_encode_zero_half" in shaders_left()
+        for area in ("elementwise", "encodings", "fused", "losses", "rays"):
+            for _, _, call, _ in importlib.import_module(f"{error_cases.__name__}.{area}").cases():
+                call()
+        run_what_is_left(monkeypatch)
+    assert launches_left() == set()
+    assert shaders_left() == set()

@@ -146,6 +146,8 @@ def checked(text: str) -> str:
 
 _TYPE = r"(?:<\d+ x [\w.]+>|\[\d+ x [^=]+?\]|\{[^=]*?\}|[\w.]+|%\"[^\"]+\"|%[\w.:]+)"
 _POINTER = r"(?:%\"[^\"]+\"|%[\w.$-]+|@\"[^\"]+\"|@[\w.$-]+|getelementptr .*?\)|null)"
+_VECTOR = re.compile(r"<(\d+) x (half|bfloat|float|double|ptr|i\d+)>")
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _LOAD = re.compile(rf"^(\s*%\S+ = load (?:atomic )?(?:volatile )?)({_TYPE}), ptr ({_POINTER})(.*)$")
 _STORE = re.compile(
     rf"^(\s*store (?:atomic )?(?:volatile )?)({_TYPE}) (.+), ptr ({_POINTER})((?: [a-z].*)?(?:, .*)?)$"
@@ -178,6 +180,13 @@ def instrument(text: str) -> str:
     def size_of(kind: str) -> str:
         return f"ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) to i64)"
 
+    def bytes_of(kind: str) -> str:
+        """What an access touches: three halves are 6 bytes, though an array of them takes 8 for each."""
+        if vector := _VECTOR.fullmatch(kind):
+            number, width = int(vector[1]), _BITS.get(vector[2]) or int(vector[2][1:])
+            return str((number * width + 7) // 8)
+        return size_of(kind)
+
     for line in text.split("\n"):
         if (
             " = load " in line
@@ -188,18 +197,18 @@ def instrument(text: str) -> str:
             if m := _LOAD.match(line):
                 head, kind, pointer, rest = m.groups()
                 if pointer[0] == "%":
-                    name, call = pointer_check(pointer, size_of(kind), False)
+                    name, call = pointer_check(pointer, bytes_of(kind), False)
                     out.append(call)
                     line = f"{head}{kind}, ptr {name}{rest}"
             elif m := _STORE.match(line):
                 head, kind, value, pointer, rest = m.groups()
                 if pointer[0] == "%":
-                    name, call = pointer_check(pointer, size_of(kind), True)
+                    name, call = pointer_check(pointer, bytes_of(kind), True)
                     out.append(call)
                     line = f"{head}{kind} {value}, ptr {name}{rest}"
             elif m := _RMW.match(line) or _EXCHANGE.match(line):
                 head, pointer, comma, kind, rest = m.groups()
-                name, call = pointer_check(pointer, size_of(kind), True)
+                name, call = pointer_check(pointer, bytes_of(kind), True)
                 out.append(call)
                 line = f"{head}{name}{comma}{kind}{rest}"
         elif "@llvm.mem" in line and (m := _MEMORY.match(line)):

@@ -79,6 +79,12 @@ TEST(bad_libraries_are_errors) {
   CHECK_EQ([LoadError(@"/nowhere/x.metallib") code], NSInteger(MTLLibraryErrorFileNotFound));
   CHECK_CONTAINS(Message(LoadError(@"/nowhere/x.metallib")), "does not exist");
   CHECK_CONTAINS(Message(LoadError(@"/tmp")), "not a file");
+  // Nobody writes to it, and nobody waits for that.
+  std::string pipe = FixturePath("pipe.metallib");
+  unlink(pipe.c_str());
+  CHECK_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  CHECK_CONTAINS(Message(LoadError(Path("pipe.metallib"))), "not a file");
+  unlink(pipe.c_str());
   CHECK_CONTAINS(Message(LoadError(Path("old_abi.metallib"))), "compile it again");
   NSError* unsupported = LoadError(Path("unsupported.metallib"));
   CHECK_EQ([unsupported code], NSInteger(MTLLibraryErrorUnsupported));

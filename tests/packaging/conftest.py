@@ -31,7 +31,10 @@ INSTALL_SOURCE, INSTALL_SOURCES = (
 )
 
 # What the tests and their oracles import, for a copy outside of the checkout.
-PYTEST_INI = "[pytest]\naddopts = -q --strict-markers --import-mode=importlib\npythonpath = .\n"
+PYTEST_INI = (
+    "[pytest]\naddopts = -q --strict-markers --import-mode=importlib -m 'not slow'\n"
+    "markers =\n    slow: takes many minutes or much memory\npythonpath = .\n"
+)
 
 
 class Environment:

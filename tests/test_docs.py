@@ -66,13 +66,22 @@ def test_errors_are_as_measured():
     off = {
         key: (committed[key], measured[key])
         for key in committed
-        if not agree(committed[key], measured[key], UNIT[key[1]] if key[2] == "apart" else 0.0)
+        if not agree(committed[key], measured[key], may_part(*key))
     }
     assert not off, f"committed and measured: {off}"
 
 
 # Where the devices differ by a rounding on one machine, they may not on another.
 UNIT = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+# Atomics add these on the device, in another order from run to run: some roundings (2.4e-7 seen).
+IN_ANY_ORDER = {"HashEncodeGrad", "HashEncodeJvpGrad"}
+
+
+def may_part(op: str, dtype: str, column: str) -> float:
+    """How far apart the devices may be whatever was measured before."""
+    if column != "apart":
+        return 0.0
+    return UNIT[dtype] * (4 if op in IN_ANY_ORDER and dtype == "float32" else 1)
 
 
 def flat(figures: dict) -> dict[tuple[str, str, str], float]:

@@ -10,6 +10,7 @@
 
 #include "device/callback.h"
 #include "device/executor.h"
+#include "device/fork.h"
 #include "device/memory.h"
 #include "device/stream.h"
 #include "tensorflow/c/tf_status.h"
@@ -76,7 +77,7 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
                         const void* source, uint64_t size, TF_Status* status) {
   Guarded(status, [&] {
     Place to;
-    if (!Find(target, size, "copy from the host", &to, status)) return;
+    if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
     // Most copies find an idle stream: a plain copy is done before a command buffer would have
     // started.
     if (![ToStream(stream) isIdle]) {
@@ -103,7 +104,7 @@ void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBas
                           const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
   Guarded(status, [&] {
     Place from, to;
-    if (!Find(source, size, "copy on the device, source", &from, status) ||
+    if (!CheckFork(status) || !Find(source, size, "copy on the device, source", &from, status) ||
         !Find(target, size, "copy on the device, target", &to, status)) {
       return;
     }
@@ -132,7 +133,7 @@ void SyncMemcpyHostToDevice(const SP_Device*, SP_DeviceMemoryBase* target, const
   Guarded(status, [&] {
     SynchronizeAll();
     Place to;
-    if (!Find(target, size, "copy from the host", &to, status)) return;
+    if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
     memcpy(to.host(), source, size);
   });
 }
@@ -154,7 +155,7 @@ void Memset(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target, uin
             uint64_t size, TF_Status* status) {
   Guarded(status, [&] {
     Place to;
-    if (!Find(target, size, "memset", &to, status)) return;
+    if (!CheckFork(status) || !Find(target, size, "memset", &to, status)) return;
     [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
       [blit fillBuffer:to.buffer range:NSMakeRange(to.offset, size) value:pattern];
     }];
@@ -175,7 +176,7 @@ void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* ta
       return;
     }
     Place to;
-    if (size == 0 || !Find(target, size, "memset32", &to, status)) return;
+    if (size == 0 || !CheckFork(status) || !Find(target, size, "memset32", &to, status)) return;
     // Metal fills with bytes only: write the pattern once, then copy what is written already,
     // doubling each time.
     id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "device/callback.h"
+#include "device/fork.h"
 #include "device/memory.h"
 #include "device/stream.h"
 #include "tensorflow/c/tf_status.h"
@@ -195,12 +196,19 @@ void DestroyEvent(const SP_Device*, SP_Event event) {
 }
 
 SE_EventStatus GetEventStatus(const SP_Device*, SP_Event event) {
+  // Whoever asks waits for a thread of TensorFlow's that a forked process does not have. For an
+  // error TensorFlow ends the process, but does not say why.
+  if (Forked()) {
+    fprintf(stderr, "%s\n", WhyNotForked());
+    return SE_EVENT_ERROR;
+  }
   std::lock_guard<std::mutex> lock(event->mutex);
   return event->stream == nil || [event->stream isDone:event->number] ? SE_EVENT_COMPLETE
                                                                       : SE_EVENT_PENDING;
 }
 
 void RecordEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* status) {
+  if (!CheckFork(status)) return;
   Guarded(status, [&] {
     const uint64_t number = [ToStream(stream) flush];
     std::lock_guard<std::mutex> lock(event->mutex);
@@ -211,6 +219,7 @@ void RecordEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* 
 }
 
 void WaitForEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* status) {
+  if (!CheckFork(status)) return;
   Guarded(status, [&] {
     std::lock_guard<std::mutex> lock(event->mutex);
     if (event->stream != nil) [ToStream(stream) waitFor:event->stream until:event->number];
@@ -218,6 +227,7 @@ void WaitForEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status*
 }
 
 void BlockHostForEvent(const SP_Device*, SP_Event event, TF_Status* status) {
+  if (!CheckFork(status)) return;
   Guarded(status, [&] {
     Stream* stream;
     uint64_t number;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "device/fork.h"
 #include "hostmetal/include/hostmetal.h"
 
 namespace metal_device {
@@ -58,6 +59,8 @@ void InitMemory(id<MTLDevice> device, int64_t limit) {
 }
 
 id<MTLBuffer> NewBuffer(uint64_t length) {
+  // Not "out of memory": TensorFlow goes on to what tells the reason.
+  if (Forked()) return BufferOfForked();
   Memory& memory = TheMemory();
   const int64_t bytes = static_cast<int64_t>(length);
   {
@@ -83,6 +86,7 @@ id<MTLBuffer> NewBuffer(uint64_t length) {
 }
 
 void AbandonBuffer(void* opaque) {
+  if (Forked()) return;
   Memory& memory = TheMemory();
   id<MTLBuffer> buffer = (id<MTLBuffer>)opaque;
   {
@@ -93,6 +97,11 @@ void AbandonBuffer(void* opaque) {
 }
 
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
+  if (Forked()) {
+    *buffer = BufferOfForked();
+    *offset = 0;
+    return true;
+  }
   if (hostmetal_is_inline_buffer(opaque)) {
     *buffer = (id<MTLBuffer>)const_cast<void*>(opaque);
     *offset = 0;
@@ -112,7 +121,8 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
 
 MemoryStatistics GetMemoryStatistics() {
   Memory& memory = TheMemory();
-  std::lock_guard<std::mutex> lock(memory.mutex);
+  std::unique_lock<std::mutex> lock(memory.mutex, std::defer_lock);
+  if (!Forked()) lock.lock();
   return memory.now;
 }
 

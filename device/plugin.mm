@@ -12,6 +12,7 @@
 #include <string>
 
 #include "device/executor.h"
+#include "device/fork.h"
 #include "device/memory.h"
 #include "device/stream.h"
 #include "tensorflow/c/c_api.h"
@@ -186,6 +187,11 @@ METAL_DEVICE_EXPORT const char* metal_device_why_not() {
   return why_not.empty() ? nullptr : why_not.c_str();
 }
 
+// Null, or why this process cannot use the device: it is the child of one that has.
+METAL_DEVICE_EXPORT const char* metal_device_why_forked() {
+  return metal_device::Forked() ? metal_device::WhyNotForked() : nullptr;
+}
+
 METAL_DEVICE_EXPORT const char* metal_device_name() {
   return metal_device::ThePlugin().name.c_str();
 }
@@ -214,7 +220,7 @@ METAL_DEVICE_EXPORT void metal_device_synchronize() {
 METAL_DEVICE_EXPORT const char* metal_device_failure() {
   using namespace metal_device;
   std::string message;
-  if (GlobalStreamOptions().synchronous) {
+  if (GlobalStreamOptions().synchronous && !Forked()) {
     return TakeError(&message) ? Hold(std::move(message)) : nullptr;
   }
   return PeekError(&message) ? Hold(DescribeFailure(message)) : nullptr;

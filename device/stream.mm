@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/fork.h"
+
 namespace metal_device {
 namespace {
 
@@ -40,6 +42,7 @@ StreamOptions& GlobalStreamOptions() {
 }
 
 void ReportError(const std::string& message) {
+  if (Forked()) return;
   DeviceError& error = TheError();
   std::lock_guard<std::mutex> lock(error.mutex);
   if (error.failed) return;  // what follows the first failure is often its consequence
@@ -48,6 +51,10 @@ void ReportError(const std::string& message) {
 }
 
 bool PeekError(std::string* message) {
+  if (Forked()) {
+    if (message != nullptr) *message = WhyNotForked();
+    return true;
+  }
   DeviceError& error = TheError();
   std::lock_guard<std::mutex> lock(error.mutex);
   if (error.failed && message != nullptr) *message = error.message;
@@ -55,6 +62,7 @@ bool PeekError(std::string* message) {
 }
 
 bool TakeError(std::string* message) {
+  if (Forked()) return PeekError(message);  // for good
   DeviceError& error = TheError();
   std::lock_guard<std::mutex> lock(error.mutex);
   if (!error.failed) return false;
@@ -65,6 +73,7 @@ bool TakeError(std::string* message) {
 }
 
 std::string DescribeFailure(const std::string& message) {
+  if (Forked()) return message;
   return "METAL device: work on the device failed earlier, so what is in its memory cannot be "
          "trusted: " +
          message +
@@ -73,6 +82,7 @@ std::string DescribeFailure(const std::string& message) {
 }
 
 void SynchronizeAll() {
+  if (Forked()) return;
   std::vector<MetalDeviceStream*> streams;
   {
     std::lock_guard<std::mutex> lock(AllStreams().mutex);
@@ -92,6 +102,7 @@ void SynchronizeAll() {
 }  // namespace metal_device
 
 using metal_device::AllStreams;
+using metal_device::Forked;
 using metal_device::GlobalStreamOptions;
 
 static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
@@ -103,6 +114,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 
 - (instancetype)initWithDevice:(id<MTLDevice>)device {
   if ((self = [super init])) {
+    metal_device::WatchForks(device);
     _commandQueue = [device newCommandQueue];
     _timeline = [device newSharedEvent];
     _queue = dispatch_queue_create("metal_ops.device.stream", DISPATCH_QUEUE_SERIAL);
@@ -134,10 +146,12 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 // ---- TF_MetalStream: what kernels call, on the queue --------------------------------------------
 
 - (dispatch_queue_t)queue {
-  return _queue;
+  return Forked() ? metal_device::QueueOfForked() : _queue;
 }
 
+// In a forked process nil, to which kernels can encode what they like.
 - (id<MTLCommandBuffer>)currentCommandBuffer {
+  if (Forked()) return nil;
   if (_current == nil) {
     _current = [[_commandQueue commandBuffer] retain];
     std::vector<Wait> waits;
@@ -154,6 +168,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (void)commit {
+  if (Forked()) return;
   if (GlobalStreamOptions().synchronous) {
     [self commitAndWait];
   } else if (++_encoded >= GlobalStreamOptions().batch) {
@@ -162,6 +177,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (void)commitAndWait {
+  if (Forked()) return;
   bool waits;
   {
     std::lock_guard<std::mutex> lock(_mutex);
@@ -211,6 +227,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (uint64_t)flush {
+  if (Forked()) return 0;
   __block uint64_t number = 0;
   dispatch_sync(_queue, ^{
     @autoreleasepool {
@@ -221,16 +238,19 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (bool)isDone:(uint64_t)number {
+  if (Forked()) return true;
   std::lock_guard<std::mutex> lock(_mutex);
   return _completed >= number;
 }
 
 - (void)waitUntil:(uint64_t)number {
+  if (Forked()) return;
   std::unique_lock<std::mutex> lock(_mutex);
   _progress.wait(lock, [&] { return _completed >= number; });
 }
 
 - (void)waitUntilIdle {
+  if (Forked()) return;
   std::vector<Wait> waits;
   uint64_t number;
   {
@@ -252,6 +272,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (bool)isIdle {
+  if (Forked()) return true;
   __block bool idle = false;
   dispatch_sync(_queue, ^{
     std::lock_guard<std::mutex> lock(self->_mutex);
@@ -270,7 +291,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (void)waitFor:(MetalDeviceStream*)other until:(uint64_t)number {
-  if (other == self || [other isDone:number]) return;
+  if (Forked() || other == self || [other isDone:number]) return;
   dispatch_sync(_queue, ^{
     @autoreleasepool {
       [self addWait:other event:other->_timeline value:number];
@@ -295,6 +316,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (void)encodeBlit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body {
+  if (Forked()) return;
   const std::function<void(id<MTLBlitCommandEncoder>)>* encode = &body;  // a block would copy it
   dispatch_sync(_queue, ^{
     @autoreleasepool {
@@ -307,6 +329,10 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 - (uint64_t)runOnHost:(std::function<void()>)body {
+  if (Forked()) {
+    body();  // whoever waits for it must wake up
+    return 0;
+  }
   auto* work = new std::function<void()>(std::move(body));
   id<MTLSharedEvent> finished = [[_commandQueue device] newSharedEvent];
   __block uint64_t number = 0;

@@ -340,6 +340,7 @@ Status Encoder::Blit(id<MTLBlitCommandEncoder>* blit) {
 
 Status EncodeOn(id<TF_MetalStream> stream, bool wait, Status (*body)(void*, Encoder&),
                 void* context) {
+  RETURN_IF_ERROR(DeviceFailure());
   Encoding encoding = {stream, wait, body, context, Status()};
   dispatch_sync_f([stream queue], &encoding, RunOnQueue);
   RETURN_IF_ERROR(encoding.status);

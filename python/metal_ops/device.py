@@ -15,8 +15,10 @@ Environment variables, read when the device is loaded (Linux):
 | `METAL_OPS_DEVICE_SCRIBBLE=1` | overwrite freed memory, so that a use after the end shows as NaN |
 | `METAL_DEVICE_WRAPPER_TYPE=1` | Apple's validation switch: bounds checks in shaders, and both of the above |
 
-Processes: threads do not survive a fork, so a process that is forked after the device has run anything waits forever
-when it uses the device. Start it by `multiprocessing.get_context("spawn")` or "forkserver"; CUDA wants the same.
+Processes: threads do not survive a fork, so in a process that is forked after the device was used, every use of the
+device is an error that says so, and so is the call of any `tf.function`, for which TensorFlow would wait forever with
+any device. Start such a process by `multiprocessing.get_context("spawn")` or "forkserver"; CUDA wants the same.
+Forked processes that do other work, as a pool that reads files, are not touched.
 
 Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, and XLA has no compiler
 for METAL. A model with a layer of metal_ops is exempt (those layers say `supports_jit = False`); compile others
@@ -34,6 +36,7 @@ import sys
 import threading
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 __all__ = [
     "Device",
@@ -245,6 +248,7 @@ def _load_linux() -> Device:
     why_not = library.metal_device_why_not()
     if why_not:
         raise DeviceError(f"metal_ops: the METAL device declined: {why_not.decode()}.")
+    os.register_at_fork(after_in_child=functools.partial(_refuse_functions_if_forked, tf))
     return Device(
         name="GPU:0",
         hardware=library.metal_device_name().decode(),
@@ -252,6 +256,24 @@ def _load_linux() -> Device:
         plugin=PLUGIN,
         kernels=None,
     )
+
+
+def _refuse_functions_if_forked(tf: ModuleType) -> None:
+    """In a forked process TensorFlow would wait for threads that its executor does not have there, on the CPU too."""
+    reason = _plugin().metal_device_why_forked()
+    if not reason:
+        return  # the device had not been used
+    function = type(tf.function(lambda: None))
+    call = function.__call__
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly() and not tf.config.functions_run_eagerly():
+            raise DeviceError(
+                f"metal_ops: a tf.function cannot run here, on any device. {reason.decode()}."
+            )
+        return call(self, *args, **kwargs)
+
+    function.__call__ = refuse
 
 
 def _check_objective_c() -> None:
@@ -321,7 +343,7 @@ def _already_mapped() -> bool:
 @functools.cache
 def _open_plugin() -> ctypes.CDLL:
     library = ctypes.CDLL(str(PLUGIN), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    for name in ("why_not", "name", "peek_error", "take_error"):
+    for name in ("why_not", "why_forked", "name", "peek_error", "take_error"):
         getattr(library, f"metal_device_{name}").restype = ctypes.c_char_p
     for name in ("memory_limit", "memory_in_use", "memory_peak"):
         getattr(library, f"metal_device_{name}").restype = ctypes.c_int64

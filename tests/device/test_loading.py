@@ -28,7 +28,7 @@ def run(program: str, **environment: str) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     for noise in ("autorelease", "NSAutoreleasePool", "Foundation"):

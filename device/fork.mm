@@ -1,0 +1,45 @@
+// Forks: see fork.h.
+
+#include "device/fork.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+namespace metal_device {
+namespace {
+
+std::atomic<bool> forked{false};
+id<MTLBuffer> buffer = nil;
+dispatch_queue_t queue = nullptr;
+
+}  // namespace
+
+void WatchForks(id<MTLDevice> device) {
+  static const bool watching = [device] {
+    buffer = [device newBufferWithLength:16 options:MTLResourceStorageModeShared];
+    queue = dispatch_queue_create("metal_ops.device.forked", DISPATCH_QUEUE_SERIAL);
+    return pthread_atfork(nullptr, nullptr,
+                          [] { forked.store(true, std::memory_order_relaxed); }) == 0;
+  }();
+  (void)watching;  // without memory for it a fork is as it was
+}
+
+bool Forked() { return forked.load(std::memory_order_relaxed); }
+
+const char* WhyNotForked() {
+  return "METAL device: this process was forked from one that had used the device, whose threads "
+         "did not come along; start it by multiprocessing.get_context('spawn') or 'forkserver', or "
+         "fork before the device is used";
+}
+
+bool CheckFork(TF_Status* status) {
+  if (!Forked()) return true;
+  TF_SetStatus(status, TF_INTERNAL, WhyNotForked());
+  return false;
+}
+
+id<MTLBuffer> BufferOfForked() { return buffer; }
+dispatch_queue_t QueueOfForked() { return queue; }
+
+}  // namespace metal_device

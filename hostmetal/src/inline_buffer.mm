@@ -120,8 +120,10 @@ id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger
   return buffer;
 }
 
-// A slice's bytes may be written by a shader meanwhile; they are not taken for anything then.
-__attribute__((no_sanitize("thread"))) bool hostmetal_is_inline_buffer(const void* address) {
+// A slice's bytes may be written by a shader meanwhile, and end within the word that is read; they
+// are not taken for anything then.
+__attribute__((no_sanitize("address", "thread"))) bool hostmetal_is_inline_buffer(
+    const void* address) {
   static const Class buffer_class = [HMInlineBuffer class];
   // The first word first: it can be read whatever the address is, as it crosses no page.
   if (reinterpret_cast<uintptr_t>(address) % sizeof(uintptr_t) != 0) return false;

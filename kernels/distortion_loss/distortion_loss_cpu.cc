@@ -10,8 +10,8 @@
 // All terms of A and B have one sign, so nothing cancels, wherever the ray begins. A ray is done by
 // one thread, in double, so results do not depend on the number of threads.
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <string>
 
 #include "kernels/common/call_rays.h"
@@ -27,7 +27,8 @@ constexpr int64_t kCycles = 8;
 void ClearUncovered(const CpuCall& call, const PackedRays& rays, int first_output) {
   if (rays.covers_all()) return;
   for (size_t i = first_output; i < call.outputs.size(); ++i) {
-    std::memset(call.outputs[i].data, 0, call.outputs[i].n_bytes);
+    // Not memset: an empty tensor has no address.
+    std::fill_n(call.out<char>(static_cast<int>(i)), call.outputs[i].n_bytes, '\0');
   }
 }
 

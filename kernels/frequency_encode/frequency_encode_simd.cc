@@ -97,7 +97,8 @@ class Tile {
         n_blocks_(2 * p.n_frequencies + p.include_input),
         size_(static_cast<int64_t>(hn::Lanes(DF())) * n_dims_),
         x_(size_),
-        blocks_(size_ * n_blocks_),
+        // Where there is no column, still with an address.
+        blocks_(size_ * std::max<int64_t>(n_blocks_, 1)),
         rows_(size_ * n_blocks_) {}
 
   int64_t n_points() const { return static_cast<int64_t>(hn::Lanes(DF())); }

@@ -258,8 +258,9 @@ class FusedGemm {
       const int64_t image = from + row / points_ * p.a_image;
       const int64_t top = row % points_ / p.out_w * p.stride_h - p.pad_top;
       const int64_t left = row % p.out_w * p.stride_w - p.pad_left;
-      float* gathered = scratch->rows.data() + (slot * tile_.rows + r) * sum_;
+      float* gathered = nullptr;
       if (gathers_) {
+        gathered = scratch->rows.data() + (slot * tile_.rows + r) * sum_;
         scratch->runs[slot * tile_.rows + r] = gathered;
       }
       for (int64_t fy = 0; fy < p.filter_h; ++fy) {

@@ -71,7 +71,9 @@ class LockedVariables {
       if (vars_[i]->copy_on_read_mode.load() || !tensor->RefCountIsOne()) {
         Tensor own;
         TF_RETURN_IF_ERROR(context->allocate_temp(tensor->dtype(), tensor->shape(), &own));
-        std::memcpy(own.data(), tensor->data(), tensor->TotalBytes());
+        // Not memcpy: an empty tensor has no address.
+        std::copy_n(static_cast<const char*>(tensor->data()), tensor->TotalBytes(),
+                    static_cast<char*>(own.data()));
         *tensor = own;
       }
     }

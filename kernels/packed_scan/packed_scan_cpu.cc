@@ -3,6 +3,7 @@
 // A ray is done by one thread, so results do not depend on the number of threads. Sums and products
 // run in double and are rounded once.
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -50,7 +51,8 @@ class ScanBase : public OpKernel {
       OP_REQUIRES_OK(context, context->forward_input_or_allocate_output({0}, 0, samples, &out));
     } else {
       OP_REQUIRES_OK(context, context->allocate_output(0, samples, &out));
-      std::memset(out->data(), 0, out->TotalBytes());
+      // Not memset: an empty tensor has no address.
+      std::fill_n(static_cast<char*>(out->data()), out->TotalBytes(), '\0');
     }
     if (rays.n_samples() == 0) return;  // however many rays there are
     const MutableFloatArray results = ToMutableFloatArray(out);

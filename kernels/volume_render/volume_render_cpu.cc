@@ -3,7 +3,7 @@
 //
 // A ray is done by one thread, so results do not depend on the number of threads.
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "kernels/common/parallel.h"
@@ -47,7 +47,9 @@ class RenderBase : public OpKernel {
  protected:
   // Samples of no ray.
   static void ClearUncovered(const PackedRays& rays, Tensor* samples) {
-    if (!rays.covers_all()) std::memset(samples->data(), 0, samples->TotalBytes());
+    if (rays.covers_all()) return;
+    // Not memset: an empty tensor has no address.
+    std::fill_n(static_cast<char*>(samples->data()), samples->TotalBytes(), '\0');
   }
 
   float early_stop_eps_ = 0;

@@ -35,27 +35,43 @@ $(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
 	@$(OBJCXX) -pthread $< -o $@ -L$(PKG) -lmetal_device $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 \
 	  -Wl,-rpath,$(abspath $(PKG)) @$(TF)/rpath $(LDFLAGS)
 
-# The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`.
+# The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`. And the device's
+# kernels, with the test in TensorFlow's place, which alone is seen by ThreadSanitizer.
 DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) tests/device/executor_test.mm
+DEVICE_KERNELS_SRC := $(HOSTMETAL_SRC) $(DEVICE_SRC) tests/device/kernels_test.mm
 DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF)/rpath
 define device_sanitize_rules
-build/sanitize/$(1)/device/%.o: OBJCXXFLAGS += $$(TF_CFLAGS) -DMETAL_OPS_TF_VERSION='"2.18"' -Wno-missing-field-initializers
-build/sanitize/$(1)/tests/device/%.o: OBJCXXFLAGS += $$(TF_CFLAGS) -Wno-missing-field-initializers
-$$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(wildcard device/*.mm) tests/device/executor_test.mm)): $$(TF)/cflags
+$(foreach room,device kernels tests/device,build/sanitize/$(1)/$(room)/%.o): OBJCXXFLAGS += $$(TF_CFLAGS) \
+  -DMETAL_OPS_TF_VERSION='"2.18"' -ffp-contract=off -Wno-missing-field-initializers
+$$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SRC) $$(wildcard tests/device/*_test.mm))): $$(TF)/cflags
 build/sanitize/$(1)/device_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SANITIZE_SRC)))
 	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
+
+# Kernels look for their shaders beside what they are in, and for the device's functions in the process.
+build/sanitize/$(1)/device_kernels: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_KERNELS_SRC))) $(DEVICE_METALLIB)
+	@$$(OBJCXX) -pthread -rdynamic $$(SANITIZE_$(1)) $$(filter %.o,$$^) -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
+	@cp $(DEVICE_METALLIB) $$@.metallib
+
+-include $$(patsubst %,build/sanitize/$(1)/%.d,$$(basename $$(DEVICE_SRC) tests/device/executor_test.mm tests/device/kernels_test.mm))
 endef
 $(foreach name,address thread,$(eval $(call device_sanitize_rules,$(name))))
 
+# $(call sanitize_device,<sanitizer>,<program and arguments>): what it says lies beside it.
+sanitize_device = $(SANITIZE_SYMBOLIZERS) METAL_OPS_DEVICE_MEMORY_MB=64 TF_CPP_MIN_LOG_LEVEL=3 \
+  LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
+  TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:exitcode=66 \
+  build/sanitize/$(1)/$(2) > build/sanitize/$(1)-$(firstword $(2)).log 2>&1
+
 sanitize: sanitize-device
-sanitize-device: build/sanitize/address/device_tests build/sanitize/thread/device_tests
-	@for name in address thread; do \
-	  echo "  $$name sanitizer, device"; \
-	  METAL_OPS_DEVICE_MEMORY_MB=64 TF_CPP_MIN_LOG_LEVEL=3 \
-	  LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
-	  TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:exitcode=66 \
-	  build/sanitize/$$name/device_tests > build/sanitize/$$name-device.log 2>&1 || \
-	  { tail -60 build/sanitize/$$name-device.log; exit 1; }; done
+sanitize-device: $(foreach name,address thread,build/sanitize/$(name)/device_tests build/sanitize/$(name)/device_kernels)
+	@for name in address thread; do for program in device_tests device_kernels; do \
+	  echo "  $$name sanitizer, $$program"; \
+	  $(call sanitize_device,$$name,$$program) || { tail -60 build/sanitize/$$name-$$program.log; exit 1; }; done; done
+	@echo "  thread sanitizer, a planted race in a kernel"
+	@$(call sanitize_device,thread,device_kernels planted locked) || { tail -60 build/sanitize/thread-device_kernels.log; exit 1; }
+	@$(call sanitize_device,thread,device_kernels planted); \
+	  [ $$? = 66 ] && grep -q 'ThreadSanitizer: data race' build/sanitize/thread-device_kernels.log && \
+	  grep -q PlantedRace build/sanitize/thread-device_kernels.log || { echo "the planted race was not found"; exit 1; }
 
 .PHONY: sanitize-device
 -include $(DEVICE_OBJ:.o=.d) build/device_so/tests/device/executor_test.d

@@ -85,7 +85,11 @@ $(HOSTMETAL_BENCH): build/tests/hostmetal/bench.o $(HOSTMETAL_SO) build/tests/ho
 # Runtime and tests in one program; GNUstep and libobjc are not instrumented, hence the suppressions.
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE_thread := -fsanitize=thread
-SANITIZE_COMMON := -O1 -g -fno-omit-frame-pointer -Wno-nonnull -DHOSTMETAL_COUNT_OBJECTS
+# Reports name files and lines, which is all of -g that they use.
+SANITIZE_COMMON := -O1 -gline-tables-only -fno-omit-frame-pointer -Wno-nonnull -DHOSTMETAL_COUNT_OBJECTS
+# binutils' where llvm-symbolizer, which is not among clang's runtimes, is missing: it names the lines of a report.
+SANITIZE_SYMBOLIZER = $(firstword $(shell command -v llvm-symbolizer-19 llvm-symbolizer addr2line))
+SANITIZE_SYMBOLIZERS = $(foreach tool,ASAN UBSAN TSAN,$(tool)_SYMBOLIZER_PATH=$(SANITIZE_SYMBOLIZER))
 SANITIZE_SRC := $(HOSTMETAL_SRC) $(HOSTMETAL_TEST_SRC)
 
 build/sanitize/runtime.stamp: | build/system-metal.stamp
@@ -113,7 +117,7 @@ $(foreach name,address thread,$(eval $(call sanitize_rules,$(name))))
 sanitize: build/sanitize/address/hostmetal_tests build/sanitize/thread/hostmetal_tests $(HOSTMETAL_FIXTURES)  ## Run hostmetal's tests under the sanitizers
 	@for wrapper in 0 1; do for threads in 2 5; do for name in address thread; do \
 	  echo "  $$name sanitizer, $$threads threads, validation $$wrapper"; \
-	  METAL_DEVICE_WRAPPER_TYPE=$$wrapper HOSTMETAL_NUM_THREADS=$$threads \
+	  METAL_DEVICE_WRAPPER_TYPE=$$wrapper HOSTMETAL_NUM_THREADS=$$threads $(SANITIZE_SYMBOLIZERS) \
 	  HOSTMETAL_COMPILER=$(PKG)/metal HOSTMETAL_PYTHON=$(PY) \
 	  ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \

@@ -1,23 +1,37 @@
-# The op libraries under AddressSanitizer and UBSan: `make sanitize-ops`. TensorFlow and Python stay as they are; its
+# The op libraries under AddressSanitizer and UBSan, part of `make sanitize`. TensorFlow and Python stay as they are; its
 # tensors come from malloc, so that a kernel's step beyond one is seen.
 #
-# TSan covers hostmetal and the device by their own programs (hostmetal/rules.mk, device/rules.mk): TensorFlow's locks are
-# not instrumented, and in its process every hand-over of a tensor would look like a race.
+# TSan covers hostmetal and the device with its kernels by their own programs (hostmetal/rules.mk, device/rules.mk):
+# TensorFlow's locks are not instrumented, and in its process every hand-over of a tensor would look like a race.
 ifneq ($(shell uname),Darwin)
 
 asan_objects = $(patsubst %,build/sanitize/address/%.o,$(basename $(1)))
 SANITIZED := build/sanitize/python/metal_ops
 ASAN_SHARED := -shared -shared-libasan -pthread $(SANITIZE_address)
-ASAN_OPS_FLAGS = $(OPS_CXXFLAGS) $(TF_CFLAGS) -include tools/sanitize/absl.h
-# Of the instruction sets plain C++, where every step is looked at. Its conversions of NaN, which are thrown away, are
-# Highway's and the processor's.
+ASAN_OPS_FLAGS = $(OPS_CXXFLAGS) $(TF_CFLAGS) $(addprefix -include ,$(ASAN_FIRST))
+
+# TensorFlow's headers are compiled once, as ops/rules.mk does for the ordinary build, and not beside ccache either.
+ASAN_HEADERS := build/sanitize/address/headers.h
+ifeq ($(findstring ccache,$(OBJCXX) $(realpath $(shell command -v $(firstword $(OBJCXX))))),)
+ASAN_PRECOMPILED := $(ASAN_HEADERS).pch
+endif
+ASAN_FIRST := $(if $(ASAN_PRECOMPILED),$(ASAN_HEADERS),tools/sanitize/absl.h)
+$(ASAN_HEADERS).pch: ASAN_FIRST := tools/sanitize/absl.h
+$(ASAN_HEADERS).pch: tools/sanitize/absl.h $(TF)/cflags | build/sanitize/runtime.stamp
+	@mkdir -p $(@D)
+	@echo "  compile TensorFlow's headers (address)"
+	@printf '#include "%s"\n' tools/sanitize/absl.h $(PRECOMPILED_HEADERS:%=tensorflow/core/framework/%.h) > $(@:.pch=)
+	@$(OBJCXX) $(filter-out -MMD -MP,$(ASAN_OPS_FLAGS)) $(SANITIZE_COMMON) $(SANITIZE_address) -x c++-header $(@:.pch=) -o $@
+
+# Of the instruction sets plain C++, where every access is looked at. Conversions of numbers out of range are Highway's:
+# what they give is thrown away, as processors' instructions, which it stands for, give something, too. The other checks
+# left out are a third of what these files take to compile, and AddressSanitizer ends the process at a null pointer, too.
+$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_FIRST :=
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_OPS_FLAGS += -DHWY_COMPILE_ONLY_EMU128
-$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-sanitize=float-cast-overflow
+$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-sanitize=float-cast-overflow,null,alignment,object-size
 
 $(foreach room,ops graph kernels,build/sanitize/address/$(room)/%.o): HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)
 build/sanitize/address/ops/build_info.o: HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS) -DMETAL_OPS_VERSION='"$(VERSION)"'
-build/sanitize/address/kernels/%.o: OBJCXXFLAGS += $(TF_CFLAGS) -DMETAL_OPS_TF_VERSION='"2.18"' -ffp-contract=off \
-  -Wno-missing-field-initializers
 build/sanitize/address/tests/sanitize/%.o: HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)
 
 ASAN_OPS := $(call asan_objects,$(OPS_SRC))
@@ -25,6 +39,7 @@ ASAN_KERNELS := $(call asan_objects,$(METAL_MM) $(METAL_CC))
 ASAN_DEVICE := $(call asan_objects,$(DEVICE_SRC))
 ASAN_HOSTMETAL := $(call asan_objects,$(HOSTMETAL_SRC))
 $(sort $(ASAN_OPS) $(ASAN_KERNELS) $(ASAN_DEVICE)) build/sanitize/address/tests/sanitize/planted_ops.o: $(TF)/cflags
+$(sort $(filter-out %_simd.o,$(ASAN_OPS))) build/sanitize/address/tests/sanitize/planted_ops.o: $(ASAN_PRECOMPILED)
 -include $(sort $(ASAN_OPS:.o=.d) $(ASAN_KERNELS:.o=.d) $(ASAN_DEVICE:.o=.d))
 
 $(SANITIZED)/_metal_ops.so: $(ASAN_OPS)
@@ -58,8 +73,9 @@ $(SANITIZED)/.:
 
 # The package beside the instrumented libraries: Python files and shaders are copies, libraries are not.
 .PHONY: sanitize-ops
+sanitize: sanitize-ops
 NEEDS_sanitize-ops := --metal --sanitize
-sanitize-ops: $(SANITIZED_FILES) $(METALLIB) $(DEVICE_METALLIB) | $(VENV)/test.stamp  ## Run op tests under the sanitizers
+sanitize-ops: $(SANITIZED_FILES) $(METALLIB) $(DEVICE_METALLIB) | $(VENV)/test.stamp  ## Run op tests under the sanitizers, part of sanitize
 	@cd $(PKG) && find . -name '*.py' -o -name '*.metallib' -o -name 'view.*' | xargs cp -uL --parents -t $(CURDIR)/$(SANITIZED)
 	@tools/sanitize/run.sh
 endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a small op suite with the instrumented libraries that tools/sanitize/rules.mk has built: the ops forward and
-# backward on the CPU, some on the device, bad arguments. The shaders are not instrumented; the device's half runs
-# their checked variants, which refuse an access outside of a buffer.
+# Runs op tests with the instrumented libraries that tools/sanitize/rules.mk has built: all op families forward and
+# backward on the CPU, bad arguments, the graph pass, the same on the device. The shaders are not instrumented; the
+# device's half runs their checked variants, which refuse an access outside of a buffer.
 # Usage: tools/sanitize/run.sh [pytest's arguments, in place of the suite]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,6 +13,9 @@ tests=$PWD/tests
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=suppressions=$tests/hostmetal/races.supp:exitcode=66
+# Names lines where llvm-symbolizer, which is not among clang's runtimes, is missing.
+symbolizer=$(command -v llvm-symbolizer-19 llvm-symbolizer addr2line | head -1 || true)
+export ASAN_SYMBOLIZER_PATH=$symbolizer UBSAN_SYMBOLIZER_PATH=$symbolizer TSAN_SYMBOLIZER_PATH=$symbolizer
 export METAL_OPS_SANITIZED=1 METAL_OPS_MSL=$PWD/hostmetal/msl PYTHONPATH=$PWD/build/sanitize/python
 LD_PRELOAD=$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so)
 
@@ -28,7 +31,17 @@ suite() {  # suite <name> <environment> <tests...>
 if [ $# -gt 0 ]; then
   LD_PRELOAD=$LD_PRELOAD exec "$python" -m pytest -s -p no:cacheprovider "$@"
 fi
-suite planted "" tests/sanitize
-suite ops "" tests/test_{zero_out,scale_slope,sh_encode,hash_encode_invalid}.py
-suite families "" tests/test_op_families.py -k "shapes and not robust and not focal"
-suite device "METAL_OPS_TEST_DEVICE_PROCESS=1 METAL_DEVICE_WRAPPER_TYPE=1" tests/metal_kernels/on_device/test_{zero_out,bad_calls}.py
+families=zero_out,scale_slope,sh_encode,frequency_encode,hash_encode,hash_encode_invalid,softshrink,robust_loss,focal_loss
+families+=,distortion_loss,volume_render,ray_march,packed_scan,fused_matmul,fused_conv2d,fused_optimizer
+on_device=tests/metal_kernels/on_device
+# Two at a time: a process does little at once.
+{
+  suite planted "" tests/sanitize
+  suite device "METAL_OPS_TEST_DEVICE_PROCESS=1 METAL_DEVICE_WRAPPER_TYPE=1" tests/device/on_device/test_{ops,state,stress}.py \
+    $on_device/test_{zero_out,bad_calls,encodings}.py
+} &
+others=$!
+trap 'kill $others 2>/dev/null || true' EXIT
+suite ops "" $(eval "echo tests/test_{$families}.py")
+suite pass "" tests/test_op_families.py tests/fusion/test_conditions.py -k "not threads"
+wait $others

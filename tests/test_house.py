@@ -13,6 +13,7 @@ from tests.processes import ROOT
 # (family, part): why it has none of its own.
 EXCEPTIONS = {
     ("fused_conv2d", "shader"): "a convolution is a product: fused_matmul.metal does both",
+    ("metal_kernel", "shader"): "its shaders are its users'",
     ("scale_slope", "python"): "the gradient of the losses, of focal and robust loss alike",
 }
 

@@ -11,6 +11,15 @@ MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer(
     id<MTLDevice> _Nonnull device, NSUInteger length,
     MTLResourceOptions options) NS_RETURNS_RETAINED;
 
+// The device that runs shaders on the processor, whichever one is the default. Not to be released.
+MTL_EXTERN id<MTLDevice> _Nonnull hostmetal_processor(void);
+
+// A buffer over the program's own memory, of any address and length, on that device: what
+// newBufferWithBytesNoCopy: is for whole pages. The memory has to outlive the buffer.
+MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer_over(id<MTLDevice> _Nonnull processor,
+                                                             void* _Nonnull memory,
+                                                             NSUInteger length) NS_RETURNS_RETAINED;
+
 // Address of a buffer's bytes on the host, whatever its storage mode.
 MTL_EXTERN void* _Nonnull hostmetal_buffer_address(id<MTLBuffer> _Nonnull buffer);
 

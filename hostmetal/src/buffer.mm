@@ -7,6 +7,13 @@ id<MTLBuffer> hostmetal_new_buffer(id<MTLDevice> device, NSUInteger length,
   return [(HMDevice*)device newBufferWithLength:length options:options zeroed:NO];
 }
 
+id<MTLBuffer> hostmetal_new_buffer_over(id<MTLDevice> processor, void* memory, NSUInteger length) {
+  if (processor != hostmetal_processor() || !memory || length == 0) return nil;
+  return [(HMDevice*)processor newBufferOver:memory
+                                      length:length
+                                     options:MTLResourceStorageModeShared];
+}
+
 void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
   return ((HMBuffer*)buffer)->_allocation.host;
 }

@@ -78,13 +78,14 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-int Spawn(const std::vector<std::string>& arguments, const std::string& output) {
+int Spawn(const std::vector<std::string>& arguments, const std::string& input,
+          const std::string& output) {
   std::vector<char*> argv;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, input.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t child;
@@ -131,21 +132,23 @@ std::string CompileSource(const CompileJob& job, Failure* failure) {
     return fail(kLibraryInternal, "[newLibraryWithSource] cannot write to '" + folder.path() +
                                       "': " + strerror(errno) + "; set TMPDIR");
   }
-  std::vector<std::string> arguments = {FindPython(package), compiler, input, "-o", output};
+  // As standard input: the name of a file is part of what the compiler's cache goes by.
+  std::vector<std::string> arguments = {FindPython(package), compiler, "-", "-o", output};
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
   if (!job.gpu.empty()) arguments.push_back("--gpu=" + job.gpu);
-  int status = Spawn(arguments, messages);
+  int status = Spawn(arguments, input, messages);
   if (status == -1) {
     return fail(kLibraryInternal, "[newLibraryWithSource] cannot run '" + arguments[0] +
                                       "': " + strerror(errno) + "; set HOSTMETAL_PYTHON");
   }
   std::string said = ReadFile(messages);
   if (status != 0) {
-    // The name of a file that is gone helps nobody; Apple says program_source too.
-    for (size_t at; (at = said.find(input)) != std::string::npos;) {
-      said.replace(at, input.size(), "program_source");
+    // As Apple's compiler calls it.
+    const std::string name = "<stdin>";
+    for (size_t at; (at = said.find(name)) != std::string::npos;) {
+      said.replace(at, name.size(), "program_source");
     }
     return fail(kLibraryCompileFailure,
                 said.empty() ? "[newLibraryWithSource] the compiler failed without a word" : said);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hostmetal/include/hostmetal.h"
 #include "hostmetal/src/compiler.h"
 #include "hostmetal/src/internal.h"
 
@@ -58,6 +59,8 @@ HMDevice* HMTheDevice() {
 }
 
 id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return [HMTheDevice() retain]; }
+
+id<MTLDevice> hostmetal_processor(void) { return DeviceOf(&hostmetal::CpuDriver()); }
 
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
   NSMutableArray* all = [[NSMutableArray alloc] init];
@@ -217,6 +220,14 @@ bool Exists(const std::string& path) {
   if (!pointer || length == 0 || reinterpret_cast<uintptr_t>(pointer) % page || length % page) {
     return nil;
   }
+  HMBuffer* buffer = [self newBufferOver:pointer length:length options:options];
+  if (buffer) buffer->_deallocator = Block_copy(deallocator);
+  return buffer;
+}
+
+- (HMBuffer*)newBufferOver:(void*)pointer
+                    length:(NSUInteger)length
+                   options:(MTLResourceOptions)options {
   hostmetal::Allocation allocation;
   if (!_driver->Borrow(pointer, length, &allocation)) return nil;
   HMBuffer* buffer = [[HMBuffer alloc] init];
@@ -225,7 +236,6 @@ bool Exists(const std::string& path) {
   buffer->_length = length;
   buffer->_options = options;
   buffer->_borrowed = YES;
-  buffer->_deallocator = Block_copy(deallocator);
   _allocated.fetch_add(length, std::memory_order_relaxed);
   return buffer;
 }

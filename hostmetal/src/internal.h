@@ -16,6 +16,7 @@
 #include "hostmetal/src/object.h"
 #include "hostmetal/src/sync.h"
 
+@class HMBuffer;
 @class HMCommandBuffer;
 
 namespace hostmetal {
@@ -104,6 +105,9 @@ struct HMConstantValues {
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
                              options:(MTLResourceOptions)options
                               zeroed:(BOOL)zeroed;
+- (HMBuffer*)newBufferOver:(void*)pointer
+                    length:(NSUInteger)length
+                   options:(MTLResourceOptions)options;
 @end
 // The default device, which HOSTMETAL_DEVICE can name; nil, with a sentence on stderr, where it is
 // not there.

@@ -63,10 +63,35 @@ class Value {
     static_assert(sizeof(T) <= 4096, "setBytes takes 4 KiB at most; use a temporary tensor");
   }
 
+  // A buffer object with elements of a dtype, whole. It has to live until the work is encoded; nil
+  // stands for no elements.
+  static Value Buffer(id<MTLBuffer> buffer, TF_DataType dtype) {
+    Value value{Nothing()};
+    value.kind_ = kBuffer;
+    value.data_ = buffer;
+    value.element_ = TF_DataTypeSize(dtype);
+    return value;
+  }
+
+  // Memory that the threads of a group share, for an argument in `threadgroup`.
+  static Value Threadgroup(size_t bytes) {
+    Value value{Nothing()};
+    value.kind_ = kThreadgroup;
+    value.size_ = bytes;
+    return value;
+  }
+
   // For shaders that know by a parameter what the elements are.
   Value Untyped() const {
     Value value = *this;
     value.typed_ = false;
+    return value;
+  }
+
+  // A shader that may write to it is refused.
+  Value ReadOnly() const {
+    Value value = *this;
+    value.read_only_ = true;
     return value;
   }
 
@@ -82,12 +107,13 @@ class Value {
   std::string Check(const Binding& binding) const;
   std::string Describe() const;
 
-  enum Kind { kNothing, kTensor, kReadBack, kBytes };
+  enum Kind { kNothing, kTensor, kReadBack, kBytes, kBuffer, kThreadgroup };
   Kind kind_ = kNothing;
   bool typed_ = true;
+  bool read_only_ = false;
   const void* data_ = nullptr;
-  size_t size_ = 0;     // kBytes
-  size_t element_ = 0;  // kBytes: of one of them
+  size_t size_ = 0;     // kBytes, kThreadgroup
+  size_t element_ = 0;  // kBytes, kBuffer: of one of them
 };
 
 // n values in host memory, for HostMemory inputs that the shader reads too. Copied at encoding;
@@ -138,7 +164,17 @@ struct Grid {
     return elements <= kRow ? Grid(elements) : Grid(kRow, (elements + kRow - 1) / kRow);
   }
 
+  // In groups of so many threads and not of as many as the shader allows.
+  Grid InGroupsOf(int64_t group_width, int64_t group_height, int64_t group_depth) const {
+    Grid grid = *this;
+    grid.group[0] = group_width;
+    grid.group[1] = group_height;
+    grid.group[2] = group_depth;
+    return grid;
+  }
+
   int64_t width, height, depth;
+  int64_t group[3] = {0, 0, 0};  // 0: follows from the pipeline
 };
 
 class Encoder {

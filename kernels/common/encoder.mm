@@ -23,8 +23,32 @@ constexpr size_t kMaxBytes = 4096;
 // Metal's buffer indices.
 constexpr size_t kMaxArguments = 31;
 
+// The group that was asked for, if this pipeline can have it.
+Status CheckThreadgroup(const Pipeline& pipeline, const Grid& grid) {
+  const int64_t(&group)[3] = grid.group;
+  const NSUInteger limits[3] = {pipeline.max_sides.width, pipeline.max_sides.height,
+                                pipeline.max_sides.depth};
+  int64_t threads = 1;
+  bool fits = true;
+  for (int i = 0; fits && i < 3; ++i) {
+    fits = group[i] >= 1 && static_cast<uint64_t>(group[i]) <= limits[i];
+    if (fits) threads *= group[i];
+  }
+  if (fits && static_cast<uint64_t>(threads) <= pipeline.max_threads) return Status();
+  return InvalidArgument("shader '", pipeline.name, "': threadgroups of ", group[0], " x ",
+                         group[1], " x ", group[2], " threads; it allows ",
+                         static_cast<uint64_t>(pipeline.max_threads), " in all, and ",
+                         static_cast<uint64_t>(limits[0]), " x ", static_cast<uint64_t>(limits[1]),
+                         " x ", static_cast<uint64_t>(limits[2]), " per side. Use smaller ones");
+}
+
 // Fills x first, in whole SIMD groups, then y, then z, up to what this pipeline allows.
 MTLSize ThreadgroupSize(const Pipeline& pipeline, const Grid& grid) {
+  if (grid.group[0] != 0) {
+    return MTLSizeMake(static_cast<NSUInteger>(grid.group[0]),
+                       static_cast<NSUInteger>(grid.group[1]),
+                       static_cast<NSUInteger>(grid.group[2]));
+  }
   const MTLSize limit = pipeline.max_sides;
   NSUInteger left = pipeline.max_threads;
   const NSUInteger simd = pipeline.simd_width;
@@ -40,39 +64,8 @@ MTLSize ThreadgroupSize(const Pipeline& pipeline, const Grid& grid) {
   return MTLSizeMake(width, height, depth);
 }
 
-// MSL's name of a scalar type, "" for structs and what else there is.
-const char* ScalarName(MTLDataType type) {
-  switch (type) {
-    case MTLDataTypeFloat:
-      return "float";
-    case MTLDataTypeHalf:
-      return "half";
-    case MTLDataTypeBFloat:
-      return "bfloat";
-    case MTLDataTypeInt:
-      return "int";
-    case MTLDataTypeUInt:
-      return "uint";
-    case MTLDataTypeShort:
-      return "short";
-    case MTLDataTypeUShort:
-      return "ushort";
-    case MTLDataTypeChar:
-      return "char";
-    case MTLDataTypeUChar:
-      return "uchar";
-    case MTLDataTypeLong:
-      return "long";
-    case MTLDataTypeULong:
-      return "ulong";
-    case MTLDataTypeBool:
-      return "bool";
-    default:
-      return "";
-  }
-}
-
 std::string Describe(const Binding& binding) {
+  if (binding.is_threadgroup) return StrCat("'", binding.name, "': threadgroup memory");
   if (!binding.is_buffer) return StrCat("'", binding.name, "': no buffer");
   const std::string scalar = ScalarName(binding.type);
   return StrCat("'", binding.name, "': ", binding.is_written ? "writes " : "reads ",
@@ -137,7 +130,9 @@ void Encoder::EndCompute() {
 }
 
 std::string Value::Check(const Binding& binding) const {
+  if (kind_ == kThreadgroup) return binding.is_threadgroup ? "" : "is no threadgroup memory";
   if (!binding.is_buffer) return "is no buffer: Launch gives buffers and bytes alone";
+  if (read_only_ && binding.is_written) return "is an input, but the shader may write to it";
   if (kind_ == kBytes) {
     if (binding.is_written) return "is written by the shader, so it cannot be given as bytes";
     if (typed_ && element_ != binding.pointee) return "is of another size";
@@ -148,12 +143,18 @@ std::string Value::Check(const Binding& binding) const {
       TF_DataTypeSize(tensor()->dtype()) != binding.pointee) {
     return "is of another dtype";
   }
+  if (kind_ == kBuffer && typed_ && data_ != nullptr && ScalarName(binding.type)[0] != '\0' &&
+      element_ != binding.pointee) {
+    return "is of another dtype";
+  }
   return "";
 }
 
 std::string Value::Describe() const {
   if (kind_ == kNothing) return "nothing";
   if (kind_ == kReadBack) return "memory to read back";
+  if (kind_ == kThreadgroup) return StrCat(size_, " bytes of threadgroup memory");
+  if (kind_ == kBuffer) return StrCat("a buffer with elements of ", element_, " bytes");
   if (kind_ == kTensor) return ToString(tensor()->dtype()) + " " + ToString(tensor()->shape());
   if (element_ == size_) return StrCat(size_, " bytes");
   return StrCat(size_ / element_, " times ", element_, " bytes");
@@ -230,6 +231,7 @@ Status Encoder::Launch(const Shader& shader, Grid grid, Arguments arguments, con
                     StrCat("is given ", arguments.size(), " arguments; Metal has ", kMaxArguments,
                            " buffer indices"));
   }
+  if (grid.group[0] != 0) RETURN_IF_ERROR(CheckThreadgroup(*pipeline, grid));
   RETURN_IF_ERROR(Bind(*pipeline, arguments, places));
   RETURN_IF_ERROR(Set(*pipeline, arguments, places));
   if (pipeline->last_line.load(std::memory_order_relaxed) != line) Visit(*pipeline, file, line);
@@ -248,10 +250,13 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
   for (const Argument& argument : arguments) {
     const Value& value = argument.value;
     BufferRef& ref = refs[i++];
+    if (value.kind_ == Value::kThreadgroup) continue;
     if (value.kind_ == Value::kTensor) {
       RETURN_IF_ERROR(ResolveBuffer(*value.tensor(), &ref));
     } else if (value.kind_ == Value::kReadBack) {
       ref.buffer = static_cast<const ReadBack*>(value.data_)->buffer_;
+    } else if (value.kind_ == Value::kBuffer) {
+      ref.buffer = static_cast<id<MTLBuffer>>(const_cast<void*>(value.data_));
     } else if (value.size_ > kMaxBytes) {
       ref.buffer = [[pipeline.device newBufferWithBytes:value.data_
                                                  length:value.size_
@@ -271,7 +276,10 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
   i = 0;
   for (const Argument& argument : arguments) {
     const NSUInteger index = pipeline.bindings[places[i]].index;
-    if (refs[i].buffer != nil) {
+    if (argument.value.kind_ == Value::kThreadgroup) {
+      // Metal takes multiples of 16 bytes.
+      [compute_ setThreadgroupMemoryLength:(argument.value.size_ + 15) / 16 * 16 atIndex:index];
+    } else if (refs[i].buffer != nil) {
       [compute_ setBuffer:refs[i].buffer offset:refs[i].offset atIndex:index];
     } else {
       [compute_ setBytes:argument.value.data_ length:argument.value.size_ atIndex:index];

@@ -88,6 +88,8 @@ class KernelConstruction {
   Status GetAttr(const char* name, std::vector<int64_t>* value);
   Status GetAttr(const char* name, std::vector<float>* value);
   Status GetAttr(const char* name, std::vector<std::string>* value);
+  // How many elements an attribute has that is a list.
+  Status GetListSize(const char* name, int32_t* size);
 
   // What Compute will say instead of running (registrar.h).
   void Fail(const Status& status) { error_ = status; }

@@ -196,6 +196,13 @@ Status KernelConstruction::GetAttr(const char* name, std::vector<std::string>* v
   return Status();
 }
 
+Status KernelConstruction::GetListSize(const char* name, int32_t* size) {
+  CStatus status;
+  int32_t total_size = 0;
+  TF_OpKernelConstruction_GetAttrSize(ctx_, name, size, &total_size, status);
+  return status.Get();
+}
+
 // ---- KernelContext
 // --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,14 @@ Status DeviceFailure();
 // read. Where a processor plays their parts one after the other, each barrier is a change of actor.
 bool ThreadgroupsRunAtOnce();
 
+// The processor as a Metal device (an id<MTLDevice>), where there is one. `what` wants it, and
+// should say what to do elsewhere.
+Status ProcessorDevice(const char* what, void** device);
+
+// A new buffer object over memory of the program, of any alignment. The memory has to stay until
+// the buffer is released.
+void* NewBufferOver(void* processor, void* memory, uint64_t bytes);
+
 // The path of the shared object that this code was linked into.
 Status LibraryPath(std::string* path);
 

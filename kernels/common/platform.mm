@@ -3,6 +3,9 @@
 #include "kernels/common/platform.h"
 
 #include <dlfcn.h>
+#if !defined(__APPLE__)
+#include <hostmetal.h>
+#endif
 
 namespace metal_ops {
 
@@ -28,6 +31,13 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset) {
 Status DeviceFailure() { return Status(); }
 
 bool ThreadgroupsRunAtOnce() { return true; }
+
+Status ProcessorDevice(const char* what, void**) {
+  return Unimplemented(what, " has no CPU kernel on macOS, where Metal runs on GPUs alone; install "
+                             "tensorflow-metal and place it on the GPU: with tf.device('GPU:0')");
+}
+
+void* NewBufferOver(void*, void*, uint64_t) { return nullptr; }
 
 #else
 
@@ -73,6 +83,15 @@ Status DeviceFailure() {
 }
 
 bool ThreadgroupsRunAtOnce() { return false; }
+
+Status ProcessorDevice(const char*, void** device) {
+  *device = hostmetal_processor();
+  return Status();
+}
+
+void* NewBufferOver(void* processor, void* memory, uint64_t bytes) {
+  return hostmetal_new_buffer_over(static_cast<id<MTLDevice> >(processor), memory, bytes);
+}
 
 #endif
 

@@ -26,6 +26,15 @@ namespace metal_ops {
 struct ShaderLibrary;
 Status OpenLibrary(const std::string& path, const ShaderLibrary** library);
 
+// A library that is not in a file: the bytes of a metallib, or the text of shaders, which the
+// platform's compiler makes one of when it is first used. One text is one library under each
+// `fast_math`, which compiled bytes do not depend on.
+Status OpenCode(std::string code, bool fast_math, const ShaderLibrary** library);
+
+// The entry points of a library, compiled if need be.
+Status ShaderNames(id<MTLDevice> device, const ShaderLibrary* library,
+                   std::vector<std::string>* names);
+
 // A shader's entry point: a name, values of function constants, a library. Lies on the stack whole.
 class Shader {
  public:
@@ -117,7 +126,11 @@ struct Binding {
   MTLDataType type;    // of one element
   bool is_buffer;      // else threadgroup memory, a texture, a sampler
   bool is_written;
+  bool is_threadgroup;
 };
+
+// MSL's name of a scalar type, "" for structs and what else there is.
+const char* ScalarName(MTLDataType type);
 
 // A compiled shader, with what encoding it needs to know.
 struct Pipeline {

@@ -24,8 +24,10 @@ namespace metal_ops {
 
 // Objects in it are retained for ever, as what they hold is.
 struct ShaderLibrary {
-  std::string path;  // the first that it was found under
+  std::string path;  // the first that it was found under; what stands for one where there is none
   std::string content;
+  bool is_text = false;  // else compiled
+  bool fast_math = false;
   std::mutex mutex;                              // guards `opened`
   std::map<const void*, id<MTLLibrary>> opened;  // by device
 };
@@ -107,21 +109,38 @@ Cache& GetCache() {
   return *cache;
 }
 
+id<MTLLibrary> Load(const ShaderLibrary& library, id<MTLDevice> device, NSError** error) {
+  // The bytes whose content was compared, and not what may lie under the path by now.
+  dispatch_data_t data = dispatch_data_create(library.content.data(), library.content.size(), nil,
+                                              DISPATCH_DATA_DESTRUCTOR_DEFAULT);
+  id<MTLLibrary> loaded = [device newLibraryWithData:data error:error];
+  dispatch_release(data);
+  return loaded;
+}
+
+id<MTLLibrary> Compile(const ShaderLibrary& library, id<MTLDevice> device, NSError** error) {
+  MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
+  // macOS 15 has a better name for it, older ones this one alone.
+  [options setFastMathEnabled:library.fast_math];
+  NSString* text = [NSString stringWithUTF8String:library.content.c_str()];
+  return [device newLibraryWithSource:text options:options error:error];
+}
+
 Status Opened(const ShaderLibrary* library, id<MTLDevice> device, id<MTLLibrary>* opened) {
   ShaderLibrary& mine = *const_cast<ShaderLibrary*>(library);
   const std::lock_guard<std::mutex> lock(mine.mutex);
   id<MTLLibrary>& entry = mine.opened[device];
   if (entry == nil) {
     NSError* error = nil;
-    // The bytes whose content was compared, and not what may lie under the path by now.
-    dispatch_data_t data = dispatch_data_create(mine.content.data(), mine.content.size(), nil,
-                                                DISPATCH_DATA_DESTRUCTOR_DEFAULT);
-    entry = [device newLibraryWithData:data error:&error];
-    dispatch_release(data);
+    entry = mine.is_text ? Compile(mine, device, &error) : Load(mine, device, &error);
     if (entry == nil) {
       mine.opened.erase(device);
+      // What the compiler says of the text stands alone: its reader knows lines and columns.
+      if (mine.is_text && [error code] == MTLLibraryErrorCompileFailure) {
+        return InvalidArgument(Text(error));
+      }
       return NotFound("cannot load the shader library ", mine.path, ": ", Text(error),
-                      "; rebuild it with 'make build'");
+                      mine.path[0] == '(' ? "" : "; rebuild it with 'make build'");
     }
   }
   *opened = entry;
@@ -161,8 +180,10 @@ Status NewFunction(id<MTLLibrary> library, const Entry& entry, id<MTLFunction>* 
 }
 
 Binding ToBinding(id<MTLBinding> binding) {
-  Binding result = {[[binding name] UTF8String], [binding index], 0, MTLDataTypeNone, false, false};
+  Binding result = {
+      [[binding name] UTF8String], [binding index], 0, MTLDataTypeNone, false, false, false};
   result.is_buffer = [binding type] == MTLBindingTypeBuffer;
+  result.is_threadgroup = [binding type] == MTLBindingTypeThreadgroupMemory;
   result.is_written = [binding access] != MTLBindingAccessReadOnly;
   if (result.is_buffer) {
     result.pointee = [(id<MTLBufferBinding>)binding bufferDataSize];
@@ -248,9 +269,61 @@ Shader& Shader::Constant(int index, MTLDataType type, uint32_t bits) {
   return *this;
 }
 
-Status OpenLibrary(const std::string& path, const ShaderLibrary** library) {
+const char* ScalarName(MTLDataType type) {
+  switch (type) {
+    case MTLDataTypeFloat:
+      return "float";
+    case MTLDataTypeHalf:
+      return "half";
+    case MTLDataTypeBFloat:
+      return "bfloat";
+    case MTLDataTypeInt:
+      return "int";
+    case MTLDataTypeUInt:
+      return "uint";
+    case MTLDataTypeShort:
+      return "short";
+    case MTLDataTypeUShort:
+      return "ushort";
+    case MTLDataTypeChar:
+      return "char";
+    case MTLDataTypeUChar:
+      return "uchar";
+    case MTLDataTypeLong:
+      return "long";
+    case MTLDataTypeULong:
+      return "ulong";
+    case MTLDataTypeBool:
+      return "bool";
+    default:
+      return "";
+  }
+}
+
+namespace {
+
+const ShaderLibrary* Remember(const std::string& path, std::string content, bool is_text,
+                              bool fast_math) {
   static std::mutex mutex;
   static auto* const libraries = new std::vector<std::unique_ptr<ShaderLibrary>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const auto& known : *libraries) {
+    if (known->is_text == is_text && known->fast_math == fast_math && known->content == content) {
+      return known.get();
+    }
+  }
+  libraries->push_back(std::make_unique<ShaderLibrary>());
+  ShaderLibrary& made = *libraries->back();
+  made.path = path;
+  made.content = std::move(content);
+  made.is_text = is_text;
+  made.fast_math = fast_math;
+  return &made;
+}
+
+}  // namespace
+
+Status OpenLibrary(const std::string& path, const ShaderLibrary** library) {
   std::ifstream file(path, std::ios::binary);
   std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file || content.empty()) {
@@ -258,17 +331,30 @@ Status OpenLibrary(const std::string& path, const ShaderLibrary** library) {
                     " cannot be read; build it with 'make build', or "
                     "with 'python -m metal_ops build --shaders ...'");
   }
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const auto& known : *libraries) {
-    if (known->content == content) {
-      *library = known.get();
-      return Status();
-    }
+  *library = Remember(path, std::move(content), /*is_text=*/false, /*fast_math=*/false);
+  return Status();
+}
+
+Status OpenCode(std::string code, bool fast_math, const ShaderLibrary** library) {
+  // ELF is hostmetal's, the other one Apple's.
+  const bool compiled = code.compare(0, 4,
+                                     "\x7f"
+                                     "ELF") == 0 ||
+                        code.compare(0, 4, "MTLB") == 0;
+  if (!compiled && code.find('\0') != std::string::npos) {
+    return InvalidArgument("the text of a shader holds a zero byte");
   }
-  libraries->push_back(std::make_unique<ShaderLibrary>());
-  libraries->back()->path = path;
-  libraries->back()->content = std::move(content);
-  *library = libraries->back().get();
+  *library = Remember(compiled ? "(given as bytes)" : "(compiled from its text)", std::move(code),
+                      !compiled, !compiled && fast_math);
+  return Status();
+}
+
+Status ShaderNames(id<MTLDevice> device, const ShaderLibrary* library,
+                   std::vector<std::string>* names) {
+  id<MTLLibrary> opened = nil;
+  RETURN_IF_ERROR(Opened(library, device, &opened));
+  *names = FunctionNames(opened);
+  std::sort(names->begin(), names->end());
   return Status();
 }
 

@@ -191,6 +191,23 @@ def metal_fused_mat_mul(
 ) -> tf.Tensor:
     """Products of matrices and what follows them, in one op: sums and what follows in float32, rounded once."""
 
+def metal_kernel(
+    launch: Any,
+    inputs: Any,
+    params: Any,
+    Tout: list[Any],
+    source: str,
+    function: str,
+    arguments: list[str],
+    copied: list[int] = [],
+    initialized: bool = False,
+    atomic: bool = False,
+    fast_math: bool = False,
+    gradient: int = -1,
+    name: str | None = None,
+) -> tf.Tensor:
+    """Runs a shader whose text is an attribute. `metal_ops.metal_kernel` and `metal_ops.metal_library` write such calls."""
+
 def null_op(
     x: Any,
     scale: float = 1,

@@ -162,3 +162,23 @@ TEST(uninitialised_buffers_for_the_plugin) {
   CHECK(hostmetal_new_buffer(Device(), 0, 0) == nil);
   [buffer release];
 }
+
+TEST(a_buffer_over_any_address) {
+  uint32_t memory[5] = {7, 7, 7, 7, 7};
+  id<MTLDevice> processor = hostmetal_processor();
+  id<MTLBuffer> buffer = [hostmetal_new_buffer_over(processor, memory + 1, 12) autorelease];
+  CHECK_EQ([buffer length], NSUInteger(12));
+  CHECK([buffer contents] == memory + 1);
+  id<MTLCommandQueue> queue = [[processor newCommandQueue] autorelease];
+  id<MTLCommandBuffer> commands = [queue commandBuffer];
+  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+  [blit fillBuffer:buffer range:NSMakeRange(0, 12) value:0];
+  [blit endEncoding];
+  [commands commit];
+  [commands waitUntilCompleted];
+  CHECK([commands error] == nil);
+  const uint32_t expected[5] = {7, 0, 0, 0, 7};
+  CHECK(memcmp(memory, expected, sizeof memory) == 0);
+  CHECK(hostmetal_new_buffer_over(processor, nullptr, 12) == nil);
+  CHECK(hostmetal_new_buffer_over(processor, memory, 0) == nil);
+}

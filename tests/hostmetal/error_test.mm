@@ -261,7 +261,8 @@ TEST(shader_fault_is_a_page_fault_error) {
   CHECK_EQ([error code], NSInteger(MTLCommandBufferErrorPageFault));
   CHECK_CONTAINS(
       Message(error),
-      "[fault] write of 4 bytes at offset 4096 of buffer(0), which has 64 bytes, by thread "
+      "[fault] write of 4 bytes at offset 4096 of buffer(0) 'out', which has 64 bytes, by "
+      "thread "
       "(3, 0, 0) of threadgroup");
 }
 

@@ -17,6 +17,7 @@ THEMES = {
     "Losses and activations": ("robust_loss", "focal_loss", "distortion_loss", "softshrink"),
     "Optimizer steps": ("fused_optimizer",),
     "Fused layers": ("fused_conv2d", "fused_matmul"),
+    "Metal kernels in Python": ("kernel", "library"),
 }
 MORE = "More"
 

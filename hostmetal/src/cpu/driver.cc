@@ -143,7 +143,18 @@ std::string Triple(const uint32_t* v) {
          ")";
 }
 
-Failure Explain(const metallib_fault& f) {
+// " 'x'": what the shader calls the argument.
+std::string NameOf(const metallib_kernel& kernel, const metallib_fault& f) {
+  const bool threadgroup = f.argument_kind == METALLIB_THREADGROUP;
+  for (uint32_t i = 0; i < kernel.n_arguments; ++i) {
+    const metallib_argument& a = kernel.arguments[i];
+    if (a.kind == METALLIB_TEXTURE || a.kind == METALLIB_SAMPLER || a.index != f.index) continue;
+    if ((a.kind == METALLIB_THREADGROUP) == threadgroup) return std::string(" '") + a.name + "'";
+  }
+  return "";
+}
+
+Failure Explain(const metallib_fault& f, const metallib_kernel& kernel) {
   std::string where = std::string("[") + (f.kernel ? f.kernel : "?") + "] ";
   std::string place = " by thread " + Triple(f.thread) + " of threadgroup " + Triple(f.threadgroup);
   if (f.thread[0] == UINT32_MAX) place = " in threadgroup " + Triple(f.threadgroup);
@@ -151,6 +162,7 @@ Failure Explain(const metallib_fault& f) {
                            ? (f.index == 0xffff ? std::string("static threadgroup memory")
                                                 : "threadgroup(" + std::to_string(f.index) + ")")
                            : "buffer(" + std::to_string(f.index) + ")";
+  target += NameOf(kernel, f);
   switch (f.kind) {
     case METALLIB_FAULT_READ:
     case METALLIB_FAULT_WRITE:
@@ -237,7 +249,8 @@ class CpuStream : public Stream {
     }
     for (size_t i = 0; i < count; ++i) {
       if (!__atomic_load_n(&parts[i].fault.state, __ATOMIC_ACQUIRE)) continue;
-      return parts[i].page_fault ? ExplainPageFault(parts[i]) : Explain(parts[i].fault);
+      return parts[i].page_fault ? ExplainPageFault(parts[i])
+                                 : Explain(parts[i].fault, *parts[i].kernel->entry);
     }
     return {};
   }

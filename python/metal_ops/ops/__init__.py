@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what the loop below does, for type checkers and editors; op
     from metal_ops.ops.fused_matmul import *  # noqa: F403
     from metal_ops.ops.fused_optimizer import *  # noqa: F403
     from metal_ops.ops.hash_encode import *  # noqa: F403
+    from metal_ops.ops.metal_kernel import *  # noqa: F403
     from metal_ops.ops.null_op import *  # noqa: F403
     from metal_ops.ops.packed_scan import *  # noqa: F403
     from metal_ops.ops.ray_march import *  # noqa: F403

@@ -159,6 +159,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_GEMM", shaders)
         for dtype in DTYPES:
             products(dtype)
+    metal_ops.metal_kernel("with_an_initializer", ["x"], ["z"], "", init_value=1)(tf.ones([3]))
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))
     for deterministic in (False, True):

@@ -1,0 +1,121 @@
+"""The op's first input: grid, threadgroup, lengths and shapes, as numbers or as tensors of a graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from metal_ops.kernel.functions import Argument
+
+# Sizes are small and in host memory: what makes them must not go to the device and back.
+HOST = "/device:CPU:0"
+
+
+def view(tensor: tf.Tensor) -> Argument:
+    """What functions see of a tensor."""
+    shape = tensor.shape
+    if shape.is_fully_defined():
+        return Argument(tuple(shape), tensor.dtype)
+    # Where the tensor is, and not on the host: the tensor itself would be copied.
+    sizes = tf.shape(tensor, out_type=tf.int64)
+    if shape.rank is None:
+        return Argument(sizes, tensor.dtype)
+    with tf.device(HOST):
+        dims = tuple(sizes[i] if size is None else size for i, size in enumerate(shape))
+    return Argument(dims, tensor.dtype)
+
+
+def number(label: str, argument: str, value: Any, least: int) -> Any:
+    """A size: an int, or a scalar tensor of a graph."""
+    if tf.is_tensor(value):
+        if not value.dtype.is_integer or value.shape.rank not in (0, None):
+            raise TypeError(
+                f"[{label}] {argument}: expected whole numbers, got a tensor {value.dtype.name} {value.shape}."
+            )
+        if not hasattr(value, "numpy"):
+            return value
+        value = value.numpy()
+    try:
+        size = operator.index(value)
+    except TypeError:
+        size = None
+    if size is None or isinstance(value, bool):
+        remedy = " Take unknown sizes of the arguments' .shape." if value is None else ""
+        raise TypeError(f"[{label}] {argument}: expected whole numbers, got {value!r}.{remedy}")
+    if size >= 2**62:
+        raise ValueError(f"[{label}] {argument}: {size} is too large.")
+    if size < least:
+        raise ValueError(f"[{label}] {argument}: expected {least} or more, got {size}.")
+    return size
+
+
+def sizes(label: str, argument: str, value: Any) -> Any:
+    """A shape: a list of ints and scalar tensors, or a vector of a graph."""
+    if tf.is_tensor(value) and value.shape.rank != 0:
+        if not value.dtype.is_integer or value.shape.rank not in (1, None):
+            raise TypeError(
+                f"[{label}] {argument}: expected a shape, got a tensor {value.dtype.name} {value.shape}."
+            )
+        if hasattr(value, "numpy"):
+            value = value.numpy().tolist()
+        else:
+            return value
+    if isinstance(value, tf.TensorShape) and value.rank is None:
+        raise TypeError(
+            f"[{label}] {argument}: a shape of unknown rank. Take it of the arguments' .shape."
+        )
+    if isinstance(value, str | bytes | Mapping):
+        raise TypeError(f"[{label}] {argument}: expected a shape, got {value!r}.")
+    try:
+        dims = list(value)
+    except TypeError:
+        dims = [value]
+    return [number(label, argument, size, 0) for size in dims]
+
+
+def three(label: str, argument: str, value: Any, least: int) -> list[Any]:
+    """A grid or threadgroup: up to three sides."""
+    sides = (
+        list(value) if isinstance(value, list | tuple | tf.TensorShape | np.ndarray) else [value]
+    )
+    if not 1 <= len(sides) <= 3:
+        raise ValueError(f"[{label}] {argument}: expected 1 to 3 numbers, got {len(sides)}.")
+    return [number(label, argument, side, least) for side in sides] + [1] * (3 - len(sides))
+
+
+def static_shape(dims: Any) -> tf.TensorShape:
+    """What a graph knows of a shape."""
+    if tf.is_tensor(dims):
+        return tf.TensorShape([None] * dims.shape[0] if dims.shape[0] is not None else None)
+    return tf.TensorShape([None if tf.is_tensor(size) else size for size in dims])
+
+
+def pack(head: Sequence[Any], shapes: Sequence[Any]) -> tf.Tensor:
+    """The op's input, in host memory.
+
+    Args:
+      head: Grid, threadgroup, bytes of threadgroup memory.
+      shapes: One for each output.
+    """
+    numbers = list(head)
+    vectors = []
+    for dims in shapes:
+        if tf.is_tensor(dims):
+            vectors += [numbers, dims]
+            numbers = []
+            continue
+        numbers += [len(dims), *dims]
+    with tf.device(HOST):
+        if not vectors and not any(tf.is_tensor(value) for value in numbers):
+            return tf.constant(np.asarray(numbers, np.int64))
+        parts = []
+        for part in [*vectors, numbers]:
+            if tf.is_tensor(part):
+                parts += [tf.shape(part, out_type=tf.int64), tf.cast(part, tf.int64)]
+            elif part:
+                parts.append(tf.stack([tf.cast(value, tf.int64) for value in part]))
+        return tf.concat(parts, 0)

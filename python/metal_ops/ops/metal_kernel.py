@@ -1,0 +1,5 @@
+"""MetalKernel: Metal kernels written inside Python. What is behind these two is in `metal_ops.kernel`."""
+
+from metal_ops.kernel import metal_kernel, metal_library
+
+__all__ = ["metal_kernel", "metal_library"]

@@ -51,7 +51,6 @@ bool SameShape(const Shape& a, const Shape& b) {
 
 Status Facts::Make(const GrapplerItem& item, std::unique_ptr<Facts>* facts) {
   std::unique_ptr<Facts> made(new Facts);
-  made->item_ = &item;
   Status status;
   made->view_ = std::make_unique<GraphView>(&item.graph, &status);
   TF_RETURN_IF_ERROR(status);

@@ -97,7 +97,6 @@ class Facts {
   void FindLive();
   std::vector<Use> LiveUses(const Value& value, bool of_shape) const;
 
-  const tensorflow::grappler::GrapplerItem* item_ = nullptr;
   std::unique_ptr<tensorflow::grappler::utils::GraphView> view_;
   std::unique_ptr<tensorflow::grappler::GraphProperties> properties_;
   std::unordered_set<std::string> preserved_, fed_;

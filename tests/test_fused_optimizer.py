@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -258,3 +259,15 @@ def test_bad_arguments():
             tf.errors.FailedPreconditionError, match="var must be a variable with a value"
         ):
             session.run(update)
+
+
+def test_variables_of_keras_are_updated_too():
+    variable = keras.Variable([3.0, -2.0])
+    metal_ops.fused_sgd(variable, [1.0, -1.0], learning_rate=0.5)
+    np.testing.assert_array_equal(variable.numpy(), [2.5, -1.5])
+
+
+@pytest.mark.parametrize("kind", [tf.constant, np.float32, list])
+def test_what_cannot_be_updated_in_place_is_refused(kind):
+    with pytest.raises(TypeError, match="variable: expected a tf.Variable, got .*updated in place"):
+        metal_ops.fused_sgd(kind([3.0, -2.0]), [1.0, -1.0], learning_rate=0.5)

@@ -5,13 +5,14 @@
     .venv/bin/python tools/mutate.py run             break, build, test, mend; stop with Ctrl-C, call again to go on
     .venv/bin/python tools/mutate.py run --only graph     one room, or one file, or one mutant's id
     .venv/bin/python tools/mutate.py run --again     try the survivors anew, e.g. after a test was added
+    .venv/bin/python tools/mutate.py run --jobs 8    so many mutants at a time
     .venv/bin/python tools/mutate.py explain ID "why no test can tell"
     .venv/bin/python tools/mutate.py report          write docs/mutation.md
 
 
 A place is a line drawn at random, the same ones for the same seed and sources. It is broken in one way: a comparison,
 an operator, a constant, a condition, a deleted statement, two arguments. What does not compile is replaced by the next
-place of its room. Everything happens in a copy under build/mutation, never in the checkout; `make metal` comes first.
+place of its room. Everything happens in copies under build/mutation, never in the checkout; `make metal` comes first.
 Results are kept in tests/mutation.jsonl, a line a mutant.
 
 A mutant is found if a test of its own fails, crashes or does not end. Which tests those are, nearest first, is said in
@@ -23,10 +24,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,24 @@ def tally(results: list[dict[str, Any]]) -> str:
     return ", ".join(f"{n} {status}" for status, n in counted.most_common())
 
 
+_own: list[Any] = []  # the copy of a worker process
+
+
+def open_copy(work: Path, free: Any) -> None:
+    """The first thing a worker does."""
+    from tools.mutation import runner
+
+    _own.append(runner.Copy(ROOT, work / str(free.get())))
+
+
+def try_one(mutant: places.Mutant, near: int | None) -> tuple[dict[str, Any], float]:
+    """In a worker: what became of the mutant, and how long it took."""
+    from tools.mutation import runner
+
+    began = time.monotonic()
+    return runner.verdict(_own[0], mutant, near), time.monotonic() - began
+
+
 def run(arguments: argparse.Namespace) -> None:
     os.nice(arguments.nice)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -88,42 +109,69 @@ def run(arguments: argparse.Namespace) -> None:
     import numpy  # noqa: F401
     import tensorflow  # noqa: F401
 
-    from tools.mutation import runner
-
-    copy = runner.Copy(ROOT, arguments.work)
     results = read(arguments.results)
-    bar = sys.stderr.isatty()
-    drawn = draw(copy.whole, arguments.seed)
-    while True:
-        wanted = plan(drawn, arguments.count, results)
-        if arguments.only:
-            wanted = [m for m in wanted if {m.room, m.path, m.id} & set(arguments.only)]
-        if arguments.again:
-            waiting = [m for m in wanted if results.get(m.id, {}).get("status") == "survived"]
-        else:
-            waiting = [m for m in wanted if m.id not in results]
-        # A room at a time would leave the last one out where time is short.
-        waiting.sort(key=lambda m: ([w.id for w in wanted if w.room == m.room].index(m.id), m.room))
-        if not waiting:
-            break
-        batch = waiting if arguments.again else waiting[:1]
-        for mutant in batch:
-            began = time.monotonic()
-            result = runner.verdict(copy, mutant, None if arguments.again else arguments.near)
-            kept = {
-                key: value for key, value in results.get(mutant.id, {}).items() if key == "reason"
-            }
-            results[mutant.id] = {**result, **kept} if result["status"] == "survived" else result
-            write(arguments.results, results)
-            done = sum(m.id in results for m in wanted)
-            line = f"[{done}/{len(wanted)}] {time.monotonic() - began:4.0f} s {result['status']}: {describe(mutant)}"
-            print(("\r\033[K" if bar else "") + line, file=sys.stderr, flush=True)
-            if bar:
-                filled = 40 * done // len(wanted)
-                print("#" * filled + "." * (40 - filled), end="", file=sys.stderr, flush=True)
-        if arguments.again:
-            break
+    drawn = draw(ROOT, arguments.seed)
+    tried: set[str] = set()
+
+    def wanted() -> list[places.Mutant]:
+        chosen = plan(drawn, arguments.count, results)
+        only = set(arguments.only or [])
+        return [m for m in chosen if not only or {m.room, m.path, m.id} & only]
+
+    def waiting() -> list[places.Mutant]:
+        """In an order in which all rooms are as far as each other whenever time is up."""
+        chosen, rooms_of = wanted(), Counter(m.room for m in wanted())
+        place: Counter[str] = Counter()
+        ranks = {}
+        for m in chosen:
+            ranks[m.id] = (place[m.room] + 0.5) / rooms_of[m.room]
+            place[m.room] += 1
+        survived = {id for id, result in results.items() if result["status"] == "survived"}
+        left = (
+            m
+            for m in chosen
+            if m.id not in tried and (m.id in survived if arguments.again else m.id not in results)
+        )
+        return sorted(left, key=lambda m: ranks[m.id])
+
+    context = multiprocessing.get_context("fork")
+    free = context.Queue()
+    for number in range(arguments.jobs):
+        free.put(number)
+    near = None if arguments.again else arguments.near
+    with ProcessPoolExecutor(
+        arguments.jobs, mp_context=context, initializer=open_copy, initargs=(arguments.work, free)
+    ) as pool:
+        under_way: dict[Future[tuple[dict[str, Any], float]], places.Mutant] = {}
+        while True:
+            for mutant in waiting()[: arguments.jobs - len(under_way)]:
+                tried.add(mutant.id)
+                under_way[pool.submit(try_one, mutant, near)] = mutant
+            if not under_way:
+                break
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                mutant = under_way.pop(future)
+                result, seconds = future.result()
+                results.update(read(arguments.results))  # with what `explain` has said meanwhile
+                if result["status"] == "survived" and "reason" in results.get(mutant.id, {}):
+                    result["reason"] = results[mutant.id]["reason"]
+                results[mutant.id] = result
+                write(arguments.results, results)
+                progress(
+                    sum(m.id in results for m in wanted()), len(wanted()), result, mutant, seconds
+                )
     print(tally(list(results.values())))
+
+
+def progress(
+    done: int, count: int, result: dict[str, Any], mutant: places.Mutant, seconds: float
+) -> None:
+    bar = sys.stderr.isatty()
+    line = f"[{done}/{count}] {seconds:4.0f} s {result['status']}: {describe(mutant)}"
+    print(("\r\033[K" if bar else "") + line, file=sys.stderr, flush=True)
+    if bar:
+        filled = 40 * done // count
+        print("#" * filled + "." * (40 - filled), end="", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -138,14 +186,17 @@ def main() -> None:
         "--only", action="append", help="a room, a path or an id; may be given several times"
     )
     parser.add_argument(
-        "--near", type=int, default=4, help="how many test files at most; with --again all (4)"
+        "--near", type=int, default=3, help="how many test files at most; with --again all (3)"
     )
     parser.add_argument("--again", action="store_true", help="try the survivors anew")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="mutants at a time, each in a copy of its own (2)"
+    )
     parser.add_argument(
         "--nice", type=int, default=10, help="priority of everything that is run (10)"
     )
     parser.add_argument(
-        "--work", type=Path, default=ROOT / "build" / "mutation", help="where the copy lies"
+        "--work", type=Path, default=ROOT / "build" / "mutation", help="where the copies lie"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results")
     arguments = parser.parse_args()

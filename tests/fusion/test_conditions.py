@@ -433,6 +433,11 @@ def test_device_of_another_type_has_no_kernel():
     assert seen.fused == [] and seen.conditions == {"cpu"}
 
 
+def test_cpu_is_left_to_tensorflow_unless_asked():
+    status = metal_ops.fusion.status()
+    assert status.enabled and not status.cpu
+
+
 def test_switches_are_conditions():
     def fn(x):
         return tf.nn.relu(conv(x) + B)

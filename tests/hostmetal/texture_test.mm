@@ -1,6 +1,8 @@
 // Textures, samplers, and the copies between them and buffers.
 #include <math.h>
+#include <string.h>
 
+#include <string>
 #include <vector>
 
 #include "tests/hostmetal/harness.h"
@@ -25,6 +27,15 @@ NSString* const kSource =
      "                 device float4* out [[buffer(0)]], constant float2* at [[buffer(1)]],\n"
      "                 uint i [[thread_position_in_grid]]) {\n"
      "  out[i] = in.sample(s, at[i]);\n"
+     "}\n"
+     "kernel void fetch_float(texture2d<float, access::read> in, device float4* out) {\n"
+     "  out[0] = in.read(uint2(0));\n"
+     "}\n"
+     "kernel void fetch_uint(texture2d<uint, access::read> in, device uint4* out) {\n"
+     "  out[0] = in.read(uint2(0));\n"
+     "}\n"
+     "kernel void fetch_int(texture2d<int, access::read> in, device int4* out) {\n"
+     "  out[0] = in.read(uint2(0));\n"
      "}\n"
      "kernel void count(texture2d<uint, access::read_write> t [[texture(0)]],\n"
      "                  uint2 at [[thread_position_in_grid]]) {\n"
@@ -89,6 +100,142 @@ TEST(texture_kernel_reads_and_writes_pixels) {
     CHECK_EQ(int(result[i + 1]), 255 - pixels[i + 1]);
     CHECK_EQ(int(result[i]), 255 - pixels[i + 2]);
     CHECK_EQ(int(result[i + 3]), 255);
+  }
+}
+
+TEST(texture_formats_hold_what_their_names_say) {
+  // Component k of the pixel, and what a shader reads then.
+  enum Kind { kUnorm8, kSrgb8, kSnorm8, kUnorm16, kSnorm16, kFloat16, kFloat32, kUint, kSint };
+  struct Case {
+    MTLPixelFormat format;
+    Kind kind;
+    int bytes;        // of a component
+    const char* has;  // in this order
+  };
+  const Case cases[] = {
+      {MTLPixelFormatA8Unorm, kUnorm8, 1, "a"},
+      {MTLPixelFormatR8Unorm, kUnorm8, 1, "r"},
+      {MTLPixelFormatR8Unorm_sRGB, kSrgb8, 1, "r"},
+      {MTLPixelFormatR8Snorm, kSnorm8, 1, "r"},
+      {MTLPixelFormatR8Uint, kUint, 1, "r"},
+      {MTLPixelFormatR8Sint, kSint, 1, "r"},
+      {MTLPixelFormatR16Unorm, kUnorm16, 2, "r"},
+      {MTLPixelFormatR16Snorm, kSnorm16, 2, "r"},
+      {MTLPixelFormatR16Uint, kUint, 2, "r"},
+      {MTLPixelFormatR16Sint, kSint, 2, "r"},
+      {MTLPixelFormatR16Float, kFloat16, 2, "r"},
+      {MTLPixelFormatRG8Unorm, kUnorm8, 1, "rg"},
+      {MTLPixelFormatRG8Unorm_sRGB, kSrgb8, 1, "rg"},
+      {MTLPixelFormatRG8Snorm, kSnorm8, 1, "rg"},
+      {MTLPixelFormatRG8Uint, kUint, 1, "rg"},
+      {MTLPixelFormatRG8Sint, kSint, 1, "rg"},
+      {MTLPixelFormatR32Uint, kUint, 4, "r"},
+      {MTLPixelFormatR32Sint, kSint, 4, "r"},
+      {MTLPixelFormatR32Float, kFloat32, 4, "r"},
+      {MTLPixelFormatRG16Unorm, kUnorm16, 2, "rg"},
+      {MTLPixelFormatRG16Snorm, kSnorm16, 2, "rg"},
+      {MTLPixelFormatRG16Uint, kUint, 2, "rg"},
+      {MTLPixelFormatRG16Sint, kSint, 2, "rg"},
+      {MTLPixelFormatRG16Float, kFloat16, 2, "rg"},
+      {MTLPixelFormatRGBA8Unorm, kUnorm8, 1, "rgba"},
+      {MTLPixelFormatRGBA8Unorm_sRGB, kSrgb8, 1, "rgba"},
+      {MTLPixelFormatRGBA8Snorm, kSnorm8, 1, "rgba"},
+      {MTLPixelFormatRGBA8Uint, kUint, 1, "rgba"},
+      {MTLPixelFormatRGBA8Sint, kSint, 1, "rgba"},
+      {MTLPixelFormatBGRA8Unorm, kUnorm8, 1, "bgra"},
+      {MTLPixelFormatBGRA8Unorm_sRGB, kSrgb8, 1, "bgra"},
+      {MTLPixelFormatRG32Uint, kUint, 4, "rg"},
+      {MTLPixelFormatRG32Sint, kSint, 4, "rg"},
+      {MTLPixelFormatRG32Float, kFloat32, 4, "rg"},
+      {MTLPixelFormatRGBA16Unorm, kUnorm16, 2, "rgba"},
+      {MTLPixelFormatRGBA16Snorm, kSnorm16, 2, "rgba"},
+      {MTLPixelFormatRGBA16Uint, kUint, 2, "rgba"},
+      {MTLPixelFormatRGBA16Sint, kSint, 2, "rgba"},
+      {MTLPixelFormatRGBA16Float, kFloat16, 2, "rgba"},
+      {MTLPixelFormatRGBA32Uint, kUint, 4, "rgba"},
+      {MTLPixelFormatRGBA32Sint, kSint, 4, "rgba"},
+      {MTLPixelFormatRGBA32Float, kFloat32, 4, "rgba"},
+  };
+  const uint16_t halves[4] = {0x3800, 0x3c00, 0x3e00, 0x4000};  // 0.5, 1, 1.5, 2
+  id<MTLComputePipelineState> fetch_float = Pipeline(@"fetch_float"),
+                              fetch_uint = Pipeline(@"fetch_uint"),
+                              fetch_int = Pipeline(@"fetch_int");
+  for (const Case& c : cases) {
+    uint8_t pixel[16] = {};
+    double expected[4] = {0, 0, 0, 1};
+    for (int k = 0; c.has[k]; ++k) {
+      static const std::string order = "rgba";
+      double& value = expected[order.find(c.has[k])];
+      int32_t raw = 0;
+      switch (c.kind) {
+        case kUnorm8:
+        case kSrgb8:
+          raw = 51 * (k + 1);
+          value = 0.2 * (k + 1);
+          if (c.kind == kSrgb8 && c.has[k] != 'a') value = pow((value + 0.055) / 1.055, 2.4);
+          break;
+        case kSnorm8:
+          raw = -25 * (k + 1);
+          value = raw / 127.0;
+          break;
+        case kUnorm16:
+          raw = 13107 * (k + 1);
+          value = 0.2 * (k + 1);
+          break;
+        case kSnorm16:
+          raw = -5000 * (k + 1);
+          value = raw / 32767.0;
+          break;
+        case kFloat16:
+          raw = halves[k];
+          value = 0.5 * (k + 1);
+          break;
+        case kFloat32: {
+          const float number = 0.25f * float(k + 1);
+          memcpy(&raw, &number, 4);
+          value = number;
+          break;
+        }
+        case kUint:
+          raw = 50 * (k + 1);
+          value = raw;
+          break;
+        case kSint:
+          raw = -7 * (k + 1);
+          value = raw;
+          break;
+      }
+      memcpy(pixel + k * c.bytes, &raw, c.bytes);
+    }
+    id<MTLTexture> texture = Texture(c.format, 1, 1);
+    CHECK(texture != nil);
+    [texture replaceRegion:MTLRegionMake2D(0, 0, 1, 1)
+               mipmapLevel:0
+                 withBytes:pixel
+               bytesPerRow:16];
+    id<MTLBuffer> out = Buffer(16);
+    CHECK_EQ(Run([&](id<MTLCommandBuffer> commands) {
+               id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+               [encoder setComputePipelineState:c.kind == kUint   ? fetch_uint
+                                                : c.kind == kSint ? fetch_int
+                                                                  : fetch_float];
+               [encoder setTexture:texture atIndex:0];
+               [encoder setBuffer:out offset:0 atIndex:0];
+               [encoder dispatchThreads:MTLSizeMake(1, 1, 1)
+                   threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+               [encoder endEncoding];
+             }),
+             "");
+    for (int k = 0; k < 4; ++k) {
+      const double seen = c.kind == kUint   ? Contents<uint32_t>(out)[k]
+                          : c.kind == kSint ? Contents<int32_t>(out)[k]
+                                            : Contents<float>(out)[k];
+      if (fabs(seen - expected[k]) > 1e-5) {
+        CHECK_EQ("MTLPixelFormat " + std::to_string(int(c.format)) + ", component " +
+                     std::to_string(k) + ": " + std::to_string(seen),
+                 std::to_string(expected[k]));
+      }
+    }
   }
 }
 
@@ -215,6 +362,7 @@ TEST(texture_views_show_levels_and_slices) {
   d.textureType = MTLTextureType2DArray;
   d.pixelFormat = MTLPixelFormatRGBA8Unorm;
   d.width = 8, d.height = 4, d.arrayLength = 3, d.mipmapLevelCount = 3;
+  d.usage = MTLTextureUsageShaderRead | MTLTextureUsageShaderWrite;
   id<MTLTexture> texture = [[Device() newTextureWithDescriptor:d] autorelease];
   const uint32_t pixel = 0x01020304;
   [texture replaceRegion:MTLRegionMake2D(1, 0, 1, 1)
@@ -233,6 +381,58 @@ TEST(texture_views_show_levels_and_slices) {
   [view getBytes:&seen bytesPerRow:4 fromRegion:MTLRegionMake2D(1, 0, 1, 1) mipmapLevel:0];
   CHECK_EQ(seen, pixel);
   CHECK([texture newTextureViewWithPixelFormat:MTLPixelFormatR8Unorm] == nil);
+  // A shader sees the view's format: two threads, each its own pixel of one component.
+  CHECK_EQ(Run([&](id<MTLCommandBuffer> commands) {
+             id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+             [encoder setComputePipelineState:Pipeline(@"count")];
+             [encoder setTexture:view atIndex:0];
+             [encoder dispatchThreads:MTLSizeMake(2, 1, 1)
+                 threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+             [encoder endEncoding];
+           }),
+           "");
+  uint32_t row[2] = {};
+  [view getBytes:row bytesPerRow:8 fromRegion:MTLRegionMake2D(0, 0, 2, 1) mipmapLevel:0];
+  CHECK_EQ(row[0], 1u);
+  CHECK_EQ(row[1], pixel + 1);
+}
+
+TEST(texture_views_beyond_the_texture_are_nil) {
+  MTLTextureDescriptor* d = [[[MTLTextureDescriptor alloc] init] autorelease];
+  d.textureType = MTLTextureType2DArray;
+  d.pixelFormat = MTLPixelFormatRGBA8Unorm;
+  d.width = 8, d.height = 4, d.arrayLength = 3, d.mipmapLevelCount = 3;
+  id<MTLTexture> texture = [[Device() newTextureWithDescriptor:d] autorelease];
+  struct Case {
+    MTLPixelFormat format;
+    MTLTextureType type;
+    NSRange levels, slices;
+    bool made;
+  };
+  const MTLPixelFormat same = MTLPixelFormatRGBA8Unorm;
+  const Case cases[] = {
+      {same, MTLTextureType2DArray, NSMakeRange(0, 3), NSMakeRange(0, 3), true},
+      {same, MTLTextureType2DArray, NSMakeRange(2, 1), NSMakeRange(1, 2), true},
+      {same, MTLTextureType2D, NSMakeRange(1, 2), NSMakeRange(2, 1), true},
+      {same, MTLTextureType2DArray, NSMakeRange(2, 2), NSMakeRange(0, 3), false},
+      {same, MTLTextureType2DArray, NSMakeRange(0, 3), NSMakeRange(2, 2), false},
+      {same, MTLTextureType2D, NSMakeRange(0, 3), NSMakeRange(3, 1), false},
+      {same, MTLTextureType2D, NSMakeRange(0, 3), NSMakeRange(0, 2), false},
+      {same, MTLTextureType2DArray, NSMakeRange(0, 0), NSMakeRange(0, 3), false},
+      {same, MTLTextureType2DArray, NSMakeRange(0, 3), NSMakeRange(0, 0), false},
+      {same, MTLTextureType3D, NSMakeRange(0, 3), NSMakeRange(0, 1), false},
+      {same, MTLTextureType1D, NSMakeRange(0, 3), NSMakeRange(0, 1), false},
+      {MTLPixelFormatRG16Uint, MTLTextureType2D, NSMakeRange(0, 1), NSMakeRange(0, 1), true},
+      {MTLPixelFormatRG8Unorm, MTLTextureType2D, NSMakeRange(0, 1), NSMakeRange(0, 1), false},
+      {MTLPixelFormatInvalid, MTLTextureType2D, NSMakeRange(0, 1), NSMakeRange(0, 1), false},
+  };
+  for (const Case& c : cases) {
+    id<MTLTexture> view = [[texture newTextureViewWithPixelFormat:c.format
+                                                      textureType:c.type
+                                                           levels:c.levels
+                                                           slices:c.slices] autorelease];
+    CHECK_EQ(view != nil, c.made);
+  }
 }
 
 TEST(texture_that_cannot_be_made_is_nil) {

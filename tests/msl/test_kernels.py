@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from metal_ops.metal import Options, compile_object
+from tests.processes import ROOT
 
 from .shaders import HEADER, VALIDATION, library, path
 
@@ -328,3 +329,11 @@ def test_loops_vectorise_over_threads():
     # The controls: a fiber a thread, and a loop whose turns have to follow each other.
     assert packed_products(f"{work} threadgroup_barrier(mem_flags::mem_none);") == 0
     assert packed_products(f"for (uint j = 1; j < 64; ++j) {{ {work} y[j] = y[j - 1] * 2; }}") == 0
+
+
+def test_clear_keeps_to_its_elements():
+    """Grids of many elements are rows of threads, of which the last is partly used."""
+    shader = library(f'#include "{ROOT}/kernels/common/clear.metal"\n', include=(str(ROOT),))
+    values = np.full(7, 9, np.uint16)
+    shader["clear_halves"].run((3, 2), (3, 1), {0: values, 1: np.uint64(5)})
+    np.testing.assert_array_equal(values, [0, 0, 0, 0, 0, 9, 9])

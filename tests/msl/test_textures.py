@@ -173,6 +173,46 @@ def sampled(image, at, mode, linear, border, offset=(0, 0)):
     return total
 
 
+def test_edges_of_one_axis():
+    """s_address, t_address and r_address are about one axis each, the others keep clamp_to_edge."""
+    wanted = [(axis, mode) for axis in range(3) for mode in EDGES]
+    lines = "".join(
+        f"{{ constexpr sampler s(coord::pixel, filter::nearest, border_color::opaque_white, {'str'[axis]}_address::{mode});\n"
+        f"out[{i} * n + at] = t.sample(s, float3(3.5, 2.5, 1.5) + where[at]).x; }}\n"
+        for i, (axis, mode) in enumerate(wanted)
+    )
+    code = library(
+        f"""kernel void k(texture3d<float> t, device float* out, constant packed_float3* where, constant uint& n,
+                          uint at [[thread_position_in_grid]]) {{ {lines} }}"""
+    )
+    volume = RNG.normal(size=(4, 5, 7, 1)).astype("f4")  # depth, height, width
+    steps = np.arange(-12, 13)
+    moves = np.zeros((3 * steps.size, 3), "f4")
+    for axis in range(3):
+        moves[axis * steps.size : (axis + 1) * steps.size, axis] = steps
+    out = np.zeros((len(wanted), len(moves)), "f4")
+    code["k"].run(
+        len(moves), 32, {0: out, 1: moves, 2: np.uint32(len(moves))}, textures={0: Texture(volume)}
+    )
+    for row, (axis, mode) in zip(out, wanted, strict=True):
+        for seen, move in zip(row, moves.astype(int), strict=True):
+            at, inside = [], True
+            for k, size in enumerate((7, 5, 4)):
+                x = (3, 2, 1)[k] + move[k]
+                edge = mode if k == axis else "clamp_to_edge"
+                inside &= edge not in ("clamp_to_zero", "clamp_to_border") or 0 <= x < size
+                turn = x % (2 * size)
+                at.append(
+                    x % size if edge == "repeat"
+                    else min(turn, 2 * size - 1 - turn) if edge == "mirrored_repeat"
+                    else min(max(x, 0), size - 1)
+                )  # fmt: skip
+            expected = (
+                volume[at[2], at[1], at[0], 0] if inside else float(mode == "clamp_to_border")
+            )
+            assert seen == np.float32(expected), (mode, axis, move)
+
+
 @pytest.mark.parametrize("where", ["constexpr", "bound"])
 @pytest.mark.parametrize("coordinates", ["normalized", "pixel"])
 @pytest.mark.parametrize("filter", ["nearest", "linear"])

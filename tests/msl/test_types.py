@@ -43,7 +43,7 @@ EXPRESSIONS = {
     "metal::float2(1, 2)": [1, 2], "simd::float3(v.xyz)": [1, 2, 3], "vector_float2(3)": [3, 3], "1.5h": [1.5], "2.0bf": [2],
     "take<int>(2.9f)": [2], "array<float, 2>{3, 4}[1]": [4], "static_cast<float>(uint8_t(258))": [2], "1e3": [1000], "sum_of(1, 2, 3)": [6],
     "single(1.0f)": [np.float32(1) / np.float32(3) + np.float32(0.1)], "SUFFIX(0.5)": [0.5], "0x1p-2": [0.25],
-    "float(make_uniform(3) * 2)": [6], "uniform_sum()": [3], "text()": [ord("b")], "two_texts()": [ord("d")],
+    "float(make_uniform(3) * 2)": [6], "uniform_sum()": [3], "is_uniform_v<uniform<int>>": [1], "is_uniform_v<int>": [0], "text()": [ord("b")], "two_texts()": [ord("d")],
 }  # fmt: skip
 del EXPRESSIONS["v.lo"]  # OpenCL's, not MSL's: tests/msl/test_errors.py
 

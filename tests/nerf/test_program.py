@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from metal_ops import cli
 from metal_ops.nerf import checkpoint
+from metal_ops.nerf.compare import compare_run
 from metal_ops.nerf.config import ModelConfig, TrainConfig
+from metal_ops.nerf.errors import NerfError
 from metal_ops.nerf.scenes import Views
 from tests.processes import Process
 
@@ -274,6 +277,12 @@ def test_bad_options_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         nerf(*arguments)
     assert caught.value.code == 2 and "error:" in capsys.readouterr().err
+
+
+def test_one_contender_is_no_comparison(tmp_path):
+    with pytest.raises(NerfError, match="at least two different contenders"):
+        compare_run(None, {"hash": ModelConfig()}, TrainConfig(), tmp_path, {}, Console())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["eval"], ["render"], ["compare"]])

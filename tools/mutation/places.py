@@ -82,6 +82,8 @@ def mask_cpp(text: str) -> str:
     # Code for macOS cannot be tried here.
     apple = r"^#if defined\(__APPLE__\).*?^#(?:else|endif)"
     text = re.sub(apple, lambda m: _blank(m[0]), text, flags=re.S | re.M)
+    # Which buffer an argument is bound to: the launch layer asks by name.
+    text = re.sub(r"\[\[\w+(?:\(\w+\))?\]\]", lambda m: _blank(m[0]), text)
     directives = r"^ *#(?! *define\b)(?:[^\n]*\\\n)*[^\n]*|^ *# *define \w+(?:\([^)]*\))?|\bstatic_assert\(.*?;"
     return re.sub(directives, lambda m: _blank(m[0]), text, flags=re.S | re.M)
 

@@ -39,7 +39,7 @@ def _rays(*names: str) -> list[str]:
 
 FAMILIES: dict[str, list[str]] = {
     "hash_encode": ["tests/test_hash_encode.py", "tests/test_hash_encode_gradients.py",
-                    "tests/test_hash_encode_invalid.py", OWN.format("hash_encode")],
+                    "tests/test_hash_encode_invalid.py", OWN.format("hash_encode"), "tests/msl/test_wide_access.py"],
     "volume_render": _rays("volume_render"),
     "ray_march": [*_rays("ray_march"), "tests/test_occupancy.py"],
     "packed_scan": _rays("packed_scan"),
@@ -75,6 +75,7 @@ NERF = [f"tests/nerf/test_{name}.py" for name in ("cameras", "space", "composite
 # Files and folders whose tests are not found by an op's name; the first that fits.
 BY_PATH: list[tuple[str, list[str]]] = [
     (r"kernels/common/gemm\.mm", [OWN.format("fused_matmul"), OWN.format("fused_conv2d"), DEVICE.format("nn")]),
+    (r"kernels/common/clear", ["tests/msl/test_kernels.py", OWN.format("rays"), OWN.format("hash_encode")]),
     (
         r"kernels/common/\w+\.(mm|metal)",
         [
@@ -82,20 +83,30 @@ BY_PATH: list[tuple[str, list[str]]] = [
             *("tests/device/test_loading.py", "tests/device/test_faults.py", "tests/metal_kernels/test_build.py"),
         ],
     ),
+    (r"kernels/msl/wide_access", ["tests/msl/test_wide_access.py", OWN.format("hash_encode")]),
     (r"graph/", FUSION),
+    (r"device/graph_optimizers", ["tests/device/test_loading.py", OWN.format("fusion")]),
     (r"device/(executor|stream|callback|copies|memory)", ["tests/device/test_executor.py", *ON_DEVICE]),
     (r"device/kernels/nn/", [DEVICE.format("nn"), DEVICE.format("ops"), OWN.format("fusion")]),
     (r"device/kernels/(variable|optimizer|variant)", [DEVICE.format("state"), DEVICE.format("ops")]),
     (r"device/", [*ON_DEVICE, "tests/device/test_executor.py"]),
+    (r"hostmetal/src/cuda/", ["tests/hostmetal/test_cuda.py", "tests/msl/test_gpu.py"]),
+    (r"hostmetal/src/texture", ["tests/hostmetal/test_hostmetal.py", "tests/msl/test_textures.py"]),
     (r"hostmetal/src/", ["tests/hostmetal/test_hostmetal.py", *MSL[:8], DEVICE.format("ops")]),
+    (r"hostmetal/msl/lib/gpu_", ["tests/msl/test_gpu.py", *MSL]),
     (r"hostmetal/msl/lib/texture", ["tests/msl/test_textures.py", *MSL]),
     (r"hostmetal/msl/lib/(simdgroup)", ["tests/msl/test_simdgroup.py", *MSL]),
     (r"hostmetal/msl/lib/(math|bfloat)", ["tests/msl/test_math.py", *MSL]),
     (r"hostmetal/msl/lib/(matrix|vec|types|swizzle)", ["tests/msl/test_types.py", *MSL]),
     (r"hostmetal/msl/", MSL),
-    (r"python/metal_ops/metal/", MSL),
+    (r"python/metal_ops/metal/(gpu|ir|launch)", ["tests/msl/test_gpu.py", *MSL]),
+    (r"python/metal_ops/metal/cli", ["tests/msl/test_command_line.py", "tests/msl/test_errors.py", *MSL]),
+    (r"python/metal_ops/metal/cache", ["tests/msl/test_cache.py", *MSL]),
+    (r"python/metal_ops/metal/", ["tests/msl/test_errors.py", *MSL]),
+    (r"python/metal_ops/nerf/(hull|reading|files)", ["tests/nerf/test_cameras.py", "tests/nerf/test_files.py",
+                                                     "tests/nerf/test_hostile.py", *NERF]),
     (r"python/metal_ops/nerf/scenes/(procedural|shapes)", ["tests/nerf/test_procedural.py", *NERF]),
-    (r"python/metal_ops/nerf/scenes/", ["tests/nerf/test_scenes.py", *NERF]),
+    (r"python/metal_ops/nerf/scenes/", ["tests/nerf/test_scenes.py", "tests/nerf/test_hostile.py", *NERF]),
     (r"python/metal_ops/nerf/(train|evaluate|model)", ["tests/nerf/test_training.py", *NERF]),
     (r"python/metal_ops/nerf/(cli|options|run|compare|pictures)", ["tests/nerf/test_program.py", *NERF]),
     (r"python/metal_ops/nerf/", NERF),
@@ -112,7 +123,8 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/grid", ["tests/test_grid.py", "tests/test_layer.py", "tests/test_hash_encode.py"]),
     (r"python/metal_ops/occupancy", ["tests/test_occupancy.py", "tests/test_ray_march.py", *NERF[-3:-1]]),
     (r"python/metal_ops/device", ["tests/device/test_loading.py", *ON_DEVICE]),
-    (r"python/metal_ops/build/", ["tests/metal_kernels/test_build.py", "tests/test_portability.py"]),
+    (r"python/metal_ops/build/", ["tests/test_portability.py", "tests/metal_kernels/test_build.py"]),
+    (r"python/metal_ops/_library", ["tests/test_import.py", "tests/test_simd.py", "tests/test_package.py"]),
     (r"python/metal_ops/", ["tests/test_import.py", "tests/test_package.py", "tests/test_arguments.py",
                             "tests/nerf/test_program.py", "tests/device/test_loading.py"]),
 ]  # fmt: skip
@@ -138,7 +150,7 @@ def tests_of(path: str, objects: set[str]) -> list[str]:
     """The test files to run, nearest first: that of the file's own name, then the room's."""
     every = _tests_of(path, objects)
     # What only one of the two devices runs is seen there alone.
-    on_device = [test for test in every if "device" in test]
+    on_device = [test for test in every if "device" in test or "/msl/" in test]
     host = [name for name in objects if "_so/" not in name and not name.endswith(".air")]
     if path.startswith("kernels/") and not host:
         every = on_device

@@ -127,7 +127,8 @@ EXPORT int cuMemFree_v2(Address a) {
   free(reinterpret_cast<void*>(a));
   return 0;
 }
-EXPORT int cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+EXPORT int cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
+  if (flags > 7) return 1;
   Log("pinned " + std::to_string(bytes));
   *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return 0;
@@ -148,7 +149,11 @@ EXPORT int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void*)
   memset(reinterpret_cast<void*>(to), value, bytes);
   return 0;
 }
-EXPORT int cuStreamCreate(void** s, unsigned) { return *s = malloc(1), Answer("cuStreamCreate"); }
+// Flags that the real library does not know are CUDA_ERROR_INVALID_VALUE there.
+EXPORT int cuStreamCreate(void** s, unsigned flags) {
+  if (flags > 1) return 1;
+  return *s = malloc(1), Answer("cuStreamCreate");
+}
 EXPORT int cuStreamDestroy_v2(void* s) { return free(s), 0; }
 EXPORT int cuStreamSynchronize(void*) { return Answer("cuStreamSynchronize"); }
 EXPORT int cuEventCreate(void** e, unsigned) { return *e = new Event{0}, 0; }

@@ -61,6 +61,10 @@ FUNCTIONS = {
         dict(a=POINTS, b=POINTS.T, bias=np.ones(5, np.float32), residual=np.ones((5, 5), np.float32)),
         dict(transpose_a=FLAG, transpose_b=FLAG, epsilon=NUMBER, alpha=NUMBER), {},
     ),
+    "fused_mlp": (
+        dict(x=POINTS), dict(squareplus_b=NUMBER),
+        dict(kernels=[np.ones((3, 16), np.float32), np.ones((16, 1), np.float32)]),
+    ),
     "fused_conv2d": (
         dict(
             input=np.ones((1, 4, 4, 2), np.float32), filters=np.ones((3, 3, 2, 2), np.float32),

@@ -42,8 +42,9 @@ constexpr int kLevels = 40;  // of pairs of pairs: for 2^48 terms
 
 // The two columns of registers are a struct of arrays that the compiler takes apart: all loops over
 // r have constant bounds.
-void Sum(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
-         float* tile) {
+template <bool kNarrow>
+HWY_INLINE void SumPieces(const float* const* a, int64_t runs, int64_t run, const float* b,
+                          int64_t b_row, float* tile) {
   const DF df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   HWY_ALIGN float pending[kLevels][kMaxTileRows * kMaxTileColumns];
@@ -59,11 +60,11 @@ void Sum(const float* const* a, int64_t runs, int64_t run, const float* b, int64
       const int64_t end = HWY_MIN(run, i + terms);
       terms -= end - i;
       for (; i < end; ++i, b += b_row) {
-        const VF b0 = hn::LoadU(df, b), b1 = hn::LoadU(df, b + lanes);
+        const VF b0 = hn::LoadU(df, b), b1 = kNarrow ? b0 : hn::LoadU(df, b + lanes);
         for (int r = 0; r < kRows; ++r) {
           const VF x = hn::Set(df, rows[r][i]);
           left[r] = hn::MulAdd(x, b0, left[r]);
-          right[r] = hn::MulAdd(x, b1, right[r]);
+          if (!kNarrow) right[r] = hn::MulAdd(x, b1, right[r]);
         }
       }
       if (i == run) i = 0, ++q;
@@ -75,15 +76,59 @@ void Sum(const float* const* a, int64_t runs, int64_t run, const float* b, int64
       const float* from = pending[--n_pending];
       for (int r = 0; r < kRows; ++r, from += 2 * lanes) {
         left[r] = hn::Add(hn::Load(df, from), left[r]);
-        right[r] = hn::Add(hn::Load(df, from + lanes), right[r]);
+        if (!kNarrow) right[r] = hn::Add(hn::Load(df, from + lanes), right[r]);
       }
     }
     float* to = last ? tile : pending[n_pending++];
     for (int r = 0; r < kRows; ++r, to += 2 * lanes) {
       hn::Store(left[r], df, to);
-      hn::Store(right[r], df, to + lanes);
+      if (!kNarrow) hn::Store(right[r], df, to + lanes);
     }
   } while (q < runs);
+}
+
+void Sum(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
+         float* tile, bool narrow) {
+  if (narrow) {
+    SumPieces<true>(a, runs, run, b, b_row, tile);
+  } else {
+    SumPieces<false>(a, runs, run, b, b_row, tile);
+  }
+}
+
+template <int kSome, bool kNarrow>
+void AddSomeColumns(const float* a, int64_t a_row, int64_t n, const float* b, int64_t b_row,
+                    float* tile) {
+  const DF df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  VF left[kSome], right[kSome];
+  for (int r = 0; r < kSome; ++r) left[r] = right[r] = hn::Zero(df);
+  for (int64_t i = 0; i < n; ++i, a += a_row, b += b_row) {
+    const VF b0 = hn::LoadU(df, b), b1 = kNarrow ? b0 : hn::LoadU(df, b + lanes);
+    for (int r = 0; r < kSome; ++r) {
+      const VF x = hn::Set(df, a[r]);
+      left[r] = hn::MulAdd(x, b0, left[r]);
+      if (!kNarrow) right[r] = hn::MulAdd(x, b1, right[r]);
+    }
+  }
+  for (int r = 0; r < kSome; ++r, tile += 2 * lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(df, tile), left[r]), df, tile);
+    if (kNarrow) continue;
+    hn::StoreU(hn::Add(hn::LoadU(df, tile + lanes), right[r]), df, tile + lanes);
+  }
+}
+
+void AddColumns(const float* a, int64_t a_row, int64_t n, const float* b, int64_t b_row, int rows,
+                bool narrow, float* tile) {
+  // Thirds of a tile: what is left of 16, 32, 64 and 128 rows.
+  constexpr int kThird = kRows / 3;
+  const int thirds = (rows + kThird - 1) / kThird;
+  const auto add =
+      thirds == 1 ? (narrow ? AddSomeColumns<kThird, true> : AddSomeColumns<kThird, false>)
+      : thirds == 2
+          ? (narrow ? AddSomeColumns<2 * kThird, true> : AddSomeColumns<2 * kThird, false>)
+          : (narrow ? AddSomeColumns<kRows, true> : AddSomeColumns<kRows, false>);
+  add(a, a_row, n, b, b_row, tile);
 }
 
 HWY_INLINE VF Sigmoid(DF df, VF x) {
@@ -179,13 +224,19 @@ namespace metal_ops {
 
 HWY_EXPORT(Size);
 HWY_EXPORT(Sum);
+HWY_EXPORT(AddColumns);
 HWY_EXPORT(Finish);
 
 GemmTileSize TileSize() { return HWY_DYNAMIC_DISPATCH(Size)(); }
 
 void SumTile(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
-             float* tile) {
-  HWY_DYNAMIC_DISPATCH(Sum)(a, runs, run, b, b_row, tile);
+             float* tile, bool narrow) {
+  HWY_DYNAMIC_DISPATCH(Sum)(a, runs, run, b, b_row, tile, narrow);
+}
+
+void AddTileOfColumns(const float* a, int64_t a_row, int64_t n, const float* b, int64_t b_row,
+                      int rows, bool narrow, float* tile) {
+  HWY_DYNAMIC_DISPATCH(AddColumns)(a, a_row, n, b, b_row, rows, narrow, tile);
 }
 
 void FinishTile(const TileEpilogue& epilogue, int rows, float* tile) {

@@ -19,9 +19,15 @@ struct GemmTileSize {
 GemmTileSize TileSize();
 
 // tile[r][j] = sum over runs q and i < run of a[q * rows + r][i] * b[(q * run + i) * b_row + j].
-// `a` points to as many rows as a tile has; `tile` is aligned to 64 bytes.
+// `a` points to as many rows as a tile has; `tile` is aligned to 64 bytes. A narrow tile has half
+// as many columns; its rows lie where those of a whole one do.
 void SumTile(const float* const* a, int64_t runs, int64_t run, const float* b, int64_t b_row,
-             float* tile);
+             float* tile, bool narrow = false);
+
+// tile[r][j] += sum over i < n of a[i * a_row + r] * b[i * b_row + j] for r < rows, for n of a few
+// hundred: there are no sums of sums. Reads as many columns of a as a tile has rows.
+void AddTileOfColumns(const float* a, int64_t a_row, int64_t n, const float* b, int64_t b_row,
+                      int rows, bool narrow, float* tile);
 
 // What is done to a tile of sums: y = (y - mean) scale + shift (whichever are not null, each of as
 // many values as a tile has columns), + residual (not null: laid out as the tile), activation.

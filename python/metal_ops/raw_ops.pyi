@@ -10,6 +10,10 @@ class _DistortionLoss(NamedTuple):
     t_starts_slope: tf.Tensor
     t_ends_slope: tf.Tensor
 
+class _FusedMlpGrad(NamedTuple):
+    d_x: tf.Tensor
+    d_weights: tf.Tensor
+
 class _RayMarch(NamedTuple):
     t_starts: tf.Tensor
     t_ends: tf.Tensor
@@ -82,6 +86,36 @@ def frequency_encode_grad(
     name: str | None = None,
 ) -> tf.Tensor:
     """The gradient of FrequencyEncode."""
+
+def fused_mlp(
+    x: Any,
+    weights: Any,
+    n_outputs: int,
+    n_neurons: int = 64,
+    n_hidden_layers: int = 2,
+    activation: Literal["none", "relu", "exponential", "sigmoid", "squareplus"] = "relu",
+    output_activation: Literal["none", "relu", "exponential", "sigmoid", "squareplus"] = "none",
+    use_bias: bool = False,
+    squareplus_b: float = 4,
+    name: str | None = None,
+) -> tf.Tensor:
+    """A small fully connected network in one pass over a batch."""
+
+def fused_mlp_grad(
+    gradients: Any,
+    x: Any,
+    weights: Any,
+    n_outputs: int,
+    n_neurons: int = 64,
+    n_hidden_layers: int = 2,
+    activation: Literal["none", "relu", "exponential", "sigmoid", "squareplus"] = "relu",
+    output_activation: Literal["none", "relu", "exponential", "sigmoid", "squareplus"] = "none",
+    use_bias: bool = False,
+    squareplus_b: float = 4,
+    x_gradient: bool = True,
+    name: str | None = None,
+) -> _FusedMlpGrad:
+    """The gradient of FusedMlp with respect to its inputs and weights."""
 
 def hash_encode(
     inputs: Any,

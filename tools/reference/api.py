@@ -16,7 +16,7 @@ THEMES = {
     "Rays": ("ray_march", "occupancy", "volume_render", "packed_scan"),
     "Losses and activations": ("robust_loss", "focal_loss", "distortion_loss", "softshrink"),
     "Optimizer steps": ("fused_optimizer",),
-    "Fused layers": ("fused_conv2d", "fused_matmul"),
+    "Fused layers": ("fused_mlp", "fused_conv2d", "fused_matmul"),
     "Metal kernels in Python": ("kernel", "library"),
 }
 MORE = "More"

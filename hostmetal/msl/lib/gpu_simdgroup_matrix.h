@@ -2,6 +2,9 @@
 // float, which the unit would cut to 10 bits.
 #pragma once
 
+// The unit's own shape and layout, for shaders that ask for this macro: see multiply_16 below.
+#define __HAVE_SIMDGROUP_MATRIX_16__ 1
+
 namespace _msl {
 
 // A lane's element pair lies at row and column of Apple's layout (simdgroup_matrix); the unit wants
@@ -52,6 +55,31 @@ inline float2 multiplied(unsigned long, metal::vec<A, 2> a, metal::vec<B, 2> b, 
     }
     return c;
   }
+}
+
+// c += a b, with a 16x16, b 16x8 and c 16x8 in the unit's layout. Of its 8x8 parts, lane l has row
+// l / 4, columns l % 4 * 2 and the next; of b's, column l / 4 and those rows. Parts of a and c come by
+// columns: upper left, lower left, and so on.
+template <class T>
+inline void multiply_16(thread float (&c)[4], thread const unsigned (&a)[4],
+                        thread const unsigned (&b)[2]) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+}
+// An 8x8 matrix of two-byte elements, transposed.
+inline unsigned transposed_8(unsigned m) {
+  unsigned t;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(m));
+  return t;
 }
 
 }  // namespace _msl

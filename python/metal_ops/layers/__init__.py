@@ -1,5 +1,6 @@
 """Keras 3 layers, one a file."""
 
+from metal_ops.layers.fused_mlp import FusedMLP
 from metal_ops.layers.hash_encoding import HashEncoding
 
-__all__ = ["HashEncoding"]
+__all__ = ["FusedMLP", "HashEncoding"]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what the loop below does, for type checkers and editors; op
     from metal_ops.ops.frequency_encode import *  # noqa: F403
     from metal_ops.ops.fused_conv2d import *  # noqa: F403
     from metal_ops.ops.fused_matmul import *  # noqa: F403
+    from metal_ops.ops.fused_mlp import *  # noqa: F403
     from metal_ops.ops.fused_optimizer import *  # noqa: F403
     from metal_ops.ops.hash_encode import *  # noqa: F403
     from metal_ops.ops.metal_kernel import *  # noqa: F403

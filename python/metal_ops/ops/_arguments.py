@@ -35,7 +35,8 @@ def convert(op: str, argument: str, value: Any, dtype: tf.DType | None = None) -
     kind, why = type(value).__name__, ""
     if kind not in ("KerasTensor", "RaggedTensor"):
         try:
-            return tf.convert_to_tensor(value, dtype=dtype, name=argument)
+            # "kernels[0]" is no name of a node.
+            return tf.convert_to_tensor(value, dtype=dtype, name=argument.split("[")[0])
         except (TypeError, ValueError, OverflowError, tf.errors.InvalidArgumentError) as error:
             why = f"TensorFlow says: {str(error).splitlines()[0][:200]}"
     raise TypeError(

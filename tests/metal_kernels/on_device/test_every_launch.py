@@ -114,6 +114,15 @@ def products(dtype: str) -> None:
     )
 
 
+def networks(dtype: str) -> None:
+    """One of each width."""
+    for width in (16, 32, 64, 128):
+        x, weights = tf.ones([2, 3], dtype), tf.ones([5 * width + 1], dtype)
+        sizes = {"n_outputs": 1, "n_neurons": width, "n_hidden_layers": 1, "use_bias": True}
+        raw_ops.fused_mlp_grad(tf.ones([2, 1], dtype), x, weights, **sizes)
+        raw_ops.fused_mlp(x, weights, **sizes)
+
+
 def losses(dtype: str) -> None:
     x, parameter = tf.ones([2, 3], dtype), tf.constant(1.5)
     with tf.GradientTape() as tape:
@@ -160,6 +169,10 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         for dtype in DTYPES:
             products(dtype)
     metal_ops.metal_kernel("with_an_initializer", ["x"], ["z"], "", init_value=1)(tf.ones([3]))
+    for way in ("groups", "threads"):
+        monkeypatch.setenv("METAL_OPS_MLP", way)
+        for dtype in DTYPES:
+            networks(dtype)
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))
     for deterministic in (False, True):

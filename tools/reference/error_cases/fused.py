@@ -1,4 +1,4 @@
-"""The ops that the fusion pass makes: a product and what follows it."""
+"""The ops that the fusion pass makes, a product and what follows it; and small networks with their gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from tools.reference.error_cases import DTYPES, Case, rounded, wide
+from tests.oracles import mlp
+from tools.reference.error_cases import DTYPES, Case, incoming, rounded, wide
 
 
 def cases() -> Iterator[Case]:
@@ -50,4 +51,46 @@ def cases() -> Iterator[Case]:
                 fused_ops=["BiasAdd", "Relu"],
             ),
             np.maximum(wide(a) @ wide(b) + wide(offset), 0),
+        )
+        yield from _networks(dtype)
+
+
+def _networks(dtype: str) -> Iterator[Case]:
+    """Smooth activations: one rounding near 0 decides what a ReLU lets through."""
+    random = np.random.default_rng(6)
+    sizes, batch = (24, 32, 32, 5), 300
+    x = rounded(random.normal(size=(batch, sizes[0])), dtype)
+    kernels = [
+        rounded(random.normal(size=shape) / np.sqrt(shape[0]), dtype)
+        for shape in zip(sizes, sizes[1:], strict=False)
+    ]
+    biases = [rounded(random.normal(size=n) / 4, dtype) for n in sizes[1:]]
+    into = rounded(np.abs(incoming(random, (batch, sizes[-1]))), dtype)
+    options = {"activation": "squareplus", "output_activation": "sigmoid"}
+    layers = list(zip(kernels, biases, strict=True))
+    weights = np.concatenate([part.ravel() for layer in layers for part in layer])
+    d_x, d_kernels, d_biases = mlp.gradients(into, x, kernels, biases, **options)
+    d_layers = zip(d_kernels, d_biases, strict=True)
+    d_weights = np.concatenate([part.ravel() for layer in d_layers for part in layer])
+    attributes = {
+        **options,
+        "n_outputs": sizes[-1],
+        "n_neurons": sizes[1],
+        "n_hidden_layers": len(kernels) - 1,
+        "use_bias": True,
+    }
+    yield (
+        "FusedMlp",
+        dtype,
+        lambda: raw_ops.fused_mlp(tf.constant(x), tf.constant(weights), **attributes),
+        mlp.forward(x, kernels, biases, **options),
+    )
+    for output, expected in enumerate((d_x, d_weights)):
+        yield (
+            "FusedMlpGrad",
+            dtype,
+            lambda output=output: raw_ops.fused_mlp_grad(
+                tf.constant(into), tf.constant(x), tf.constant(weights), **attributes
+            )[output],
+            expected,
         )

@@ -1,0 +1,216 @@
+// FusedMlp and FusedMlpGrad on the Metal device.
+//
+// Two ways: simdgroups whose rows stay in registers (fused_mlp_groups.metal), and threads that work
+// alone (fused_mlp.metal), for devices that play a threadgroup's threads one after the other.
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/common/metal_call.h"
+#include "kernels/common/platform.h"
+#include "kernels/fused_mlp/fused_mlp_plan.h"
+
+namespace metal_ops {
+namespace {
+
+// Gradients keep the values of all layers for a part of the batch: what a processor's cache holds
+// some of; where simdgroups work, enough rows for all of them.
+constexpr int64_t kThreadScratch = int64_t{1} << 26, kGroupScratch = int64_t{1} << 29;
+// Of the weights' gradient.
+constexpr int64_t kMostParts = 512;
+constexpr int64_t kMostChunk = 1 << 20;
+
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+enum class Way { kGroups, kThreads };
+
+// METAL_OPS_MLP=groups or =threads chooses, for tests and measurements.
+Status ChooseWay(TF_DataType dtype, Way* way) {
+  const char* asked = std::getenv("METAL_OPS_MLP");
+  if (asked == nullptr || *asked == '\0') {
+    // A discrete GPU's matrix unit has no float32.
+    static const bool discrete = [] {
+      id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+      const bool is = device != nil && ![device hasUnifiedMemory];
+      [device release];
+      return is;
+    }();
+    const bool groups = ThreadgroupsRunAtOnce() || (discrete && dtype != TF_FLOAT);
+    *way = groups ? Way::kGroups : Way::kThreads;
+    return Status();
+  }
+  *way = std::strcmp(asked, "groups") == 0 ? Way::kGroups : Way::kThreads;
+  if (*way == Way::kThreads && std::strcmp(asked, "threads") != 0) {
+    return InvalidArgument("METAL_OPS_MLP must be 'groups' or 'threads', got '", asked,
+                           "'; unset it to let the device decide");
+  }
+  return Status();
+}
+
+// What all launches of one call share.
+class Launcher {
+ public:
+  Launcher(MetalCall& call, const Tensor& x, const Tensor& weights)
+      : plan(call), call_(call), x_(x), weights_(weights) {
+    params.sizes = plan.sizes();
+    params.n_weights = static_cast<uint32_t>(plan.n_weights());
+    params.squareplus_b = plan.squareplus_b;
+  }
+
+  Status Allocate() {
+    RETURN_IF_ERROR(ChooseWay(x_.dtype(), &way_));
+    const int64_t values = mlp_packed_bias(params.sizes, 0);
+    const int64_t biases = plan.n_layers * MLP_MOST_COLUMNS;
+    if (!groups()) return call_.AllocateTemp(TF_FLOAT, {values + biases}, &packed_);
+    RETURN_IF_ERROR(call_.AllocateTemp(TF_FLOAT, {biases}, &biases_));
+    return call_.AllocateTemp(x_.dtype(), {values}, &packed_);
+  }
+
+  Status Pack(Encoder& encoder, bool with_transposes) {
+    const Grid grid(MLP_MOST_COLUMNS, MLP_MOST_COLUMNS, plan.n_layers * (with_transposes ? 2 : 1));
+    if (!groups()) {
+      return encoder.Launch({"fused_mlp_pack", x_.dtype()}, grid,
+                            {{"weights", weights_}, {"packed", packed_}, {"params", params}});
+    }
+    return encoder.Launch(
+        {"fused_mlp_group_pack", x_.dtype()}, grid,
+        {{"weights", weights_}, {"packed", packed_}, {"biases", biases_}, {"params", params}});
+  }
+
+  Status Forward(Encoder& encoder, const Tensor& outputs) {
+    if (!groups()) {
+      return encoder.Launch(
+          ShaderOf("fused_mlp_threads"), grid(),
+          {{"x", x_}, {"packed", packed_}, {"outputs", outputs}, {"params", params}});
+    }
+    return encoder.Launch(ShaderOf("fused_mlp_groups"), grid(),
+                          {{"x", x_},
+                           {"packed", packed_},
+                           {"biases", biases_},
+                           {"outputs", outputs},
+                           {"params", params}});
+  }
+
+  Status Backward(Encoder& encoder, const Tensor& gradients, const Tensor& scratch,
+                  const Tensor& d_x) {
+    if (!groups()) {
+      return encoder.Launch(ShaderOf("fused_mlp_threads_backward"), grid(),
+                            {{"gradients", gradients},
+                             {"x", x_},
+                             {"packed", packed_},
+                             {"scratch", scratch},
+                             {"d_x", d_x},
+                             {"params", params}});
+    }
+    return encoder.Launch(ShaderOf("fused_mlp_groups_backward"), grid(),
+                          {{"gradients", gradients},
+                           {"x", x_},
+                           {"packed", packed_},
+                           {"biases", biases_},
+                           {"scratch", scratch},
+                           {"d_x", d_x},
+                           {"params", params}});
+  }
+
+  // Parts of the gradient of one layer's weights.
+  Status Weights(Encoder& encoder, int layer, const Tensor& scratch, const Tensor& parts) {
+    const int64_t splits = Pieces(params.rows, params.split);
+    const int64_t rows = plan.rows(layer), columns = plan.columns(layer);
+    params.layer = static_cast<uint32_t>(layer);
+    params.first_row = 0;
+    int64_t thread_rows = rows + (plan.use_bias ? 1 : 0);
+    if (groups()) {
+      RETURN_IF_ERROR(encoder.Launch(
+          {"fused_mlp_groups_weights", x_.dtype()},
+          Grid(32 * Pieces(rows, MLP_TILE_ROWS), Pieces(columns, MLP_TILE_COLUMNS), splits),
+          {{"x", x_}, {"scratch", scratch}, {"parts", parts}, {"params", params}}));
+      if (!plan.use_bias) return Status();
+      params.first_row = static_cast<uint32_t>(rows);
+      thread_rows = 1;
+    }
+    return encoder.Launch(
+        {"fused_mlp_threads_weights", x_.dtype()},
+        Grid(Pieces(thread_rows, MLP_THREAD_ROWS), Pieces(columns, MLP_PANEL), splits),
+        {{"x", x_}, {"scratch", scratch}, {"parts", parts}, {"params", params}});
+  }
+
+  bool groups() const { return way_ == Way::kGroups; }
+
+  const MlpPlan plan;
+  MlpParams params = {};
+
+ private:
+  Shader ShaderOf(const char* stem) const {
+    Shader shader = groups() ? Shader(stem, x_.dtype(), plan.width) : Shader(stem, x_.dtype());
+    shader.Constant(0, plan.activation).Constant(1, plan.output_activation);
+    return shader;
+  }
+  // Of the rows of a chunk.
+  Grid grid() const {
+    const int64_t rows = params.rows;
+    return groups() ? Grid(32 * Pieces(rows, MLP_GROUP_ROWS(plan.width)))
+                    : Grid(Pieces(rows, MLP_THREAD_ROWS));
+  }
+
+  MetalCall& call_;
+  const Tensor &x_, &weights_;
+  Way way_ = Way::kThreads;
+  Tensor packed_, biases_;
+};
+
+Status FusedMlp(MetalCall& call) {
+  Launcher mlp(call, call.in(0), call.in(1));
+  if (mlp.plan.batch == 0) return Status();
+  RETURN_IF_ERROR(mlp.Allocate());
+  return call.Encode([&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(mlp.Pack(encoder, /*with_transposes=*/false));
+    MlpParams& params = mlp.params;
+    for (; params.first < mlp.plan.batch; params.first += kMostChunk) {
+      params.rows = static_cast<uint32_t>(std::min(kMostChunk, mlp.plan.batch - params.first));
+      RETURN_IF_ERROR(mlp.Forward(encoder, call.out(0)));
+    }
+    return Status();
+  });
+}
+METAL_KERNEL("FusedMlp", FusedMlp);
+
+Status FusedMlpGrad(MetalCall& call) {
+  const Tensor &gradients = call.in(0), &x = call.in(1), &weights = call.in(2);
+  Launcher mlp(call, x, weights);
+  const MlpPlan& plan = mlp.plan;
+  MlpParams& params = mlp.params;
+  RETURN_IF_ERROR(mlp.Allocate());
+  params.x_gradient = call.Bool("x_gradient") ? 1 : 0;
+  const int64_t line = mlp_slopes_at(params.sizes, 1, plan.n_layers - 1) +
+                       mlp_slopes_line(params.sizes, plan.n_layers - 1);
+  const int64_t bytes = x.dtype() == TF_FLOAT ? 4 : 2;
+  const int64_t scratch_bytes = mlp.groups() ? kGroupScratch : kThreadScratch;
+  params.chunk = std::clamp<int64_t>(plan.batch, 1, scratch_bytes / (line * bytes));
+  // Whole pieces of 16 rows, but for the last.
+  params.split =
+      static_cast<uint32_t>(16 * std::max<int64_t>(32, Pieces(params.chunk, 16 * kMostParts)));
+  const int64_t n_parts = Pieces(std::min(params.chunk, plan.batch), params.split);
+  Tensor scratch, parts;
+  RETURN_IF_ERROR(call.AllocateTemp(x.dtype(), {params.chunk * line}, &scratch));
+  RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {n_parts, plan.n_weights()}, &parts));
+  return call.Encode([&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(mlp.Pack(encoder, /*with_transposes=*/true));
+    for (; params.first < plan.batch; params.first += params.chunk, params.adds = 1) {
+      params.rows = static_cast<uint32_t>(std::min(params.chunk, plan.batch - params.first));
+      RETURN_IF_ERROR(mlp.Backward(encoder, gradients, scratch, call.out(0)));
+      for (int l = 0; l < plan.n_layers; ++l) {
+        RETURN_IF_ERROR(mlp.Weights(encoder, l, scratch, parts));
+      }
+    }
+    return encoder.Launch({"fused_mlp_sum", weights.dtype()}, Grid(plan.n_weights()),
+                          {{"parts", parts},
+                           {"d_weights", call.out(1)},
+                           {"params", params},
+                           {"n_parts", static_cast<uint32_t>(n_parts)}});
+  });
+}
+METAL_KERNEL("FusedMlpGrad", FusedMlpGrad);
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,177 @@
+"""FusedMLP: a stack of small dense layers as one Keras layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from metal_ops import _keras
+from metal_ops.ops import _arguments
+from metal_ops.ops.fused_mlp import (
+    MOST_COLUMNS,
+    MOST_HIDDEN,
+    WIDTHS,
+    activation_name,
+    fused_mlp,
+)
+
+_keras.require_tensorflow_backend()
+
+
+@keras.saving.register_keras_serializable(package="metal_ops")
+class FusedMLP(keras.layers.Layer):
+    """Dense layers of one width and an output layer, computed in one pass: see `metal_ops.fused_mlp`.
+
+    It has the variables of the `keras.layers.Dense` layers that it stands for, in their order: kernel and bias of the
+    first, then of the second, and so on. `get_weights` of one fits `set_weights` of the other.
+
+    Under a mixed policy the variables stay float32 and are cast to the compute dtype at every call; sums are float32.
+    XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
+
+    Args:
+      units: Outputs, 1 to 128.
+      n_neurons: Width of the hidden layers: 16, 32, 64 or 128.
+      n_hidden_layers: 1 to 8.
+      activation: Of the hidden layers: "relu", "exponential", "sigmoid", "squareplus" or "none" ("linear", None).
+      output_activation: Of the last layer, one of the same.
+      use_bias: Whether there are biases; instant-ngp has none.
+      squareplus_b: b of squareplus, (x + sqrt(x^2 + b)) / 2.
+      kernel_initializer: Of the matrices.
+      bias_initializer: Of the biases.
+      seed: An integer for reproducible matrices; None to follow `keras.utils.set_random_seed`.
+      **kwargs: Keras' arguments (name, dtype, trainable).
+
+    Input: [..., inputs], 1 to 128 of them; any number of leading dimensions.
+    Output: [..., units] of the layer's compute dtype.
+
+    Attributes:
+      kernels: The variables [inputs, n_neurons], [n_neurons, n_neurons] and so on, [n_neurons, units].
+      biases: A variable a layer, or none.
+
+    Raises:
+      TypeError: An argument is of another kind, or the dtype policy computes in float64.
+      ValueError: A size or activation is none of these.
+
+    Example:
+      >>> layer = metal_ops.layers.FusedMLP(3, n_neurons=32, output_activation="sigmoid", seed=1)
+      >>> layer(tf.zeros([2, 5, 16])).shape
+      TensorShape([2, 5, 3])
+    """
+
+    def __init__(
+        self,
+        units: int,
+        n_neurons: int = 64,
+        n_hidden_layers: int = 2,
+        activation: str | None = "relu",
+        output_activation: str | None = None,
+        use_bias: bool = True,
+        squareplus_b: float = 4.0,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        op = "FusedMLP"
+        self.units = _number(op, "units", units, range(1, MOST_COLUMNS + 1))
+        self.n_neurons = _number(op, "n_neurons", n_neurons, WIDTHS)
+        self.n_hidden_layers = _number(
+            op, "n_hidden_layers", n_hidden_layers, range(1, MOST_HIDDEN + 1)
+        )
+        self.activation = activation_name(op, "activation", activation)
+        self.output_activation = activation_name(op, "output_activation", output_activation)
+        self.use_bias = _arguments.flag(op, "use_bias", use_bias)
+        self.squareplus_b = _arguments.number(op, "squareplus_b", squareplus_b)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.seed = None if seed is None else _arguments.integer(op, "seed", seed)
+        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
+            raise TypeError(
+                f"[{op}] dtype: expected float32, float16, bfloat16 or a mixed policy, got {self.dtype_policy.name}. "
+                "Give the layer dtype='float32'."
+            )
+        self.supports_jit = False
+        self.input_spec = keras.layers.InputSpec(min_ndim=1)
+
+    def build(self, input_shape: Any) -> None:
+        inputs = input_shape[-1]
+        if inputs is None or not 1 <= inputs <= MOST_COLUMNS:
+            raise ValueError(
+                f"[FusedMLP] inputs: expected a last dimension of 1 to {MOST_COLUMNS}, known in the graph, got "
+                f"{inputs}."
+            )
+        sizes = [inputs, *[self.n_neurons] * self.n_hidden_layers, self.units]
+        self.kernels, self.biases = [], []
+        for layer, (rows, columns) in enumerate(zip(sizes, sizes[1:], strict=False)):
+            self.kernels.append(
+                self.add_weight(
+                    name=f"kernel_{layer}",
+                    shape=(rows, columns),
+                    initializer=self._initializer(layer),
+                )
+            )
+            if self.use_bias:
+                self.biases.append(
+                    self.add_weight(
+                        name=f"bias_{layer}", shape=(columns,), initializer=self.bias_initializer
+                    )
+                )
+        self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: inputs})
+        self.built = True
+
+    def _initializer(self, layer: int) -> Any:
+        """The matrices of one seed differ from layer to layer."""
+        config = self.kernel_initializer.get_config()
+        if self.seed is None or "seed" not in config:
+            return self.kernel_initializer
+        return type(self.kernel_initializer).from_config({**config, "seed": self.seed + layer})
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        kernels, biases = (
+            [tf.cast(variable.value, self.compute_dtype) for variable in variables]
+            for variables in (self.kernels, self.biases)
+        )
+        return fused_mlp(
+            tf.cast(inputs, self.compute_dtype),
+            kernels,
+            biases if self.use_bias else None,
+            activation=self.activation,
+            output_activation=self.output_activation,
+            squareplus_b=self.squareplus_b,
+        )
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        return (*input_shape[:-1], self.units)
+
+    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "n_neurons": self.n_neurons,
+            "n_hidden_layers": self.n_hidden_layers,
+            "activation": self.activation,
+            "output_activation": self.output_activation,
+            "use_bias": self.use_bias,
+            "squareplus_b": self.squareplus_b,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "seed": self.seed,
+        }
+
+
+def _number(op: str, argument: str, value: Any, allowed: range | tuple[int, ...]) -> int:
+    number = _arguments.integer(op, argument, value)
+    if number not in allowed:
+        words = (
+            f"{allowed[0]} to {allowed[-1]}"
+            if isinstance(allowed, range)
+            else ", ".join(map(str, allowed[:-1])) + f" or {allowed[-1]}"
+        )
+        raise ValueError(f"[{op}] {argument}: expected {words}, got {number}.")
+    return number

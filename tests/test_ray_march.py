@@ -112,6 +112,33 @@ def test_samples_are_the_steps_in_occupied_cells(n_levels, filled, cone_angle):
     assert (len(samples.t_starts) == 0) == (filled == 0)
 
 
+@pytest.mark.parametrize("cone_angle", [0.0, 0.02])
+@pytest.mark.parametrize("unit", [2.0**-7, 2.0**7])
+def test_the_unit_of_length_does_not_matter(unit, cone_angle):
+    """Powers of two, which scale without rounding: steps far above 1 and far below it find the same samples."""
+    occupied = np.random.default_rng(4).uniform(size=(2, 12**3)) < 0.03
+    origins, directions = random_rays(200)
+
+    def run(unit):
+        return metal_ops.ray_march(
+            origins * np.float32(unit),
+            directions,
+            bits_of(occupied),
+            AABB * np.float32(unit),
+            resolution=12,
+            step=0.031 * unit,
+            cone_angle=cone_angle,
+            max_samples_per_ray=10_000,
+        )
+
+    expected, got = run(1.0), run(unit)
+    assert len(expected.t_starts) > 250
+    np.testing.assert_array_equal(got.ray_indices, expected.ray_indices)
+    np.testing.assert_array_equal(got.packed_info, expected.packed_info)
+    np.testing.assert_array_equal(got.t_starts, expected.t_starts * np.float32(unit))
+    np.testing.assert_array_equal(got.t_ends, expected.t_ends * np.float32(unit))
+
+
 @pytest.mark.parametrize("n_levels, resolution", [(1, 16), (1, 24), (3, 32)])
 @pytest.mark.parametrize("filled", [0.02, 0.1])
 def test_blocks_of_empty_cells_are_skipped_unnoticed(n_levels, resolution, filled):

@@ -433,6 +433,20 @@ def test_device_of_another_type_has_no_kernel():
     assert seen.fused == [] and seen.conditions == {"cpu"}
 
 
+def test_users_that_nobody_reads_go_with_the_chain():
+    """However many follow each other: one that stayed would read a node that is gone."""
+
+    def fn(x):
+        v = conv(x)
+        tf.sqrt(tf.exp(tf.negative(v)))
+        return tf.nn.relu(v)
+
+    seen = same_as_eager(fn, X)
+    assert seen.fused == [["Relu"]]
+    assert {"Neg", "Exp", "Sqrt"} <= {node.op for node in seen.explanation.before}
+    assert not {"Neg", "Exp", "Sqrt"} & {node.op for node in seen.explanation.after}
+
+
 def test_cpu_is_left_to_tensorflow_unless_asked():
     status = metal_ops.fusion.status()
     assert status.enabled and not status.cpu

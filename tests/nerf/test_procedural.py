@@ -152,3 +152,21 @@ def test_the_view_changes_the_shading(still_life):
     colours, distance = procedural.trace(solids, eyes, directions)
     np.testing.assert_allclose(eyes + distance[:, None] * directions, [globe] * 2, atol=1e-3)
     assert np.abs(colours[0] - colours[1]).max() > 0.05
+
+
+def test_light_falls_off_with_its_angle():
+    """Lambert's law: points of a globe at one height differ by how far they are turned from the sun."""
+    from metal_ops.nerf.scenes import procedural
+
+    globe = [Ellipsoid((0.0, 0.0, 0.0), lambda p: np.full_like(p, 0.4), radii=(0.5,) * 3)]
+    towards_sun = np.arctan2(-0.45, 0.55)
+    turns = towards_sun + np.deg2rad([0, 30, 60, 150, 180])
+    points = np.stack([np.cos(turns), np.sin(turns), np.zeros(5)], axis=1).astype(np.float32)
+    colours, distance = procedural.trace(globe, 3 * points, -points)
+    np.testing.assert_allclose(distance, 2.5, atol=1e-4)
+    brightness = colours.mean(axis=1)
+    assert brightness[0] > brightness[1] > brightness[2] > brightness[3]
+    # Of what the sun adds, the cosine is left at 60 degrees; behind, nothing.
+    sun = (brightness - brightness[4])[:3]
+    np.testing.assert_allclose(sun / sun[0], np.cos(np.deg2rad([0, 30, 60])), atol=0.06)
+    np.testing.assert_allclose(brightness[3], brightness[4], atol=1e-3)

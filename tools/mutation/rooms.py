@@ -83,8 +83,10 @@ BY_PATH: list[tuple[str, list[str]]] = [
             *("tests/device/test_loading.py", "tests/device/test_faults.py", "tests/metal_kernels/test_build.py"),
         ],
     ),
+    (r"kernels/msl/gemm", [DEVICE.format("nn"), OWN.format("fused_matmul"), OWN.format("fused_conv2d")]),
     (r"kernels/msl/wide_access", ["tests/msl/test_wide_access.py", OWN.format("hash_encode")]),
     (r"graph/", FUSION),
+    (r"device/plugin", ["tests/device/test_loading.py", *ON_DEVICE]),
     (r"device/graph_optimizers", ["tests/device/test_loading.py", OWN.format("fusion")]),
     (r"device/(executor|stream|callback|copies|memory)", ["tests/device/test_executor.py", *ON_DEVICE]),
     (r"device/kernels/nn/", [DEVICE.format("nn"), DEVICE.format("ops"), OWN.format("fusion")]),
@@ -195,7 +197,7 @@ def targets_of(path: str, objects: set[str]) -> list[str]:
             )
             if name.endswith("_checks.o") and name.startswith("build/kernels/"):
                 found.add(f"{PACKAGE}/_metal_kernels.so")
-    if path.startswith("device/") and ".metal" in path:
+    if path.startswith("kernels/msl/") or (path.startswith("device/") and ".metal" in path):
         found.add(f"{PACKAGE}/libmetal_device.metallib")
     if path.startswith("device/"):
         found.add("build/device_so/executor_test")

@@ -272,7 +272,8 @@ class Copy:
             import pytest
 
             deselected = [word for test in left_out for word in ("--deselect", test)]
-            options = ["-x", "-v", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-rfE"]
+            # -vv, as pyproject.toml says -q: a line for each test says which one ran last.
+            options = ["-x", "-vv", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-rfE"]
             status = pytest.main([*options, *deselected, *tests])
         finally:
             sys.stdout.flush()

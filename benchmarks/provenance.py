@@ -17,6 +17,7 @@ SOURCES = {
     "hash_encode": ("kernels/hash_encode",),
     "hostmetal": ("kernels/hash_encode", "hostmetal"),
     "losses": ("kernels/robust_loss", "kernels/focal_loss", "kernels/scale_slope"),
+    "metal_kernel": ("kernels/metal_kernel", "python/metal_ops/kernel", "device", "hostmetal"),
     "nerf": ("kernels", "python/metal_ops/nerf"),
     "optimizers": ("kernels/fused_optimizer",),
     "rays": (

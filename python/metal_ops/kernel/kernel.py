@@ -177,6 +177,12 @@ class MetalKernel:
 
     def _scalar(self, name: str, value: Any) -> tf.Tensor:
         """A parameter as the op takes it, in host memory."""
+        # Most are plain numbers: whether something is a tensor takes longer to ask than the rest of a call.
+        plain = type(value) in (int, float) and tf.executing_eagerly()
+        if plain:
+            found = self._numbers.get((name, repr(value)))
+            if found is not None:
+                return found
         dtype = self.params[name]
         if tf.is_tensor(value) or hasattr(value, "assign"):
             tensor = tf.convert_to_tensor(value)
@@ -188,16 +194,12 @@ class MetalKernel:
             return tensor
         if not isinstance(value, numbers.Number | np.generic | np.ndarray) or np.shape(value):  # type: ignore[arg-type]
             raise TypeError(f"[{self.name}] {name}: expected a number, got {value!r}.")
-        if not tf.executing_eagerly():
-            return self._host_constant(name, value, dtype)
-        # The type as well: True and 1 are one number, and not one argument.
-        key = (name, type(value), np.asarray(value).tobytes())
-        found = self._numbers.get(key)
-        if found is None:
+        tensor = self._host_constant(name, value, dtype)
+        if plain:
             if len(self._numbers) >= MOST_PLANS:
                 self._numbers.clear()
-            found = self._numbers[key] = self._host_constant(name, value, dtype)
-        return found
+            self._numbers[name, repr(value)] = tensor  # by its text: 0.0 and -0.0 are equal
+        return tensor
 
     def _host_constant(self, name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
         if isinstance(value, numbers.Real | np.generic) and not msl.holds(dtype, value):

@@ -1,4 +1,4 @@
-"""metal_kernel and metal_library on the Metal device: the CPU's tests again."""
+"""metal_kernel on the Metal device: the CPU's tests again, and both devices in one process."""
 
 from __future__ import annotations
 
@@ -6,36 +6,23 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
-from tests import test_metal_kernel, test_metal_kernel_refuses, test_metal_library
+from tests import test_metal_kernel
 from tests.metal_kernels.on_device import again
 
-# These start processes of their own, or look at no op.
+# These start processes of their own, look at no op, or use what the device has no kernel of.
 ELSEWHERE = (
+    "test_keras_fit",
     "test_saved_model_in_another_process",
     "test_compiled_once_for_all_processes",
     "test_shapes_of_constants_are_known_to_the_graph",
 )
 
 
-@pytest.fixture
-def placed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The op fails unless it runs on the device."""
-    return again.guard(monkeypatch, ["metal_kernel"])
+guard = again.guarding(["metal_kernel"])
 
 
-@pytest.mark.usefixtures("placed")
+@pytest.mark.usefixtures("guard")
 class TestValues(again.tests_of(test_metal_kernel, leave_out=ELSEWHERE)):
-    pass
-
-
-class TestRefusals(
-    again.tests_of(test_metal_kernel_refuses, leave_out=["test_in_other_processes"])
-):
-    pass
-
-
-@pytest.mark.usefixtures("placed")
-class TestLibrary(again.tests_of(test_metal_library)):
     pass
 
 

@@ -17,7 +17,7 @@ endif
 
 METAL_MM := $(wildcard kernels/common/*.mm kernels/*/*_metal.mm)
 # What ops are, and argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
-METAL_CC := $(wildcard kernels/*/*_op.cc kernels/*/*_checks.cc)
+METAL_CC := $(wildcard kernels/*/*_op.cc)
 METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(METAL_CC:%.cc=build/%.o)
 
 build/metal_so/%.o: %.mm $(TF)/cflags $(METAL_FLAGS)/compiler

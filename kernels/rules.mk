@@ -2,7 +2,7 @@
 OPS_SO := $(PKG)/_metal_ops.so
 LIBRARIES += $(OPS_SO)
 
-OPS_SRC := $(wildcard ops/*.cc graph/*.cc graph/patterns/*.cc kernels/*/*_op.cc kernels/*/*_cpu.cc kernels/*/*_simd.cc kernels/*/*_checks.cc)
+OPS_SRC := $(wildcard ops/*.cc graph/*.cc graph/patterns/*.cc kernels/*/*_op.cc kernels/*/*_cpu.cc kernels/*/*_simd.cc)
 OPS_OBJ := $(OPS_SRC:%.cc=build/%.o)
 
 # -DNDEBUG: TensorFlow's headers lay out classes differently without it. No fast-math: numerics are a contract.

@@ -1,4 +1,4 @@
-"""The hash-encode cases that tests sweep: every value and every pair of values of the axes below."""
+"""The hash-encode cases that tests sweep: every value and every pair of values of the axes below but IMPOSSIBLE."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ PUBLIC = {
 
 # The raw ops: what is changed of a good call, and the words. All six take the last three inputs and the attributes.
 RAW = {
-    "inputs of rank 1": (dict(inputs=POINTS[0]), ["inputs", "matrix [N, D]", "[3]"]),
-    "inputs of rank 3": (dict(inputs=POINTS[None]), ["inputs", "matrix [N, D]", "[1, 5, 3]"]),
+    "inputs of rank 1": (dict(inputs=POINTS[0]), ["inputs", "[N, D]", "[3]"]),
+    "inputs of rank 3": (dict(inputs=POINTS[None]), ["inputs", "[N, D]", "[1, 5, 3]"]),
     "1 dimension": (dict(inputs=POINTS[:, :1]), ["inputs", "D = 2, 3 or 4", "[5, 1]"]),
     "5 dimensions": (dict(inputs=np.zeros((5, 5), np.float32)), ["inputs", "[5, 5]"]),
     "embeddings of rank 1": (dict(embeddings=TABLE[:, 0]), ["embeddings", "[rows, F]", f"[{ROWS}]"]),
@@ -69,7 +69,7 @@ RAW = {
         dict(embeddings=np.ones((ROWS, 3), np.float32)),
         ["embeddings", "F = 1, 2, 4 or 8", f"[{ROWS}, 3]"],
     ),
-    "offsets of rank 2": (dict(hashmap_offsets=GRID.offsets[None]), ["hashmap_offsets", "vector", "[1, 3]"]),
+    "offsets of rank 2": (dict(hashmap_offsets=GRID.offsets[None]), ["hashmap_offsets", "[L + 1]", "[1, 3]"]),
     "no level": (dict(hashmap_offsets=[0]), ["hashmap_offsets", "L = 1 to 32", "[1]"]),
     "33 levels": (dict(hashmap_offsets=np.arange(34)), ["hashmap_offsets", "L = 1 to 32", "[34]"]),
     "offsets below 0": (dict(hashmap_offsets=[-8, 64, 128]), ["hashmap_offsets", "-8"]),
@@ -82,7 +82,7 @@ RAW = {
     "infinite growth": (dict(log2_per_level_scale=np.inf), ["log2_per_level_scale", "finite"]),
     "growth that is no number": (dict(log2_per_level_scale=np.nan), ["log2_per_level_scale", "finite"]),
     "resolutions past 2^31": (dict(log2_per_level_scale=40.0), ["log2_per_level_scale", "2^31"]),
-    "resolution 0": (dict(resolution_coarsest=0), ["resolution_coarsest", "at least 1", "0"]),
+    "resolution 0": (dict(resolution_coarsest=0), ["resolution_coarsest", "1 or more", "0"]),
     "negative resolution": (dict(resolution_coarsest=-3), ["resolution_coarsest", "-3"]),
     "another interpolation": (dict(interpolation="cubic"), ["interpolation", "cubic"]),
     "another kind": (dict(grid_kind="tiled"), ["grid_kind", "tiled"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -80,6 +81,11 @@ def runtime(context: Context) -> list[Contender]:
     ]
 
 
+def launch(context: Context) -> list[Contender]:
+    program = Program(context, [sys.executable, ROOT / "benchmarks" / "launch_worker.py"])
+    return [program.contender("one launch", "launch", "the encoding thread's own time")]
+
+
 def hash_encode(threads: int) -> Case:
     def contenders(context: Context) -> list[Contender]:
         shader = Program(context, [BENCH, FIXTURE, SHADERS], threads)
@@ -110,6 +116,14 @@ register(
         name="hostmetal-runtime",
         title="hostmetal: what the runtime costs",
         contenders=runtime,
+    )
+)
+register(
+    Case(
+        group="hostmetal",
+        name="hostmetal-launch",
+        title="encoding one launch of a kernel with three arguments, from its inputs to commit",
+        contenders=launch,
     )
 )
 for count in sorted({1, os.cpu_count() or 1}):

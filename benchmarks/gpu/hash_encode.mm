@@ -112,7 +112,7 @@ double Run(Data& d, const Inputs& inputs, const Case& c) {
   }
   id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
   [encoder setComputePipelineState:c.pipeline];
-  const HashEncodeParams params = {uint32_t(d.points), 0, kL, 0};
+  const HashEncodeParams params = {uint32_t(d.points), kL, 0};
   const uint32_t features = kF;
   if (c.backward) {
     [encoder setBuffer:d.x offset:0 atIndex:0];
@@ -205,7 +205,7 @@ std::vector<float> Once(id<MTLDevice> device, id<MTLLibrary> library, const std:
   id<MTLBuffer> points_buffer = buffer(x.data(), x.size() * 4);
   const std::string name = std::string("hash_encode_") + (backward ? "grad_add_" : "") + type +
                            "_" + std::to_string(dims) + "_" + std::to_string(features);
-  const HashEncodeParams params = {uint32_t(points), 0, uint32_t(levels.size()), 0};
+  const HashEncodeParams params = {uint32_t(points), uint32_t(levels.size()), 0};
   const uint32_t n_features = uint32_t(features);
   const size_t level_bytes = levels.size() * sizeof(HashEncodeLevel);
   id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];

@@ -173,6 +173,10 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder) {
     _state = new CommandBufferState;
     _state->retains = retains;
     _state->error_options = options;
+    // Room for a launch or two: lists that grow from nothing allocate at each power of two.
+    _state->resources.reserve(16);
+    _state->encoders.reserve(2);
+    _state->list.commands.reserve(2);
   }
   return self;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "hostmetal/src/internal.h"
 
@@ -51,13 +52,24 @@ std::string Mismatch(const metallib_argument& a, HMTexture* texture, bool valida
 
 struct HMComputeState {
   HMComputePipelineState* pipeline = nil;
-  metallib_buffer bindings[METALLIB_MAX_BINDINGS] = {};  // as in metallib_launch
-  HMTexture* textures[METALLIB_MAX_TEXTURES] = {};
-  HMBuffer* buffers[METALLIB_MAX_BUFFERS] =
-      {};  // for setBufferOffset:; nil where setBytes: was used
+  // Nil where setBytes: was used; for setBufferOffset:.
+  HMBuffer* buffers[METALLIB_MAX_BUFFERS] = {};
   uint32_t threadgroup_lengths[METALLIB_MAX_BUFFERS] = {};
   uint32_t host_bytes = 0;  // as in DispatchCommand
   bool barrier = true;      // the next dispatch must wait for those before it
+  bool has_textures = false;
+  // As in metallib_launch. What is behind the buffers is cleared when it is first needed: it is
+  // most of this struct.
+  metallib_buffer bindings[METALLIB_MAX_BINDINGS];
+  HMTexture* textures[METALLIB_MAX_TEXTURES];
+
+  HMComputeState() { std::fill_n(bindings, METALLIB_FIRST_TEXTURE, metallib_buffer()); }
+  void ClearTextures() {
+    if (has_textures) return;
+    std::fill(bindings + METALLIB_FIRST_TEXTURE, std::end(bindings), metallib_buffer());
+    std::fill(std::begin(textures), std::end(textures), nullptr);
+    has_textures = true;
+  }
 };
 
 @implementation HMEncoder
@@ -278,6 +290,7 @@ struct HMComputeState {
                 Number(METALLIB_MAX_TEXTURES - 1) + ", and the texture must be of this device"];
     return;
   }
+  _compute->ClearTextures();
   _compute->textures[index] = texture;
   _compute->bindings[METALLIB_FIRST_TEXTURE + index] = {texture ? &texture->_layout : nullptr,
                                                         texture ? sizeof texture->_layout : 0};
@@ -298,6 +311,7 @@ struct HMComputeState {
                 Number(METALLIB_MAX_SAMPLERS - 1) + ", and the sampler must be of this device"];
     return;
   }
+  _compute->ClearTextures();
   _compute->bindings[METALLIB_FIRST_SAMPLER + index] = {sampler ? &sampler->_sampler : nullptr,
                                                         sampler ? sizeof sampler->_sampler : 0};
   if (sampler) _buffer->_state->Use(sampler);
@@ -329,7 +343,9 @@ struct HMComputeState {
   const hostmetal::Kernel& kernel = *pipeline->_kernel;
   const metallib_kernel& entry = *kernel.entry;
   bool validate = _buffer->_queue->_device->_validate;
-  std::string where = std::string("[") + method + "] kernel '" + entry.name + "': ";
+  // Words are put together where something is wrong: a launch is encoded in less time than they
+  // take.
+  const auto where = [&] { return std::string("[") + method + "] kernel '" + entry.name + "': "; };
   uint64_t threadgroup_bytes = entry.static_threadgroup_bytes;
   for (uint32_t i = 0; i < entry.n_arguments; ++i) {
     const metallib_argument& a = entry.arguments[i];
@@ -338,14 +354,13 @@ struct HMComputeState {
                      kernel.constants[size_t(a.enabled_by)].bytes[0];
       if (!enabled) continue;
     }
-    std::string argument;
     if (a.kind == METALLIB_THREADGROUP) {
       uint32_t length = _compute->threadgroup_lengths[a.index];
       threadgroup_bytes += length;
       // On a GPU a kernel runs that does not touch it; here it is a page fault where it does.
       if (length || !validate) continue;
       [self fail:kInvalidResource
-          message:where + "threadgroup(" + Number(a.index) + ") '" + a.name +
+          message:where() + "threadgroup(" + Number(a.index) + ") '" + a.name +
                   "' has no length; call setThreadgroupMemoryLength:atIndex:"];
       return NO;
     }
@@ -357,38 +372,38 @@ struct HMComputeState {
       }
       if (wrong.empty()) continue;
       [self fail:kInvalidResource
-          message:where + (a.kind == METALLIB_TEXTURE ? "texture(" : "sampler(") + Number(a.index) +
-                  ") '" + a.name + "' " + wrong];
+          message:where() + (a.kind == METALLIB_TEXTURE ? "texture(" : "sampler(") +
+                  Number(a.index) + ") '" + a.name + "' " + wrong];
       return NO;
     }
-    std::string name = "buffer(" + Number(a.index) + ") '" + a.name + "' ";
+    const auto name = [&] { return where() + "buffer(" + Number(a.index) + ") '" + a.name + "' "; };
     if (!binding.address) {
-      [self fail:kInvalidResource message:where + name + "is not bound"];
+      [self fail:kInvalidResource message:name() + "is not bound"];
       return NO;
     }
     if ((a.flags & METALLIB_ARG_REFERENCE) && binding.length < a.pointee_size) {
       [self fail:kInvalidResource
-          message:where + name + "has " + Number(binding.length) + " bytes; " + a.type_name +
-                  " takes " + Number(a.pointee_size)];
+          message:name() + "has " + Number(binding.length) + " bytes; " + a.type_name + " takes " +
+                  Number(a.pointee_size)];
       return NO;
     }
     if (validate && (a.flags & METALLIB_ARG_WRITTEN) && !_compute->buffers[a.index]) {
       [self fail:kInvalidResource
-          message:where + name +
-                  "is bound by setBytes, which is read-only, but the kernel may write it"];
+          message:name() + "is bound by setBytes, which is read-only, but the kernel may write it"];
       return NO;
     }
     if (validate && a.pointee_alignment &&
         reinterpret_cast<uintptr_t>(binding.address) % a.pointee_alignment) {
       [self fail:kInvalidResource
-          message:where + name + "is bound at an offset that is not a multiple of " +
+          message:name() + "is bound at an offset that is not a multiple of " +
                   Number(a.pointee_alignment)];
       return NO;
     }
   }
   if (threadgroup_bytes > METALLIB_MAX_THREADGROUP_MEMORY) {
     [self fail:kInternal
-        message:where + Number(threadgroup_bytes) + " bytes of threadgroup memory; the limit is " +
+        message:where() + Number(threadgroup_bytes) +
+                " bytes of threadgroup memory; the limit is " +
                 Number(METALLIB_MAX_THREADGROUP_MEMORY)];
     return NO;
   }
@@ -399,19 +414,21 @@ struct HMComputeState {
 - (Command*)newDispatch:(CommandType)type group:(MTLSize)group method:(const char*)method {
   if (![self isOpen:method]) return nullptr;
   HMComputePipelineState* pipeline = _compute->pipeline;
-  std::string where = std::string("[") + method + "] ";
   if (!pipeline) {
-    [self fail:kInvalidResource message:where + "no compute pipeline state is set"];
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] no compute pipeline state is set"];
     return nullptr;
   }
-  where += std::string("kernel '") + pipeline->_kernel->entry->name + "': ";
+  const auto where = [&] {
+    return std::string("[") + method + "] kernel '" + pipeline->_kernel->entry->name + "': ";
+  };
   NSUInteger limit = METALLIB_MAX_THREADS;
   NSUInteger threads = group.width > limit || group.height > limit || group.depth > limit
                            ? NSUIntegerMax
                            : group.width * group.height * group.depth;
   if (threads == 0 || threads > pipeline->_kernel->max_threads) {
     [self fail:kInternal
-        message:where + "a threadgroup of " + Number(group.width) + " x " + Number(group.height) +
+        message:where() + "a threadgroup of " + Number(group.width) + " x " + Number(group.height) +
                 " x " + Number(group.depth) + " threads; 1 to " +
                 Number(pipeline->_kernel->max_threads) +
                 " are allowed (maxTotalThreadsPerThreadgroup)"];
@@ -420,11 +437,12 @@ struct HMComputeState {
   if (pipeline->_multipleOfWidth && _buffer->_queue->_device->_validate &&
       threads % METALLIB_SIMD_WIDTH) {
     [self fail:kInternal
-        message:where + "a threadgroup of " + Number(threads) +
+        message:where() + "a threadgroup of " + Number(threads) +
                 " threads, but the pipeline was promised multiples of " +
                 Number(METALLIB_SIMD_WIDTH)];
     return nullptr;
   }
+  if (pipeline->_bindingCount > METALLIB_FIRST_TEXTURE) _compute->ClearTextures();
   if (![self checkArguments:method]) return nullptr;
   hostmetal::CommandList& list = _buffer->_state->list;
   // One copy of both tables, as short as the kernel allows.

@@ -67,7 +67,11 @@ class ArgShapes {
       return *this;
     }
     for (size_t i = 0; i < dims.size(); ++i) {
-      if (shape.dims[i] >= 0 && Size(dims[i]) < 0) known_.push_back({dims[i], arg, shape.dims[i]});
+      if (shape.dims[i] < 0 || Size(dims[i]) >= 0) continue;
+      // "L + 1" says what L is.
+      const size_t plus = dims[i].find(" + ");
+      const int64_t more = plus == std::string::npos ? 0 : std::atoll(&dims[i][plus + 3]);
+      known_.push_back({dims[i].substr(0, plus), arg, shape.dims[i] - more});
     }
     return *this;
   }
@@ -91,9 +95,25 @@ class ArgShapes {
     return *this;
   }
 
+  // The argument that says a dimension's size; empty if none has.
+  std::string SaidBy(const std::string& dim) const {
+    for (const Known& known : known_) {
+      if (known.dim == dim) return known.arg;
+    }
+    return "";
+  }
+
   // -1: not known.
   int64_t Size(const std::string& dim) const {
     if (std::isdigit(static_cast<unsigned char>(dim[0]))) return std::atoll(dim.c_str());
+    if (const size_t plus = dim.find(" + "); plus != std::string::npos) {
+      const int64_t size = Size(dim.substr(0, plus));
+      return size < 0 ? -1 : size + std::atoll(&dim[plus + 3]);
+    }
+    if (const size_t times = dim.find('*'); times != std::string::npos) {
+      const int64_t a = Size(dim.substr(0, times)), b = Size(dim.substr(times + 1));
+      if (a >= 0 && b >= 0) return a * b;
+    }
     for (const Known& known : known_) {
       if (known.dim == dim) return known.size;
     }
@@ -120,6 +140,9 @@ class ArgShapes {
         sizes += (sizes.empty() ? " with " : " and ") + known.dim + " = " +
                  std::to_string(known.size) + " as in " + known.arg;
       }
+      if (dims[i].find('*') == std::string::npos || Size(dims[i]) < 0) continue;
+      sizes +=
+          (sizes.empty() ? " with " : " and ") + dims[i] + " = " + std::to_string(Size(dims[i]));
     }
     return dims.empty() ? "[] (a scalar)" : "[" + shape + "]" + sizes;
   }

@@ -3,6 +3,7 @@
 #ifndef METAL_OPS_KERNELS_COMMON_CALL_RAYS_H_
 #define METAL_OPS_KERNELS_COMMON_CALL_RAYS_H_
 
+#include <cstring>
 #include <string>
 
 #include "kernels/common/op.h"
@@ -18,6 +19,25 @@ inline bool InitRays(CpuCall& call, int packed_info, int samples, PackedRays* ra
   // Both put the op's name in front.
   if (!error.empty()) call.shapes.Require(false, error.substr(call.op.name.size() + 2));
   return error.empty();
+}
+
+// Zeros for samples of no ray, in an output of samples. What belongs to a ray is left alone, so
+// that the output may be an input's memory.
+inline void ClearUncovered(const CpuCall& call, const PackedRays& rays, int output) {
+  // An empty output has no address.
+  if (rays.covers_all() || call.outputs[output].n_bytes == 0) return;
+  const int64_t sample = call.outputs[output].n_bytes / rays.n_samples();
+  int64_t end = 0;
+  const auto clear_until = [&](int64_t begin) {
+    std::memset(call.out<char>(output) + end * sample, 0, (begin - end) * sample);
+  };
+  for (int64_t r = 0; r < rays.n_rays(); ++r) {
+    const RayRange ray = rays[r];
+    if (ray.count == 0) continue;
+    clear_until(ray.start);
+    end = ray.start + ray.count;
+  }
+  clear_until(rays.n_samples());
 }
 
 }  // namespace metal_ops

@@ -146,12 +146,6 @@ inline void CheckConvRanks(ArgShapes* shapes, const ConvAttrs& attrs, const ArgS
                       ToText(filter) + ".");
 }
 
-// Whether nothing of a shape is unknown.
-inline bool IsKnown(const ArgShape& shape) {
-  return shape.known_rank &&
-         std::all_of(shape.dims.begin(), shape.dims.end(), [](int64_t size) { return size >= 0; });
-}
-
 // Shapes of input and filter, all known.
 inline void CheckConv(ArgShapes* shapes, const ConvAttrs& attrs, const ArgShape& input,
                       const ArgShape& filter, ConvSizes* sizes) {

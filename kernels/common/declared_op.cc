@@ -96,10 +96,11 @@ void CheckRange(ArgShapes* shapes, const OpAttr& attr, double value, const std::
   std::string allowed;
   if (below) {
     // As one says it of numbers that are counted, and of those that are measured.
-    const std::string low = ToText(static_cast<float>(range.low));
-    const std::string high = ToText(static_cast<float>(range.high));
-    allowed = attr.kind == AttrKind::kInt ? "between " + low + " and " + high
-                                          : "in [" + low + ", " + high + "]";
+    allowed = attr.kind == AttrKind::kInt
+                  ? "between " + std::to_string(static_cast<int64_t>(range.low)) + " and " +
+                        std::to_string(static_cast<int64_t>(range.high))
+                  : "in [" + ToText(static_cast<float>(range.low)) + ", " +
+                        ToText(static_cast<float>(range.high)) + "]";
   } else {
     allowed = ToText(static_cast<float>(range.low)) + " or more";
   }
@@ -110,6 +111,11 @@ void CheckRange(ArgShapes* shapes, const OpAttr& attr, double value, const std::
 }
 
 }  // namespace
+
+bool OpDeclaration::has_variables() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const OpArg& input) { return !input.variable.empty(); });
+}
 
 int OpDeclaration::Attr(const std::string& attr) const {
   for (size_t i = 0; i < attrs.size(); ++i) {
@@ -139,16 +145,27 @@ bool OpCall::CheckAttrs() {
 
 bool OpCall::CheckAll() {
   if (!CheckAttrs()) return false;
-  for (size_t i = 0; i < op.inputs.size() && i < in_shapes.size(); ++i) {
-    const OpArg& input = op.inputs[i];
-    if (input.shape[0] == '[') {
-      shapes.Expect(input.name.c_str(), in_shapes[i], Dims(input.shape));
-    } else if (HasPrefix(input.shape, "like ")) {
-      const std::string like = input.shape.substr(5);
-      for (size_t j = 0; j < op.inputs.size(); ++j) {
-        if (op.inputs[j].name != like) continue;
-        shapes.ExpectLike(input.name.c_str(), in_shapes[i], like.c_str(), in_shapes[j]);
+  // Those first that say what a dimension is: what depends on them is what then does not fit.
+  for (const bool dependent : {false, true}) {
+    for (size_t i = 0; i < in_shapes.size(); ++i) {
+      const int input = static_cast<int>(i);
+      const std::string& shape = InputArg(input).shape;
+      const std::string name = InputName(input);
+      const bool like = HasPrefix(shape, "like ");
+      if (dependent != (like || shape.find('*') != std::string::npos)) continue;
+      if (shape[0] == '[') {
+        shapes.Expect(name.c_str(), in_shapes[i], Dims(shape));
+      } else if (like) {
+        const char* const other = shape.c_str() + 5;
+        shapes.ExpectLike(name.c_str(), in_shapes[i], other, in_shapes[Index(other)]);
       }
+    }
+    for (const OpSizes& sizes : op.sizes) {
+      const int64_t size = Size(sizes.dim);
+      if (size < 0 || sizes.good(size)) continue;
+      const std::string input = shapes.SaidBy(sizes.dim);
+      shapes.Require(false, input + " must have " + sizes.dim + " = " + sizes.allowed +
+                                ", got shape " + ToText(in_shapes[Index(input.c_str())]) + ".");
     }
   }
   out_shapes.assign(op.outputs.size(), ArgShape());
@@ -157,10 +174,92 @@ bool OpCall::CheckAll() {
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     if (op.outputs[i].shape != "any") out_shapes[i] = OutputShape(op.outputs[i]);
   }
-  return true;
+  return shapes.ok();
 }
 
-ArgShape OpCall::OutputShape(const OpArg& output) const {
+int OpCall::Count(const OpArg& input) const {
+  if (input.list.empty()) return 1;
+  const AttrValue& length = Get(input.list.c_str());
+  if (const auto* types = std::get_if<std::vector<DType>>(&length)) {
+    return static_cast<int>(types->size());
+  }
+  return static_cast<int>(std::get<int64_t>(length));
+}
+
+int OpCall::Index(const char* name) const {
+  int at = 0;
+  for (const OpArg& input : op.inputs) {
+    if (input.name == name) return at;
+    at += Count(input);
+  }
+  return -1;
+}
+
+const OpArg& OpCall::InputArg(int number) const {
+  int at = 0;
+  for (const OpArg& input : op.inputs) {
+    at += Count(input);
+    if (number < at) return input;
+  }
+  return op.inputs.back();
+}
+
+std::string OpCall::InputName(int input) const {
+  const OpArg& arg = InputArg(input);
+  if (arg.list.empty()) return arg.name;
+  return arg.name + "[" + std::to_string(input - Index(arg.name.c_str())) + "]";
+}
+
+DType OpCall::InputType(int input) const {
+  const OpArg& arg = InputArg(input);
+  std::string type = arg.variable.empty() ? arg.type : arg.variable;
+  if (type == arg.list) return Types(type.c_str())[input - Index(arg.name.c_str())];
+  const bool wide = HasPrefix(type, "float(");
+  if (wide) type = type.substr(6, type.size() - 7);
+  const DType is = op.Attr(type) >= 0 ? Type(type.c_str()) : TypeOf(type);
+  return !wide || is == DType::kDouble ? is : DType::kFloat;
+}
+
+void OpCall::CheckVariable(int input, DType type) {
+  static const std::map<DType, std::string> kNames = {{DType::kFloat, "float32"},
+                                                      {DType::kDouble, "float64"},
+                                                      {DType::kBfloat16, "bfloat16"},
+                                                      {DType::kHalf, "float16"}};
+  const auto name = [](DType of) {
+    const auto found = kNames.find(of);
+    return found != kNames.end() ? found->second : "dtype " + std::to_string(static_cast<int>(of));
+  };
+  const DType expected = InputType(input);
+  if (type == expected) return;
+  shapes.Require(false, InputName(input) + " must be of dtype " + name(expected) + ", got " +
+                            name(type) + ".");
+}
+
+void OpCall::CheckDistinct(int input, bool distinct) {
+  if (distinct) return;
+  shapes.Require(
+      false,
+      InputName(input) + " must be a variable of its own, got one that is another argument too.");
+}
+
+std::string OpCall::NoValue(int input) const {
+  return op.name + ": " + InputName(input) +
+         " must be a variable with a value, got one without. Initialize it (an optimizer's by "
+         "optimizer.build(variables)).";
+}
+
+int64_t OpCall::SizeOrValue(const std::string& name) {
+  const int64_t size = Size(name);
+  if (size >= 0) return size;
+  const int input = Index(name.c_str());
+  if (input < 0 || HostValue(input) == nullptr) return -1;
+  const int64_t value = InputType(input) == DType::kInt64 ? Scalar<int64_t>(name.c_str())
+                                                          : Scalar<int32_t>(name.c_str());
+  shapes.Require(value >= 0, name + " must be at least 0, got " + std::to_string(value) + ".");
+  return value;
+}
+
+ArgShape OpCall::OutputShape(const OpArg& output) {
   std::string shape = output.shape;
   // "like weights if t_gradients": else it is empty.
   if (const size_t at = shape.find(" if "); at != std::string::npos) {
@@ -168,16 +267,13 @@ ArgShape OpCall::OutputShape(const OpArg& output) const {
     shape = shape.substr(0, at);
   }
   if (HasPrefix(shape, "like ")) {
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (op.inputs[i].name == shape.substr(5)) return in_shapes[i];
-    }
-    return ArgShape();
+    return in_shapes[Index(shape.c_str() + 5)];
   }
   std::vector<int64_t> dims;
   for (const std::string& dim : Dims(shape)) {
     int64_t size = 1;
     for (const std::string& factor : Split(dim, '*')) {
-      const int64_t by = Size(factor);
+      const int64_t by = SizeOrValue(factor);
       size = size < 0 || by < 0 ? -1 : size * by;
     }
     dims.push_back(size);
@@ -209,6 +305,16 @@ OpBuilder& OpBuilder::Input(const char* name_and_type, const char* shape, const 
   return *this;
 }
 
+OpBuilder& OpBuilder::Variable(const char* name_and_type, const char* shape, const char* doc) {
+  OpArg arg = MakeArg(name_and_type, shape, doc, Memory::kHost);  // its handle is
+  const size_t times = arg.type.find(" * ");
+  const size_t begin = times == std::string::npos ? 0 : times + 3;
+  arg.variable = arg.type.substr(begin);
+  arg.type = arg.type.substr(0, begin) + "resource";
+  op_.inputs.push_back(std::move(arg));
+  return *this;
+}
+
 OpBuilder& OpBuilder::Output(const char* name_and_type, const char* shape, const char* doc,
                              Memory memory) {
   op_.outputs.push_back(MakeArg(name_and_type, shape, doc, memory));
@@ -223,7 +329,14 @@ const OpDeclaration* FindOp(const std::string& name) {
 namespace internal {
 
 const OpDeclaration& Remember(const OpDeclaration& op) {
-  return Ops().emplace(op.name, op).first->second;
+  OpDeclaration& known = Ops().emplace(op.name, op).first->second;
+  for (OpArg& input : known.inputs) {
+    const size_t times = input.type.find(" * ");
+    if (times != std::string::npos) input.list = input.type.substr(0, times);
+    const int attr = known.Attr(input.type);
+    if (attr >= 0 && known.attrs[attr].kind == AttrKind::kTypes) input.list = input.type;
+  }
+  return known;
 }
 
 std::vector<const OpDeclaration*> AllOps() {

@@ -4,7 +4,7 @@
 #ifndef METAL_OPS_KERNELS_COMMON_GEMM_H_
 #define METAL_OPS_KERNELS_COMMON_GEMM_H_
 
-#include <string>
+#include <functional>
 #include <vector>
 
 #include "kernels/common/encoder.h"
@@ -17,20 +17,7 @@ namespace metal_ops {
 struct GemmEpilogue {
   FusedOps fused;
   EpilogueParams params = {};
-  std::vector<Tensor> args;
-};
-
-// The attributes and arguments of a fused op.
-class FusedOpsAttrs {
- public:
-  Status Get(KernelConstruction* ctx);
-  // Reads inputs 2 and on, and checks them beside the output's shape.
-  Status ReadArgs(KernelContext* ctx, const char* op, TF_DataType type, const ArgShape& output,
-                  int channel_dim, GemmEpilogue* epilogue) const;
-
- private:
-  std::vector<std::string> fused_ops_;
-  EpilogueParams params_ = {};
+  std::vector<const Tensor*> args;
 };
 
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
@@ -38,6 +25,11 @@ class FusedOpsAttrs {
 // measurements; otherwise the sizes and the device decide.
 Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
                const GemmEpilogue* epilogue, const Tensor& out);
+
+// Likewise, for who has a stream and temporary memory of float32.
+Status RunGemm(id<TF_MetalStream> stream,
+               const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
+               const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out);
 
 }  // namespace metal_ops
 

@@ -6,16 +6,10 @@
 #include <cstring>
 
 #include "kernels/common/gemm_plan.h"
-#include "kernels/common/metal_arg_shapes.h"
 #include "kernels/common/platform.h"
 
 namespace metal_ops {
 namespace {
-
-FloatType ToFloatType(TF_DataType type) {
-  if (type == TF_HALF) return FloatType::kHalf;
-  return type == TF_BFLOAT16 ? FloatType::kBfloat16 : FloatType::kFloat;
-}
 
 // Below this many rows packing b costs more than it gains.
 constexpr int64_t kRowsToPack = 32;
@@ -46,16 +40,16 @@ Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParam
   std::vector<Argument> arguments = {{"a", a}, {"b", b}, {"out", out}, {"params", params}};
   if (epilogue == nullptr) return encoder.Launch({stem, out.dtype()}, grid, arguments);
   const FusedOps& fused = epilogue->fused;
-  const std::vector<Tensor>& args = epilogue->args;
+  const std::vector<const Tensor*>& args = epilogue->args;
   const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
-                              args[0].dtype() == TF_FLOAT && out.dtype() != TF_FLOAT;
+                              args[0]->dtype() == TF_FLOAT && out.dtype() != TF_FLOAT;
   const char* const kChannels[] = {"gamma", "beta", "mean", "variance"};
   for (int i = 0; i < 4; ++i) {
     // Floats or the product's type: a constant tells the shader which.
     arguments.push_back(
-        {kChannels[i], i < fused.n_channel_args() ? Value(args[i]).Untyped() : Value(Nothing())});
+        {kChannels[i], i < fused.n_channel_args() ? Value(*args[i]).Untyped() : Value(Nothing())});
   }
-  arguments.push_back({"residual", fused.add ? Value(args.back()) : Value(Nothing())});
+  arguments.push_back({"residual", fused.add ? Value(*args.back()) : Value(Nothing())});
   arguments.push_back({"epilogue", epilogue->params});
   Shader shader(stem, "fused", out.dtype());
   shader.Constant(0, fused.channels)
@@ -65,42 +59,24 @@ Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParam
   return encoder.Launch(shader, grid, arguments);
 }
 
+template <typename Body>
+Status EncodeWith(id<TF_MetalStream> stream, const Body& body) {
+  const auto run = [](void* context, Encoder& encoder) -> Status {
+    return (*static_cast<const Body*>(context))(encoder);
+  };
+  return EncodeOn(stream, /*wait=*/false, run, const_cast<Body*>(&body));
+}
+
 }  // namespace
 
-Status FusedOpsAttrs::Get(KernelConstruction* ctx) {
-  RETURN_IF_ERROR(ctx->GetAttr("fused_ops", &fused_ops_));
-  RETURN_IF_ERROR(ctx->GetAttr("epsilon", &params_.epsilon));
-  return ctx->GetAttr("leakyrelu_alpha", &params_.leakyrelu_alpha);
-}
-
-Status FusedOpsAttrs::ReadArgs(KernelContext* ctx, const char* op, TF_DataType type,
-                               const ArgShape& output, int channel_dim,
-                               GemmEpilogue* epilogue) const {
-  ArgShapes shapes(op);
-  std::vector<ArgShape> args;
-  std::vector<FloatType> types;
-  for (int i = 2; i < ctx->num_inputs(); ++i) {
-    Tensor arg;
-    RETURN_IF_ERROR(ctx->Input(i, &arg));
-    args.emplace_back(arg.shape());
-    types.push_back(ToFloatType(arg.dtype()));
-    epilogue->args.push_back(std::move(arg));
-  }
-  ParseFusedOps(&shapes, fused_ops_, static_cast<int>(args.size()), &epilogue->fused);
-  RETURN_IF_ERROR(ToStatus(shapes));
-  CheckFusedTypes(&shapes, epilogue->fused, ToFloatType(type), types);
-  CheckFusedShapes(&shapes, epilogue->fused, output, channel_dim, args);
-  epilogue->params = params_;
-  return ToStatus(shapes);
-}
-
-Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
-               const GemmEpilogue* epilogue, const Tensor& out) {
+Status RunGemm(id<TF_MetalStream> stream,
+               const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
+               const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
   Shaders shaders;
   RETURN_IF_ERROR(ChooseShaders(params, &shaders));
   const int64_t products = GemmProducts(params);
   if (shaders == Shaders::kTiles) {
-    return Encode(ctx, [&](Encoder& encoder) {
+    return EncodeWith(stream, [&](Encoder& encoder) {
       const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
                       Pieces(params.columns, GEMM_TILE_COLUMNS), products);
       return LaunchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
@@ -111,7 +87,7 @@ Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, co
   const bool in_place = b.dtype() == TF_FLOAT && params.b_column == 1 &&
                         params.columns >= GEMM_THREAD_COLUMNS && params.rows < kRowsToPack;
   if (in_place || sum == 0) {
-    return Encode(ctx, [&](Encoder& encoder) {
+    return EncodeWith(stream, [&](Encoder& encoder) {
       return LaunchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
     });
   }
@@ -125,13 +101,22 @@ Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, co
     matrices *= params.batch[d];
   }
   Tensor panels_of_b;
-  RETURN_IF_ERROR(
-      ctx->AllocateTemp(TF_FLOAT, {matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
-  return Encode(ctx, [&](Encoder& encoder) -> Status {
+  RETURN_IF_ERROR(floats({matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
+  return EncodeWith(stream, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Launch({"gemm_pack", b.dtype()}, Grid(sum, panels, matrices),
                                    {{"b", b}, {"packed", panels_of_b}, {"params", params}}));
     return LaunchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
   });
+}
+
+Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
+               const GemmEpilogue* epilogue, const Tensor& out) {
+  void* stream = nullptr;
+  RETURN_IF_ERROR(ctx->Stream(&stream));
+  const auto floats = [&](const Shape& shape, Tensor* tensor) {
+    return ctx->AllocateTemp(TF_FLOAT, shape, tensor);
+  };
+  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, epilogue, out);
 }
 
 }  // namespace metal_ops

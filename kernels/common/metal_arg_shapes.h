@@ -3,18 +3,10 @@
 #ifndef METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_
 #define METAL_OPS_KERNELS_COMMON_METAL_ARG_SHAPES_H_
 
-#include <vector>
-
 #include "kernels/common/arg_shapes.h"
 #include "kernels/common/op_kernel.h"
 
 namespace metal_ops {
-
-// ShapesOf(predictions, targets): in the order of the op's inputs.
-template <typename... Tensors>
-std::vector<ArgShape> ShapesOf(const Tensors&... tensors) {
-  return {ArgShape(tensors.shape())...};
-}
 
 inline Status ToStatus(const ArgShapes& shapes) {
   return shapes.ok() ? Status() : InvalidArgument(shapes.error());

@@ -11,8 +11,9 @@
 // From it come the op's registration and shape function, the checks of every device's kernel in one
 // voice, the outputs' memory, and what Python asks of its arguments. Types and attributes are
 // written as TensorFlow writes them. A shape is "any", "like features", or a list of numbers and
-// names, "[points, 3]"; a name has one size throughout a call, and an output's dimension may be a
-// product, "[points, levels*features]". What words cannot say a function checks (Check).
+// names, "[points, 3]"; a name has one size throughout a call. A dimension may be a product or more
+// than a name, "[points, levels*features]", "[levels + 1]"; an output's may be the value of a
+// scalar integer input of that name. What words cannot say a function checks (Check).
 //
 // No TensorFlow, no Metal: kernels/tensorflow/ registers what is declared here.
 
@@ -86,6 +87,8 @@ struct OpArg {
   std::string name, type;  // "features", "T"
   std::string shape, doc;
   Memory memory = Memory::kDevice;
+  std::string variable;  // of a resource: the type of the variable's elements
+  std::string list;      // of several tensors: the attribute that says how many
 };
 
 struct OpAttr {
@@ -93,6 +96,12 @@ struct OpAttr {
   AttrKind kind = AttrKind::kInt;
   Range range;
   std::vector<DType> types;  // kType: those allowed
+};
+
+// Which sizes a dimension may have.
+struct OpSizes {
+  std::string dim, allowed;  // "F", "1, 2, 4 or 8"
+  bool (*good)(int64_t);
 };
 
 // An op whose outputs are a formula of its inputs' elements.
@@ -106,13 +115,16 @@ struct OpDeclaration {
   std::string name, doc;
   std::vector<OpArg> inputs, outputs;
   std::vector<OpAttr> attrs;
+  std::vector<OpSizes> sizes;
   void (*check_attrs)(OpCall&) = nullptr;
   void (*check)(OpCall&) = nullptr;
   int reused_input = -1;  // whose memory output 0 may take
+  bool reused_on_metal = true;
   bool differentiable = true;
   ElementwiseOp elementwise;
 
   int Attr(const std::string& attr) const;  // its number, or -1
+  bool has_variables() const;
 };
 
 // One call, or one node of a graph, as far as it is known: attributes, shapes.
@@ -130,9 +142,40 @@ class OpCall {
   float Float(const char* attr) const { return std::get<float>(Get(attr)); }
   const std::string& Text(const char* attr) const { return std::get<std::string>(Get(attr)); }
   DType Type(const char* attr) const { return std::get<DType>(Get(attr)); }
+  const std::vector<int64_t>& Ints(const char* attr) const {
+    return std::get<std::vector<int64_t>>(Get(attr));
+  }
+  const std::vector<std::string>& Texts(const char* attr) const {
+    return std::get<std::vector<std::string>>(Get(attr));
+  }
+  const std::vector<DType>& Types(const char* attr) const {
+    return std::get<std::vector<DType>>(Get(attr));
+  }
 
   // -1: not known yet.
   int64_t Size(const std::string& dim) const { return shapes.Size(dim); }
+
+  // What an input holds, where the host can know: of constants while a graph is built, then of
+  // what lies in host memory. Else null.
+  virtual const void* HostValue(int) const { return nullptr; }
+  template <typename T>
+  T Scalar(const char* input) const {
+    T value;
+    std::memcpy(&value, HostValue(Index(input)), sizeof(value));
+    return value;
+  }
+
+  // Tensors are numbered through, those of a list too. -1: there is none of that name.
+  int Index(const char* input) const;
+  int Count(const OpArg& input) const;  // 1, or the length of a list
+  const OpArg& InputArg(int input) const;
+  std::string InputName(int input) const;  // "args[1]"
+  DType InputType(int input) const;        // of a variable: its elements'
+
+  // What is wrong with a variable, as adapters find them.
+  void CheckVariable(int input, DType type);
+  void CheckDistinct(int input, bool distinct);
+  std::string NoValue(int input) const;
 
   // Attributes alone: what is wrong is in `shapes` then. Then all, and the outputs' shapes.
   bool CheckAttrs();
@@ -147,7 +190,9 @@ class OpCall {
 
  private:
   const AttrValue& Get(const char* attr) const;
-  ArgShape OutputShape(const OpArg& output) const;
+  ArgShape OutputShape(const OpArg& output);
+  // A dimension's, or a scalar input's value; -1 if not known yet.
+  int64_t SizeOrValue(const std::string& name);
 
   const std::vector<AttrValue>& attrs_;
 };
@@ -180,6 +225,12 @@ class CpuCall : public OpCall {
   T* out(int i) const {
     return static_cast<T*>(outputs[i].data);
   }
+  const void* HostValue(int i) const override { return inputs[i].data; }
+  // A variable's elements, locked until the call ends.
+  template <typename T>
+  T* variable(int i) const {
+    return static_cast<T*>(const_cast<void*>(inputs[i].data));
+  }
   FloatArray floats(int i) const { return {inputs[i].data, ToFloatType(inputs[i].type)}; }
   MutableFloatArray float_out(int i) const {
     return {outputs[i].data, ToFloatType(outputs[i].type)};
@@ -203,6 +254,8 @@ class CpuCall : public OpCall {
   // For shapes that only the kernel knows, with the memory of input `reused` if nobody else needs
   // that. False: it failed, and that is reported.
   virtual bool Allocate(int output, const std::vector<int64_t>& shape, int reused = -1) = 0;
+  // Memory until the call ends. Null: there is none, and that is reported.
+  virtual void* Scratch(int64_t n_bytes) = 0;
   // Whether anybody will read an output.
   virtual bool IsWanted(int output) const = 0;
   // Calls `work(begin, end)` on ranges of [0, n) on as many threads as are worth it. `cycles` is
@@ -275,6 +328,18 @@ class OpBuilder {
                    Memory memory = Memory::kDevice);
   OpBuilder& Output(const char* name_and_type, const char* shape, const char* doc = "",
                     Memory memory = Memory::kDevice);
+  // A variable that the op updates: "m: float(T)" is of float32, of float64 where T is.
+  OpBuilder& Variable(const char* name_and_type, const char* shape, const char* doc = "");
+  // Which sizes a dimension may have: .Sizes("D", "2 or 3", [](int64_t n) { return ... }).
+  OpBuilder& Sizes(const char* dim, const char* allowed, bool (*good)(int64_t)) {
+    op_.sizes.push_back({dim, allowed, good});
+    return *this;
+  }
+  // What several ops have in common: attributes, inputs, checks.
+  OpBuilder& With(void (*part)(OpBuilder&)) {
+    part(*this);
+    return *this;
+  }
   // What attributes alone may be, beyond their ranges; what a call may be, after its shapes were
   // compared with the declared ones. It may also set `out_shapes` and define dimensions.
   OpBuilder& CheckAttrs(void (*check)(OpCall&)) {
@@ -286,8 +351,9 @@ class OpBuilder {
     return *this;
   }
   // Output 0 may take the memory of an input of its type and shape.
-  OpBuilder& Reuses(int input) {
+  OpBuilder& Reuses(int input, bool on_metal = true) {
     op_.reused_input = input;
+    op_.reused_on_metal = on_metal;
     return *this;
   }
   // Derivatives of the op are refused with a sentence.

@@ -88,6 +88,7 @@ class KernelConstruction {
   Status GetAttr(const char* name, std::vector<int64_t>* value);
   Status GetAttr(const char* name, std::vector<float>* value);
   Status GetAttr(const char* name, std::vector<std::string>* value);
+  Status GetAttr(const char* name, std::vector<TF_DataType>* value);
   // How many elements an attribute has that is a list.
   Status GetListSize(const char* name, int32_t* size);
 

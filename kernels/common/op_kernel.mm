@@ -203,6 +203,16 @@ Status KernelConstruction::GetListSize(const char* name, int32_t* size) {
   return status.Get();
 }
 
+Status KernelConstruction::GetAttr(const char* name, std::vector<TF_DataType>* value) {
+  CStatus status;
+  int32_t list_size = 0, total_size = 0;
+  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
+  RETURN_IF_ERROR(status.Get());
+  value->resize(list_size);
+  TF_OpKernelConstruction_GetAttrTypeList(ctx_, name, value->data(), list_size, status);
+  return status.Get();
+}
+
 // ---- KernelContext
 // --------------------------------------------------------------------------------------------------
 

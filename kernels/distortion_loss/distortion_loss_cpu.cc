@@ -10,7 +10,6 @@
 // All terms of A and B have one sign, so nothing cancels, wherever the ray begins. A ray is done by
 // one thread, in double, so results do not depend on the number of threads.
 
-#include <algorithm>
 #include <atomic>
 #include <string>
 
@@ -23,19 +22,10 @@ namespace {
 // Cycles that a sample takes, roughly.
 constexpr int64_t kCycles = 8;
 
-// Results of samples of no ray.
-void ClearUncovered(const CpuCall& call, const PackedRays& rays, int first_output) {
-  if (rays.covers_all()) return;
-  for (size_t i = first_output; i < call.outputs.size(); ++i) {
-    // Not memset: an empty tensor has no address.
-    std::fill_n(call.out<char>(static_cast<int>(i)), call.outputs[i].n_bytes, '\0');
-  }
-}
-
 void DistortionLoss(CpuCall& call) {
   PackedRays rays;
   if (!InitRays(call, 3, 0, &rays)) return;
-  ClearUncovered(call, rays, 1);
+  for (const int output : {1, 2, 3}) ClearUncovered(call, rays, output);
   const bool t_gradients = call.Bool("t_gradients");
   // Nobody may want the derivative: TensorFlow knows while it runs a graph.
   const bool with_slope = t_gradients || call.IsWanted(1);

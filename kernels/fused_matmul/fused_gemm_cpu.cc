@@ -7,20 +7,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/common/fused_call.h"
 #include "kernels/common/gemm_plan.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/tf_arg_shapes.h"
-#include "kernels/common/tf_float_types.h"
 #include "kernels/fused_matmul/fused_gemm_simd.h"
 
 namespace metal_ops {
 namespace {
-
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Status;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
 
 // Rows of tiles that share a pass over b: few enough for the input's part to stay in the cache.
 constexpr int64_t kBlockTiles = 8;
@@ -28,8 +20,6 @@ constexpr int64_t kBlockTiles = 8;
 constexpr int64_t kShortestRun = 16;
 // Below this many rows packing b would cost more than it gains.
 constexpr int64_t kRowsToPack = 48;
-
-float* Floats(Tensor* tensor) { return static_cast<float*>(tensor->data()); }
 
 // A few elements of an array that are not neighbours.
 void Gather(const FloatArray& from, int64_t begin, int64_t stride, int64_t n, float* to) {
@@ -70,12 +60,11 @@ struct Channels {
   std::vector<float> mean, scale, shift;
 };
 
-Channels ReadChannels(OpKernelContext* context, const FusedOps& fused, float epsilon,
-                      int64_t columns, int64_t padded) {
+Channels ReadChannels(const CpuCall& call, const FusedOps& fused, int64_t columns, int64_t padded) {
   Channels channels;
   const auto read = [&](int arg) {
     std::vector<float> values(padded, 0.0f);
-    Gather(ToFloatArray(context->input(2 + arg)), 0, 1, columns, values.data());
+    Gather(call.floats(2 + arg), 0, 1, columns, values.data());
     return values;
   };
   if (fused.channels == EPILOGUE_BIAS) channels.shift = read(0);
@@ -87,7 +76,7 @@ Channels ReadChannels(OpKernelContext* context, const FusedOps& fused, float eps
     channels.mean = read(2);
     const std::vector<float> variance = read(3);
     for (int64_t c = 0; c < columns; ++c) {
-      channels.scale[c] /= std::sqrt(variance[c] + epsilon);
+      channels.scale[c] /= std::sqrt(variance[c] + call.Float("epsilon"));
     }
   }
   return channels;
@@ -96,33 +85,31 @@ Channels ReadChannels(OpKernelContext* context, const FusedOps& fused, float eps
 // One call.
 class FusedGemm {
  public:
-  FusedGemm(OpKernelContext* context, const FusedOps& fused, const EpilogueParams& epilogue,
-            const GemmParams& params, Tensor* out)
-      : context_(context),
-        fused_(fused),
+  FusedGemm(CpuCall& call, const GemmParams& params)
+      : call_(call),
+        fused_(FusedOpsOf(call)),
         params_(params),
-        a_(ToFloatArray(context->input(0))),
-        b_(ToFloatArray(context->input(1))),
-        out_(ToMutableFloatArray(out)),
+        a_(call.floats(0)),
+        b_(call.floats(1)),
+        out_(call.float_out(0)),
         tile_(TileSize()),
         sum_(GemmDepth(params)),
         panels_((params.columns + tile_.columns - 1) / tile_.columns),
         points_(int64_t{params.out_h} * params.out_w) {
-    if (fused.add) residual_ = ToFloatArray(context->input(context->num_inputs() - 1));
-    channels_ =
-        ReadChannels(context, fused, epilogue.epsilon, params.columns, panels_ * tile_.columns);
+    if (fused_.add) residual_ = call.floats(static_cast<int>(call.inputs.size()) - 1);
+    channels_ = ReadChannels(call, fused_, params.columns, panels_ * tile_.columns);
     // Rows of the input can be read where they are, or are gathered into rows of sum_ floats.
     gathers_ = a_.type != FloatType::kFloat || params.a_c != 1 ||
                (params.depth < kShortestRun && sum_ > params.depth);
-    tile_epilogue_.activation = fused.activation;
-    tile_epilogue_.leakyrelu_alpha = epilogue.leakyrelu_alpha;
+    tile_epilogue_.activation = fused_.activation;
+    tile_epilogue_.leakyrelu_alpha = call.Float("leakyrelu_alpha");
   }
 
-  Status Run() {
-    TF_RETURN_IF_ERROR(PackB());
+  void Run() {
+    if (!PackB()) return;
     const int64_t products = GemmProducts(params_);
     const int64_t row_tiles = (params_.rows + tile_.rows - 1) / tile_.rows;
-    const int64_t threads = context_->device()->tensorflow_cpu_worker_threads()->num_threads;
+    const int64_t threads = call_.n_threads();
     // Enough tasks for an even end: smaller blocks first, then parts of the columns.
     const int64_t wanted = threads == 1 ? 1 : 4 * threads;
     block_tiles_ = std::clamp<int64_t>(row_tiles * products / wanted, 1, kBlockTiles);
@@ -132,7 +119,7 @@ class FusedGemm {
     parts = (panels_ + part_panels - 1) / part_panels;
     const int64_t cycles = std::max<int64_t>(
         1, block_tiles_ * tile_.rows * part_panels * tile_.columns * (sum_ / 16 + 2));
-    ParallelFor(context_, products * blocks * parts, cycles, [&](int64_t begin, int64_t end) {
+    call_.ParallelFor(products * blocks * parts, cycles, [&](int64_t begin, int64_t end) {
       Scratch scratch(*this);
       for (int64_t task = begin; task < end; ++task) {
         const int64_t part = task % parts, block = task / parts % blocks;
@@ -141,7 +128,6 @@ class FusedGemm {
                  std::min((part + 1) * part_panels, panels_), &scratch);
       }
     });
-    return tensorflow::OkStatus();
   }
 
  private:
@@ -159,8 +145,8 @@ class FusedGemm {
   int64_t Runs() const { return gathers_ ? 1 : int64_t{params_.filter_h} * params_.filter_w; }
 
   // b as panels [sum_, tile_.columns] of float32, or only the last of them where the others can be
-  // read in place.
-  Status PackB() {
+  // read in place. False: there is no memory, and that is reported.
+  bool PackB() {
     const bool in_place =
         b_.type == FloatType::kFloat && params_.b_column == 1 && params_.rows < kRowsToPack;
     first_packed_ = in_place ? params_.columns / tile_.columns : 0;
@@ -172,29 +158,29 @@ class FusedGemm {
       if (params_.b_batch[d] != 0) matrices *= params_.batch[d];
     }
     panel_size_ = sum_ * tile_.columns;
-    TF_RETURN_IF_ERROR(context_->allocate_temp(
-        tensorflow::DT_FLOAT, TensorShape({matrices * packed * panel_size_}), &packed_b_));
-    if (packed == 0 || sum_ == 0) return tensorflow::OkStatus();
+    if (packed == 0 || sum_ == 0) return true;
+    packed_b_ = static_cast<float*>(
+        call_.Scratch(matrices * packed * panel_size_ * static_cast<int64_t>(sizeof(float))));
+    if (packed_b_ == nullptr) return false;
     // Pieces of a panel, so that one wide panel keeps all threads busy.
     constexpr int64_t kPieceRows = 64;
     const int64_t pieces = (sum_ + kPieceRows - 1) / kPieceRows;
-    float* const to = Floats(&packed_b_);
-    ParallelFor(context_, matrices * packed * pieces, kPieceRows * tile_.columns,
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t task = begin; task < end; ++task) {
-                    const int64_t piece = task % pieces, panel = task / pieces % packed;
-                    int64_t matrix = task / pieces / packed, from = 0;
-                    for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
-                      if (matrix_strides_[d] == 0) continue;
-                      from += matrix % params_.batch[d] * params_.b_batch[d];
-                      matrix /= params_.batch[d];
-                    }
-                    PackPiece(from, first_packed_ + panel, piece * kPieceRows,
-                              std::min(sum_, (piece + 1) * kPieceRows),
-                              to + task / pieces * panel_size_);
-                  }
-                });
-    return tensorflow::OkStatus();
+    call_.ParallelFor(matrices * packed * pieces, kPieceRows * tile_.columns,
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t task = begin; task < end; ++task) {
+                          const int64_t piece = task % pieces, panel = task / pieces % packed;
+                          int64_t matrix = task / pieces / packed, from = 0;
+                          for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
+                            if (matrix_strides_[d] == 0) continue;
+                            from += matrix % params_.batch[d] * params_.b_batch[d];
+                            matrix /= params_.batch[d];
+                          }
+                          PackPiece(from, first_packed_ + panel, piece * kPieceRows,
+                                    std::min(sum_, (piece + 1) * kPieceRows),
+                                    packed_b_ + task / pieces * panel_size_);
+                        }
+                      });
+    return true;
   }
 
   void PackPiece(int64_t from, int64_t panel, int64_t begin, int64_t end, float* to) const {
@@ -238,8 +224,7 @@ class FusedGemm {
         b = static_cast<const float*>(b_.data) + offsets.b + panel * tile_.columns;
         b_row = params_.b_row;
       } else {
-        b = static_cast<const float*>(packed_b_.data()) +
-            (matrix * (panels_ - first_packed_) + panel - first_packed_) * panel_size_;
+        b = packed_b_ + (matrix * (panels_ - first_packed_) + panel - first_packed_) * panel_size_;
       }
       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
         SumTile(scratch->runs.data() + (tile - first_tile) * runs * tile_.rows, runs, run, b, b_row,
@@ -342,7 +327,7 @@ class FusedGemm {
     }
   }
 
-  OpKernelContext* context_;
+  CpuCall& call_;
   const FusedOps fused_;
   const GemmParams& params_;
   const FloatArray a_, b_;
@@ -356,38 +341,17 @@ class FusedGemm {
   TileEpilogue tile_epilogue_;
   bool gathers_ = false;
   int64_t block_tiles_ = 1;
-  Tensor packed_b_;
+  float* packed_b_ = nullptr;
   int64_t first_packed_ = 0, panel_size_ = 0;
   int64_t matrix_strides_[GEMM_BATCH_DIMS] = {};
 };
 
 }  // namespace
 
-FusedGemmOp::FusedGemmOp(OpKernelConstruction* context) : OpKernel(context) {
-  OP_REQUIRES_OK(context, context->GetAttr("fused_ops", &fused_ops_));
-  OP_REQUIRES_OK(context, context->GetAttr("epsilon", &epilogue_.epsilon));
-  OP_REQUIRES_OK(context, context->GetAttr("leakyrelu_alpha", &epilogue_.leakyrelu_alpha));
-}
-
-Status FusedGemmOp::CheckArgs(OpKernelContext* context, const ArgShape& output, int channel_dim,
-                              FusedOps* fused) const {
-  ArgShapes shapes(type_string());
-  std::vector<ArgShape> args;
-  std::vector<FloatType> types;
-  for (int i = 2; i < context->num_inputs(); ++i) {
-    args.push_back(ToArgShape(context->input(i).shape()));
-    types.push_back(ToFloatType(context->input(i).dtype()));
-  }
-  ParseFusedOps(&shapes, fused_ops_, static_cast<int>(args.size()), fused);
-  TF_RETURN_IF_ERROR(ToStatus(shapes));
-  CheckFusedTypes(&shapes, *fused, ToFloatType(context->input(0).dtype()), types);
-  CheckFusedShapes(&shapes, *fused, output, channel_dim, args);
-  return ToStatus(shapes);
-}
-
-Status FusedGemmOp::Run(OpKernelContext* context, const FusedOps& fused, const GemmParams& params,
-                        Tensor* out) const {
-  return FusedGemm(context, fused, epilogue_, params, out).Run();
+void RunFusedGemm(CpuCall& call, GemmParams (*plan)(OpCall&)) {
+  if (call.outputs[0].n_elements == 0) return;
+  const GemmParams params = plan(call);
+  if (call.shapes.ok()) FusedGemm(call, params).Run();
 }
 
 }  // namespace metal_ops

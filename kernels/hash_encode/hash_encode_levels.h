@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#include "kernels/common/op.h"
 #include "kernels/hash_encode/hash_encode_params.h"
 
 namespace metal_ops {
@@ -55,6 +57,17 @@ inline void HashEncodeLevels(int n_dims, int n_levels, float log2_per_level_scal
     const uint64_t reciprocal = (uint64_t{1} << 32) / level.size;
     level.reciprocal = reciprocal > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(reciprocal);
   }
+}
+
+// Those of a checked call.
+inline void HashEncodeLevels(const OpCall& call, HashEncodeLevel* levels) {
+  const int64_t n_levels = call.Size("L");
+  int32_t offsets[HASH_ENCODE_MAX_LEVELS + 1];
+  std::memcpy(offsets, call.HostValue(call.Index("hashmap_offsets")),
+              (n_levels + 1) * sizeof(int32_t));
+  HashEncodeLevels(static_cast<int>(call.Size("D")), static_cast<int>(n_levels),
+                   call.Float("log2_per_level_scale"), call.Int("resolution_coarsest"),
+                   call.Text("grid_kind") == "dense", offsets, levels);
 }
 
 }  // namespace metal_ops

@@ -17,10 +17,9 @@
 // What one dispatch is told.
 struct HashEncodeParams {
   uint32_t n_points;
-  uint32_t first_point;  // of this dispatch, where N takes several
   uint32_t n_levels;
   uint32_t smoothstep;  // 0: linear interpolation
 };
-static_assert(sizeof(HashEncodeParams) == 16, "host and shader must agree");
+static_assert(sizeof(HashEncodeParams) == 12, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_PARAMS_H_

@@ -1,142 +1,67 @@
 // PackedScan, PackedProdGrad and PackRayIndices on the Metal device.
 
-#include <cstring>
-#include <string>
-
+#include "kernels/common/metal_call.h"
 #include "kernels/common/metal_rays.h"
-#include "kernels/common/registrar.h"
-#include "kernels/packed_scan/packed_scan_checks.h"
+#include "kernels/packed_scan/pack_ray_indices.h"
 #include "kernels/packed_scan/packed_scan_params.h"
 
 namespace metal_ops {
 namespace {
 
-class PackedScanOp {
- public:
-  static constexpr char kOp[] = "PackedScan";
+PackedScanParams Params(const MetalCall& call) {
+  return {call.Bool("exclusive") ? 1u : 0u, call.Bool("reverse") ? 1u : 0u};
+}
 
-  explicit PackedScanOp(KernelConstruction* ctx) {
-    std::string reduction;
-    bool exclusive = false, reverse = false;
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("reduction", &reduction));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("exclusive", &exclusive));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("reverse", &reverse));
-    sum_ = reduction == "sum";
-    params_ = {exclusive ? 1u : 0u, reverse ? 1u : 0u};
+Status PackedScan(MetalCall& call) {
+  MetalRays rays;
+  RETURN_IF_ERROR(rays.Init(call.op.name.c_str(), call.in(1), call.in(0)));
+  const char* const stem = call.Text("reduction") == "sum" ? "packed_sum" : "packed_prod";
+  return call.Encode([&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
+    return encoder.Launch({stem, call.in(0).dtype()}, Grid(rays.n_rays()),
+                          {{"inputs", call.in(0)},
+                           {"spans", rays.spans()},
+                           {"outputs", call.out(0)},
+                           {"layout", rays.layout()},
+                           {"params", Params(call)}});
+  });
+}
+METAL_KERNEL("PackedScan", PackedScan);
+
+Status PackedProdGrad(MetalCall& call) {
+  const Tensor& inputs = call.in(1);
+  MetalRays rays;
+  RETURN_IF_ERROR(rays.Init(call.op.name.c_str(), call.in(2), inputs));
+  Tensor before;  // a ScaledFloat of the shader is three words
+  RETURN_IF_ERROR(call.AllocateTemp(TF_INT32, {inputs.num_elements(), 3}, &before));
+  return call.Encode([&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
+    return encoder.Launch({"packed_prod_grad", inputs.dtype()}, Grid(rays.n_rays()),
+                          {{"gradients", call.in(0)},
+                           {"inputs", inputs},
+                           {"spans", rays.spans()},
+                           {"before", before},
+                           {"outputs", call.out(0)},
+                           {"layout", rays.layout()},
+                           {"params", Params(call)}});
+  });
+}
+METAL_KERNEL("PackedProdGrad", PackedProdGrad);
+
+// All in host memory, where TensorFlow keeps int32 tensors and where the ops that take packed_info
+// want it. Indices that do not ascend are an error at once.
+Status PackRayIndices(MetalCall& call) {
+  const int64_t n_rays = call.out(0).dim(0);
+  if (call.in(0).dtype() == TF_INT64) {
+    PackRayIndices(call, call.in(0).host<int64_t>(), n_rays,
+                   call.outputs[0].mutable_host<int64_t>());
+  } else {
+    PackRayIndices(call, call.in(0).host<int32_t>(), n_rays,
+                   call.outputs[0].mutable_host<int32_t>());
   }
-
-  void Compute(KernelContext* ctx) {
-    Tensor inputs, packed_info, outputs;
-    OP_REQUIRES_OK(ctx, ctx->Input(0, &inputs));
-    OP_REQUIRES_OK(ctx, ctx->Input(1, &packed_info));
-    ArgShapes shapes(kOp);
-    CheckPackedScan(&shapes, ShapesOf(inputs, packed_info));
-    OP_REQUIRES_OK(ctx, ToStatus(shapes));
-    MetalRays rays;
-    OP_REQUIRES_OK(ctx, rays.Init(kOp, packed_info, inputs));
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs.shape(), &outputs));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&outputs}));
-                     return encoder.Launch({sum_ ? "packed_sum" : "packed_prod", inputs.dtype()},
-                                           Grid(rays.n_rays()),
-                                           {{"inputs", inputs},
-                                            {"spans", rays.spans()},
-                                            {"outputs", outputs},
-                                            {"layout", rays.layout()},
-                                            {"params", params_}});
-                   }));
-  }
-
- private:
-  bool sum_ = true;
-  PackedScanParams params_ = {};
-};
-
-class PackedProdGradOp {
- public:
-  static constexpr char kOp[] = "PackedProdGrad";
-
-  explicit PackedProdGradOp(KernelConstruction* ctx) {
-    bool exclusive = false, reverse = false;
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("exclusive", &exclusive));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("reverse", &reverse));
-    params_ = {exclusive ? 1u : 0u, reverse ? 1u : 0u};
-  }
-
-  void Compute(KernelContext* ctx) {
-    Tensor gradients, inputs, packed_info, before, outputs;
-    OP_REQUIRES_OK(ctx, ctx->Input(0, &gradients));
-    OP_REQUIRES_OK(ctx, ctx->Input(1, &inputs));
-    OP_REQUIRES_OK(ctx, ctx->Input(2, &packed_info));
-    ArgShapes shapes(kOp);
-    CheckPackedScan(&shapes, ShapesOf(gradients, inputs, packed_info));
-    OP_REQUIRES_OK(ctx, ToStatus(shapes));
-    MetalRays rays;
-    OP_REQUIRES_OK(ctx, rays.Init(kOp, packed_info, inputs));
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, inputs.shape(), &outputs));
-    // A ScaledFloat of the shader is three words.
-    OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_INT32, {inputs.num_elements(), 3}, &before));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&outputs}));
-                     return encoder.Launch({"packed_prod_grad", inputs.dtype()},
-                                           Grid(rays.n_rays()),
-                                           {{"gradients", gradients},
-                                            {"inputs", inputs},
-                                            {"spans", rays.spans()},
-                                            {"before", before},
-                                            {"outputs", outputs},
-                                            {"layout", rays.layout()},
-                                            {"params", params_}});
-                   }));
-  }
-
- private:
-  PackedScanParams params_ = {};
-};
-
-// Indices in, packed_info out: all in host memory, where TensorFlow keeps int32 tensors and where
-// the ops that take packed_info want it. Indices that do not ascend are an error at once.
-class PackRayIndicesOp {
- public:
-  static constexpr char kOp[] = "PackRayIndices";
-
-  explicit PackRayIndicesOp(KernelConstruction*) {}
-
-  void Compute(KernelContext* ctx) {
-    Tensor ray_indices, n_rays;
-    OP_REQUIRES_OK(ctx, ctx->Input(0, &ray_indices));
-    OP_REQUIRES_OK(ctx, ctx->Input(1, &n_rays));
-    ArgShapes shapes(kOp);
-    CheckPackRayIndices(&shapes, ShapesOf(ray_indices, n_rays));
-    OP_REQUIRES_OK(ctx, ToStatus(shapes));
-    OP_REQUIRES_OK(ctx, ray_indices.dtype() == TF_INT64 ? Pack<int64_t>(ctx, ray_indices, n_rays)
-                                                        : Pack<int32_t>(ctx, ray_indices, n_rays));
-  }
-
- private:
-  template <typename I>
-  static Status Pack(KernelContext* ctx, const Tensor& ray_indices, const Tensor& n_rays) {
-    I count;
-    std::memcpy(&count, n_rays.host<char>(), sizeof(count));
-    ArgShapes checked(kOp);
-    CheckRayCount(&checked, count);
-    RETURN_IF_ERROR(ToStatus(checked));
-    Tensor packed_info;
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, {count, 2}, &packed_info));
-    const std::string error = PackRayIndices(kOp, ray_indices.host<I>(), ray_indices.num_elements(),
-                                             count, packed_info.mutable_host<I>());
-    return error.empty() ? Status() : InvalidArgument(error);
-  }
-};
-
-REGISTER_METAL_KERNEL(PackedScanOp,
-                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("packed_info"));
-REGISTER_METAL_KERNEL(PackedProdGradOp,
-                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("packed_info"));
-REGISTER_METAL_KERNEL(PackRayIndicesOp, .Types("Tindices", {TF_INT32, TF_INT64})
-                                            .HostMemory("ray_indices")
-                                            .HostMemory("n_rays")
-                                            .HostMemory("packed_info"));
+  return Status();
+}
+METAL_KERNEL("PackRayIndices", PackRayIndices);
 
 }  // namespace
 }  // namespace metal_ops

@@ -5,24 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <limits>
 #include <vector>
 
-#include "kernels/common/parallel.h"
-#include "kernels/common/tf_arg_shapes.h"
-#include "kernels/ray_march/ray_march_checks.h"
+#include "kernels/ray_march/ray_march_call.h"
 #include "kernels/ray_march/ray_march_steps.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace metal_ops {
 namespace {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
 
 constexpr int64_t kRaysPerBlock = 64;
 
@@ -79,145 +68,93 @@ inline void ray_march_take(Block& block, float t_start, float t_end) {
 }
 
 template <typename I>
-class RayMarchOp : public OpKernel {
- public:
-  explicit RayMarchOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("step", &attrs_.step));
-    OP_REQUIRES_OK(context, context->GetAttr("cone_angle", &attrs_.cone_angle));
-    OP_REQUIRES_OK(context, context->GetAttr("resolution", &attrs_.resolution));
-    OP_REQUIRES_OK(context, context->GetAttr("max_samples_per_ray", &attrs_.max_samples_per_ray));
-    OP_REQUIRES_OK(context, context->GetAttr("stratified", &stratified_));
-    ArgShapes attrs(type_string());
-    CheckRayMarchAttrs(&attrs, attrs_);
-    OP_REQUIRES_OK(context, ToStatus(attrs));
-  }
+void March(CpuCall& call) {
+  const RayMarchParams params = MakeRayMarchParams(call);
+  const int64_t n_rays = call.Size("rays");
+  const float* const origins = call.in<float>(0);
+  const float* const directions = call.in<float>(1);
+  const uint8_t* const bits = call.in<uint8_t>(2);
+  const float* const t_min = call.in<float>(4);
+  const float* const t_max = call.in<float>(5);
+  const int64_t min_stride = call.in_shapes[4].rank(), max_stride = call.in_shapes[5].rank();
 
-  void Compute(OpKernelContext* context) override {
-    ArgShapes shapes(type_string());
-    CheckRayMarch(&shapes, InputShapes(context), attrs_);
-    OP_REQUIRES_OK(context, ToStatus(shapes));
-    float aabb[6];
-    std::memcpy(aabb, context->input(3).data(), sizeof(aabb));
-    CheckAabb(&shapes, aabb);
-    OP_REQUIRES_OK(context, ToStatus(shapes));
-
-    int32_t seed[2];
-    std::memcpy(seed, context->input(6).data(), sizeof(seed));
-    const RayMarchParams params =
-        MakeRayMarchParams(attrs_, stratified_, shapes.Size("levels"), aabb, seed);
-
-    const int64_t n_rays = shapes.Size("rays");
-    const float* const origins = Floats(context->input(0));
-    const float* const directions = Floats(context->input(1));
-    const uint8_t* const bits = static_cast<const uint8_t*>(context->input(2).data());
-    const float* const t_min = Floats(context->input(4));
-    const float* const t_max = Floats(context->input(5));
-    const int64_t min_stride = context->input(4).dims(), max_stride = context->input(5).dims();
-
-    const EmptyBlocks empty(params, bits, n_rays);
-    const int64_t n_blocks = (n_rays + kRaysPerBlock - 1) / kRaysPerBlock;
-    std::vector<Block> blocks(n_blocks);
-    std::vector<int64_t> firsts(n_rays + 1, 0);  // at first, the number of samples
-    std::atomic<int64_t> too_long{n_rays};
-    ParallelFor(context, n_blocks, kRaysPerBlock * 5000, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        Block& block = blocks[b];
-        for (int64_t r = b * kRaysPerBlock; r < std::min(n_rays, (b + 1) * kRaysPerBlock); ++r) {
-          const size_t before = block.t_starts.size();
-          if (!ray_march_steps(params, bits, origins + 3 * r, directions + 3 * r,
-                               t_min[r * min_stride], t_max[r * max_stride],
-                               static_cast<uint32_t>(r), block, empty)) {
-            // The first one, however many there are: a range of rays ends at its first.
-            int64_t known = too_long;
-            while (r < known && !too_long.compare_exchange_weak(known, r)) {
-            }
-            return;
+  const EmptyBlocks empty(params, bits, n_rays);
+  const int64_t n_blocks = (n_rays + kRaysPerBlock - 1) / kRaysPerBlock;
+  std::vector<Block> blocks(n_blocks);
+  std::vector<int64_t> firsts(n_rays + 1, 0);  // at first, the number of samples
+  std::atomic<int64_t> too_long{n_rays};
+  call.ParallelFor(n_blocks, kRaysPerBlock * 5000, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      Block& block = blocks[b];
+      for (int64_t r = b * kRaysPerBlock; r < std::min(n_rays, (b + 1) * kRaysPerBlock); ++r) {
+        const size_t before = block.t_starts.size();
+        if (!ray_march_steps(params, bits, origins + 3 * r, directions + 3 * r,
+                             t_min[r * min_stride], t_max[r * max_stride], static_cast<uint32_t>(r),
+                             block, empty)) {
+          // The first one, however many there are: a range of rays ends at its first.
+          int64_t known = too_long;
+          while (r < known && !too_long.compare_exchange_weak(known, r)) {
           }
-          firsts[r] = static_cast<int64_t>(block.t_starts.size() - before);
+          return;
         }
+        firsts[r] = static_cast<int64_t>(block.t_starts.size() - before);
       }
-    });
-    RequireFewSteps(&shapes, too_long < n_rays ? too_long.load() : -1, attrs_.step);
-    OP_REQUIRES_OK(context, ToStatus(shapes));
-    int64_t n_samples = 0;
-    for (int64_t r = 0; r <= n_rays; ++r) {
-      const int64_t count = firsts[r];
-      firsts[r] = n_samples;
-      n_samples += count;
     }
-    RequireIndexable(&shapes, n_samples, std::numeric_limits<I>::max());
-    OP_REQUIRES_OK(context, ToStatus(shapes));
+  });
+  RequireFewSteps(call, too_long < n_rays ? too_long.load() : -1);
+  if (!call.shapes.ok()) return;
+  int64_t n_samples = 0;
+  for (int64_t r = 0; r <= n_rays; ++r) {
+    const int64_t count = firsts[r];
+    firsts[r] = n_samples;
+    n_samples += count;
+  }
+  RequireIndexable(call, n_samples);
+  if (!call.shapes.ok()) return;
 
-    Tensor *starts, *ends, *ray_indices, *packed_info;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({n_samples}), &starts));
-    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({n_samples}), &ends));
-    OP_REQUIRES_OK(context, context->allocate_output(2, TensorShape({n_samples}), &ray_indices));
-    OP_REQUIRES_OK(context, context->allocate_output(3, TensorShape({n_rays, 2}), &packed_info));
-    I* const indices = static_cast<I*>(ray_indices->data());
-    I* const info = static_cast<I*>(packed_info->data());
-    ParallelFor(context, n_blocks, kRaysPerBlock * 100, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        const int64_t first_ray = b * kRaysPerBlock;
-        const int64_t first = firsts[first_ray];
-        std::copy(blocks[b].t_starts.begin(), blocks[b].t_starts.end(),
-                  static_cast<float*>(starts->data()) + first);
-        std::copy(blocks[b].t_ends.begin(), blocks[b].t_ends.end(),
-                  static_cast<float*>(ends->data()) + first);
-        for (int64_t r = first_ray; r < std::min(n_rays, first_ray + kRaysPerBlock); ++r) {
-          info[2 * r] = static_cast<I>(firsts[r]);
-          info[2 * r + 1] = static_cast<I>(firsts[r + 1] - firsts[r]);
-          std::fill(indices + firsts[r], indices + firsts[r + 1], static_cast<I>(r));
-        }
+  for (int i = 0; i < 3; ++i) {
+    if (!call.Allocate(i, {n_samples})) return;
+  }
+  I* const indices = call.out<I>(2);
+  I* const info = call.out<I>(3);
+  call.ParallelFor(n_blocks, kRaysPerBlock * 100, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first_ray = b * kRaysPerBlock;
+      const int64_t first = firsts[first_ray];
+      std::copy(blocks[b].t_starts.begin(), blocks[b].t_starts.end(), call.out<float>(0) + first);
+      std::copy(blocks[b].t_ends.begin(), blocks[b].t_ends.end(), call.out<float>(1) + first);
+      for (int64_t r = first_ray; r < std::min(n_rays, first_ray + kRaysPerBlock); ++r) {
+        info[2 * r] = static_cast<I>(firsts[r]);
+        info[2 * r + 1] = static_cast<I>(firsts[r + 1] - firsts[r]);
+        std::fill(indices + firsts[r], indices + firsts[r + 1], static_cast<I>(r));
       }
-    });
-  }
+    }
+  });
+}
 
- private:
-  static const float* Floats(const Tensor& tensor) {
-    return static_cast<const float*>(tensor.data());
-  }
+void RayMarch(CpuCall& call) {
+  call.Type("Tindices") == DType::kInt64 ? March<int64_t>(call) : March<int32_t>(call);
+}
+CPU_KERNEL("RayMarch", RayMarch);
 
-  RayMarchAttrs attrs_;
-  bool stratified_ = false;
-};
-
-class PackOccupancyOp : public OpKernel {
- public:
-  explicit PackOccupancyOp(OpKernelConstruction* context) : OpKernel(context) {}
-
-  void Compute(OpKernelContext* context) override {
-    ArgShapes shapes(type_string());
-    CheckPackOccupancy(&shapes, InputShapes(context));
-    OP_REQUIRES_OK(context, ToStatus(shapes));
-    const int64_t n_levels = shapes.Size("levels"), n_cells = shapes.Size("cells");
-    const int64_t n_bytes = BytesOfCells(n_cells);
-    Tensor* bits = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({n_levels, n_bytes}), &bits));
-    float threshold;
-    std::memcpy(&threshold, context->input(1).data(), sizeof(threshold));
-    const float* const densities = static_cast<const float*>(context->input(0).data());
-    uint8_t* const out = static_cast<uint8_t*>(bits->data());
-    ParallelFor(context, n_levels * n_bytes, 8, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t level = i / n_bytes, first = (i % n_bytes) * 8;
-        const int64_t n = std::min<int64_t>(8, n_cells - first);
-        uint8_t byte = 0;
-        for (int64_t j = 0; j < n; ++j) {
-          byte |= static_cast<uint8_t>(densities[level * n_cells + first + j] > threshold) << j;
-        }
-        out[i] = byte;
+void PackOccupancy(CpuCall& call) {
+  const int64_t n_cells = call.Size("cells"), n_bytes = BytesOfCells(n_cells);
+  const float threshold = *call.in<float>(1);
+  const float* const densities = call.in<float>(0);
+  uint8_t* const out = call.out<uint8_t>(0);
+  call.ParallelFor(call.outputs[0].n_elements, 8, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t level = i / n_bytes, first = (i % n_bytes) * 8;
+      const int64_t n = std::min<int64_t>(8, n_cells - first);
+      uint8_t byte = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        byte |= static_cast<uint8_t>(densities[level * n_cells + first + j] > threshold) << j;
       }
-    });
-  }
-};
-
-REGISTER_KERNEL_BUILDER(
-    Name("RayMarch").Device(tensorflow::DEVICE_CPU).TypeConstraint<int32_t>("Tindices"),
-    RayMarchOp<int32_t>);
-REGISTER_KERNEL_BUILDER(
-    Name("RayMarch").Device(tensorflow::DEVICE_CPU).TypeConstraint<int64_t>("Tindices"),
-    RayMarchOp<int64_t>);
-REGISTER_KERNEL_BUILDER(Name("PackOccupancy").Device(tensorflow::DEVICE_CPU), PackOccupancyOp);
+      out[i] = byte;
+    }
+  });
+}
+CPU_KERNEL("PackOccupancy", PackOccupancy);
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,6 +1,7 @@
 // TensorFlow's adapter: ops declared in kernels/ become its ops with their shape functions, and
 // their CPU kernels its kernels.
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,10 +10,11 @@
 #include "kernels/common/op.h"
 #include "kernels/common/parallel.h"
 #include "kernels/common/tf_arg_shapes.h"
-#include "kernels/common/tf_float_types.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
 
 namespace metal_ops {
 namespace {
@@ -23,6 +25,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
+using tensorflow::Var;
 using tensorflow::shape_inference::InferenceContext;
 
 // From a node's, through whatever has GetAttr: kernels' constructions and shape functions.
@@ -55,9 +58,7 @@ tensorflow::Status ReadAttrs(const OpDeclaration& op, Context* context,
         break;
       }
       case AttrKind::kInts: {
-        std::vector<int32_t> numbers;
-        TF_RETURN_IF_ERROR(get(attr.name, &numbers));
-        value = std::vector<int64_t>(numbers.begin(), numbers.end());
+        TF_RETURN_IF_ERROR(get(attr.name, &value.emplace<std::vector<int64_t>>()));
         break;
       }
       case AttrKind::kTexts:
@@ -75,24 +76,44 @@ tensorflow::Status ReadAttrs(const OpDeclaration& op, Context* context,
   return tensorflow::OkStatus();
 }
 
+// One node of a graph that is being built.
+class InferredCall : public OpCall {
+ public:
+  InferredCall(const OpDeclaration& op, const std::vector<AttrValue>& attrs,
+               InferenceContext* context)
+      : OpCall(op, attrs, InputShapes(context)), context_(context) {
+    for (int i = 0; op.has_variables() && i < context->num_inputs(); ++i) {
+      if (InputArg(i).variable.empty()) continue;
+      const auto* handle = context->input_handle_shapes_and_types(i);
+      const bool known = handle != nullptr && !handle->empty();
+      in_shapes[i] = known ? ToArgShape(context, (*handle)[0].shape) : ArgShape();
+    }
+  }
+
+  const void* HostValue(int input) const override {
+    const Tensor* tensor = context_->input_tensor(input);
+    return tensor == nullptr ? nullptr : tensor->data();
+  }
+
+ private:
+  InferenceContext* const context_;
+};
+
 tensorflow::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
   std::vector<AttrValue> attrs;
   TF_RETURN_IF_ERROR(ReadAttrs(op, c, &attrs));
-  OpCall call(op, attrs, InputShapes(c));
+  InferredCall call(op, attrs, c);
   if (!call.CheckAll()) return ToStatus(call.shapes);
   for (int i = 0; i < c->num_outputs(); ++i) {
     const ArgShape& shape = call.out_shapes[i];
     // The same dimensions, known or not, where an output is shaped like an input.
     const std::string& declared = op.outputs[i].shape;
-    bool like = false;
-    for (size_t j = 0; j < op.inputs.size(); ++j) {
-      like = like || declared == "like " + op.inputs[j].name;
-      if (like) {
-        c->set_output(i, c->input(static_cast<int>(j)));
-        break;
-      }
+    const int like = declared.rfind("like ", 0) == 0 ? call.Index(declared.c_str() + 5) : -1;
+    if (like >= 0) {
+      c->set_output(i, c->input(like));
+    } else {
+      c->set_output(i, shape.known_rank ? ToShape(c, shape.dims) : c->UnknownShape());
     }
-    if (!like) c->set_output(i, shape.known_rank ? ToShape(c, shape.dims) : c->UnknownShape());
   }
   return tensorflow::OkStatus();
 }
@@ -111,6 +132,49 @@ class TensorFlowCall : public CpuCall {
     }
   }
 
+  // Finds and locks the variables among the inputs, until the call ends. All have memory of their
+  // own then: whoever has read one keeps what was read.
+  tensorflow::Status LockVariables() {
+    std::vector<int> numbers;
+    for (int i = 0; i < context_->num_inputs(); ++i) {
+      if (InputArg(i).variable.empty()) continue;
+      tensorflow::core::RefCountPtr<Var> var;
+      if (!LookupResource(context_, HandleFromInput(context_, i), &var).ok()) {
+        return tensorflow::errors::FailedPrecondition(NoValue(i));
+      }
+      for (const auto& other : variables_) CheckDistinct(i, other.get() != var.get());
+      numbers.push_back(i);
+      variables_.push_back(std::move(var));
+    }
+    if (!shapes.ok()) return ToStatus(shapes);
+    // In order of address, as every op does that locks several.
+    std::vector<tensorflow::mutex*> mutexes;
+    for (const auto& var : variables_) mutexes.push_back(var->mu());
+    std::sort(mutexes.begin(), mutexes.end());
+    for (tensorflow::mutex* mutex : mutexes) {
+      locks_.push_back(std::make_unique<tensorflow::mutex_lock>(*mutex));
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      Tensor* const tensor = variables_[i]->tensor();
+      if (!variables_[i]->is_initialized) {
+        return tensorflow::errors::FailedPrecondition(NoValue(numbers[i]));
+      }
+      CheckVariable(numbers[i], static_cast<DType>(tensor->dtype()));
+      if (variables_[i]->copy_on_read_mode.load() || !tensor->RefCountIsOne()) {
+        Tensor own;
+        TF_RETURN_IF_ERROR(context_->allocate_temp(tensor->dtype(), tensor->shape(), &own));
+        // Not memcpy: an empty tensor has no address.
+        std::copy_n(static_cast<const char*>(tensor->data()), tensor->TotalBytes(),
+                    static_cast<char*>(own.data()));
+        *tensor = own;
+      }
+      in_shapes[numbers[i]] = ToArgShape(tensor->shape());
+      inputs[numbers[i]] = {tensor->data(), static_cast<DType>(tensor->dtype()),
+                            tensor->NumElements(), static_cast<int64_t>(tensor->TotalBytes())};
+    }
+    return ToStatus(shapes);
+  }
+
   bool Allocate(int output, const std::vector<int64_t>& dims, int reused) override {
     Tensor* tensor = nullptr;
     TensorShape shape;
@@ -126,6 +190,15 @@ class TensorFlowCall : public CpuCall {
     outputs[output] = {tensor->data(), static_cast<DType>(tensor->dtype()), tensor->NumElements(),
                        static_cast<int64_t>(tensor->TotalBytes())};
     return true;
+  }
+
+  void* Scratch(int64_t n_bytes) override {
+    scratch_.emplace_back();
+    const tensorflow::Status status = context_->allocate_temp(
+        tensorflow::DT_UINT8, TensorShape({std::max<int64_t>(n_bytes, 1)}), &scratch_.back());
+    if (status.ok()) return scratch_.back().data();
+    context_->SetStatus(status);
+    return nullptr;
   }
 
   bool IsWanted(int output) const override { return context_->output_required(output); }
@@ -157,6 +230,10 @@ class TensorFlowCall : public CpuCall {
 
  private:
   OpKernelContext* const context_;
+  std::vector<Tensor> scratch_;
+  // Unlocked before they are let go of: members are destroyed from the last.
+  std::vector<tensorflow::core::RefCountPtr<Var>> variables_;
+  std::vector<std::unique_ptr<tensorflow::mutex_lock>> locks_;
 };
 
 std::map<std::string, void (*)(CpuCall&)>& Kernels() {
@@ -176,6 +253,7 @@ class DeclaredKernel : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     TensorFlowCall call(op_, attrs_, context);
+    if (op_.has_variables()) OP_REQUIRES_OK(context, call.LockVariables());
     if (call.CheckAll()) {
       for (int i = 0; i < context->num_outputs(); ++i) {
         const ArgShape& shape = call.out_shapes[i];
@@ -186,6 +264,10 @@ class DeclaredKernel : public OpKernel {
     }
     if (!call.shapes.ok()) context->SetStatus(ToStatus(call.shapes));
   }
+
+  // An update runs where its inputs were made: big variables use all threads anyway, and to wake
+  // one takes longer than to update a small one.
+  bool IsExpensive() override { return !op_.has_variables() && OpKernel::IsExpensive(); }
 
  private:
   const OpDeclaration& op_;
@@ -202,6 +284,7 @@ void RegisterOp(const OpDeclaration& op) {
         for (const OpAttr& attr : op.attrs) builder.Attr(attr.spec);
         for (const OpArg& input : op.inputs) builder.Input(input.name + ": " + input.type);
         for (const OpArg& output : op.outputs) builder.Output(output.name + ": " + output.type);
+        if (op.has_variables()) builder.SetIsStateful();
         builder.Doc(internal::Description(op));
         builder.SetShapeFn([&op](InferenceContext* c) { return InferShapes(op, c); });
         return builder.Finalize(data);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/common/metal_call.h"
 #include "kernels/common/registrar.h"
+#include "kernels/common/variable.h"
 
 namespace metal_ops {
 namespace {
@@ -49,12 +51,20 @@ Status ReadAttrs(const OpDeclaration& op, KernelConstruction* ctx, std::vector<A
         value = static_cast<DType>(type);
         break;
       }
-      case AttrKind::kTypes:  // kernels see the tensors'
-        value.emplace<std::vector<DType>>();
+      case AttrKind::kTypes: {
+        std::vector<TF_DataType> types;
+        RETURN_IF_ERROR(ctx->GetAttr(name, &types));
+        std::vector<DType>& list = value.emplace<std::vector<DType>>();
+        for (const TF_DataType type : types) list.push_back(static_cast<DType>(type));
         break;
+      }
     }
   }
   return Status();
+}
+
+bool IsInteger(DType type) {
+  return type != DType::kFloat && type != DType::kHalf && type != DType::kBfloat16;
 }
 
 class TensorFlowCall : public MetalCall {
@@ -69,10 +79,47 @@ class TensorFlowCall : public MetalCall {
   Status Allocate(int output, const Shape& shape) override {
     return ctx_->AllocateOutput(output, shape, &outputs[output]);
   }
+  const void* HostValue(int i) const override {
+    const Memory memory = InputArg(i).memory;
+    const bool on_host =
+        memory == Memory::kHost || (memory == Memory::kHostIfInteger && IsInteger(InputType(i)));
+    return on_host ? inputs[i].host<char>() : nullptr;
+  }
   Status AllocateTemp(TF_DataType dtype, const Shape& shape, Tensor* tensor) override {
     return ctx_->AllocateTemp(dtype, shape, tensor);
   }
   id<TF_MetalStream> stream() const override { return stream_; }
+
+  // Locks the variables among the inputs until the call ends; the inputs are their tensors then.
+  // False: it failed, and that is reported.
+  bool LockVariables() {
+    std::vector<int> numbers;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const int number = static_cast<int>(i);
+      if (InputArg(number).variable.empty()) continue;
+      for (const int other : numbers) {
+        bool same = false;
+        const Status status = SameVariable(ctx_, number, other, &same);
+        if (!status.ok()) return Fail(status);
+        CheckDistinct(number, !same);
+      }
+      numbers.push_back(number);
+    }
+    if (!shapes.ok()) return Fail(Checked());
+    lock_ = std::make_unique<VariableLock>(ctx_, /*exclusive=*/true, numbers);
+    for (const int i : numbers) {
+      if (!lock_->Get(i, &inputs[i])) return false;
+      in_shapes[i] = ArgShape(inputs[i].shape());
+      // What a variable without a value shows here, unless it is to be empty.
+      const std::string& shape = InputArg(i).shape;
+      const int like = shape.rfind("like ", 0) == 0 ? Index(shape.c_str() + 5) : -1;
+      if (inputs[i].shape() == Shape{0} && like >= 0 && inputs[like].num_elements() > 0) {
+        return Fail(Status(TF_FAILED_PRECONDITION, NoValue(i)));
+      }
+      CheckVariable(i, static_cast<DType>(inputs[i].dtype()));
+    }
+    return shapes.ok() || Fail(Checked());
+  }
 
   Status Run(Kernel kernel) {
     void* stream = nullptr;
@@ -85,7 +132,7 @@ class TensorFlowCall : public MetalCall {
       if (!IsAllKnown(shape)) continue;  // the kernel will say
       const int output = static_cast<int>(i);
       RETURN_IF_ERROR(
-          i == 0 && op.reused_input >= 0
+          i == 0 && op.reused_input >= 0 && op.reused_on_metal
               ? ctx_->ForwardInputOrAllocateOutput(op.reused_input, output, shape.dims, &outputs[i])
               : ctx_->AllocateOutput(output, shape.dims, &outputs[i]));
     }
@@ -94,8 +141,14 @@ class TensorFlowCall : public MetalCall {
   }
 
  private:
+  bool Fail(const Status& status) {
+    ctx_->Fail(status);
+    return false;
+  }
+
   KernelContext* const ctx_;
   id<TF_MetalStream> stream_ = nil;
+  std::unique_ptr<VariableLock> lock_;
 };
 
 // What a formula of the elements is on every device: see OpBuilder::Elementwise.
@@ -177,15 +230,12 @@ void Compute(void* raw_kernel, TF_OpKernelContext* raw) {
       shapes.emplace_back(inputs[i].shape());
     }
     TensorFlowCall call(op, kernel->attrs, std::move(inputs), std::move(shapes), &ctx);
+    if (op.has_variables() && !call.LockVariables()) return;
     OP_REQUIRES_OK(&ctx, call.Run(kernel->entry.kernel));
   });
 }
 
 void Delete(void* kernel) { delete static_cast<DeclaredKernel*>(kernel); }
-
-bool IsInteger(DType type) {
-  return type != DType::kFloat && type != DType::kHalf && type != DType::kBfloat16;
-}
 
 // Once, or once per type where some types are not the device's, or where integers are looked at by
 // the host.

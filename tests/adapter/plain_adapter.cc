@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -95,6 +96,8 @@ class PlainCall : public CpuCall {
     return true;
   }
 
+  void* Scratch(int64_t n_bytes) override { return scratch_.emplace_back(new char[n_bytes]).get(); }
+
   bool IsWanted(int) const override { return true; }
 
   void ParallelFor(int64_t n, int64_t, const std::function<void(int64_t, int64_t)>& work) override {
@@ -135,9 +138,10 @@ class PlainCall : public CpuCall {
  private:
   Array* const out_;
   const int64_t threads_;
+  std::vector<std::unique_ptr<char[]>> scratch_;
 };
 
-// "lambd=0.5 T=1": the number of each attribute, in any order. An error's text, or none.
+// "lambd=0.5 T=1": the value of each attribute, in any order. An error's text, or none.
 std::string ReadAttrs(const OpDeclaration& op, const char* text, std::vector<AttrValue>* values) {
   std::map<std::string, std::string> given;
   std::istringstream words(text);
@@ -149,8 +153,12 @@ std::string ReadAttrs(const OpDeclaration& op, const char* text, std::vector<Att
     const auto found = given.find(attr.name);
     if (found == given.end()) return op.name + ": attribute " + attr.name + " is missing.";
     const char* const number = found->second.c_str();
-    if (attr.kind == AttrKind::kFloat) {
+    if (attr.kind == AttrKind::kText) {
+      values->emplace_back(found->second);
+    } else if (attr.kind == AttrKind::kFloat) {
       values->emplace_back(std::strtof(number, nullptr));
+    } else if (attr.kind == AttrKind::kInt) {
+      values->emplace_back(int64_t{std::atoll(number)});
     } else if (attr.kind == AttrKind::kType) {
       values->emplace_back(static_cast<DType>(std::atoi(number)));
     } else {

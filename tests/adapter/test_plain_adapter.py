@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import metal_ops
 from metal_ops import raw_ops
 from tests.processes import ROOT
 
@@ -19,6 +20,12 @@ SOURCES = (
     "tests/adapter/plain_adapter.cc",
     "kernels/common/declared_op.cc",
     "kernels/common/float_types_simd.cc",
+    "kernels/hash_encode/hash_encode_cpu.cc",
+    "kernels/hash_encode/hash_encode_forward_simd.cc",
+    "kernels/hash_encode/hash_encode_layout_simd.cc",
+    "kernels/hash_encode/hash_encode_op.cc",
+    "kernels/hash_encode/hash_encode_points_simd.cc",
+    "kernels/hash_encode/hash_encode_table_simd.cc",
     "kernels/scale_slope/scale_slope_cpu.cc",
     "kernels/scale_slope/scale_slope_op.cc",
     "kernels/softshrink/softshrink_op.cc",
@@ -78,7 +85,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., np.ndarray]:
     plain.run_op.restype = ctypes.c_char_p
 
     def run(
-        op: str, attributes: dict[str, float], inputs: Sequence[np.ndarray], threads: int = 1
+        op: str, attributes: dict[str, float | str], inputs: Sequence[np.ndarray], threads: int = 1
     ) -> np.ndarray:
         given = (Array * len(inputs))(*map(Array.of, inputs))
         output = Array()
@@ -132,14 +139,49 @@ def test_equals_tensorflow(run: Callable[..., np.ndarray], op: str, dtype: str) 
         assert actual.tobytes() == expected.tobytes()
 
 
+GRID = metal_ops.HashGrid(
+    n_dims=3, n_levels=5, log2_hashmap_size=9, base_resolution=4, per_level_scale=1.6
+)
+POINTS = RANDOM.random((700, 3)).astype(np.float32)
+# The inputs of each op before those that all have.
+HASH: dict[str, tuple[Callable[..., tf.Tensor], tuple[tuple[str, int], ...]]] = {
+    "HashEncode": (raw_ops.hash_encode, ()),
+    "HashEncodeGrad": (raw_ops.hash_encode_grad, (("T", 10),)),
+    "HashEncodePointGrad": (raw_ops.hash_encode_point_grad, (("T", 10),)),
+    "HashEncodeJvp": (raw_ops.hash_encode_jvp, (("float32", 3),)),
+    "HashEncodeJvpGrad": (raw_ops.hash_encode_jvp_grad, (("float32", 3), ("T", 10))),
+    "HashEncodeJvpPointGrad": (raw_ops.hash_encode_jvp_point_grad, (("float32", 3), ("T", 10))),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("op", HASH)
+def test_hash_encoding_equals_tensorflow(
+    run: Callable[..., np.ndarray], op: str, dtype: str
+) -> None:
+    raw, first = HASH[op]
+    inputs = [array(dtype if kind == "T" else kind, len(POINTS), width) for kind, width in first]
+    inputs += [POINTS, array(dtype, *GRID.table_shape), np.asarray(GRID.offsets, np.int32)]
+    with tf.device("CPU:0"):
+        expected = raw(*map(tf.constant, inputs), **GRID.op_attributes).numpy()
+    given = {"T": tf.as_dtype(dtype).as_datatype_enum, **GRID.op_attributes}
+    assert np.any(expected != 0)
+    for threads in (1, 3):
+        assert run(op, given, inputs, threads).tobytes() == expected.tobytes()
+
+
 def test_refuses_in_the_same_words(run: Callable[..., np.ndarray]) -> None:
     x, y = array("float32", 3), array("float32", 4)
+    table, offsets = array("float32", *GRID.table_shape), np.asarray(GRID.offsets, np.int32)
     for op, attributes, inputs in (
         ("Softshrink", {"lambd": -1.0}, [x]),
         ("SoftshrinkGrad", {"lambd": 0.5}, [y, x]),
+        ("HashEncode", GRID.op_attributes, [POINTS, table[:-1], offsets]),
+        ("HashEncode", GRID.op_attributes, [POINTS[0], table, offsets]),
     ):
         with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as theirs:
-            RAW[op](*map(tf.constant, inputs), **attributes)
+            raw = RAW[op] if op in RAW else HASH[op][0]
+            raw(*map(tf.constant, inputs), **attributes)
         with pytest.raises(ValueError) as ours:
             run(op, {"T": 1, **attributes}, inputs)
         assert str(ours.value) and str(ours.value) in str(theirs.value)

@@ -93,7 +93,7 @@ struct HashEncode {
       [encoder setBuffer:points offset:0 atIndex:0];
       [encoder setBuffer:table offset:0 atIndex:1];
       [encoder setBuffer:outputs offset:0 atIndex:2];
-      const HashEncodeParams params = {Inputs::kPoints, 0, Inputs::kLevels, 0};
+      const HashEncodeParams params = {Inputs::kPoints, Inputs::kLevels, 0};
       [encoder setBytes:&params length:sizeof params atIndex:3];
       [encoder setBytes:inputs.levels length:sizeof inputs.levels atIndex:4];
       [encoder dispatchThreads:MTLSizeMake(Inputs::kPoints, Inputs::kLevels, 1)

@@ -57,8 +57,6 @@ FAMILIES: dict[str, list[str]] = {
     "zero_out": ["tests/test_zero_out.py", OWN.format("zero_out")],
     "null_op": [OWN.format("null_op")],
 }  # fmt: skip
-FAMILIES["metal_fused_conv2d"] = FAMILIES["fused_conv2d"]
-FAMILIES["metal_fused_matmul"] = FAMILIES["fused_matmul"]
 # What sweeps all ops, after an op's own tests.
 SWEEPS = ["tests/test_op_families.py", "tests/test_arguments.py", OWN.format("bad_calls"), OWN.format("all_ops"),
           OWN.format("determinism")]  # fmt: skip

@@ -8,7 +8,7 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -31,6 +31,14 @@ class Declaration:
         if text == "realnumbertype":
             return REAL_NUMBERS
         return tuple(tf.as_dtype(name.strip()) for name in text.strip("{}").split(","))
+
+
+class Rays(NamedTuple):
+    """The ways to say which ray a sample belongs to, for an op's input packed_info."""
+
+    packed_info: Any
+    ray_indices: Any
+    n_rays: Any
 
 
 REAL_NUMBERS = tuple(
@@ -72,7 +80,7 @@ def call(
 
     Args:
       function: The generated function's name.
-      tensors: The op's inputs in order, by what the public function calls them.
+      tensors: The op's inputs in order, by what the public function calls them. Rays are those of the first one.
       name: The operation's.
       label: The public function's name where it is not the generated one's.
       **attrs: The op's attributes.
@@ -88,14 +96,17 @@ def call(
     _checks.refuse_xla(label)
     op = declarations()[function.replace("_", "")]
     chosen: dict[str, tuple[str, tf.Tensor]] = {}
-    values = []
+    values: list[tf.Tensor] = []
     for (argument, value), type_name in zip(tensors.items(), op.inputs, strict=True):
-        if type_name in chosen:
+        if isinstance(value, Rays):
+            value = _arguments.packed_info_of(label, values[0], *value)
+        elif type_name in chosen:
             first, like = chosen[type_name]
             value = _arguments.as_dtype_of(label, argument, value, **{first: like})
         else:
             value = _convert(label, argument, value, op.dtypes(type_name))
-            chosen[type_name] = argument, value
+            if type_name in op.attrs:
+                chosen[type_name] = argument, value
         values.append(value)
     given = {key: _attribute(label, key, value, op.attrs[key]) for key, value in attrs.items()}
     return getattr(raw_ops, function)(*values, **given, name=name)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks, _losses
+from metal_ops.ops import _declared, _losses
 
 __all__ = ["distortion_loss"]
 
@@ -57,23 +57,14 @@ def distortion_loss(
       [0.6667]
     """
     op = "distortion_loss"
-    _checks.refuse_xla(op)
+    tensors = {
+        "weights": weights,
+        "t_starts": t_starts,
+        "t_ends": t_ends,
+        "packed_info": _declared.Rays(packed_info, ray_indices, n_rays),
+    }
     with tf.name_scope(name or op):
-        weights, t_starts, t_ends = (
-            _arguments.as_floats(op, argument, value, [tf.float32])
-            for argument, value in (
-                ("weights", weights),
-                ("t_starts", t_starts),
-                ("t_ends", t_ends),
-            )
-        )
-        return raw_ops.distortion_loss(
-            weights,
-            t_starts,
-            t_ends,
-            _arguments.packed_info_of(op, weights, packed_info, ray_indices, n_rays),
-            t_gradients=_arguments.flag(op, "t_gradients", t_gradients),
-        )[0]
+        return _declared.call(op, tensors, None, t_gradients=t_gradients)[0]
 
 
 @tf.RegisterGradient("DistortionLoss")

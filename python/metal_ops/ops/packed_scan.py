@@ -7,7 +7,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _arguments, _checks, _declared
 
 __all__ = ["exclusive_prod", "exclusive_sum", "inclusive_prod", "inclusive_sum", "pack_ray_indices"]
 
@@ -192,15 +192,16 @@ def _scan(
     reverse: bool,
     name: str | None,
 ) -> tf.Tensor:
-    _checks.refuse_xla(op)
+    rays = _declared.Rays(packed_info, ray_indices, n_rays)
     with tf.name_scope(name or op):
-        inputs = _arguments.as_floats(op, "inputs", inputs)
-        return raw_ops.packed_scan(
-            inputs,
-            _arguments.packed_info_of(op, inputs, packed_info, ray_indices, n_rays),
+        return _declared.call(
+            "packed_scan",
+            {"inputs": inputs, "packed_info": rays},
+            None,
+            label=op,
             reduction=reduction,
             exclusive=exclusive,
-            reverse=_arguments.flag(op, "reverse", reverse),
+            reverse=reverse,
         )
 
 
@@ -221,4 +222,3 @@ def _packed_scan_gradient(op: tf.Operation, gradient: tf.Tensor) -> list[tf.Tens
 
 
 tf.no_gradient("PackRayIndices")
-_arguments.no_second_derivative("PackedProdGrad")

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _arguments, _declared
 
 __all__ = ["RaySamples", "ray_march"]
 
@@ -86,7 +85,6 @@ def ray_march(
       ([2.0, 2.5, 3.0, 3.5], [[0, 4]])
     """
     op = "ray_march"
-    _checks.refuse_xla(op)
     if hasattr(occupancy, "bits"):
         if aabb is not None or resolution is not None:
             raise ValueError(
@@ -99,38 +97,29 @@ def ray_march(
             f"[{op}] aabb, resolution: expected both with occupancy bits, got aabb={aabb} and resolution={resolution}."
         )
     with tf.name_scope(name or op):
-        floats = {
-            argument: _arguments.as_floats(op, argument, value, [tf.float32])
-            for argument, value in {
-                "origins": origins,
-                "directions": directions,
-                "aabb": aabb,
-                "near": near,
-                "far": far,
-            }.items()
-        }
-        occupancy = _arguments.convert(op, "occupancy", occupancy)
-        _checks.check_dtype(op, "occupancy", occupancy, [tf.uint8])
         if index_dtype not in _arguments.INDICES:
             raise TypeError(
                 f"[{op}] index_dtype: expected tf.int32 or tf.int64, got {index_dtype!r}."
             )
+        tensors = {
+            "origins": origins,
+            "directions": directions,
+            "occupancy": occupancy,
+            "aabb": tf.reshape(_arguments.as_floats(op, "aabb", aabb, [tf.float32]), [-1]),
+            "near": near,
+            "far": far,
+            "seed": _seed(op, seed),
+        }
         return RaySamples(
-            *raw_ops.ray_march(
-                floats["origins"],
-                floats["directions"],
-                occupancy,
-                tf.reshape(floats["aabb"], [-1]),
-                floats["near"],
-                floats["far"],
-                _seed(op, seed),
+            *_declared.call(
+                op,
+                tensors,
+                None,
                 Tindices=tf.as_dtype(index_dtype),
-                resolution=_arguments.integer(op, "resolution", resolution),
-                step=_arguments.number(op, "step", step),
-                cone_angle=_arguments.number(op, "cone_angle", cone_angle),
-                max_samples_per_ray=_arguments.integer(
-                    op, "max_samples_per_ray", max_samples_per_ray
-                ),
+                resolution=resolution,
+                step=step,
+                cone_angle=cone_angle,
+                max_samples_per_ray=max_samples_per_ray,
                 stratified=seed is not None,
             )
         )

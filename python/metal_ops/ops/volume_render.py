@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _arguments, _declared
 
 __all__ = ["Rendering", "SampleWeights", "render_weights", "volume_render"]
 
@@ -110,14 +110,9 @@ def volume_render(
       [1.0, 1.0, 1.0]
     """
     op = "volume_render"
-    _checks.refuse_xla(op)
+    normalize_depth = _arguments.flag(op, "normalize_depth", normalize_depth)
     with tf.name_scope(name or op):
-        sigmas = _arguments.as_floats(op, "sigmas", sigmas)
         rgbs = _arguments.as_floats(op, "rgbs", rgbs)
-        _arguments.check_same_dtype(op, sigmas=sigmas, rgbs=rgbs)
-        why = "Half precision cannot tell neighbouring samples apart. "
-        t_starts = _arguments.as_floats(op, "t_starts", t_starts, [tf.float32], why)
-        t_ends = _arguments.as_floats(op, "t_ends", t_ends, [tf.float32], why)
         if background is None:
             background = tf.zeros([0], tf.float32)
         else:
@@ -128,16 +123,16 @@ def volume_render(
                     f"[{op}] background: expected shape [channels] or [rays, channels], got [0]. Leave it "
                     "out for black."
                 )
-        normalize_depth = _arguments.flag(op, "normalize_depth", normalize_depth)
-        rgb, opacity, depth, depth_median, weights = raw_ops.volume_render(
-            sigmas,
-            rgbs,
-            t_starts,
-            t_ends,
-            _arguments.packed_info_of(op, sigmas, packed_info, ray_indices, n_rays),
-            background,
-            early_stop_eps=_arguments.number(op, "early_stop_eps", early_stop_eps),
-            t_gradients=_arguments.flag(op, "t_gradients", t_gradients),
+        tensors = {
+            "sigmas": sigmas,
+            "rgbs": rgbs,
+            "t_starts": t_starts,
+            "t_ends": t_ends,
+            "packed_info": _declared.Rays(packed_info, ray_indices, n_rays),
+            "background": background,
+        }
+        rgb, opacity, depth, depth_median, weights = _declared.call(
+            op, tensors, None, early_stop_eps=early_stop_eps, t_gradients=t_gradients
         )
         if normalize_depth:
             depth = tf.math.divide_no_nan(depth, opacity)
@@ -186,41 +181,32 @@ def render_weights(
       [[1.    0.368]]
     """
     op = "render_weights"
-    _checks.refuse_xla(op)
+    tensors = {
+        "sigmas": sigmas,
+        "t_starts": t_starts,
+        "t_ends": t_ends,
+        "packed_info": _declared.Rays(packed_info, ray_indices, n_rays),
+    }
     with tf.name_scope(name or op):
-        sigmas = _arguments.as_floats(op, "sigmas", sigmas)
-        t_starts = _arguments.as_floats(op, "t_starts", t_starts, [tf.float32])
-        t_ends = _arguments.as_floats(op, "t_ends", t_ends, [tf.float32])
         return SampleWeights(
-            *raw_ops.render_weights(
-                sigmas,
-                t_starts,
-                t_ends,
-                _arguments.packed_info_of(op, sigmas, packed_info, ray_indices, n_rays),
-                early_stop_eps=_arguments.number(op, "early_stop_eps", early_stop_eps),
-                t_gradients=_arguments.flag(op, "t_gradients", t_gradients),
+            *_declared.call(
+                op, tensors, None, early_stop_eps=early_stop_eps, t_gradients=t_gradients
             )
         )
 
 
+def _attributes(op: tf.Operation) -> dict[str, Any]:
+    return {name: op.get_attr(name) for name in ("early_stop_eps", "t_gradients")}
+
+
 @tf.RegisterGradient("VolumeRender")
 def _volume_render_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    rgb, opacity, depth, depth_median, weights = gradients
-    sigmas, rgbs, t_starts, t_ends, packed_info, background = op.inputs
+    rgb, *others = gradients
     to_sigmas, to_rgbs, to_background, to_starts, to_ends = raw_ops.volume_render_grad(
         _arguments.zeros_as_empty(rgb, rank=2),
-        _arguments.zeros_as_empty(opacity),
-        _arguments.zeros_as_empty(depth),
-        _arguments.zeros_as_empty(depth_median),
-        _arguments.zeros_as_empty(weights),
-        sigmas,
-        rgbs,
-        t_starts,
-        t_ends,
-        packed_info,
-        background,
-        early_stop_eps=op.get_attr("early_stop_eps"),
-        t_gradients=op.get_attr("t_gradients"),
+        *map(_arguments.zeros_as_empty, others),
+        *op.inputs,
+        **_attributes(op),
     )
     if not op.get_attr("t_gradients"):
         to_starts = to_ends = None
@@ -229,21 +215,11 @@ def _volume_render_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.
 
 @tf.RegisterGradient("RenderWeights")
 def _render_weights_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    weights, transmittance = gradients
-    sigmas, t_starts, t_ends, packed_info = op.inputs
     to_sigmas, to_starts, to_ends = raw_ops.render_weights_grad(
-        _arguments.zeros_as_empty(weights),
-        _arguments.zeros_as_empty(transmittance),
-        sigmas,
-        t_starts,
-        t_ends,
-        packed_info,
-        early_stop_eps=op.get_attr("early_stop_eps"),
-        t_gradients=op.get_attr("t_gradients"),
+        *map(_arguments.zeros_as_empty, gradients),
+        *op.inputs,
+        **_attributes(op),
     )
     if not op.get_attr("t_gradients"):
         to_starts = to_ends = None
     return [to_sigmas, to_starts, to_ends, None]
-
-
-_arguments.no_second_derivative("VolumeRenderGrad", "RenderWeightsGrad")

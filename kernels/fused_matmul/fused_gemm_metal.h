@@ -1,0 +1,17 @@
+// A fused product or convolution on the Metal device: what MetalFusedMatMul and MetalFusedConv2D
+// share.
+
+#ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_
+#define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_
+
+#include "kernels/common/metal_call.h"
+#include "kernels/msl/gemm_params.h"
+
+namespace metal_ops {
+
+// out = epilogue(a b), with a, b and args the inputs; `plan` is asked if out has elements.
+Status RunFusedGemm(MetalCall& call, GemmParams (*plan)(OpCall&));
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_

@@ -344,6 +344,21 @@ def test_control_broken_links():
     assert broken(page, text) == ["none.md", "nerf.md#none"]
 
 
+def test_diffs_apply():
+    """A diff of a page is what a reader would do to the present sources."""
+    diffs = [
+        (page.name, text)
+        for page in PAGES
+        for _, language, text, _ in blocks(page.read_text())
+        if language == "diff"
+    ]
+    assert diffs
+    for page, text in diffs:
+        command = ["git", "apply", "--check", "-"]
+        done = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True)
+        assert done.returncode == 0, (page, done.stderr)
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     for page in ROOT.glob("docs/*.md"):

@@ -25,13 +25,15 @@ def families(root: Path) -> list[str]:
 
 
 def declaration(root: Path, family: str) -> Path:
-    """The file that says what a family's ops are."""
-    return root / "kernels" / family / f"{family}_op.cc"
+    """The file that says what a family's ops are: beside its kernels or, where TensorFlow's macro does, in ops/."""
+    beside = root / "kernels" / family / f"{family}_op.cc"
+    registered = root / "ops" / f"{family}_op.cc"
+    return registered if registered.exists() else beside
 
 
 def op_names(root: Path, family: str) -> list[str]:
     path = declaration(root, family)
-    found = r"^DECLARE_OP\(\"(\w+)\"\)"
+    found = r"^(?:DECLARE|REGISTER)_OP\(\"(\w+)\"\)"
     return re.findall(found, path.read_text(), re.M) if path.exists() else []
 
 

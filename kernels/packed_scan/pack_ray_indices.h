@@ -20,11 +20,10 @@ void PackRayIndices(OpCall& call, const I* ray_indices, int64_t n_rays, I* packe
     if (ray == next - 1 && next > 0) continue;
     if (ray < next || ray >= n_rays) {
       const std::string rays = std::to_string(n_rays);
-      call.shapes.Require(
-          false, "ray_indices[" + std::to_string(i) + "] must be in [" +
-                     std::to_string(next > 0 ? next - 1 : 0) + ", " + rays +
-                     "), as indices ascend and there are " + rays + " rays, got " +
-                     std::to_string(ray) + ". Sort the samples by ray.");
+      call.shapes.Require(false, "ray_indices[" + std::to_string(i) + "] must be in [" +
+                                     std::to_string(next > 0 ? next - 1 : 0) + ", " + rays +
+                                     "), as indices ascend and there are " + rays + " rays, got " +
+                                     std::to_string(ray) + ". Sort the samples by ray.");
       return;
     }
     for (; next <= ray; ++next) packed_info[2 * next] = static_cast<I>(i);

@@ -2,6 +2,7 @@
 //
 // A ray is done by one thread, so results do not depend on the number of threads.
 
+#include <initializer_list>
 #include <vector>
 
 #include "kernels/common/call_rays.h"

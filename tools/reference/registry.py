@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 @functools.cache
 def sources() -> dict[str, Path]:
     """The file that says what a family's ops are, by family: its stem."""
-    paths = (ROOT / "kernels").glob("*/*_op.cc")
+    paths = [*(ROOT / "ops").glob("*_op.cc"), *(ROOT / "kernels").glob("*/*_op.cc")]
     found = {path.stem.removesuffix("_op"): path for path in paths if _names(path)}
     return dict(sorted(found.items()))
 
 
 def _names(path: Path) -> list[str]:
-    return re.findall(r"^DECLARE_OP\(\"(\w+)\"\)", path.read_text(), re.M)
+    return re.findall(r"^(?:REGISTER|DECLARE)_OP\(\"(\w+)\"\)", path.read_text(), re.M)
 
 
 def families() -> dict[str, list[str]]:

@@ -28,6 +28,7 @@ TENSORFLOW = formulas.Library(
     partial(tf.cumsum, axis=1), partial(tf.math.cumprod, axis=1), tf.gather, tf.floor,
     partial(tf.cast, dtype=tf.int32), tf.minimum, partial(tf.cast, dtype=tf.float64),
     partial(tf.cast, dtype=tf.float32), partial(tf.cumsum, axis=0), tf.math.unsorted_segment_sum,
+    tf.nn.relu,
 )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class Library:
     to_float: Any  # float32
     cumsum_0: Any  # over axis 0
     segment_sum: Any  # of rows, by their segments' numbers, into so many
+    relu: Any
 
 
 def softshrink(m: Library, x: Any, lambd: float = 0.5) -> Any:
@@ -128,7 +129,15 @@ def frequencies(m: Library, x: Any, count: int = 10) -> Any:
     return m.concat_last(blocks)
 
 
+def relu_layers(m: Library, x: Any, *kernels: Any) -> Any:
+    """Dense layers without biases, ReLU between them."""
+    for kernel in kernels[:-1]:
+        x = m.relu(x @ kernel)
+    return x @ kernels[-1]
+
+
 FORMULAS = {
+    "relu_layers": relu_layers,
     "softshrink": softshrink,
     "softshrink_sign": softshrink_sign,
     "robust": robust,

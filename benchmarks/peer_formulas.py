@@ -44,6 +44,7 @@ def jax_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tup
         lambda x, at: x[at], jnp.floor, lambda x: x.astype(jnp.int32), jnp.minimum,
         lambda x: x.astype(jnp.float64), lambda x: x.astype(jnp.float32), partial(jnp.cumsum, axis=0),
         lambda x, at, n: jax.ops.segment_sum(x, at, n, indices_are_sorted=True),
+        jax.nn.relu,
     )  # fmt: skip
     function = partial(FORMULAS[settings["formula"]], library)
     which = settings["gradients"]
@@ -81,6 +82,7 @@ def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
         partial(torch.cumsum, dim=1), partial(torch.cumprod, dim=1), lambda x, at: x[at], torch.floor,
         lambda x: x.to(torch.int32), torch.minimum, lambda x: x.double(), lambda x: x.float(),
         partial(torch.cumsum, dim=0), lambda x, at, n: x.new_zeros(n, x.shape[1]).index_add(0, at, x),
+        torch.relu,
     )  # fmt: skip
     own = {"softshrink": partial(torch.nn.functional.softshrink, lambd=0.5)}
     function = partial(FORMULAS[settings["formula"]], library)

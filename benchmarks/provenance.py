@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What a group's figures depend on, besides what all do.
 SOURCES = {
     "encodings": ("kernels/sh_encode", "kernels/frequency_encode"),
+    "fused_mlp": ("kernels/fused_mlp", "kernels/fused_matmul"),
     "fused_conv": ("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),
     "fusion_first_call": ("graph", "kernels/fused_conv2d", "kernels/fused_matmul"),
     "hash_encode": ("kernels/hash_encode",),

@@ -126,7 +126,7 @@ class Run {
       params_.rows = uint32_t(net_.batch);
       [encoder setComputePipelineState:forward_];
       Set(encoder, {x, packed_, biases_, outputs});
-      Groups(encoder);
+      Groups(encoder, MLP_GROUP_ROWS(net_.sizes.width));
     });
   }
   double Gradient() {
@@ -138,7 +138,7 @@ class Run {
         params_.rows = uint32_t(std::min(params_.chunk, net_.batch - params_.first));
         [encoder setComputePipelineState:backward_];
         Set(encoder, {gradients, x, packed_, biases_, scratch_, d_x});
-        Groups(encoder);
+        Groups(encoder, MLP_BACKWARD_ROWS);
         for (uint32_t l = 0; l < s.n_layers; ++l) {
           const int64_t splits = Pieces(params_.rows, params_.split);
           params_.layer = l;
@@ -213,8 +213,8 @@ class Run {
     [encoder dispatchThreads:MTLSizeMake(NSUInteger(x), NSUInteger(y), NSUInteger(z))
         threadsPerThreadgroup:MTLSizeMake(group, 1, 1)];
   }
-  void Groups(id<MTLComputeCommandEncoder> encoder) {
-    Threads(encoder, 32 * Pieces(params_.rows, MLP_GROUP_ROWS(net_.sizes.width)), 1, 1, 128);
+  void Groups(id<MTLComputeCommandEncoder> encoder, int64_t rows) {
+    Threads(encoder, 32 * Pieces(params_.rows, rows), 1, 1, 128);
   }
   template <typename Encode>
   double Timed(const Encode& encode) {
@@ -261,10 +261,12 @@ double Error(const std::vector<float>& a, const std::vector<float>& b) {
   return below > 0 ? sqrt(above / below) : sqrt(above);
 }
 
-int Check(id<MTLLibrary> gpu, id<MTLLibrary> cpu) {
+// All types and widths, or one of each.
+int Check(id<MTLLibrary> gpu, id<MTLLibrary> cpu, const char* only_type, uint32_t only_width) {
   int count = 0, bad = 0;
   for (const char* type : {"float", "half", "bfloat"}) {
     for (uint32_t width : {16u, 32u, 64u, 128u}) {
+      if (only_type && (strcmp(type, only_type) || width != only_width)) continue;
       for (uint32_t odd = 0; odd < 3; ++odd) {
         @autoreleasepool {
           const MlpSizes s = {odd == 1 ? 19u : 32u, width,
@@ -316,7 +318,7 @@ double Median(std::vector<double> v) {
 int main(int argc, char** argv) {
   @autoreleasepool {
     if (argc < 2) {
-      fprintf(stderr, "usage: fused_mlp LIBRARY [--check | WIDTH...]\n");
+      fprintf(stderr, "usage: fused_mlp LIBRARY [--check [TYPE WIDTH] | WIDTH...]\n");
       return 2;
     }
     NSArray<id<MTLDevice>>* devices = MTLCopyAllDevices();
@@ -329,13 +331,18 @@ int main(int argc, char** argv) {
       fprintf(stderr, "%s\n", [[error localizedDescription] UTF8String]);
       return 1;
     }
-    if (argc == 3 && !strcmp(argv[2], "--check")) return Check(gpu, cpu);
+    if (argc > 2 && !strcmp(argv[2], "--check")) {
+      return argc > 4 ? Check(gpu, cpu, argv[3], uint32_t(atoi(argv[4])))
+                      : Check(gpu, cpu, nullptr, 0);
+    }
     std::vector<uint32_t> widths;
     for (int i = 2; i < argc; ++i) widths.push_back(uint32_t(atoi(argv[i])));
     if (widths.empty()) widths = {64};
     const char* log2 = getenv("LOG2_BATCH");
     for (const uint32_t width : widths) {
+      const char* only = getenv("TYPE");
       for (const char* type : {"half", "bfloat"}) {
+        if (only && strcmp(only, type)) continue;
         @autoreleasepool {
           // Four hidden layers, as many inputs and outputs as neurons.
           const Net net = {type,

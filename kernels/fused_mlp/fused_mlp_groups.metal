@@ -40,15 +40,15 @@ template <typename T>
       row < rows && column < columns ? weights[from + row * columns + column] : T(0.0f);
 }
 
-// One simdgroup's part of a network of width W.
-template <typename T, int W>
+// One simdgroup's part of a network of width W: kBlocks times 16 rows.
+template <typename T, int W, int kBlocks>
 struct MlpGroup {
   using Ops = Rows<T>;
   using Rows16 = typename Ops::Rows16;
   using Right16 = typename Ops::Right16;
   using Sums16 = typename Ops::Sums16;
-  // Blocks of 16 rows; of 16 columns as a left operand, of 8 as sums.
-  static constexpr constant int kBlocks = MLP_GROUP_ROWS(W) / 16, kLeft = W / 16, kSums = W / 8;
+  // Blocks of 16 columns as a left operand, of 8 as sums.
+  static constexpr constant int kLeft = W / 16, kSums = W / 8;
 
   device const T* packed;
   device const float* biases;
@@ -62,59 +62,76 @@ struct MlpGroup {
   Sums16 sums[kBlocks][kSums];
 
   template <typename S>
-  Piece<S> piece(device S* from, long line, int block, uint column, uint columns) thread const {
+  ROWS_INLINE Piece<S> piece(device S* from, long line, int block, uint column,
+                             uint columns) thread const {
     return {from + 16 * block * line + column, line, rows - 16 * block, int(columns - column)};
   }
 
   // sums = bias + x W_0.
-  void first_layer(device const T* x) thread {
+  ROWS_INLINE void first_layer(device const T* x) thread {
+    ROWS_UNROLL
     for (int n = 0; n < kSums; ++n) {
+      ROWS_UNROLL
       for (int m = 0; m < kBlocks; ++m) Ops::fill(sums[m][n], biases + 8 * n, lane);
     }
     const uint blocks = mlp_padded(s.inputs) / 16;
     for (uint k = 0; k < blocks; ++k) {
       Rows16 rows16[kBlocks];
+      ROWS_UNROLL
       for (int m = 0; m < kBlocks; ++m) {
         Ops::load(rows16[m], piece(x, s.inputs, m, 16 * k, s.inputs), space, lane);
       }
+      ROWS_UNROLL
       for (int n = 0; n < kSums; ++n) {
         Right16 right;
         Ops::load(right, packed, uint(n) * blocks + k, lane);
+        ROWS_UNROLL
         for (int m = 0; m < kBlocks; ++m) Ops::multiply(sums[m][n], rows16[m], right);
       }
     }
   }
   // sums += left times W x W matrices.
-  void multiply(device const T* matrix) thread {
+  ROWS_INLINE void multiply(device const T* matrix) thread {
+    ROWS_UNROLL
     for (int n = 0; n < kSums; ++n) {
+      ROWS_UNROLL
       for (int k = 0; k < kLeft; ++k) {
         Right16 right;
         Ops::load(right, matrix, uint(n * kLeft + k), lane);
+        ROWS_UNROLL
         for (int m = 0; m < kBlocks; ++m) Ops::multiply(sums[m][n], left[m][k], right);
       }
     }
   }
   // 8 columns of left times a matrix of W rows.
-  void multiply_columns(device const T* matrix, uint n, thread Sums16 (&to)[kBlocks]) thread {
+  ROWS_INLINE void multiply_columns(device const T* matrix, uint n,
+                                    thread Sums16 (&to)[kBlocks]) thread {
+    ROWS_UNROLL
     for (int k = 0; k < kLeft; ++k) {
       Right16 right;
       Ops::load(right, matrix, n * kLeft + uint(k), lane);
+      ROWS_UNROLL
       for (int m = 0; m < kBlocks; ++m) Ops::multiply(to[m], left[m][k], right);
     }
   }
-  void activate(uint activation, thread Sums16& of) thread {
+  ROWS_INLINE void activate(uint activation, thread Sums16& of) thread {
+    ROWS_UNROLL
     for (int i = 0; i < 4; ++i) {
       Ops::set(of, i, mlp_activated(activation, squareplus_b, Ops::element(of, i)));
     }
   }
-  void join() thread {
+  ROWS_INLINE void join() thread {
+    ROWS_UNROLL
     for (int m = 0; m < kBlocks; ++m) {
+      ROWS_UNROLL
       for (int k = 0; k < kLeft; ++k) Ops::join(left[m][k], sums[m][2 * k], sums[m][2 * k + 1]);
     }
   }
   // left = the values of a hidden layer, from its sums. They are kept, if `values` is not null.
-  void end_layer(device T* values) thread {
+  ROWS_INLINE void end_layer(device T* values) thread {
+    ROWS_UNROLL
     for (int m = 0; m < kBlocks; ++m) {
+      ROWS_UNROLL
       for (int n = 0; n < kSums; ++n) {
         activate(mlp_activation, sums[m][n]);
         if (values != nullptr) {
@@ -124,8 +141,10 @@ struct MlpGroup {
     }
     join();
   }
-  void hidden_layer(uint layer) thread {
+  ROWS_INLINE void hidden_layer(uint layer) thread {
+    ROWS_UNROLL
     for (int n = 0; n < kSums; ++n) {
+      ROWS_UNROLL
       for (int m = 0; m < kBlocks; ++m) {
         Ops::fill(sums[m][n], biases + layer * MLP_MOST_COLUMNS + 8 * uint(n), lane);
       }
@@ -133,12 +152,14 @@ struct MlpGroup {
     multiply(packed + mlp_packed(s, layer));
   }
   // 8 columns of the outputs.
-  void output_columns(uint n, thread Sums16 (&outputs)[kBlocks]) thread {
+  ROWS_INLINE void output_columns(uint n, thread Sums16 (&outputs)[kBlocks]) thread {
     const uint layer = s.n_layers - 1;
+    ROWS_UNROLL
     for (int m = 0; m < kBlocks; ++m) {
       Ops::fill(outputs[m], biases + layer * MLP_MOST_COLUMNS + 8 * n, lane);
     }
     multiply_columns(packed + mlp_packed(s, layer), n, outputs);
+    ROWS_UNROLL
     for (int m = 0; m < kBlocks; ++m) activate(mlp_output_activation, outputs[m]);
   }
 };
@@ -153,7 +174,8 @@ template <typename T, int W>
   const MlpSizes s = params.sizes;
   const uint at = position / 32 * MLP_GROUP_ROWS(W);
   const long row = params.first + long(at);
-  MlpGroup<T, W> group;
+  constexpr int kBlocks = MLP_GROUP_ROWS(W) / 16;
+  MlpGroup<T, W, kBlocks> group;
   group.packed = packed;
   group.biases = biases;
   group.space = space + simdgroup * ROWS16_STAGE;
@@ -169,9 +191,10 @@ template <typename T, int W>
   }
   device T* const to = outputs + row * long(s.outputs);
   for (uint n = 0; 8 * n < s.outputs; ++n) {
-    typename MlpGroup<T, W>::Sums16 sums[MlpGroup<T, W>::kBlocks];
+    typename Rows<T>::Sums16 sums[kBlocks];
     group.output_columns(n, sums);
-    for (int m = 0; m < MlpGroup<T, W>::kBlocks; ++m) {
+    ROWS_UNROLL
+    for (int m = 0; m < kBlocks; ++m) {
       Rows<T>::store(sums[m], group.piece(to, s.outputs, m, 8 * n, s.outputs), group.space, lane);
     }
   }
@@ -187,9 +210,10 @@ template <typename T, int W>
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   threadgroup float space[kSimdgroups * ROWS16_STAGE];
   using Ops = Rows<T>;
-  using Group = MlpGroup<T, W>;
+  constexpr int kBlocks = MLP_BACKWARD_ROWS / 16;
+  using Group = MlpGroup<T, W, kBlocks>;
   const MlpSizes s = params.sizes;
-  const uint at = position / 32 * MLP_GROUP_ROWS(W);
+  const uint at = position / 32 * MLP_BACKWARD_ROWS;
   const long row = params.first + long(at);
   Group group;
   group.packed = packed;
@@ -209,23 +233,28 @@ template <typename T, int W>
 
   // The last layer, 16 outputs at a time: their gradient, and its part of that of the last hidden
   // values.
+  ROWS_UNROLL
   for (int n = 0; n < Group::kSums; ++n) {
-    for (int m = 0; m < Group::kBlocks; ++m) Ops::clear(group.sums[m][n]);
+    ROWS_UNROLL
+    for (int m = 0; m < kBlocks; ++m) Ops::clear(group.sums[m][n]);
   }
   const uint last = s.n_layers - 1, line = mlp_slopes_line(s, last);
   device T* const last_slopes =
       scratch + mlp_slopes_at(s, params.chunk, last) + long(at) * long(line);
   device const T* const d_outputs = gradients + row * long(s.outputs);
   for (uint k = 0; k < line / 16; ++k) {
-    typename Ops::Sums16 d[Group::kBlocks][2];
+    typename Ops::Sums16 d[kBlocks][2];
+    ROWS_UNROLL
     for (int half_ = 0; half_ < 2; ++half_) {
       const uint n = 2 * k + uint(half_);
-      typename Ops::Sums16 outputs[Group::kBlocks];
+      typename Ops::Sums16 outputs[kBlocks];
       if (mlp_output_activation != MLP_NONE) group.output_columns(n, outputs);
-      for (int m = 0; m < Group::kBlocks; ++m) {
+      ROWS_UNROLL
+      for (int m = 0; m < kBlocks; ++m) {
         thread typename Ops::Sums16& to = d[m][half_];
         Ops::load(to, group.piece(d_outputs, s.outputs, m, 8 * n, s.outputs), group.space, lane);
         if (mlp_output_activation != MLP_NONE) {
+          ROWS_UNROLL
           for (int i = 0; i < 4; ++i) {
             const float y = float(T(Ops::element(outputs[m], i)));
             Ops::set(to, i,
@@ -236,23 +265,29 @@ template <typename T, int W>
         Ops::store(to, group.piece(last_slopes, line, m, 8 * n, line), group.space, lane);
       }
     }
-    typename Ops::Rows16 rows[Group::kBlocks];
-    for (int m = 0; m < Group::kBlocks; ++m) Ops::join(rows[m], d[m][0], d[m][1]);
+    typename Ops::Rows16 rows[kBlocks];
+    ROWS_UNROLL
+    for (int m = 0; m < kBlocks; ++m) Ops::join(rows[m], d[m][0], d[m][1]);
+    ROWS_UNROLL
     for (int n = 0; n < Group::kSums; ++n) {
       typename Ops::Right16 right;
       Ops::load(right, packed + mlp_packed_transpose(s, last), uint(n) * (line / 16) + k, lane);
-      for (int m = 0; m < Group::kBlocks; ++m) Ops::multiply(group.sums[m][n], rows[m], right);
+      ROWS_UNROLL
+      for (int m = 0; m < kBlocks; ++m) Ops::multiply(group.sums[m][n], rows[m], right);
     }
   }
 
   for (uint layer = last; layer-- > 0;) {
     device const T* const y = values + mlp_values_at(s, params.chunk, layer);
     device T* const slopes = scratch + mlp_slopes_at(s, params.chunk, layer) + long(at) * W;
-    for (int m = 0; m < Group::kBlocks; ++m) {
+    ROWS_UNROLL
+    for (int m = 0; m < kBlocks; ++m) {
+      ROWS_UNROLL
       for (int n = 0; n < Group::kSums; ++n) {
         thread typename Ops::Sums16& d = group.sums[m][n];
         typename Ops::Sums16 value;
         Ops::load(value, group.piece(y, W, m, 8 * uint(n), W), group.space, lane);
+        ROWS_UNROLL
         for (int i = 0; i < 4; ++i) {
           Ops::set(d, i,
                    mlp_times_slope(mlp_activation, params.squareplus_b, Ops::element(d, i),
@@ -263,17 +298,21 @@ template <typename T, int W>
     }
     group.join();
     if (layer == 0) break;
+    ROWS_UNROLL
     for (int n = 0; n < Group::kSums; ++n) {
-      for (int m = 0; m < Group::kBlocks; ++m) Ops::clear(group.sums[m][n]);
+      ROWS_UNROLL
+      for (int m = 0; m < kBlocks; ++m) Ops::clear(group.sums[m][n]);
     }
     group.multiply(packed + mlp_packed_transpose(s, layer));
   }
   if (params.x_gradient == 0) return;
   for (uint n = 0; 8 * n < s.inputs; ++n) {
-    typename Ops::Sums16 sums[Group::kBlocks];
-    for (int m = 0; m < Group::kBlocks; ++m) Ops::clear(sums[m]);
+    typename Ops::Sums16 sums[kBlocks];
+    ROWS_UNROLL
+    for (int m = 0; m < kBlocks; ++m) Ops::clear(sums[m]);
     group.multiply_columns(packed + mlp_packed_transpose(s, 0), n, sums);
-    for (int m = 0; m < Group::kBlocks; ++m) {
+    ROWS_UNROLL
+    for (int m = 0; m < kBlocks; ++m) {
       device T* const to = d_x + row * long(s.inputs);
       Ops::store(sums[m], group.piece(to, s.inputs, m, 8 * n, s.inputs), group.space, lane);
     }
@@ -298,18 +337,22 @@ template <typename T>
                                             : scratch + mlp_values_at(s, params.chunk, layer - 1);
   device const T* const slopes = scratch + mlp_slopes_at(s, params.chunk, layer);
   typename Ops::Sums16 sums[kRows][kColumns];
+  ROWS_UNROLL
   for (int m = 0; m < kRows; ++m) {
+    ROWS_UNROLL
     for (int n = 0; n < kColumns; ++n) Ops::clear(sums[m][n]);
   }
   for (uint row = begin; row < end; row += 16) {
     const int left = int(end - row);
     typename Ops::Rows16 value[kRows];
+    ROWS_UNROLL
     for (int m = 0; m < kRows; ++m) {
       const uint from = first + 16 * uint(m);
       const Piece<const T> piece = {values + long(row) * long(rows) + from, long(rows), left,
                                     int(rows) - int(from)};
       Ops::load_transposed(value[m], piece, space, lane);
     }
+    ROWS_UNROLL
     for (int n = 0; n < kColumns; ++n) {
       const uint from = column + 8 * uint(n);
       if (from >= columns) break;
@@ -317,11 +360,14 @@ template <typename T>
                                     int(line) - int(from)};
       typename Ops::Right16 slope;
       Ops::load(slope, piece, space, lane);
+      ROWS_UNROLL
       for (int m = 0; m < kRows; ++m) Ops::multiply(sums[m][n], value[m], slope);
     }
   }
   device float* const to = parts + long(group.z) * long(params.n_weights) + mlp_matrix(s, layer);
+  ROWS_UNROLL
   for (int m = 0; m < kRows; ++m) {
+    ROWS_UNROLL
     for (int n = 0; n < kColumns; ++n) {
       const uint i = first + 16 * uint(m), j = column + 8 * uint(n);
       const Piece<float> piece = {to + long(i) * long(columns) + j, long(columns),

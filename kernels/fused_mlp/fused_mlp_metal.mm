@@ -81,10 +81,10 @@ class Launcher {
   Status Forward(Encoder& encoder, const Tensor& outputs) {
     if (!groups()) {
       return encoder.Launch(
-          ShaderOf("fused_mlp_threads"), grid(),
+          ShaderOf("fused_mlp_threads"), grid(MLP_GROUP_ROWS(plan.width)),
           {{"x", x_}, {"packed", packed_}, {"outputs", outputs}, {"params", params}});
     }
-    return encoder.Launch(ShaderOf("fused_mlp_groups"), grid(),
+    return encoder.Launch(ShaderOf("fused_mlp_groups"), grid(MLP_GROUP_ROWS(plan.width)),
                           {{"x", x_},
                            {"packed", packed_},
                            {"biases", biases_},
@@ -95,7 +95,7 @@ class Launcher {
   Status Backward(Encoder& encoder, const Tensor& gradients, const Tensor& scratch,
                   const Tensor& d_x) {
     if (!groups()) {
-      return encoder.Launch(ShaderOf("fused_mlp_threads_backward"), grid(),
+      return encoder.Launch(ShaderOf("fused_mlp_threads_backward"), grid(MLP_BACKWARD_ROWS),
                             {{"gradients", gradients},
                              {"x", x_},
                              {"packed", packed_},
@@ -103,7 +103,7 @@ class Launcher {
                              {"d_x", d_x},
                              {"params", params}});
     }
-    return encoder.Launch(ShaderOf("fused_mlp_groups_backward"), grid(),
+    return encoder.Launch(ShaderOf("fused_mlp_groups_backward"), grid(MLP_BACKWARD_ROWS),
                           {{"gradients", gradients},
                            {"x", x_},
                            {"packed", packed_},
@@ -146,11 +146,10 @@ class Launcher {
     shader.Constant(0, plan.activation).Constant(1, plan.output_activation);
     return shader;
   }
-  // Of the rows of a chunk.
-  Grid grid() const {
+  // Of the rows of a chunk, of which a simdgroup has so many.
+  Grid grid(int64_t group_rows) const {
     const int64_t rows = params.rows;
-    return groups() ? Grid(32 * Pieces(rows, MLP_GROUP_ROWS(plan.width)))
-                    : Grid(Pieces(rows, MLP_THREAD_ROWS));
+    return groups() ? Grid(32 * Pieces(rows, group_rows)) : Grid(Pieces(rows, MLP_THREAD_ROWS));
   }
 
   MetalCall& call_;

@@ -25,9 +25,10 @@
 #define MLP_THREAD_ROWS 4
 #define MLP_PANEL 16
 
-// Rows of the batch that a simdgroup has, in networks of a width; what it has of a matrix's
-// gradient.
+// Rows of the batch that a simdgroup has, in networks of a width, and for gradients, which take
+// more registers; what it has of a matrix's gradient.
 #define MLP_GROUP_ROWS(width) ((width) <= 64 ? 32 : 16)
+#define MLP_BACKWARD_ROWS 16
 #define MLP_TILE_ROWS 32
 #define MLP_TILE_COLUMNS 64
 

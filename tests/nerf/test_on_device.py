@@ -29,8 +29,8 @@ for device in ("metal", "cpu"):
 """
 # What the program is made of; each has a shader.
 OPS = (
-    "RayMarch PackOccupancy PackRayIndices HashEncode HashEncodeGrad ShEncode FusedMlp FusedMlpGrad VolumeRender "
-    "VolumeRenderGrad RenderWeights ResourceFusedAdam"
+    "RayMarch PackOccupancy PackRayIndices HashEncode HashEncodeGrad ShEncode MatMul VolumeRender VolumeRenderGrad "
+    "RenderWeights ResourceFusedAdam"
 ).split()
 
 

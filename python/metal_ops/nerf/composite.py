@@ -83,24 +83,6 @@ def _corner_index(corner: tf.Tensor, resolution: int, size: int, kind: str) -> t
     return tf.math.floormod(index, size)
 
 
-# ---- networks -------------------------------------------------------------------------------------------------------
-
-
-def mlp(x: tf.Tensor, matrices: list[tf.Tensor]) -> tf.Tensor:
-    """`metal_ops.fused_mlp` without biases: layers with ReLU between them.
-
-    Args:
-        x: [N, inputs].
-        matrices: Of x's dtype: [inputs, width], [width, width] and so on, [width, outputs].
-
-    Returns:
-        [N, outputs] of that dtype.
-    """
-    for matrix in matrices[:-1]:
-        x = tf.nn.relu(tf.matmul(x, matrix))
-    return tf.matmul(x, matrices[-1])
-
-
 # ---- other encodings ------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,6 @@ from metal_ops import (
     robust_loss,
     sh_encode,
 )
-from metal_ops.ops.fused_mlp import MOST_COLUMNS, WIDTHS
 from metal_ops.ops.ray_march import RaySamples
 from metal_ops.optimizers import Adam
 
@@ -26,10 +25,8 @@ __all__ = [
     "Adam",
     "Rendering",
     "distortion_loss",
-    "fits_mlp",
     "frequency_encode",
     "hash_encode",
-    "mlp",
     "pack_ray_indices",
     "ray_march",
     "render_weights",
@@ -46,16 +43,6 @@ class Rendering(NamedTuple):
     opacity: tf.Tensor  # [rays]
     depth: tf.Tensor  # [rays]
     weights: tf.Tensor  # [samples]
-
-
-def fits_mlp(sizes: list[int]) -> bool:
-    """Whether `mlp` takes layers of these sizes, inputs and outputs included."""
-    return len({*sizes[1:-1]}) == 1 and sizes[1] in WIDTHS and max(sizes) <= MOST_COLUMNS
-
-
-def mlp(x: tf.Tensor, matrices: list[tf.Tensor]) -> tf.Tensor:
-    """Layers without bias, ReLU between them, in one pass."""
-    return metal_ops.fused_mlp(x, matrices)
 
 
 def render_weights(sigmas: tf.Tensor, samples: RaySamples) -> tuple[tf.Tensor, tf.Tensor]:

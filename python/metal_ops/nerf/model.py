@@ -142,13 +142,6 @@ class RadianceField(tf.Module):
     def _times(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
         return tf.matmul(x, tf.cast(matrix, self._dtype))
 
-    def _network(self, x: tf.Tensor, matrices: list[tf.Variable]) -> tf.Tensor:
-        """Layers without bias, ReLU between them."""
-        cast = [tf.cast(matrix, self._dtype) for matrix in matrices]
-        sizes = [int(matrices[0].shape[0]), *(int(matrix.shape[1]) for matrix in matrices)]
-        ops = self.ops if fused.fits_mlp(sizes) else composite
-        return ops.mlp(tf.cast(x, self._dtype), cast)
-
     def _affine(self, x: tf.Tensor, layer: tuple[tf.Variable, tf.Variable]) -> tf.Tensor:
         return self._times(x, layer[0]) + tf.cast(layer[1], self._dtype)
 
@@ -167,7 +160,8 @@ class RadianceField(tf.Module):
         """
         if self.grid is not None:
             encoded = self.ops.hash_encode(points, self.table, self.grid)
-            features = self._network(encoded, self._density)
+            hidden = tf.nn.relu(self._times(tf.cast(encoded, self._dtype), self._density[0]))
+            features = self._times(hidden, self._density[1])
             return self._density_of(features[:, 0]), features
         inputs = self.ops.frequency_encode(points * 2.0 - 1.0, self.config.octaves)
         inputs = tf.cast(inputs, self._dtype)
@@ -192,11 +186,13 @@ class RadianceField(tf.Module):
         Returns:
             float32 [M, 3] in (0, 1), sRGB.
         """
-        inputs = tf.concat([features, encoded_directions], axis=1)
+        hidden = tf.concat([features, encoded_directions], axis=1)
         if self.grid is not None:
-            raw = self._network(inputs, self._colour)
+            for matrix in self._colour[:-1]:
+                hidden = tf.nn.relu(self._times(hidden, matrix))
+            raw = self._times(hidden, self._colour[-1])
         else:
-            raw = self._affine(tf.nn.relu(self._affine(inputs, self._branch)), self._rgb)
+            raw = self._affine(tf.nn.relu(self._affine(hidden, self._branch)), self._rgb)
         return tf.sigmoid(tf.cast(raw, tf.float32))
 
     def density(self, points: tf.Tensor) -> tf.Tensor:

@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "device/callback.h"
 #include "device/executor.h"
 #include "device/fork.h"
 #include "device/memory.h"
 #include "device/stream.h"
+#include "hostmetal/include/hostmetal.h"
 #include "tensorflow/c/tf_status.h"
 
 namespace metal_device {
@@ -29,8 +31,20 @@ bool CheckError(TF_Status* status) {
 struct Place {
   id<MTLBuffer> buffer = nil;
   uint64_t offset = 0;
-  char* host() const { return static_cast<char*>([buffer contents]) + offset; }
 };
+
+// Bytes between a place and the host, now: work on the place has been waited for.
+void Read(const Place& from, void* to, uint64_t size, TF_Status* status) {
+  if (!hostmetal_read(from.buffer, from.offset, to, size)) {
+    TF_SetStatus(status, TF_INTERNAL, "METAL device: the device refused a copy to the host");
+  }
+}
+
+void Write(const Place& to, const void* from, uint64_t size, TF_Status* status) {
+  if (!hostmetal_write(to.buffer, to.offset, from, size)) {
+    TF_SetStatus(status, TF_INTERNAL, "METAL device: the device refused a copy from the host");
+  }
+}
 
 bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Place* place,
           TF_Status* status) {
@@ -55,13 +69,20 @@ void MemcpyDeviceToHost(const SP_Device*, SP_Stream stream, void* target,
     [ToStream(stream) waitUntilIdle];
     Place from;
     if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
-    memcpy(target, from.host(), size);
+    Read(from, target, size, status);
   });
 }
 
-// Wraps host memory for the device. Metal wants whole pages, so the buffer starts up to a page
-// before `source`.
+// Host memory for the device to read: the memory itself where both see it, else a copy, as it would
+// have to be pinned. Metal wants whole pages, so the buffer starts up to a page before `source`.
 id<MTLBuffer> WrapHost(id<MTLDevice> device, const void* source, uint64_t size, uint64_t* offset) {
+  if (![device hasUnifiedMemory]) {
+    *offset = 0;
+    return [[device newBufferWithBytes:source
+                                length:size
+                               options:MTLResourceStorageModeShared |
+                                       MTLResourceCPUCacheModeWriteCombined] autorelease];
+  }
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t address = reinterpret_cast<uintptr_t>(source);
   *offset = address % page;
@@ -96,7 +117,7 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
       [ToStream(stream) flush];
       [ToStream(stream) waitUntilIdle];
     }
-    memcpy(to.host(), source, size);
+    Write(to, source, size, status);
   });
 }
 
@@ -124,7 +145,7 @@ void SyncMemcpyDeviceToHost(const SP_Device*, void* target, const SP_DeviceMemor
     SynchronizeAll();
     Place from;
     if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
-    memcpy(target, from.host(), size);
+    Read(from, target, size, status);
   });
 }
 
@@ -134,7 +155,7 @@ void SyncMemcpyHostToDevice(const SP_Device*, SP_DeviceMemoryBase* target, const
     SynchronizeAll();
     Place to;
     if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
-    memcpy(to.host(), source, size);
+    Write(to, source, size, status);
   });
 }
 
@@ -147,7 +168,9 @@ void SyncMemcpyDeviceToDevice(const SP_Device*, SP_DeviceMemoryBase* target,
         !Find(target, size, "copy on the device, target", &to, status)) {
       return;
     }
-    memmove(to.host(), from.host(), size);
+    std::vector<char> bytes(size);
+    Read(from, bytes.data(), size, status);
+    Write(to, bytes.data(), size, status);
   });
 }
 

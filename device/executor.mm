@@ -11,6 +11,7 @@
 
 #import <Foundation/Foundation.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -44,7 +45,9 @@ namespace metal_device {
 namespace {
 
 constexpr uint64_t kLargeAllocation = uint64_t{64} << 10;
-constexpr int64_t kAbandonedEnough = int64_t{32} << 20;
+// Where the device has memory of its own, which is kept between uses, waiting costs more than
+// pages.
+constexpr int64_t kAbandonedEnough = int64_t{32} << 20, kAbandonedEnoughApart = int64_t{2} << 30;
 
 // ---- memory -------------------------------------------------------------------------------------
 
@@ -54,9 +57,10 @@ void* Allocate(uint64_t size) {
   // TensorFlow runs far ahead of the device, allocating what it would find freed if it waited.
   // Fresh pages cost more than the wait: an addition of 2^20 floats took 1.4 ms so, and 0.4 ms with
   // it.
-  if (size >= kLargeAllocation && GetMemoryStatistics().abandoned > kAbandonedEnough) {
-    SynchronizeAll();
-  }
+  static const int64_t enough =
+      HasUnifiedMemory() ? kAbandonedEnough
+                         : std::min(kAbandonedEnoughApart, GetMemoryStatistics().limit / 8);
+  if (size >= kLargeAllocation && GetMemoryStatistics().abandoned > enough) SynchronizeAll();
   id<MTLBuffer> buffer = NewBuffer(size);
   if (buffer == nil) {
     SynchronizeAll();  // freed tensors live on in command buffers that still run

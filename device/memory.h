@@ -39,6 +39,9 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset);
 
 MemoryStatistics GetMemoryStatistics();
 
+// Whether the host's memory is the device's.
+bool HasUnifiedMemory();
+
 }  // namespace metal_device
 
 #endif  // METAL_OPS_DEVICE_MEMORY_H_

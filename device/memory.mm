@@ -36,7 +36,7 @@ Memory& TheMemory() {
 void Freed(void* buffer, NSUInteger length) {
   Memory& memory = TheMemory();
   // A tensor used after its end then reads NaN, not the old values that would hide the mistake.
-  if (memory.scribble) memset([(id<MTLBuffer>)buffer contents], 0xff, length);
+  if (memory.scribble) hostmetal_fill((id<MTLBuffer>)buffer, 0, 0xff, length);
   {
     std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
     memory.live.erase(reinterpret_cast<uintptr_t>(buffer));
@@ -118,6 +118,8 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
   *offset = address - it->first;
   return true;
 }
+
+bool HasUnifiedMemory() { return [TheMemory().device hasUnifiedMemory]; }
 
 MemoryStatistics GetMemoryStatistics() {
   Memory& memory = TheMemory();

@@ -8,6 +8,7 @@ METAL_LIBRARIES += $(DEVICE_SO) $(DEVICE_METALLIB)
 DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm device/kernels/nn/*.mm kernels/common/*.mm)
 DEVICE_OBJ := $(DEVICE_SRC:%.mm=build/device_so/%.o)
 DEVICE_SHADERS := $(wildcard device/kernels/*.metal device/kernels/nn/*.metal)
+DEVICE_AIR := $(DEVICE_SHADERS:%.metal=build/%.air)
 
 DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) -DMETAL_OPS_TF_VERSION='"2.18"' \
   -Wno-missing-field-initializers -MMD -MP
@@ -23,9 +24,11 @@ $(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so device/exports.map
 	@$(OBJCXX) -shared -pthread $(DEVICE_OBJ) -o $@.tmp -Wl,-soname,libmetal_device.so -Wl,-z,defs \
 	  $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(call link_flags,$@,device/exports.map) $(LDFLAGS) && mv $@.tmp $@
 
-$(DEVICE_METALLIB): $(DEVICE_SHADERS) $(wildcard device/kernels/*.h device/kernels/nn/*.h kernels/msl/*.h) $(METALLIB_PARTS) | $(VENV)/stamp build/system-metal.stamp
-	@echo "  shaders $@"
-	@$(METAL) -I. $(METAL_GPU) $(DEVICE_SHADERS) -o $@
+$(DEVICE_METALLIB): $(DEVICE_AIR)
+	@echo "  link    $@"
+	@$(METAL) metallib $(DEVICE_AIR) -o $@
+
+-include $(DEVICE_AIR:.air=.air.d)
 
 # Calls the plugin as TensorFlow does; tests/device runs it.
 DEVICE_TEST := build/device_so/executor_test

@@ -14,9 +14,11 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/tf_metal_stream.h"
@@ -32,6 +34,7 @@
   std::condition_variable _progress;
   uint64_t _submitted;
   uint64_t _completed;
+  std::deque<std::pair<uint64_t, id<MTLCommandBuffer>>> _running;  // retained
   struct Wait {
     MetalDeviceStream* stream;  // retained; nil for an event that a host callback signals
     id<MTLSharedEvent> event;   // retained

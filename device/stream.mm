@@ -190,8 +190,13 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 
 // ---- what the device calls ----------------------------------------------------------------------
 
-// The real commit. On the queue.
 - (uint64_t)commitCurrent {
+  return [self commitCurrentAndSignal:true];
+}
+
+// The real commit. On the queue. With `signals`, the timeline has the number when the device is
+// done; else somebody else sets it.
+- (uint64_t)commitCurrentAndSignal:(bool)signals {
   _encoded = 0;
   uint64_t number;
   {
@@ -200,12 +205,18 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
     number = _submitted;
   }
   if (_current != nil) {
+    // Other streams' command buffers wait for it on the device; a failed one signals, too.
+    if (signals) [_current encodeSignalEvent:_timeline value:number];
     [_current addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
       [self finish:number buffer:buffer];
     }];
-    [_current commit];
-    [_current release];
+    id<MTLCommandBuffer> committed = _current;
     _current = nil;
+    {
+      std::lock_guard<std::mutex> lock(_mutex);
+      _running.emplace_back(number, committed);
+    }
+    [committed commit];
   }
   return number;
 }
@@ -221,7 +232,10 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
     std::lock_guard<std::mutex> lock(_mutex);
     // A failed command buffer also counts as done: whoever waits must wake up to hear of it.
     _completed = std::max(_completed, number);
-    [_timeline setSignaledValue:_completed];
+    while (!_running.empty() && _running.front().first <= _completed) {
+      [_running.front().second autorelease];
+      _running.pop_front();
+    }
     _progress.notify_all();
   }
 }
@@ -246,6 +260,15 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 - (void)waitUntil:(uint64_t)number {
   if (Forked()) return;
   std::unique_lock<std::mutex> lock(_mutex);
+  for (const auto& running : _running) {
+    if (running.first < number) continue;
+    id<MTLCommandBuffer> buffer = [running.second retain];
+    lock.unlock();
+    [buffer waitUntilCompleted];  // it may do the work on this thread
+    [buffer release];
+    lock.lock();
+    break;
+  }
   _progress.wait(lock, [&] { return _completed >= number; });
 }
 
@@ -338,14 +361,22 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   __block uint64_t number = 0;
   dispatch_sync(_queue, ^{
     @autoreleasepool {
-      [[self currentCommandBuffer] addCompletedHandler:^(id<MTLCommandBuffer>) {
+      id<MTLCommandBuffer> buffer = [self currentCommandBuffer];
+      uint64_t next;
+      {
+        std::lock_guard<std::mutex> lock(self->_mutex);
+        next = self->_submitted + 1;
+      }
+      [buffer addCompletedHandler:^(id<MTLCommandBuffer>) {
         @autoreleasepool {
           (*work)();
           delete work;
+          // In this order: the next command buffer, which waits for `finished`, sets it further.
+          [self->_timeline setSignaledValue:next];
           [finished setSignaledValue:1];
         }
       }];
-      number = [self commitCurrent];
+      number = [self commitCurrentAndSignal:false];
       [self addWait:nil event:finished value:1];
     }
   });

@@ -7,8 +7,10 @@
 #include <complex>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "device/kernels/strided.h"
+#include "hostmetal/include/hostmetal.h"
 #include "kernels/common/encoder.h"
 #include "kernels/common/registrar.h"
 #include "kernels/common/variable.h"
@@ -39,8 +41,7 @@ class AssignOp {
   bool validate_shape_ = false;
 };
 
-// float64 and complex128 have no shader type: the host calculates, on the memory that it shares
-// with the device.
+// float64 and complex128 have no shader type: the host calculates.
 template <typename T>
 Status UpdateOnHost(KernelContext* ctx, const Tensor& var, const Tensor& value, bool subtract) {
   void* handle = nullptr;
@@ -53,10 +54,16 @@ Status UpdateOnHost(KernelContext* ctx, const Tensor& var, const Tensor& value, 
   dispatch_sync([stream queue], ^{
     [stream commitAndWait];
   });
-  T* to = reinterpret_cast<T*>(static_cast<char*>([x.buffer contents]) + x.offset);
-  const T* from = reinterpret_cast<const T*>(static_cast<char*>([y.buffer contents]) + y.offset);
-  for (int64_t i = 0; i < var.num_elements(); ++i)
-    to[i] = subtract ? to[i] - from[i] : to[i] + from[i];
+  std::vector<T> to(static_cast<size_t>(var.num_elements())), from(to.size());
+  const NSUInteger bytes = to.size() * sizeof(T);
+  if (!hostmetal_read(x.buffer, x.offset, to.data(), bytes) ||
+      !hostmetal_read(y.buffer, y.offset, from.data(), bytes)) {
+    return Internal("the device refused a copy to the host");
+  }
+  for (size_t i = 0; i < to.size(); ++i) to[i] = subtract ? to[i] - from[i] : to[i] + from[i];
+  if (!hostmetal_write(x.buffer, x.offset, to.data(), bytes)) {
+    return Internal("the device refused a copy from the host");
+  }
   return Status();
 }
 

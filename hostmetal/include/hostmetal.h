@@ -20,11 +20,23 @@ MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer_over(id<MTLDevice> _Nonn
                                                              void* _Nonnull memory,
                                                              NSUInteger length) NS_RETURNS_RETAINED;
 
-// Address of a buffer's bytes on the host, whatever its storage mode.
-MTL_EXTERN void* _Nonnull hostmetal_buffer_address(id<MTLBuffer> _Nonnull buffer);
+// Address of a buffer's bytes on the host, whatever its storage mode; NULL where the host cannot
+// reach them: private buffers of a device with memory of its own.
+MTL_EXTERN void* _Nullable hostmetal_buffer_address(id<MTLBuffer> _Nonnull buffer);
+
+// The host's bytes out of, or into, a buffer of whatever storage mode, and the same byte all over a
+// part of it. They return when it is done and know nothing of command buffers: wait for those
+// first. False where the range is not in the buffer, or the device refuses.
+MTL_EXTERN bool hostmetal_read(id<MTLBuffer> _Nonnull from, NSUInteger offset, void* _Nonnull to,
+                               NSUInteger length);
+MTL_EXTERN bool hostmetal_write(id<MTLBuffer> _Nonnull to, NSUInteger offset,
+                                const void* _Nonnull from, NSUInteger length);
+MTL_EXTERN bool hostmetal_fill(id<MTLBuffer> _Nonnull to, NSUInteger offset, uint8_t value,
+                               NSUInteger length);
 
 // A buffer object that lies in front of its own (undefined) contents, in one block of memory; on a
-// device with memory of its own, in front of as many addresses that hold nothing. For every
+// device with memory of its own it is a private buffer, in front of as many addresses that hold
+// nothing. For every
 // k < length the address `buffer + k` belongs to this buffer and to nothing else. TensorFlow
 // holds a buffer as a plain pointer and adds to it to name a slice. `freed` is called when the last
 // reference is gone, before the memory is; it may be NULL.

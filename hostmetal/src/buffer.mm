@@ -18,6 +18,36 @@ void* hostmetal_buffer_address(id<MTLBuffer> buffer) {
   return ((HMBuffer*)buffer)->_allocation.host;
 }
 
+namespace {
+
+bool Within(HMBuffer* buffer, NSUInteger offset, NSUInteger length) {
+  return offset <= buffer->_length && length <= buffer->_length - offset;
+}
+
+char* At(HMBuffer* buffer, NSUInteger offset) {
+  return static_cast<char*>(buffer->_allocation.device) + offset;
+}
+
+}  // namespace
+
+bool hostmetal_read(id<MTLBuffer> from, NSUInteger offset, void* to, NSUInteger length) {
+  auto* buffer = (HMBuffer*)from;
+  return Within(buffer, offset, length) &&
+         (!length || buffer->_device->_driver->Transfer(to, At(buffer, offset), length));
+}
+
+bool hostmetal_write(id<MTLBuffer> to, NSUInteger offset, const void* from, NSUInteger length) {
+  auto* buffer = (HMBuffer*)to;
+  return Within(buffer, offset, length) &&
+         (!length || buffer->_device->_driver->Transfer(At(buffer, offset), from, length));
+}
+
+bool hostmetal_fill(id<MTLBuffer> to, NSUInteger offset, uint8_t value, NSUInteger length) {
+  auto* buffer = (HMBuffer*)to;
+  return Within(buffer, offset, length) &&
+         (!length || buffer->_device->_driver->Fill(At(buffer, offset), value, length));
+}
+
 @implementation HMBuffer
 
 - (void)dealloc {

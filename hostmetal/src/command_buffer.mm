@@ -1,4 +1,5 @@
 // MTLCommandBuffer.
+#include "hostmetal/src/dispatch/dispatch_object.h"
 #include "hostmetal/src/queue.h"
 
 using hostmetal::CommandBufferState;
@@ -6,9 +7,6 @@ using hostmetal::CommandType;
 using hostmetal::Failure;
 
 namespace {
-
-// Waiters look this long before they sleep: an empty command buffer is done sooner.
-constexpr uint64_t kSpinNs = 50000;
 
 double Seconds(const std::atomic<uint64_t>& ns) {
   return double(ns.load(std::memory_order_relaxed)) * 1e-9;
@@ -51,6 +49,17 @@ void RunCompletedHandlers(void* context) {
   Call(handlers, buffer);
   b.done.Set(1);
   [buffer release];
+}
+
+struct Held {
+  HMCommandBuffer* buffer;
+  std::mutex* mutex;
+};
+
+void RunCompletedHandlersHere(void* context) {
+  auto* held = static_cast<Held*>(context);
+  held->mutex->unlock();
+  RunCompletedHandlers(held->buffer);
 }
 
 }  // namespace
@@ -97,7 +106,7 @@ void MarkScheduled(HMCommandBuffer* buffer) {
   }
 }
 
-void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder) {
+void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, std::mutex* held) {
   CommandBufferState& b = *buffer->_state;
   bool failed = bool(failure);
   for (id resource : b.resources) [resource release];
@@ -116,10 +125,15 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder) {
   b.holds_slot = false;
   (*buffer->_queue->_state)->ReleaseSlot();
   if (handlers) {
-    dispatch_async_f((*buffer->_queue->_state)->Handlers(), [buffer retain], RunCompletedHandlers);
+    dispatch_queue_t queue = (*buffer->_queue->_state)->Handlers();
+    [buffer retain];
+    Held here{buffer, held};
+    if (held && TryRunOn(queue, &here, RunCompletedHandlersHere)) return;
+    dispatch_async_f(queue, buffer, RunCompletedHandlers);
   } else {
     b.done.Set(1);
   }
+  if (held) held->unlock();
 }
 
 }  // namespace hostmetal
@@ -259,7 +273,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder) {
 - (void)enqueue {
   uint32_t expected = MTLCommandBufferStatusNotEnqueued;
   if (_state->status.compare_exchange_strong(expected, MTLCommandBufferStatusEnqueued)) {
-    (*_queue->_state)->Append(self, *_queue->_state);
+    (*_queue->_state)->Append(self);
   }
 }
 
@@ -297,12 +311,12 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder) {
 }
 
 - (void)waitUntilScheduled {
-  _state->scheduled.WaitWhile(0, kSpinNs);
+  _state->scheduled.WaitWhile(0, (*_queue->_state)->SpinNs());
 }
 - (void)waitUntilCompleted {
   if (_state->done.load()) return;
   (*_queue->_state)->Help(self);
-  _state->done.WaitWhile(0, kSpinNs);
+  _state->done.WaitWhile(0, (*_queue->_state)->SpinNs());
 }
 
 // Whether something may be encoded now, outside or at the start of an encoder.

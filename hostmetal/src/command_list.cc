@@ -18,6 +18,9 @@ void EventState::Signal(uint64_t value) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     value_ = value;
+    promises_.erase(std::remove_if(promises_.begin(), promises_.end(),
+                                   [&](const auto& p) { return p.first <= value; }),
+                    promises_.end());
     std::vector<std::pair<uint64_t, std::function<void()>>> later;
     for (auto& n : notifications_) {
       if (n.first > value) {
@@ -53,6 +56,23 @@ void EventState::Notify(uint64_t value, std::function<void()> notify) {
     }
   }
   notify();
+}
+
+void EventState::Promise(uint64_t value, std::shared_ptr<Point> point) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  promises_.emplace_back(value, std::move(point));
+  changed_.notify_all();
+}
+
+void EventState::Hold(uint64_t value, Stream& stream) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] {
+    if (value_ >= value) return true;
+    for (const auto& p : promises_) {
+      if (p.first >= value && stream.StartAfter(*p.second)) return true;
+    }
+    return false;
+  });
 }
 
 void* Arena::Allocate(size_t bytes) {
@@ -146,12 +166,15 @@ Failure Copy(const Command& c, Stream& stream) {
 namespace {
 
 // Up to the end or the first failure, of which *at is the command.
-Failure ExecuteInOrder(const CommandList& list, Stream& stream, uint32_t* encoder, size_t* at) {
+Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSignal& later,
+                       Outcome* outcome, size_t* at) {
   std::vector<DispatchCommand> batch;
+  std::shared_ptr<Point> last;  // behind the command before, if anybody asked
   size_t n = list.commands.size();
   for (size_t& i = *at; i < n; ++i) {
     const Command& c = list.commands[i];
-    *encoder = c.encoder;
+    outcome->encoder = c.encoder;
+    if (c.type != CommandType::kSignal) last = nullptr;
     Failure failure;
     switch (c.type) {
       case CommandType::kDispatch:
@@ -183,11 +206,17 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, uint32_t* encode
         failure = stream.Fill(c.destination, c.value, c.bytes);
         break;
       case CommandType::kWait:
-        c.event->Wait(c.event_value, kForever);
+        c.event->Hold(c.event_value, stream);
         break;
       case CommandType::kSignal:
-        failure = stream.Finish();
-        if (!failure) c.event->Signal(c.event_value);
+        if (!last) last = stream.Mark();
+        if (last) {
+          c.event->Promise(c.event_value, last);
+          later(last, c.event, c.event_value);
+        } else {
+          failure = stream.Finish();
+          if (!failure) c.event->Signal(c.event_value);
+        }
         break;
       case CommandType::kFail:
         failure = list.failures[c.failure];
@@ -195,22 +224,30 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, uint32_t* encode
     }
     if (failure) return failure;
   }
-  return stream.Finish();
+  outcome->end = last ? last : stream.Mark();
+  return outcome->end ? Failure{} : stream.Finish();
 }
 
 }  // namespace
 
-Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder) {
+Outcome Execute(const CommandList& list, Stream& stream, const LaterSignal& later) {
   size_t at = 0;
-  Failure failure = ExecuteInOrder(list, stream, encoder, &at);
-  if (!failure) return failure;
+  Outcome outcome;
+  outcome.failure = ExecuteInOrder(list, stream, later, &outcome, &at);
+  if (!outcome.failure) return outcome;
   // It fails alone: others wait for its events, and would do so for ever.
-  stream.Finish();
+  outcome.end = stream.Mark();
+  if (!outcome.end) stream.Finish();
   for (; at < list.commands.size(); ++at) {
     const Command& c = list.commands[at];
-    if (c.type == CommandType::kSignal) c.event->Signal(c.event_value);
+    if (c.type != CommandType::kSignal) continue;
+    if (outcome.end) {
+      later(outcome.end, c.event, c.event_value);
+    } else {
+      c.event->Signal(c.event_value);
+    }
   }
-  return failure;
+  return outcome;
 }
 
 }  // namespace hostmetal

@@ -25,12 +25,18 @@ class EventState {
   bool Wait(uint64_t value, uint64_t deadline);
   // Calls `notify` once the value is reached, now or from Signal().
   void Notify(uint64_t value, std::function<void()> notify);
+  // Signal(value) is to come when `point` passes.
+  void Promise(uint64_t value, std::shared_ptr<Point> point);
+  // Later work of `stream` starts once the value is reached; returns at once where the stream
+  // itself can wait for what was promised.
+  void Hold(uint64_t value, Stream& stream);
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t value_ = 0;
   std::vector<std::pair<uint64_t, std::function<void()>>> notifications_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<Point>>> promises_;
 };
 
 // Memory that lives as long as a command buffer: bindings and setBytes data.
@@ -91,8 +97,18 @@ struct CommandList {
   void Clear();
 };
 
-// Runs the list. On failure *encoder is the number of the encoder whose command failed.
-Failure Execute(const CommandList& list, Stream& stream, uint32_t* encoder);
+// What became of a list. With an `end`, its work goes on until that has passed, and may fail yet.
+struct Outcome {
+  Failure failure;
+  uint32_t encoder = 0;  // number of the encoder whose command failed
+  std::shared_ptr<Point> end;
+};
+
+// A signal that has to be given when a point of the stream passes.
+using LaterSignal = std::function<void(std::shared_ptr<Point>, EventState*, uint64_t)>;
+
+// Runs the list, or gives it to a stream that runs it.
+Outcome Execute(const CommandList& list, Stream& stream, const LaterSignal& later);
 
 }  // namespace hostmetal
 

@@ -205,7 +205,7 @@ bool Exists(const std::string& path) {
   if (!buffer) return nil;
   if (buffer->_allocation.host) {
     memcpy(buffer->_allocation.host, pointer, length);
-  } else if (!_driver->Write(buffer->_allocation.device, pointer, length)) {
+  } else if (!_driver->Transfer(buffer->_allocation.device, pointer, length)) {
     [buffer release];
     return nil;
   }

@@ -44,8 +44,8 @@ struct DeviceInfo {
   bool unified_memory = true;
 };
 
-// Who uses a block of memory.
-enum class Storage { kShared, kPrivate };
+// Who uses a block of memory. kUpload: the host writes it once and the device reads it once.
+enum class Storage { kShared, kPrivate, kUpload };
 
 struct Allocation {
   void* device = nullptr;  // address that kernels use
@@ -86,8 +86,20 @@ struct DispatchCommand {
   uint32_t host_bytes = 0;  // bit i: buffers[i] are bytes of the command list (setBytes)
 };
 
+// A place in a stream's work: it has passed when all work before it is done.
+class Point {
+ public:
+  virtual ~Point() = default;
+  // Returns when it has passed, with the failure of that work, if any. From any thread, and more
+  // than once.
+  virtual Failure Wait() = 0;
+  // After Wait(): how long the device was busy with what lies between this point and the one before
+  // it, 0 where nobody knows.
+  virtual uint64_t BusyNanoseconds() const { return 0; }
+};
+
 // Work of one command queue, in order. Finish() returns when everything given to the stream is
-// done; the first failure comes back from the call that caused it or from Finish().
+// done; the first failure comes back from the call that caused it, from Finish() or from a point.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -98,8 +110,11 @@ class Stream {
   // Copies to the host's memory, and waits for it.
   virtual Failure Read(void* host, const void* source, size_t bytes) = 0;
   virtual Failure Finish() = 0;
-  // How long the device was busy between the last two calls of Finish(), 0 where nobody knows.
-  virtual uint64_t BusyNanoseconds() const { return 0; }
+  // The point behind everything given so far, from a stream whose work goes on after its calls have
+  // returned; nullptr from others, which have to be finished.
+  virtual std::shared_ptr<Point> Mark() { return nullptr; }
+  // Later work starts after `point`, which may be another stream's. False: somebody has to wait.
+  virtual bool StartAfter(const Point& point) { return false; }
 };
 
 class Driver {
@@ -108,8 +123,10 @@ class Driver {
   virtual const DeviceInfo& info() const = 0;
   virtual bool Allocate(size_t bytes, bool zeroed, Storage storage, Allocation* allocation) = 0;
   virtual void Free(const Allocation& allocation) = 0;
-  // Writes memory that the host cannot, and waits for it.
-  virtual bool Write(void* destination, const void* bytes, size_t length) = 0;
+  // Copies within and between memory of the host and of the device, and waits for it.
+  virtual bool Transfer(void* destination, const void* source, size_t length) = 0;
+  // Sets bytes of the device, and waits for it.
+  virtual bool Fill(void* destination, uint8_t value, size_t length) = 0;
   // The program's own pages as memory of the device, until Return().
   virtual bool Borrow(void* memory, size_t bytes, Allocation* allocation) = 0;
   virtual void Return(const Allocation& allocation) = 0;

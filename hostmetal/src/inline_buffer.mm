@@ -90,14 +90,12 @@ id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger
       device->_allocated.load(std::memory_order_relaxed) > limit - length) {
     return nil;
   }
-  // Where memory moves to who uses it, every message to an object beside its contents would move
-  // them.
+  // Memory of the device's own cannot hold an object.
   const bool apart = !device->_driver->info().unified_memory;
   const NSUInteger in_front = apart ? 0 : kHeader;
   hostmetal::Allocation block;
-  if (!device->_driver->Allocate(in_front + length, /*zeroed=*/false, hostmetal::Storage::kShared,
-                                 &block))
-    return nil;
+  const auto storage = apart ? hostmetal::Storage::kPrivate : hostmetal::Storage::kShared;
+  if (!device->_driver->Allocate(in_front + length, /*zeroed=*/false, storage, &block)) return nil;
   void* address = apart ? NewAddresses(kHeader + length) : block.host;
   if (!address) {
     device->_driver->Free(block);
@@ -108,10 +106,11 @@ id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger
   object_setClass(buffer, [HMInlineBuffer class]);
   buffer->_device = device;
   buffer->_allocation = {static_cast<char*>(block.device) + in_front,
-                         static_cast<char*>(block.host) + in_front, block.size - in_front};
+                         apart ? nullptr : static_cast<char*>(block.host) + in_front,
+                         block.size - in_front};
   buffer->_apart = apart;
   buffer->_length = length;
-  buffer->_options = MTLResourceStorageModeShared;
+  buffer->_options = apart ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
   buffer->_borrowed = YES;
   buffer->_block = block;
   *Mark(buffer) = MarkOf(buffer);

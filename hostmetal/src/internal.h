@@ -66,7 +66,9 @@ std::string TextureComponent(const char* type_name);
 
 // Where a resource's memory belongs.
 inline Storage StorageOf(MTLResourceOptions options) {
-  return StorageMode(options) == MTLStorageModePrivate ? Storage::kPrivate : Storage::kShared;
+  return StorageMode(options) == MTLStorageModePrivate           ? Storage::kPrivate
+         : CpuCacheMode(options) == MTLCPUCacheModeWriteCombined ? Storage::kUpload
+                                                                 : Storage::kShared;
 }
 
 struct ConstantValue {
@@ -300,6 +302,7 @@ struct CommandBufferState {
 
   std::atomic<uint32_t> status{MTLCommandBufferStatusNotEnqueued};
   std::atomic<bool> committed{false};
+  std::atomic<bool> run{false};  // given to the device; it may not be done
   bool holds_slot = true;
   std::atomic<uint64_t> kernel_start{0}, kernel_end{0}, gpu_start{0}, gpu_end{0};  // ns
   WaitWord scheduled;

@@ -1,16 +1,19 @@
-// The thread behind an MTLCommandQueue.
+// The threads behind an MTLCommandQueue: one that runs command buffers and, where the device's
+// streams run ahead of it, one that completes them.
 #ifndef HOSTMETAL_SRC_QUEUE_H_
 #define HOSTMETAL_SRC_QUEUE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 
 #include "hostmetal/src/internal.h"
 
 namespace hostmetal {
 
-struct QueueState {
+struct QueueState : std::enable_shared_from_this<QueueState> {
   explicit QueueState(Driver& driver, NSUInteger max) : stream(driver.NewStream()), slots(max) {}
   ~QueueState() { [handlers release]; }
 
@@ -21,13 +24,16 @@ struct QueueState {
 
   // Appends (and retains) a command buffer; it runs once it is committed and all before it have
   // run.
-  void Append(HMCommandBuffer* buffer, const std::shared_ptr<QueueState>& self);
+  void Append(HMCommandBuffer* buffer);
   void Committed() { changed.Increment(); }
   void Stop();
 
-  // Runs what is committed on the calling thread until `buffer` is done, unless the queue's thread
-  // is at it: a thread that waits need not wake another one, which can cost more than the work.
+  // Runs and completes what is committed on the calling thread until `buffer` is done, unless the
+  // queue's threads are at it: a thread that waits need not wake another one, which can cost more
+  // than the work.
   void Help(HMCommandBuffer* buffer);
+  // How long a waiter looks before it sleeps: an empty command buffer is done sooner.
+  uint64_t SpinNs() const { return runs_ahead ? kSpinAheadNs : kSpinNs; }
 
   // The serial queue that handlers run on, so that they may block without stopping the device.
   dispatch_queue_t Handlers();
@@ -35,20 +41,44 @@ struct QueueState {
   std::unique_ptr<Stream> stream;
 
  private:
+  static constexpr uint64_t kSpinNs = 50000, kSpinAheadNs = 500000;
+
+  // What is left to do when a point of the stream passes: a signal to give, or a command buffer
+  // that is done then.
+  struct Pending {
+    std::shared_ptr<Point> point;
+    EventState* event = nullptr;
+    uint64_t value = 0;
+    HMCommandBuffer* buffer = nil;  // retained
+    Failure failure;                // met before the point
+    uint32_t encoder = 0;
+  };
+
   static void Thread(void* context);
+  static void CompletionThread(void* context);
   void Loop();
+  void CompletionLoop();
   void Run(HMCommandBuffer* buffer);
+  void Later(Pending pending);
+  bool TakePending(Pending* pending);
+  // `waiter`: unless nil, the command buffer that the calling thread waits for.
+  void Settle(Pending pending, HMCommandBuffer* waiter);
   // The first command buffer if it may run now, taken off the list; nil otherwise.
   HMCommandBuffer* TakeReady();
   bool HasReady();
 
-  std::mutex running;  // whoever holds it takes command buffers and runs them
-  std::mutex mutex;    // guards what follows
+  std::mutex running;     // whoever holds it takes command buffers and runs them
+  std::mutex completing;  // whoever holds it takes what is pending and completes it
+  std::atomic<bool> runs_ahead{false};
+  std::mutex mutex;  // guards what follows
   std::deque<HMCommandBuffer*> order;
+  std::deque<Pending> pending;
   bool started = false;
+  bool completion_started = false;
   bool stopping = false;
   dispatch_queue_t handlers = nil;
   WaitWord changed;
+  WaitWord arrived;  // something pending
 
   std::mutex slot_mutex;
   std::condition_variable slot_free;
@@ -57,7 +87,9 @@ struct QueueState {
 
 // Called on the queue's thread.
 void MarkScheduled(HMCommandBuffer* buffer);
-void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder);
+// With `held`, its handlers may run on the calling thread, if none before them still runs; `held`
+// is unlocked before they do, as handlers may wait for other command buffers, and in any case.
+void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, std::mutex* held);
 
 }  // namespace hostmetal
 

@@ -1,14 +1,9 @@
-// MTLCommandQueue and its thread.
+// MTLCommandQueue and its threads.
 #include "hostmetal/src/queue.h"
 
 #include "hostmetal/src/dispatch/thread_pool.h"
 
 namespace hostmetal {
-namespace {
-// How long a queue's thread looks for the next command buffer before it sleeps.
-constexpr uint64_t kSpinNs = 50000;
-}  // namespace
-
 void QueueState::AcquireSlot() {
   std::unique_lock<std::mutex> lock(slot_mutex);
   slot_free.wait(lock, [&] { return slots > 0; });
@@ -21,12 +16,12 @@ void QueueState::ReleaseSlot() {
   slot_free.notify_one();
 }
 
-void QueueState::Append(HMCommandBuffer* buffer, const std::shared_ptr<QueueState>& self) {
+void QueueState::Append(HMCommandBuffer* buffer) {
   std::lock_guard<std::mutex> lock(mutex);
   order.push_back([buffer retain]);
   if (!started) {
     started = true;
-    StartThread("metal-queue", Thread, new std::shared_ptr<QueueState>(self));
+    StartThread("metal-queue", Thread, new std::shared_ptr<QueueState>(shared_from_this()));
   }
 }
 
@@ -36,6 +31,7 @@ void QueueState::Stop() {
     stopping = true;
   }
   changed.Increment();
+  arrived.Increment();
 }
 
 dispatch_queue_t QueueState::Handlers() {
@@ -48,6 +44,12 @@ void QueueState::Thread(void* context) {
   std::unique_ptr<std::shared_ptr<QueueState>> self(
       static_cast<std::shared_ptr<QueueState>*>(context));
   (*self)->Loop();
+}
+
+void QueueState::CompletionThread(void* context) {
+  std::unique_ptr<std::shared_ptr<QueueState>> self(
+      static_cast<std::shared_ptr<QueueState>*>(context));
+  (*self)->CompletionLoop();
 }
 
 bool QueueState::HasReady() {
@@ -84,16 +86,93 @@ void QueueState::Loop() {
 }
 
 void QueueState::Help(HMCommandBuffer* buffer) {
-  if (!running.try_lock()) return;
-  while (buffer->_state->status.load(std::memory_order_acquire) < MTLCommandBufferStatusCompleted) {
-    HMCommandBuffer* next = TakeReady();
-    if (!next) break;
-    PoolScope scope;
-    Run(next);
+  CommandBufferState& b = *buffer->_state;
+  if (running.try_lock()) {
+    while (!b.run.load(std::memory_order_acquire)) {
+      HMCommandBuffer* next = TakeReady();
+      if (!next) break;
+      PoolScope scope;
+      Run(next);
+    }
+    running.unlock();
+    // The queue's thread may have come, found it locked and gone to sleep.
+    if (HasReady()) changed.Increment();
   }
-  running.unlock();
-  // The queue's thread may have come, found it locked and gone to sleep.
-  if (HasReady()) changed.Increment();
+  while (!b.done.load() && completing.try_lock()) {
+    Pending next;
+    if (!TakePending(&next)) {
+      completing.unlock();
+      return;
+    }
+    PoolScope scope;
+    Settle(std::move(next), buffer);
+  }
+}
+
+void QueueState::Later(Pending next) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    pending.push_back(std::move(next));
+    if (!completion_started) {
+      completion_started = true;
+      StartThread("metal-done", CompletionThread,
+                  new std::shared_ptr<QueueState>(shared_from_this()));
+    }
+  }
+  arrived.Increment();
+}
+
+bool QueueState::TakePending(Pending* next) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (pending.empty()) return false;
+  *next = std::move(pending.front());
+  pending.pop_front();
+  return true;
+}
+
+void QueueState::CompletionLoop() {
+  for (;;) {
+    uint32_t seen = arrived.load();
+    Pending next;
+    while (completing.try_lock()) {
+      if (!TakePending(&next)) {
+        completing.unlock();
+        break;
+      }
+      PoolScope scope;
+      Settle(std::move(next), nil);
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (stopping && order.empty() && pending.empty()) return;
+    }
+    arrived.WaitWhile(seen, kSpinAheadNs);
+  }
+}
+
+// Holds `completing` and gives it back.
+void QueueState::Settle(Pending p, HMCommandBuffer* waiter) {
+  Failure failure = p.point->Wait();
+  if (p.event) p.event->Signal(p.value);
+  if (p.buffer) {
+    CommandBufferState& b = *p.buffer->_state;
+    const uint64_t end = Now(), busy = p.point->BusyNanoseconds();
+    b.gpu_end.store(end, std::memory_order_relaxed);
+    // The device's own clock leaves out the way there and back.
+    if (busy) b.gpu_start.store(end - std::min(busy, end), std::memory_order_relaxed);
+  }
+  if (p.failure) failure = std::move(p.failure);
+  if (p.buffer && p.buffer == waiter) {
+    MarkCompleted(p.buffer, std::move(failure), p.encoder, &completing);
+  } else {
+    if (p.buffer) MarkCompleted(p.buffer, std::move(failure), p.encoder, nullptr);
+    completing.unlock();
+  }
+  [p.buffer release];
+  if (!waiter) return;
+  // The other thread may have come, found it locked and gone to sleep.
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!pending.empty()) arrived.Increment();
 }
 
 void QueueState::Run(HMCommandBuffer* buffer) {
@@ -102,15 +181,28 @@ void QueueState::Run(HMCommandBuffer* buffer) {
   b.kernel_end.store(Now(), std::memory_order_relaxed);
   MarkScheduled(buffer);
   b.gpu_start.store(Now(), std::memory_order_relaxed);
-  uint32_t encoder = 0;
-  Failure failure = Execute(b.list, *stream, &encoder);
-  uint64_t end = Now();
-  b.gpu_end.store(end, std::memory_order_relaxed);
-  // The device's own clock, where it has one, leaves out the way there and back.
-  if (uint64_t busy = stream->BusyNanoseconds()) {
-    b.gpu_start.store(end - std::min(busy, end), std::memory_order_relaxed);
+  Outcome outcome = Execute(
+      b.list, *stream, [this](std::shared_ptr<Point> point, EventState* event, uint64_t value) {
+        Pending signal;
+        signal.point = std::move(point);
+        signal.event = event;
+        signal.value = value;
+        Later(std::move(signal));
+      });
+  if (outcome.end) {
+    runs_ahead = true;
+    Pending completion;
+    completion.point = std::move(outcome.end);
+    completion.buffer = buffer;
+    completion.failure = std::move(outcome.failure);
+    completion.encoder = outcome.encoder;
+    b.run.store(true, std::memory_order_release);
+    Later(std::move(completion));
+    return;
   }
-  MarkCompleted(buffer, std::move(failure), encoder);
+  b.gpu_end.store(Now(), std::memory_order_relaxed);
+  b.run.store(true, std::memory_order_release);
+  MarkCompleted(buffer, std::move(outcome.failure), outcome.encoder, nullptr);
   [buffer release];
 }
 

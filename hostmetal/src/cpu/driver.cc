@@ -355,8 +355,12 @@ class Cpu : public Driver {
     pool_.Free(allocation.device, allocation.size);
   }
 
-  bool Write(void* destination, const void* bytes, size_t length) override {
-    memcpy(destination, bytes, length);
+  bool Transfer(void* destination, const void* source, size_t length) override {
+    memcpy(destination, source, length);
+    return true;
+  }
+  bool Fill(void* destination, uint8_t value, size_t length) override {
+    memset(destination, value, length);
     return true;
   }
   bool Borrow(void* memory, size_t bytes, Allocation* allocation) override {

@@ -1,6 +1,8 @@
 // The CUDA backend's devices.
 #include "hostmetal/src/cuda/driver.h"
 
+#include <string.h>
+
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -25,21 +27,27 @@ class CudaDevice : public Driver {
   bool Allocate(size_t bytes, bool zeroed, Storage storage, Allocation* allocation) override {
     if (!memory_.Allocate(bytes, storage, allocation)) return false;
     if (!zeroed) return true;
-    auto address = reinterpret_cast<cuda::Address>(allocation->device);
-    if (gpu_.library->MemsetD8Async(address, 0, bytes, service_) == kSuccess &&
-        gpu_.library->StreamSynchronize(service_) == kSuccess) {
+    if (storage == Storage::kUpload) {
+      memset(allocation->host, 0, bytes);
       return true;
     }
+    if (Fill(allocation->device, 0, bytes)) return true;
     memory_.Free(*allocation);
     return false;
   }
   void Free(const Allocation& allocation) override { memory_.Free(allocation); }
 
-  bool Write(void* destination, const void* bytes, size_t length) override {
+  bool Transfer(void* destination, const void* source, size_t length) override {
     gpu_.Enter();
     return gpu_.library->MemcpyAsync(reinterpret_cast<cuda::Address>(destination),
-                                     reinterpret_cast<cuda::Address>(bytes), length,
+                                     reinterpret_cast<cuda::Address>(source), length,
                                      service_) == kSuccess &&
+           gpu_.library->StreamSynchronize(service_) == kSuccess;
+  }
+  bool Fill(void* destination, uint8_t value, size_t length) override {
+    gpu_.Enter();
+    return gpu_.library->MemsetD8Async(reinterpret_cast<cuda::Address>(destination), value, length,
+                                       service_) == kSuccess &&
            gpu_.library->StreamSynchronize(service_) == kSuccess;
   }
 

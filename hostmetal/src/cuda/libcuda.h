@@ -61,7 +61,9 @@ enum JitOption : int { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLog
   M(EventCreate, "cuEventCreate", Event*, unsigned)                                             \
   M(EventDestroy, "cuEventDestroy_v2", Event)                                                   \
   M(EventRecord, "cuEventRecord", Event, Stream)                                                \
+  M(EventSynchronize, "cuEventSynchronize", Event)                                              \
   M(EventElapsedTime, "cuEventElapsedTime", float*, Event, Event)                               \
+  M(StreamWaitEvent, "cuStreamWaitEvent", Stream, Event, unsigned)                              \
   M(ModuleLoadDataEx, "cuModuleLoadDataEx", Module*, const void*, unsigned, int*, void**)       \
   M(ModuleUnload, "cuModuleUnload", Module)                                                     \
   M(ModuleGetFunction, "cuModuleGetFunction", Function*, Module, const char*)                   \

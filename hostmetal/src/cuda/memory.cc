@@ -95,7 +95,9 @@ bool Memory::Allocate(size_t bytes, Storage storage, Allocation* allocation) {
   if (bytes > SIZE_MAX / 2) return false;
   gpu_.Enter();
   std::lock_guard<std::mutex> lock(mutex_);
-  Kind kind = storage == Storage::kPrivate ? kPrivate : managed_ ? kManaged : kPinned;
+  Kind kind = storage == Storage::kPrivate              ? kPrivate
+              : managed_ && storage == Storage::kShared ? kManaged
+                                                        : kPinned;
   size_t size = 0;
   void* block = Take(kind, bytes, &size);
   if (!block && kind == kManaged) {

@@ -19,7 +19,7 @@ class Memory {
   explicit Memory(const Gpu& gpu);
 
   // Private blocks lie on the GPU. Shared ones are managed memory, which moves to where it is used,
-  // as long as the GPU has room for it; beyond that, pinned memory of the host.
+  // as long as the GPU has room for it; beyond that, and for uploads, pinned memory of the host.
   bool Allocate(size_t bytes, Storage storage, Allocation* allocation);
   void Free(const Allocation& allocation);
 

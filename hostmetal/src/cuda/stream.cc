@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 
 #include "hostmetal/src/cuda/driver.h"
 
@@ -23,13 +25,90 @@ struct Grid {
 
 Address ToAddress(const void* p) { return reinterpret_cast<Address>(p); }
 
+// What a stream has in common with the points in it, which may outlive it.
+class Events {
+ public:
+  explicit Events(const Gpu& gpu) : gpu_(gpu) {}
+  ~Events() {
+    gpu_.Enter();
+    for (Event event : free_) gpu_.library->EventDestroy(event);
+  }
+  Result Take(Event* event) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!free_.empty()) {
+        *event = free_.back();
+        free_.pop_back();
+        return kSuccess;
+      }
+    }
+    return gpu_.library->EventCreate(event, 0);
+  }
+  void Give(Event event) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    free_.push_back(event);
+  }
+
+  const Gpu& gpu_;
+  std::atomic<int> ahead{0};  // points that nobody knows to have passed
+
+ private:
+  std::mutex mutex_;
+  std::vector<Event> free_;
+};
+
+class GpuPoint : public Point {
+ public:
+  // `begin` may be nullptr: nothing was given since the point before.
+  GpuPoint(std::shared_ptr<Events> events, Event begin, Event end, std::string what, Result result)
+      : events_(std::move(events)), begin_(begin), end_(end), what_(std::move(what)) {
+    ++events_->ahead;
+    if (result != kSuccess) Passed(result);
+  }
+  ~GpuPoint() override {
+    if (!passed_) --events_->ahead;
+    if (begin_) events_->Give(begin_);
+    if (end_) events_->Give(end_);
+  }
+
+  Failure Wait() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!passed_) {
+      const Library& cu = *events_->gpu_.library;
+      events_->gpu_.Enter();
+      Result result = end_ ? cu.EventSynchronize(end_) : kSuccess;
+      float milliseconds = 0;
+      if (result == kSuccess && begin_) result = cu.EventElapsedTime(&milliseconds, begin_, end_);
+      busy_ = uint64_t(double(milliseconds) * 1e6);
+      Passed(result);
+    }
+    return failure_;
+  }
+  uint64_t BusyNanoseconds() const override { return busy_; }
+  Event end() const { return end_; }
+
+ private:
+  void Passed(Result result) {
+    passed_ = true;
+    --events_->ahead;
+    if (result != kSuccess) failure_ = Explained(*events_->gpu_.library, what_, result);
+  }
+
+  const std::shared_ptr<Events> events_;
+  const Event begin_, end_;
+  const std::string what_;  // what ran, for messages
+  std::mutex mutex_;        // guards what follows
+  bool passed_ = false;
+  Failure failure_;
+  uint64_t busy_ = 0;
+};
+
 class GpuStream : public hostmetal::Stream {
  public:
-  explicit GpuStream(const Gpu& gpu) : gpu_(gpu), cu_(*gpu.library) {
+  explicit GpuStream(const Gpu& gpu)
+      : gpu_(gpu), cu_(*gpu.library), events_(std::make_shared<Events>(gpu)) {
     gpu.Enter();
     broken_ = cu_.StreamCreate(&stream_, kNonBlocking);
-    if (broken_ == kSuccess) broken_ = cu_.EventCreate(&begin_, 0);
-    if (broken_ == kSuccess) broken_ = cu_.EventCreate(&end_, 0);
     if (broken_ == kSuccess) {
       broken_ =
           cu_.MemHostAlloc(reinterpret_cast<void**>(&host_), kStagingBytes, kPortable | kMapped);
@@ -39,8 +118,7 @@ class GpuStream : public hostmetal::Stream {
   ~GpuStream() override {
     gpu_.Enter();
     if (stream_) cu_.StreamSynchronize(stream_);
-    if (begin_) cu_.EventDestroy(begin_);
-    if (end_) cu_.EventDestroy(end_);
+    if (begin_) events_->Give(begin_);
     if (host_) cu_.MemFreeHost(host_);
     if (device_) cu_.MemFree(device_);
     if (stream_) cu_.StreamDestroy(stream_);
@@ -72,23 +150,31 @@ class GpuStream : public hostmetal::Stream {
     return Check("[read]", cu_.StreamSynchronize(stream_));
   }
 
-  Failure Finish() override {
-    busy_ = 0;
-    if (!started_) return {};
+  Failure Finish() override { return Mark()->Wait(); }
+
+  std::shared_ptr<Point> Mark() override {
     gpu_.Enter();
+    Event begin = begin_, end = nullptr;
     std::string what = "[" + names_ + "]";
-    started_ = false;
+    begin_ = nullptr;
     names_.clear();
-    staged_ = 0;
-    Result result = cu_.EventRecord(end_, stream_);
-    if (result == kSuccess) result = cu_.StreamSynchronize(stream_);
-    float milliseconds = 0;
-    if (result == kSuccess) result = cu_.EventElapsedTime(&milliseconds, begin_, end_);
-    busy_ = uint64_t(double(milliseconds) * 1e6);
-    return Check(what, result);
+    Result result = broken_ == kSuccess ? events_->Take(&end) : kSuccess;
+    if (result == kSuccess && end) result = cu_.EventRecord(end, stream_);
+    // Without work of its own nothing of it can fail.
+    if (result != kSuccess && !begin) {
+      if (end) events_->Give(end);
+      end = nullptr;
+      result = kSuccess;
+    }
+    return std::make_shared<GpuPoint>(events_, begin, end, std::move(what), result);
   }
 
-  uint64_t BusyNanoseconds() const override { return busy_; }
+  bool StartAfter(const Point& point) override {
+    const auto* other = dynamic_cast<const GpuPoint*>(&point);
+    if (!other || broken_ != kSuccess) return false;
+    gpu_.Enter();
+    return !other->end() || cu_.StreamWaitEvent(stream_, other->end(), 0) == kSuccess;
+  }
 
  private:
   Failure Check(const std::string& what, Result result) {
@@ -98,8 +184,9 @@ class GpuStream : public hostmetal::Stream {
   Failure Begin(const char* what) {
     gpu_.Enter();
     if (broken_ != kSuccess) return Explained(cu_, "[commandQueue] no stream", broken_);
-    if (started_) return {};
-    started_ = true;
+    if (begin_) return {};
+    if (!events_->ahead) staged_ = 0;
+    if (Failure failure = Check("[commandBuffer]", events_->Take(&begin_))) return failure;
     names_ = what;
     return Check("[commandBuffer]", cu_.EventRecord(begin_, stream_));
   }
@@ -188,13 +275,12 @@ class GpuStream : public hostmetal::Stream {
   const Gpu& gpu_;
   const Library& cu_;
   Result broken_ = kSuccess;
+  const std::shared_ptr<Events> events_;
   cuda::Stream stream_ = nullptr;
-  Event begin_ = nullptr, end_ = nullptr;
+  Event begin_ = nullptr;  // before the first work since the last point, if there was any
   char* host_ = nullptr;
   Address device_ = 0;
   size_t staged_ = 0;
-  bool started_ = false;
-  uint64_t busy_ = 0;
   std::string names_;  // of what runs, for messages
   std::vector<void*> parameters_;
   std::vector<size_t> offsets_;

@@ -17,6 +17,10 @@ namespace hostmetal {
 
 bool IsSerial(dispatch_queue_t queue);
 
+// Runs function(context) on this thread as an item of the queue, unless it would have to wait for
+// its turn: then it is not run, and the answer is false.
+bool TryRunOn(dispatch_queue_t queue, void* context, dispatch_function_t function);
+
 }  // namespace hostmetal
 
 #endif  // HOSTMETAL_SRC_DISPATCH_DISPATCH_OBJECT_H_

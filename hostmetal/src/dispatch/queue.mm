@@ -264,6 +264,20 @@ bool hostmetal::IsSerial(dispatch_queue_t queue) {
   return static_cast<HMDispatchQueue*>(queue)->_state->serial;
 }
 
+bool hostmetal::TryRunOn(dispatch_queue_t object, void* context, dispatch_function_t function) {
+  auto* queue = static_cast<HMDispatchQueue*>(object);
+  QueueState& q = *queue->_state;
+  const bool barrier = q.serial;
+  {
+    std::lock_guard<std::mutex> lock(q.mutex);
+    if (q.head || !CanStart(q, barrier)) return false;
+    Begin(q, barrier);
+  }
+  Execute(queue, barrier, context, function);
+  Finish(queue, false);
+  return true;
+}
+
 dispatch_queue_attr_t _dispatch_queue_attr_concurrent(void) {
   static HMDispatchQueueAttr* attr = [[[HMDispatchQueueAttr alloc] init] hm_immortal];
   return attr;

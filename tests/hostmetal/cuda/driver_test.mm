@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #import <Metal/Metal.h>
 
@@ -19,6 +22,7 @@ int failures = 0;
 const char* fixture;
 const char* (*fake_log)();
 void (*fake_fail)(const char*, int);
+void (*fake_hold)(bool);
 
 void Check(bool ok, const std::string& what) {
   if (ok) return;
@@ -70,6 +74,11 @@ NSError* Run(const std::function<void(id<MTLComputeCommandEncoder>)>& encode,
   return [commands error];
 }
 std::string Number(uint64_t n) { return std::to_string(n); }
+size_t Count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
 
 struct Small {
   float scale;
@@ -148,12 +157,24 @@ const std::map<std::string, std::function<void()>> kCases = {
        for (NSUInteger length : {NSUInteger(0), NSUInteger(100), NSUInteger(3) << 20}) {
          id<MTLBuffer> buffer = hostmetal_new_inline_buffer(Device(), length, nullptr);
          auto* object = reinterpret_cast<char*>((void*)buffer);
-         auto* bytes = static_cast<char*>([buffer contents]);
+         auto* bytes = reinterpret_cast<char*>([buffer gpuAddress]);
          Check([buffer length] == length, "length " + Number([buffer length]));
          Check([buffer gpuAddress] % 256 == 0, "alignment");
-         // The object is apart from its contents, which would follow it to the host otherwise.
+         // The GPU's own memory, which no object can lie in.
+         Check(![buffer contents] && [buffer storageMode] == MTLStorageModePrivate, "private");
          Check(bytes + length <= object || bytes >= object + 256 + length, "contents elsewhere");
-         memset(bytes, 0xff, length);
+         Check(hostmetal_fill(buffer, 0, 0xff, length), "a fill");
+         if (length) {
+           const char text[] = "three";
+           char back[sizeof text] = "";
+           Check(hostmetal_write(buffer, length - 50, text, sizeof text) &&
+                     hostmetal_read(buffer, length - 50, back, sizeof text) && !strcmp(back, text),
+                 "bytes there and back");
+           Check(bytes[length - 51] == '\xff', "filled");
+           Check(!hostmetal_read(buffer, length - 5, back, sizeof text) &&
+                     !hostmetal_fill(buffer, length + 1, 0, 0),
+                 "not beyond its end");
+         }
          Check(hostmetal_is_inline_buffer(buffer), "a buffer");
          for (NSUInteger k = 8; k < length; k += 4096) {
            Check(!hostmetal_is_inline_buffer(object + k), "a slice at " + Number(k));
@@ -165,6 +186,178 @@ const std::map<std::string, std::function<void()>> kCases = {
          [buffer release];
        }
        Check([Device() currentAllocatedSize] == before, "all given back");
+     }},
+    {"uploads",
+     [] {
+       // Pinned, as the GPU reads it once and from where it is.
+       const char text[] = "once";
+       id<MTLBuffer> buffer =
+           [[Device() newBufferWithBytes:text
+                                  length:sizeof text
+                                 options:MTLResourceCPUCacheModeWriteCombined] autorelease];
+       Check(!strcmp(static_cast<const char*>([buffer contents]), text), "its bytes");
+       const std::string log = Log();
+       Has(log, "pinned");
+       HasNot(log, "managed");
+       id<MTLBuffer> zero = Buffer(3 << 20, MTLResourceCPUCacheModeWriteCombined);
+       Check(static_cast<const char*>([zero contents])[(3 << 20) - 1] == 0, "new ones are zero");
+     }},
+    {"runs_ahead",
+     [] {
+       id<MTLComputePipelineState> pipeline = Pipeline(@"other");
+       id<MTLBuffer> out = Buffer(4096);
+       id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+       fake_hold(true);
+       Log();
+       std::vector<id<MTLCommandBuffer>> all;
+       __block std::vector<int> order;
+       auto* seen = &order;
+       for (int i = 0; i < 3; ++i) {
+         id<MTLCommandBuffer> commands = [queue commandBuffer];
+         id<MTLComputeCommandEncoder> e = [commands computeCommandEncoder];
+         [e setComputePipelineState:pipeline];
+         [e setBuffer:out offset:0 atIndex:0];
+         [e dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+         [e endEncoding];
+         [commands addCompletedHandler:^(id<MTLCommandBuffer>) {
+           seen->push_back(i);
+         }];
+         [commands commit];
+         all.push_back(commands);
+       }
+       // All three are launched, while not one of them is done.
+       std::string log;
+       for (int tries = 0; tries < 5000 && Count(log, "launch") < 3; ++tries) {
+         usleep(1000);
+         log += Log();
+       }
+       Check(Count(log, "launch") == 3, "three launches before the first has ended, not\n" + log);
+       for (id<MTLCommandBuffer> commands : all) {
+         Check([commands status] < MTLCommandBufferStatusCompleted, "still running");
+       }
+       fake_hold(false);
+       [all[2] waitUntilCompleted];
+       Check(order == std::vector<int>({0, 1, 2}), "handlers in order");
+       for (id<MTLCommandBuffer> commands : all) {
+         Check([commands status] == MTLCommandBufferStatusCompleted && ![commands error], "done");
+       }
+     }},
+    {"handlers_may_wait",
+     [] {
+       // For a command buffer behind theirs, which the thread that waits for theirs must not stop.
+       id<MTLBuffer> out = Buffer(4096);
+       id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+       id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
+       for (id<MTLCommandBuffer> commands : {first, second}) {
+         id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+         [blit fillBuffer:out range:NSMakeRange(0, 4096) value:1];
+         [blit endEncoding];
+       }
+       __block bool waited = false;
+       [first addCompletedHandler:^(id<MTLCommandBuffer>) {
+         [second waitUntilCompleted];
+         waited = true;
+       }];
+       [first commit];
+       [second commit];
+       [first waitUntilCompleted];
+       Check(waited && [second status] == MTLCommandBufferStatusCompleted, "both are done");
+     }},
+    {"events_between_queues",
+     [] {
+       id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];
+       id<MTLBuffer> out = Buffer(4096);
+       auto fill = [&](id<MTLCommandBuffer> commands, uint8_t value) {
+         id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+         [blit fillBuffer:out range:NSMakeRange(0, 4096) value:value];
+         [blit endEncoding];
+       };
+       id<MTLCommandBuffer> first = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       id<MTLCommandBuffer> second = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       fill(first, 1);
+       [first encodeSignalEvent:event value:5];
+       [second encodeWaitForEvent:event value:5];
+       fill(second, 2);
+       [second encodeSignalEvent:event value:6];
+       Log();
+       [second commit];
+       usleep(20000);
+       HasNot(Log(), "stream waits");  // nothing is promised yet
+       fake_hold(true);
+       [first commit];
+       // The GPU waits by itself: the host has seen neither.
+       std::string log;
+       for (int tries = 0; tries < 5000 && !Count(log, "stream waits"); ++tries) {
+         usleep(1000);
+         log += Log();
+       }
+       Has(log, "stream waits for event");
+       Check([event signaledValue] == 0, "not signalled yet");
+       fake_hold(false);
+       [second waitUntilCompleted];
+       Check([event signaledValue] == 6, "signalled in order");
+       Check(static_cast<const char*>((void*)[out gpuAddress])[4095] == 2,
+             "the second one's bytes");
+       // The CPU's device waits on the host, and the GPU for it.
+       id<MTLDevice> cpu = [[MTLCopyAllDevices() autorelease] lastObject];
+       id<MTLCommandBuffer> third = [[[cpu newCommandQueue] autorelease] commandBuffer];
+       id<MTLCommandBuffer> fourth = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       [third encodeWaitForEvent:event value:7];
+       [third encodeSignalEvent:event value:8];
+       [fourth encodeSignalEvent:event value:7];
+       [fourth encodeWaitForEvent:event value:8];
+       fill(fourth, 3);
+       [third commit];
+       [fourth commit];
+       [fourth waitUntilCompleted];
+       Check([event signaledValue] == 8 && ![third error] && ![fourth error],
+             "to the CPU and back");
+     }},
+    {"signals_of_the_failed",
+     [] {
+       id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];
+       id<MTLBuffer> out = Buffer(4096);
+       id<MTLCommandBuffer> first = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       id<MTLBlitCommandEncoder> blit = [first blitCommandEncoder];
+       [blit fillBuffer:out range:NSMakeRange(0, 4096) value:1];
+       [blit endEncoding];
+       [first encodeSignalEvent:event value:1];
+       fake_fail("cuMemsetD8Async", 2);
+       [first commit];
+       id<MTLCommandBuffer> second = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       [second encodeWaitForEvent:event value:1];
+       [second commit];
+       [second waitUntilCompleted];
+       Check(![second error], Text([second error]));
+       [first waitUntilCompleted];
+       Has(Text([first error]), "[fill]: CUDA_ERROR_OUT_OF_MEMORY");
+     }},
+    {"many_bytes",
+     [] {
+       // setBytes of more than the stream keeps at once, without a wait in between.
+       id<MTLComputePipelineState> pipeline = Pipeline(@"scale");
+       id<MTLBuffer> out = Buffer(4096), bias = Buffer(4096);
+       id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+       fake_hold(true);
+       for (int i = 0; i < 60; ++i) {
+         @autoreleasepool {
+           id<MTLCommandBuffer> commands = [queue commandBuffer];
+           id<MTLComputeCommandEncoder> e = [commands computeCommandEncoder];
+           for (int j = 0; j < 300; ++j) {
+             Encode(e, pipeline, out, bias);
+             [e dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+           }
+           [e endEncoding];
+           [commands commit];
+         }
+       }
+       fake_hold(false);
+       id<MTLCommandBuffer> last = [queue commandBuffer];
+       [last commit];
+       [last waitUntilCompleted];
+       const std::string log = Log();
+       Check(Count(log, "launch msl_scale") == 18000,
+             "18000 launches, not " + Number(Count(log, "launch msl_scale")));
      }},
     {"borrowed",
      [] {
@@ -278,7 +471,7 @@ const std::map<std::string, std::function<void()>> kCases = {
          [e setBuffer:out offset:0 atIndex:0];
          [e dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
        };
-       fake_fail("cuStreamSynchronize", 700);
+       fake_fail("cuEventSynchronize", 700);
        NSError* error = Run(encode);
        Check([error code] == MTLCommandBufferErrorPageFault, "code " + Number([error code]));
        Has(Text(error), "[other]: CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -318,6 +511,7 @@ int main(int argc, char** argv) {
     }
     fake_log = reinterpret_cast<const char* (*)()>(dlsym(fake, "fake_log"));
     fake_fail = reinterpret_cast<void (*)(const char*, int)>(dlsym(fake, "fake_fail"));
+    fake_hold = reinterpret_cast<void (*)(bool)>(dlsym(fake, "fake_hold"));
     kCases.at(argv[3])();
   }
   return failures != 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <regex>
@@ -40,6 +41,8 @@ int lost = 0;                        // what all calls answer, once a kernel has
 std::set<void*> live;
 uint64_t managed = 0;
 uint64_t ticks = 0;
+bool held = false;  // no event passes
+std::condition_variable released;
 
 void Log(const std::string& line) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -87,6 +90,11 @@ EXPORT void fake_fail(const char* function, int result) {
   failing[function] = result;
 }
 EXPORT void fake_recover() { lost = 0; }
+EXPORT void fake_hold(bool hold) {
+  std::lock_guard<std::mutex> lock(mutex);
+  held = hold;
+  released.notify_all();
+}
 EXPORT size_t fake_taken() { return kTotal - Free(); }
 
 // ---- the library's functions
@@ -159,8 +167,22 @@ EXPORT int cuStreamSynchronize(void*) { return Answer("cuStreamSynchronize"); }
 EXPORT int cuEventCreate(void** e, unsigned) { return *e = new Event{0}, 0; }
 EXPORT int cuEventDestroy_v2(void* e) { return delete static_cast<Event*>(e), 0; }
 EXPORT int cuEventRecord(void* e, void*) {
-  static_cast<Event*>(e)->at = ++ticks;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    static_cast<Event*>(e)->at = ++ticks;
+  }
   return Answer("cuEventRecord");
+}
+EXPORT int cuEventSynchronize(void*) {
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    released.wait(lock, [] { return !held; });
+  }
+  return Answer("cuEventSynchronize");
+}
+EXPORT int cuStreamWaitEvent(void*, void* e, unsigned) {
+  Log("stream waits for event " + std::to_string(static_cast<Event*>(e)->at));
+  return 0;
 }
 EXPORT int cuEventElapsedTime(float* ms, void* a, void* b) {
   *ms = 0.25f * float(static_cast<Event*>(b)->at - static_cast<Event*>(a)->at);

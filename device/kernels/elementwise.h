@@ -10,6 +10,31 @@
 
 namespace metal_ops {
 
+// Launches a shader of two operands that are broadcast to `out`, whose shape is theirs together.
+inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shader, const Tensor& a,
+                           const Tensor& b, const Tensor& out) {
+  if (out.num_elements() == 0) return Status();
+  // One value a thread, or a single value for all.
+  if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
+    const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
+    const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({shader, a.dtype(), strides}, Grid(out.num_elements()),
+                            {{"a", a}, {"b", b}, {"out", out}});
+    });
+  }
+  Loop loop;
+  RETURN_IF_ERROR(PlanLoop(op, out.shape(),
+                           {Broadcast(a.shape(), out.shape()),
+                            Broadcast(b.shape(), out.shape()),
+                            {DenseStrides(out.shape())}},
+                           &loop));
+  return Encode(ctx, [&](Encoder& encoder) {
+    return encoder.Launch({shader, a.dtype(), loop.variant}, loop.grid,
+                          {{"a", a}, {"b", b}, {"out", out}, {"params", loop.params}});
+  });
+}
+
 template <typename Op>
 class BinaryOp {
  public:
@@ -21,35 +46,35 @@ class BinaryOp {
     Tensor a, b, out;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &a));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &b));
-    // One value a thread, or a single value for all.
-    if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
+    Shape shape;
+    OP_REQUIRES_OK(ctx, BroadcastShape(kOp, a.shape(), b.shape(), &shape));
+    const bool in_place = a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0;
+    if (in_place) {
       const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
-      const Tensor& larger = a_is_scalar ? b : a;
-      const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
-      OP_REQUIRES_OK(
-          ctx, ctx->ForwardInputOrAllocateOutput(a_is_scalar ? 1 : 0, 0, larger.shape(), &out));
-      OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                       return encoder.Launch({Op::kShader, a.dtype(), strides},
-                                             Grid(out.num_elements()),
-                                             {{"a", a}, {"b", b}, {"out", out}});
-                     }));
-      return;
+      OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(a_is_scalar ? 1 : 0, 0, shape, &out));
+    } else {
+      OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     }
+    OP_REQUIRES_OK(ctx, LaunchBinary(ctx, kOp, Op::kShader, a, b, out));
+  }
+};
+
+// A binary operator whose results are bools.
+template <typename Op>
+class ComparisonOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit ComparisonOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor a, b, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(Op::kSwapped ? 1 : 0, &a));
+    OP_REQUIRES_OK(ctx, ctx->Input(Op::kSwapped ? 0 : 1, &b));
     Shape shape;
     OP_REQUIRES_OK(ctx, BroadcastShape(kOp, a.shape(), b.shape(), &shape));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    if (out.num_elements() == 0) return;
-    Loop loop;
-    OP_REQUIRES_OK(
-        ctx,
-        PlanLoop(kOp, shape,
-                 {Broadcast(a.shape(), shape), Broadcast(b.shape(), shape), {DenseStrides(shape)}},
-                 &loop));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch(
-                         {Op::kShader, a.dtype(), loop.variant}, loop.grid,
-                         {{"a", a}, {"b", b}, {"out", out}, {"params", loop.params}});
-                   }));
+    OP_REQUIRES_OK(ctx, LaunchBinary(ctx, kOp, Op::kShader, a, b, out));
   }
 };
 

@@ -41,6 +41,21 @@ BINARY("div", Div, float)
 BINARY("div", Div, half)
 BINARY("div", Div, bfloat)
 
+struct FloorDiv {
+  long operator()(long a, long b) const {
+    const long quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+  }
+};
+struct FloorMod {
+  long operator()(long a, long b) const {
+    const long rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
+};
+BINARY("floor_div", FloorDiv, long)
+BINARY("floor_mod", FloorMod, long)
+
 // Variables of the narrower integers are only ever added to.
 #define UPDATE(type)                                                   \
   INSTANTIATE_KERNEL("add_" #type "_11", binary_flat, Add, type, 1, 1) \
@@ -52,6 +67,30 @@ UPDATE(ushort)
 UPDATE(int)
 UPDATE(uint)
 UPDATE(ulong)
+
+// ---- comparisons --------------------------------------------------------------------------------
+
+struct Greater {
+  template <typename T>
+  bool operator()(T a, T b) const {
+    return a > b;
+  }
+};
+struct GreaterEqual {
+  template <typename T>
+  bool operator()(T a, T b) const {
+    return a >= b;
+  }
+};
+
+// Less and LessEqual are these the other way round.
+#define COMPARE_NUMBERS(name, op) \
+  COMPARE(name, op, float)        \
+  COMPARE(name, op, half)         \
+  COMPARE(name, op, bfloat)       \
+  COMPARE(name, op, long)
+COMPARE_NUMBERS("greater", Greater)
+COMPARE_NUMBERS("greater_equal", GreaterEqual)
 
 // ---- unary --------------------------------------------------------------------------------------
 

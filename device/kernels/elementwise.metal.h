@@ -6,33 +6,33 @@
 #include "device/kernels/strided.metal.h"
 
 // StrideA and StrideB are 0 for a single value, 1 for one value a thread.
-template <typename Op, typename T, int StrideA, int StrideB>
+template <typename Op, typename T, int StrideA, int StrideB, typename Out = T>
 kernel void binary_flat(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                        device T* out [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+                        device Out* out [[buffer(2)]], uint i [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
-  out[i] = T(Op()(Wide(a[i * StrideA]), Wide(b[i * StrideB])));
+  out[i] = Out(Op()(Wide(a[i * StrideA]), Wide(b[i * StrideB])));
 }
 
-template <typename Op, typename T>
+template <typename Op, typename T, typename Out = T>
 kernel void binary_strided(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                           device T* out [[buffer(2)]],
+                           device Out* out [[buffer(2)]],
                            constant StridedParams& params [[buffer(3)]],
                            uint3 position [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
   const Wide x = Wide(a[strided_index(params, params.operands[0], position)]);
   const Wide y = Wide(b[strided_index(params, params.operands[1], position)]);
-  out[strided_index(params, params.operands[2], position)] = T(Op()(x, y));
+  out[strided_index(params, params.operands[2], position)] = Out(Op()(x, y));
 }
 
 // Rows of two dimensions: [n, c] and [c], [n, 1] and [n, c], ...
-template <typename Op, typename T, int StrideA, int StrideB>
+template <typename Op, typename T, int StrideA, int StrideB, typename Out = T>
 kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                        device T* out [[buffer(2)]], constant StridedParams& params [[buffer(3)]],
+                        device Out* out [[buffer(2)]], constant StridedParams& params [[buffer(3)]],
                         uint3 position [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
   const Wide x = Wide(a[row_index<StrideA>(params.operands[0], position)]);
   const Wide y = Wide(b[row_index<StrideB>(params.operands[1], position)]);
-  out[row_index<1>(params.operands[2], position)] = T(Op()(x, y));
+  out[row_index<1>(params.operands[2], position)] = Out(Op()(x, y));
 }
 
 #define BINARY(name, op, type)                                               \
@@ -43,6 +43,15 @@ kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buf
   INSTANTIATE_KERNEL(name "_" #type "_rows_10", binary_rows, op, type, 1, 0) \
   INSTANTIATE_KERNEL(name "_" #type "_rows_01", binary_rows, op, type, 0, 1) \
   INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type)
+
+#define COMPARE(name, op, type)                                                    \
+  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1, bool)      \
+  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0, bool)      \
+  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1, bool)      \
+  INSTANTIATE_KERNEL(name "_" #type "_rows_11", binary_rows, op, type, 1, 1, bool) \
+  INSTANTIATE_KERNEL(name "_" #type "_rows_10", binary_rows, op, type, 1, 0, bool) \
+  INSTANTIATE_KERNEL(name "_" #type "_rows_01", binary_rows, op, type, 0, 1, bool) \
+  INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type, bool)
 
 template <typename Op, typename T>
 kernel void unary(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],

@@ -33,6 +33,31 @@ REGISTER_METAL_KERNEL(BinaryOp<Sub>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16
 REGISTER_METAL_KERNEL(BinaryOp<Mul>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}));
 REGISTER_METAL_KERNEL(BinaryOp<RealDiv>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
+// By zero they give what the device gives, as on TensorFlow's other GPUs: nobody looks at values.
+struct FloorDiv {
+  static constexpr char kOp[] = "FloorDiv";
+  static constexpr char kShader[] = "floor_div";
+};
+struct FloorMod {
+  static constexpr char kOp[] = "FloorMod";
+  static constexpr char kShader[] = "floor_mod";
+};
+REGISTER_METAL_KERNEL(BinaryOp<FloorDiv>, .Types("T", {TF_INT64}));
+REGISTER_METAL_KERNEL(BinaryOp<FloorMod>, .Types("T", {TF_INT64}));
+
+#define COMPARISON(op, shader, swapped)       \
+  struct op {                                 \
+    static constexpr char kOp[] = #op;        \
+    static constexpr char kShader[] = shader; \
+    static constexpr bool kSwapped = swapped; \
+  };                                          \
+  REGISTER_METAL_KERNEL(ComparisonOp<op>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64}))
+COMPARISON(Greater, "greater", false);
+COMPARISON(GreaterEqual, "greater_equal", false);
+COMPARISON(Less, "greater", true);
+COMPARISON(LessEqual, "greater_equal", true);
+#undef COMPARISON
+
 // ---- unary --------------------------------------------------------------------------------------
 
 struct Neg {

@@ -44,7 +44,7 @@ struct DeviceInfo {
   bool unified_memory = true;
 };
 
-// Who uses a block of memory. kUpload: the host writes it once and the device reads it once.
+// Who uses a block of memory. kUpload: one writes it once, and the other reads it once.
 enum class Storage { kShared, kPrivate, kUpload };
 
 struct Allocation {

@@ -5,6 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <mutex>
+#include <vector>
+
 #include "hostmetal/include/hostmetal.h"
 #include "hostmetal/src/internal.h"
 
@@ -31,8 +34,38 @@ uintptr_t MarkOf(const void* address) {
 // from buffers by what lies there; only the header is ever written, and takes memory.
 constexpr size_t kSmall = size_t{64} << 10;
 
+// Ranges of a power of two, kept for the next buffer: to give one back to the system stops every
+// thread of the process for a moment.
+struct KeptAddresses {
+  static constexpr size_t kMost = 64;  // of a size
+  std::mutex mutex;
+  std::vector<void*> of_size[64];
+};
+KeptAddresses& Kept() {
+  static auto* kept = new KeptAddresses;
+  return *kept;
+}
+
+// The exponent of the range for so many bytes.
+int RangeOf(size_t bytes) {
+  int exponent = 16;
+  while (exponent < 63 && (size_t{1} << exponent) < bytes) ++exponent;
+  return exponent;
+}
+
 void* NewAddresses(size_t bytes) {
   if (bytes <= kSmall) return aligned_alloc(kHeader, (bytes + kHeader - 1) / kHeader * kHeader);
+  const int exponent = RangeOf(bytes);
+  {
+    std::lock_guard<std::mutex> lock(Kept().mutex);
+    std::vector<void*>& kept = Kept().of_size[exponent];
+    if (!kept.empty()) {
+      void* block = kept.back();
+      kept.pop_back();
+      return block;
+    }
+  }
+  bytes = size_t{1} << exponent;
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (block == MAP_FAILED) return nullptr;
@@ -43,9 +76,15 @@ void* NewAddresses(size_t bytes) {
 void FreeAddresses(void* block, size_t bytes) {
   if (bytes <= kSmall) {
     free(block);
-  } else {
-    munmap(block, bytes);
+    return;
   }
+  const int exponent = RangeOf(bytes);
+  {
+    std::lock_guard<std::mutex> lock(Kept().mutex);
+    std::vector<void*>& kept = Kept().of_size[exponent];
+    if (kept.size() < KeptAddresses::kMost) return kept.push_back(block);
+  }
+  munmap(block, size_t{1} << exponent);
 }
 
 }  // namespace

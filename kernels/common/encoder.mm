@@ -20,6 +20,10 @@ constexpr int64_t kMaxGrid = (int64_t{1} << 32) - 1;
 // What setBytes takes.
 constexpr size_t kMaxBytes = 4096;
 
+// The host writes it, the device reads it, and nobody again.
+constexpr MTLResourceOptions kUploadOptions =
+    MTLResourceStorageModeShared | MTLResourceCPUCacheModeWriteCombined;
+
 // Metal's buffer indices.
 constexpr size_t kMaxArguments = 31;
 
@@ -260,7 +264,7 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
     } else if (value.size_ > kMaxBytes) {
       ref.buffer = [[pipeline.device newBufferWithBytes:value.data_
                                                  length:value.size_
-                                                options:MTLResourceStorageModeShared] autorelease];
+                                                options:kUploadOptions] autorelease];
     }
     if (ref.buffer != nil || (value.size_ > 0 && value.size_ <= kMaxBytes)) continue;
     if (value.size_ == 0) ref.buffer = BufferOfNothing(pipeline.device);
@@ -329,7 +333,7 @@ Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
   if (commands == nil) return Internal("the stream has no command buffer");
   [read_back->buffer_ release];
   read_back->buffer_ = [[commands device] newBufferWithLength:std::max<size_t>(bytes, 4)
-                                                      options:MTLResourceStorageModeShared];
+                                                      options:ReadBackOptions()];
   if (read_back->buffer_ == nil) {
     return ResourceExhausted("out of device memory: ", bytes, " bytes to read back");
   }

@@ -20,6 +20,10 @@ struct GemmEpilogue {
   std::vector<const Tensor*> args;
 };
 
+// Whether the shaders that work in tiles are to be used, where `fits` says that they would be of
+// use: the device decides, or METAL_OPS_GEMM.
+Status ChooseTiles(bool fits, bool* tiles);
+
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
 // sums have no terms. METAL_OPS_GEMM=tiles or =threads chooses the shaders, for tests and
 // measurements; otherwise the sizes and the device decide.

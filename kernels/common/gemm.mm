@@ -14,24 +14,6 @@ namespace {
 // Below this many rows packing b costs more than it gains.
 constexpr int64_t kRowsToPack = 32;
 
-enum class Shaders { kTiles, kThreads };
-
-Status ChooseShaders(const GemmParams& params, Shaders* shaders) {
-  const char* asked = std::getenv("METAL_OPS_GEMM");
-  if (asked == nullptr || *asked == '\0') {
-    // A tile is mostly empty where there are few rows or columns.
-    const bool fits = params.rows >= 16 && params.columns >= 16;
-    *shaders = ThreadgroupsRunAtOnce() && fits ? Shaders::kTiles : Shaders::kThreads;
-    return Status();
-  }
-  *shaders = std::strcmp(asked, "tiles") == 0 ? Shaders::kTiles : Shaders::kThreads;
-  if (*shaders == Shaders::kThreads && std::strcmp(asked, "threads") != 0) {
-    return InvalidArgument("METAL_OPS_GEMM must be 'tiles' or 'threads', got '", asked,
-                           "'; unset it to let the device decide");
-  }
-  return Status();
-}
-
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
 Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
@@ -69,13 +51,28 @@ Status EncodeWith(id<TF_MetalStream> stream, const Body& body) {
 
 }  // namespace
 
+Status ChooseTiles(bool fits, bool* tiles) {
+  const char* asked = std::getenv("METAL_OPS_GEMM");
+  if (asked == nullptr || *asked == '\0') {
+    *tiles = fits && ThreadgroupsRunAtOnce();
+    return Status();
+  }
+  *tiles = std::strcmp(asked, "tiles") == 0;
+  if (!*tiles && std::strcmp(asked, "threads") != 0) {
+    return InvalidArgument("METAL_OPS_GEMM must be 'tiles' or 'threads', got '", asked,
+                           "'; unset it to let the device decide");
+  }
+  return Status();
+}
+
 Status RunGemm(id<TF_MetalStream> stream,
                const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
                const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
-  Shaders shaders;
-  RETURN_IF_ERROR(ChooseShaders(params, &shaders));
+  bool tiles;
+  // A tile is mostly empty where there are few rows or columns.
+  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.columns >= 16, &tiles));
   const int64_t products = GemmProducts(params);
-  if (shaders == Shaders::kTiles) {
+  if (tiles) {
     return EncodeWith(stream, [&](Encoder& encoder) {
       const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
                       Pieces(params.columns, GEMM_TILE_COLUMNS), products);

@@ -2,6 +2,8 @@
 
 #include "kernels/common/platform.h"
 
+#import <Metal/Metal.h>
+
 #include <dlfcn.h>
 #if !defined(__APPLE__)
 #include <hostmetal.h>
@@ -38,6 +40,8 @@ Status ProcessorDevice(const char* what, void**) {
 }
 
 void* NewBufferOver(void*, void*, uint64_t) { return nullptr; }
+
+unsigned long ReadBackOptions() { return MTLResourceStorageModeShared; }
 
 #else
 
@@ -82,7 +86,15 @@ Status DeviceFailure() {
   return message == nullptr ? Status() : Internal(message);
 }
 
-bool ThreadgroupsRunAtOnce() { return false; }
+bool ThreadgroupsRunAtOnce() {
+  // Memory of its own: a GPU. hostmetal's CPU device runs one threadgroup a core.
+  static const bool gpu = ![[MTLCreateSystemDefaultDevice() autorelease] hasUnifiedMemory];
+  return gpu;
+}
+
+unsigned long ReadBackOptions() {
+  return MTLResourceStorageModeShared | MTLResourceCPUCacheModeWriteCombined;
+}
 
 Status ProcessorDevice(const char*, void** device) {
   *device = hostmetal_processor();

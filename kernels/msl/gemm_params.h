@@ -46,7 +46,9 @@ struct GemmParams {
   uint32_t out_h, out_w, in_h, in_w;
   uint32_t filter_h, filter_w, stride_h, stride_w, dilation_h, dilation_w;
   int32_t pad_top, pad_left;
+  // Where one long sum is a batch of parts of `depth` terms each: all of its terms; else 0.
+  uint32_t split_terms, unused;
 };
-static_assert(sizeof(GemmParams) == 272, "host and shader must agree");
+static_assert(sizeof(GemmParams) == 280, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_MSL_GEMM_PARAMS_H_

@@ -25,15 +25,18 @@ static_assert(GEMM_TILE_COLUMNS * GEMM_TILE_DEPTH == 8 * GEMM_TILE_THREADS, "and
 // Sums that a simdgroup has in threadgroup memory: a column of its matrices.
 #define GEMM_TILE_SUMS (64 * GEMM_TILE_FRAGMENTS)
 
-template <typename T, typename Epilogue>
-inline void gemm_group_tile(device const T* a, device const T* b, device T* out,
+template <typename T, typename Out, typename Epilogue>
+inline void gemm_group_tile(device const T* a, device const T* b, device Out* out,
                             constant GemmParams& params, Epilogue epilogue, threadgroup T* a_tile,
                             threadgroup T* b_tile, threadgroup float* sum_tiles, uint3 group,
                             uint thread_, uint simdgroup, uint lane) {
   const GemmOffsets offsets = gemm_offsets(params, group.z);
   const long first_row = long(group.x) * GEMM_TILE_ROWS;
   const uint first_column = group.y * GEMM_TILE_COLUMNS;
-  const uint terms = params.filter_h * params.filter_w * params.depth;
+  uint terms = params.filter_h * params.filter_w * params.depth;
+  if (params.split_terms != 0) {
+    terms = metal::min(terms, params.split_terms - group.z * params.depth);
+  }
 
   // Each thread brings 8 neighbouring terms of one row of a, and 8 columns of one row of b.
   const uint a_row = thread_ / 2, a_term = thread_ % 2 * 8;
@@ -109,7 +112,7 @@ inline void gemm_group_tile(device const T* a, device const T* b, device T* out,
         if (to_row >= params.rows) break;
         const long at =
             offsets.out + gemm_row(params, to_row).out + long(column) * params.out_column;
-        out[at] = T(epilogue(sum_tile[r * 8 + lane_column], channel, at));
+        out[at] = Out(epilogue(sum_tile[r * 8 + lane_column], channel, at));
       }
     }
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);

@@ -42,8 +42,10 @@ Status RayMarch(MetalCall& call) {
   std::vector<uint64_t> firsts(n_rays + 1, 0);
   for (int64_t r = 0; r < n_rays; ++r) {
     const uint32_t count = counts.data<uint32_t>()[r];
-    RequireFewSteps(call, count == RAY_MARCH_TOO_LONG ? r : -1);
-    RETURN_IF_ERROR(call.Checked());
+    if (count == RAY_MARCH_TOO_LONG) {
+      RequireFewSteps(call, r);
+      return call.Checked();
+    }
     firsts[r + 1] = firsts[r] + count;
   }
   const int64_t n_samples = static_cast<int64_t>(firsts[n_rays]);

@@ -94,3 +94,56 @@ def test_a_device_that_is_not_there_is_one_sentence(tmp_path):
     code, _, err = process.finish()
     assert code == 2 and "nerf: --device metal: metal_ops: TensorFlow has made its devices" in err
     assert not (tmp_path / "runs").exists()
+
+
+# The partitions of the training step's graph: what TensorFlow runs on the host, and what it sends there.
+PARTITIONS = """
+import json, sys
+import tensorflow as tf
+from tensorflow.python.eager import context
+from metal_ops import device
+from metal_ops.nerf.config import ModelConfig, TrainConfig
+from metal_ops.nerf.scenes.procedural import procedural_scene
+from metal_ops.nerf.train import Trainer
+device.load()
+scene = procedural_scene(size=16, train_views=4, test_views=1, supersample=1)
+config = TrainConfig(seconds=None, steps=9, target_samples=256)
+with tf.device("GPU:0"):
+    trainer = Trainer(scene, ModelConfig(n_levels=4, log2_hashmap_size=10), config)
+    context.enable_run_metadata()
+    trainer._train(tf.constant(trainer.n_rays), tf.constant(trainer.step))
+    metadata = context.export_run_metadata()
+parts = {"CPU": [], "GPU": []}
+for graph in metadata.partition_graphs:
+    for node in graph.node:
+        kind = node.attr["tensor_type"].type or node.attr["T"].type or node.attr["dtype"].type
+        name = tf.as_dtype(kind).name if kind else ""
+        parts[node.device.split(":")[-2]].append((node.op, name, node.name))
+print(json.dumps(parts))
+"""
+# Shapes, seeds, the step's number and the learning rate: a few numbers each.
+BOOKKEEPING = set(
+    "Const Identity NoOp _Arg _Retval _Send _Recv _HostSend _HostRecv Pack ExpandDims StridedSlice Prod ReadVariableOp "
+    "AssignVariableOp AddV2 Cast".split()
+)
+
+
+def test_the_step_runs_on_the_device():
+    """On the host: numbers that it has anyway. What comes back to it are sizes; RayMarch and Where wait for theirs."""
+    process = Process("-c", PARTITIONS)
+    parts = process.result()
+    device = {op for op, _, _ in parts["GPU"]}
+    assert device >= {*OPS, "GatherV2", "StatelessRandomUniformV2", "StatelessRandomUniformIntV2", "Where",
+                      "Greater"} - {"PackOccupancy"}  # fmt: skip
+    host = {op for op, _, _ in parts["CPU"]}
+    assert host <= BOOKKEEPING
+    # Floating-point work on the host is the learning rate's conversion, once a variable.
+    work = [
+        (op, kind) for op, kind, _ in parts["CPU"] if not op.startswith("_") and "float" in kind
+    ]
+    assert {op for op, _ in work} <= {"Cast", "Const", "Identity", "ReadVariableOp"}
+    # An edge that only says "after this" carries an empty float.
+    received = [
+        (kind, name) for op, kind, name in parts["CPU"] if op == "_Recv" and "pivot" not in name
+    ]
+    assert {kind for kind, _ in received} <= {"int32", "int64"}, received

@@ -1,5 +1,7 @@
 // MatMul, BatchMatMulV2 and Conv2D.
 
+#include <algorithm>
+
 #include "kernels/common/gemm.h"
 #include "kernels/common/gemm_plan.h"
 #include "kernels/common/metal_arg_shapes.h"
@@ -8,6 +10,46 @@
 
 namespace metal_ops {
 namespace {
+
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+// Threadgroups that keep a large GPU busy, and the shortest part of a sum that is worth one.
+constexpr int64_t kBusy = 256, kLeastPart = 256;
+
+// In how many parts the sums are best taken: a weight's gradient is a small product of long sums,
+// and a threadgroup a tile would leave most of a GPU idle.
+int64_t SplitSums(const GemmParams& params) {
+  const bool plain = GemmProducts(params) == 1 && params.filter_h * params.filter_w == 1 &&
+                     params.out_column == 1 && params.out_point == params.columns &&
+                     params.out_h == 1 && params.in_h == 1;
+  const int64_t tiles =
+      Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
+  if (!plain || tiles >= kBusy) return 1;
+  return std::max<int64_t>(1, std::min(kBusy / tiles, GemmDepth(params) / kLeastPart));
+}
+
+Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tensor& a,
+                const Tensor& b, const Tensor& out) {
+  const int64_t terms = GemmDepth(params);
+  const int64_t part = Pieces(Pieces(terms, parts), GEMM_TILE_DEPTH) * GEMM_TILE_DEPTH;
+  parts = Pieces(terms, part);
+  params.split_terms = static_cast<uint32_t>(terms);
+  params.depth = static_cast<uint32_t>(part);
+  params.batch[0] = static_cast<uint32_t>(parts);
+  params.a_batch[0] = part * params.a_c;
+  params.b_batch[0] = part * params.b_row;
+  params.out_batch = params.rows * params.columns;
+  Tensor sums;
+  RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {parts, params.out_batch}, &sums));
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
+                    Pieces(params.columns, GEMM_TILE_COLUMNS), parts);
+    RETURN_IF_ERROR(encoder.Launch({"gemm_tiles_parts", out.dtype()}, grid,
+                                   {{"a", a}, {"b", b}, {"out", sums}, {"params", params}}));
+    return encoder.Launch({"gemm_sum_parts", out.dtype()}, Grid(params.out_batch),
+                          {{"parts", sums}, {"out", out}, {"params", params}});
+  });
+}
 
 // Zeros, which sums without terms leave, come out of the shaders like any other result.
 Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool transpose_b) {
@@ -24,6 +66,10 @@ Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool tran
   const GemmParams params = PlanMatMul(
       &shapes, ToMatMulSizes(a_shape, b_shape, transpose_a, product), transpose_a, transpose_b);
   RETURN_IF_ERROR(ToStatus(shapes));
+  const int64_t parts = SplitSums(params);
+  bool tiles;
+  RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
+  if (tiles && parts > 1) return RunSplit(ctx, params, parts, a, b, out);
   return RunGemm(ctx, params, a, b, nullptr, out);
 }
 

@@ -27,7 +27,7 @@ class CudaDevice : public Driver {
   bool Allocate(size_t bytes, bool zeroed, Storage storage, Allocation* allocation) override {
     if (!memory_.Allocate(bytes, storage, allocation)) return false;
     if (!zeroed) return true;
-    if (storage == Storage::kUpload) {
+    if (allocation->host && memory_.IsPinned(*allocation)) {
       memset(allocation->host, 0, bytes);
       return true;
     }

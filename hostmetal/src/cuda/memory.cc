@@ -95,9 +95,8 @@ bool Memory::Allocate(size_t bytes, Storage storage, Allocation* allocation) {
   if (bytes > SIZE_MAX / 2) return false;
   gpu_.Enter();
   std::lock_guard<std::mutex> lock(mutex_);
-  Kind kind = storage == Storage::kPrivate              ? kPrivate
-              : managed_ && storage == Storage::kShared ? kManaged
-                                                        : kPinned;
+  const bool moves = managed_ && storage == Storage::kShared && bytes > kStays;
+  Kind kind = storage == Storage::kPrivate ? kPrivate : moves ? kManaged : kPinned;
   size_t size = 0;
   void* block = Take(kind, bytes, &size);
   if (!block && kind == kManaged) {
@@ -108,6 +107,11 @@ bool Memory::Allocate(size_t bytes, Storage storage, Allocation* allocation) {
   kinds_[block] = kind;
   *allocation = {block, kind == kPrivate ? nullptr : block, size};
   return true;
+}
+
+bool Memory::IsPinned(const Allocation& allocation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return kinds_.at(allocation.device) == kPinned;
 }
 
 void Memory::Free(const Allocation& allocation) {

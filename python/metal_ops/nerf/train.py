@@ -146,7 +146,7 @@ class Trainer:
         useful = None
         if hull is not None:
             index = np.flatnonzero(covered_pixels(views.cameras, self.scene.space, hull))
-            useful = tf.constant(index.astype(np.int32)) if index.size else None
+            useful = tf.constant(index) if index.size else None  # int64, which devices calculate in
         n_useful = count * height * width if useful is None else int(useful.shape[0])
         caster = RayCaster(views.cameras)
         random_background = config.background == "random" or (
@@ -163,9 +163,8 @@ class Trainer:
                     shape, tf.stack([4 * config.seed + stream, step]), **kwargs
                 )
 
-            pixel = uniform([n_rays], 0, minval=0, maxval=n_useful, dtype=tf.int32)
-            if useful is not None:
-                pixel = tf.gather(useful, pixel)
+            number = uniform([n_rays], 0, minval=0, maxval=n_useful, dtype=tf.int32)
+            pixel = tf.cast(number, tf.int64) if useful is None else tf.gather(useful, number)
             rgba = tf.cast(tf.gather(pixels, pixel), tf.float32) / 255.0
             background = uniform([n_rays, 3], 1) if random_background else tf.constant(fixed)
             target = rgba[:, :3] * rgba[:, 3:] + (1.0 - rgba[:, 3:]) * background

@@ -17,6 +17,11 @@ class FusedOptimizer(keras.optimizers.Optimizer):
 
     skip_zero_rows: bool = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The ops take the step and the learning rate from the host: on a device, every update would fetch them.
+        with tf.device("CPU:0"):
+            super().__init__(*args, **kwargs)
+
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         grads = list(grads)
         variables = list(

@@ -438,3 +438,150 @@ def test_int32_stays_where_tensorflow_keeps_it():
         assert (n + n * 2 - 1).numpy().tolist() == [5, 8]
         assert tf.concat([n, tf.slice(n, [0], [1])], 0).numpy().tolist() == [2, 3, 2]
         np.testing.assert_array_equal(tf.fill(n, put(np.float32(2))), np.full((2, 3), 2))
+
+
+# ---- comparisons, whole divisions -----------------------------------------------------------------------------------
+
+COMPARISONS = {
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons(name):
+    for dtype in NUMBERS:
+        for a_shape, b_shape in BROADCASTS:
+            # Whole numbers, so that some are equal.
+            a, b = (np.round(random(s, dtype, i)) for i, s in enumerate((a_shape, b_shape)))
+            got = on_device(getattr(tf.raw_ops, name)(x=put(a), y=put(b)))
+            np.testing.assert_array_equal(got, COMPARISONS[name](a, b))
+    nan = np.array([np.nan, 1.0], np.float32)
+    got = on_device(getattr(tf.raw_ops, name)(x=put(nan), y=put(nan)))
+    np.testing.assert_array_equal(got, COMPARISONS[name](nan, nan))
+
+
+@pytest.mark.parametrize(("name", "oracle"), [("FloorDiv", np.floor_divide), ("FloorMod", np.mod)])
+def test_whole_divisions(name, oracle):
+    for a_shape, b_shape in BROADCASTS:
+        a, b = random(a_shape, "int64"), random(b_shape, "int64", 1)
+        b = np.where(b == 0, 7, b)
+        got = on_device(getattr(tf.raw_ops, name)(x=put(a), y=put(b)))
+        np.testing.assert_array_equal(got, oracle(a, b))
+    with_zero = getattr(tf.raw_ops, name)(x=put(np.arange(3)), y=put(np.zeros(3, np.int64)))
+    assert on_device(with_zero).shape == (3,)  # whatever it is: nothing stops
+
+
+# ---- gather, where, unpack, random numbers --------------------------------------------------------------------------
+
+# params, indices, axis, batch_dims
+GATHERS = [
+    *[((7,), (3,), 0, 0), ((5, 3), (2, 4), 0, 0), ((5, 3), (4,), 1, 0), ((5, 3), (4,), -1, 0)],
+    *[((2, 5, 3), (2, 4), 1, 1), ((2, 3, 4, 5), (2, 3, 2), 2, 2), ((2, 5, 3), (2, 4), 2, 1)],
+    *[((4, 0), (3,), 0, 0), ((4, 3), (0,), 0, 0), ((6, 2), (), 0, 0), ((1025, 16), (333,), 0, 0)],
+]
+
+
+def taken(x: np.ndarray, index: np.ndarray, axis: int, batch_dims: int) -> np.ndarray:
+    if batch_dims == 0:
+        return np.take(x, index, axis=axis)
+    return np.stack([taken(a, b, axis - 1, batch_dims - 1) for a, b in zip(x, index, strict=True)])
+
+
+@pytest.mark.parametrize("dtype", [*MOVABLE, "int32"])
+def test_gather(dtype):
+    rng = np.random.default_rng(3)
+    for shape, index_shape, axis, batch_dims in GATHERS:
+        for index_type in ("int32", "int64"):
+            x = random(shape, dtype)
+            index = rng.integers(0, shape[axis], index_shape).astype(index_type)
+            got = tf.raw_ops.GatherV2(
+                params=put(x), indices=put(index), axis=axis, batch_dims=batch_dims
+            )
+            np.testing.assert_array_equal(on_device(got), taken(x, index, axis, batch_dims))
+
+
+def test_gather_out_of_range_is_zero():
+    got = tf.gather(put(np.arange(1.0, 7.0, dtype="f").reshape(3, 2)), put(np.array([2, 3, -1, 0])))
+    np.testing.assert_array_equal(on_device(got), [[5, 6], [0, 0], [0, 0], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("axis", "batch_dims", "says"),
+    [
+        (2, 0, r"axis = 2 is not in \[-2, 2\)"),
+        (0, 1, "batch_dims = 1 must be at most the axis, 0"),
+        (1, 1, r"params \[3,2\] and indices \[2\] must agree"),
+    ],
+)
+def test_gather_bad_arguments(axis, batch_dims, says):
+    x, index = put(np.ones((3, 2), "f")), put(np.array([0, 1]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=says.replace(",", ", ?")):
+        tf.raw_ops.GatherV2(params=x, indices=index, axis=axis, batch_dims=batch_dims)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
+def test_where(share):
+    rng = np.random.default_rng(4)
+    for shape in [s for s in SHAPES if s] + [(64,), (65,), (4096,), (2, 1, 3, 2, 1, 2, 2, 2)]:
+        x = rng.random(shape) < share
+        got = on_device(tf.raw_ops.Where(condition=put(x)))
+        np.testing.assert_array_equal(got, np.argwhere(x))
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_unpack(dtype):
+    for shape, axis in [((3,), 0), ((2, 5), 0), ((2, 5), 1), ((2, 3, 4), -2), ((0, 2), 1)]:
+        x = random(shape, dtype)
+        parts = tf.raw_ops.Unpack(value=put(x), num=shape[axis], axis=axis)
+        assert len(parts) == shape[axis]
+        for i, part in enumerate(parts):
+            np.testing.assert_array_equal(on_device(part), np.take(x, i, axis=axis))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (5,), (3, 7), (100003,)])
+@pytest.mark.parametrize("seed", [(0, 0), (1, -2), (2**31 - 1, 12345), (-(2**40), 2**50)])
+def test_random_numbers_are_those_of_the_cpu(shape, seed):
+    def numbers():
+        yield tf.random.stateless_uniform(shape, seed)
+        yield tf.random.stateless_uniform(shape, seed, -3.0, 5.0)
+        for low, high, dtype in [(0, 10, tf.int32), (-5, 2**31 - 1, tf.int32), (3, 4, tf.int64),
+                                 (-(2**62), 2**62, tf.int64)]:  # fmt: skip
+            yield tf.random.stateless_uniform(shape, seed, low, high, dtype=dtype)
+
+    with tf.device("GPU:0"):
+        got = [on_device(x) for x in numbers()]
+    with tf.device("CPU:0"):
+        expected = [x.numpy() for x in numbers()]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_random_numbers_of_another_algorithm():
+    key, counter = tf.constant([1], tf.uint64), tf.constant([1, 2], tf.uint64)
+    with tf.device("GPU:0"), pytest.raises(tf.errors.UnimplementedError, match="algorithm 2"):
+        tf.raw_ops.StatelessRandomUniformV2(shape=[3], key=key, counter=counter, alg=2)
+
+
+# ---- products of long sums ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns"), [(64, 5000, 3), (3, 4097, 5), (130, 1025, 70), (1, 512, 1)]
+)
+def test_long_sums_are_split(monkeypatch, dtype, rows, terms, columns):
+    """As a GPU takes them: parts side by side, then their sum, which is the same from run to run."""
+    monkeypatch.setenv("METAL_OPS_GEMM", "tiles")
+    for transposed in (False, True):
+        a, b = random((rows, terms), dtype) / 64, random((terms, columns), dtype, 1) / 64
+        first = put(a.T.copy() if transposed else a)
+        results = [tf.raw_ops.MatMul(a=first, b=put(b), transpose_a=transposed) for _ in range(2)]
+        got, again = (on_device(result) for result in results)
+        np.testing.assert_array_equal(got, again)
+        expected = a.astype("float64") @ b.astype("float64")
+        # Sums of terms up to 4e-3 in float32, whose size is up to terms**0.5 of them; then one rounding.
+        error = terms**0.5 * 4e-3 * 2**-20 + ULP[dtype] * np.abs(expected)
+        assert (np.abs(got.astype("float64") - expected) <= error).all()

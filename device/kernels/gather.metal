@@ -1,0 +1,75 @@
+// GatherV2 and Where: rows by their numbers, and the numbers of what is true.
+
+#include <metal_stdlib>
+
+#include "device/kernels/gather_params.h"
+#include "kernels/msl/grid.h"
+#include "kernels/msl/instantiate.h"
+
+using namespace metal;
+
+// Grid: Flat, the elements of the result. A number out of range gives zeros, as on TensorFlow's
+// other GPUs.
+template <typename T, typename I>
+kernel void gather(device const T* params_ [[buffer(0)]], device const I* indices [[buffer(1)]],
+                   device T* out [[buffer(2)]], constant GatherParams& p [[buffer(3)]],
+                   uint2 position [[thread_position_in_grid]], uint2 threads [[threads_per_grid]]) {
+  const ulong i = flat_index(position, threads);
+  if (i >= p.total) return;
+  // 32-bit divisions where they do: 64-bit ones are many instructions.
+  ulong inner, index, outer, batch;
+  if (p.total <= 0xffffffffUL) {
+    const uint row = uint(i) / uint(p.inner), block = row / uint(p.indices);
+    inner = uint(i) - row * uint(p.inner);
+    index = row - block * uint(p.indices);
+    batch = block / uint(p.outer);
+    outer = block - uint(batch) * uint(p.outer);
+  } else {
+    const ulong row = i / p.inner, block = row / p.indices;
+    inner = i - row * p.inner;
+    index = row - block * p.indices;
+    batch = block / p.outer;
+    outer = block - batch * p.outer;
+  }
+  const long at = long(indices[batch * p.indices + index]);
+  const bool inside = at >= 0 && at < long(p.rows);
+  out[i] =
+      inside ? params_[((batch * p.outer + outer) * p.rows + ulong(at)) * p.inner + inner] : T(0);
+}
+
+#define GATHER(bytes, type)                                     \
+  INSTANTIATE_KERNEL("gather_" bytes "_int", gather, type, int) \
+  INSTANTIATE_KERNEL("gather_" bytes "_long", gather, type, long)
+GATHER("1", uchar)
+GATHER("2", ushort)
+GATHER("4", uint)
+GATHER("8", ulong)
+GATHER("16", ulong2)
+
+// Grid: pieces of WHERE_PIECE elements.
+kernel void where_count(device const bool* x [[buffer(0)]], device uint* counts [[buffer(1)]],
+                        constant WhereParams& p [[buffer(2)]],
+                        uint piece [[thread_position_in_grid]]) {
+  const ulong first = ulong(piece) * WHERE_PIECE, last = min(first + WHERE_PIECE, p.total);
+  uint count = 0;
+  for (ulong i = first; i < last; ++i) count += x[i] ? 1 : 0;
+  counts[piece] = count;
+}
+
+// Grid: pieces; `firsts` says where each one's rows go.
+kernel void where_write(device const bool* x [[buffer(0)]],
+                        device const ulong* firsts [[buffer(1)]], device long* out [[buffer(2)]],
+                        constant WhereParams& p [[buffer(3)]],
+                        uint piece [[thread_position_in_grid]]) {
+  const ulong first = ulong(piece) * WHERE_PIECE, last = min(first + WHERE_PIECE, p.total);
+  device long* to = out + firsts[piece] * p.rank;
+  for (ulong i = first; i < last; ++i) {
+    if (!x[i]) continue;
+    ulong rest = i;
+    for (uint d = p.rank; d-- > 0;) {
+      to[d] = long(rest % p.dims[d]);
+      rest /= p.dims[d];
+    }
+    to += p.rank;
+  }
+}

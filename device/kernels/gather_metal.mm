@@ -1,0 +1,181 @@
+// GatherV2, Where and Unpack.
+
+#include <limits>
+#include <vector>
+
+#include "device/kernels/gather_params.h"
+#include "device/kernels/layout.h"
+#include "kernels/common/encoder.h"
+#include "kernels/common/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+Shape Part(const Shape& shape, size_t first, size_t last) {
+  return Shape(shape.begin() + first, shape.begin() + last);
+}
+
+class GatherOp {
+ public:
+  static constexpr char kOp[] = "GatherV2";
+
+  explicit GatherOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor params, indices, axis_tensor, out;
+    RETURN_IF_ERROR(ctx->Input(0, &params));
+    RETURN_IF_ERROR(ctx->Input(1, &indices));
+    RETURN_IF_ERROR(ctx->Input(2, &axis_tensor));
+    Shape axes;
+    RETURN_IF_ERROR(Indices(kOp, "axis", axis_tensor, &axes));
+    const int64_t rank = params.rank(), indices_rank = indices.rank();
+    if (axis_tensor.rank() != 0) {
+      return InvalidArgument("GatherV2: axis must be scalar, got ", ToString(axis_tensor.shape()));
+    }
+    const int64_t axis = axes[0] < 0 ? axes[0] + rank : axes[0];
+    if (axis < 0 || axis >= rank) {
+      return InvalidArgument("GatherV2: axis = ", axes[0], " is not in [", -rank, ", ", rank,
+                             ") of params of shape ", ToString(params.shape()));
+    }
+    const int64_t batch_dims = batch_dims_ < 0 ? batch_dims_ + indices_rank : batch_dims_;
+    if (batch_dims < 0 || batch_dims > indices_rank || batch_dims > axis) {
+      return InvalidArgument("GatherV2: batch_dims = ", batch_dims_, " must be at most the axis, ",
+                             axis, ", and the rank of indices, ", indices_rank);
+    }
+    if (Part(params.shape(), 0, batch_dims) != Part(indices.shape(), 0, batch_dims)) {
+      return InvalidArgument("GatherV2: params ", ToString(params.shape()), " and indices ",
+                             ToString(indices.shape()), " must agree in their first ", batch_dims,
+                             " dimensions");
+    }
+    Shape shape = Part(params.shape(), 0, axis);
+    for (int64_t d = batch_dims; d < indices_rank; ++d) shape.push_back(indices.dim(d));
+    for (int64_t d = axis + 1; d < rank; ++d) shape.push_back(params.dim(d));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    const int64_t total = out.num_elements();
+    if (total == 0) return Status();
+    GatherParams p = {};
+    p.outer = NumElements(Part(params.shape(), batch_dims, axis));
+    p.rows = params.dim(axis);
+    p.inner = NumElements(Part(params.shape(), axis + 1, rank));
+    p.indices = NumElements(Part(indices.shape(), batch_dims, indices_rank));
+    p.total = total;
+    return Encode(ctx, [&](Encoder& encoder) {
+      const std::string bytes = std::to_string(TF_DataTypeSize(params.dtype()));
+      return encoder.Launch({"gather", bytes, indices.dtype()}, Grid::Flat(total),
+                            {{"params_", Value(params).Untyped()},
+                             {"indices", indices},
+                             {"out", Value(out).Untyped()},
+                             {"p", p}});
+    });
+  }
+
+  int32_t batch_dims_ = 0;
+};
+
+// int32, too: results of other ops are gathered, and numbers of rows.
+#define GATHERED_TYPES                                                                         \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL,  TF_INT8, \
+   TF_INT16, TF_INT32, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
+REGISTER_METAL_KERNEL(
+    GatherOp, .Types("Tparams", GATHERED_TYPES).Where("Tindices", TF_INT32).HostMemory("axis"));
+REGISTER_METAL_KERNEL(
+    GatherOp, .Types("Tparams", GATHERED_TYPES).Where("Tindices", TF_INT64).HostMemory("axis"));
+
+// Waits, as how much is true has to be known for the result's shape.
+class WhereOp {
+ public:
+  static constexpr char kOp[] = "Where";
+
+  explicit WhereOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor x, out;
+    RETURN_IF_ERROR(ctx->Input(0, &x));
+    if (x.rank() < 1 || x.rank() > WHERE_DIMS) {
+      return InvalidArgument("Where: expected 1 to ", WHERE_DIMS, " dimensions, got ",
+                             ToString(x.shape()));
+    }
+    WhereParams p = {};
+    p.total = x.num_elements();
+    p.rank = static_cast<uint32_t>(x.rank());
+    for (int d = 0; d < x.rank(); ++d) p.dims[d] = x.dim(d);
+    const int64_t pieces = (x.num_elements() + WHERE_PIECE - 1) / WHERE_PIECE;
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements", pieces));
+    ReadBack counts;
+    if (pieces > 0) {
+      RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
+        RETURN_IF_ERROR(encoder.Allocate(pieces * sizeof(uint32_t), &counts));
+        return encoder.Launch("where_count", Grid(pieces),
+                              {{"x", x}, {"counts", counts}, {"p", p}});
+      }));
+    }
+    std::vector<uint64_t> firsts(pieces + 1, 0);
+    for (int64_t i = 0; i < pieces; ++i) firsts[i + 1] = firsts[i] + counts.data<uint32_t>()[i];
+    const auto found = static_cast<int64_t>(firsts[pieces]);
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, {found, x.rank()}, &out));
+    if (found == 0) return Status();
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch(
+          "where_write", Grid(pieces),
+          {{"x", x}, {"firsts", HostArray(firsts.data(), pieces + 1)}, {"out", out}, {"p", p}});
+    });
+  }
+};
+REGISTER_METAL_KERNEL(WhereOp, .Types("T", {TF_BOOL}));
+
+class UnpackOp {
+ public:
+  static constexpr char kOp[] = "Unpack";
+
+  explicit UnpackOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("axis", &axis_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num", &num_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor value;
+    RETURN_IF_ERROR(ctx->Input(0, &value));
+    const int64_t rank = value.rank();
+    if (axis_ < -rank || axis_ >= rank) {
+      return InvalidArgument("Unpack: axis = ", axis_, " not in [", -rank, ", ", rank, ")");
+    }
+    const int64_t axis = (axis_ + rank) % rank;
+    if (value.dim(axis) != num_) {
+      return InvalidArgument("Unpack: input shape axis ", axis, " must equal ", num_,
+                             ", got shape ", ToString(value.shape()));
+    }
+    Shape shape = value.shape();
+    shape.erase(shape.begin() + axis);
+    Walk from{DenseStrides(value.shape())};
+    const int64_t step = from.strides[axis];
+    from.strides.erase(from.strides.begin() + axis);
+    std::vector<Tensor> parts(num_);
+    for (int32_t i = 0; i < num_; ++i) {
+      RETURN_IF_ERROR(ctx->AllocateOutput(i, shape, &parts[i]));
+    }
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      for (const Tensor& part : parts) {
+        RETURN_IF_ERROR(EncodeCopy(encoder, kOp, shape, value, from, part, {DenseStrides(shape)}));
+        from.offset += step;
+      }
+      return Status();
+    });
+  }
+
+  int32_t axis_ = 0, num_ = 0;
+};
+REGISTER_METAL_KERNEL(UnpackOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES));
+
+}  // namespace
+}  // namespace metal_ops

@@ -2,9 +2,6 @@
 // float, which the unit would cut to 10 bits.
 #pragma once
 
-// The unit's own shape and layout, for shaders that ask for this macro: see multiply_16 below.
-#define __HAVE_SIMDGROUP_MATRIX_16__ 1
-
 namespace _msl {
 
 // A lane's element pair lies at row and column of Apple's layout (simdgroup_matrix); the unit wants
@@ -57,9 +54,9 @@ inline float2 multiplied(unsigned long, metal::vec<A, 2> a, metal::vec<B, 2> b, 
   }
 }
 
-// c += a b, with a 16x16, b 16x8 and c 16x8 in the unit's layout. Of its 8x8 parts, lane l has row
-// l / 4, columns l % 4 * 2 and the next; of b's, column l / 4 and those rows. Parts of a and c come by
-// columns: upper left, lower left, and so on.
+// For shaders that find __HAVE_SIMDGROUP_MATRIX_16__: c += a b, with a 16x16, b 16x8 and c 16x8 in the
+// unit's layout. Of its 8x8 parts, lane l has row l / 4, columns l % 4 * 2 and the next; of b's, column
+// l / 4 and those rows. Parts of a and c come by columns: upper left, lower left, and so on.
 template <class T>
 inline void multiply_16(thread float (&c)[4], thread const unsigned (&a)[4],
                         thread const unsigned (&b)[2]) {

@@ -76,6 +76,10 @@ template <class A, class B>
 inline float2 multiplied(unsigned long site, metal::vec<A, 2> a, metal::vec<B, 2> b, float2 c) {
   return exchange(site, multiply_matrices, MatrixOperands{float2(a), float2(b), c}).c;
 }
+// For a GPU's code while it is only looked at: gpu_simdgroup_matrix.h has them.
+template <class T>
+void multiply_16(thread float (&c)[4], thread const unsigned (&a)[4], thread const unsigned (&b)[2]);
+unsigned transposed_8(unsigned m);
 }  // namespace _msl
 #endif  // __NVPTX__
 

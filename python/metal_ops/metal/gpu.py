@@ -31,7 +31,8 @@ def entry_name(host_name: str) -> str:
 
 def defines(target: str) -> list[str]:
     """Predefined macros beside those of every target."""
-    return ["__HAVE_ATOMIC_FLOAT_VECTOR__=1"] if target == "sm_90" else []
+    vectors = ["__HAVE_ATOMIC_FLOAT_VECTOR__=1"] if target == "sm_90" else []
+    return ["__HAVE_SIMDGROUP_MATRIX_16__=1", *vectors]
 
 
 @functools.cache

@@ -32,7 +32,7 @@ void* NewBufferOver(void* processor, void* memory, uint64_t bytes);
 
 // Options (MTLResourceOptions) of memory that a shader writes and the host reads once. On Linux
 // hostmetal keeps such memory with the host, whose pages a GPU's work would take away otherwise.
-unsigned long ReadBackOptions();
+uint64_t ReadBackOptions();
 
 // The path of the shared object that this code was linked into.
 Status LibraryPath(std::string* path);

@@ -41,7 +41,7 @@ Status ProcessorDevice(const char* what, void**) {
 
 void* NewBufferOver(void*, void*, uint64_t) { return nullptr; }
 
-unsigned long ReadBackOptions() { return MTLResourceStorageModeShared; }
+uint64_t ReadBackOptions() { return MTLResourceStorageModeShared; }
 
 #else
 
@@ -92,7 +92,7 @@ bool ThreadgroupsRunAtOnce() {
   return gpu;
 }
 
-unsigned long ReadBackOptions() {
+uint64_t ReadBackOptions() {
   return MTLResourceStorageModeShared | MTLResourceCPUCacheModeWriteCombined;
 }
 

@@ -173,6 +173,19 @@ def test_what_would_be_taken_for_something_else():
         metal_ops.fused_adam(
             tf.Variable(T), tf.constant(T), tf.Variable(T), T, step=1, learning_rate=0.1
         )
+    for value in (10**400, -(10**5000)):
+        with pytest.raises(
+            ValueError, match=r"\[focal_loss\] alpha: .* a float can hold, got one of \d+ bits"
+        ):
+            metal_ops.focal_loss(POINTS, POINTS, alpha=value)
+    with pytest.raises(
+        ValueError, match=r"\[sh_encode\] degree: .* of 64 bits, got one of \d+ bits"
+    ):
+        metal_ops.sh_encode(POINTS, degree=10**5000)
+    with pytest.raises(
+        TypeError, match=r"\[sh_encode\] degree: expected an integer, got EagerTensor"
+    ):
+        metal_ops.sh_encode(POINTS, degree=tf.constant(2.0))
     # In 32 bits, both are 2.
     with pytest.raises(
         ValueError, match=r"\[pack_ray_indices\] n_rays: expected at most 2147483647"

@@ -361,9 +361,9 @@ Status EncodeOn(id<TF_MetalStream> stream, bool wait, Status (*body)(void*, Enco
 
 Status CheckGrid(const char* op, const char* what, int64_t count) {
   if (count <= kMaxGrid) return Status();
-  return InvalidArgument(
-      op, ": ", count, " ", what,
-      " are more than the 2^32 - 1 threads of one Metal dispatch; use a smaller batch");
+  return InvalidArgument(op, ": ", count, " ", what,
+                         " are more than the 2^32 - 1 that a Metal kernel counts to; use a "
+                         "smaller batch");
 }
 
 }  // namespace metal_ops

@@ -10,6 +10,10 @@ namespace {
 Status RobustLoss(MetalCall& call) {
   RobustLossParams params = {};
   params.compare = call.in(1).num_elements() > 0 ? 1 : 0;
+  for (const int i : {2, 3}) {
+    RETURN_IF_ERROR(CheckGrid(call.op.name.c_str(), i == 2 ? "values of alpha" : "values of scale",
+                              call.in(i).num_elements()));
+  }
   params.alpha_period = static_cast<uint32_t>(call.in(2).num_elements());
   params.scale_period = static_cast<uint32_t>(call.in(3).num_elements());
   // The few values of scale are looked at before anything runs, so they and alpha are the host's.

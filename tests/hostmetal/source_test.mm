@@ -120,9 +120,12 @@ NSString* const kTouching =
      "kernel void touch(device float* x [[buffer(0)]], constant int& how [[buffer(1)]],\n"
      "                  threadgroup float* a [[threadgroup(0)]], threadgroup float* b "
      "[[threadgroup(1)]],\n"
+     "                  threadgroup float4& c [[threadgroup(2)]],\n"
      "                  uint i [[thread_index_in_threadgroup]]) {\n"
      "  a[i] = x[i];\n"
      "  if (how == 1) b[i] = a[i];\n"
+     "  if (how == 4) c.x = a[i];\n"
+     "  if (how == 5) a[i] = c.y;\n"
      "  if (how == 2) x[1ul << 44] = 1;\n"
      "  if (how == 3) a[0] = x[-(1l << 40)];\n"
      "#ifdef BARRIER\n"
@@ -152,7 +155,7 @@ TEST(memory_that_is_not_there_is_an_error_where_it_is_touched) {
     id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
     float expected = 0;
     // All given to the queue before the first has run: each fails, or runs, alone.
-    const int order[] = {0, 1, 0, 2, 3, 0, 1, 0};
+    const int order[] = {0, 1, 0, 2, 3, 0, 1, 4, 0, 5, 0};
     NSMutableArray* all = [NSMutableArray array];
     for (int how : order) {
       id<MTLCommandBuffer> commands = queue.commandBuffer;
@@ -161,6 +164,7 @@ TEST(memory_that_is_not_there_is_an_error_where_it_is_touched) {
       [encoder setBuffer:x offset:0 atIndex:0];
       [encoder setBytes:&how length:sizeof how atIndex:1];
       [encoder setThreadgroupMemoryLength:400 atIndex:0];
+      if (how >= 4) [encoder setThreadgroupMemoryLength:400 atIndex:1];
       [encoder dispatchThreads:MTLSizeMake(100, 1, 1) threadsPerThreadgroup:MTLSizeMake(100, 1, 1)];
       [encoder endEncoding];
       [commands commit];
@@ -176,8 +180,9 @@ TEST(memory_that_is_not_there_is_an_error_where_it_is_touched) {
       }
       CHECK_EQ([commands.error code], NSInteger(MTLCommandBufferErrorPageFault));
       CHECK_CONTAINS(Message(commands.error), "[touch] access to an address ");
-      const char* why =
-          order[i] == 1 ? "threadgroup(1) 'b' has no length" : "METAL_DEVICE_WRAPPER_TYPE=1";
+      const char* why = order[i] == 1   ? "threadgroup(1) 'b' has no length"
+                        : order[i] >= 4 ? "threadgroup(2) 'c' has no length"
+                                        : "METAL_DEVICE_WRAPPER_TYPE=1";
       CHECK_CONTAINS(Message(commands.error), why);
     }
     // Where a kernel fails, threads before it may have run; the last one never does.

@@ -55,19 +55,26 @@ def integer(op: str, argument: str, value: Any) -> int:
     """The value if it is an integer; TensorFlow would round 1.5 down, and take None for the default."""
     try:
         number = None if isinstance(value, bool | np.bool_) else operator.index(value)
-    except TypeError:
+    except (TypeError, AttributeError):  # the latter from tensors of floats
         number = None
     if number is None:
         raise TypeError(f"[{op}] {argument}: expected an integer, got {_short(value)}.")
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"[{op}] {argument}: expected an integer of 64 bits, got {number}.")
+        raise ValueError(
+            f"[{op}] {argument}: expected an integer of 64 bits, got {_short(number)}."
+        )
     return number
 
 
 def number(op: str, argument: str, value: Any) -> float:
     """The value if it is a number that is known when a graph is built."""
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(
+                f"[{op}] {argument}: expected a number that a float can hold, got {_short(value)}."
+            ) from None
     remedy = (
         " It is part of the graph and cannot be a tensor."
         if tf.is_tensor(value) or hasattr(value, "assign")
@@ -90,6 +97,8 @@ def float_dtype(op: str, value: Any) -> tf.DType:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 2**200:  # Python does not print all of them
+        return f"one of {value.bit_length()} bits"
     text = type(value).__name__ if tf.is_tensor(value) else repr(value)
     return text if len(text) <= 60 else text[:60] + "..."
 

@@ -151,7 +151,13 @@ def _fused_conv2d_gradient(op: tf.Operation, incoming: tf.Tensor) -> list[tf.Ten
 
     def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
         strides, dilations = (spread(list(op.get_attr(n))) for n in ("strides", "dilations"))
-        return tf.nn.conv2d(to_last(x), _dilate(w, *dilations[1:3]), strides, padding)
+        x = to_last(x)
+        # A step over the whole image is as good as any longer one, with which Conv2DBackpropInput ends the process.
+        for d, size in enumerate(x.shape.as_list() if x.shape.rank else ()):
+            if size is not None:
+                padded = size if isinstance(padding, str) else size + sum(padding[d])
+                strides[d] = max(1, min(strides[d], padded))
+        return tf.nn.conv2d(x, _dilate(w, *dilations[1:3]), strides, padding)
 
     return _fused.gradient(op, incoming, product, to_last)
 

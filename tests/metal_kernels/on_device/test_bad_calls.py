@@ -37,3 +37,19 @@ def test_host_memory_of_a_call_that_failed_is_not_taken_by_the_next(attribute):
             np.testing.assert_array_equal(march([7, 8]).t_starts, expected)
             with pytest.raises(tf.errors.InvalidArgumentError, match="seed must have shape"):
                 march(-1)
+
+
+LONG = 2**32  # beside a 0, so that no memory is needed
+
+
+@pytest.mark.parametrize("what", ["classes", "channels"])
+def test_counts_beyond_32_bits_are_refused(what):
+    wide, none = tf.zeros([0, LONG]), tf.zeros([0])
+    packed_info = tf.zeros([0, 2], tf.int32)
+    calls = {
+        "classes": lambda: raw_ops.softmax_focal_loss(wide, wide, alpha=0.25, gamma=2.0),
+        "channels": lambda: raw_ops.volume_render(none, wide, none, none, packed_info, none),
+    }
+    sentence = f"{LONG} {what} are more than the 2\\^32 - 1 that a Metal kernel counts to"
+    with tf.device("GPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+        calls[what]()

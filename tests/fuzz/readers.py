@@ -10,6 +10,8 @@ _CLASSES = {
     "checkpoint": ("checkpoints", "CheckpointReader", ()),
     "metallib": ("metallibs", "MetallibReader", ()),
     "cache": ("caches", "CacheReader", ()),
+    "arguments": ("arguments", "ArgumentReader", ("cpu",)),
+    "arguments-device": ("arguments", "ArgumentReader", ("device",)),
 }
 NAMES = tuple(_CLASSES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from metal_ops.nerf import reading
 from metal_ops.nerf.scenes import common
 
-from . import engine, metallibs, readers
+from . import calls, engine, metallibs, readers
 
 # Seconds of processor time together: about 20.
 INPUTS = {
@@ -17,8 +18,10 @@ INPUTS = {
     "checkpoint": 500,
     "metallib": 20_000,
     "cache": 2000,
+    "arguments": 400,
+    "arguments-device": 200,
 }
-LINUX_ONLY = ("metallib", "cache")
+LINUX_ONLY = ("metallib", "cache", "arguments-device")
 
 
 @pytest.mark.parametrize("name", readers.NAMES)
@@ -44,10 +47,11 @@ def test_a_short_run(name, tmp_path):
     assert report.outcomes["refused"] > 0.2 * report.inputs
 
 
-def test_an_input_follows_from_its_number():
-    reader = readers.make("scene")
+@pytest.mark.parametrize("name", ["scene", "arguments"])
+def test_an_input_follows_from_its_number(name):
+    reader = readers.make(name)
     try:
-        one, again, other = (reader.make(engine.rng_of(3, "scene", n)) for n in (99, 99, 98))
+        one, again, other = (repr(reader.make(engine.rng_of(3, name, n))) for n in (99, 99, 98))
     finally:
         reader.close()
     assert one == again != other
@@ -77,3 +81,28 @@ def test_control_a_reader_without_a_check_fails(name, tmp_path, monkeypatch):
     number = report.failures[0][0]
     kept = tmp_path / f"scene-7-{number}"  # which can be fed again by its number
     assert (kept / "traceback.txt").exists() and len(list(kept.iterdir())) == 2
+
+
+def test_control_a_crash_is_one_inputs(tmp_path, monkeypatch):
+    """Address 0 in the other process: the input is named, and the next one is answered."""
+    crash = ("public", "zero_out", {"x": calls.Special("crash")}, False, False)
+    right = ("public", "zero_out", {"x": calls.POINTS}, False, False)
+    reader = readers.make("arguments")
+    monkeypatch.setattr(reader, "make", lambda rng: crash if rng.seed_number == 1 else right)
+
+    class Numbered(random.Random):
+        seed_number = 0
+
+    def numbered(seed: int, name: str, number: int) -> Numbered:
+        rng = Numbered(0)
+        rng.seed_number = number
+        return rng
+
+    monkeypatch.setattr(engine, "rng_of", numbered)
+    try:
+        report = engine.run(reader, 0, 0, 3, tmp_path)
+    finally:
+        reader.close()
+    assert [number for number, _ in report.failures] == [1]
+    assert "the process ended with -11" in report.failures[0][1]
+    assert report.outcomes == {"accepted": 2, "failed": 1}

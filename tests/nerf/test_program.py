@@ -105,7 +105,7 @@ COMPARISONS = {
     # Arguments, the contenders, and whether the exit code says that all of them reached a PSNR.
     "encodings": (["--steps", 3], ["hash", "frequency"], False),
     "backends": (
-        ["--backends", "fused", "composite", "--seconds", 2.5, "--until-psnr", 12.0],
+        ["--backends", "fused", "--backends", "composite", "--seconds", 2.5, "--until-psnr", 12.0],
         ["fused", "composite"],
         True,
     ),

@@ -12,7 +12,7 @@ kernel void batch_norm_sum(device const T* x [[buffer(0)]], device float* sums [
                            device const float* centre [[buffer(3)]],
                            uint3 position [[thread_position_in_grid]]) {
   const uint c = position.x;
-  const uint begin = position.y * p.chunk, end = min(begin + p.chunk, p.inner);
+  const uint begin = position.y * p.chunk, end = begin + min(p.chunk, p.inner - begin);
   device const T* from = x + long(position.z) * p.image + long(c) * p.channel;
   const float mean = kSquares ? centre[c] : 0.0f;
   float sum = 0.0f;
@@ -20,12 +20,13 @@ kernel void batch_norm_sum(device const T* x [[buffer(0)]], device float* sums [
     const float value = float(from[long(i) * p.point]) - mean;
     sum += kSquares ? value * value : value;
   }
-  sums[(position.z * p.chunks + position.y) * p.channels + c] = sum;
+  sums[(ulong(position.z) * p.chunks + position.y) * p.channels + c] = sum;
 }
 
 inline float batch_norm_total(device const float* sums, constant BatchNormParams& p, uint c) {
   float sum = 0.0f;
-  for (uint i = 0; i < p.images * p.chunks; ++i) sum += sums[i * p.channels + c];
+  const ulong parts = ulong(p.images) * p.chunks;
+  for (ulong i = 0; i < parts; ++i) sum += sums[i * p.channels + c];
   return sum / (float(p.images) * float(p.inner));
 }
 

@@ -194,6 +194,7 @@ def _add_compare(commands: Any) -> None:
     which.add_argument(
         "--encodings",
         nargs="+",
+        action="extend",
         choices=ENCODINGS,
         metavar="E",
         help=f"of {', '.join(ENCODINGS)} (all)",
@@ -201,6 +202,7 @@ def _add_compare(commands: Any) -> None:
     which.add_argument(
         "--backends",
         nargs="+",
+        action="extend",
         choices=BACKENDS,
         metavar="B",
         help=f"of {', '.join(BACKENDS)}, for the hash table",

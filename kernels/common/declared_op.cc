@@ -87,7 +87,8 @@ void ReadSpec(OpAttr* attr) {
 OpArg MakeArg(const char* name_and_type, const char* shape, const char* doc, Memory memory) {
   const std::string text = name_and_type;
   const size_t colon = text.find(':');
-  return {Trimmed(text.substr(0, colon)), Trimmed(text.substr(colon + 1)), shape, doc, memory};
+  return {
+      Trimmed(text.substr(0, colon)), Trimmed(text.substr(colon + 1)), shape, doc, memory, {}, {}};
 }
 
 void CheckRange(ArgShapes* shapes, const OpAttr& attr, double value, const std::string& text) {

@@ -17,7 +17,7 @@ template <typename T>
                                device float* packed [[buffer(1)]],
                                constant MlpParams& params [[buffer(2)]],
                                uint3 at [[thread_position_in_grid]]) {
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const bool transpose = at.z >= s.n_layers;
   const uint layer = at.z - (transpose ? s.n_layers : 0);
   const uint rows = mlp_rows(s, layer), columns = mlp_columns(s, layer);
@@ -72,7 +72,7 @@ inline void mlp_read(device const T* from, uint columns, long last, thread MlpRo
 template <typename T>
 inline void mlp_layer(constant MlpParams& params, device const float* packed, uint layer,
                       thread const MlpRows& x, thread MlpRows& y) {
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const uint rows = mlp_rows(s, layer), columns = mlp_columns(s, layer);
   const uint activation = layer + 1 == s.n_layers ? mlp_output_activation : mlp_activation;
   device const float* const matrix = packed + mlp_packed(s, layer);
@@ -96,7 +96,7 @@ template <typename T>
     device const T* x [[buffer(0)]], device const float* packed [[buffer(1)]],
     device T* outputs [[buffer(2)]], constant MlpParams& params [[buffer(3)]],
     uint position [[thread_position_in_grid]]) {
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const long row = params.first + long(position) * kRows;
   const int rows = int(min(long(kRows), params.first + long(params.rows) - row));
   MlpRows a, b;
@@ -117,7 +117,7 @@ template <typename T>
     device const float* packed [[buffer(2)]], device T* scratch [[buffer(3)]],
     device T* d_x [[buffer(4)]], constant MlpParams& params [[buffer(5)]],
     uint position [[thread_position_in_grid]]) {
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const long at = long(position) * kRows, row = params.first + at;
   const int rows = int(min(long(kRows), long(params.rows) - at));
   MlpRows a, b;
@@ -176,7 +176,7 @@ template <typename T>
     device const T* x [[buffer(0)]], device const T* scratch [[buffer(1)]],
     device float* parts [[buffer(2)]], constant MlpParams& params [[buffer(3)]],
     uint3 position [[thread_position_in_grid]]) {
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const uint layer = params.layer, line = mlp_slopes_line(s, layer);
   const uint rows = mlp_rows(s, layer), columns = mlp_columns(s, layer);
   const uint first = params.first_row + position.x * kRows, column = position.y * kPanel;

@@ -7,6 +7,12 @@
 
 #include "kernels/fused_mlp/fused_mlp_params.h"
 
+// A struct in constant memory is copied by its members: not every dialect constructs it from there.
+inline MlpSizes mlp_sizes(constant MlpParams& params) {
+  return {params.sizes.inputs, params.sizes.width, params.sizes.outputs, params.sizes.n_layers,
+          params.sizes.use_bias};
+}
+
 constant uint mlp_activation [[function_constant(0)]];
 constant uint mlp_output_activation [[function_constant(1)]];
 

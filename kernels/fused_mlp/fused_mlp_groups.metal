@@ -20,7 +20,7 @@ template <typename T>
                                      device float* biases [[buffer(2)]],
                                      constant MlpParams& params [[buffer(3)]],
                                      uint3 at [[thread_position_in_grid]]) {
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const bool transpose = at.z >= s.n_layers;
   const uint layer = at.z - (transpose ? s.n_layers : 0);
   const uint rows = mlp_rows(s, layer), columns = mlp_columns(s, layer);
@@ -37,7 +37,7 @@ template <typename T>
   const uint block = at.x / 8 * (n_rows / 16) + at.y / 16;
   const uint to = transpose ? mlp_packed_transpose(s, layer) : mlp_packed(s, layer);
   packed[to + block * 128 + Rows<T>::position(at.y % 16, at.x % 8)] =
-      row < rows && column < columns ? weights[from + row * columns + column] : T(0.0f);
+      T(row < rows && column < columns ? float(weights[from + row * columns + column]) : 0.0f);
 }
 
 // One simdgroup's part of a network of width W: kBlocks times 16 rows.
@@ -171,7 +171,7 @@ template <typename T, int W>
     constant MlpParams& params [[buffer(4)]], uint position [[thread_position_in_grid]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   threadgroup float space[kSimdgroups * ROWS16_STAGE];
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const uint at = position / 32 * MLP_GROUP_ROWS(W);
   const long row = params.first + long(at);
   constexpr int kBlocks = MLP_GROUP_ROWS(W) / 16;
@@ -212,7 +212,7 @@ template <typename T, int W>
   using Ops = Rows<T>;
   constexpr int kBlocks = MLP_BACKWARD_ROWS / 16;
   using Group = MlpGroup<T, W, kBlocks>;
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const uint at = position / 32 * MLP_BACKWARD_ROWS;
   const long row = params.first + long(at);
   Group group;
@@ -328,7 +328,7 @@ template <typename T>
   threadgroup float space[ROWS16_STAGE];
   using Ops = Rows<T>;
   constexpr int kRows = MLP_TILE_ROWS / 16, kColumns = MLP_TILE_COLUMNS / 8;
-  const MlpSizes s = params.sizes;
+  const MlpSizes s = mlp_sizes(params);
   const uint layer = params.layer, line = mlp_slopes_line(s, layer);
   const uint rows = mlp_rows(s, layer), columns = mlp_columns(s, layer);
   const uint first = group.x * MLP_TILE_ROWS, column = group.y * MLP_TILE_COLUMNS;

@@ -63,7 +63,7 @@ struct RowsOps {
     for (int i = int(lane); i < 16 * columns; i += 32) {
       const int row = i / columns, column = i % columns;
       const bool there = row < from.rows && column < from.columns;
-      to[i] = there ? from.at[row * from.line + column] : S(0.0f);
+      to[i] = S(there ? float(from.at[row * from.line + column]) : 0.0f);
     }
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
   }
@@ -178,8 +178,8 @@ struct RowsOps {
     load(right, from, space, lane);
     ROWS_UNROLL
     for (int i = 0; i < 2; ++i) {
-      sums.part[i].thread_elements() = float2(float(right.part[i].thread_elements().x),
-                                              float(right.part[i].thread_elements().y));
+      sums.part[i].thread_elements() = metal::vec<float, 2>(
+          float(right.part[i].thread_elements().x), float(right.part[i].thread_elements().y));
     }
   }
   ROWS_INLINE static void store(thread const Sums16& sums, Piece<T> to, threadgroup float* space,

@@ -15,10 +15,14 @@
 #define ROWS16_STAGE 256
 
 // Loops over pieces, which have to be numbers for the pieces to be registers. A processor has too
-// few.
+// few. Where 16 rows are multiplied at once, that is for 2-byte types only: of 8x8 matrices, which
+// are shuffles there, assembling one unrolled kernel takes minutes.
 #if defined(__METAL_CPU__)
 #define ROWS_UNROLL
 #define ROWS_INLINE
+#elif defined(__HAVE_SIMDGROUP_MATRIX_16__)
+#define ROWS_INLINE __attribute__((always_inline))
+#define ROWS_UNROLL _Pragma("clang loop unroll_count(sizeof(T) == 2 ? 64 : 1)")
 #else
 #define ROWS_INLINE __attribute__((always_inline))
 #define ROWS_UNROLL _Pragma("clang loop unroll(full)")

@@ -121,7 +121,7 @@ sanitize: build/sanitize/address/hostmetal_tests build/sanitize/thread/hostmetal
 	  HOSTMETAL_COMPILER=$(PKG)/metal HOSTMETAL_PYTHON=$(PY) \
 	  ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
-	  TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:exitcode=66 \
+	  TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:report_signal_unsafe=0:exitcode=66 \
 	  build/sanitize/$$name/hostmetal_tests > build/sanitize/$$name.log 2>&1 || \
 	  { tail -60 build/sanitize/$$name.log; exit 1; }; done; done; done
 

@@ -12,7 +12,7 @@ tests=$PWD/tests
 # the device's, which `make sanitize` runs, look for leaks.
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS=suppressions=$tests/hostmetal/races.supp:exitcode=66
+export TSAN_OPTIONS=suppressions=$tests/hostmetal/races.supp:report_signal_unsafe=0:exitcode=66
 # Names lines where llvm-symbolizer, which is not among clang's runtimes, is missing.
 symbolizer=$(command -v llvm-symbolizer-19 llvm-symbolizer addr2line | head -1 || true)
 export ASAN_SYMBOLIZER_PATH=$symbolizer UBSAN_SYMBOLIZER_PATH=$symbolizer TSAN_SYMBOLIZER_PATH=$symbolizer

@@ -267,7 +267,7 @@ def test_every_block_is_seen(page: Path):
     seen = sum(2 + 2 * bool(prints) for _, _, _, prints in blocks(text))
     assert len(fences) == seen
     languages = {language for _, language, _, _ in blocks(text)}
-    assert languages <= {*RUN, "text", "pycon", "yaml", "json"}, languages
+    assert languages <= {*RUN, "text", "pycon", "yaml", "json", "diff"}, languages
     if "pycon" in languages:  # from docstrings, which tests/doctests.py runs
         assert page.name == "api.md"
     for example in EXAMPLE.findall(text):

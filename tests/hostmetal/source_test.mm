@@ -140,7 +140,8 @@ NSString* const kTouching =
 TEST(memory_that_is_not_there_is_an_error_where_it_is_touched) {
   if (harness::Validating()) return;  // there the encoder asks for the length
 #if __has_feature(thread_sanitizer)
-  return;  // it calls the handler itself, and takes one that is left by a jump for one that still runs
+  return;  // it calls the handler itself, and takes one that is left by a jump for one that still
+           // runs
 #endif
   for (bool barrier : {false, true}) {
     MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];

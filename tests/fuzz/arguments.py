@@ -218,7 +218,7 @@ def main() -> None:
             signal.setitimer(signal.ITIMER_PROF, SLOW)  # which ends the process
             try:
                 answer = _call(call), ""
-            except Exception:
+            except Exception:  # whatever it is: the parent counts and keeps it
                 answer = "failed", traceback.format_exc()
             _send(out, answer)
 

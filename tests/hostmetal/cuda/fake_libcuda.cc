@@ -34,15 +34,18 @@ struct Event {
   uint64_t at;
 };
 
-std::mutex mutex;
-std::string log_text;
-std::map<std::string, int> failing;  // what the next call of a function answers
-int lost = 0;                        // what all calls answer, once a kernel has faulted
-std::set<void*> live;
+// Never destroyed, as a queue's thread may give back its memory while the process exits. NVIDIA's
+// library answers CUDA_ERROR_DEINITIALIZED then.
+std::mutex& mutex = *new std::mutex;
+std::string& log_text = *new std::string;
+// What the next call of a function answers.
+std::map<std::string, int>& failing = *new std::map<std::string, int>;
+int lost = 0;  // what all calls answer, once a kernel has faulted
+std::set<void*>& live = *new std::set<void*>;
 uint64_t managed = 0;
 uint64_t ticks = 0;
 bool held = false;  // no event passes
-std::condition_variable released;
+std::condition_variable& released = *new std::condition_variable;
 
 void Log(const std::string& line) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -60,7 +63,7 @@ int Answer(const char* function) {
 }
 // The total that the GPU has, and how much of it is taken.
 constexpr size_t kTotal = size_t{64} << 20;
-std::map<void*, size_t> taken;
+std::map<void*, size_t>& taken = *new std::map<void*, size_t>;
 size_t Free() {
   size_t sum = 0;
   for (const auto& block : taken) sum += block.second;

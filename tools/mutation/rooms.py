@@ -39,7 +39,7 @@ def _rays(*names: str) -> list[str]:
 
 FAMILIES: dict[str, list[str]] = {
     "hash_encode": ["tests/test_hash_encode.py", "tests/test_hash_encode_gradients.py",
-                    "tests/test_hash_encode_invalid.py", OWN.format("hash_encode")],
+                    "tests/test_hash_encode_invalid.py", OWN.format("hash_encode"), "tests/msl/test_wide_access.py"],
     "volume_render": _rays("volume_render"),
     "ray_march": [*_rays("ray_march"), "tests/test_occupancy.py"],
     "packed_scan": _rays("packed_scan"),
@@ -82,7 +82,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
         ],
     ),
     (r"kernels/msl/gemm", [DEVICE.format("nn"), OWN.format("fused_matmul"), OWN.format("fused_conv2d")]),
-    (r"kernels/msl/wide_access", [OWN.format("hash_encode")]),
+    (r"kernels/msl/wide_access", ["tests/msl/test_wide_access.py", OWN.format("hash_encode")]),
     (r"graph/", FUSION),
     (r"device/plugin", ["tests/device/test_loading.py", *ON_DEVICE]),
     (r"device/graph_optimizers", ["tests/device/test_loading.py", OWN.format("fusion")]),

@@ -35,14 +35,19 @@ def ptx(source: str, target: str = "sm_90", **options) -> str:
     )
 
 
+# Bytes of instructions that spill, where it is more than 256; with relu's constants set it is less than for all of them.
+MOST_SPILLED = {"fused_mlp_groups_backward_half_128": 320}
+
+
 @pytest.mark.parametrize("target", gpu.TARGETS)
 @pytest.mark.parametrize("file", SHADERS)
 def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     usages = compiler.gpu_usage(file, Options(include=(".",), gpu=(target,)))
     assert usages and {usage.target for usage in usages} == {target}
-    # A kernel that spills much has lost what the GPU is for; the gradient of networks of 128 neurons spills most.
-    assert max(usage.spilled_bytes for usage in usages) <= 320
+    # A kernel that spills much has lost what the GPU is for.
+    most = {usage.kernel: MOST_SPILLED.get(usage.kernel, 256) for usage in usages}
+    assert not [usage for usage in usages if usage.spilled_bytes > most[usage.kernel]]
     # A threadgroup of 256 threads fits every pipeline.
     assert max(usage.registers for usage in usages) <= 255
 

@@ -27,7 +27,7 @@ SOURCES = {
     ),
     "softshrink": ("kernels/softshrink",),
 }
-SHARED = ("kernels/common", "kernels/msl")
+SHARED = tuple(f"kernels/{room}" for room in ("gemm", "losses", "msl", "rays", "runtime", "simd"))
 
 
 def sources(group: str) -> list[str]:

@@ -5,7 +5,7 @@ DEVICE_SO := $(PKG)/libmetal_device.so
 DEVICE_METALLIB := $(PKG)/libmetal_device.metallib
 METAL_LIBRARIES += $(DEVICE_SO) $(DEVICE_METALLIB)
 
-DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm device/kernels/nn/*.mm kernels/common/*.mm)
+DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm device/kernels/nn/*.mm) $(METAL_SHARED_MM)
 DEVICE_OBJ := $(DEVICE_SRC:%.mm=build/device_so/%.o)
 DEVICE_SHADERS := $(wildcard device/kernels/*.metal device/kernels/nn/*.metal)
 DEVICE_AIR := $(DEVICE_SHADERS:%.metal=build/%.air)

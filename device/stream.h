@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/common/tf_metal_stream.h"
+#include "kernels/runtime/tf_metal_stream.h"
 
 @interface MetalDeviceStream : NSObject <TF_MetalStream> {
   id<MTLCommandQueue> _commandQueue;

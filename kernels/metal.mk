@@ -15,7 +15,9 @@ METAL_RUNTIME := $(PKG)/libhostmetal.so
 METAL_CHECK_LINK := -Wl,-z,defs
 endif
 
-METAL_MM := $(wildcard kernels/common/*.mm kernels/*/*_metal.mm)
+# What the device's library has a copy of.
+METAL_SHARED_MM := $(wildcard kernels/runtime/*.mm kernels/gemm/*.mm)
+METAL_MM := $(METAL_SHARED_MM) $(wildcard kernels/*/*_metal.mm)
 # What ops are, and argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
 METAL_CC := $(wildcard kernels/*/*_op.cc)
 METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(METAL_CC:%.cc=build/%.o)

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 // Sees what of Highway is compiled.
 #include <hwy/targets.h>
 

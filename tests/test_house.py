@@ -19,9 +19,14 @@ EXCEPTIONS = {
 
 
 def families(root: Path) -> list[str]:
-    """The folders of kernels/ that hold an op family: a file of theirs is named after them."""
+    """The folders of kernels/ that hold an op family: a declaration, kernel or shader is named after them."""
+    parts = ("{}_op.cc", "{}_cpu.cc", "{}_metal.mm", "{}.metal")
     folders = (root / "kernels").iterdir()
-    return sorted(path.name for path in folders if any(path.glob(f"{path.name}*")))
+    return sorted(
+        path.name
+        for path in folders
+        if any((path / part.format(path.name)).exists() for part in parts)
+    )
 
 
 def declaration(root: Path, family: str) -> Path:

@@ -24,7 +24,9 @@ SOURCES = sorted(
     if path.suffix in SUFFIXES
 )
 HOST = [
-    path for path in SOURCES if path.suffix != ".metal" and path.parts[:2] != ("kernels", "msl")
+    path
+    for path in SOURCES
+    if ".metal" not in path.suffixes and path.parts[:2] != ("kernels", "msl")
 ]
 
 # Where the standard says that a name is declared. libstdc++ and libc++ differ in what else declares it.
@@ -72,7 +74,9 @@ FOREIGN = {
     r"%l[dux]\b|\b(?:un)?signed long\b(?! long)": "int64_t is long long on macOS; stream it, or say int64_t",
 }
 PLATFORM = r"^\s*#\s*(?:el)?if.*\b(__APPLE__|__linux__|TARGET_OS_\w+|_WIN32)\b"
-PLATFORM_FILE = Path("kernels/common/platform.mm")
+# Packed with the wheel, for other people's ops.
+SHARED = sorted(path.name for path in (flags.INCLUDE / "kernels").iterdir())
+PLATFORM_FILE = Path("kernels/runtime/platform.mm")
 
 
 def uncommented(text: str) -> str:
@@ -129,12 +133,9 @@ def test_nothing_is_of_one_platform():
 def test_shared_rooms_include_no_op():
     """They are packed for other people's ops, without the folders of ours."""
     for path in SOURCES:
-        if path.parts[:2] in (("kernels", "common"), ("kernels", "msl")):
-            own = [name for name in included(ROOT / path) if (ROOT / name).exists()]
-            outside = [
-                name for name in own if not name.startswith(("kernels/common/", "kernels/msl/"))
-            ]
-            assert outside == [], path
+        if path.parts[1] in SHARED:
+            own = [Path(name) for name in included(ROOT / path) if (ROOT / name).exists()]
+            assert [name for name in own if name.parts[1] not in SHARED] == [], path
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
 
 #include <time.h>
 
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "device/kernels/strided.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
 
 namespace metal_ops {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "device/kernels/strided.h"
-#include "kernels/common/encoder.h"
+#include "kernels/runtime/encoder.h"
 
 namespace metal_ops {
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "device/kernels/strided.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
-#include "kernels/common/variable.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
+#include "kernels/runtime/variable.h"
 
 namespace metal_ops {
 namespace {

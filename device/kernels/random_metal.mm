@@ -5,8 +5,8 @@
 
 #include "device/kernels/layout.h"
 #include "device/kernels/random_params.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
 #include "tensorflow/core/lib/random/philox_random.h"
 
 namespace metal_ops {

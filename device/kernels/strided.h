@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "device/kernels/strided_params.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/op_kernel.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/op_kernel.h"
 
 namespace metal_ops {
 

@@ -11,9 +11,9 @@
 
 #include "device/kernels/strided.h"
 #include "hostmetal/include/hostmetal.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
-#include "kernels/common/variable.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
+#include "kernels/runtime/variable.h"
 
 namespace metal_ops {
 

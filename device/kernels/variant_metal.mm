@@ -2,8 +2,8 @@
 // the device.
 
 #include "device/kernels/layout.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
 #include "tensorflow/c/kernels_experimental.h"
 
 namespace metal_ops {

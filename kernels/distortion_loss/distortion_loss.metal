@@ -5,8 +5,8 @@
 
 #include <metal_stdlib>
 
-#include "kernels/msl/ray_layout.h"
 #include "kernels/msl/wide_float.h"
+#include "kernels/rays/ray_layout.h"
 
 using namespace metal;
 

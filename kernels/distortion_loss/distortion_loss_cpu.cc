@@ -13,8 +13,8 @@
 #include <atomic>
 #include <string>
 
-#include "kernels/common/call_rays.h"
 #include "kernels/distortion_loss/distortion_loss_simd.h"
+#include "kernels/rays/call_rays.h"
 
 namespace metal_ops {
 namespace {

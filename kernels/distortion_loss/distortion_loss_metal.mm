@@ -1,7 +1,7 @@
 // DistortionLoss and ScaleRays on the Metal device.
 
-#include "kernels/common/metal_call.h"
-#include "kernels/common/metal_rays.h"
+#include "kernels/rays/metal_rays.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {

@@ -1,7 +1,7 @@
 // DistortionLoss (mip-NeRF 360) with its derivative, and ScaleRays, its backward pass.
 
-#include "kernels/common/op.h"
-#include "kernels/common/packed_samples.h"
+#include "kernels/rays/packed_samples.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kernels/distortion_loss/distortion_loss_simd.h"
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/distortion_loss/distortion_loss_simd.cc"
@@ -11,7 +11,7 @@
 // Highway wants this order.
 #include <hwy/highway.h>
 
-#include "kernels/common/scan-inl.h"
+#include "kernels/simd/scan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

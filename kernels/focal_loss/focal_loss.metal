@@ -4,10 +4,10 @@
 #include <metal_stdlib>
 
 #include "kernels/focal_loss/focal_loss_params.h"
+#include "kernels/losses/row_means.metal.h"
 #include "kernels/msl/exp_log.h"
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
-#include "kernels/msl/row_means.h"
 
 using namespace metal;
 

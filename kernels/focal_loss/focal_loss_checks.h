@@ -4,8 +4,8 @@
 #ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 
-#include "kernels/common/op.h"
 #include "kernels/focal_loss/focal_loss_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

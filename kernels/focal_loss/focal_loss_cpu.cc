@@ -4,10 +4,10 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/common/loss_pieces.h"
-#include "kernels/common/row_mean_writer.h"
 #include "kernels/focal_loss/focal_loss_checks.h"
 #include "kernels/focal_loss/focal_loss_simd.h"
+#include "kernels/losses/loss_pieces.h"
+#include "kernels/losses/row_mean_writer.h"
 
 namespace metal_ops {
 namespace {

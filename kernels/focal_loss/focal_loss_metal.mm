@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "kernels/common/row_means.h"
 #include "kernels/focal_loss/focal_loss_checks.h"
+#include "kernels/losses/row_means.h"
 
 namespace metal_ops {
 namespace {
@@ -38,11 +38,11 @@ std::vector<uint32_t> Labels(MetalCall& call) {
 
 Status Softmax(MetalCall& call) {
   const int64_t n_rows = call.Size("rows"), n_classes = call.Size("classes");
-  const TF_DataType type = call.in(1).dtype();
-  const bool sparse = type != TF_FLOAT;
+  const DType type = call.in(1).type();
+  const bool sparse = type != DType::kFloat;
   std::vector<uint32_t> labels(sparse ? n_rows : 0);
-  if (n_classes > 0 && type == TF_INT32) labels = Labels<int32_t>(call);
-  if (n_classes > 0 && type == TF_INT64) labels = Labels<int64_t>(call);
+  if (n_classes > 0 && type == DType::kInt32) labels = Labels<int32_t>(call);
+  if (n_classes > 0 && type == DType::kInt64) labels = Labels<int64_t>(call);
   RETURN_IF_ERROR(call.Checked());
   RETURN_IF_ERROR(CheckGrid(call.op.name.c_str(), "rows", n_rows));
   RETURN_IF_ERROR(CheckGrid(call.op.name.c_str(), "classes", n_classes));

@@ -1,6 +1,6 @@
 // SigmoidFocalLoss, SoftmaxFocalLoss: the focal loss (Lin et al. 2017) with its derivative.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/focal_loss/focal_loss_simd.cc"
@@ -14,7 +14,7 @@
 // Highway wants this order.
 #include <hwy/highway.h>
 
-#include "kernels/common/math-inl.h"
+#include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

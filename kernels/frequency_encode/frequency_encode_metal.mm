@@ -1,7 +1,7 @@
 // FrequencyEncode and FrequencyEncodeGrad on the Metal device.
 
-#include "kernels/common/metal_call.h"
 #include "kernels/frequency_encode/frequency_encode_plan.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {

@@ -3,8 +3,8 @@
 #ifndef METAL_OPS_KERNELS_FREQUENCY_ENCODE_FREQUENCY_ENCODE_PLAN_H_
 #define METAL_OPS_KERNELS_FREQUENCY_ENCODE_FREQUENCY_ENCODE_PLAN_H_
 
-#include "kernels/common/op.h"
 #include "kernels/frequency_encode/frequency_encode_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/frequency_encode/frequency_encode_simd.cc"

@@ -1,8 +1,8 @@
 // MetalFusedConv2D: a convolution and what follows it - bias or batch norm, residual, activation -
 // in one pass over memory.
 
-#include "kernels/common/fused_call.h"
 #include "kernels/fused_conv2d/fused_conv2d_call.h"
+#include "kernels/gemm/fused_call.h"
 
 namespace metal_ops {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/common/fused_call.h"
-#include "kernels/common/gemm_plan.h"
 #include "kernels/fused_matmul/fused_gemm_simd.h"
+#include "kernels/gemm/fused_call.h"
+#include "kernels/gemm/gemm_plan.h"
 
 namespace metal_ops {
 namespace {

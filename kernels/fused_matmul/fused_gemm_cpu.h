@@ -3,8 +3,8 @@
 #ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_CPU_H_
 #define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_CPU_H_
 
-#include "kernels/common/op.h"
-#include "kernels/msl/gemm_params.h"
+#include "kernels/gemm/gemm_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

@@ -4,8 +4,8 @@
 #ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_
 #define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_
 
-#include "kernels/common/metal_call.h"
-#include "kernels/msl/gemm_params.h"
+#include "kernels/gemm/gemm_params.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 

@@ -3,8 +3,8 @@
 
 #include "kernels/fused_matmul/fused_gemm_metal.h"
 
-#include "kernels/common/fused_call.h"
-#include "kernels/common/gemm.h"
+#include "kernels/gemm/fused_call.h"
+#include "kernels/gemm/gemm.h"
 
 namespace metal_ops {
 
@@ -15,7 +15,7 @@ Status RunFusedGemm(MetalCall& call, GemmParams (*plan)(OpCall&)) {
   GemmEpilogue epilogue = {FusedOpsOf(call), EpilogueOf(call), {}};
   for (size_t i = 2; i < call.inputs.size(); ++i) epilogue.args.push_back(&call.inputs[i]);
   const auto floats = [&](const Shape& shape, Tensor* tensor) {
-    return call.AllocateTemp(TF_FLOAT, shape, tensor);
+    return call.AllocateTemp(DType::kFloat, shape, tensor);
   };
   return RunGemm(call.stream(), floats, params, call.in(0), call.in(1), &epilogue, call.out(0));
 }

@@ -3,8 +3,8 @@
 #ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_MATMUL_CALL_H_
 #define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_MATMUL_CALL_H_
 
-#include "kernels/common/gemm_plan.h"
-#include "kernels/common/op.h"
+#include "kernels/gemm/gemm_plan.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

@@ -1,8 +1,8 @@
 // MetalFusedMatMul: products of matrices and what follows them - bias or batch norm, residual,
 // activation - in one pass over memory.
 
-#include "kernels/common/fused_call.h"
-#include "kernels/common/matmul_checks.h"
+#include "kernels/gemm/fused_call.h"
+#include "kernels/gemm/matmul_checks.h"
 
 namespace metal_ops {
 namespace {

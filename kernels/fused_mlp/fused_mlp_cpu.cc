@@ -5,10 +5,10 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/common/op.h"
 #include "kernels/fused_matmul/fused_gemm_simd.h"
 #include "kernels/fused_mlp/fused_mlp_plan.h"
 #include "kernels/fused_mlp/fused_mlp_simd.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

@@ -4,8 +4,8 @@
 #include <metal_stdlib>
 
 #include "kernels/fused_mlp/fused_mlp_activation.h"
+#include "kernels/gemm/simdgroup_rows.metal.h"
 #include "kernels/msl/instantiate.h"
-#include "kernels/msl/simdgroup_rows.h"
 
 using namespace metal;
 

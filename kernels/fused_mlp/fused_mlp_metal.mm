@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/common/metal_call.h"
-#include "kernels/common/platform.h"
 #include "kernels/fused_mlp/fused_mlp_plan.h"
+#include "kernels/runtime/metal_call.h"
+#include "kernels/runtime/platform.h"
 
 namespace metal_ops {
 namespace {
@@ -26,7 +26,7 @@ int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 enum class Way { kGroups, kThreads };
 
 // METAL_OPS_MLP=groups or =threads chooses, for tests and measurements.
-Status ChooseWay(TF_DataType dtype, Way* way) {
+Status ChooseWay(DType type, Way* way) {
   const char* asked = std::getenv("METAL_OPS_MLP");
   if (asked == nullptr || *asked == '\0') {
     // A discrete GPU's matrix unit has no float32.
@@ -36,7 +36,7 @@ Status ChooseWay(TF_DataType dtype, Way* way) {
       [device release];
       return is;
     }();
-    const bool groups = ThreadgroupsRunAtOnce() || (discrete && dtype != TF_FLOAT);
+    const bool groups = ThreadgroupsRunAtOnce() || (discrete && type != DType::kFloat);
     *way = groups ? Way::kGroups : Way::kThreads;
     return Status();
   }
@@ -59,12 +59,12 @@ class Launcher {
   }
 
   Status Allocate() {
-    RETURN_IF_ERROR(ChooseWay(x_.dtype(), &way_));
+    RETURN_IF_ERROR(ChooseWay(x_.type(), &way_));
     const int64_t values = mlp_packed_bias(params.sizes, 0);
     const int64_t biases = plan.n_layers * MLP_MOST_COLUMNS;
-    if (!groups()) return call_.AllocateTemp(TF_FLOAT, {values + biases}, &packed_);
-    RETURN_IF_ERROR(call_.AllocateTemp(TF_FLOAT, {biases}, &biases_));
-    return call_.AllocateTemp(x_.dtype(), {values}, &packed_);
+    if (!groups()) return call_.AllocateTemp(DType::kFloat, {values + biases}, &packed_);
+    RETURN_IF_ERROR(call_.AllocateTemp(DType::kFloat, {biases}, &biases_));
+    return call_.AllocateTemp(x_.type(), {values}, &packed_);
   }
 
   Status Pack(Encoder& encoder, bool with_transposes) {
@@ -183,7 +183,7 @@ Status FusedMlpGrad(MetalCall& call) {
   params.x_gradient = call.Bool("x_gradient") ? 1 : 0;
   const int64_t line = mlp_slopes_at(params.sizes, 1, plan.n_layers - 1) +
                        mlp_slopes_line(params.sizes, plan.n_layers - 1);
-  const int64_t bytes = x.dtype() == TF_FLOAT ? 4 : 2;
+  const int64_t bytes = x.type() == DType::kFloat ? 4 : 2;
   const int64_t scratch_bytes = mlp.groups() ? kGroupScratch : kThreadScratch;
   params.chunk = std::clamp<int64_t>(plan.batch, 1, scratch_bytes / (line * bytes));
   // Whole pieces of 16 rows, but for the last.
@@ -191,8 +191,8 @@ Status FusedMlpGrad(MetalCall& call) {
       static_cast<uint32_t>(16 * std::max<int64_t>(32, Pieces(params.chunk, 16 * kMostParts)));
   const int64_t n_parts = Pieces(std::min(params.chunk, plan.batch), params.split);
   Tensor scratch, parts;
-  RETURN_IF_ERROR(call.AllocateTemp(x.dtype(), {params.chunk * line}, &scratch));
-  RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {n_parts, plan.n_weights()}, &parts));
+  RETURN_IF_ERROR(call.AllocateTemp(x.type(), {params.chunk * line}, &scratch));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {n_parts, plan.n_weights()}, &parts));
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(mlp.Pack(encoder, /*with_transposes=*/true));
     for (; params.first < plan.batch; params.first += params.chunk, params.adds = 1) {

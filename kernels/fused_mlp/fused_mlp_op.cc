@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "kernels/common/op.h"
 #include "kernels/fused_mlp/fused_mlp_plan.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

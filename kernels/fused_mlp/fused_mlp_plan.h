@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/common/op.h"
 #include "kernels/fused_mlp/fused_mlp_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

@@ -2,9 +2,9 @@
 
 #include "kernels/fused_mlp/fused_mlp_simd.h"
 
-#include "kernels/common/simd_targets.h"
 #include "kernels/fused_matmul/fused_gemm_simd.h"
 #include "kernels/fused_mlp/fused_mlp_params.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fused_mlp/fused_mlp_simd.cc"
@@ -12,8 +12,8 @@
 // Highway wants this order.
 #include <hwy/highway.h>
 
-#include "kernels/common/half-inl.h"
-#include "kernels/common/math-inl.h"
+#include "kernels/simd/half-inl.h"
+#include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

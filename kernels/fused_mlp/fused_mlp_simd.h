@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/float_types.h"
+#include "kernels/simd/float_types.h"
 
 namespace metal_ops {
 

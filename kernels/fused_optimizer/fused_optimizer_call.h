@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "kernels/common/op.h"
 #include "kernels/fused_optimizer/fused_optimizer_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

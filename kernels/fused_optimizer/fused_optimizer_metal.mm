@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "kernels/common/metal_call.h"
 #include "kernels/fused_optimizer/fused_optimizer_call.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {
@@ -22,7 +22,7 @@ Status Update(MetalCall& call, const char* rule, FusedUpdateParams params, int n
   params.n_elements = static_cast<uint64_t>(n);
   params.row = static_cast<uint64_t>(row);
 
-  const TF_DataType type = gradient.dtype();
+  const DType type = gradient.type();
   const auto state = [&](int i) { return i < n_variables ? Value(call.in(i)) : Value(Nothing()); };
   std::vector<Argument> arguments = {{"x", call.in(0)}, {"gradient", gradient}, {"params", params},
                                      {"m", state(1)},   {"v", state(2)},        {"hat", state(3)}};
@@ -32,7 +32,7 @@ Status Update(MetalCall& call, const char* rule, FusedUpdateParams params, int n
                        Grid::Flat(rows ? n_rows : n), arguments);
   }
   Tensor used;
-  RETURN_IF_ERROR(call.AllocateTemp(TF_UINT8, {n_rows}, &used));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kUint8, {n_rows}, &used));
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Launch({"fused_used_rows", type}, Grid::Flat(n_rows),
                                    {{"gradient", gradient}, {"params", params}, {"used", used}}));

@@ -1,6 +1,6 @@
 // ResourceFusedAdam, ResourceFusedSgd: an optimizer's update of a variable in one pass over memory.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

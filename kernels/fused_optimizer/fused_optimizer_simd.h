@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/common/float_types.h"
 #include "kernels/fused_optimizer/fused_optimizer_params.h"
+#include "kernels/simd/float_types.h"
 
 namespace metal_ops {
 

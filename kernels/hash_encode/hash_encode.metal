@@ -9,7 +9,7 @@
 #include <metal_stdlib>
 
 #include "kernels/hash_encode/hash_encode_params.h"
-#include "kernels/msl/hash_grid.h"
+#include "kernels/hash_encode/hash_grid.h"
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide_access.h"
 

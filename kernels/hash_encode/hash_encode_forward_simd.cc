@@ -1,6 +1,6 @@
 // HashEncode and HashEncodeJvp: interpolating the table.
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/hash_encode/hash_encode_forward_simd.cc"

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/common/op.h"
 #include "kernels/hash_encode/hash_encode_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

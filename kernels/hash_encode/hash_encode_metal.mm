@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/common/metal_call.h"
 #include "kernels/hash_encode/hash_encode_levels.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {
@@ -106,10 +106,10 @@ METAL_KERNEL("HashEncodeJvpPointGrad", HashEncodeJvpPointGrad);
 // Atomic adds into float32, rounded to the table's dtype at the end.
 Status AddTableGradient(MetalCall& call, const Hash& hash) {
   const bool tangent = call.Index("tangents") >= 0;
-  const TF_DataType dtype = hash.table.dtype();
-  const bool rounds = dtype != TF_FLOAT;
+  const DType dtype = hash.table.type();
+  const bool rounds = dtype != DType::kFloat;
   Tensor wide;
-  if (rounds) RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, hash.outputs.shape(), &wide));
+  if (rounds) RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, hash.outputs.shape(), &wide));
   const Tensor& sums = rounds ? wide : hash.outputs;
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Fill(sums, 0));
@@ -146,8 +146,8 @@ Status SumTableGradient(MetalCall& call, const Hash& hash) {
     most_rows = std::max<int64_t>(most_rows, hash.level[l].size);
   }
   Tensor heads, next;
-  RETURN_IF_ERROR(call.AllocateTemp(TF_INT32, {most_rows}, &heads));
-  RETURN_IF_ERROR(call.AllocateTemp(TF_INT32, {pairs}, &next));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kInt32, {most_rows}, &heads));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kInt32, {pairs}, &next));
   // Rows that belong to no level are before the first and behind the last.
   const HashEncodeLevel& last = hash.level[hash.n_levels - 1];
   const uint32_t used[2] = {hash.level[0].offset, last.offset + last.size};

@@ -8,7 +8,7 @@
 #ifndef METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_PARAMS_H_
 #define METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_PARAMS_H_
 
-#include "kernels/msl/hash_grid_params.h"
+#include "kernels/hash_encode/hash_grid_params.h"
 
 #define HASH_ENCODE_MIN_DIMS 2
 #define HASH_ENCODE_MAX_LEVELS 32

@@ -1,6 +1,6 @@
 // HashEncodePointGrad and HashEncodeJvpPointGrad: gradients of the points.
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/hash_encode/hash_encode_points_simd.cc"

@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/common/half-inl.h"
 #include "kernels/hash_encode/hash_encode_cells-inl.h"
 #include "kernels/hash_encode/hash_encode_simd.h"
+#include "kernels/simd/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
-#include "kernels/common/float_types.h"
 #include "kernels/hash_encode/hash_encode_params.h"
+#include "kernels/simd/float_types.h"
 
 namespace metal_ops {
 

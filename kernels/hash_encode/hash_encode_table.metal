@@ -12,9 +12,9 @@
 #include <metal_stdlib>
 
 #include "kernels/hash_encode/hash_encode_params.h"
+#include "kernels/hash_encode/hash_grid.h"
 #include "kernels/msl/atomics.h"
 #include "kernels/msl/exact_sum.h"
-#include "kernels/msl/hash_grid.h"
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide_access.h"
 

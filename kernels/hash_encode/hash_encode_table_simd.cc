@@ -1,7 +1,7 @@
 // HashEncodeGrad and HashEncodeJvpGrad: gradients of the table. No atomics: every row has one
 // owner.
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/hash_encode/hash_encode_table_simd.cc"

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/common/encoder.h"
-#include "kernels/common/platform.h"
-#include "kernels/common/registrar.h"
 #include "kernels/metal_kernel/metal_kernel_host.h"
 #include "kernels/metal_kernel/metal_kernel_launch.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
+#include "kernels/runtime/registrar.h"
 
 namespace metal_ops {
 namespace {

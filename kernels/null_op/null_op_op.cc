@@ -12,8 +12,8 @@
 // An op that is more than a formula of its elements leaves Elementwise() out, and has two files
 // with kernels instead, null_op_cpu.cc and null_op_metal.mm: kernels/zero_out is the least of that.
 
-#include "kernels/common/op.h"
 #include "kernels/null_op/null_op_params.h"
+#include "kernels/runtime/op.h"
 
 // Names are for ever: saved models hold them. New attributes get defaults, so that old models load.
 // Types, shapes and ranges are checked by what is said here, in graphs and on every device.

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

@@ -6,9 +6,9 @@
 #include <metal_stdlib>
 
 #include "kernels/msl/instantiate.h"
-#include "kernels/msl/ray_layout.h"
 #include "kernels/msl/wide_float.h"
 #include "kernels/packed_scan/packed_scan_params.h"
+#include "kernels/rays/ray_layout.h"
 
 using namespace metal;
 

@@ -3,9 +3,9 @@
 // A ray is done by one thread, so results do not depend on the number of threads. Sums and products
 // run in double and are rounded once.
 
-#include "kernels/common/call_rays.h"
 #include "kernels/packed_scan/pack_ray_indices.h"
 #include "kernels/packed_scan/packed_scan_simd.h"
+#include "kernels/rays/call_rays.h"
 
 namespace metal_ops {
 namespace {

@@ -1,9 +1,9 @@
 // PackedScan, PackedProdGrad and PackRayIndices on the Metal device.
 
-#include "kernels/common/metal_call.h"
-#include "kernels/common/metal_rays.h"
 #include "kernels/packed_scan/pack_ray_indices.h"
 #include "kernels/packed_scan/packed_scan_params.h"
+#include "kernels/rays/metal_rays.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {
@@ -33,7 +33,7 @@ Status PackedProdGrad(MetalCall& call) {
   MetalRays rays;
   RETURN_IF_ERROR(rays.Init(call.op.name.c_str(), call.in(2), inputs));
   Tensor before;  // a ScaledFloat of the shader is three words
-  RETURN_IF_ERROR(call.AllocateTemp(TF_INT32, {inputs.num_elements(), 3}, &before));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kInt32, {inputs.num_elements(), 3}, &before));
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
     return encoder.Launch({"packed_prod_grad", inputs.dtype()}, Grid(rays.n_rays()),
@@ -52,7 +52,7 @@ METAL_KERNEL("PackedProdGrad", PackedProdGrad);
 // want it. Indices that do not ascend are an error at once.
 Status PackRayIndices(MetalCall& call) {
   const int64_t n_rays = call.out(0).dim(0);
-  if (call.in(0).dtype() == TF_INT64) {
+  if (call.in(0).type() == DType::kInt64) {
     PackRayIndices(call, call.in(0).host<int64_t>(), n_rays,
                    call.outputs[0].mutable_host<int64_t>());
   } else {

@@ -1,7 +1,7 @@
 // PackedScan, its gradient for products, and PackRayIndices: running sums and products along rays.
 
-#include "kernels/common/op.h"
-#include "kernels/common/packed_samples.h"
+#include "kernels/rays/packed_samples.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

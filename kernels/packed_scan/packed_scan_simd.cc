@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/packed_scan/packed_scan_simd.cc"
@@ -12,7 +12,7 @@
 // Highway wants this order.
 #include <hwy/highway.h>
 
-#include "kernels/common/scan-inl.h"
+#include "kernels/simd/scan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/common/float_types.h"
-#include "kernels/common/packed_rays.h"
+#include "kernels/rays/packed_rays.h"
+#include "kernels/simd/float_types.h"
 
 namespace metal_ops {
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
-#include "kernels/common/op.h"
 #include "kernels/ray_march/ray_march_params.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

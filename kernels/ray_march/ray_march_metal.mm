@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "kernels/common/metal_call.h"
 #include "kernels/ray_march/ray_march_call.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <metal_stdlib>
 
+#include "kernels/losses/row_means.metal.h"
 #include "kernels/msl/exp_log.h"
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
-#include "kernels/msl/row_means.h"
 #include "kernels/robust_loss/robust_loss_params.h"
 
 using namespace metal;

@@ -3,7 +3,7 @@
 #ifndef METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_CHECKS_H_
 
-#include "kernels/common/arg_shapes.h"
+#include "kernels/runtime/arg_shapes.h"
 
 namespace metal_ops {
 

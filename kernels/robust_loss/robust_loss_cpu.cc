@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/common/loss_pieces.h"
-#include "kernels/common/op.h"
-#include "kernels/common/row_mean_writer.h"
+#include "kernels/losses/loss_pieces.h"
+#include "kernels/losses/row_mean_writer.h"
 #include "kernels/robust_loss/robust_loss_checks.h"
 #include "kernels/robust_loss/robust_loss_simd.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

@@ -1,6 +1,6 @@
 // RobustLoss on the Metal device.
 
-#include "kernels/common/row_means.h"
+#include "kernels/losses/row_means.h"
 #include "kernels/robust_loss/robust_loss_checks.h"
 #include "kernels/robust_loss/robust_loss_params.h"
 

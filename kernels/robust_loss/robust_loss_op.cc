@@ -1,6 +1,6 @@
 // RobustLoss: Barron's general and adaptive robust loss with its derivatives.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

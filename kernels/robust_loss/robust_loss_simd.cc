@@ -2,8 +2,8 @@
 
 #include "kernels/robust_loss/robust_loss_simd.h"
 
-#include "kernels/common/simd_targets.h"
 #include "kernels/robust_loss/robust_loss_params.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/robust_loss/robust_loss_simd.cc"
@@ -11,7 +11,7 @@
 // Highway wants this order.
 #include <hwy/highway.h>
 
-#include "kernels/common/math-inl.h"
+#include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

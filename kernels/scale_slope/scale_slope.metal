@@ -3,9 +3,9 @@
 
 #include <metal_stdlib>
 
+#include "kernels/losses/row_means.metal.h"
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
-#include "kernels/msl/row_means.h"
 #include "kernels/scale_slope/scale_slope_params.h"
 
 using namespace metal;

@@ -1,6 +1,6 @@
 // ScaleSlope and ScaleSlopeSum on the Metal device.
 
-#include "kernels/common/metal_call.h"
+#include "kernels/runtime/metal_call.h"
 #include "kernels/scale_slope/scale_slope_params.h"
 
 namespace metal_ops {
@@ -40,7 +40,8 @@ Status ScaleSlopeSum(MetalCall& call) {
     params.per_incoming = PerIncoming(call);
     passes.push_back(params);
     sums.emplace_back();
-    if (rows > 1) RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {rows * channels}, &sums.back()));
+    if (rows > 1)
+      RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {rows * channels}, &sums.back()));
   }
   return call.Encode([&](Encoder& encoder) -> Status {
     for (size_t i = 0; i < passes.size(); ++i) {

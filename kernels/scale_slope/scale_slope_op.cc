@@ -1,7 +1,7 @@
 // ScaleSlope, ScaleSlopeSum: the backward pass of losses that made their derivative on the way
 // forwards.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

@@ -1,6 +1,6 @@
 // ShEncode and ShEncodeGrad on the CPU. A point is done by one thread: deterministic.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 #include "kernels/sh_encode/sh_encode_plan.h"
 #include "kernels/sh_encode/sh_encode_simd.h"
 

@@ -1,6 +1,6 @@
 // ShEncode and ShEncodeGrad on the Metal device.
 
-#include "kernels/common/metal_call.h"
+#include "kernels/runtime/metal_call.h"
 #include "kernels/sh_encode/sh_encode_plan.h"
 
 namespace metal_ops {

@@ -1,6 +1,6 @@
 // ShEncode and its gradient: real spherical harmonics of directions.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 #include "kernels/sh_encode/sh_encode_params.h"
 
 namespace metal_ops {

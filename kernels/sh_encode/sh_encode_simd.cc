@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sh_encode/sh_encode_simd.cc"

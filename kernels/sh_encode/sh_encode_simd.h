@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/common/float_types.h"
 #include "kernels/sh_encode/sh_encode_params.h"
+#include "kernels/simd/float_types.h"
 
 namespace metal_ops {
 

@@ -1,6 +1,6 @@
 // The shaders of Softshrink and SoftshrinkGrad.
 
-#include "kernels/common/elementwise.metal.h"
+#include "kernels/runtime/elementwise.metal.h"
 #include "kernels/softshrink/softshrink_params.h"
 
 ELEMENTWISE_1("softshrink", Softshrink)

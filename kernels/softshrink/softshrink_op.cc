@@ -1,6 +1,6 @@
 // Softshrink and its gradient: what they are, for every device.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 #include "kernels/softshrink/softshrink_params.h"
 
 DECLARE_OP("Softshrink")

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/op.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/tf_arg_shapes.h"
+#include "kernels/runtime/op.h"
+#include "kernels/tensorflow/parallel.h"
+#include "kernels/tensorflow/tf_arg_shapes.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/common/metal_call.h"
-#include "kernels/common/registrar.h"
-#include "kernels/common/variable.h"
+#include "kernels/runtime/metal_call.h"
+#include "kernels/runtime/registrar.h"
+#include "kernels/runtime/variable.h"
 
 namespace metal_ops {
 namespace {
@@ -85,8 +85,8 @@ class TensorFlowCall : public MetalCall {
         memory == Memory::kHost || (memory == Memory::kHostIfInteger && IsInteger(InputType(i)));
     return on_host ? inputs[i].host<char>() : nullptr;
   }
-  Status AllocateTemp(TF_DataType dtype, const Shape& shape, Tensor* tensor) override {
-    return ctx_->AllocateTemp(dtype, shape, tensor);
+  Status AllocateTemp(DType type, const Shape& shape, Tensor* tensor) override {
+    return ctx_->AllocateTemp(type, shape, tensor);
   }
   id<TF_MetalStream> stream() const override { return stream_; }
 

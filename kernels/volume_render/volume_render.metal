@@ -7,8 +7,8 @@
 
 #include "kernels/msl/exp_log.h"
 #include "kernels/msl/instantiate.h"
-#include "kernels/msl/ray_layout.h"
 #include "kernels/msl/wide_float.h"
+#include "kernels/rays/ray_layout.h"
 #include "kernels/volume_render/volume_render_params.h"
 
 using namespace metal;

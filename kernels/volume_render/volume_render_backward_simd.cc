@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/simd_targets.h"
+#include "kernels/simd/simd_targets.h"
 #include "kernels/volume_render/volume_render_params.h"
 #include "kernels/volume_render/volume_render_simd.h"
 
@@ -20,7 +20,7 @@
 // Highway wants this order.
 #include <hwy/highway.h>
 
-#include "kernels/common/math-inl.h"
+#include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 

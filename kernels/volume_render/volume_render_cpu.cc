@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "kernels/common/call_rays.h"
+#include "kernels/rays/call_rays.h"
 #include "kernels/volume_render/volume_render_call.h"
 #include "kernels/volume_render/volume_render_simd.h"
 

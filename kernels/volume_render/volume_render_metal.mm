@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/common/metal_call.h"
-#include "kernels/common/metal_rays.h"
+#include "kernels/rays/metal_rays.h"
+#include "kernels/runtime/metal_call.h"
 #include "kernels/volume_render/volume_render_call.h"
 #include "kernels/volume_render/volume_render_params.h"
 
@@ -35,7 +35,7 @@ Status VolumeRender(MetalCall& call) {
   RETURN_IF_ERROR(Init(call, &rays, &params));
   const Tensor &sigmas = call.in(0), &background = call.in(5), &weights = call.out(4);
   Tensor ends;
-  RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {rays.n_rays(), 2}, &ends));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {rays.n_rays(), 2}, &ends));
   params.background_stride = background.rank() == 2 ? params.n_channels : 0;
   params.present = Present(background, VOLUME_RENDER_BACKGROUND);
   return call.Encode([&](Encoder& encoder) -> Status {
@@ -100,8 +100,8 @@ Status VolumeRenderGrad(MetalCall& call) {
   const Tensor &from_rgb = call.in(0), &sigmas = call.in(5), &background = call.in(10);
   const int64_t n_rays = rays.n_rays();
   Tensor passed, behind, parts;
-  RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, sigmas.shape(), &passed));
-  RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {n_rays}, &behind));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, sigmas.shape(), &passed));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {n_rays}, &behind));
   params.background_stride = background.rank() == 2 ? params.n_channels : 0;
   params.present = Present(background, VOLUME_RENDER_BACKGROUND) |
                    Present(from_rgb, VOLUME_RENDER_FROM_RGB) |
@@ -113,7 +113,7 @@ Status VolumeRenderGrad(MetalCall& call) {
   if (background.rank() == 1 && background.num_elements() > 0) {
     const int64_t n_parts =
         (n_rays + VOLUME_RENDER_RAYS_PER_SUM - 1) / int64_t{VOLUME_RENDER_RAYS_PER_SUM};
-    RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, {n_parts, params.n_channels, 2}, &parts));
+    RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {n_parts, params.n_channels, 2}, &parts));
   }
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(
@@ -161,7 +161,7 @@ Status RenderWeightsGrad(MetalCall& call) {
   RETURN_IF_ERROR(Init(call, &rays, &params));
   const Tensor& sigmas = call.in(2);
   Tensor passed;
-  RETURN_IF_ERROR(call.AllocateTemp(TF_FLOAT, sigmas.shape(), &passed));
+  RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, sigmas.shape(), &passed));
   params.present = Present(call.in(0), VOLUME_RENDER_FROM_WEIGHTS) |
                    Present(call.in(1), VOLUME_RENDER_FROM_TRANSMITTANCE) |
                    (call.Bool("t_gradients") ? VOLUME_RENDER_T_GRADIENTS : 0);

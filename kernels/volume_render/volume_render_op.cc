@@ -1,7 +1,7 @@
 // VolumeRender, RenderWeights and their gradients: emission-absorption rendering along rays.
 
-#include "kernels/common/op.h"
-#include "kernels/common/packed_samples.h"
+#include "kernels/rays/packed_samples.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

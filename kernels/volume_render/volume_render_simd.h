@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/common/float_types.h"
+#include "kernels/simd/float_types.h"
 
 namespace metal_ops {
 

@@ -1,6 +1,6 @@
 // ZeroOut on the CPU.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 static void ZeroOut(metal_ops::CpuCall& call) {
   const auto& to = call.outputs[0];

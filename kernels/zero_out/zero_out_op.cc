@@ -1,7 +1,7 @@
 // ZeroOut: TensorFlow's and Apple's hello-world custom op, and the least of an op with kernels
 // written out.
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 DECLARE_OP("ZeroOut")
     .Doc("Keeps the first element of `to_zero` (in row-major order) and sets all others to zero.")

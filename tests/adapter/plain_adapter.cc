@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/common/op.h"
+#include "kernels/runtime/op.h"
 
 namespace metal_ops {
 namespace {

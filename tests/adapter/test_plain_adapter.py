@@ -18,8 +18,8 @@ from tests.processes import ROOT
 
 SOURCES = (
     "tests/adapter/plain_adapter.cc",
-    "kernels/common/declared_op.cc",
-    "kernels/common/float_types_simd.cc",
+    "kernels/runtime/declared_op.cc",
+    "kernels/simd/float_types_simd.cc",
     "kernels/hash_encode/hash_encode_cpu.cc",
     "kernels/hash_encode/hash_encode_forward_simd.cc",
     "kernels/hash_encode/hash_encode_layout_simd.cc",

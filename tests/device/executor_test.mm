@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/common/tf_metal_stream.h"
+#include "kernels/runtime/tf_metal_stream.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 #include "tensorflow/c/tf_status.h"
 

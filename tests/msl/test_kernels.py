@@ -333,7 +333,7 @@ def test_loops_vectorise_over_threads():
 
 def test_clear_keeps_to_its_elements():
     """Grids of many elements are rows of threads, of which the last is partly used."""
-    shader = library(f'#include "{ROOT}/kernels/common/clear.metal"\n', include=(str(ROOT),))
+    shader = library(f'#include "{ROOT}/kernels/runtime/clear.metal"\n', include=(str(ROOT),))
     values = np.full(7, 9, np.uint16)
     shader["clear_halves"].run((3, 2), (3, 1), {0: values, 1: np.uint64(5)})
     np.testing.assert_array_equal(values, [0, 0, 0, 0, 0, 9, 9])

@@ -84,7 +84,7 @@ def test_content(wheels):
     binaries = {name for name in package if re.search(r"\.(so|metallib)(\.\d+)?$", name)}
     assert binaries == {"metal_ops/_metal_ops.so", "metal_ops/libhwy.so.1"}
     assert {
-        "metal_ops/include/kernels/common/encoder.h",
+        "metal_ops/include/kernels/runtime/encoder.h",
         f"tensorflow_metal_ops-{version}.dist-info/licenses/LICENSE",
     } <= package
     assert {

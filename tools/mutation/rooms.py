@@ -72,16 +72,16 @@ NERF = [f"tests/nerf/test_{name}.py" for name in ("cameras", "space", "composite
 
 # Files and folders whose tests are not found by an op's name; the first that fits.
 BY_PATH: list[tuple[str, list[str]]] = [
-    (r"kernels/common/gemm\.mm", [OWN.format("fused_matmul"), OWN.format("fused_conv2d"), DEVICE.format("nn")]),
-    (r"kernels/common/clear", ["tests/msl/test_kernels.py", OWN.format("rays"), OWN.format("hash_encode")]),
+    (r"kernels/gemm/gemm\.mm", [OWN.format("fused_matmul"), OWN.format("fused_conv2d"), DEVICE.format("nn")]),
+    (r"kernels/runtime/clear", ["tests/msl/test_kernels.py", OWN.format("rays"), OWN.format("hash_encode")]),
     (
-        r"kernels/common/\w+\.(mm|metal)",
+        r"kernels/(runtime|losses)/\w+\.(mm|metal)$",
         [
             *(OWN.format(name) for name in ("zero_out", "losses", "bad_calls", "hash_encode", "fused_optimizer")),
             *("tests/device/test_loading.py", "tests/device/test_faults.py", "tests/metal_kernels/test_build.py"),
         ],
     ),
-    (r"kernels/msl/gemm", [DEVICE.format("nn"), OWN.format("fused_matmul"), OWN.format("fused_conv2d")]),
+    (r"kernels/gemm/\w+\.metal\.h", [DEVICE.format("nn"), OWN.format("fused_matmul"), OWN.format("fused_conv2d")]),
     (r"kernels/msl/wide_access", ["tests/msl/test_wide_access.py", OWN.format("hash_encode")]),
     (r"graph/", FUSION),
     (r"device/plugin", ["tests/device/test_loading.py", *ON_DEVICE]),
@@ -195,7 +195,11 @@ def targets_of(path: str, objects: set[str]) -> list[str]:
             )
             if name.endswith("_checks.o") and name.startswith("build/kernels/"):
                 found.add(f"{PACKAGE}/_metal_kernels.so")
-    if path.startswith("kernels/msl/") or (path.startswith("device/") and ".metal" in path):
+    if (
+        path.startswith("kernels/msl/")
+        or path.endswith(".metal.h")
+        or (path.startswith("device/") and ".metal" in path)
+    ):
         found.add(f"{PACKAGE}/libmetal_device.metallib")
     if path.startswith("device/"):
         found.add("build/device_so/executor_test")

@@ -2,7 +2,7 @@
 // those of the fused ops' epilogue, so that fusing changes no result by more than rounding.
 
 #include "device/kernels/elementwise.metal.h"
-#include "kernels/msl/epilogue.h"
+#include "kernels/gemm/epilogue.metal.h"
 #include "kernels/msl/exp_log.h"
 
 using namespace metal;

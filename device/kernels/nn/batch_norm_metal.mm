@@ -4,8 +4,8 @@
 
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/strided.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/registrar.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/registrar.h"
 
 namespace metal_ops {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <metal_stdlib>
 
-#include "kernels/msl/gemm.h"
-#include "kernels/msl/gemm_tile.h"
+#include "kernels/gemm/gemm.metal.h"
+#include "kernels/gemm/gemm_tile.metal.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "kernels/common/gemm.h"
-#include "kernels/common/gemm_plan.h"
-#include "kernels/common/metal_arg_shapes.h"
-#include "kernels/common/metal_conv.h"
-#include "kernels/common/registrar.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_plan.h"
+#include "kernels/gemm/metal_conv.h"
+#include "kernels/runtime/metal_arg_shapes.h"
+#include "kernels/runtime/registrar.h"
 
 namespace metal_ops {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/strided.h"
-#include "kernels/common/encoder.h"
-#include "kernels/common/metal_arg_shapes.h"
-#include "kernels/common/metal_conv.h"
-#include "kernels/common/registrar.h"
+#include "kernels/gemm/metal_conv.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/metal_arg_shapes.h"
+#include "kernels/runtime/registrar.h"
 
 namespace metal_ops {
 namespace {

@@ -24,7 +24,7 @@ _OBJECTIVE_C = re.compile(
     r"|#\s*include\s*<(?:Metal|Foundation)/",
     re.MULTILINE,
 )
-_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/common/(\w+)\.h"', re.MULTILINE)
+_OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/(\w+/\w+)\.h"', re.MULTILINE)
 
 # Said of array[0] and dictionary[@"key"].
 _SUBSCRIPT = (
@@ -71,7 +71,7 @@ def build_op(
 
     Args:
       sources: C++ and Objective-C++ files: REGISTER_OP, CPU kernels, Metal kernels. Objective-C is found in
-        .cc files too. A source that includes "kernels/common/..." gets this library's C++ face linked in.
+        .cc files too. A source that includes "kernels/runtime/..." gets this library's C++ face linked in.
       shaders: Metal files; all go into one metallib.
       output: The shared object to write, to be loaded by `tf.load_op_library`.
       metallib: Where the compiled shaders go. Default: beside `output`, with suffix .metallib, which is where
@@ -240,7 +240,8 @@ def _support(sources: list[Path]) -> list[Path]:
     # Files that are there, picked by what the sources say: what they say makes no path.
     face = [
         file
-        for file in (flags.INCLUDE / "kernels/common").iterdir()
+        for folder in (flags.INCLUDE, flags.INCLUDE / "compat")
+        for file in folder.glob("kernels/*/*")
         if file.suffix in (".h", ".mm")
     ]
     seen: set[str] = set()
@@ -249,7 +250,7 @@ def _support(sources: list[Path]) -> list[Path]:
     while unread:  # a header of the C++ face brings the source of its name, and what both include
         stems = set(_OWN_FACE.findall(unread.pop())) - seen
         seen |= stems
-        files = [file for file in face if file.stem in stems]
+        files = [file for file in face if f"{file.parent.name}/{file.stem}" in stems]
         unread += [_read(file) for file in files]
         support += [file for file in files if file.suffix == ".mm"]
     support.sort()

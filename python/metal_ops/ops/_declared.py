@@ -1,4 +1,4 @@
-"""Calls of ops as they are declared (kernels/common/op.h): dtypes and attributes are checked and converted by what the
+"""Calls of ops as they are declared (kernels/runtime/op.h): dtypes and attributes are checked and converted by what the
 op library says of itself."""
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def lines_of(path: Path, function: str) -> set[str]:
 def launches_left() -> set[str]:
     """Calls for which no place between their line and the next call's has been launched from."""
     seen: dict[str, set[int]] = {}
-    # The device's own kernels share kernels/common/.
+    # The device's own kernels share kernels/runtime/ and kernels/gemm/.
     for library in (metal_ops.device.KERNELS, metal_ops.device.PLUGIN):
         for line in lines_of(library, "metal_kernels_launches"):
             path, number = line.rsplit(":", 1)

@@ -1,0 +1,120 @@
+// Products and convolutions on the Metal device: which shader, with what grid.
+
+#include "kernels/gemm/gemm.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/gemm/gemm_plan.h"
+#include "kernels/runtime/op.h"
+#include "kernels/runtime/platform.h"
+
+namespace metal_ops {
+namespace {
+
+// Below this many rows packing b costs more than it gains.
+constexpr int64_t kRowsToPack = 32;
+
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
+                  const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
+                  const Tensor& out) {
+  std::vector<Argument> arguments = {{"a", a}, {"b", b}, {"out", out}, {"params", params}};
+  if (epilogue == nullptr) return encoder.Launch({stem, out.dtype()}, grid, arguments);
+  const FusedOps& fused = epilogue->fused;
+  const std::vector<const Tensor*>& args = epilogue->args;
+  const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
+                              args[0]->type() == DType::kFloat && out.type() != DType::kFloat;
+  const char* const kChannels[] = {"gamma", "beta", "mean", "variance"};
+  for (int i = 0; i < 4; ++i) {
+    // Floats or the product's type: a constant tells the shader which.
+    arguments.push_back(
+        {kChannels[i], i < fused.n_channel_args() ? Value(*args[i]).Untyped() : Value(Nothing())});
+  }
+  arguments.push_back({"residual", fused.add ? Value(*args.back()) : Value(Nothing())});
+  arguments.push_back({"epilogue", epilogue->params});
+  Shader shader(stem, "fused", out.dtype());
+  shader.Constant(0, fused.channels)
+      .Constant(1, fused.add)
+      .Constant(2, fused.activation)
+      .Constant(3, float_channels);
+  return encoder.Launch(shader, grid, arguments);
+}
+
+template <typename Body>
+Status EncodeWith(id<TF_MetalStream> stream, const Body& body) {
+  const auto run = [](void* context, Encoder& encoder) -> Status {
+    return (*static_cast<const Body*>(context))(encoder);
+  };
+  return EncodeOn(stream, /*wait=*/false, run, const_cast<Body*>(&body));
+}
+
+}  // namespace
+
+Status ChooseTiles(bool fits, bool* tiles) {
+  const char* asked = std::getenv("METAL_OPS_GEMM");
+  if (asked == nullptr || *asked == '\0') {
+    *tiles = fits && ThreadgroupsRunAtOnce();
+    return Status();
+  }
+  *tiles = std::strcmp(asked, "tiles") == 0;
+  if (!*tiles && std::strcmp(asked, "threads") != 0) {
+    return InvalidArgument("METAL_OPS_GEMM must be 'tiles' or 'threads', got '", asked,
+                           "'; unset it to let the device decide");
+  }
+  return Status();
+}
+
+Status RunGemm(id<TF_MetalStream> stream,
+               const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
+               const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
+  bool tiles;
+  // A tile is mostly empty where there are few rows or columns.
+  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.columns >= 16, &tiles));
+  const int64_t products = GemmProducts(params);
+  if (tiles) {
+    return EncodeWith(stream, [&](Encoder& encoder) {
+      const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
+                      Pieces(params.columns, GEMM_TILE_COLUMNS), products);
+      return LaunchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
+    });
+  }
+  const int64_t panels = Pieces(params.columns, GEMM_THREAD_COLUMNS), sum = GemmDepth(params);
+  const Grid grid(Pieces(params.rows, GEMM_THREAD_ROWS), panels, products);
+  const bool in_place = b.type() == DType::kFloat && params.b_column == 1 &&
+                        params.columns >= GEMM_THREAD_COLUMNS && params.rows < kRowsToPack;
+  if (in_place || sum == 0) {
+    return EncodeWith(stream, [&](Encoder& encoder) {
+      return LaunchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
+    });
+  }
+  // Matrices of b that are used more than once are packed once.
+  GemmParams packed = params;
+  int64_t matrices = 1;
+  packed.b_panel = sum * GEMM_THREAD_COLUMNS;
+  for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
+    if (params.b_batch[d] == 0) continue;
+    packed.b_batch[d] = matrices * panels * packed.b_panel;
+    matrices *= params.batch[d];
+  }
+  Tensor panels_of_b;
+  RETURN_IF_ERROR(floats({matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
+  return EncodeWith(stream, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(encoder.Launch({"gemm_pack", b.dtype()}, Grid(sum, panels, matrices),
+                                   {{"b", b}, {"packed", panels_of_b}, {"params", params}}));
+    return LaunchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
+  });
+}
+
+Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
+               const GemmEpilogue* epilogue, const Tensor& out) {
+  void* stream = nullptr;
+  RETURN_IF_ERROR(ctx->Stream(&stream));
+  const auto floats = [&](const Shape& shape, Tensor* tensor) {
+    return ctx->AllocateTemp(DType::kFloat, shape, tensor);
+  };
+  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, epilogue, out);
+}
+
+}  // namespace metal_ops

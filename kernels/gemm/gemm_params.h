@@ -1,0 +1,54 @@
+// A product of matrices, of which a convolution is a case: sizes and strides read by host code and
+// shaders alike.
+//
+// The rows of the product are the points of images, row = (image * out_h + y) * out_w + x, and its
+// inner dimension is k = (fy * filter_w + fx) * depth + c: row and k say which element of the input
+// is meant, so that no matrix is ever written out. A plain product is one image of one line, under
+// a filter of one point. Strides are in elements.
+
+#ifndef METAL_OPS_KERNELS_GEMM_GEMM_PARAMS_H_
+#define METAL_OPS_KERNELS_GEMM_GEMM_PARAMS_H_
+
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
+// Batch dimensions, after merging what is contiguous for a and b.
+#define GEMM_BATCH_DIMS 6
+
+// One thread's part of the product where threads work alone.
+#define GEMM_THREAD_ROWS 4
+#define GEMM_THREAD_COLUMNS 16
+
+// One threadgroup's part, in 8x8 matrices spread over its simdgroups.
+#define GEMM_TILE_ROWS 64
+#define GEMM_TILE_COLUMNS 64
+#define GEMM_TILE_DEPTH 16
+#define GEMM_TILE_THREADS 128
+
+struct GemmParams {
+  int64_t rows;
+  // Element (image, y, x, c) of a; 0 <= y < in_h, 0 <= x < in_w, elsewhere there are zeros.
+  int64_t a_image, a_y, a_x, a_c;
+  // Element (k, column) of b.
+  int64_t b_row, b_column;
+  // Where b is packed into panels of GEMM_THREAD_COLUMNS columns: from one panel to the next; else
+  // 0.
+  int64_t b_panel;
+  // Element (image, point, column) of the product and of the residual.
+  int64_t out_image, out_point, out_column;
+  // Matrices of a batch, outermost dimension last; the product's follow each other.
+  int64_t a_batch[GEMM_BATCH_DIMS], b_batch[GEMM_BATCH_DIMS], out_batch;
+  uint32_t batch[GEMM_BATCH_DIMS];
+  uint32_t columns, depth;
+  uint32_t out_h, out_w, in_h, in_w;
+  uint32_t filter_h, filter_w, stride_h, stride_w, dilation_h, dilation_w;
+  int32_t pad_top, pad_left;
+  // Where one long sum is a batch of parts of `depth` terms each: all of its terms; else 0.
+  uint32_t split_terms, unused;
+};
+static_assert(sizeof(GemmParams) == 280, "host and shader must agree");
+
+#endif  // METAL_OPS_KERNELS_GEMM_GEMM_PARAMS_H_

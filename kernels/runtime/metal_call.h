@@ -1,0 +1,67 @@
+// Metal kernels of ops that kernels/runtime/op.h declares: a function.
+//
+//   Status ScaleSlope(MetalCall& call) {
+//     return call.Launch({"scale_slope", call.out(0).dtype()}, Grid::Flat(n), {{"slope",
+//     call.in(1)}, ...});
+//   }
+//   METAL_KERNEL("ScaleSlope", ScaleSlope);
+//
+// It is called when attributes, types and shapes are right, with its outputs allocated. What it
+// launches runs after it has returned.
+
+#ifndef METAL_OPS_KERNELS_RUNTIME_METAL_CALL_H_
+#define METAL_OPS_KERNELS_RUNTIME_METAL_CALL_H_
+
+#include <vector>
+
+#include "kernels/runtime/encoder.h"
+#include "kernels/runtime/metal_arg_shapes.h"
+#include "kernels/runtime/op.h"
+
+namespace metal_ops {
+
+class MetalCall : public OpCall {
+ public:
+  using OpCall::OpCall;
+
+  const Tensor& in(int i) const { return inputs[i]; }
+  const Tensor& out(int i) const { return outputs[i]; }
+  std::vector<Tensor> inputs, outputs;
+
+  // An output of a shape that only the kernel knows.
+  virtual Status Allocate(int output, const Shape& shape) = 0;
+  // Device memory that lives until the work encoded on it is done.
+  virtual Status AllocateTemp(DType type, const Shape& shape, Tensor* tensor) = 0;
+  virtual id<TF_MetalStream> stream() const = 0;
+
+  // Encodes what `body` launches: Status(Encoder&). With `wait`, returns when the device is done.
+  template <typename Body>
+  Status Encode(const Body& body, bool wait = false) {
+    const auto run = [](void* context, Encoder& encoder) -> Status {
+      return (*static_cast<const Body*>(context))(encoder);
+    };
+    return EncodeOn(stream(), wait, run, const_cast<Body*>(&body));
+  }
+
+  // A kernel's one launch.
+  Status Launch(const Shader& shader, Grid grid, Arguments arguments,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return Encode(
+        [&](Encoder& encoder) { return encoder.Launch(shader, grid, arguments, file, line); });
+  }
+
+  // What CheckAll and Require found.
+  Status Checked() const { return ToStatus(shapes); }
+};
+
+struct MetalKernel {
+  MetalKernel(const char* op, Status (*kernel)(MetalCall&));
+};
+
+}  // namespace metal_ops
+
+#define METAL_KERNEL(op, function)                                                          \
+  [[maybe_unused]] static const ::metal_ops::MetalKernel METAL_OPS_OP_NAME(__COUNTER__)(op, \
+                                                                                        function)
+
+#endif  // METAL_OPS_KERNELS_RUNTIME_METAL_CALL_H_

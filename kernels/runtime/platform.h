@@ -1,0 +1,42 @@
+// What differs between macOS (Metal.framework, tensorflow-metal) and Linux (hostmetal,
+// libmetal_device.so). The only place under kernels/ that may ask which platform it is on.
+
+#ifndef METAL_OPS_KERNELS_RUNTIME_PLATFORM_H_
+#define METAL_OPS_KERNELS_RUNTIME_PLATFORM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/runtime/status.h"
+
+namespace metal_ops {
+
+// TensorFlow's opaque device pointer -> id<MTLBuffer> and the offset in it.
+Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset);
+
+// What the device says of work that failed after its kernel had returned. Where every op is waited
+// for (METAL_DEVICE_WRAPPER_TYPE=1) that is this kernel's own. OK where the device does not tell.
+Status DeviceFailure();
+
+// Whether the threads of a threadgroup really run at once, so that they gain by sharing what they
+// read. Where a processor plays their parts one after the other, each barrier is a change of actor.
+bool ThreadgroupsRunAtOnce();
+
+// The processor as a Metal device (an id<MTLDevice>), where there is one. `what` wants it, and
+// should say what to do elsewhere.
+Status ProcessorDevice(const char* what, void** device);
+
+// A new buffer object over memory of the program, of any alignment. The memory has to stay until
+// the buffer is released.
+void* NewBufferOver(void* processor, void* memory, uint64_t bytes);
+
+// Options (MTLResourceOptions) of memory that a shader writes and the host reads once. On Linux
+// hostmetal keeps such memory with the host, whose pages a GPU's work would take away otherwise.
+uint64_t ReadBackOptions();
+
+// The path of the shared object that this code was linked into.
+Status LibraryPath(std::string* path);
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_KERNELS_RUNTIME_PLATFORM_H_

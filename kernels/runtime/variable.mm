@@ -1,0 +1,46 @@
+// Resource variables in Metal kernels: see variable.h.
+
+#include "kernels/runtime/variable.h"
+
+#include <string.h>
+
+#include "kernels/runtime/encoder.h"
+
+namespace metal_ops {
+
+void CopyTensor(TF_OpKernelContext* raw, TF_Tensor* source, TF_Tensor* dest) {
+  KernelContext ctx(raw);
+  Tensor from(source), to(dest);
+  OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) { return encoder.Copy(from, to); }));
+}
+
+VariableLock::VariableLock(KernelContext* ctx, bool exclusive, const std::vector<int>& inputs)
+    : ctx_(ctx) {
+  CStatus status;
+  TF_MaybeLockVariableInputMutexesInOrder(ctx->raw(), exclusive, /*sparse=*/false, inputs.data(),
+                                          inputs.size(), CopyTensor, &holder_, status);
+}
+
+VariableLock::~VariableLock() { TF_ReleaseVariableInputLockHolder(holder_); }
+
+bool VariableLock::Get(int input, Tensor* tensor) {
+  CStatus status;
+  TF_Tensor* raw = nullptr;
+  // On failure it has already reported to the context.
+  TF_GetInputTensorFromVariable(ctx_->raw(), input, /*lock_held=*/true, /*isVariantType=*/false,
+                                /*sparse=*/false, CopyTensor, &raw, status);
+  if (raw == nullptr) return false;
+  *tensor = Tensor(raw);
+  return true;
+}
+
+Status SameVariable(KernelContext* ctx, int a, int b, bool* same) {
+  Tensor x, y;
+  RETURN_IF_ERROR(ctx->Input(a, &x));
+  RETURN_IF_ERROR(ctx->Input(b, &y));
+  // Handles arrive serialised, with a name that is the variable's alone.
+  *same = x.byte_size() == y.byte_size() && memcmp(x.opaque(), y.opaque(), x.byte_size()) == 0;
+  return Status();
+}
+
+}  // namespace metal_ops

@@ -158,7 +158,7 @@ def test_what_a_room_is_given_it_uses(room: str):
         ("hostmetal/src/x.mm", '#include "hostmetal/src/cpu/driver.h"'),
         ("hostmetal/src/cuda/x.cc", '#include "hostmetal/src/cpu/workers.h"'),
         ("hostmetal/src/x.mm", '#include "tensorflow/c/tf_status.h"'),
-        ("device/x.mm", '#include "hostmetal/src/internal.h"'),
+        ("device/x.mm", '#include "hostmetal/src/device.h"'),
         ("device/x.mm", '#include "kernels/softshrink/x.h"'),
         ("python/metal_ops/metal/x.py", "import tensorflow as tf"),
         ("python/metal_ops/metal/x.py", "from .. import device"),

@@ -5,12 +5,6 @@
 
 #import <Metal/Metal.h>
 
-// A buffer whose contents are undefined: newBufferWithLength: has to clear them, which costs a pass
-// over the memory. nil under the same conditions. Release it as any other buffer.
-MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer(
-    id<MTLDevice> _Nonnull device, NSUInteger length,
-    MTLResourceOptions options) NS_RETURNS_RETAINED;
-
 // The device that runs shaders on the processor, whichever one is the default. Not to be released.
 MTL_EXTERN id<MTLDevice> _Nonnull hostmetal_processor(void);
 
@@ -36,10 +30,9 @@ MTL_EXTERN bool hostmetal_fill(id<MTLBuffer> _Nonnull to, NSUInteger offset, uin
 
 // A buffer object that lies in front of its own (undefined) contents, in one block of memory; on a
 // device with memory of its own it is a private buffer, in front of as many addresses that hold
-// nothing. For every
-// k < length the address `buffer + k` belongs to this buffer and to nothing else. TensorFlow
-// holds a buffer as a plain pointer and adds to it to name a slice. `freed` is called when the last
-// reference is gone, before the memory is; it may be NULL.
+// nothing. For every k < length the address `buffer + k` belongs to this buffer and to nothing
+// else. TensorFlow holds a buffer as a plain pointer and adds to it to name a slice. `freed` is
+// called when the last reference is gone, before the memory is; it may be NULL.
 typedef void (*hostmetal_buffer_freed)(void* _Nonnull buffer, NSUInteger length);
 MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_inline_buffer(
     id<MTLDevice> _Nonnull device, NSUInteger length,

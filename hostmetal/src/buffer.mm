@@ -1,11 +1,7 @@
 // MTLBuffer.
+#include "hostmetal/src/buffer.h"
 #include "hostmetal/include/hostmetal.h"
-#include "hostmetal/src/internal.h"
-
-id<MTLBuffer> hostmetal_new_buffer(id<MTLDevice> device, NSUInteger length,
-                                   MTLResourceOptions options) {
-  return [(HMDevice*)device newBufferWithLength:length options:options zeroed:NO];
-}
+#include "hostmetal/src/texture.h"
 
 id<MTLBuffer> hostmetal_new_buffer_over(id<MTLDevice> processor, void* memory, NSUInteger length) {
   if (processor != hostmetal_processor() || !memory || length == 0) return nil;

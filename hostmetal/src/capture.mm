@@ -1,5 +1,6 @@
 // MTLCaptureManager: there is no GPU debugger to capture for, and it says so.
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/device.h"
+#include "hostmetal/src/errors.h"
 
 NSErrorDomain const MTLCaptureErrorDomain = @"MTLCaptureErrorDomain";
 

@@ -1,5 +1,9 @@
 // MTLCommandBuffer.
+#include "hostmetal/src/blit_encoder.h"
+#include "hostmetal/src/compute_encoder.h"
 #include "hostmetal/src/dispatch/dispatch_object.h"
+#include "hostmetal/src/errors.h"
+#include "hostmetal/src/event.h"
 #include "hostmetal/src/queue.h"
 
 using hostmetal::CommandBufferState;

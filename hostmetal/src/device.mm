@@ -5,8 +5,14 @@
 #include <unistd.h>
 
 #include "hostmetal/include/hostmetal.h"
+#include "hostmetal/src/buffer.h"
+#include "hostmetal/src/command_buffer.h"
 #include "hostmetal/src/compiler.h"
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/errors.h"
+#include "hostmetal/src/event.h"
+#include "hostmetal/src/library.h"
+#include "hostmetal/src/pipeline.h"
+#include "hostmetal/src/texture.h"
 
 using hostmetal::Failure;
 using hostmetal::Refuse;

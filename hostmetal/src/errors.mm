@@ -1,5 +1,5 @@
 // Error domains, and the making of NSErrors.
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/errors.h"
 
 NSErrorDomain const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
 NSErrorDomain const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain";
@@ -36,22 +36,3 @@ id Refuse(NSError** error, NSString* domain, int code, const std::string& messag
 }
 
 }  // namespace hostmetal
-
-@implementation HMLabelled
-- (NSString*)label {
-  @synchronized(self) {
-    return [[_label retain] autorelease];
-  }
-}
-- (void)setLabel:(NSString*)label {
-  NSString* copy = [label copy];
-  @synchronized(self) {
-    std::swap(copy, _label);
-  }
-  [copy release];
-}
-- (void)dealloc {
-  [_label release];
-  [super dealloc];
-}
-@end

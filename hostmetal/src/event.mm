@@ -1,5 +1,6 @@
 // MTLEvent, MTLSharedEvent and its listeners.
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/event.h"
+#include "hostmetal/src/sync.h"
 
 @implementation HMEvent
 - (id)initWithDevice:(HMDevice*)device {

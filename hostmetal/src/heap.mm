@@ -1,7 +1,8 @@
 // MTLHeap: buffers in one allocation, first fit.
 #include <map>
+#include <mutex>
 
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/buffer.h"
 
 namespace hostmetal {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "hostmetal/include/hostmetal.h"
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/buffer.h"
 
 namespace {
 

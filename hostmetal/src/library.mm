@@ -1,7 +1,8 @@
 // MTLLibrary, MTLFunction, function constants and compile options.
 #include <string.h>
 
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/errors.h"
+#include "hostmetal/src/library.h"
 
 using hostmetal::ConstantValue;
 using hostmetal::Refuse;

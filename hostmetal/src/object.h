@@ -50,4 +50,11 @@ class Retained {
 
 }  // namespace hostmetal
 
+// Object with a label that any thread may read and set.
+@interface HMLabelled : HMObject {
+  NSString* _label;
+}
+@property(copy, atomic) NSString* label;
+@end
+
 #endif  // HOSTMETAL_SRC_OBJECT_H_

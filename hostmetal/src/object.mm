@@ -40,3 +40,22 @@ extern "C" long hostmetal_live_objects(void) { return live_objects.load(); }
 }
 
 @end
+
+@implementation HMLabelled
+- (NSString*)label {
+  @synchronized(self) {
+    return [[_label retain] autorelease];
+  }
+}
+- (void)setLabel:(NSString*)label {
+  NSString* copy = [label copy];
+  @synchronized(self) {
+    std::swap(copy, _label);
+  }
+  [copy release];
+}
+- (void)dealloc {
+  [_label release];
+  [super dealloc];
+}
+@end

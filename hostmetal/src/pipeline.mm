@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/errors.h"
+#include "hostmetal/src/pipeline.h"
+#include "hostmetal/src/texture.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/command_buffer.h"
 
 namespace hostmetal {
 

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "hostmetal/src/internal.h"
+#include "hostmetal/src/errors.h"
+#include "hostmetal/src/texture.h"
 
 namespace {
 

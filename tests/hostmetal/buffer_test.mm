@@ -156,13 +156,6 @@ TEST(no_copy_buffer_uses_and_frees_the_callers_memory) {
   munmap(memory, 2 * page);
 }
 
-TEST(uninitialised_buffers_for_the_plugin) {
-  id<MTLBuffer> buffer = hostmetal_new_buffer(Device(), 12345, MTLResourceStorageModePrivate);
-  CHECK_EQ(buffer.length, NSUInteger(12345));
-  CHECK(hostmetal_new_buffer(Device(), 0, 0) == nil);
-  [buffer release];
-}
-
 TEST(a_buffer_over_any_address) {
   uint32_t memory[5] = {7, 7, 7, 7, 7};
   id<MTLDevice> processor = hostmetal_processor();

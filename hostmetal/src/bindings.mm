@@ -1,0 +1,98 @@
+// Whether a kernel can run on what is bound.
+#include "hostmetal/src/bindings.h"
+
+namespace hostmetal {
+namespace {
+
+std::string Number(uint64_t n) { return std::to_string(n); }
+
+// What is wrong with binding this texture to that argument; "" if nothing is.
+std::string Mismatch(const metallib_argument& a, HMTexture* texture, bool validate) {
+  std::string expected = std::string("is declared as ") + a.type_name;
+  if (TextureType(a.type_name) != texture->_textureType) {
+    return expected + ", but the texture has MTLTextureType " + Number(texture->_textureType);
+  }
+  // Components may be wider than what is stored, but not of another sort.
+  std::string component = TextureComponent(a.type_name);
+  uint32_t stored = texture->_layout.component;
+  bool is_unsigned =
+      stored == METALLIB_UINT8 || stored == METALLIB_UINT16 || stored == METALLIB_UINT32;
+  bool is_signed =
+      stored == METALLIB_SINT8 || stored == METALLIB_SINT16 || stored == METALLIB_SINT32;
+  const char* sort = is_unsigned ? "unsigned integers" : is_signed ? "signed integers" : "floats";
+  if ((component == "uint" || component == "ushort") != is_unsigned ||
+      (component == "int" || component == "short") != is_signed) {
+    return expected + ", but MTLPixelFormat " + Number(texture->_pixelFormat) + " holds " + sort;
+  }
+  bool writes = a.flags & METALLIB_ARG_WRITTEN;
+  bool reads = std::string(a.type_name).find("access::write>") == std::string::npos;
+  MTLTextureUsage needed =
+      (reads ? MTLTextureUsageShaderRead : 0) | (writes ? MTLTextureUsageShaderWrite : 0);
+  if (validate && texture->_usage != MTLTextureUsageUnknown &&
+      (texture->_usage & needed) != needed) {
+    return expected + ", but the texture's usage is " + Number(texture->_usage) +
+           ", without what that needs (MTLTextureUsageShaderRead 1, ShaderWrite 2)";
+  }
+  return "";
+}
+
+}  // namespace
+
+Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline) {
+  const Kernel& kernel = *pipeline->_kernel;
+  const metallib_kernel& entry = *kernel.entry;
+  const bool validate = pipeline->_device->_validate;
+  // Words are put together where something is wrong: a launch is encoded in less time than they
+  // take.
+  uint64_t threadgroup_bytes = entry.static_threadgroup_bytes;
+  for (uint32_t i = 0; i < entry.n_arguments; ++i) {
+    const metallib_argument& a = entry.arguments[i];
+    if (a.flags & METALLIB_ARG_OPTIONAL) {
+      bool enabled = a.enabled_by >= 0 && kernel.constants[size_t(a.enabled_by)].defined &&
+                     kernel.constants[size_t(a.enabled_by)].bytes[0];
+      if (!enabled) continue;
+    }
+    if (a.kind == METALLIB_THREADGROUP) {
+      uint32_t length = bound.threadgroup_lengths[a.index];
+      threadgroup_bytes += length;
+      // On a GPU a kernel runs that does not touch it; here it is a page fault where it does.
+      if (length || !validate) continue;
+      return {kInvalidResource, "threadgroup(" + Number(a.index) + ") '" + a.name +
+                                    "' has no length; call setThreadgroupMemoryLength:atIndex:"};
+    }
+    const metallib_buffer& binding = bound.table[Slot(a)];
+    if (a.kind == METALLIB_TEXTURE || a.kind == METALLIB_SAMPLER) {
+      std::string wrong = binding.address ? "" : "is not bound";
+      if (wrong.empty() && a.kind == METALLIB_TEXTURE) {
+        wrong = Mismatch(a, bound.textures[a.index], validate);
+      }
+      if (wrong.empty()) continue;
+      return {kInvalidResource, (a.kind == METALLIB_TEXTURE ? "texture(" : "sampler(") +
+                                    Number(a.index) + ") '" + a.name + "' " + wrong};
+    }
+    const auto name = [&] { return "buffer(" + Number(a.index) + ") '" + a.name + "' "; };
+    if (!binding.address) {
+      return {kInvalidResource, name() + "is not bound"};
+    }
+    if ((a.flags & METALLIB_ARG_REFERENCE) && binding.length < a.pointee_size) {
+      return {kInvalidResource, name() + "has " + Number(binding.length) + " bytes; " +
+                                    a.type_name + " takes " + Number(a.pointee_size)};
+    }
+    if (validate && (a.flags & METALLIB_ARG_WRITTEN) && !bound.buffers[a.index]) {
+      return {kInvalidResource,
+              name() + "is bound by setBytes, which is read-only, but the kernel may write it"};
+    }
+    if (validate && a.pointee_alignment &&
+        reinterpret_cast<uintptr_t>(binding.address) % a.pointee_alignment) {
+      return {kInvalidResource, name() + "is bound at an offset that is not a multiple of " +
+                                    Number(a.pointee_alignment)};
+    }
+  }
+  if (threadgroup_bytes > METALLIB_MAX_THREADGROUP_MEMORY) {
+    return {kInternal, Number(threadgroup_bytes) + " bytes of threadgroup memory; the limit is " +
+                           Number(METALLIB_MAX_THREADGROUP_MEMORY)};
+  }
+  return {};
+}
+
+}  // namespace hostmetal

@@ -1,0 +1,306 @@
+// MTLBlitCommandEncoder.
+#include "hostmetal/src/blit_encoder.h"
+
+#include <algorithm>
+
+#include "hostmetal/src/texture.h"
+
+using hostmetal::Command;
+using hostmetal::CommandType;
+using hostmetal::kInvalidResource;
+
+namespace {
+
+std::string Number(uint64_t n) { return std::to_string(n); }
+
+}  // namespace
+
+@implementation HMBlitCommandEncoder
+
+- (void)synchronizeResource:(id<MTLResource>)resource {
+  // Host and device memory are one; the resource still has to live until here.
+  if ([self isOpen:"synchronizeResource"]) _buffer->_state->Use(resource);
+}
+
+- (void)fillBuffer:(id<MTLBuffer>)object range:(NSRange)range value:(uint8_t)value {
+  if (![self isOpen:"fillBuffer"]) return;
+  HMBuffer* buffer = [self use:object
+                        offset:range.location
+                        length:range.length
+                        method:"fillBuffer"];
+  if (!buffer) return;
+  Command& command = _buffer->_state->list.Add(CommandType::kFill);
+  command.destination = static_cast<char*>(buffer->_allocation.device) + range.location;
+  command.bytes = range.length;
+  command.value = value;
+}
+
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+          sourceOffset:(NSUInteger)sourceOffset
+              toBuffer:(id<MTLBuffer>)destinationBuffer
+     destinationOffset:(NSUInteger)destinationOffset
+                  size:(NSUInteger)size {
+  if (![self isOpen:"copyFromBuffer"]) return;
+  HMBuffer* source = [self use:sourceBuffer
+                        offset:sourceOffset
+                        length:size
+                        method:"copyFromBuffer: source"];
+  if (!source) return;
+  HMBuffer* destination = [self use:destinationBuffer
+                             offset:destinationOffset
+                             length:size
+                             method:"copyFromBuffer: destination"];
+  if (!destination) return;
+  Command& command = _buffer->_state->list.Add(CommandType::kCopy);
+  command.source = static_cast<const char*>(source->_allocation.device) + sourceOffset;
+  command.destination = static_cast<char*>(destination->_allocation.device) + destinationOffset;
+  command.bytes = size;
+}
+
+// ---- textures
+
+- (HMTexture*)useTexture:(id<MTLTexture>)object method:(const char*)method {
+  auto* texture = (HMTexture*)object;
+  if (![texture isKindOfClass:[HMTexture class]]) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] the texture is nil or not of this device"];
+    return nil;
+  }
+  _buffer->_state->Use(texture);
+  return texture;
+}
+
+- (void)addBox:(const HMPixels&)pixels
+            to:(void*)to
+          from:(const void*)from
+           row:(size_t)sourceRow
+         image:(size_t)sourceImage
+         toRow:(size_t)row
+       toImage:(size_t)image {
+  hostmetal::CommandList& list = _buffer->_state->list;
+  auto* box = static_cast<hostmetal::CopyBox*>(list.arena.Allocate(sizeof(hostmetal::CopyBox)));
+  *box = {pixels.rows, pixels.images, sourceRow, sourceImage, row, image};
+  Command& command = list.Add(CommandType::kCopyBox);
+  command.destination = to;
+  command.source = from;
+  command.bytes = pixels.row_bytes;
+  command.box = box;
+}
+
+// Between a buffer and a texture; `toTexture` says which way.
+- (void)copy:(const char*)method
+       buffer:(id<MTLBuffer>)bufferObject
+       offset:(NSUInteger)offset
+          row:(NSUInteger)rowStride
+        image:(NSUInteger)imageStride
+      texture:(id<MTLTexture>)textureObject
+        slice:(NSUInteger)slice
+        level:(NSUInteger)level
+       region:(MTLRegion)region
+    toTexture:(BOOL)toTexture
+      options:(MTLBlitOption)options {
+  if (![self isOpen:method]) return;
+  HMTexture* texture = [self useTexture:textureObject method:method];
+  if (!texture) return;
+  HMPixels p;
+  std::string what;
+  if (options != MTLBlitOptionNone) {
+    what = "options is " + Number(options) + "; no texture here has depth or stencil";
+  } else if ([texture locate:region
+                       level:level
+                       slice:slice
+                   rowStride:rowStride
+                 imageStride:imageStride
+                      pixels:&p
+                        what:&what]) {
+    NSUInteger length = 0;
+    if (p.rows && p.images && p.row_bytes) {
+      length = (p.images - 1) * p.image_stride + (p.rows - 1) * p.row_stride + p.row_bytes;
+    }
+    HMBuffer* buffer = [self use:bufferObject offset:offset length:length method:method];
+    if (!buffer || !length) return;
+    char* bytes = static_cast<char*>(buffer->_allocation.device) + offset;
+    if (toTexture) {
+      [self addBox:p
+                to:p.texture
+              from:bytes
+               row:p.row_stride
+             image:p.image_stride
+             toRow:p.texture_row
+           toImage:p.texture_image];
+    } else {
+      [self addBox:p
+                to:bytes
+              from:p.texture
+               row:p.texture_row
+             image:p.texture_image
+             toRow:p.row_stride
+           toImage:p.image_stride];
+    }
+    return;
+  }
+  [self fail:kInvalidResource message:std::string("[") + method + "] " + what];
+}
+
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+           sourceOffset:(NSUInteger)sourceOffset
+      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin
+                options:(MTLBlitOption)options {
+  [self copy:"copyFromBuffer:toTexture"
+         buffer:sourceBuffer
+         offset:sourceOffset
+            row:sourceBytesPerRow
+          image:sourceBytesPerImage
+        texture:destinationTexture
+          slice:destinationSlice
+          level:destinationLevel
+         region:{destinationOrigin, sourceSize}
+      toTexture:YES
+        options:options];
+}
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+           sourceOffset:(NSUInteger)sourceOffset
+      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin {
+  [self copyFromBuffer:sourceBuffer
+             sourceOffset:sourceOffset
+        sourceBytesPerRow:sourceBytesPerRow
+      sourceBytesPerImage:sourceBytesPerImage
+               sourceSize:sourceSize
+                toTexture:destinationTexture
+         destinationSlice:destinationSlice
+         destinationLevel:destinationLevel
+        destinationOrigin:destinationOrigin
+                  options:MTLBlitOptionNone];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+                 sourceSlice:(NSUInteger)sourceSlice
+                 sourceLevel:(NSUInteger)sourceLevel
+                sourceOrigin:(MTLOrigin)sourceOrigin
+                  sourceSize:(MTLSize)sourceSize
+                    toBuffer:(id<MTLBuffer>)destinationBuffer
+           destinationOffset:(NSUInteger)destinationOffset
+      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage
+                     options:(MTLBlitOption)options {
+  [self copy:"copyFromTexture:toBuffer"
+         buffer:destinationBuffer
+         offset:destinationOffset
+            row:destinationBytesPerRow
+          image:destinationBytesPerImage
+        texture:sourceTexture
+          slice:sourceSlice
+          level:sourceLevel
+         region:{sourceOrigin, sourceSize}
+      toTexture:NO
+        options:options];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+                 sourceSlice:(NSUInteger)sourceSlice
+                 sourceLevel:(NSUInteger)sourceLevel
+                sourceOrigin:(MTLOrigin)sourceOrigin
+                  sourceSize:(MTLSize)sourceSize
+                    toBuffer:(id<MTLBuffer>)destinationBuffer
+           destinationOffset:(NSUInteger)destinationOffset
+      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage {
+  [self copyFromTexture:sourceTexture
+                   sourceSlice:sourceSlice
+                   sourceLevel:sourceLevel
+                  sourceOrigin:sourceOrigin
+                    sourceSize:sourceSize
+                      toBuffer:destinationBuffer
+             destinationOffset:destinationOffset
+        destinationBytesPerRow:destinationBytesPerRow
+      destinationBytesPerImage:destinationBytesPerImage
+                       options:MTLBlitOptionNone];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+            sourceSlice:(NSUInteger)sourceSlice
+            sourceLevel:(NSUInteger)sourceLevel
+           sourceOrigin:(MTLOrigin)sourceOrigin
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin {
+  const char* method = "copyFromTexture:toTexture";
+  if (![self isOpen:method]) return;
+  HMTexture* source = [self useTexture:sourceTexture method:method];
+  HMTexture* destination = source ? [self useTexture:destinationTexture method:method] : nil;
+  if (!destination) return;
+  HMPixels from, to;
+  std::string what = "the textures' pixels have " + Number(source->_layout.pixel_bytes) + " and " +
+                     Number(destination->_layout.pixel_bytes) + " bytes";
+  if (source->_layout.pixel_bytes != destination->_layout.pixel_bytes ||
+      ![source locate:{sourceOrigin, sourceSize}
+                level:sourceLevel
+                slice:sourceSlice
+            rowStride:0
+          imageStride:0
+               pixels:&from
+                 what:&what] ||
+      ![destination locate:{destinationOrigin, sourceSize}
+                     level:destinationLevel
+                     slice:destinationSlice
+                 rowStride:0
+               imageStride:0
+                    pixels:&to
+                      what:&what]) {
+    [self fail:kInvalidResource message:std::string("[") + method + "] " + what];
+    return;
+  }
+  [self addBox:from
+            to:to.texture
+          from:from.texture
+           row:from.texture_row
+         image:from.texture_image
+         toRow:to.texture_row
+       toImage:to.texture_image];
+}
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture toTexture:(id<MTLTexture>)destinationTexture {
+  const char* method = "copyFromTexture:toTexture";
+  if (![self isOpen:method]) return;
+  HMTexture* source = [self useTexture:sourceTexture method:method];
+  HMTexture* destination = source ? [self useTexture:destinationTexture method:method] : nil;
+  if (!destination) return;
+  const metallib_texture &a = source->_layout, &b = destination->_layout;
+  if (a.width != b.width || a.height != b.height || a.depth != b.depth || a.levels != b.levels ||
+      a.array_length != b.array_length) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] the textures differ in size, levels or slices"];
+    return;
+  }
+  for (NSUInteger level = 0; level < a.levels; ++level) {
+    MTLSize size = MTLSizeMake(std::max<NSUInteger>(1, a.width >> level),
+                               std::max<NSUInteger>(1, a.height >> level),
+                               std::max<NSUInteger>(1, a.depth >> level));
+    for (NSUInteger slice = 0; slice < a.array_length; ++slice) {
+      [self copyFromTexture:source
+                sourceSlice:slice
+                sourceLevel:level
+               sourceOrigin:MTLOriginMake(0, 0, 0)
+                 sourceSize:size
+                  toTexture:destination
+           destinationSlice:slice
+           destinationLevel:level
+          destinationOrigin:MTLOriginMake(0, 0, 0)];
+    }
+  }
+}
+- (void)synchronizeTexture:(id<MTLTexture>)texture slice:(NSUInteger)slice level:(NSUInteger)level {
+  if ([self isOpen:"synchronizeTexture"]) [self useTexture:texture method:"synchronizeTexture"];
+}
+
+@end

@@ -1,0 +1,31 @@
+// MTLDevice, and what every object of one has.
+#ifndef HOSTMETAL_SRC_DEVICE_H_
+#define HOSTMETAL_SRC_DEVICE_H_
+
+#import <Metal/Metal.h>
+
+#include <atomic>
+
+#include "hostmetal/src/driver.h"
+#include "hostmetal/src/object.h"
+
+@class HMBuffer;
+
+@interface HMDevice : HMObject <MTLDevice> {
+ @public
+  hostmetal::Driver* _driver;
+  std::atomic<uint64_t> _allocated;
+  BOOL _validate;  // METAL_DEVICE_WRAPPER_TYPE=1
+}
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
+                             options:(MTLResourceOptions)options
+                              zeroed:(BOOL)zeroed;
+- (HMBuffer*)newBufferOver:(void*)pointer
+                    length:(NSUInteger)length
+                   options:(MTLResourceOptions)options;
+@end
+// The default device, which HOSTMETAL_DEVICE can name; nil, with a sentence on stderr, where it is
+// not there.
+HMDevice* HMTheDevice();
+
+#endif  // HOSTMETAL_SRC_DEVICE_H_

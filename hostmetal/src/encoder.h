@@ -1,0 +1,32 @@
+// What the encoders have in common.
+#ifndef HOSTMETAL_SRC_ENCODER_H_
+#define HOSTMETAL_SRC_ENCODER_H_
+
+#import <Metal/Metal.h>
+
+#include <string>
+
+#include "hostmetal/src/buffer.h"
+#include "hostmetal/src/command_buffer.h"
+
+@interface HMEncoder : HMLabelled <MTLCommandEncoder> {
+ @public
+  HMCommandBuffer* _buffer;
+  uint32_t _number;
+  BOOL _ended;
+}
+- (id)initWithCommandBuffer:(HMCommandBuffer*)buffer;
+- (void)updateFence:(id<MTLFence>)fence;
+- (void)waitForFence:(id<MTLFence>)fence;
+// For the encoders that are made of it.
+// NO, and an error of the command buffer, where it has ended.
+- (BOOL)isOpen:(const char*)method;
+- (void)fail:(int)code message:(const std::string&)message;
+// The buffer, checked and kept alive; nil after an error.
+- (HMBuffer*)use:(id<MTLBuffer>)object
+          offset:(NSUInteger)offset
+          length:(NSUInteger)length
+          method:(const char*)method;
+@end
+
+#endif  // HOSTMETAL_SRC_ENCODER_H_

@@ -1,0 +1,21 @@
+// What is wrong, as Metal says it; strings of C++ and of Objective-C.
+#ifndef HOSTMETAL_SRC_ERRORS_H_
+#define HOSTMETAL_SRC_ERRORS_H_
+
+#import <Metal/Metal.h>
+
+#include <string>
+
+#include "hostmetal/src/driver.h"
+
+namespace hostmetal {
+
+NSString* ToNSString(const std::string& text);
+std::string ToString(NSString* text);
+NSError* MakeError(NSString* domain, const Failure& failure);
+// Stores an autoreleased error where `error` is wanted; returns nil for the caller to return.
+id Refuse(NSError** error, NSString* domain, int code, const std::string& message);
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_ERRORS_H_

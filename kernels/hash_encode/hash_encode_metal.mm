@@ -1,6 +1,8 @@
 // The six hash-encode ops on the Metal device: check, allocate, encode one to three dispatches.
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
 #include <vector>
 
 #include "kernels/hash_encode/hash_encode_levels.h"
@@ -34,7 +36,20 @@ struct Hash {
   Shader OfFeatures(const char* stem, const char* part = "") const {
     return Shader(stem, part, table.dtype(), n_dims, n_features);
   }
-  Value levels() const { return HostArray(level, n_levels); }
+  // Those that a shader names of what the call has, and `more`.
+  std::vector<Argument> Named(std::initializer_list<std::string_view> names,
+                              std::vector<Argument> more = {}) const {
+    const Argument all[] = {{"tangents", tangents},     {"incoming", incoming},
+                            {"inputs", points},         {"embeddings", table},
+                            {"outputs", outputs},       {"params", params},
+                            {"n_features", n_features}, {"levels", HostArray(level, n_levels)}};
+    for (const Argument& argument : all) {
+      if (std::find(names.begin(), names.end(), argument.name) != names.end()) {
+        more.push_back(argument);
+      }
+    }
+    return more;
+  }
 
   // Nothing where the op has none: its shader reads none.
   Value tangents = Nothing(), incoming = Nothing();
@@ -53,11 +68,7 @@ Status HashEncode(MetalCall& call) {
   RETURN_IF_ERROR(CheckPoints(call));
   const Hash hash(call);
   return call.Launch(hash.OfFeatures("hash_encode"), Grid(hash.n_points, hash.n_levels),
-                     {{"inputs", hash.points},
-                      {"embeddings", hash.table},
-                      {"outputs", hash.outputs},
-                      {"params", hash.params},
-                      {"levels", hash.levels()}});
+                     hash.Named({"inputs", "embeddings", "outputs", "params", "levels"}));
 }
 METAL_KERNEL("HashEncode", HashEncode);
 
@@ -65,26 +76,17 @@ Status HashEncodeJvp(MetalCall& call) {
   RETURN_IF_ERROR(CheckPoints(call));
   const Hash hash(call);
   return call.Launch(hash.Any("hash_encode_jvp"), Grid(hash.n_points, hash.n_levels),
-                     {{"tangents", hash.tangents},
-                      {"inputs", hash.points},
-                      {"embeddings", hash.table},
-                      {"outputs", hash.outputs},
-                      {"params", hash.params},
-                      {"levels", hash.levels()},
-                      {"n_features", hash.n_features}});
+                     hash.Named({"tangents", "inputs", "embeddings", "outputs", "params", "levels",
+                                 "n_features"}));
 }
 METAL_KERNEL("HashEncodeJvp", HashEncodeJvp);
 
 Status HashEncodePointGrad(MetalCall& call) {
   RETURN_IF_ERROR(CheckPoints(call));
   const Hash hash(call);
-  return call.Launch(hash.OfFeatures("hash_encode_point_grad"), Grid(hash.n_points),
-                     {{"incoming", hash.incoming},
-                      {"inputs", hash.points},
-                      {"embeddings", hash.table},
-                      {"outputs", hash.outputs},
-                      {"params", hash.params},
-                      {"levels", hash.levels()}});
+  return call.Launch(
+      hash.OfFeatures("hash_encode_point_grad"), Grid(hash.n_points),
+      hash.Named({"incoming", "inputs", "embeddings", "outputs", "params", "levels"}));
 }
 METAL_KERNEL("HashEncodePointGrad", HashEncodePointGrad);
 
@@ -92,14 +94,8 @@ Status HashEncodeJvpPointGrad(MetalCall& call) {
   RETURN_IF_ERROR(CheckPoints(call));
   const Hash hash(call);
   return call.Launch(hash.Any("hash_encode_jvp_point_grad"), Grid(hash.n_points),
-                     {{"tangents", hash.tangents},
-                      {"incoming", hash.incoming},
-                      {"inputs", hash.points},
-                      {"embeddings", hash.table},
-                      {"outputs", hash.outputs},
-                      {"params", hash.params},
-                      {"levels", hash.levels()},
-                      {"n_features", hash.n_features}});
+                     hash.Named({"tangents", "incoming", "inputs", "embeddings", "outputs",
+                                 "params", "levels", "n_features"}));
 }
 METAL_KERNEL("HashEncodeJvpPointGrad", HashEncodeJvpPointGrad);
 
@@ -113,20 +109,15 @@ Status AddTableGradient(MetalCall& call, const Hash& hash) {
   const Tensor& sums = rounds ? wide : hash.outputs;
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Fill(sums, 0));
-    RETURN_IF_ERROR(encoder.Launch(tangent ? hash.Any("hash_encode_jvp_grad", "add")
-                                           : hash.OfFeatures("hash_encode_grad", "add"),
-                                   Grid(hash.n_points, hash.n_levels),
-                                   {{"tangents", hash.tangents},
-                                    {"incoming", hash.incoming},
-                                    {"inputs", hash.points},
-                                    {"sums", sums},
-                                    {"params", hash.params},
-                                    {"levels", hash.levels()},
-                                    {"n_features", hash.n_features}}));
+    RETURN_IF_ERROR(encoder.Launch(
+        tangent ? hash.Any("hash_encode_jvp_grad", "add")
+                : hash.OfFeatures("hash_encode_grad", "add"),
+        Grid(hash.n_points, hash.n_levels),
+        hash.Named({"tangents", "incoming", "inputs", "params", "levels", "n_features"},
+                   {{"sums", sums}})));
     if (!rounds) return Status();
-    return encoder.Launch(
-        {"hash_encode_round", dtype}, Grid(call.Size("rows")),
-        {{"sums", sums}, {"outputs", hash.outputs}, {"n_features", hash.n_features}});
+    return encoder.Launch({"hash_encode_round", dtype}, Grid(call.Size("rows")),
+                          hash.Named({"outputs", "n_features"}, {{"sums", sums}}));
   });
 }
 
@@ -152,32 +143,19 @@ Status SumTableGradient(MetalCall& call, const Hash& hash) {
   const HashEncodeLevel& last = hash.level[hash.n_levels - 1];
   const uint32_t used[2] = {hash.level[0].offset, last.offset + last.size};
   return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Launch({"hash_encode_zero", hash.table.dtype()},
-                                   Grid(call.Size("rows") - (used[1] - used[0])),
-                                   {{"outputs", hash.outputs},
-                                    {"n_features", hash.n_features},
-                                    {"used", HostArray(used, 2)}}));
+    RETURN_IF_ERROR(encoder.Launch(
+        {"hash_encode_zero", hash.table.dtype()}, Grid(call.Size("rows") - (used[1] - used[0])),
+        hash.Named({"outputs", "n_features"}, {{"used", HostArray(used, 2)}})));
     RETURN_IF_ERROR(encoder.Fill(heads, 0xff));
     for (uint32_t l = 0; l < hash.params.n_levels; ++l) {
       const HashEncodeLevel& level = hash.level[l];
-      RETURN_IF_ERROR(encoder.Launch({"hash_encode_list", hash.n_dims}, Grid(hash.n_points),
-                                     {{"inputs", hash.points},
-                                      {"heads", heads},
-                                      {"next", next},
-                                      {"params", hash.params},
-                                      {"level", level}}));
+      RETURN_IF_ERROR(encoder.Launch(
+          {"hash_encode_list", hash.n_dims}, Grid(hash.n_points),
+          hash.Named({"inputs", "params"}, {{"heads", heads}, {"next", next}, {"level", level}})));
       RETURN_IF_ERROR(encoder.Launch(
           hash.Any(tangent ? "hash_encode_jvp_grad" : "hash_encode_grad", "sum"), Grid(level.size),
-          {{"tangents", hash.tangents},
-           {"incoming", hash.incoming},
-           {"inputs", hash.points},
-           {"heads", heads},
-           {"next", next},
-           {"outputs", hash.outputs},
-           {"params", hash.params},
-           {"level", level},
-           {"level_number", l},
-           {"n_features", hash.n_features}}));
+          hash.Named({"tangents", "incoming", "inputs", "outputs", "params", "n_features"},
+                     {{"heads", heads}, {"next", next}, {"level", level}, {"level_number", l}})));
     }
     return Status();
   });

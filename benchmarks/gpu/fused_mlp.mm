@@ -1,6 +1,6 @@
 // Small networks on a GPU through the Metal API: what the ops FusedMlp and FusedMlpGrad launch,
-// compared with the CPU device, and medians of the device's own times. `fused_mlp LIBRARY [--check
-// | WIDTH...]`
+// compared with the CPU device, and medians of the device's own times.
+// `fused_mlp LIBRARY [--check | WIDTH...]`
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/metal_program.h"
 #include "kernels/fused_mlp/fused_mlp_params.h"
 
-#import <Metal/Metal.h>
-
 namespace {
+
+using metal_ops::Finish;
+using metal_ops::Median;
+using metal_ops::RelativeError;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
@@ -106,13 +109,13 @@ class Run {
     id<MTLBuffer> from = [device_ newBufferWithLength:[to length]
                                               options:MTLResourceStorageModeShared];
     Narrow(net_.type, values, [from contents]);
-    Copy(from, to);
+    metal_ops::Copy(queue_, from, to);
     [from release];
   }
   std::vector<float> Read(id<MTLBuffer> from) {
     id<MTLBuffer> to = [device_ newBufferWithLength:[from length]
                                             options:MTLResourceStorageModeShared];
-    Copy(from, to);
+    metal_ops::Copy(queue_, from, to);
     const auto values = Wide(net_.type, [to contents], [from length] / BytesOf(net_.type));
     [to release];
     return values;
@@ -166,34 +169,14 @@ class Run {
 
  private:
   id<MTLComputePipelineState> Make(id<MTLLibrary> library, const std::string& name) {
-    NSError* error = nil;
     MTLFunctionConstantValues* constants = [[MTLFunctionConstantValues new] autorelease];
     [constants setConstantValue:&net_.activation type:MTLDataTypeUInt atIndex:0];
     [constants setConstantValue:&net_.output_activation type:MTLDataTypeUInt atIndex:1];
-    id<MTLFunction> function =
-        [library newFunctionWithName:[NSString stringWithUTF8String:name.c_str()]
-                      constantValues:constants
-                               error:&error];
-    id<MTLComputePipelineState> pipeline =
-        function ? [device_ newComputePipelineStateWithFunction:function error:&error] : nil;
-    if (!pipeline) {
-      fprintf(stderr, "%s: %s\n", name.c_str(),
-              error ? [[error localizedDescription] UTF8String] : "no such kernel");
-      exit(1);
-    }
-    return pipeline;
+    return metal_ops::Pipeline(library, name, constants);
   }
   id<MTLBuffer> Buffer(int64_t n, int64_t bytes) {
     return [device_ newBufferWithLength:NSUInteger(n * bytes)
                                 options:MTLResourceStorageModePrivate];
-  }
-  void Copy(id<MTLBuffer> from, id<MTLBuffer> to) {
-    id<MTLCommandBuffer> commands = [queue_ commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit copyFromBuffer:from sourceOffset:0 toBuffer:to destinationOffset:0 size:[from length]];
-    [blit endEncoding];
-    [commands commit];
-    [commands waitUntilCompleted];
   }
   void Pack(id<MTLComputeCommandEncoder> encoder, bool transposes) {
     [encoder setComputePipelineState:pack_];
@@ -222,13 +205,7 @@ class Run {
     id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
     encode(encoder);
     [encoder endEncoding];
-    [commands commit];
-    [commands waitUntilCompleted];
-    if ([commands error]) {
-      fprintf(stderr, "%s\n", [[[commands error] localizedDescription] UTF8String]);
-      exit(1);
-    }
-    return ([commands GPUEndTime] - [commands GPUStartTime]) * 1e3;
+    return Finish(commands, net_.type);
   }
 
   const Net net_;
@@ -250,15 +227,6 @@ void Fill(Run& run, const Net& net) {
   run.Write(run.x, x);
   run.Write(run.gradients, g);
   run.Write(run.weights, w);
-}
-
-double Error(const std::vector<float>& a, const std::vector<float>& b) {
-  double above = 0, below = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    above += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
-    below += double(a[i]) * a[i];
-  }
-  return below > 0 ? sqrt(above / below) : sqrt(above);
 }
 
 // All types and widths, or one of each.
@@ -285,9 +253,9 @@ int Check(id<MTLLibrary> gpu, id<MTLLibrary> cpu, const char* only_type, uint32_
             run->Forward();
             run->Gradient();
           }
-          const double errors[] = {Error(a.Read(a.outputs), b.Read(b.outputs)),
-                                   Error(a.Read(a.d_x), b.Read(b.d_x)),
-                                   Error(a.Read(a.d_weights), b.Read(b.d_weights))};
+          const double errors[] = {RelativeError(a.Read(a.outputs), b.Read(b.outputs)),
+                                   RelativeError(a.Read(a.d_x), b.Read(b.d_x)),
+                                   RelativeError(a.Read(a.d_weights), b.Read(b.d_weights))};
           // Sums in another order, and where that rounds a value to its neighbour.
           const double allowed = !strcmp(type, "float")  ? 1e-5
                                  : !strcmp(type, "half") ? 2e-3
@@ -308,11 +276,6 @@ int Check(id<MTLLibrary> gpu, id<MTLLibrary> cpu, const char* only_type, uint32_
   return bad != 0;
 }
 
-double Median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -321,16 +284,7 @@ int main(int argc, char** argv) {
       fprintf(stderr, "usage: fused_mlp LIBRARY [--check [TYPE WIDTH] | WIDTH...]\n");
       return 2;
     }
-    NSArray<id<MTLDevice>>* devices = MTLCopyAllDevices();
-    for (id<MTLDevice> device in devices) printf("device: %s\n", [[device name] UTF8String]);
-    NSString* path = [NSString stringWithUTF8String:argv[1]];
-    NSError* error = nil;
-    id<MTLLibrary> gpu = [[devices objectAtIndex:0] newLibraryWithFile:path error:&error];
-    id<MTLLibrary> cpu = [[devices lastObject] newLibraryWithFile:path error:&error];
-    if (!gpu || !cpu) {
-      fprintf(stderr, "%s\n", [[error localizedDescription] UTF8String]);
-      return 1;
-    }
+    const auto [gpu, cpu] = metal_ops::Libraries(argv[1]);
     if (argc > 2 && !strcmp(argv[2], "--check")) {
       return argc > 4 ? Check(gpu, cpu, argv[3], uint32_t(atoi(argv[4])))
                       : Check(gpu, cpu, nullptr, 0);

@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "benchmarks/hash_encode_inputs.h"
+#include "benchmarks/metal_program.h"
 #include "kernels/hash_encode/hash_encode_params.h"
-
-#import <Metal/Metal.h>
 
 namespace {
 
+using metal_ops::Finish;
+using metal_ops::Median;
+using metal_ops::Pipeline;
+using metal_ops::RelativeError;
 using Inputs = metal_ops::HashEncodeInputs;
 constexpr int kF = Inputs::kFeatures, kL = Inputs::kLevels, kD = Inputs::kDims;
 
@@ -28,20 +31,6 @@ struct Case {
   std::vector<double> ms;
   double error = -1;
 };
-
-id<MTLComputePipelineState> Pipeline(id<MTLLibrary> library, const std::string& name) {
-  NSError* error = nil;
-  id<MTLFunction> function =
-      [library newFunctionWithName:[NSString stringWithUTF8String:name.c_str()]];
-  id<MTLComputePipelineState> pipeline =
-      function ? [[library device] newComputePipelineStateWithFunction:function error:&error] : nil;
-  if (!pipeline) {
-    fprintf(stderr, "%s: %s\n", name.c_str(),
-            error ? [[error localizedDescription] UTF8String] : "no such kernel");
-    exit(1);
-  }
-  return pipeline;
-}
 
 // What a device holds for one batch size.
 struct Data {
@@ -63,12 +52,7 @@ id<MTLBuffer> Private(Data& d, const void* bytes, size_t length) {
   id<MTLBuffer> from = [d.device newBufferWithBytes:bytes
                                              length:length
                                             options:MTLResourceStorageModeShared];
-  id<MTLCommandBuffer> commands = [d.queue commandBuffer];
-  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-  [blit copyFromBuffer:from sourceOffset:0 toBuffer:buffer destinationOffset:0 size:length];
-  [blit endEncoding];
-  [commands commit];
-  [commands waitUntilCompleted];
+  metal_ops::Copy(d.queue, from, buffer);
   [from release];
   return buffer;
 }
@@ -140,14 +124,7 @@ double Run(Data& d, const Inputs& inputs, const Case& c) {
         threadsPerThreadgroup:MTLSizeMake(256, 1, 1)];
   }
   [encoder endEncoding];
-  [commands commit];
-  [commands waitUntilCompleted];
-  if ([commands error]) {
-    fprintf(stderr, "%s: %s\n", c.name.c_str(),
-            [[[commands error] localizedDescription] UTF8String]);
-    exit(1);
-  }
-  return ([commands GPUEndTime] - [commands GPUStartTime]) * 1e3;
+  return Finish(commands, c.name);
 }
 
 std::vector<float> Result(Data& d, const Case& c) {
@@ -156,12 +133,7 @@ std::vector<float> Result(Data& d, const Case& c) {
   const size_t count = c.backward ? [from length] / 4 : d.points * kL * kF;
   id<MTLBuffer> to =
       [d.device newBufferWithLength:count * (half ? 2 : 4) options:MTLResourceStorageModeShared];
-  id<MTLCommandBuffer> commands = [d.queue commandBuffer];
-  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-  [blit copyFromBuffer:from sourceOffset:0 toBuffer:to destinationOffset:0 size:[to length]];
-  [blit endEncoding];
-  [commands commit];
-  [commands waitUntilCompleted];
+  metal_ops::Copy(d.queue, from, to);
   std::vector<float> out(count);
   for (size_t i = 0; i < count; ++i) {
     out[i] = half ? float(static_cast<const _Float16*>([to contents])[i])
@@ -230,12 +202,7 @@ std::vector<float> Once(id<MTLDevice> device, id<MTLLibrary> library, const std:
   [encoder dispatchThreads:MTLSizeMake(points, levels.size(), 1)
       threadsPerThreadgroup:MTLSizeMake(group, 1, 1)];
   [encoder endEncoding];
-  [commands commit];
-  [commands waitUntilCompleted];
-  if ([commands error]) {
-    fprintf(stderr, "%s: %s\n", name.c_str(), [[[commands error] localizedDescription] UTF8String]);
-    exit(1);
-  }
+  Finish(commands, name);
   std::vector<float> result(backward ? values.size() : g.size());
   const auto* from = static_cast<const uint8_t*>([out contents]);
   for (size_t i = 0; i < result.size(); ++i) {
@@ -288,13 +255,8 @@ int CheckAll(id<MTLLibrary> library, id<MTLLibrary> reference) {
                                   levels, x, table, g, group);
               const auto b = Once([library device], library, type, dims, features, backward, levels,
                                   x, table, g, group);
-              double above = 0, below = 0;
-              for (size_t i = 0; i < a.size(); ++i) {
-                above += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
-                below += double(a[i]) * a[i];
-              }
               // Sums of atomics end in another order; everything else is the same operation.
-              const double error = sqrt(above / below);
+              const double error = RelativeError(a, b);
               ++count;
               if (!(error <= (backward ? 1e-6 : 0))) {
                 ++bad;
@@ -311,11 +273,6 @@ int CheckAll(id<MTLLibrary> library, id<MTLLibrary> reference) {
   return bad != 0;
 }
 
-double Median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -324,17 +281,8 @@ int main(int argc, char** argv) {
       fprintf(stderr, "usage: hash_encode LIBRARY [KERNEL[@THREADS]...]\n");
       return 2;
     }
-    NSArray<id<MTLDevice>>* devices = MTLCopyAllDevices();
-    for (id<MTLDevice> device in devices) printf("device: %s\n", [[device name] UTF8String]);
-    id<MTLDevice> gpu = [devices objectAtIndex:0], cpu = [devices lastObject];
-    NSString* path = [NSString stringWithUTF8String:argv[1]];
-    NSError* error = nil;
-    id<MTLLibrary> library = [gpu newLibraryWithFile:path error:&error];
-    id<MTLLibrary> reference = [cpu newLibraryWithFile:path error:&error];
-    if (!library || !reference) {
-      fprintf(stderr, "%s\n", [[error localizedDescription] UTF8String]);
-      return 1;
-    }
+    const auto [library, reference] = metal_ops::Libraries(argv[1]);
+    id<MTLDevice> gpu = [library device], cpu = [reference device];
     if (argc == 3 && !strcmp(argv[2], "--check")) return CheckAll(library, reference);
     std::vector<std::string> names(argv + 2, argv + argc);
     if (names.empty()) {
@@ -379,12 +327,7 @@ int main(int argc, char** argv) {
             Run(r, inputs, on_cpu);
             Run(d, inputs, c);
             const std::vector<float> a = Result(r, on_cpu), b = Result(d, c);
-            double above = 0, below = 0;
-            for (size_t i = 0; i < a.size(); ++i) {
-              above += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
-              below += double(a[i]) * a[i];
-            }
-            c.error = sqrt(above / below);
+            c.error = RelativeError(a, b);
           }
           Free(r);
         } else {

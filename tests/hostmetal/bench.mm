@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "benchmarks/hash_encode_inputs.h"
+#include "benchmarks/metal_program.h"
 #include "hostmetal/src/sync.h"
-
-// After the C++ headers: Foundation's macros are everywhere.
-#import <Metal/Metal.h>
 
 namespace {
 
@@ -46,19 +44,8 @@ std::vector<double> Times(const Row& row, int runs) {
   return times;
 }
 
-id<MTLComputePipelineState> Pipeline(id<MTLDevice> device, const char* file, NSString* name) {
-  NSError* error = nil;
-  id<MTLLibrary> library = [device newLibraryWithFile:[NSString stringWithUTF8String:file]
-                                                error:&error];
-  id<MTLFunction> function = [library newFunctionWithName:name];
-  id<MTLComputePipelineState> pipeline =
-      function ? [device newComputePipelineStateWithFunction:function error:&error] : nil;
-  if (!pipeline) {
-    fprintf(stderr, "%s: %s\n", file,
-            error ? [[error localizedDescription] UTF8String] : [name UTF8String]);
-    exit(1);
-  }
-  return pipeline;
+id<MTLComputePipelineState> Pipeline(id<MTLDevice> device, const char* file, const char* name) {
+  return metal_ops::Pipeline(metal_ops::OpenLibrary(device, file), name);
 }
 
 template <typename Encode>
@@ -67,8 +54,7 @@ void RunOn(id<MTLCommandQueue> queue, Encode encode) {
   id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
   encode(encoder);
   [encoder endEncoding];
-  [commands commit];
-  [commands waitUntilCompleted];
+  metal_ops::Finish(commands, "a command buffer");
 }
 
 // The forward pass as the library's own kernel dispatches it: points x levels.
@@ -76,7 +62,7 @@ struct HashEncode {
   using Inputs = metal_ops::HashEncodeInputs;
 
   HashEncode(id<MTLDevice> device, const char* shaders)
-      : pipeline(Pipeline(device, shaders, @"hash_encode_float_3_2")),
+      : pipeline(Pipeline(device, shaders, "hash_encode_float_3_2")),
         queue([device newCommandQueue]) {
     const auto options = MTLResourceStorageModeShared;
     points = [device newBufferWithBytes:inputs.points.data()
@@ -117,8 +103,8 @@ int main(int argc, char** argv) {
       return 2;
     }
     id<MTLDevice> device = MTLCreateSystemDefaultDevice();
-    id<MTLComputePipelineState> noop = Pipeline(device, argv[1], @"noop");
-    id<MTLComputePipelineState> add = Pipeline(device, argv[1], @"add");
+    id<MTLComputePipelineState> noop = Pipeline(device, argv[1], "noop");
+    id<MTLComputePipelineState> add = Pipeline(device, argv[1], "add");
     id<MTLCommandQueue> queue = [device newCommandQueue];
     id<MTLBuffer> buffer = [device newBufferWithLength:4096 options:MTLResourceStorageModeShared];
     dispatch_queue_t serial = dispatch_queue_create("bench", DISPATCH_QUEUE_SERIAL);

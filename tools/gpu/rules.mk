@@ -5,8 +5,8 @@ ifeq ($(shell uname),Linux)
 build/gpu/%: build/gpu/%.o $(HOSTMETAL_SO)
 	@$(OBJCXX) -pthread $< -o $@ $(HOSTMETAL_LDFLAGS)
 build/gpu/replay.o: tools/gpu/replay.mm | build/system-metal.stamp
-build/gpu/hash_encode.o: benchmarks/gpu/hash_encode.mm benchmarks/hash_encode_inputs.h | build/system-metal.stamp
-build/gpu/fused_mlp.o: benchmarks/gpu/fused_mlp.mm kernels/fused_mlp/fused_mlp_params.h | build/system-metal.stamp
+build/gpu/hash_encode.o: benchmarks/gpu/hash_encode.mm benchmarks/hash_encode_inputs.h benchmarks/metal_program.h | build/system-metal.stamp
+build/gpu/fused_mlp.o: benchmarks/gpu/fused_mlp.mm benchmarks/metal_program.h kernels/fused_mlp/fused_mlp_params.h | build/system-metal.stamp
 build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o:
 	@mkdir -p $(@D)
 	@echo "  compile $<"

@@ -1,0 +1,93 @@
+// What programs that measure through the Metal API share. Where something is missing or fails they
+// end with a sentence.
+
+#ifndef METAL_OPS_BENCHMARKS_METAL_PROGRAM_H_
+#define METAL_OPS_BENCHMARKS_METAL_PROGRAM_H_
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+// After the C++ headers: Foundation's macros are everywhere.
+#import <Metal/Metal.h>
+
+namespace metal_ops {
+
+[[noreturn]] inline void End(const std::string& what, NSError* error) {
+  fprintf(stderr, "%s: %s\n", what.c_str(),
+          error ? [[error localizedDescription] UTF8String] : "there is none of that name");
+  exit(1);
+}
+
+inline id<MTLLibrary> OpenLibrary(id<MTLDevice> device, const char* path) {
+  NSError* error = nil;
+  id<MTLLibrary> library = [device newLibraryWithFile:[NSString stringWithUTF8String:path]
+                                                error:&error];
+  if (!library) End(path, error);
+  return library;
+}
+
+// On the first device, and on the last, which is the processor; their names are printed.
+struct Libraries {
+  explicit Libraries(const char* path) {
+    NSArray<id<MTLDevice>>* devices = MTLCopyAllDevices();
+    for (id<MTLDevice> device in devices) printf("device: %s\n", [[device name] UTF8String]);
+    gpu = OpenLibrary([devices objectAtIndex:0], path);
+    cpu = OpenLibrary([devices lastObject], path);
+  }
+  id<MTLLibrary> gpu, cpu;
+};
+
+inline id<MTLComputePipelineState> Pipeline(id<MTLLibrary> library, const std::string& name,
+                                            MTLFunctionConstantValues* constants = nil) {
+  NSError* error = nil;
+  NSString* named = [NSString stringWithUTF8String:name.c_str()];
+  id<MTLFunction> function = constants ? [library newFunctionWithName:named
+                                                       constantValues:constants
+                                                                error:&error]
+                                       : [library newFunctionWithName:named];
+  id<MTLComputePipelineState> pipeline =
+      function ? [[library device] newComputePipelineStateWithFunction:function error:&error] : nil;
+  if (!pipeline) End(name, error);
+  return pipeline;
+}
+
+// Commits and waits; the milliseconds that it took on the device.
+inline double Finish(id<MTLCommandBuffer> commands, const std::string& what) {
+  [commands commit];
+  [commands waitUntilCompleted];
+  if ([commands error]) End(what, [commands error]);
+  return ([commands GPUEndTime] - [commands GPUStartTime]) * 1e3;
+}
+
+// The whole of `to`.
+inline void Copy(id<MTLCommandQueue> queue, id<MTLBuffer> from, id<MTLBuffer> to) {
+  id<MTLCommandBuffer> commands = [queue commandBuffer];
+  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+  [blit copyFromBuffer:from sourceOffset:0 toBuffer:to destinationOffset:0 size:[to length]];
+  [blit endEncoding];
+  Finish(commands, "a copy");
+}
+
+inline double Median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// The norm of what differs, by that of `expected`.
+inline double RelativeError(const std::vector<float>& expected, const std::vector<float>& got) {
+  double above = 0, below = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    above += (double(expected[i]) - got[i]) * (double(expected[i]) - got[i]);
+    below += double(expected[i]) * expected[i];
+  }
+  return below > 0 ? sqrt(above / below) : sqrt(above);
+}
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_BENCHMARKS_METAL_PROGRAM_H_

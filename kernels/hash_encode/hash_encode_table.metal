@@ -2,12 +2,12 @@
 //
 // Both scatter weight_c * g into the rows of the corners; they differ in the weights (`Tangent`).
 // Two ways:
-//   add    one thread a (point, level), atomic float32 adds: fastest, last bits differ from run to
-//   run. exact  under op determinism, level by level: `list` chains the (point, corner) pairs of
-//   every row, in whatever
-//          order the threads come, then `sum` walks each row's chain and adds in a way that has no
-//          order (kernels/msl/exact_sum.h). Bit-identical for any number of threads, on any
-//          schedule.
+//   add    one thread per (point, level), atomic float32 adds: fastest, last bits differ from run
+//          to run.
+//   exact  under op determinism, level by level: `list` chains the (point, corner) pairs of every
+//          row, in whatever order the threads come, then `sum` walks each row's chain and adds in
+//          a way that has no order (kernels/msl/exact_sum.h). Bit-identical for any number of
+//          threads, on any schedule.
 
 #include <metal_stdlib>
 

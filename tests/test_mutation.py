@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,50 @@ def test_the_same_places_for_the_same_seed() -> None:
         assert changed[:1] == [mutant.line - 1]
 
 
+LINES = ["int a = 1;", "int b = 1;", "int c = 1;", "int d = 1;", "int e = 1;", "int f = 1;"]
+
+
+def _draw(root: Path, files: dict[str, list[str]], results: Any = None) -> list[places.Mutant]:
+    for old in root.glob("*.cc"):
+        old.unlink()
+    for name, lines in files.items():
+        (root / name).write_text("\n".join(lines) + "\n")
+    return places.draw(root, {"room": ["*.cc"]}, 1, results)["room"]
+
+
+def test_a_place_is_known_by_its_text(tmp_path: Path) -> None:
+    """It keeps its id and its number where it moves, and loses them where it or a neighbour changes."""
+    first = _draw(tmp_path, {"a.cc": LINES})
+    moved = _draw(tmp_path, {"b.cc": ["#include <x>", "", "void f();", "", *LINES, "int g = 1;"]})
+    now = {m.id: m for m in moved}
+    for mutant in first:
+        inner = 1 < mutant.line < len(LINES)
+        assert (mutant.id in now) is inner
+        if inner:
+            there = now[mutant.id]
+            assert (there.path, there.line, there.rank) == ("b.cc", mutant.line + 4, mutant.rank)
+            assert there.apply((tmp_path / "b.cc").read_text()).split("\n")[there.line - 1]
+    twice = _draw(tmp_path, {"a.cc": LINES, "b.cc": LINES})
+    assert len({m.id for m in twice}) == len({m.rank for m in twice}) == 2 * len(LINES)
+
+
+def test_results_of_places_that_still_stand_are_kept(tmp_path: Path) -> None:
+    first = _draw(tmp_path, {"a.cc": LINES})
+    other = [m for m in places.draw(tmp_path, {"room": ["*.cc"]}, 7)["room"]]
+    results = {
+        m.id: {"id": m.id, "rank": 0.0, "status": "found", "path": "a.cc"} for m in other[:4]
+    }
+    by_line = {m.line: m.id for m in other[:4]}
+    drawn = _draw(tmp_path, {"b.cc": [*LINES[:4], "int x = 1;", "", *LINES[4:]]}, results)
+    kept = mutate.still_there(results, {"room": drawn})
+    assert set(kept) == {id for line, id in by_line.items() if line not in (4, 5)}
+    assert {result["path"] for result in kept.values()} == {"b.cc"}
+    assert {m.id for m in drawn[: len(kept)]} == set(
+        kept
+    )  # with the numbers that they were drawn with
+    assert len(first) == len(other)
+
+
 def test_every_test_that_is_named_exists() -> None:
     named = [test for tests in rooms.FAMILIES.values() for test in tests]
     named += [*rooms.SWEEPS, *(test for _, tests in rooms.BY_PATH for test in tests)]
@@ -96,6 +141,11 @@ def test_every_test_that_is_named_exists() -> None:
             "import os, toy\n\nif toy.double(3) != 6:\n    os.abort()\n\ndef test_it(): ...\n",
             "found",
             "signal 6",
+        ),
+        (  # the line of a test that ends the process is not ended
+            "import os, toy\n\ndef test_it():\n    if toy.double(3) != 6:\n        os.abort()\n",
+            "found",
+            "test_it: ended by signal 6",
         ),
     ],
 )
@@ -143,14 +193,19 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_the_page_tells_found_from_missed() -> None:
     mutant = {"room": "device", "path": "a.mm", "line": 3, "before": "a", "after": "b"}
+    mutant.update(rank=0.1, commit="1234567")
     survived = {**mutant, "status": "survived"}
     results = [
         *({**mutant, "status": status} for status in ["found"] * 3 + ["does not build"]),
         {**survived, "reason": "equivalent: speed alone."},
         {**survived, "reason": "No test has two threads here."},
+        {**survived, "rank": 0.9, "room": "graph pass"},
+        {**survived, "rank": 0.8, "room": "graph pass", "status": "found", "commit": "abcdefg"},
     ]
-    page = report.page(results, {"device": 6})
+    page = report.page(results, {"device": 6, "graph pass": 1})
     assert "| device | 6 | 1 | 3 | 1 | 1 |" in page
-    assert "75.0 % were noticed (3 of 4)" in page
+    assert "| graph pass | 1 | 0 | 1 | 0 | 0 |" in page  # one result more than its share
+    assert "80.0 % were noticed (4 of 5)" in page
+    assert "Run on 1234567 (5), abcdefg (1)." in page
     same, missed = page.split("## No test can tell")[1].split("## Missed")
     assert "speed alone." in same and "No test has two threads here." in missed

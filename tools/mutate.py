@@ -13,7 +13,11 @@
 A place is a line drawn at random, the same ones for the same seed and sources. It is broken in one way: a comparison,
 an operator, a constant, a condition, a deleted statement, two arguments. What does not compile is replaced by the next
 place of its room. Everything happens in copies under build/mutation, never in the checkout; `make metal` comes first.
-Results are kept in tests/mutation.jsonl, a line a mutant.
+Results are kept in tests/mutation.jsonl, a line a mutant, and name the commit that was broken.
+
+A place is known by its text: the line and its neighbours, in whichever file and at whichever line they are now. When
+the sources change, results of places that still stand are kept; `run` drops those of places that are gone, and tries
+the ones drawn for them. Each line's number in the draw follows from its own text, so that the rest stay the same.
 
 A mutant is found if a test of its own fails, crashes or does not end. Which tests those are, nearest first, is said in
 tools/mutation/rooms.py: `run` asks the nearest few, `run --again` all of them. A survivor has passed these, not every
@@ -26,6 +30,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -59,8 +64,35 @@ def shares(count: int) -> dict[str, int]:
     return {room: max(1, round(share * count / 200)) for room, (_, share) in rooms.ROOMS.items()}
 
 
-def draw(root: Path, seed: int) -> dict[str, list[places.Mutant]]:
-    return places.draw(root, {room: patterns for room, (patterns, _) in rooms.ROOMS.items()}, seed)
+def draw(
+    root: Path, seed: int, results: dict[str, dict[str, Any]]
+) -> dict[str, list[places.Mutant]]:
+    patterns = {room: patterns for room, (patterns, _) in rooms.ROOMS.items()}
+    return places.draw(root, patterns, seed, results)
+
+
+def still_there(
+    results: dict[str, dict[str, Any]], drawn: dict[str, list[places.Mutant]]
+) -> dict[str, dict[str, Any]]:
+    """The results whose places have not changed, with where those are now."""
+    now = {mutant.id: mutant for room in drawn.values() for mutant in room}
+    return {
+        id: {**result, "path": now[id].path, "line": now[id].line}
+        for id, result in results.items()
+        if id in now
+    }
+
+
+def commit(root: Path) -> str:
+    """Which one is checked out, and whether sources differ from it."""
+    said = subprocess.run(
+        ["git", "-C", root, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True
+    )
+    patterns = [f":(glob){pattern}" for patterns, _ in rooms.ROOMS.values() for pattern in patterns]
+    changed = subprocess.run(
+        ["git", "-C", root, "diff", "--quiet", "HEAD", "--", *patterns], capture_output=True
+    )
+    return said.stdout.strip() + (" with changes" if changed.returncode else "")
 
 
 def plan(
@@ -75,7 +107,8 @@ def plan(
 
 
 def describe(mutant: places.Mutant) -> str:
-    return f"{mutant.path}:{mutant.line}: {mutant.operator}: {mutant.before[:60]!r} -> {mutant.after[:60]!r}"
+    change = f"{mutant.before[:60]!r} -> {mutant.after[:60]!r}"
+    return f"{mutant.id} {mutant.path}:{mutant.line}: {mutant.operator}: {change}"
 
 
 def tally(results: list[dict[str, Any]]) -> str:
@@ -109,8 +142,15 @@ def run(arguments: argparse.Namespace) -> None:
     import numpy  # noqa: F401
     import tensorflow  # noqa: F401
 
-    results = read(arguments.results)
-    drawn = draw(ROOT, arguments.seed)
+    results, broken = read(arguments.results), commit(ROOT)
+    drawn = draw(ROOT, arguments.seed, results)
+    there = still_there(results, drawn)
+    if len(there) < len(results):
+        print(
+            f"{len(results) - len(there)} results dropped: their places are gone", file=sys.stderr
+        )
+    results = there
+    write(arguments.results, results)
     tried: set[str] = set()
 
     def wanted() -> list[places.Mutant]:
@@ -152,6 +192,7 @@ def run(arguments: argparse.Namespace) -> None:
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 mutant = under_way.pop(future)
                 result, seconds = future.result()
+                result["commit"] = broken
                 results.update(read(arguments.results))  # with what `explain` has said meanwhile
                 if result["status"] == "survived" and "reason" in results.get(mutant.id, {}):
                     result["reason"] = results[mutant.id]["reason"]
@@ -202,7 +243,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.work = arguments.work.resolve()
     if arguments.command == "list":
-        for mutant in plan(draw(ROOT, arguments.seed), arguments.count, read(arguments.results)):
+        results = read(arguments.results)
+        for mutant in plan(draw(ROOT, arguments.seed, results), arguments.count, results):
             print(describe(mutant))
     elif arguments.command == "run":
         run(arguments)

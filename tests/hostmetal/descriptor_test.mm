@@ -73,6 +73,47 @@ TEST(compile_options_of_newer_names) {
   CHECK_EQ([error code], NSInteger(MTLLibraryErrorUnsupported));
 }
 
+TEST(copies_of_descriptors_say_the_same) {
+  // Every property gets a number that is not its default.
+  NSDictionary* const numbers = @{
+    @"MTLTextureDescriptor" : @[
+      @"textureType", @"pixelFormat", @"width", @"height", @"depth", @"mipmapLevelCount",
+      @"sampleCount", @"arrayLength", @"resourceOptions", @"usage", @"allowGPUOptimizedContents"
+    ],
+    @"MTLSamplerDescriptor" : @[
+      @"minFilter", @"magFilter", @"mipFilter", @"maxAnisotropy", @"sAddressMode", @"tAddressMode",
+      @"rAddressMode", @"borderColor", @"normalizedCoordinates", @"lodMinClamp", @"lodMaxClamp",
+      @"supportArgumentBuffers"
+    ],
+    @"MTLHeapDescriptor" : @[ @"size", @"resourceOptions", @"type" ],
+    @"MTLCommandBufferDescriptor" : @[ @"retainedReferences", @"errorOptions" ],
+    @"MTLCommandQueueDescriptor" : @[ @"maxCommandBufferCount" ],
+    @"MTLComputePassDescriptor" : @[ @"dispatchType" ],
+    @"MTLComputePipelineDescriptor" :
+        @[ @"threadGroupSizeIsMultipleOfThreadExecutionWidth", @"maxTotalThreadsPerThreadgroup" ],
+    @"MTLPipelineBufferDescriptor" : @[ @"mutability" ],
+    @"MTLCompileOptions" : @[
+      @"mathMode", @"mathFloatingPointFunctions", @"libraryType", @"optimizationLevel",
+      @"preserveInvariance", @"maxTotalThreadsPerThreadgroup", @"languageVersion"
+    ],
+    @"MTLFunctionDescriptor" : @[ @"options" ],
+  };
+  for (NSString* name in numbers) {
+    id descriptor = [[[NSClassFromString(name) alloc] init] autorelease];
+    for (NSString* key in [numbers objectForKey:name]) {
+      const int before = [[descriptor valueForKey:key] intValue];
+      [descriptor setValue:@(before == 1 ? 0 : 1) forKey:key];
+      id copy = [[descriptor copy] autorelease];
+      if ([[copy valueForKey:key] intValue] == before ||
+          ![[copy valueForKey:key] isEqual:[descriptor valueForKey:key]]) {
+        harness::Fail(__FILE__, __LINE__,
+                      Text(name) + " copies " + Text(key) + " as " +
+                          Text([[copy valueForKey:key] description]));
+      }
+    }
+  }
+}
+
 TEST(captures_are_refused) {
   MTLCaptureManager* manager = [MTLCaptureManager sharedCaptureManager];
   CHECK(![manager supportsDestination:MTLCaptureDestinationGPUTraceDocument]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from metal_ops.nerf import checkpoint
 from metal_ops.nerf.compare import compare_run
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.errors import NerfError
+from metal_ops.nerf.options import whole
 from metal_ops.nerf.scenes import Views
 from tests.processes import Process
 
@@ -277,6 +279,14 @@ def test_bad_options_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         nerf(*arguments)
     assert caught.value.code == 2 and "error:" in capsys.readouterr().err
+
+
+def test_whole_numbers_of_options_fit_an_int32():
+    parse = whole(1)
+    assert [parse(text) for text in ("1", "12", str(2**30))] == [1, 12, 2**30]
+    for text in ("0", "-1", str(2**31), "9" * 40, "1.5", "many", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a whole number"):
+            parse(text)
 
 
 def test_one_contender_is_no_comparison(tmp_path):

@@ -5,12 +5,13 @@ operator has a space on either side, a pointer's star and a template's bracket h
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
-import random
 import re
 import tokenize
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,13 @@ STATEMENT = re.compile(
 NO_STATEMENT = re.compile(r"(return|using|delete|case|goto|throw|static_assert)\b")
 
 
+def _digest(*parts: object) -> str:
+    return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=6).hexdigest()
+
+
 @dataclass(frozen=True)
 class Mutant:
-    """One place, broken in one way. Offsets are in the file's text."""
+    """One place, broken in one way. Offsets are in the file's text, as it is now."""
 
     room: str
     path: str
@@ -57,10 +62,8 @@ class Mutant:
     before: str
     after: str
     operator: str
-
-    @property
-    def id(self) -> str:
-        return f"{self.path}:{self.line}:{self.operator}:{self.start}:{self.after.strip()[:20]}"
+    id: str = ""  # of what stands there and what becomes of it, wherever that is now
+    rank: float = field(default=0.0, compare=False)  # from 0 to 1; the lowest of a room are tried
 
     def apply(self, text: str) -> str:
         if text[self.start : self.end] != self.before:
@@ -68,7 +71,8 @@ class Mutant:
         return text[: self.start] + self.after + text[self.end :]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"id": self.id, **asdict(self)}
+        said = asdict(self)
+        return {"id": said.pop("id"), **{k: said[k] for k in said if k not in ("start", "end")}}
 
 
 def _blank(text: str) -> str:
@@ -181,23 +185,60 @@ def changes(path: Path) -> tuple[str, list[Change]]:
     return text, list(_cpp(text, mask_cpp(text)))
 
 
-def draw(root: Path, rooms: dict[str, list[str]], seed: int) -> dict[str, list[Mutant]]:
-    """All lines of each room that can be broken, in random order, each broken in one way."""
+def surroundings(lines: list[str], number: int) -> str:
+    """A line and those that are not empty on either side: what a place is known by."""
+    around = [number - 1, number, number + 1]
+    while around[0] >= 0 and not lines[around[0]].strip():
+        around[0] -= 1
+    while around[2] < len(lines) and not lines[around[2]].strip():
+        around[2] += 1
+    return "\n".join(lines[i].strip() if 0 <= i < len(lines) else "" for i in around)
+
+
+def _lines(root: Path, room: str, patterns: list[str]) -> Iterator[list[Mutant]]:
+    """Every line of a room that can be broken: all that can be done to it."""
+    seen: Counter[str] = Counter()  # lines that are the same, with the same neighbours
+    for path in sorted({p for pattern in patterns for p in root.glob(pattern) if p.is_file()}):
+        text, found = changes(path)
+        name, lines, starts = str(path.relative_to(root)), text.splitlines(), _offsets(text)
+        by_line: dict[int, list[Change]] = {}
+        for change in found:
+            by_line.setdefault(text.count("\n", 0, change[1]), []).append(change)
+        for number, here in sorted(by_line.items()):
+            known_by = surroundings(lines, number)
+            place = _digest(known_by, seen[known_by])
+            seen[known_by] += 1
+            indent = len(lines[number]) - len(lines[number].lstrip())
+            mutants = []
+            for operator, start, end, after in here:
+                before, column = text[start:end], start - starts[number] - indent
+                id = _digest(place, operator, column, " ".join(before.split()), after)
+                mutants.append(
+                    Mutant(room, name, number + 1, start, end, before, after, operator, id)
+                )
+            yield mutants
+
+
+def _chance(*parts: object) -> float:
+    return int(_digest(*parts), 16) / 256**6
+
+
+def draw(
+    root: Path, rooms: dict[str, list[str]], seed: int, results: Mapping[str, Any] | None = None
+) -> dict[str, list[Mutant]]:
+    """All lines of each room that can be broken, in random order, each broken in one way.
+
+    A line's place in the order, and how it is broken, follow from the seed and from what stands there. A result keeps
+    those that it was drawn with.
+    """
     drawn: dict[str, list[Mutant]] = {}
     for room, patterns in rooms.items():
-        chance = random.Random(f"{seed} {room}")
-        files = sorted(
-            {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
-        )
-        by_line: dict[tuple[str, int], list[Mutant]] = {}
-        for path in files:
-            text, found = changes(path)
-            name = str(path.relative_to(root))
-            for operator, start, end, after in found:
-                line = text.count("\n", 0, start) + 1
-                mutant = Mutant(room, name, line, start, end, text[start:end], after, operator)
-                by_line.setdefault((name, line), []).append(mutant)
-        lines = sorted(by_line)
-        chance.shuffle(lines)
-        drawn[room] = [chance.choice(by_line[line]) for line in lines]
+        drawn[room] = []
+        for here in _lines(root, room, patterns):
+            known = [m for m in here if m.id in (results or {})]
+            chosen = known[0] if known else min(here, key=lambda m: _chance(seed, "how", m.id))
+            line = _digest(*(m.id for m in here))
+            old = (results or {}).get(chosen.id, {})
+            drawn[room].append(replace(chosen, rank=old.get("rank", _chance(seed, room, line))))
+        drawn[room].sort(key=lambda m: m.rank)
     return drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,10 @@ A test that passes says little; one that fails when the code is wrong says somet
 sources one place at a time (a comparison turned round, a constant off by one, a statement gone) and runs the tests that
 are about the broken file. The places are drawn at random, the same ones for the same seed and sources. `tools/mutate.py
 --help` says how to call it.
+
+A place is known by its text, the line and its neighbours. When sources change, the results of places that still stand
+are kept, and those of places that are gone are replaced by places that are drawn anew. So each result is of the commit
+that it names in `tests/mutation.jsonl`; lines below are those of the last run.
 
 """
 EQUIVALENT = "equivalent: "
@@ -24,7 +29,14 @@ def is_equivalent(result: dict[str, Any]) -> bool:
 
 def page(results: Iterable[dict[str, Any]], shares: dict[str, int]) -> str:
     """The whole page, in Markdown."""
-    tried = [result for result in results if result["status"] != "does not build"]
+    by_rank = sorted(results, key=lambda result: result["rank"])
+    tried = [
+        result
+        for room, share in shares.items()
+        for result in [r for r in by_rank if r["room"] == room and r["status"] != "does not build"][
+            :share
+        ]
+    ]
     rows = [
         "| room | drawn | not run | found | no test can tell | missed |",
         "|---|---|---|---|---|---|",
@@ -47,6 +59,8 @@ def page(results: Iterable[dict[str, Any]], shares: dict[str, int]) -> str:
     found, missed = sums[2], sums[4]
     rate = f"{100 * found / (found + missed):.1f} %" if found + missed else "nothing"
     said = f"\nOf the mutants that some test could notice, {rate} were noticed ({found} of {found + missed}).\n"
+    commits = Counter(result["commit"] for result in tried)
+    said += f"\nRun on {', '.join(f'{commit} ({n})' for commit, n in commits.items())}.\n"
     survivors = sorted(
         (r for r in tried if r["status"] == "survived"), key=lambda r: (r["path"], r["line"])
     )

@@ -240,7 +240,7 @@ class Copy:
         if code in (0, 5):  # 5: nothing to run
             return Outcome(True, "", "")
         said = log.read_text(errors="replace")
-        started = [(m[1], m[2] or "") for m in STARTED.finditer(said)]
+        started = [(m[1].strip(), m[2] or "") for m in STARTED.finditer(said)]
         wrong = [test for test, end in started if end in ("FAILED", "ERROR")]
         test = (wrong or [test for test, _ in started[-1:]] or [""])[0]
         if endless:

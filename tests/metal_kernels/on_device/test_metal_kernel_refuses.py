@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+import tensorflow as tf
+
 from tests import test_metal_kernel_refuses
 from tests.metal_kernels.on_device import again
 
@@ -16,4 +19,11 @@ ELSEWHERE = (
 
 
 class TestRefusals(again.tests_of(test_metal_kernel_refuses, leave_out=ELSEWHERE)):
-    pass
+    @pytest.mark.parametrize(
+        ("number", "message"),
+        [(32, "takes 32 arguments; Metal has 31 buffer indices"), (31, "has no argument 'x0'")],
+    )
+    def test_more_arguments_than_metal_has(self, number, message, device):
+        arguments = [f"x{i}=input:0" for i in range(number)]
+        with pytest.raises(tf.errors.OpError, match=message):
+            test_metal_kernel_refuses.raw(arguments=arguments)[0].numpy()

@@ -1,0 +1,80 @@
+"""The product that threads sum alone, in buffers that end where its matrices do: what it reads, and what it makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .shaders import library
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = """
+#include "kernels/msl/gemm.h"
+kernel void product(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
+                    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+                    uint3 position [[thread_position_in_grid]]) {
+  gemm_thread_tile(a, b, out, params, NoEpilogue(), position);
+}
+"""
+DIMS = 6
+PARAMS = np.dtype(
+    [
+        ("rows", "i8"),
+        *(
+            (name, "i8")
+            for name in ("a_image", "a_y", "a_x", "a_c", "b_row", "b_column", "b_panel")
+        ),
+        *((name, "i8") for name in ("out_image", "out_point", "out_column")),
+        *((name, "i8", DIMS) for name in ("a_batch", "b_batch")),
+        ("out_batch", "i8"),
+        ("batch", "u4", DIMS),
+        *((name, "u4") for name in ("columns", "depth", "out_h", "out_w", "in_h", "in_w")),
+        *((name, "u4") for name in ("filter_h", "filter_w", "stride_h", "stride_w")),
+        *((name, "u4") for name in ("dilation_h", "dilation_w")),
+        *((name, "i4") for name in ("pad_top", "pad_left")),
+        *((name, "u4") for name in ("split_terms", "unused")),
+    ]
+)
+# images, height, width, depth, columns, filter, padding
+CASES = [
+    (1, 1, 1, 5, 16, 1, 0),
+    (1, 1, 3, 4, 17, 1, 0),
+    (1, 1, 4, 4, 32, 1, 0),
+    (1, 1, 6, 3, 40, 1, 0),
+    (1, 1, 7, 300, 16, 1, 0),
+    (2, 3, 3, 2, 16, 3, 1),
+    (3, 5, 3, 3, 20, 3, 0),
+    (1, 2, 5, 4, 16, 2, 1),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_product_reads_its_matrices_alone(case: tuple[int, ...]) -> None:
+    """Rows are taken four at a time and columns sixteen, whatever their number."""
+    images, height, width, depth, columns, filter_size, padding = case
+    out_h, out_w = (size + 2 * padding - filter_size + 1 for size in (height, width))
+    rng = np.random.default_rng(sum(case))
+    image = rng.normal(size=(images, height, width, depth)).astype(np.float32)
+    weights = rng.normal(size=(filter_size, filter_size, depth, columns)).astype(np.float32)
+    out = np.full((images, out_h, out_w, columns), np.nan, np.float32)
+    params = np.zeros((), PARAMS)
+    fields = {
+        "rows": images * out_h * out_w, "a_image": height * width * depth, "a_y": width * depth, "a_x": depth,
+        "a_c": 1, "b_row": columns, "b_column": 1, "out_image": out_h * out_w * columns, "out_point": columns,
+        "out_column": 1, "batch": 1, "columns": columns, "depth": depth, "out_h": out_h, "out_w": out_w,
+        "in_h": height, "in_w": width, "filter_h": filter_size, "filter_w": filter_size, "stride_h": 1,
+        "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "pad_top": padding, "pad_left": padding,
+    }  # fmt: skip
+    for name, value in fields.items():
+        params[name] = value
+    assert PARAMS.itemsize == 280
+    shader = library(SOURCE, checked=True, include=(str(ROOT),))
+    grid = (-(-fields["rows"] // 4), -(-columns // 16), 1)
+    shader["product"].run(grid, (1, 1, 1), {0: image, 1: weights, 2: out, 3: params})
+    padded = np.pad(image.astype(np.float64), ((0, 0), *((padding, padding),) * 2, (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (filter_size,) * 2, axis=(1, 2))
+    np.testing.assert_allclose(
+        out, np.einsum("nyxcij,ijck->nyxk", windows, weights), rtol=1e-5, atol=1e-5
+    )

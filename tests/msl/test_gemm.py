@@ -11,7 +11,7 @@ from .shaders import library
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = """
-#include "kernels/msl/gemm.h"
+#include "kernels/gemm/gemm.metal.h"
 kernel void product(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
                     device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
                     uint3 position [[thread_position_in_grid]]) {

@@ -56,6 +56,9 @@ FAMILIES: dict[str, list[str]] = {
     "softshrink": ["tests/test_softshrink.py", OWN.format("softshrink")],
     "zero_out": ["tests/test_zero_out.py", OWN.format("zero_out")],
     "null_op": [OWN.format("null_op")],
+    "fused_mlp": ["tests/test_fused_mlp.py", OWN.format("fused_mlp")],
+    "metal_kernel": ["tests/test_metal_kernel.py", "tests/test_metal_kernel_refuses.py", "tests/test_metal_library.py",
+                     OWN.format("metal_kernel"), OWN.format("metal_kernel_refuses"), OWN.format("metal_library")],
 }  # fmt: skip
 # What sweeps all ops, after an op's own tests.
 SWEEPS = ["tests/test_op_families.py", "tests/test_arguments.py", OWN.format("bad_calls"), OWN.format("all_ops"),
@@ -81,9 +84,23 @@ BY_PATH: list[tuple[str, list[str]]] = [
             *("tests/device/test_loading.py", "tests/device/test_faults.py", "tests/metal_kernels/test_build.py"),
         ],
     ),
+    (r"kernels/gemm/gemm\.metal\.h", ["tests/msl/test_gemm.py", DEVICE.format("nn"), OWN.format("fused_matmul"),
+                                       OWN.format("fused_conv2d")]),
     (r"kernels/gemm/\w+\.metal\.h", [DEVICE.format("nn"), OWN.format("fused_matmul"), OWN.format("fused_conv2d")]),
+    (
+        r"kernels/tensorflow/adapter_metal",
+        [OWN.format(name) for name in ("fused_optimizer", "hash_encode", "losses", "bad_calls", "metal_kernel")],
+    ),
+    (
+        r"kernels/tensorflow/",
+        [
+            *("tests/test_fused_optimizer.py", "tests/test_hash_encode.py", "tests/test_ray_march.py"),
+            *("tests/test_metal_kernel.py", *SWEEPS),
+        ],
+    ),
     (r"kernels/msl/wide_access", ["tests/msl/test_wide_access.py", OWN.format("hash_encode")]),
     (r"graph/", FUSION),
+    (r"device/fork", ["tests/device/test_forks.py", *ON_DEVICE]),
     (r"device/plugin", ["tests/device/test_loading.py", *ON_DEVICE]),
     (r"device/graph_optimizers", ["tests/device/test_loading.py", OWN.format("fusion")]),
     (r"device/(executor|stream|callback|copies|memory)", ["tests/device/test_executor.py", *ON_DEVICE]),
@@ -110,6 +127,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/nerf/(train|evaluate|model)", ["tests/nerf/test_training.py", *NERF]),
     (r"python/metal_ops/nerf/(cli|options|run|compare|pictures)", ["tests/nerf/test_program.py", *NERF]),
     (r"python/metal_ops/nerf/", NERF),
+    (r"python/metal_ops/kernel/", [*FAMILIES["metal_kernel"][1:3], FAMILIES["metal_kernel"][0]]),
     (r"python/metal_ops/fusion/", ["tests/fusion/test_explain.py", "tests/fusion/test_html.py", *FUSION]),
     (r"python/metal_ops/ops/_fused", FAMILIES["fused_matmul"][:1] + FAMILIES["fused_conv2d"]),
     (r"python/metal_ops/(ops/_losses|losses)", [*FAMILIES["robust_loss"], "tests/test_focal_loss.py"]),

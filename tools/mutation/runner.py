@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.mutation import rooms
 from tools.mutation.places import Mutant
@@ -38,7 +39,6 @@ INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
 PRECOMPILED = "build/tensorflow/headers.h"
 # A test that needs more CPU time than this, or gets none for so long, does not end: the slowest takes a third of it.
 TEST_LIMIT = 90
-STARTED = re.compile(r"^(\S+\.py::.*?)(?: (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b.*)?$", re.M)
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,24 @@ def _environment() -> dict[str, str]:
     return environment
 
 
+class Reports:
+    """Writes down which tests begin and fail: a test that ends the process is the last that began."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _write(self, what: str, test: str) -> None:
+        with self._path.open("a") as file:
+            file.write(f"{what}\t{test}\n")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._write("began", nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._write("failed", report.nodeid)
+
+
 class Copy:
     """The copy that is broken, and one beside it that stays whole."""
 
@@ -94,6 +112,7 @@ class Copy:
         self.mend()  # what a run that was ended has left
         self.dependents = rooms.dependents(self.whole)
         self._builds: set[str] = set()  # kinds of sources that are known to build without a mutant
+        self._reports = work / "reports"  # what became of the tests of the last process
         self._known = work / "whole.json"  # test: whether it passes without a mutant
         self._passes: dict[str, bool] = (
             json.loads(self._known.read_text()) if self._known.exists() else {}
@@ -210,6 +229,7 @@ class Copy:
     def run(self, tree: Path, tests: list[str], left_out: list[str] | None = None) -> Outcome:
         """Tests in a fork of this process, up to the first failure."""
         log = self.work / "log"
+        self._reports.write_text("")
         child = os.fork()
         if child == 0:
             self._be_pytest(tree, tests, left_out or [], log)
@@ -240,9 +260,9 @@ class Copy:
         if code in (0, 5):  # 5: nothing to run
             return Outcome(True, "", "")
         said = log.read_text(errors="replace")
-        started = [(m[1].strip(), m[2] or "") for m in STARTED.finditer(said)]
-        wrong = [test for test, end in started if end in ("FAILED", "ERROR")]
-        test = (wrong or [test for test, _ in started[-1:]] or [""])[0]
+        reports = [line.split("\t") for line in self._reports.read_text().splitlines()]
+        wrong = [test for what, test in reports if what == "failed"]
+        test = (wrong or [test for _, test in reports[-1:]] or [""])[0]
         if endless:
             return Outcome(False, f"{test or tests[0]}: does not end", test)
         found = re.search(r"^(?:FAILED|ERROR) (tests.*)$", said, re.M)
@@ -272,9 +292,9 @@ class Copy:
             import pytest
 
             deselected = [word for test in left_out for word in ("--deselect", test)]
-            # -vv, as pyproject.toml says -q: a line for each test says which one ran last.
+            # -vv, as pyproject.toml says -q: what is written shows that the tests go on.
             options = ["-x", "-vv", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-rfE"]
-            status = pytest.main([*options, *deselected, *tests])
+            status = pytest.main([*options, *deselected, *tests], plugins=[Reports(self._reports)])
         finally:
             sys.stdout.flush()
             os._exit(int(status))

@@ -68,6 +68,34 @@ def test_helpers_are_named():
     assert [ops[name] for name in fused.added] == ["Mul", "AddV2"]
 
 
+def test_what_used_the_chain_in_vain_goes_with_it():
+    def wasteful(x):
+        y = tf.nn.conv2d(x, W, strides=1, padding="SAME", name="root")
+        tf.exp(tf.negative(y, name="unused"), name="unused_too")
+        return tf.nn.relu(y, name="last")
+
+    found = fusion.explain(wasteful, X)
+    (fused,) = found.fused
+    assert (fused.removed[0], fused.removed[-1]) == ("root", "last")
+    assert sorted(fused.removed) == ["last", "root", "unused", "unused_too"]
+    before, after = ({node.name for node in graph} for graph in (found.before, found.after))
+    assert before - after == {"root", "unused", "unused_too"}
+
+
+def test_chains_are_listed_in_the_order_of_their_roots():
+    def several(x):
+        for i in range(4):
+            x = tf.nn.relu(tf.nn.conv2d(x, W, strides=1, padding="SAME", name=f"root{7 - i}"))
+            x = tf.nn.softmax(tf.nn.conv2d(x, W, strides=1, padding="SAME", name=f"alone{7 - i}"))
+        return x
+
+    found = fusion.explain(several, X)
+    place = {node.name: i for i, node in enumerate(found.before)}
+    for chains in (found.fused, found.missed):
+        roots = [place[chain.root] for chain in chains]
+        assert len(roots) == 4 and roots == sorted(roots)
+
+
 def test_nothing_runs():
     """Explaining a function with an effect leaves the effect out."""
     count = tf.Variable(0)

@@ -80,7 +80,8 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (
         r"kernels/(runtime|losses)/\w+\.(mm|metal)$",
         [
-            *(OWN.format(name) for name in ("zero_out", "losses", "bad_calls", "hash_encode", "fused_optimizer")),
+            *(OWN.format(name) for name in ("zero_out", "losses", "metal_kernel", "bad_calls", "hash_encode")),
+            OWN.format("fused_optimizer"),
             *("tests/device/test_loading.py", "tests/device/test_faults.py", "tests/metal_kernels/test_build.py"),
         ],
     ),
@@ -141,7 +142,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/grid", ["tests/test_grid.py", "tests/test_layer.py", "tests/test_hash_encode.py"]),
     (r"python/metal_ops/occupancy", ["tests/test_occupancy.py", "tests/test_ray_march.py", *NERF[-3:-1]]),
     (r"python/metal_ops/device", ["tests/device/test_loading.py", *ON_DEVICE]),
-    (r"python/metal_ops/build/", ["tests/test_portability.py", "tests/metal_kernels/test_build.py"]),
+    (r"python/metal_ops/build/", ["tests/metal_kernels/test_build.py", "tests/test_portability.py"]),
     (r"python/metal_ops/_library", ["tests/test_import.py", "tests/test_simd.py", "tests/test_package.py"]),
     (r"python/metal_ops/", ["tests/test_import.py", "tests/test_package.py", "tests/test_arguments.py",
                             "tests/nerf/test_program.py", "tests/device/test_loading.py"]),

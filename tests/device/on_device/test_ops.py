@@ -559,6 +559,16 @@ def test_random_numbers_are_those_of_the_cpu(shape, seed):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("seed", [[0, 0], [7, -1], [2**40, -(2**50)]])
+def test_keys_of_random_numbers_are_those_of_the_cpu(seed):
+    results = []
+    for device in ("GPU:0", "CPU:0"):
+        with tf.device(device):
+            found = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.constant(seed, tf.int64))
+            results.append([(part.shape.as_list(), part.numpy().tolist()) for part in found])
+    assert results[0] == results[1]
+
+
 def test_random_numbers_of_another_algorithm():
     key, counter = tf.constant([1], tf.uint64), tf.constant([1, 2], tf.uint64)
     with tf.device("GPU:0"), pytest.raises(tf.errors.UnimplementedError, match="algorithm 2"):

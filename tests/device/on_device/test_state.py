@@ -115,6 +115,26 @@ def test_adam(dtype, nesterov):
         np.testing.assert_allclose(variable.numpy().astype("float64"), expected, rtol=tolerance)
 
 
+ADAM = ("m", "v", "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad")
+
+
+@pytest.mark.parametrize("wrong", ADAM)
+def test_adam_names_the_argument_that_does_not_fit(wrong):
+    """Nothing is written then: not even what comes before it."""
+    arguments = {name: np.float32(0.5) for name in ADAM}
+    arguments |= {name: np.ones(3, "float32") for name in ("m", "v", "grad")}
+    arguments[wrong] = np.ones(2, "float32")
+    with tf.device(GPU):
+        variables = {name: tf.Variable(arguments.pop(name)) for name in ("m", "v")}
+        variables["var"] = tf.Variable(np.ones(3, "float32"))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\b{wrong} has shape \[2\]"):
+            tf.raw_ops.ResourceApplyAdam(
+                **{name: variable.handle for name, variable in variables.items()}, **arguments
+            )
+        for variable in variables.values():
+            np.testing.assert_array_equal(variable.numpy(), 1)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_gradient_descent(dtype):
     kind = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)

@@ -1,6 +1,6 @@
 // The SP_StreamExecutor table: see executor.h.
 //
-// TensorFlow 2.18 ends the process (LOG(FATAL)) when an event polls as failed, and on the next copy
+// TensorFlow ends the process (LOG(FATAL)) when an event polls as failed, and on the next copy
 // after get_stream_status or block_host_until_done have once said anything but OK. A failure of
 // synchronize_all_activity, which comes before every copy to the host, becomes an error that says
 // "SyncAll failed" and no more. Errors of copies are passed on as they are. So a failure on the

@@ -17,6 +17,7 @@
 #include "device/stream.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
+#include "tensorflow/core/public/version.h"
 
 #define METAL_DEVICE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -61,10 +62,10 @@ void Find(Plugin* plugin) {
     return;
   }
   // Layouts of C++ types and the plugin C API change between minor releases.
-  if (strncmp(TF_Version(), METAL_OPS_TF_VERSION ".", strlen(METAL_OPS_TF_VERSION) + 1) != 0) {
-    plugin->why_not = std::string("this plugin is built for TensorFlow " METAL_OPS_TF_VERSION
-                                  ", the process runs ") +
-                      TF_Version();
+  static constexpr char kRelease[] = TF_STR(TF_MAJOR_VERSION) "." TF_STR(TF_MINOR_VERSION) ".";
+  if (strncmp(TF_Version(), kRelease, strlen(kRelease)) != 0) {
+    plugin->why_not = std::string("this plugin is built for TensorFlow ") + kRelease +
+                      "x, the process runs " + TF_Version();
     return;
   }
   plugin->device = MTLCreateSystemDefaultDevice();

@@ -10,7 +10,7 @@ DEVICE_OBJ := $(DEVICE_SRC:%.mm=build/device_so/%.o)
 DEVICE_SHADERS := $(wildcard device/kernels/*.metal device/kernels/nn/*.metal)
 DEVICE_AIR := $(DEVICE_SHADERS:%.metal=build/%.air)
 
-DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) -DMETAL_OPS_TF_VERSION='"2.18"' \
+DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) \
   -Wno-missing-field-initializers -MMD -MP
 
 build/device_so/%.o: %.mm $(TF)/cflags device/rules.mk | build/system-metal.stamp
@@ -45,7 +45,7 @@ DEVICE_KERNELS_SRC := $(HOSTMETAL_SRC) $(DEVICE_SRC) tests/device/kernels_test.m
 DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF)/rpath
 define device_sanitize_rules
 $(foreach room,device kernels tests/device,build/sanitize/$(1)/$(room)/%.o): OBJCXXFLAGS += $$(TF_CFLAGS) \
-  -DMETAL_OPS_TF_VERSION='"2.18"' -ffp-contract=off -Wno-missing-field-initializers
+  -ffp-contract=off -Wno-missing-field-initializers
 $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SRC) $$(wildcard tests/device/*_test.mm))): $$(TF)/cflags
 build/sanitize/$(1)/device_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SANITIZE_SRC)))
 	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)

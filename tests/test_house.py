@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from metal_ops import _version
 from tests.processes import ROOT
 
 # (family, part): why it has none of its own.
@@ -125,3 +126,37 @@ def test_a_new_op_edits_nothing(tmp_path: Path):
     assert families(tmp_path) == ["another_op"]
     assert op_names(tmp_path, "another_op") == ["AnotherOp"]
     assert missing(tmp_path, "another_op") == {"documentation"}
+
+
+# pip reads no Python file.
+REPEATS = {"pyproject.toml", "hostmetal/pyproject.toml", "requirements.txt"}
+ROOMS = ("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "examples", "docs")
+TEXTS = {".py", ".mk", ".sh", ".md", ".toml", ".txt", ".bzl", ".cc", ".mm", ".h", ""}
+
+
+def wrong_versions(path: str, text: str) -> list[str]:
+    """TensorFlow's versions that a file should not name, or names wrongly."""
+    if path in REPEATS or path.startswith("docs/"):
+        pinned = re.findall(r"tensorflow(?:-cpu)?==([\d.]+)", text)
+        return [version for version in pinned if version != _version.TENSORFLOW]
+    return re.findall(rf"\b{re.escape(_version.TENSORFLOW_RELEASE)}\b(?:\.\d+)?", text)
+
+
+def test_the_version_of_tensorflow_is_said_once():
+    files = [*ROOT.iterdir(), *(file for room in ROOMS for file in (ROOT / room).rglob("*"))]
+    texts = [file for file in files if file.suffix in TEXTS and file.is_file()]
+    assert len(texts) > 500
+    for file in texts:
+        path = str(file.relative_to(ROOT))
+        if path != "python/metal_ops/_version.py" and not path.startswith(("CHANGELOG", ".")):
+            assert wrong_versions(path, file.read_text()) == [], path
+    for path in REPEATS:
+        assert f"=={_version.TENSORFLOW}" in (ROOT / path).read_text(), path
+
+
+def test_control_a_second_version_is_seen():
+    assert wrong_versions("tools/x.sh", f"pip install {_version.TENSORFLOW}") == [
+        _version.TENSORFLOW
+    ]
+    assert wrong_versions("docs/x.md", "`tensorflow-cpu==1.2.3`") == ["1.2.3"]
+    assert wrong_versions("docs/x.md", f"`tensorflow-cpu=={_version.TENSORFLOW}`") == []

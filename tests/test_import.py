@@ -12,21 +12,22 @@ import threading
 import pytest
 
 from metal_ops import _library
+from metal_ops._version import TENSORFLOW, TENSORFLOW_RELEASE
 from tests.processes import ROOT, Process
 
 PACKAGE = _library.PATH.parent
 
 # Imports metal_ops with the library in several states, in one process: only a success is final.
-BROKEN = """
-import importlib, json, pathlib, shutil, sys, time
+BROKEN = r"""
+import importlib, json, pathlib, re, shutil, sys, time
 package, good = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).read_bytes()
 library = package / "_metal_ops.so"
 states = {
     "missing": None,
     "empty": b"",
-    "of another TensorFlow": good.replace(b"|tensorflow=2.18.", b"|tensorflow=2.17."),
+    "of another TensorFlow": good.replace(b"|tensorflow=2.", b"|tensorflow=1."),
     "cut off": good[: len(good) * 9 // 10],
-    "no library": b"metal_ops-build-info|tensorflow=2.18.1|",
+    "no library": re.search(rb"metal_ops-build-info\|.*?tensorflow=[^|]*\|", good)[0],
 }
 result = {}
 for state, content in states.items():
@@ -153,14 +154,14 @@ def broken(processes):
         (
             "of another TensorFlow",
             [
-                "built for TensorFlow 2.17.1, but TensorFlow 2.18.1",
-                "tensorflow~=2.17.0",
+                f"built for TensorFlow 1{TENSORFLOW[1:]}, but TensorFlow {TENSORFLOW}",
+                f"tensorflow~=1{TENSORFLOW_RELEASE[1:]}.0",
                 "make clean build",
             ],
             "True",
         ),
         ("cut off", ["is not a complete metal_ops library", "make build"], "False"),
-        ("no library", ["cannot be loaded into TensorFlow 2.18.1", "make build"], "True"),
+        ("no library", [f"cannot be loaded into TensorFlow {TENSORFLOW}", "make build"], "True"),
     ],
 )
 def test_broken_library_is_one_import_error(broken, state, words, loads_tensorflow):
@@ -206,7 +207,7 @@ def test_doctor_explains_a_broken_installation(processes):
     code, out, err = processes["doctor, broken"].finish()
     assert code == 1 and not err, err
     assert "problem: metal_ops: the op library" in out and "make build" in out
-    assert "2.18.1" in out and "keras" in out  # versions are there all the same
+    assert TENSORFLOW in out and "keras" in out  # versions are there all the same
 
 
 def test_doctor_on_this_installation(processes):
@@ -215,7 +216,7 @@ def test_doctor_on_this_installation(processes):
     for word in (
         "metal_ops works",
         "_metal_ops.so",
-        "for TensorFlow 2.18.1",
+        f"for TensorFlow {TENSORFLOW}",
         "SIMD",
         "HashEncodeGrad",
         "MetalFusedConv2D",
@@ -243,18 +244,17 @@ def test_library_is_loaded_once_from_many_threads():
 
 def test_build_info_and_simd_target():
     info = _library.build_info()
-    supported = (ROOT / "TF_SUPPORTED_VERSION").read_text().strip()
-    assert info["tensorflow"].startswith(f"{supported}.") and info["compiler"]
+    assert info["tensorflow"] == TENSORFLOW and info["compiler"]
     assert _library.simd_target()
 
 
 @pytest.mark.parametrize(
     "built, installed, good",
     [
-        ("2.18.1", "2.18.1", True),
-        ("2.18.1", "2.18.0", True),
-        ("2.18.1", "2.19.0", False),
-        ("2.18.1", "3.18.1", False),
+        ("2.30.1", "2.30.1", True),
+        ("2.30.1", "2.30.0", True),
+        ("2.30.1", "2.31.0", False),
+        ("2.30.1", "3.30.1", False),
     ],
 )
 def test_versions_that_fit(built, installed, good):

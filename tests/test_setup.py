@@ -127,7 +127,9 @@ class World:
         for name, text in (("g++", GXX), ("python", PYTHON), ("pip", PIP)):
             self.fake(f"fakes/{name}", text)
         shutil.copy(ROOT / "tools" / "setup.sh", self.checkout / "tools")
-        shutil.copy(ROOT / "TF_SUPPORTED_VERSION", self.checkout)
+        versions = self.checkout / "python" / "metal_ops"
+        versions.mkdir(parents=True)
+        shutil.copy(ROOT / "python" / "metal_ops" / "_version.py", versions)
 
     def fake(self, name: str, text: str) -> None:
         (self.path / name).write_text(text)

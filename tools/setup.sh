@@ -19,7 +19,7 @@ die() { echo "metal_ops: $*" >&2; exit 1; }
 readonly PATIENCE=${METAL_OPS_SETUP_PATIENCE:-600}
 
 # ---- Python ---------------------------------------------------------------------------------------------------------
-# Any interpreter that TensorFlow 2.18 has wheels for. A pyenv shim can be on PATH and not run, so try it.
+# Any interpreter that TensorFlow has wheels for. A pyenv shim can be on PATH and not run, so try it.
 supported() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }
 find_python() {
   local candidate
@@ -31,7 +31,7 @@ find_python() {
 # What `apt-get install python3` would bring, e.g. 3.13; nothing where apt's lists are not there yet.
 coming_python() { apt-cache policy python3 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9]*\.[0-9]*\).*/\1/p'; }
 no_python() {
-  die "TensorFlow $(cat TF_SUPPORTED_VERSION) has wheels for Python 3.11 and 3.12 only and $1; get one of them, e.g. from pyenv or uv, and call 'make PYTHON=/path/to/python3.12 ...'."
+  die "TensorFlow $(sed -n 's/^TENSORFLOW = "\(.*\)"/\1/p' python/metal_ops/_version.py) has wheels for Python 3.11 and 3.12 only and $1; get one of them, e.g. from pyenv or uv, and call 'make PYTHON=/path/to/python3.12 ...'."
 }
 # Ends here when no package can help.
 require_python() {

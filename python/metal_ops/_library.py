@@ -34,7 +34,7 @@ def build_info(path: Path = PATH) -> dict[str, str]:
       path: The shared object.
 
     Returns:
-      E.g. `{"tensorflow": "2.18.1", "compiler": "..."}`.
+      Among others `tensorflow`, the version, and `compiler`.
 
     Raises:
       LibraryError: The file is missing or carries no build information.

@@ -38,6 +38,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from metal_ops._version import TENSORFLOW_RELEASE
+
 __all__ = [
     "Device",
     "DeviceError",
@@ -56,9 +58,6 @@ HOSTMETAL = _HERE / "libhostmetal.so"
 INSTALL = "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout"
 # Of the system and not in the wheel: GNUstep stands on ICU, GnuTLS and others, 40 MB of libraries.
 APT_PACKAGES = "libgnustep-base1.28 libobjc4"
-TENSORFLOW_RELEASE = (
-    "2.18"  # the plugin's: its C++ types and the plugin C API change between minor releases
-)
 _lock = threading.Lock()
 _loaded: Device | None = None
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from metal_ops._version import TENSORFLOW_RELEASE
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(
     sys.platform == "darwin", reason="on macOS TensorFlow loads the device"
@@ -138,7 +140,10 @@ def test_too_late_is_an_error():
     ("patch", "message"),
     [
         ("tf.sysconfig.get_build_info = lambda: {'is_cuda_build': True}", "CUDA build"),
-        ("tf.__version__ = '2.19.0'", "TensorFlow 2.18, but TensorFlow 2.19.0 is installed"),
+        (
+            "tf.__version__ = '2.99.0'",
+            f"TensorFlow {TENSORFLOW_RELEASE}, but TensorFlow 2.99.0 is installed",
+        ),
         (
             "device.PLUGIN = device.PLUGIN.with_name('none.so')",
             "none.so is missing; `pip install 'tensorflow-metal-ops[metal]'`",

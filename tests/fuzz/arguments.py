@@ -58,7 +58,7 @@ class ArgumentReader:
         if outcome == "failed":
             raise engine.Wrong(text)
         if outcome == "no memory":
-            self.close()  # TensorFlow 2.18 crashes at the next large tensor after it had none, stock ops too
+            self.close()  # TensorFlow crashes at the next large tensor after it had none, stock ops too
         return "refused" if outcome == "no memory" else outcome
 
     def files(self, content: calls.Call) -> engine.Kept:

@@ -360,7 +360,7 @@ tsl::Allocator* allocator = nullptr;
 
 
 def test_every_header_of_older_releases_that_moved(tmp_path: Path) -> None:
-    """old_headers.txt: what the packages of 2.8 to 2.17 have by other names than 2.18, less what is gone."""
+    """old_headers.txt: what earlier packages have by other names than this one, less what is gone."""
     folders = [TENSORFLOW, *headers.link_moved(TENSORFLOW, tmp_path / "moved")]
     names = (Path(__file__).parent / "old_headers.txt").read_text().split()
     assert len(names) > 400

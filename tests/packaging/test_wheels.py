@@ -18,6 +18,7 @@ import make_wheels
 import pytest
 
 import metal_ops
+from metal_ops import _version
 from tests.packaging.conftest import INSTALL_WHEEL, ROOT, Environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are the Linux wheels")
@@ -111,7 +112,7 @@ def test_metadata(wheels):
     assert f"\nVersion: {version}\n" in package and f"\nVersion: {version}\n" in metal
     assert re.search(r"Requires-Dist: tensorflow-metal-ops-hostmetal; .*extra == .metal.", package)
     assert f"\nRequires-Dist: tensorflow-metal-ops=={version}\n" in metal
-    assert "\nRequires-Dist: tensorflow-cpu==2.18.1;" in package
+    assert f"\nRequires-Dist: tensorflow-cpu=={_version.TENSORFLOW};" in package
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert f"## [{version}]" in changes or "## [Unreleased]" in changes
 
@@ -218,7 +219,7 @@ def test_another_tensorflow_is_refused_in_a_sentence(installed):
     )
     built = metal_ops._library.build_info()["tensorflow"]
     assert f"was built for TensorFlow {built}, but TensorFlow 2.19.0 is installed" in out
-    assert "pip install 'tensorflow~=2.18.0'" in out
+    assert f"pip install 'tensorflow~={_version.TENSORFLOW_RELEASE}.0'" in out
 
 
 def test_without_the_metal_half(new_environment: Callable[..., Environment]):

@@ -20,7 +20,8 @@ def _tensorflow_impl(ctx):
     if answer.return_code:
         fail("%s cannot import TensorFlow; activate the environment that has it (`make setup` makes .venv), or set METAL_OPS_PYTHON.\n%s" % (python, answer.stderr))
     python, version, include, library, defines = json.decode(answer.stdout.strip().split("\n")[-1])
-    supported = ctx.read(ctx.path(Label("//:TF_SUPPORTED_VERSION"))).strip()
+    versions = ctx.read(ctx.path(Label("//python:metal_ops/_version.py")))
+    supported = versions.split('TENSORFLOW = "')[1].split('"')[0].rpartition(".")[0]
     if not version.startswith(supported + "."):
         fail("metal_ops is written for TensorFlow %s, %s has %s" % (supported, python, version))
     ctx.symlink(include, "include")
@@ -38,7 +39,7 @@ cc_library(
     defines = {defines},
 )
 """.format(framework = framework, defines = [d[2:] for d in defines] + ["NDEBUG"]))
-    version = ctx.read(ctx.path(Label("//python:metal_ops/_version.py"))).split('__version__ = "')[1].split('"')[0]
+    version = versions.split('__version__ = "')[1].split('"')[0]
     ctx.file("config.bzl", "\n".join([
         'PYTHON = "%s"' % python,
         'INCLUDE = "%s"' % include,

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MACOS = platform.system() == "Darwin"
 # What make reads; the rest of a checkout (environments, runs, builds) can be gigabytes.
 SOURCES = (
-    *("Makefile", "TF_SUPPORTED_VERSION", "requirements.txt", "pyproject.toml"),
+    *("Makefile", "requirements.txt", "pyproject.toml"),
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
 )
 HIGHWAY = "libhwy.so.1"

@@ -10,6 +10,7 @@ import glob
 import importlib.util
 import os
 import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -104,8 +105,9 @@ def tensorflow_flags() -> tuple[list[str], list[str]]:
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
+        release = runpy.run_path(str(PACKAGE / "_version.py"))["TENSORFLOW_RELEASE"]
         raise MissingToolError(
-            "TensorFlow is not installed; run 'pip install tensorflow-cpu~=2.18.0'."
+            f"TensorFlow is not installed; run 'pip install tensorflow-cpu~={release}.0'."
         )
     folder = Path(list(spec.submodule_search_locations)[0])
     compile_flags = ["-isystem", str(folder / "include"), "-DEIGEN_MAX_ALIGN_BYTES=64"]

@@ -27,9 +27,9 @@ def rewritten(source: Path, options: Sequence[str]) -> bytes | None:
     Returns:
       The text, which names `source` in its messages; None where nothing is to be done, or the parser cannot say.
     """
-    from metal_ops.metal.reflect import _cindex  # where Metal is Apple's, it is not installed
+    from metal_ops.metal import libclang  # where Metal is Apple's, it is not installed
 
-    cindex = _cindex()
+    cindex = libclang.cindex()
     arguments = [
         "-fobjc-runtime=gnustep-1.7" if option == "-fobjc-runtime=gcc" else option
         for option in options

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, gpu, ir, toolchain
-from .reflect import Reflection, Reflector
-from .rewrite import Message, Source, flatten
+from . import cache, cpu, gpu, ir, toolchain
+from .flat import flatten
+from .messages import render
+from .reflect import reflect
+from .reflection import Reflection
 from .seal import sealed
+from .source import Source
+from .syntax_tree import SyntaxTree
 from .toolchain import CompileError
-from .wrappers import wrappers
 
 # The runtime refuses libraries with code that runs when they are loaded.
 NO_CONSTRUCTORS = "SECTIONS { /DISCARD/ : { *(.preinit_array*) *(.init_array*) *(.ctors*) } }"
-STACK_BYTES = 65536  # of a fiber; raised where a kernel's frames are larger
-STACK_RESERVE = 16384  # for the C library's functions
 
 __all__ = ["CompileError", "Options", "compile_metallib", "compile_object", "link"]
 
@@ -78,7 +78,7 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
     if not options.gpu:
         return data, said
     texts = [(name, _gpu_text(file, options, text, name)) for name in options.gpu]
-    return _with_gpu(data, texts), said
+    return gpu.attach(data, texts), said
 
 
 def _flat(file: str, text: str | None, options: Options, defines: list[str]) -> str:
@@ -92,11 +92,11 @@ def _processor_object(file: str, options: Options, text: str | None) -> tuple[by
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
     flags = toolchain.code_flags(target, options.fast_math)
-    cpu = toolchain.host_cpu() if target == "native" else ""
+    host = toolchain.host_cpu() if target == "native" else ""
     key = toolchain.cache_key(
         flat,
         *flags,
-        cpu,
+        host,
         repr(defines),
         repr(options.warnings),
         repr(options.std),
@@ -109,7 +109,11 @@ def _processor_object(file: str, options: Options, text: str | None) -> tuple[by
         kept_text, _, data = kept.partition(b"\0")
         return data, kept_text.decode()
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
-        data, said = _compile(flat, file, options, target, flags, defines, Path(folder))
+        work = Path(folder)
+        prelude = str(toolchain.prelude(target, options.fast_math, work))
+        flags += ["-include-pch", prelude, *options.warnings]
+        source, reflection, said = _reflect(flat, file, options, flags, defines)
+        data = cpu.compile_text(source.text, reflection, flags, target, options.validation, work)
     cache.write(f"{key}.air", said.encode() + b"\0" + data)
     return data, said
 
@@ -142,39 +146,9 @@ def _gpu_text(file: str, options: Options, text: str | None, gpu_target: str) ->
         prelude = toolchain.prelude(target, options.fast_math, Path(folder))
         front += ["-include-pch", str(prelude), *options.warnings]
         source, reflection, _ = _reflect(flat, file, options, front, defines)
-    code = source.text + gpu.wrappers(reflection)
-    ptx = gpu.compile_text(code, reflection, gpu_target, options.fast_math)
+    ptx = gpu.compile_text(source.text, reflection, gpu_target, options.fast_math)
     cache.write(name, ptx.encode())
     return ptx
-
-
-def _with_gpu(data: bytes, texts: list[tuple[str, str]]) -> bytes:
-    """The object with PTX beside its code, where library.cc's tables find it."""
-    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
-        work = Path(folder)
-        (work / "kernels.o").write_bytes(data)
-        lines = []
-        for i, (name, text) in enumerate(texts):
-            (work / f"{i}.ptx").write_text(text)
-            lines += [
-                '.section .rodata.msl_gpu_text,"a"',
-                f".Ltext{i}:",
-                f'.incbin "{work}/{i}.ptx"',
-                ".byte 0",
-                f'.Lname{i}: .asciz "{name}"',
-                '.section msl_gpu,"awR"',
-                ".p2align 3",
-                f".quad .Lname{i}, .Ltext{i}, {len(text.encode())}",
-            ]
-        toolchain.run(
-            [toolchain.clang(), "-c", "-x", "assembler", "-", "-o", str(work / "gpu.o")],
-            "the assembler",
-            "\n".join(lines) + "\n",
-        )
-        out = work / "out.air"
-        parts = [str(work / "kernels.o"), str(work / "gpu.o")]
-        toolchain.run([toolchain.linker(), "-r", *parts, "-o", str(out)], "the linker")
-        return out.read_bytes()
 
 
 def _reflect(
@@ -189,125 +163,16 @@ def _reflect(
     conditionals: frozenset[int] = frozenset()
     while True:
         source = Source(text, conditionals)
-        reflector = Reflector(source, parser_flags, options.std)
-        reflection = reflector.reflect()
-        if reflector.conditionals <= conditionals:
+        tree = SyntaxTree(source, parser_flags)
+        reflection = reflect(tree, options.std)
+        if tree.conditionals <= conditionals:
             break
-        conditionals |= reflector.conditionals
-    said = render(reflection.messages, source)
+        conditionals |= tree.conditionals
+    said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)
         raise CompileError(f"{said}{count} error{'s' * (count > 1)} generated.")
     return source, reflection, said
-
-
-def _compile(
-    flat: str,
-    file: str,
-    options: Options,
-    target: str,
-    flags: list[str],
-    defines: list[str],
-    work: Path,
-) -> tuple[bytes, str]:
-    prelude = str(toolchain.prelude(target, options.fast_math, work))
-    all_flags = [*flags, "-include-pch", prelude, *options.warnings]
-    source, reflection, said = _reflect(flat, file, options, all_flags, defines)
-    code = source.text + wrappers(reflection)
-    constants = [c.name for c in reflection.constants]
-    front = [
-        *all_flags,
-        "-w",
-        "-x",
-        "c++",
-        "-",
-        "-S",
-        "-emit-llvm",
-        "-Xclang",
-        "-disable-llvm-passes",
-        "-o",
-        "-",
-    ]
-    text = toolchain.run([toolchain.clang(), *front], "the front end", code)
-    names = ir.mark_names([kernel.host_name for kernel in reflection.kernels])
-    variants = [(work / "kernels.o", lambda text: ir.unchecked(text) + names, _back_end)]
-    if options.validation:
-        variants.append((work / "checked.o", ir.checked, _back_end_checked))
-
-    def back_ends(stack: int) -> int:
-        prepared = ir.unaligned(ir.prepare(text, stack, constants))
-        with ThreadPoolExecutor() as pool:
-            jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
-            return max(job.result() for job in jobs)
-
-    needed = back_ends(STACK_BYTES)
-    if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
-        back_ends((needed + 4095) // 4096 * 4096)
-    parts = [part for part, _, _ in variants]
-    out = work / "out.air"
-    toolchain.run([toolchain.linker(), "-r", *map(str, parts), "-o", str(out)], "the linker")
-    return out.read_bytes(), said
-
-
-def _back_end(text: str, target: str, out: Path) -> int:
-    """IR to object; returns the bytes of stack that a fiber needs."""
-    command = [
-        toolchain.clang(),
-        "-x",
-        "ir",
-        "-O3",
-        "-fPIC",
-        "-c",
-        "-w",
-        "-",
-        "-o",
-        str(out),
-        *_march(target),
-    ]
-    toolchain.run([*command, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
-    return _stack_needed(out)
-
-
-def _back_end_checked(text: str, target: str, out: Path) -> int:
-    common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *_march(target), "-"]
-    light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
-    # What is left to do is instruction selection: a call before every access leaves little to optimise.
-    command = [*common, "-O0", "-c", "-fstack-usage", "-o", str(out)]
-    toolchain.run(command, "the checked variant", ir.instrument(light))
-    return _stack_needed(out)
-
-
-def _march(target: str) -> list[str]:
-    return [] if target == "generic" else [f"-march={target}"]
-
-
-def _stack_needed(out: Path) -> int:
-    """The largest kernel, everything that could not be inlined into it (there is no recursion), and libm."""
-    kernels, others = [0], [0]
-    usage = out.with_suffix(".su")  # not written where no function is left
-    for line in usage.read_text().splitlines() if usage.exists() else []:
-        name, size, _ = line.rsplit("\t", 2)
-        own = "_msl_K" in name or "_msl_inner" in name or "_msl_run" in name
-        (kernels if own else others).append(int(size))
-    return max(kernels) + min(sum(others), 32 * max(others)) + STACK_RESERVE
-
-
-def render(messages: list[Message], source: Source | None) -> str:
-    """Messages as clang prints them: place, text, the line and a caret."""
-    out = []
-    for message in messages:
-        place = message.place
-        if place is None:
-            out.append(f"metal: {message.severity}: {message.text}\n")
-            continue
-        out.append(
-            f"{place.file}:{place.line}:{place.column}: {message.severity}: {message.text}\n"
-        )
-        line = source.source_line(place) if source else None
-        if line is not None:
-            lead = "".join("\t" if c == "\t" else " " for c in line[: place.column - 1])
-            out.append(f"{line}\n{lead}^\n")
-    return "".join(out)
 
 
 def link(objects: list[bytes], target: str | None = None) -> bytes:
@@ -364,8 +229,8 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
 
 def _library_object(target: str, checked: bool, work: Path) -> Path:
     """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
-    cpu = toolchain.host_cpu() if target == "native" else ""
-    name = f"library-{toolchain.cache_key(target, str(checked), cpu)}.o"
+    host = toolchain.host_cpu() if target == "native" else ""
+    name = f"library-{toolchain.cache_key(target, str(checked), host)}.o"
     whole = work / "library.o"
     kept = cache.read(name)
     if kept is not None:

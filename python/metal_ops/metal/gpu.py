@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import ir, toolchain
-from .reflect import Kernel, Reflection
+from .reflection import Kernel, Reflection
 from .toolchain import CompileError
 
 TARGETS = ("sm_80", "sm_90")
@@ -170,8 +170,9 @@ def _prepare(text: str, derived: list[str]) -> str:
     return ir.guard_divisions(_DERIVED.sub(derive, text))
 
 
-def compile_text(code: str, reflection: Reflection, target: str, fast_math: bool) -> str:
-    """The rewritten source with `wrappers` behind it, as PTX."""
+def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool) -> str:
+    """The rewritten source as PTX."""
+    code = text + wrappers(reflection)
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         prelude = str(toolchain.prelude_of(flags(target, fast_math), Path(folder)))
         common = [*flags(target, fast_math), "-include-pch", prelude, "-w", "-x", "c++", "-"]
@@ -204,6 +205,35 @@ def compile_text(code: str, reflection: Reflection, target: str, fast_math: bool
             )
     # Comments are half of the text.
     return re.sub(r"(?m)[ \t]*//.*$\n?", "\n", text).replace("\n\n", "\n")
+
+
+def attach(data: bytes, texts: list[tuple[str, str]]) -> bytes:
+    """The object with PTX, by its target, beside its code, where library.cc's tables find it."""
+    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+        work = Path(folder)
+        (work / "kernels.o").write_bytes(data)
+        lines = []
+        for i, (name, text) in enumerate(texts):
+            (work / f"{i}.ptx").write_text(text)
+            lines += [
+                '.section .rodata.msl_gpu_text,"a"',
+                f".Ltext{i}:",
+                f'.incbin "{work}/{i}.ptx"',
+                ".byte 0",
+                f'.Lname{i}: .asciz "{name}"',
+                '.section msl_gpu,"awR"',
+                ".p2align 3",
+                f".quad .Lname{i}, .Ltext{i}, {len(text.encode())}",
+            ]
+        toolchain.run(
+            [toolchain.clang(), "-c", "-x", "assembler", "-", "-o", str(work / "gpu.o")],
+            "the assembler",
+            "\n".join(lines) + "\n",
+        )
+        out = work / "out.air"
+        parts = [str(work / "kernels.o"), str(work / "gpu.o")]
+        toolchain.run([toolchain.linker(), "-r", *parts, "-o", str(out)], "the linker")
+        return out.read_bytes()
 
 
 @dataclass(frozen=True)

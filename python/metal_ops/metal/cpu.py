@@ -1,12 +1,22 @@
-"""Writes the C++ behind the shader: a class a kernel that takes its arguments out of the launch, and the tables."""
+"""The compiler's code for this machine's processor: an ELF object, from the rewritten source and what is in it.
+
+Behind the source comes C++: a class per kernel that takes its arguments out of the launch, and the tables of
+metallib_abi.h.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from .reflect import Constant, Kernel, Reflection, data_type
+from . import ir, toolchain
+from .reflection import Constant, Kernel, Reflection, data_type
 from .toolchain import CompileError
 
+STACK_BYTES = 65536  # of a fiber; raised where a kernel's frames are larger
+STACK_RESERVE = 16384  # for the C library's functions
 _KIND = {
     "DEVICE": "METALLIB_DEVICE",
     "CONSTANT": "METALLIB_CONSTANT",
@@ -162,3 +172,84 @@ else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 {n_constants}u, {"_msl_constants" if n_constants else "nullptr"}, &_msl::{scratch}<_msl_K{number}>, &_msl_run{number}}};
 static const metallib_kernel* const _msl_entry{number} __attribute__((section("msl_kernels"), used)) = &_msl_kernel{number};
 """
+
+
+def compile_text(
+    text: str,
+    reflection: Reflection,
+    flags: list[str],
+    target: str,
+    validation: bool,
+    work: Path,
+) -> bytes:
+    """The rewritten source as a relocatable object; `flags` are all of clang's, `work` is a folder for files."""
+    constants = [c.name for c in reflection.constants]
+    command = [*flags, "-w", "-x", "c++", "-", "-S", "-emit-llvm", "-Xclang"]
+    module = toolchain.run(
+        [toolchain.clang(), *command, "-disable-llvm-passes", "-o", "-"],
+        "the front end",
+        text + wrappers(reflection),
+    )
+    names = ir.mark_names([kernel.host_name for kernel in reflection.kernels])
+    variants: list[tuple[Path, Callable[[str], str], Callable[[str, str, Path], int]]] = [
+        (work / "kernels.o", lambda text: ir.unchecked(text) + names, _back_end)
+    ]
+    if validation:
+        variants.append((work / "checked.o", ir.checked, _back_end_checked))
+
+    def back_ends(stack: int) -> int:
+        prepared = ir.unaligned(ir.prepare(module, stack, constants))
+        with ThreadPoolExecutor() as pool:
+            jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
+            return max(job.result() for job in jobs)
+
+    needed = back_ends(STACK_BYTES)
+    if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
+        back_ends((needed + 4095) // 4096 * 4096)
+    out = work / "out.air"
+    parts = [str(part) for part, _, _ in variants]
+    toolchain.run([toolchain.linker(), "-r", *parts, "-o", str(out)], "the linker")
+    return out.read_bytes()
+
+
+def _back_end(text: str, target: str, out: Path) -> int:
+    """IR to object; returns the bytes of stack that a fiber needs."""
+    command = [
+        toolchain.clang(),
+        "-x",
+        "ir",
+        "-O3",
+        "-fPIC",
+        "-c",
+        "-w",
+        "-",
+        "-o",
+        str(out),
+        *_march(target),
+    ]
+    toolchain.run([*command, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
+    return _stack_needed(out)
+
+
+def _back_end_checked(text: str, target: str, out: Path) -> int:
+    common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *_march(target), "-"]
+    light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
+    # What is left to do is instruction selection: a call before every access leaves little to optimise.
+    command = [*common, "-O0", "-c", "-fstack-usage", "-o", str(out)]
+    toolchain.run(command, "the checked variant", ir.instrument(light))
+    return _stack_needed(out)
+
+
+def _march(target: str) -> list[str]:
+    return [] if target == "generic" else [f"-march={target}"]
+
+
+def _stack_needed(out: Path) -> int:
+    """The largest kernel, everything that could not be inlined into it (there is no recursion), and libm."""
+    kernels, others = [0], [0]
+    usage = out.with_suffix(".su")  # not written where no function is left
+    for line in usage.read_text().splitlines() if usage.exists() else []:
+        name, size, _ = line.rsplit("\t", 2)
+        own = "_msl_K" in name or "_msl_inner" in name or "_msl_run" in name
+        (kernels if own else others).append(int(size))
+    return max(kernels) + min(sum(others), 32 * max(others)) + STACK_RESERVE

@@ -1,0 +1,31 @@
+"""From MSL's spelling to C++ that clang reads: one flat text in, the same lines out."""
+
+from __future__ import annotations
+
+from . import spellings
+from .declarations import Declarations
+from .flat import FlatText
+
+
+class Source(FlatText):
+    """A flat text, its rewritten form (`text`), and the way back from there to the user's files.
+
+    What C++ has no grammar for is replaced, each time within its line, and macros stay as written: lines and columns do too.
+
+    Args:
+      original: what `flatten` returns.
+      conditionals: offsets into it of the ?: whose operands have no common type for clang.
+    """
+
+    def __init__(self, original: str, conditionals: frozenset[int] = frozenset()):
+        super().__init__(original)
+        declarations = Declarations(self)
+        declarations.attributes()
+        declarations.threadgroup_variables()
+        spellings.member_spaces(self)
+        spellings.array_parameters(self)
+        declarations.derived_constants()
+        spellings.literals(self)
+        spellings.strings(self)
+        spellings.conditionals(self, conditionals)
+        self.text = self.edited()

@@ -1,0 +1,209 @@
+"""What MSL spells in another way than C++: member functions of address spaces, arrays as parameters, literals, ?:."""
+
+from __future__ import annotations
+
+import re
+
+from .flat import FlatText
+
+SPACES = frozenset({"device", "constant", "threadgroup", "thread"})
+LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
+# Without a suffix: a float in MSL. clang's own switch for it forgets itself in expressions that a template repeats.
+FLOAT = re.compile(
+    r"(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+"
+)
+# A macro that gives its argument a suffix.
+SUFFIXING = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((?:[^\n]|\\\n)*?##[ \t]*[fFhH]\b", re.M)
+# Where a text is the compiler's, and no object in constant memory.
+NO_STRING_OBJECT = frozenset(
+    """static_assert _Static_assert asm __asm __asm__ annotate section deprecated unavailable availability message
+    _Pragma sizeof alignas __attribute__ host_name""".split()
+)
+
+
+def member_spaces(source: FlatText) -> None:
+    """`T f() const device` and its twins for other spaces: one remains, as `this` accepts every space here."""
+    tokens = source.tokens
+    seen: set[tuple[int, str]] = set()
+    if any(t.class_id and t.text in SPACES and not t.parens and tokens[i - 1].text in (")", "const")
+           for i, t in enumerate(tokens)):  # fmt: skip
+        seen = _unqualified_members(source)
+    for i, token in enumerate(tokens):
+        if token.text not in SPACES or not token.class_id or token.parens or i < 2:
+            continue
+        j = i - 1
+        while tokens[j].text in ("const", "volatile"):
+            j -= 1
+        if tokens[j].text != ")" or tokens[i + 1].text not in (
+            "{",
+            ":",
+            ";",
+            "noexcept",
+            "->",
+            "=",
+            "const",
+        ):
+            continue
+        start = source.statement_start(j)
+        constant = "const" in [t.text for t in tokens[j:i]]
+        words = [t.text for t in tokens[start : j + 1]]
+        key = (token.class_id, " ".join(words) + (" const" if constant else ""))
+        if key not in seen:
+            seen.add(key)
+            source.replace(token.start, token.end, "", token.directive)
+            continue
+        end = i
+        while tokens[end].text not in (";", "{"):
+            if tokens[end].text == "(":
+                end = source.matching(end)
+            end += 1
+            # a member initialiser with braces: x{1}
+            if tokens[end].text == "{" and ":" in [t.text for t in tokens[i:end]]:
+                after = source.matching(end)
+                if tokens[after + 1].text in (",", "{"):
+                    end = after + 1
+        if tokens[end].text == "{":
+            end = source.matching(end)
+        source.replace(tokens[start].start, tokens[end].end, "", token.directive)
+
+
+def _unqualified_members(source: FlatText) -> set[tuple[int, str]]:
+    """Signatures of the member functions without a space, as `_member_spaces` writes them."""
+    tokens = source.tokens
+    found = set()
+    for i, token in enumerate(tokens[:-1]):
+        if token.text != ")" or not token.class_id or token.parens != 1:
+            continue
+        after = tokens[i + 1].text
+        constant = after == "const"
+        if (tokens[i + 2].text if constant else after) in (
+            "{",
+            ":",
+            ";",
+            "noexcept",
+            "->",
+            "=",
+        ):
+            words = " ".join(t.text for t in tokens[source.statement_start(i) : i + 1])
+            found.add((token.class_id, words + (" const" if constant else "")))
+    return found
+
+
+def array_parameters(source: FlatText) -> None:
+    """`constant int shape[3]` as a parameter: clang wants the pointer that it is."""
+    tokens = source.tokens
+    for i, token in enumerate(tokens):
+        if token.text not in ("device", "constant", "threadgroup") or not token.parens:
+            continue
+        j, angle = i + 1, 0
+        while j + 1 < len(tokens) and tokens[j].parens >= token.parens:
+            text = tokens[j].text
+            angle += (text == "<") - (text == ">")
+            if text in ("*", "&", "(", ")", "=", ";", "[") or (text == "," and angle == 0):
+                break
+            j += 1
+        name = tokens[j - 1]
+        if (
+            tokens[j].text != "["
+            or tokens[j + 1].text == "["
+            or not re.match(r"[A-Za-z_]", name.text)
+            or j - 1 == i
+        ):
+            continue
+        end = source.matching(j)
+        deeper = tokens[end + 1].text == "[" and tokens[end + 2].text != "["
+        source.replace(
+            name.start,
+            tokens[end].end,
+            f"(*{name.text})" if deeper else f"*{name.text}",
+            token.directive,
+        )
+
+
+def literals(source: FlatText) -> None:
+    """1.0 is a float. 1.0H and 1.0bf have suffixes that C++ does not let a library define."""
+    tokens = source.tokens
+    suffixing = set(SUFFIXING.findall(source.flat))
+    skip_until = 0
+    for i, token in enumerate(tokens):
+        if i < skip_until:
+            continue
+        if token.text in suffixing and i + 1 < len(tokens) and tokens[i + 1].text == "(":
+            skip_until = source.matching(i + 1)
+        elif FLOAT.fullmatch(token.text):
+            source.insert(token.end, "f")
+        elif match := LITERAL.fullmatch(token.text):
+            digits, suffix = match.groups()
+            text = f"{digits}h" if suffix == "H" else f"bfloat({digits}f)"
+            source.replace(token.start, token.end, text)
+
+
+def strings(source: FlatText) -> None:
+    """A text is an array in constant memory, where it is an argument or an initial value."""
+    tokens = source.tokens
+    # Macros want it as it is: for a kernel's name, for a message.
+    macros = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(", source.flat, re.M))
+    for i, token in enumerate(tokens):
+        if not token.text.startswith('"') or i == 0:
+            continue
+        end = i + 1  # of a text in several pieces
+        while end < len(tokens) and tokens[end].text.startswith('"'):
+            end += 1
+        before, after = tokens[i - 1].text, tokens[end].text if end < len(tokens) else ""
+        if before == "=" and tokens[i - 2].text == "]":
+            continue  # the array itself
+        if before not in ("(", ",", "{", "=", "return") or after not in (")", ",", "}", ";"):
+            continue
+        caller = _caller(source, i)
+        if caller in NO_STRING_OBJECT or caller in macros:
+            continue
+        source.insert(tokens[end - 1].end, "_msl_text")
+
+
+def _caller(source: FlatText, i: int) -> str:
+    """The word before the parenthesis around token i, "" if there is none."""
+    depth = 0
+    for j in range(i - 1, 0, -1):
+        text = source.tokens[j].text
+        if text in (";", "{", "}") and depth == 0:
+            return ""
+        depth += (text in ")]}") - (text in "([{")
+        if depth < 0:
+            return source.tokens[j - 1].text
+    return ""
+
+
+def conditionals(source: FlatText, offsets: frozenset[int]) -> None:
+    """Wraps the operands of the conditional operators at these offsets: clang finds no common type for a vector and
+    one in const device or constant memory, unless the latter is copied first."""
+    tokens = source.tokens
+    for i, token in enumerate(tokens):
+        if token.start not in offsets or token.text != "?":
+            continue
+        colon = _operand_end(source, i + 1)
+        if tokens[colon].text != ":":
+            continue
+        end = _operand_end(source, colon + 1)
+        for first, last in ((i, colon), (colon, end)):
+            source.insert(tokens[first].end, " _msl::copied(")
+            source.insert(tokens[last - 1].end, ")")
+
+
+def _operand_end(source: FlatText, i: int) -> int:
+    """Index of the token after the operand of ?: that starts at i."""
+    nested = 0
+    directive = source.tokens[i].directive
+    while i < len(source.tokens) and source.tokens[i].directive == directive:
+        text = source.tokens[i].text
+        if text in ("(", "[", "{"):
+            i = source.matching(i)
+        elif text == "?":
+            nested += 1
+        elif text == ":":
+            if not nested:
+                return i
+            nested -= 1
+        elif text in (")", "]", "}", ",", ";"):
+            return i
+        i += 1
+    return i

@@ -1,0 +1,164 @@
+"""The rewritten shader as libclang's syntax tree: its places and types in the user's words, and clang's messages."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .libclang import cindex
+from .messages import Message, Place, in_metal
+from .source import Source
+
+MAIN = "shader.metal"
+
+
+class SyntaxTree:
+    """One translation unit."""
+
+    def __init__(self, source: Source, flags: list[str]):
+        self.bindings = cindex()
+        self.kind = self.bindings.CursorKind
+        self.types = self.bindings.TypeKind
+        self.source = source
+        self.messages: list[Message] = list(source.messages)
+        self.index = self.bindings.Index.create(excludeDecls=True)
+        self.unit = self.index.parse(MAIN, args=flags, unsaved_files=[(MAIN, source.text)])
+        self._said: set[tuple[Place | None, str]] = set()
+        self.conditionals: set[int] = set()  # offsets of ?: that `Source` has to help with
+
+    # ---- messages
+
+    def place(self, location: Any) -> Place | None:
+        """The user's place of a location, None where it is the library's."""
+        if location.file is None or location.file.name != MAIN:
+            return None
+        return self.source.place(location.line, location.column)
+
+    def spelled_offset(self, location: Any) -> int:
+        """Where the text lies that a message is about: inside a macro's body, not where the macro is used."""
+        library = self.bindings.conf.lib
+        file, line, column, offset = (
+            ctypes.c_void_p(),
+            ctypes.c_uint(),
+            ctypes.c_uint(),
+            ctypes.c_uint(),
+        )
+        library.clang_getSpellingLocation(
+            location,
+            ctypes.byref(file),
+            ctypes.byref(line),
+            ctypes.byref(column),
+            ctypes.byref(offset),
+        )
+        return self.source.flat_offset(line.value, column.value)
+
+    def say(self, where: Any, text: str, severity: str = "error") -> None:
+        """A message about a cursor, once."""
+        place = self.place(where.location)
+        if (place, text) not in self._said:
+            self._said.add((place, text))
+            self.messages.append(Message(place, severity, text))
+
+    def say_at(self, place: Place, text: str) -> None:
+        """An error at a place."""
+        self.messages.append(Message(place, "error", text))
+
+    def diagnostics(self) -> bool:
+        """Takes clang's messages over; True if there are errors."""
+        names = {1: "note", 2: "warning", 3: "error", 4: "error"}
+        errors = False
+        for diagnostic in self.unit.diagnostics:
+            severity = names.get(diagnostic.severity)
+            if severity is None:
+                continue
+            text = in_metal(diagnostic.spelling)
+            if text.startswith("too many errors"):
+                continue
+            if re.fullmatch(r"incompatible operand types .*", text):
+                self.conditionals.add(self.spelled_offset(diagnostic.location))
+            place = self.place(diagnostic.location)
+            notes = []
+            for note in diagnostic.children:
+                note_place = self.place(note.location)
+                if note_place:
+                    notes.append(Message(note_place, "note", in_metal(note.spelling)))
+            if place is None:  # inside the library: the note says which line of the user's asked
+                asked = [n for n in notes if n.place]
+                if severity == "warning":
+                    continue
+                place = asked[-1].place if asked else None
+            errors = errors or severity == "error"
+            self.messages.append(Message(place, severity, text))
+            self.messages += notes
+        return errors
+
+    # ---- declarations
+
+    def declarations(self, parent: Any) -> Iterator[Any]:
+        """User declarations of the file and of its namespaces."""
+        for cursor in parent.get_children():
+            if not self.is_users(cursor):
+                continue
+            # Instantiations of templates come as declarations of their own, at the end of the file.
+            if cursor.kind == self.kind.FUNCTION_DECL and self.template(cursor) is not None:
+                continue
+            if cursor.kind in (
+                self.kind.NAMESPACE,
+                self.kind.LINKAGE_SPEC,
+                self.kind.UNEXPOSED_DECL,
+            ):
+                yield from self.declarations(cursor)
+            else:
+                yield cursor
+
+    def is_users(self, cursor: Any) -> bool:
+        """Whether the user wrote it, not the library."""
+        file = cursor.location.file
+        return file is not None and file.name == MAIN
+
+    def template(self, cursor: Any) -> Any:
+        """The template that a function is an instantiation of, or None."""
+        return self.bindings.conf.lib.clang_getSpecializedCursorTemplate(cursor)
+
+    def annotations(self, cursor: Any) -> dict[str, str]:
+        """What the rewriting has noted at a declaration: attribute -> its arguments' text."""
+        out = {}
+        for child in cursor.get_children():
+            if child.kind == self.kind.ANNOTATE_ATTR and child.spelling.startswith("msl."):
+                name, _, value = child.spelling[4:].partition("=")
+                out[name] = value
+        return out
+
+    def qualified(self, cursor: Any) -> str:
+        """The name with its namespaces and classes."""
+        names = [cursor.spelling]
+        parent = cursor.semantic_parent
+        while parent is not None and parent.kind != self.kind.TRANSLATION_UNIT:
+            if parent.spelling:
+                names.append(parent.spelling)
+            parent = parent.semantic_parent
+        return "::".join(reversed(names))
+
+    # ---- types and text
+
+    def space(self, type_: Any) -> int:
+        """The number of a type's address space, 0 for `thread`."""
+        return type_.get_address_space()
+
+    def name(self, type_: Any) -> str:
+        """A type in MSL's words, without qualifiers."""
+        qualifiers = r"\b(device|constant|threadgroup|const|volatile|metal::|struct)\s*"
+        return re.sub(qualifiers, "", in_metal(type_.spelling)).strip()
+
+    def spell(self, type_: Any) -> str:
+        """A type in MSL's words, `thread` included."""
+        name = in_metal(type_.spelling)
+        if type_.kind == self.types.POINTER and not self.space(type_.get_pointee()):
+            name = "thread " + name
+        return name
+
+    def words(self, start: int, end: int) -> str:
+        """What is written there; "" where that is no short piece of text."""
+        return self.source.text[start:end] if 0 <= start < end < start + 2000 else ""

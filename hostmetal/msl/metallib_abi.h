@@ -1,12 +1,15 @@
 /* The contract between a compiled shader library (a Linux .metallib, an ELF shared object) and the
- * runtime.
+ * runtime. The compiler (python/metal_ops/metal/abi.py) reads numbers and structs out of this file.
  *
  * Plain C, no dependencies. A .metallib exports two data symbols, found with dlsym(RTLD_LOCAL
- * handle): metallib_v1          the kernels as they run normally metallib_v1_checked  the same
- * kernels with every device, constant and threadgroup access bounds checked; for
- *                        METAL_DEVICE_WRAPPER_TYPE=1. Absent when compiled with
- * -fno-shader-validation. Both are `const metallib_library`. A .metallib needs libc and libm only;
- * fibers come from the runtime (metallib_host).
+ * handle), both `const metallib_library`:
+ *
+ *   metallib_v1          the kernels as they run normally
+ *   metallib_v1_checked  the same kernels with every device, constant and threadgroup access bounds
+ *                        checked; for METAL_DEVICE_WRAPPER_TYPE=1. Absent when compiled with
+ *                        -fno-shader-validation.
+ *
+ * A .metallib needs libc and libm only; fibers come from the runtime (metallib_host).
  *
  * What the runtime does for one dispatch:
  *   1. finds the kernel by name, once; checks `supported()` once a library;
@@ -95,11 +98,26 @@ typedef struct metallib_argument {
   int32_t enabled_by;
 } metallib_argument;
 
+/* What a function constant can be: MTLDataType's numbers. Vectors of 2, 3 and 4 follow each. */
+enum metallib_data_type {
+  METALLIB_TYPE_FLOAT = 3,
+  METALLIB_TYPE_HALF = 16,
+  METALLIB_TYPE_INT = 29,
+  METALLIB_TYPE_UINT = 33,
+  METALLIB_TYPE_SHORT = 37,
+  METALLIB_TYPE_USHORT = 41,
+  METALLIB_TYPE_CHAR = 45,
+  METALLIB_TYPE_UCHAR = 49,
+  METALLIB_TYPE_BOOL = 53,
+  METALLIB_TYPE_LONG = 81,
+  METALLIB_TYPE_ULONG = 85,
+  METALLIB_TYPE_BFLOAT = 121,
+};
+
 typedef struct metallib_function_constant {
   const char* name;
   uint32_t index;     /* [[function_constant(index)]] */
-  uint32_t data_type; /* an MTLDataType value: bool 53, float 3, half 16, int 29, uint 33, short 37,
-                         ... */
+  uint32_t data_type; /* metallib_data_type, or up to 3 more */
   uint32_t size;      /* bytes, at most 16 */
   uint32_t required;  /* 1: used without is_function_constant_defined; making the function without a
                          value is an error */

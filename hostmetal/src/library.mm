@@ -10,6 +10,23 @@ using hostmetal::ToString;
 
 namespace hostmetal {
 
+// The compiler's numbers are Metal's.
+#define SAME_TYPE(ours, metals) \
+  static_assert(uint32_t(METALLIB_TYPE_##ours) == uint32_t(MTLDataType##metals), #metals)
+SAME_TYPE(FLOAT, Float);
+SAME_TYPE(HALF, Half);
+SAME_TYPE(INT, Int);
+SAME_TYPE(UINT, UInt);
+SAME_TYPE(SHORT, Short);
+SAME_TYPE(USHORT, UShort);
+SAME_TYPE(CHAR, Char);
+SAME_TYPE(UCHAR, UChar);
+SAME_TYPE(BOOL, Bool);
+SAME_TYPE(LONG, Long);
+SAME_TYPE(ULONG, ULong);
+SAME_TYPE(BFLOAT, BFloat);
+#undef SAME_TYPE
+
 size_t ConstantSize(MTLDataType type) {
   struct Family {
     NSUInteger scalar;

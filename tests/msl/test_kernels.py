@@ -310,6 +310,24 @@ def test_large_grids():
     np.testing.assert_array_equal(out, n - 1 - np.arange(5000))
 
 
+# C's values: precedence, division towards zero, names of enums, constants and namespaces.
+INTEGERS = {
+    "0x1f - 1": 30, "010": 8, "6u": 6, "1 << K": 8, "6 & 3 < 2": 0, "-7 / 2 + 4": 1, "K == 3": 1, "K > 2 ? N : 9": 4,
+    "!K": 0, "ns::M + ::N": 6, "~0 + 3": 2, "(K + 1) * 2 % 5": 3, "sizeof(int)": 4,
+}  # fmt: skip
+
+
+def test_integers_in_attributes():
+    kernels = "".join(
+        f"kernel void k{i}(device float* x [[buffer({text})]]) {{}}\n"
+        for i, text in enumerate(INTEGERS)
+    )
+    names = "enum { K = 3 };\nconstant int N = 4;\nnamespace ns { constant int M = 2; }\n"
+    found = library(names + kernels).kernels
+    values = {text: found[f"k{i}"].arguments[0]["index"] for i, text in enumerate(INTEGERS)}
+    assert values == INTEGERS
+
+
 def packed_products(body: str) -> int:
     """How many instructions of a kernel, as machine code, multiply several floats at once."""
     with tempfile.NamedTemporaryFile(suffix=".o") as file:

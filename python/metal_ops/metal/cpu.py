@@ -17,13 +17,6 @@ from .toolchain import CompileError
 
 STACK_BYTES = 65536  # of a fiber; raised where a kernel's frames are larger
 STACK_RESERVE = 16384  # for the C library's functions
-_KIND = {
-    "DEVICE": "METALLIB_DEVICE",
-    "CONSTANT": "METALLIB_CONSTANT",
-    "THREADGROUP": "METALLIB_THREADGROUP",
-    "TEXTURE": "METALLIB_TEXTURE",
-    "SAMPLER": "METALLIB_SAMPLER",
-}
 
 
 def _string(text: str) -> str:
@@ -54,7 +47,8 @@ def _constants_table(used: list[Constant]) -> str:
     if not used:
         return ""
     rows = "".join(
-        f"{{{_string(c.name)}, {c.index}u, {data_type(c.type_name)}u, {c.size}u, 0u}},\n"
+        f"{{.name = {_string(c.name)}, .index = {c.index}u, .data_type = {data_type(c.type_name)}u, .size = {c.size}u, "
+        ".required = 0u},\n"
         for c in used
     )
     return f"static const metallib_function_constant _msl_constants[] = {{\n{rows}}};\n"
@@ -101,7 +95,7 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
         if argument.kind == "THREADGROUP":
             source = f"_msl::threadgroup_argument(_msl_l, _msl_m, {argument.index})"
         else:
-            source = f"_msl::buffer(_msl_l, {_KIND[argument.kind]}, {argument.index})"
+            source = f"_msl::buffer(_msl_l, METALLIB_{argument.kind}, {argument.index})"
         if argument.reference and argument.kind == "CONSTANT" and argument.enabled_by is None:
             members.append(f"_msl::Reference<_msl::plain<{object_type}>> _msl_a{i};\n")
             initialisers.append(f"_msl_a{i}({source})")
@@ -129,13 +123,14 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
                     f"enabled by '{a.enabled_by}', which is no function constant"
                 )
             enabled = constants[name]
-        size = "0u, 0u"
+        size, alignment = "0u", "0u"
         if a.kind not in ("TEXTURE", "SAMPLER"):
             pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
-            size = f"_msl::size_of<{pointee}>, _msl::align_of<{pointee}>"
+            size, alignment = f"_msl::size_of<{pointee}>", f"_msl::align_of<{pointee}>"
         arguments.append(
-            f"{{{_string(a.name)}, {_string(a.type_name)}, {_KIND[a.kind]}, {a.index}u, {' | '.join(flags) or '0u'}, "
-            f"{size}, {enabled}}},\n"
+            f"{{.name = {_string(a.name)}, .type_name = {_string(a.type_name)}, .kind = METALLIB_{a.kind}, "
+            f".index = {a.index}u, .flags = {' | '.join(flags) or '0u'}, .pointee_size = {size}, "
+            f".pointee_alignment = {alignment}, .enabled_by = {enabled}}},\n"
         )
     table = (
         f"static const metallib_argument _msl_arguments{number}[] = {{\n{''.join(arguments)}}};\n"
@@ -167,9 +162,12 @@ _msl_set_constants(_msl_l);
 if (_msl_checked) _msl_guarded(_msl_l, _msl_first, _msl_count, _msl_scratch, {name}, &_msl_inner{number});
 else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 }}
-{table}static const metallib_kernel _msl_kernel{number} = {{{name}, {"METALLIB_KERNEL_FIBERS" if kernel.fibers else "0"},
-{kernel.max_threads}u, {kernel.static_bytes}u, {len(arguments)}u, {f"_msl_arguments{number}" if arguments else "nullptr"},
-{n_constants}u, {"_msl_constants" if n_constants else "nullptr"}, &_msl::{scratch}<_msl_K{number}>, &_msl_run{number}}};
+{table}static const metallib_kernel _msl_kernel{number} = {{
+.name = {name}, .flags = {"METALLIB_KERNEL_FIBERS" if kernel.fibers else "0"},
+.max_total_threads = {kernel.max_threads}u, .static_threadgroup_bytes = {kernel.static_bytes}u,
+.n_arguments = {len(arguments)}u, .arguments = {f"_msl_arguments{number}" if arguments else "nullptr"},
+.n_constants = {n_constants}u, .constants = {"_msl_constants" if n_constants else "nullptr"},
+.scratch_size = &_msl::{scratch}<_msl_K{number}>, .run = &_msl_run{number}}};
 static const metallib_kernel* const _msl_entry{number} __attribute__((section("msl_kernels"), used)) = &_msl_kernel{number};
 """
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import ir, toolchain
+from .abi import abi, number
 from .reflection import Kernel, Reflection
 from .toolchain import CompileError
 
@@ -196,7 +197,7 @@ def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool
                 f"metal: error: function constant '{name}' is derived from others; for a GPU it has to be a scalar"
             )
     for kernel in reflection.kernels:
-        if kernel.max_threads < 1024:  # more registers a thread may be used then
+        if kernel.max_threads < number("MAX_THREADS"):  # more registers a thread may be used then
             entry = re.escape(entry_name(kernel.host_name))
             text = re.sub(
                 rf"(?ms)^(\.visible \.entry {entry}\(.*?\n\))( *//[^\n]*)?$(?=\n\{{)",
@@ -215,6 +216,8 @@ def attach(data: bytes, texts: list[tuple[str, str]]) -> bytes:
         lines = []
         for i, (name, text) in enumerate(texts):
             (work / f"{i}.ptx").write_text(text)
+            values = {"target": f".Lname{i}", "text": f".Ltext{i}", "length": len(text.encode())}
+            entry = [str(values[field]) for field, _ in abi().struct("metallib_gpu_code")._fields_]
             lines += [
                 '.section .rodata.msl_gpu_text,"a"',
                 f".Ltext{i}:",
@@ -223,7 +226,7 @@ def attach(data: bytes, texts: list[tuple[str, str]]) -> bytes:
                 f'.Lname{i}: .asciz "{name}"',
                 '.section msl_gpu,"awR"',
                 ".p2align 3",
-                f".quad .Lname{i}, .Ltext{i}, {len(text.encode())}",
+                f".quad {', '.join(entry)}",
             ]
         toolchain.run(
             [toolchain.clang(), "-c", "-x", "assembler", "-", "-o", str(work / "gpu.o")],

@@ -18,47 +18,27 @@ from typing import Any
 
 import numpy as np
 
+from .abi import abi, number
 from .seal import is_whole
 
 C = ctypes
-MAX_BUFFERS, FIRST_TEXTURE, FIRST_SAMPLER, MAX_BINDINGS, MAX_LEVELS = 31, 31, 159, 175, 16
-KINDS = ("device", "constant", "threadgroup", "texture", "sampler")
-FAULTS = ("none", "read", "write", "unbound", "internal")
+KINDS = abi().words("metallib_argument_kind", "METALLIB_")
+FAULTS = abi().words("metallib_fault_kind", "METALLIB_FAULT_")
 
 
-# metallib_abi.h, field by field.
-class _Argument(C.Structure):
-    _fields_ = [("name", C.c_char_p), ("type_name", C.c_char_p), ("kind", C.c_uint32), ("index", C.c_uint32),
-                ("flags", C.c_uint32), ("pointee_size", C.c_uint32), ("pointee_alignment", C.c_uint32),
-                ("enabled_by", C.c_int32)]  # fmt: skip
+def _struct(name: str) -> Any:
+    return abi().struct(f"metallib_{name}")
 
 
-class _Constant(C.Structure):
-    _fields_ = [("name", C.c_char_p), ("index", C.c_uint32), ("data_type", C.c_uint32), ("size", C.c_uint32),
-                ("required", C.c_uint32)]  # fmt: skip
+_Buffer, _Texture, _Fault, _Host, _Launch = map(
+    _struct, ("buffer", "texture", "fault", "host", "launch")
+)
+_Level = dict(_Texture._fields_)["level"]._type_
+_SamplerStruct: Any = _struct("sampler")
 
 
-class _Buffer(C.Structure):
-    _fields_ = [("address", C.c_void_p), ("length", C.c_uint64)]
-
-
-class _Level(C.Structure):
-    _fields_ = [("offset", C.c_uint64), ("row_bytes", C.c_uint64), ("image_bytes", C.c_uint64)]
-
-
-class _Texture(C.Structure):
-    _fields_ = [("address", C.c_void_p), ("component", C.c_uint32), ("components", C.c_uint32), ("flags", C.c_uint32),
-                ("pixel_bytes", C.c_uint32), ("width", C.c_uint32), ("height", C.c_uint32), ("depth", C.c_uint32),
-                ("array_length", C.c_uint32), ("levels", C.c_uint32), ("reserved", C.c_uint32),
-                ("level", _Level * MAX_LEVELS)]  # fmt: skip
-
-
-class Sampler(C.Structure):
-    """metallib_sampler: the numbers of MTLSamplerDescriptor's enums."""
-
-    _fields_ = [("address", C.c_uint8 * 3), ("mag_filter", C.c_uint8), ("min_filter", C.c_uint8),
-                ("mip_filter", C.c_uint8), ("border_color", C.c_uint8), ("pixel_coordinates", C.c_uint8),
-                ("lod_min", C.c_float), ("lod_max", C.c_float)]  # fmt: skip
+class Sampler(_SamplerStruct):
+    """A sampler; its fields are the numbers of MTLSamplerDescriptor's enums."""
 
 
 class Texture:
@@ -82,15 +62,14 @@ class Texture:
     ):
         first = levels[0]
         self._levels = levels
-        components = {
-            "u1": (0, 2), "i1": (1, 3), "u2": (4, 6), "i2": (5, 7), "f2": (8, 8), "u4": (9, 9), "i4": (10, 10),
-            "f4": (11, 11),
-        }  # fmt: skip
+        kind = {"u": "UINT", "i": "SINT", "f": "FLOAT"}[first.dtype.kind]
+        if normalized and first.itemsize < 4:
+            kind = {"UINT": "UNORM", "SINT": "SNORM"}.get(kind, kind)
         self.table = _Texture(
             address=first.ctypes.data,
-            component=components[first.dtype.str[1:]][not normalized],
+            component=number(f"{kind}{8 * first.itemsize}"),
             components=first.shape[3],
-            flags=bgra | srgb << 1,
+            flags=bgra * number("TEXTURE_BGRA") | srgb * number("TEXTURE_SRGB"),
             pixel_bytes=first.shape[3] * first.itemsize,
             width=first.shape[2],
             height=first.shape[1],
@@ -102,44 +81,6 @@ class Texture:
             self.table.level[i] = _Level(
                 (level.ctypes.data - first.ctypes.data) % 2**64, level.strides[1], level.strides[0]
             )
-
-
-class _Value(C.Structure):
-    _fields_ = [("defined", C.c_uint32), ("reserved", C.c_uint32), ("bytes", C.c_uint8 * 16)]
-
-
-class _Fault(C.Structure):
-    _fields_ = [("state", C.c_uint32), ("kind", C.c_uint32), ("kernel", C.c_char_p), ("message", C.c_char_p),
-                ("argument_kind", C.c_uint32), ("index", C.c_uint32), ("offset", C.c_int64), ("length", C.c_uint64),
-                ("binding_length", C.c_uint64), ("threadgroup", C.c_uint32 * 3), ("thread", C.c_uint32 * 3)]  # fmt: skip
-
-
-class _Host(C.Structure):
-    _fields_ = [("jump", C.c_void_p), ("make", C.c_void_p)]
-
-
-class _Launch(C.Structure):
-    _fields_ = [("size", C.c_uint32), ("flags", C.c_uint32), ("threads", C.c_uint32 * 3),
-                ("threadgroup_size", C.c_uint32 * 3), ("threadgroups", C.c_uint32 * 3), ("reserved", C.c_uint32),
-                ("buffers", C.POINTER(_Buffer)), ("threadgroup_lengths", C.POINTER(C.c_uint32)),
-                ("constants", C.POINTER(_Value)), ("host", C.POINTER(_Host)), ("fault", C.POINTER(_Fault))]  # fmt: skip
-
-
-_RUN = C.CFUNCTYPE(None, C.POINTER(_Launch), C.c_uint64, C.c_uint64, C.c_void_p)
-_SCRATCH = C.CFUNCTYPE(C.c_uint64, C.POINTER(_Launch))
-
-
-class _Kernel(C.Structure):
-    _fields_ = [("name", C.c_char_p), ("flags", C.c_uint32), ("max_total_threads", C.c_uint32),
-                ("static_threadgroup_bytes", C.c_uint32), ("n_arguments", C.c_uint32),
-                ("arguments", C.POINTER(_Argument)), ("n_constants", C.c_uint32), ("constants", C.POINTER(_Constant)),
-                ("scratch_size", _SCRATCH), ("run", _RUN)]  # fmt: skip
-
-
-class _Library(C.Structure):
-    _fields_ = [("magic", C.c_uint32), ("abi_version", C.c_uint32), ("size", C.c_uint32), ("checked", C.c_uint32),
-                ("begin", C.POINTER(C.POINTER(_Kernel))), ("end", C.POINTER(C.POINTER(_Kernel))),
-                ("compiler", C.c_char_p), ("target", C.c_char_p), ("supported", C.CFUNCTYPE(C.c_int))]  # fmt: skip
 
 
 class Fault(Exception):
@@ -155,18 +96,19 @@ class Fault(Exception):
         )
 
 
-def _fiber_host() -> _Host:
+def _fiber_host() -> Any:
     for name in (ctypes.util.find_library("boost_context"), "libboost_context.so"):
         try:
             library = C.CDLL(name) if name else None
         except OSError:
             continue
         if library:
-            address = [
-                C.cast(getattr(library, f), C.c_void_p).value
-                for f in ("jump_fcontext", "make_fcontext")
-            ]
-            return _Host(*address)
+            return _Host(
+                **{
+                    name: C.cast(getattr(library, f"{name}_fcontext"), kind)
+                    for name, kind in _Host._fields_
+                }
+            )
     raise OSError("libboost_context was not found; run 'sudo apt-get install libboost-context-dev'")
 
 
@@ -178,17 +120,17 @@ def _three(size: int | Sequence[int]) -> tuple[int, int, int]:
 class Kernel:
     """One kernel of a library."""
 
-    def __init__(self, library: Library, table: _Kernel):
+    def __init__(self, library: Library, table: Any):
         self._library = library
         self._table = table
         self.name: str = table.name.decode()
-        self.fibers = bool(table.flags & 1)
+        self.fibers = bool(table.flags & number("KERNEL_FIBERS"))
         self.max_total_threads: int = table.max_total_threads
         self.static_threadgroup_bytes: int = table.static_threadgroup_bytes
         self.arguments = [
             {
                 "name": a.name.decode(), "type": a.type_name.decode(), "kind": KINDS[a.kind], "index": a.index,
-                "written": bool(a.flags & 1), "reference": bool(a.flags & 2), "optional": bool(a.flags & 4),
+                **{flag: bool(a.flags & number(f"ARG_{flag.upper()}")) for flag in ("written", "reference", "optional")},
                 "size": a.pointee_size, "alignment": a.pointee_alignment, "enabled_by": a.enabled_by,
             }
             for a in table.arguments[: table.n_arguments]
@@ -229,11 +171,11 @@ class Kernel:
         for i in range(3):
             launch.threads[i], launch.threadgroup_size[i] = total[i], group[i]
             launch.threadgroups[i] = -(-total[i] // group[i])
-        bound = (_Buffer * MAX_BINDINGS)()
+        bound = (_Buffer * number("MAX_BINDINGS"))()
         for index, texture in (textures or {}).items():
-            bound[FIRST_TEXTURE + index] = _Buffer(C.addressof(texture.table), 0)
+            bound[number("FIRST_TEXTURE") + index] = _Buffer(C.addressof(texture.table), 0)
         for index, sampler in (samplers or {}).items():
-            bound[FIRST_SAMPLER + index] = _Buffer(C.addressof(sampler), 0)
+            bound[number("FIRST_SAMPLER") + index] = _Buffer(C.addressof(sampler), 0)
         keep = []
         for index, array in (buffers or {}).items():
             if array is None:
@@ -243,10 +185,10 @@ class Kernel:
                 raise ValueError(f"buffer {index} is not contiguous")
             keep.append(data)
             bound[index] = _Buffer(data.ctypes.data, data.nbytes)
-        lengths = (C.c_uint32 * MAX_BUFFERS)()
+        lengths = (C.c_uint32 * number("MAX_BUFFERS"))()
         for index, length in (threadgroup_memory or {}).items():
             lengths[index] = length
-        values = (_Value * max(len(self.constants), 1))()
+        values = (_struct("constant_value") * max(len(self.constants), 1))()
         for value, constant in zip(values, self.constants, strict=False):
             if constant["index"] in (constants or {}):
                 raw = np.asarray(constants[constant["index"]]).tobytes()  # type: ignore[index]
@@ -300,8 +242,8 @@ class Library:
                 f"{os.fspath(path)} is no Metal library of this compiler, or damaged; compile it again"
             )
         self._handle = C.CDLL(os.path.abspath(path))
-        self.table = _Library.in_dll(
-            self._handle, "metallib_v1_checked" if checked else "metallib_v1"
+        self.table = _struct("library").in_dll(
+            self._handle, abi().numbers["METALLIB_CHECKED_SYMBOL" if checked else "METALLIB_SYMBOL"]
         )
         self.host = _fiber_host()
         begin = C.cast(self.table.begin, C.c_void_p).value or 0

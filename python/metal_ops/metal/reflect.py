@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .abi import number
 from .calls import Calls
 from .integers import Integers
 from .messages import Place, in_metal
 from .reflection import (
-    LIMITS,
-    MAX_THREADGROUP_BYTES,
     Argument,
     Constant,
     Kernel,
     Reflection,
     attribute_of,
     data_type,
+    limits,
 )
 from .rules import Rules
 from .syntax_tree import SyntaxTree
@@ -64,11 +64,11 @@ class _Reader:
                 tree.say_at(kernel.place, f"duplicate kernel name '{kernel.host_name}'")
             kernels[kernel.host_name] = kernel
             calls.follow(kernel, function)
-            if kernel.static_bytes > MAX_THREADGROUP_BYTES:
+            if kernel.static_bytes > number("MAX_THREADGROUP_MEMORY"):
                 tree.say_at(
                     kernel.place,
                     f"kernel '{kernel.host_name}' uses {kernel.static_bytes} bytes of threadgroup memory; the limit "
-                    f"is {MAX_THREADGROUP_BYTES}",
+                    f"is {number('MAX_THREADGROUP_MEMORY')}",
                 )
         return Reflection([kernel for kernel, _ in roots], self._constants, tree.messages)
 
@@ -92,7 +92,7 @@ class _Reader:
     def _kernel(self, name: str, function: Any, where: Any) -> Kernel:
         """A kernel of this function; `where`: the function or what instantiates its template."""
         place = self._tree.place(where.location) or Place("?", 0, 0)
-        kernel = Kernel(name, "::" + self._tree.qualified(where), place)
+        kernel = Kernel(name, "::" + self._tree.qualified(where), place, number("MAX_THREADS"))
         annotations = self._tree.annotations(function)
         if function.result_type.get_canonical().kind != self._tree.types.VOID:
             self._tree.say(function, f"kernel '{name}' must have void return type")
@@ -106,7 +106,7 @@ class _Reader:
                     "'max_total_threads_per_threadgroup' needs a positive integer constant",
                 )
             else:
-                kernel.max_threads = min(value, 1024)
+                kernel.max_threads = min(value, kernel.max_threads)
         taken: dict[tuple[str, int], str] = {}
         waiting: list[Argument] = []
         for position, parameter in enumerate(function.get_arguments()):
@@ -133,7 +133,7 @@ class _Reader:
             argument.index = next(i for i in range(1000) if (space, i) not in taken)
             taken[space, argument.index] = argument.name
         for argument in kernel.arguments:
-            limit = LIMITS[attribute_of(argument.kind)]
+            limit = limits()[attribute_of(argument.kind)]
             if argument.index >= limit:
                 self._tree.say(where, f"kernel '{name}': index {argument.index} of '{argument.name}' is above "
                           f"{limit - 1}")  # fmt: skip
@@ -197,7 +197,7 @@ class _Reader:
             self._tree.say(parameter, f"kernel argument '{name}' must point into the device, constant or threadgroup "
                       "address space")  # fmt: skip
             return None
-        for attribute in (LIMITS.keys() - {attribute_of(kind)}) & own.keys():
+        for attribute in (limits().keys() - {attribute_of(kind)}) & own.keys():
             self._tree.say(
                 parameter,
                 f"attribute '{attribute}' cannot be applied to '{name}' in the {kind.lower()} address space",
@@ -232,7 +232,7 @@ class _Reader:
     ) -> Argument | None:
         """A texture or sampler, which kernels take by value; `inside`: the template's arguments."""
         kind = "SAMPLER" if class_ == "sampler" else "TEXTURE"
-        for attribute in (LIMITS.keys() - {attribute_of(kind)}) & own.keys():
+        for attribute in (limits().keys() - {attribute_of(kind)}) & own.keys():
             self._tree.say(
                 parameter,
                 f"attribute '{attribute}' cannot be applied to '{parameter.spelling}', a {kind.lower()}",

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 
+from .abi import abi, number
 from .messages import Message, Place
-
-# How many arguments of a kind there may be, and the attribute that numbers them.
-LIMITS = {"buffer": 31, "threadgroup": 31, "texture": 128, "sampler": 16}
-MAX_THREADGROUP_BYTES = 32768
-
-_SCALAR_TYPES = {"float": 3, "half": 16, "int": 29, "uint": 33, "unsigned int": 33, "short": 37, "ushort": 41,
-                 "unsigned short": 41, "char": 45, "uchar": 49, "unsigned char": 49, "bool": 53, "long": 81,
-                 "ulong": 85, "unsigned long": 85, "bfloat": 121}  # fmt: skip
 
 
 @dataclass
@@ -37,10 +31,10 @@ class Kernel:
     host_name: str
     callee: str  # how the wrapper names it
     place: Place
+    max_threads: int
     arguments: list[Argument] = field(default_factory=list)
     positions: dict[int, str] = field(default_factory=dict)  # parameter -> attribute
     n_parameters: int = 0
-    max_threads: int = 1024
     static_bytes: int = 0
     fibers: bool = False
 
@@ -70,9 +64,23 @@ def attribute_of(kind: str) -> str:
     return "buffer" if kind in ("DEVICE", "CONSTANT") else kind.lower()
 
 
+@functools.cache
+def limits() -> dict[str, int]:
+    """How many arguments of a kind there may be, by the attribute that numbers them."""
+    buffers = number("MAX_BUFFERS")
+    return {
+        "buffer": buffers,
+        "threadgroup": buffers,
+        "texture": number("MAX_TEXTURES"),
+        "sampler": number("MAX_SAMPLERS"),
+    }
+
+
 def data_type(name: str) -> int | None:
     """The MTLDataType of a scalar or vector type, None for others."""
-    match = re.fullmatch(r"([a-z ]+?)([234]?)", name)
-    if not match or match.group(1) not in _SCALAR_TYPES:
+    match = re.fullmatch(r"(unsigned )?([a-z]+)([234]?)", name)
+    if not match:
         return None
-    return _SCALAR_TYPES[match.group(1)] + (int(match.group(2)) - 1 if match.group(2) else 0)
+    scalar = ("u" if match[1] else "") + match[2]
+    first = abi().numbers.get(f"METALLIB_TYPE_{scalar.upper()}")
+    return None if first is None else first + int(match[3] or 1) - 1

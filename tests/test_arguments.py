@@ -5,6 +5,7 @@ Each argument of each function in turn is replaced by what cannot be meant; the 
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import keras
@@ -13,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
+from metal_ops.ops import _declared
 
 GRID = metal_ops.HashGrid(n_dims=3, n_levels=2, log2_hashmap_size=8, base_resolution=4)
 POINTS = np.full((5, 3), 0.5, np.float32)
@@ -54,9 +56,6 @@ FUNCTIONS = {
     "robust_loss": (
         dict(x=POINTS, targets=POINTS, alpha=np.float32(1), scale=np.float32(1)), dict(reduce_last=FLAG), {},
     ),
-    "softshrink": (dict(x=POINTS), dict(lambd=NUMBER), {}),
-    "null_op": (dict(x=POINTS), dict(scale=NUMBER), {}),
-    "zero_out": (dict(x=POINTS), {}, {}),
     "fused_matmul": (
         dict(a=POINTS, b=POINTS.T, bias=np.ones(5, np.float32), residual=np.ones((5, 5), np.float32)),
         dict(transpose_a=FLAG, transpose_b=FLAG, epsilon=NUMBER, alpha=NUMBER), {},
@@ -81,6 +80,29 @@ FUNCTIONS = {
         dict(gradient=T), dict(nesterov=FLAG, skip_zero_rows=FLAG), dict(variable=tf.Variable(T), learning_rate=0.1),
     ),
 }  # fmt: skip
+KINDS = {"float": NUMBER, "int": INTEGER, "bool": FLAG}
+
+
+def _declared_call(name: str) -> tuple[dict, dict, dict]:
+    """A row for a function that is called as its op is declared: inputs, which take any shape, then attributes."""
+    op = _declared.declarations()[name.replace("_", "")]
+    arguments = list(inspect.signature(getattr(metal_ops, name)).parameters)[:-1]  # less `name`
+    inputs, options = arguments[: len(op.inputs)], arguments[len(op.inputs) :]
+    kinds = {option: KINDS.get(op.attrs[option].split()[0]) for option in options}
+    return (
+        {argument: POINTS for argument in inputs},
+        {option: kind for option, kind in kinds.items() if kind},
+        {},
+    )
+
+
+# An op that the table leaves out is one whose declaration says it all.
+FUNCTIONS |= {
+    name: _declared_call(name)
+    for name in metal_ops.ops.__all__
+    if name.islower() and name not in FUNCTIONS
+    and name not in ("metal_kernel", "metal_library")  # they make functions, which test_metal_kernel.py calls
+}  # fmt: skip
 MAY_BE_NONE = ("background", "bias", "residual", "targets", "packed_info", "aabb", "alpha")
 
 NO_TENSORS = {
@@ -100,12 +122,10 @@ NO_OPTIONS = {
 }
 
 
-def test_every_function_is_here():
-    assert set(FUNCTIONS) == {
-        name
-        for name in metal_ops.ops.__all__
-        if callable(getattr(metal_ops, name)) and name.islower()
-    } - {"metal_kernel", "metal_library"}  # they make functions, which test_metal_kernel.py calls
+def test_rows_from_declarations():
+    assert FUNCTIONS["softshrink"] == ({"x": POINTS}, {"lambd": NUMBER}, {})
+    assert FUNCTIONS["null_op"] == ({"x": POINTS}, {"scale": NUMBER}, {})
+    assert FUNCTIONS["zero_out"] == ({"x": POINTS}, {}, {})
 
 
 def refuse(name, argument, value):

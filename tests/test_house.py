@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,20 +116,86 @@ def test_files_that_python_people_expect():
         assert (ROOT / name).exists()
 
 
+# What the package, the generator of the reference and the mutation check make of the copy that they run in.
+SEEN = """
+import json, metal_ops
+from tools.mutation import rooms
+from tools.reference import api, stub
+print(json.dumps({
+    "function": metal_ops.another_op.__module__,
+    "package": "from metal_ops.ops.another_op import *" in stub.render_ops(),
+    "reference": "### another_op\\n" in api.render(),
+    "mutation": rooms.FAMILIES["another_op"],
+}))
+"""
+
+
+def globs(text: str) -> list[str]:
+    """The patterns of a BUILD file's globs."""
+    return [
+        pattern
+        for found in re.findall(r"glob\(\s*\[(.*?)\]", text, re.S)
+        for pattern in re.findall(r'"(.+?)"', found)
+    ]
+
+
 def test_a_new_op_edits_nothing(tmp_path: Path):
-    """`make new-op` writes all that this file asks for but the generated pages, into files of its own."""
+    """`make new-op` in a copy of the checkout: new files, and nothing else; every part of the house finds them."""
     from tools import new_op
 
-    for path in new_op.FILES:
-        copy = tmp_path / new_op.rename(path, "another_op")
-        assert not (ROOT / new_op.rename(path, "another_op")).exists()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(new_op.rename((ROOT / path).read_text(), "another_op"))
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "ops.md").write_text("")
-    assert families(tmp_path) == ["another_op"]
-    assert op_names(tmp_path, "another_op") == ["AnotherOp"]
-    assert missing(tmp_path, "another_op") == {"documentation"}
+    copy = tmp_path / "metal_ops"
+    ignored = shutil.ignore_patterns(
+        *("build", ".*", "dist", "runs", "results", "saved", "__pycache__", "*.so", "*.metallib")
+    )
+    shutil.copytree(ROOT, copy, ignore=ignored, symlinks=True)
+
+    def git(*arguments: str) -> str:
+        identity = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+        command = ["git", *identity, *arguments]
+        return subprocess.run(command, cwd=copy, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "before")
+    subprocess.run(
+        [sys.executable, "tools/new_op.py", "another_op"], cwd=copy, check=True, capture_output=True
+    )
+    # Generated pages follow by `make docs-reference`.
+    new = {new_op.rename(path, "another_op") for path in new_op.FILES}
+    assert set(git("status", "--porcelain", "-uall").splitlines()) == {f"?? {path}" for path in new}
+    assert "another_op" in families(copy) and op_names(copy, "another_op") == ["AnotherOp"]
+    assert missing(copy, "another_op") == {"documentation"}
+
+    # The builds'.
+    found = set()
+    for rules in ("kernels/rules.mk", "hostmetal/msl/rules.mk"):
+        for patterns in re.findall(
+            r"^\w+ := \$\(wildcard (.*)\)$", (copy / rules).read_text(), re.M
+        ):
+            found |= {path for pattern in patterns.split() for path in copy.glob(pattern)}
+    assert {copy / path for path in new if path.endswith((".cc", ".metal"))} <= found
+    found = set()
+    for room in ("kernels", "python", "tests"):
+        for pattern in globs((copy / room / "BUILD").read_text()):
+            found |= set((copy / room).glob(pattern))
+    assert {copy / path for path in new} <= found
+
+    # Python's. The op itself is not in the library that is loaded.
+    (copy / "python/metal_ops/_metal_ops.so").symlink_to(ROOT / "python/metal_ops/_metal_ops.so")
+    done = subprocess.run(
+        [sys.executable, "-c", SEEN],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": f"{copy / 'python'}:{copy}", "METAL_OPS_DEVICE": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "function": "metal_ops.ops.another_op",
+        "package": True,
+        "reference": True,
+        "mutation": ["tests/metal_kernels/on_device/test_another_op.py"],
+    }
 
 
 # pip reads no Python file.

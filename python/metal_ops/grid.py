@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from metal_ops import _tcnn
 
+__theme__ = "Encodings"
 N_DIMS = (2, 3, 4)
 N_FEATURES = (1, 2, 4, 8)
 MAX_LEVELS = 32

@@ -11,6 +11,7 @@ import tensorflow as tf
 from metal_ops import raw_ops
 from metal_ops.ops import _arguments
 
+__theme__ = "Rays"
 MAX_LEVELS = 16
 
 

@@ -17,6 +17,7 @@ ROOMS: dict[str, tuple[list[str], int]] = {
     "Python": (["python/metal_ops/**/*.py"], 35),
 }
 
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "python/metal_ops"
 # What an object file is linked into, by the folder it lies in.
 LIBRARIES = {
@@ -29,37 +30,41 @@ OWN = "tests/metal_kernels/on_device/test_{}.py"  # in a process with the device
 DEVICE = "tests/device/on_device/test_{}.py"
 
 
-def _rays(*names: str) -> list[str]:
-    return [
-        *(f"tests/test_{name}.py" for name in names),
-        OWN.format("rays"),
-        "tests/nerf/test_composite.py",
-    ]
+# Tests of several op families at once, besides those that a family's name finds.
+SHARED = {
+    OWN.format("rays"): ("volume_render", "ray_march", "packed_scan", "distortion_loss"),
+    "tests/nerf/test_composite.py": (
+        "volume_render",
+        "ray_march",
+        "packed_scan",
+        "distortion_loss",
+    ),
+    "tests/test_occupancy.py": ("ray_march",),
+    "tests/msl/test_wide_access.py": ("hash_encode",),
+    OWN.format("losses"): ("robust_loss", "focal_loss", "scale_slope"),
+    "tests/test_losses.py": ("robust_loss", "focal_loss", "scale_slope"),
+    OWN.format("encodings"): ("sh_encode", "frequency_encode"),
+    OWN.format("fusion"): ("fused_matmul", "fused_conv2d"),
+    "tests/test_adam.py": ("fused_optimizer",),
+    "tests/test_optimizers.py": ("fused_optimizer",),
+}
 
 
-FAMILIES: dict[str, list[str]] = {
-    "hash_encode": ["tests/test_hash_encode.py", "tests/test_hash_encode_gradients.py",
-                    "tests/test_hash_encode_invalid.py", OWN.format("hash_encode"), "tests/msl/test_wide_access.py"],
-    "volume_render": _rays("volume_render"),
-    "ray_march": [*_rays("ray_march"), "tests/test_occupancy.py"],
-    "packed_scan": _rays("packed_scan"),
-    "distortion_loss": _rays("distortion_loss"),
-    "robust_loss": ["tests/test_robust_loss.py", OWN.format("losses"), "tests/test_losses.py"],
-    "focal_loss": ["tests/test_focal_loss.py", OWN.format("losses"), "tests/test_losses.py"],
-    "scale_slope": ["tests/test_scale_slope.py", OWN.format("losses"), "tests/test_losses.py"],
-    "sh_encode": ["tests/test_sh_encode.py", OWN.format("encodings")],
-    "frequency_encode": ["tests/test_frequency_encode.py", OWN.format("encodings")],
-    "fused_matmul": ["tests/test_fused_matmul.py", OWN.format("fused_matmul"), OWN.format("fusion")],
-    "fused_conv2d": ["tests/test_fused_conv2d.py", OWN.format("fused_conv2d"), OWN.format("fusion")],
-    "fused_optimizer": ["tests/test_fused_optimizer.py", OWN.format("fused_optimizer"), "tests/test_adam.py",
-                        "tests/test_optimizers.py"],
-    "softshrink": ["tests/test_softshrink.py", OWN.format("softshrink")],
-    "zero_out": ["tests/test_zero_out.py", OWN.format("zero_out")],
-    "null_op": [OWN.format("null_op")],
-    "fused_mlp": ["tests/test_fused_mlp.py", OWN.format("fused_mlp")],
-    "metal_kernel": ["tests/test_metal_kernel.py", "tests/test_metal_kernel_refuses.py", "tests/test_metal_library.py",
-                     OWN.format("metal_kernel"), OWN.format("metal_kernel_refuses"), OWN.format("metal_library")],
-}  # fmt: skip
+def _families() -> dict[str, list[str]]:
+    """Each folder of kernels/ that holds an op family, with its tests: on the CPU first."""
+    parts = ("_op.cc", "_cpu.cc", "_metal.mm", ".metal")
+    found = {}
+    for folder in sorted((ROOT / "kernels").iterdir()):
+        name = folder.name
+        if any((folder / f"{name}{part}").exists() for part in parts):
+            places = (ROOT / "tests", ROOT / "tests" / "metal_kernels" / "on_device")
+            own = [file for place in places for file in sorted(place.glob(f"test_{name}*.py"))]
+            shared = [test for test, families in SHARED.items() if name in families]
+            found[name] = [str(file.relative_to(ROOT)) for file in own] + shared
+    return found
+
+
+FAMILIES = _families()
 # What sweeps all ops, after an op's own tests.
 SWEEPS = ["tests/test_op_families.py", "tests/test_arguments.py", OWN.format("bad_calls"), OWN.format("all_ops"),
           OWN.format("determinism")]  # fmt: skip
@@ -117,7 +122,8 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"hostmetal/msl/lib/(math|bfloat)", ["tests/msl/test_math.py", *MSL]),
     (r"hostmetal/msl/lib/(matrix|vec|types|swizzle)", ["tests/msl/test_types.py", *MSL]),
     (r"hostmetal/msl/", MSL),
-    (r"python/metal_ops/metal/(gpu|ir|launch)", ["tests/msl/test_gpu.py", *MSL]),
+    (r"python/metal_ops/metal/(gpu|cpu|ir|launch)", ["tests/msl/test_gpu.py", *MSL]),
+    (r"python/metal_ops/metal/abi", ["tests/msl/test_abi.py", *MSL]),
     (r"python/metal_ops/metal/cli", ["tests/msl/test_command_line.py", "tests/msl/test_errors.py", *MSL]),
     (r"python/metal_ops/metal/cache", ["tests/msl/test_cache.py", *MSL]),
     (r"python/metal_ops/metal/", ["tests/msl/test_errors.py", *MSL]),
@@ -130,9 +136,10 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/nerf/", NERF),
     (r"python/metal_ops/kernel/", [*FAMILIES["metal_kernel"][1:3], FAMILIES["metal_kernel"][0]]),
     (r"python/metal_ops/fusion/", ["tests/fusion/test_explain.py", "tests/fusion/test_html.py", *FUSION]),
-    (r"python/metal_ops/ops/_fused", FAMILIES["fused_matmul"][:1] + FAMILIES["fused_conv2d"]),
+    (r"python/metal_ops/ops/_fused", ["tests/test_fused_matmul.py", *FAMILIES["fused_conv2d"]]),
     (r"python/metal_ops/(ops/_losses|losses)", [*FAMILIES["robust_loss"], "tests/test_focal_loss.py"]),
-    (r"python/metal_ops/ops/_", ["tests/test_arguments.py", *_rays("volume_render", "packed_scan", "ray_march"),
+    (r"python/metal_ops/ops/_", ["tests/test_arguments.py", *FAMILIES["volume_render"], *FAMILIES["packed_scan"],
+                                 *FAMILIES["ray_march"],
                                  "tests/test_focal_loss.py", "tests/test_hash_encode_invalid.py"]),
     (r"python/metal_ops/optimizers/", ["tests/test_adam.py", "tests/test_optimizers.py", "tests/test_determinism.py",
                                        OWN.format("fused_optimizer")]),

@@ -41,6 +41,7 @@ def pages() -> dict[Path, str]:
     docs = ROOT / "docs"
     return {
         ROOT / "python" / "metal_ops" / "raw_ops.pyi": stub.render(),
+        ROOT / "python" / "metal_ops" / "ops" / "__init__.pyi": stub.render_ops(),
         docs / "api.md": api.render(),
         docs / "ops.md": ops.render(),
         docs / "support.md": support.render(ask_device("support")),

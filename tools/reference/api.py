@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,15 +11,7 @@ import metal_ops
 from tools.reference.docstrings import markdown, summary
 
 MODULES = ("layers", "optimizers", "losses", "fusion", "device")
-# What readers look for together: the files of metal_ops/ and metal_ops/ops/. Any other file is under "More".
-THEMES = {
-    "Encodings": ("hash_encode", "grid", "sh_encode", "frequency_encode"),
-    "Rays": ("ray_march", "occupancy", "volume_render", "packed_scan"),
-    "Losses and activations": ("robust_loss", "focal_loss", "distortion_loss", "softshrink"),
-    "Optimizer steps": ("fused_optimizer",),
-    "Fused layers": ("fused_mlp", "fused_conv2d", "fused_matmul"),
-    "Metal kernels in Python": ("kernel", "library"),
-}
+# Where a file says nothing by `__theme__`, what readers look for together.
 MORE = "More"
 
 
@@ -62,15 +55,16 @@ def _groups() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         for name in metal_ops.__all__
         if not inspect.ismodule(getattr(metal_ops, name))
     }
-    files = {name: value.__module__.rsplit(".", 1)[-1] for name, value in plain.items()}
-    themes = dict(THEMES)
-    themes[MORE] = tuple(sorted({*files.values()} - {f for fs in THEMES.values() for f in fs}))
-    for title, order in themes.items():
+    themes: dict[str, list[str]] = {}
+    for name, value in plain.items():
+        file = sys.modules[value.__module__]
+        themes.setdefault(getattr(file, "__theme__", MORE), []).append(name)
+    for title in sorted(themes, key=lambda title: (title == MORE, title)):
         # a file's functions in its own order, then what they return
         names = sorted(
-            (name for name in plain if files[name] in order),
+            themes[title],
             key=lambda name: (
-                order.index(files[name]),
+                plain[name].__module__.rsplit(".", 1)[-1],
                 inspect.isclass(plain[name]),
                 inspect.getsourcelines(plain[name])[1],
             ),

@@ -16,6 +16,8 @@ from metal_ops.kernel import compiler, dims, launch, msl
 from metal_ops.kernel.functions import ByName, resolve
 from metal_ops.ops import _arguments, _checks
 
+__theme__ = "Metal kernels in Python"
+
 # Kernels with a gradient, by the number that their calls carry outside of graphs: a tape asks for what is registered,
 # at a tenth of what tf.custom_gradient costs. In a graph it is tf.custom_gradient, which a SavedModel keeps.
 _WITH_GRADIENT: list[MetalKernel] = []

@@ -17,6 +17,7 @@ from metal_ops import raw_ops
 from metal_ops.kernel import compiler, launch, msl
 from metal_ops.ops import _arguments, _checks
 
+__theme__ = "Metal kernels in Python"
 MAGIC = (b"\x7fELF", b"MTLB")  # hostmetal's compiled libraries, and Apple's
 
 

@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _declared, _losses
 
 __all__ = ["distortion_loss"]
+__theme__ = "Losses and activations"
 
 
 def distortion_loss(

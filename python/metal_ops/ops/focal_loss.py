@@ -11,6 +11,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _losses
 
 __all__ = ["focal_loss"]
+__theme__ = "Losses and activations"
 
 KINDS = ("sigmoid", "softmax")
 

@@ -11,6 +11,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks
 
 __all__ = ["frequency_encode"]
+__theme__ = "Encodings"
 
 
 def frequency_encode(

@@ -12,6 +12,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _fused
 
 __all__ = ["fused_conv2d"]
+__theme__ = "Fused layers"
 
 
 def fused_conv2d(

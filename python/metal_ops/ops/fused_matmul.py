@@ -11,6 +11,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _fused
 
 __all__ = ["fused_matmul"]
+__theme__ = "Fused layers"
 
 
 def fused_matmul(

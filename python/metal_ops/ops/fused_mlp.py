@@ -11,6 +11,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _losses
 
 __all__ = ["fused_mlp"]
+__theme__ = "Fused layers"
 
 ACTIVATIONS = ("none", "relu", "exponential", "sigmoid", "squareplus")
 WIDTHS = (16, 32, 64, 128)

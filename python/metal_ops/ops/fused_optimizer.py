@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks
 
 __all__ = ["fused_adam", "fused_sgd"]
+__theme__ = "Optimizer steps"
 
 DTYPES = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 

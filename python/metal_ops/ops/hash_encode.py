@@ -22,6 +22,7 @@ from metal_ops.grid import HashGrid
 from metal_ops.ops import _arguments, _checks
 
 __all__ = ["hash_encode"]
+__theme__ = "Encodings"
 
 TABLE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 

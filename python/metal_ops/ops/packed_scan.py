@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _declared
 
 __all__ = ["exclusive_prod", "exclusive_sum", "inclusive_prod", "inclusive_sum", "pack_ray_indices"]
+__theme__ = "Rays"
 
 
 def inclusive_sum(

@@ -10,6 +10,7 @@ import tensorflow as tf
 from metal_ops.ops import _arguments, _declared
 
 __all__ = ["RaySamples", "ray_march"]
+__theme__ = "Rays"
 
 
 class RaySamples(NamedTuple):

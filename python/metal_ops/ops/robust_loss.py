@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _losses
 
 __all__ = ["robust_loss"]
+__theme__ = "Losses and activations"
 
 
 def robust_loss(

@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks
 
 __all__ = ["sh_encode"]
+__theme__ = "Encodings"
 
 
 def sh_encode(

@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _declared
 
 __all__ = ["softshrink"]
+__theme__ = "Losses and activations"
 
 
 def softshrink(x: Any, lambd: float = 0.5, name: str | None = None) -> tf.Tensor:

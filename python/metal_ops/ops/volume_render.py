@@ -10,6 +10,7 @@ from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _declared
 
 __all__ = ["Rendering", "SampleWeights", "render_weights", "volume_render"]
+__theme__ = "Rays"
 
 
 class Rendering(NamedTuple):

@@ -45,6 +45,8 @@ SHARED = {
     "tests/test_losses.py": ("robust_loss", "focal_loss", "scale_slope"),
     OWN.format("encodings"): ("sh_encode", "frequency_encode"),
     OWN.format("fusion"): ("fused_matmul", "fused_conv2d"),
+    "tests/test_metal_library.py": ("metal_kernel",),
+    OWN.format("metal_library"): ("metal_kernel",),
     "tests/test_adam.py": ("fused_optimizer",),
     "tests/test_optimizers.py": ("fused_optimizer",),
 }

@@ -3,6 +3,7 @@ for every number of threads."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -190,3 +191,21 @@ def test_same_bits_for_every_number_of_threads() -> None:
     one, five = (process.result() for process in processes)
     assert set(one) == set(CALLS)
     assert one == five
+
+
+def test_each_argument_of_an_op_is_described_beside_its_name():
+    """The generated function's docstring has TensorFlow's words on the type, then the declaration's own."""
+    said = metal_ops.raw_ops.hash_encode.__doc__
+    arguments = dict(re.findall(r"^    (\w+): (.*(?:\n      .*)*)", said, re.MULTILINE))
+    described = {
+        "inputs": "float32 [N, D], D = 2, 3 or 4",
+        "embeddings": "The table E of all levels",
+        "hashmap_offsets": "First row of each level",
+        "log2_per_level_scale": "steps an edge",
+        "resolution_coarsest": "Resolution of level 0",
+        "interpolation": "for a continuous gradient",
+        "grid_kind": "levels that are never hashed",
+    }
+    for name, words in described.items():
+        assert words in arguments[name]
+    assert "Interpolated features" in said.partition("Returns:")[2]

@@ -302,3 +302,51 @@ def test_scalars_become_vectors_everywhere(element):
             out[:, :width], np.array([[0], [one], [one], [last]], dtype).repeat(width, 1)
         )
         assert sums[0] == 2
+
+
+def test_a_text_in_an_expression_is_an_array():
+    """As an argument or an initial value it is a pointer to constant memory."""
+    shader = library("""
+        int first(constant char* text) { return text[0]; }
+        kernel void texts(device int* out) {
+          constant char* pointer = "word" "s";
+          out[0] = sizeof "abc";
+          out[1] = "abc"[1];
+          out[2] = *("abc" + 2);
+          out[3] = first("xyz");
+          out[4] = pointer[4];
+        }""")
+    out = np.zeros(5, np.int32)
+    shader["texts"].run(1, 1, {0: out})
+    assert out.tolist() == [4, ord("b"), ord("c"), ord("x"), ord("s")]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_matrices_against_numpy(size):
+    """Determinants, and what changes a matrix in place."""
+    matrix = f"float{size}x{size}"
+    shader = library(f"""
+        kernel void matrices(device const float* x, device float* out, uint i [[thread_position_in_grid]]) {{
+          {matrix} a, b;
+          for (int c = 0; c < {size}; ++c) for (int r = 0; r < {size}; ++r) {{
+            a[c][r] = x[i * {size**2} + c * {size} + r];
+            b[c][r] = x[c * {size} + r];
+          }}
+          {matrix} results[5] = {{a, a, a, a, a}};
+          results[0] += b; results[1] -= b; results[2] *= 3.0f; results[3] /= 4.0f; results[4] *= b;
+          device float* to = out + i * {5 * size**2 + 1};
+          for (int n = 0; n < 5; ++n) for (int c = 0; c < {size}; ++c) for (int r = 0; r < {size}; ++r) {{
+            *to++ = results[n][c][r];
+          }}
+          *to = determinant(a);
+        }}""")
+    x = np.random.default_rng(size).normal(size=(6, size, size)).astype(np.float32)
+    out = np.zeros((6, 5 * size**2 + 1), np.float32)
+    shader["matrices"].run(6, 6, {0: x, 1: out})
+    # x holds columns, which are the rows of its transpose.
+    results = [x + x[0], x - x[0], 3 * x, x / 4, x[0] @ x]
+    for got, expected in zip(np.split(out[:, :-1], 5, axis=1), results, strict=True):
+        np.testing.assert_allclose(got.reshape(x.shape), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        out[:, -1], np.linalg.det(x.astype(np.float64)), rtol=1e-5, atol=1e-5
+    )

@@ -117,6 +117,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"device/", [*ON_DEVICE, "tests/device/test_executor.py"]),
     (r"hostmetal/src/cuda/", ["tests/hostmetal/test_cuda.py", "tests/msl/test_gpu.py"]),
     (r"hostmetal/src/texture", ["tests/hostmetal/test_hostmetal.py", "tests/msl/test_textures.py"]),
+    (r"hostmetal/src/inline_buffer", ["tests/hostmetal/test_hostmetal.py", "tests/hostmetal/test_cuda.py"]),
     (r"hostmetal/src/", ["tests/hostmetal/test_hostmetal.py", *MSL[:8], DEVICE.format("ops")]),
     (r"hostmetal/msl/lib/gpu_", ["tests/msl/test_gpu.py", *MSL]),
     (r"hostmetal/msl/lib/texture", ["tests/msl/test_textures.py", *MSL]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import tensorflow as tf
 
@@ -27,3 +29,22 @@ class TestRefusals(again.tests_of(test_metal_kernel_refuses, leave_out=ELSEWHERE
         arguments = [f"x{i}=input:0" for i in range(number)]
         with pytest.raises(tf.errors.OpError, match=message):
             test_metal_kernel_refuses.raw(arguments=arguments)[0].numpy()
+
+    @pytest.mark.parametrize(
+        ("name", "near"),
+        [
+            ("valeus", "'values'"),
+            ("value", "'values'"),
+            ("values_", "'values'"),
+            ("factr", "'factor'"),
+            ("q", ""),
+            ("something", ""),
+        ],
+    )
+    def test_names_like_a_wrong_one(self, name, near, device):
+        source = """kernel void f(device const float* values, device float* result, constant float& factor,
+                    uint i [[thread_position_in_grid]]) { result[i] = factor * values[i]; }"""
+        said = re.escape(f"has no argument '{name}'{near and '; near it are ' + near}. It takes")
+        arguments = [f"{name}=input:0", "result=output:0", "factor=param:0"]
+        with pytest.raises(tf.errors.OpError, match=said):
+            test_metal_kernel_refuses.raw(source=source, arguments=arguments)[0].numpy()

@@ -392,7 +392,9 @@ def test_bad_arguments_of_the_function():
         match=r"\[fused_matmul\] a: expected dtype float32, float16 or bfloat16, got int32",
     ):
         call(tf.constant([[1]]), tf.constant([[1]]), activation="relu")
-    with pytest.raises(TypeError, match=r"\[fused_matmul\] b: expected dtype float32, got float16"):
+    with pytest.raises(
+        TypeError, match=r"\[fused_matmul\] b: expected dtype float32 as of a, got float16"
+    ):
         call(A, tf.constant(B.astype(H)), activation="relu")
     with pytest.raises(TypeError, match=r"residual: expected dtype float32, got bfloat16"):
         call(A, B, residual=tf.ones([2, 4], tf.bfloat16))

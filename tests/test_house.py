@@ -230,3 +230,15 @@ def test_control_a_second_version_is_seen():
     ]
     assert wrong_versions("docs/x.md", "`tensorflow-cpu==1.2.3`") == ["1.2.3"]
     assert wrong_versions("docs/x.md", f"`tensorflow-cpu=={_version.TENSORFLOW}`") == []
+
+
+def test_docstrings_are_indented_alike():
+    """What a section says is two spaces in."""
+    section = re.compile(r"^( *)(?:Args|Attributes|Returns|Raises|Example):\n( *)", re.M)
+    depths = {
+        f"{path.relative_to(ROOT)}: {found[0]!r}": len(found[2]) - len(found[1])
+        for path in (ROOT / "python").rglob("*.py")
+        for found in section.finditer(path.read_text())
+    }
+    assert len(depths) > 200
+    assert {place for place, depth in depths.items() if depth != 2} == set()

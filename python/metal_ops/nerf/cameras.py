@@ -20,11 +20,11 @@ class Cameras:
     """N cameras of one image size.
 
     Attributes:
-        poses: float32 [N, 3, 4], camera-to-world.
-        intrinsics: float32 [N, 4], (fl_x, fl_y, cx, cy) in pixels.
-        distortion: float32 [N, 4], (k1, k2, p1, p2); zeros for a pinhole.
-        width: Pixels in a row.
-        height: Pixels in a column.
+      poses: float32 [N, 3, 4], camera-to-world.
+      intrinsics: float32 [N, 4], (fl_x, fl_y, cx, cy) in pixels.
+      distortion: float32 [N, 4], (k1, k2, p1, p2); zeros for a pinhole.
+      width: Pixels in a row.
+      height: Pixels in a column.
     """
 
     poses: np.ndarray
@@ -67,10 +67,10 @@ def pinhole_cameras(poses: np.ndarray, focal: float, width: int, height: int) ->
     """Cameras that share one focal length and look through the image's centre.
 
     Args:
-        poses: [N, 3, 4] or [N, 4, 4], camera-to-world.
-        focal: Focal length in pixels.
-        width: Pixels in a row.
-        height: Pixels in a column.
+      poses: [N, 3, 4] or [N, 4, 4], camera-to-world.
+      focal: Focal length in pixels.
+      width: Pixels in a row.
+      height: Pixels in a column.
     """
     count = len(poses)
     intrinsics = np.tile(np.array([focal, focal, width / 2, height / 2], np.float32), (count, 1))
@@ -87,9 +87,9 @@ def look_at(eye: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndarray:
     """Camera-to-world matrix [3, 4] of a camera at `eye` that looks at `target`.
 
     Example:
-        >>> import numpy as np
-        >>> look_at(np.array([0., -4., 0.]), np.zeros(3), np.array([0., 0., 1.]))[:, 3]
-        array([ 0., -4.,  0.])
+      >>> import numpy as np
+      >>> look_at(np.array([0., -4., 0.]), np.zeros(3), np.array([0., 0., 1.]))[:, 3]
+      array([ 0., -4.,  0.])
     """
     backward = np.asarray(eye, float) - target
     backward /= np.linalg.norm(backward)
@@ -104,14 +104,14 @@ def orbit_poses(
     """A full circle of cameras around `centre`.
 
     Args:
-        count: Number of cameras.
-        radius: Distance from the centre.
-        elevation: Angle above the plane through the centre, radians.
-        centre: [3], what they look at.
-        up: [3], the axis that they circle, unit length.
+      count: Number of cameras.
+      radius: Distance from the centre.
+      elevation: Angle above the plane through the centre, radians.
+      centre: [3], what they look at.
+      up: [3], the axis that they circle, unit length.
 
     Returns:
-        float32 [count, 3, 4].
+      float32 [count, 3, 4].
     """
     helper = np.eye(3)[np.argmin(np.abs(up))]
     first = np.cross(up, helper)
@@ -129,12 +129,12 @@ def distort(x: tf.Tensor, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Ten
     """Where the lens moves normalised image coordinates to (OpenCV's model).
 
     Args:
-        x: float [...], undistorted coordinate right of the axis (tangent of the angle).
-        y: float [...], the same downwards.
-        coefficients: float [..., 4], (k1, k2, p1, p2).
+      x: float [...], undistorted coordinate right of the axis (tangent of the angle).
+      y: float [...], the same downwards.
+      coefficients: float [..., 4], (k1, k2, p1, p2).
 
     Returns:
-        The distorted (x, y).
+      The distorted (x, y).
     """
     k1, k2, p1, p2 = tf.unstack(coefficients, axis=-1)
     r2 = x * x + y * y
@@ -174,14 +174,14 @@ def cast_rays(
     """Rays through pixel centres.
 
     Args:
-        poses: float32 [R, 3, 4] camera-to-world, or [1, 3, 4] for all rays; so the next two.
-        intrinsics: float32 [R, 4].
-        distortion: float32 [R, 4]; None for pinholes.
-        column: int32 [R], pixel from the left.
-        row: int32 [R], pixel from the top.
+      poses: float32 [R, 3, 4] camera-to-world, or [1, 3, 4] for all rays; so the next two.
+      intrinsics: float32 [R, 4].
+      distortion: float32 [R, 4]; None for pinholes.
+      column: int32 [R], pixel from the left.
+      row: int32 [R], pixel from the top.
 
     Returns:
-        origins float32 [R, 3] and directions float32 [R, 3] of unit length, world space.
+      origins float32 [R, 3] and directions float32 [R, 3] of unit length, world space.
     """
     fl_x, fl_y, cx, cy = tf.unstack(intrinsics, axis=1)
     x = (tf.cast(column, tf.float32) + 0.5 - cx) / fl_x
@@ -198,11 +198,11 @@ class RayCaster:
     """Turns pixels of a set of cameras into rays, inside or outside tf.function.
 
     Example:
-        >>> import numpy as np
-        >>> cameras = pinhole_cameras(np.eye(4)[None], focal=50.0, width=100, height=100)
-        >>> origins, directions = RayCaster(cameras)([0], [50], [50])
-        >>> directions.shape
-        TensorShape([1, 3])
+      >>> import numpy as np
+      >>> cameras = pinhole_cameras(np.eye(4)[None], focal=50.0, width=100, height=100)
+      >>> origins, directions = RayCaster(cameras)([0], [50], [50])
+      >>> directions.shape
+      TensorShape([1, 3])
     """
 
     def __init__(self, cameras: Cameras) -> None:

@@ -21,9 +21,9 @@ def save(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
     """Writes a checkpoint; the file that was there stays until the new one is complete.
 
     Args:
-        path: The .npz file.
-        header: Plain values: configuration, counters, history.
-        arrays: Parameters and states by name.
+      path: The .npz file.
+      header: Plain values: configuration, counters, history.
+      arrays: Parameters and states by name.
     """
     text = json.dumps({"format": _FORMAT, **header})
     with atomic(path) as temporary:
@@ -34,13 +34,13 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Reads a checkpoint.
 
     Args:
-        path: The file, or the run folder that holds it.
+      path: The file, or the run folder that holds it.
 
     Returns:
-        header and arrays as they were given to `save`.
+      header and arrays as they were given to `save`.
 
     Raises:
-        CheckpointError: If it is missing, damaged or of another format.
+      CheckpointError: If it is missing, damaged or of another format.
     """
     if kind_of(path, CheckpointError) == "folder":
         path = path / FILE_NAME

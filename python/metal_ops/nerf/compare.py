@@ -28,8 +28,8 @@ class Contender:
     """One of those that are compared.
 
     Args:
-        label: In the legend.
-        trainer: Its training.
+      label: In the legend.
+      trainer: Its training.
     """
 
     def __init__(self, label: str, trainer: Trainer) -> None:
@@ -69,16 +69,16 @@ def compare_run(
     """Trains every model for the same time, in turns, and writes psnr.png and metrics.json.
 
     Args:
-        scene: What to learn.
-        models: By label; the first one is what the others are measured against.
-        config: The budget of each.
-        folder: Where the results go.
-        origin: Where the scene came from, for the record.
-        console: Where progress goes.
-        until_psnr: A contender is through as soon as it reaches this; the times are compared.
+      scene: What to learn.
+      models: By label; the first one is what the others are measured against.
+      config: The budget of each.
+      folder: Where the results go.
+      origin: Where the scene came from, for the record.
+      console: Where progress goes.
+      until_psnr: A contender is through as soon as it reaches this; the times are compared.
 
     Returns:
-        The exit code: 0, 130 after Ctrl-C, and 1 if a contender did not reach `until_psnr`.
+      The exit code: 0, 130 after Ctrl-C, and 1 if a contender did not reach `until_psnr`.
     """
     if len(models) < 2:
         raise NerfError("compare needs at least two different contenders.")

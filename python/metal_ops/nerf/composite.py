@@ -32,12 +32,12 @@ def hash_encode(points: tf.Tensor, table: tf.Tensor, grid: HashGrid) -> tf.Tenso
     The table is split into levels so that its gradient is one concatenation of dense sums.
 
     Args:
-        points: float32 [N, D] in [0, 1].
-        table: float32 [rows, F].
-        grid: What the table means.
+      points: float32 [N, D] in [0, 1].
+      table: float32 [rows, F].
+      grid: What the table means.
 
     Returns:
-        float32 [N, L * F], level-major.
+      float32 [N, L * F], level-major.
 
     Source: Mueller et al. 2022, "Instant Neural Graphics Primitives", section 3.
     """
@@ -90,11 +90,11 @@ def frequency_encode(x: tf.Tensor, n_frequencies: int) -> tf.Tensor:
     """`metal_ops.frequency_encode`: x, then sines and cosines of its octaves.
 
     Args:
-        x: float32 [N, D].
-        n_frequencies: Number of octaves L.
+      x: float32 [N, D].
+      n_frequencies: Number of octaves L.
 
     Returns:
-        float32 [N, D * (1 + 2 * L)].
+      float32 [N, D * (1 + 2 * L)].
 
     Source: Mildenhall et al. 2020, "NeRF", equation 4.
     """
@@ -109,16 +109,16 @@ def sh_encode(directions: tf.Tensor, degree: int = 4) -> tf.Tensor:
     """`metal_ops.sh_encode` of degree 4: the 16 real spherical harmonics of the first four bands.
 
     Args:
-        directions: float32 [R, 3], unit length.
-        degree: 4; there is no other.
+      directions: float32 [R, 3], unit length.
+      degree: 4; there is no other.
 
     Returns:
-        float32 [R, 16], orthonormal on the sphere.
+      float32 [R, 16], orthonormal on the sphere.
 
     Example:
-        >>> import tensorflow as tf
-        >>> sh_encode(tf.constant([[0.0, 0.0, 1.0]])).shape
-        TensorShape([1, 16])
+      >>> import tensorflow as tf
+      >>> sh_encode(tf.constant([[0.0, 0.0, 1.0]])).shape
+      TensorShape([1, 16])
     """
     if degree != 4:
         raise ValueError(f"[composite.sh_encode] degree: expected 4, got {degree}.")
@@ -168,13 +168,13 @@ def ray_march(
     """`metal_ops.ray_march`: every step of every ray is looked up, then those in empty cells are dropped.
 
     Args:
-        origins: float32 [R, 3].
-        directions: float32 [R, 3], none of them zero.
-        occupancy: What is empty.
-        step: Shortest step, in units of the directions.
-        cone_angle: Growth of the steps with the distance.
-        near: Where rays begin.
-        seed: Two integers: rays are shifted by a random part of a step. None for no shift.
+      origins: float32 [R, 3].
+      directions: float32 [R, 3], none of them zero.
+      occupancy: What is empty.
+      step: Shortest step, in units of the directions.
+      cone_angle: Growth of the steps with the distance.
+      near: Where rays begin.
+      seed: Two integers: rays are shifted by a random part of a step. None for no shift.
     """
     lower, upper = occupancy.aabb[:3], occupancy.aabb[3:]
     reach = 2.0 ** (occupancy.n_levels - 1)
@@ -280,12 +280,12 @@ def intersect_box(
     """Where rays enter and leave a box (the slab method of Kay and Kajiya 1986).
 
     Args:
-        origins: float32 [R, 3].
-        directions: float32 [R, 3].
-        box: float32 [2, 3].
+      origins: float32 [R, 3].
+      directions: float32 [R, 3].
+      box: float32 [2, 3].
 
     Returns:
-        near and far float32 [R], near at least 0; far <= near where the ray misses.
+      near and far float32 [R], near at least 0; far <= near where the ray misses.
     """
     # A direction of exactly zero would make 0 * inf = NaN on a face: nudge it.
     safe = tf.where(tf.abs(directions) < 1e-9, 1e-9, directions)
@@ -337,13 +337,13 @@ def volume_render(
     dL/d(sigma_i delta_i) = T_{i+1} g_i - sum_{j>i} w_j g_j.
 
     Args:
-        sigmas: float32 [M].
-        rgbs: float32 [M, 3].
-        samples: Where they lie.
-        background: float32 [3] or [R, 3] behind them; None for black.
+      sigmas: float32 [M].
+      rgbs: float32 [M, 3].
+      samples: Where they lie.
+      background: float32 [3] or [R, 3] behind them; None for black.
 
     Returns:
-        Rendering; depth is the mean distance (0 for an empty ray).
+      Rendering; depth is the mean distance (0 for an empty ray).
     """
     n_rays = tf.shape(samples.packed_info)[0]
     delta, middle = samples.t_ends - samples.t_starts, 0.5 * (samples.t_ends + samples.t_starts)

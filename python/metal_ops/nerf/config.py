@@ -83,27 +83,27 @@ class ModelConfig:
     """The radiance field.
 
     Attributes:
-        encoding: "hash" (Mueller et al. 2022) or "frequency" (Mildenhall et al. 2020).
-        backend: What everything but the networks' layers is computed by: "fused" is the library's ops, "composite" the
-            same formulas from stock TensorFlow ops.
-        n_levels: Levels of the hash grid.
-        n_features_per_level: Values per table row.
-        log2_hashmap_size: Rows of the largest levels, as a power of two.
-        base_resolution: Cells along an edge on the coarsest level.
-        finest_resolution: Cells along an edge on the finest level; None is 2.5 for each pixel along the longer
-            edge of the pictures, which is about two a pixel where the object is.
-        density_width: Width of the hidden layer of the density network.
-        geometry_features: Values that the density network hands on to the colour network.
-        colour_width: Width of the two hidden layers of the colour network.
-        octaves: Octaves of the frequency encoding.
-        frequency_width: Width of the frequency network. The paper's 256 and 8 layers learn less in a minute on a CPU.
-        frequency_depth: Its number of hidden layers; the input joins in again half way.
-        density: What makes a density of the network's first output: "exp" as in instant-ngp, "softplus" as in Mip-NeRF,
-            "relu" as in NeRF.
-        mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32).
+      encoding: "hash" (Mueller et al. 2022) or "frequency" (Mildenhall et al. 2020).
+      backend: What everything but the networks' layers is computed by: "fused" is the library's ops, "composite" the
+        same formulas from stock TensorFlow ops.
+      n_levels: Levels of the hash grid.
+      n_features_per_level: Values per table row.
+      log2_hashmap_size: Rows of the largest levels, as a power of two.
+      base_resolution: Cells along an edge on the coarsest level.
+      finest_resolution: Cells along an edge on the finest level; None is 2.5 for each pixel along the longer
+        edge of the pictures, which is about two a pixel where the object is.
+      density_width: Width of the hidden layer of the density network.
+      geometry_features: Values that the density network hands on to the colour network.
+      colour_width: Width of the two hidden layers of the colour network.
+      octaves: Octaves of the frequency encoding.
+      frequency_width: Width of the frequency network. The paper's 256 and 8 layers learn less in a minute on a CPU.
+      frequency_depth: Its number of hidden layers; the input joins in again half way.
+      density: What makes a density of the network's first output: "exp" as in instant-ngp, "softplus" as in Mip-NeRF,
+        "relu" as in NeRF.
+      mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32).
 
     Raises:
-        ValueError: A value is of another type, or out of `LIMITS`; so does `TrainConfig`.
+      ValueError: A value is of another type, or out of `LIMITS`; so does `TrainConfig`.
     """
 
     encoding: str = "hash"
@@ -131,25 +131,25 @@ class TrainConfig:
     """How a radiance field is trained and judged.
 
     Attributes:
-        seconds: Training time to stop after (evaluation and pictures do not count), or None.
-        steps: Number of steps to stop after, or None.
-        seed: Of the initial values, the rays and the samples.
-        learning_rate: Of Adam, at its highest; None is 1e-2 for hash tables and 3e-3 for frequencies.
-        final_learning_rate: The fraction of it that is left at the end of the budget.
-        epsilon: Of Adam; instant-ngp's, so small that table rows that are seldom hit move as far as the others.
-        gradient_scale: The loss is multiplied by it before its gradient is taken, and the gradient divided by it, as
-            training in float16 needs.
-        target_samples: Packed samples per step that the number of rays is adapted to; None chooses by encoding.
-        samples_per_diagonal: Steps of the ray marcher along the diagonal of the scene's box.
-        occupancy_resolution: Cells along an edge of the occupancy grid.
-        occupancy_every: Steps between updates of the occupancy grid; 0 for none, so that it stays what it was.
-        background: "white", "black" or "random" behind the training pixels; "auto" is random where the
-            images have alpha.
-        loss: "mse", or "robust" for Barron's robust loss (CVPR 2019).
-        robust_alpha: Its shape; 1 is the pseudo-Huber loss.
-        robust_scale: Its size of an error from which on it is no longer quadratic.
-        distortion: Weight of the distortion loss of mip-NeRF 360, distances in units of the box's diagonal.
-        max_eval_views: Held-out views that are rendered for a score, evenly spread over the split.
+      seconds: Training time to stop after (evaluation and pictures do not count), or None.
+      steps: Number of steps to stop after, or None.
+      seed: Of the initial values, the rays and the samples.
+      learning_rate: Of Adam, at its highest; None is 1e-2 for hash tables and 3e-3 for frequencies.
+      final_learning_rate: The fraction of it that is left at the end of the budget.
+      epsilon: Of Adam; instant-ngp's, so small that table rows that are seldom hit move as far as the others.
+      gradient_scale: The loss is multiplied by it before its gradient is taken, and the gradient divided by it, as
+        training in float16 needs.
+      target_samples: Packed samples per step that the number of rays is adapted to; None chooses by encoding.
+      samples_per_diagonal: Steps of the ray marcher along the diagonal of the scene's box.
+      occupancy_resolution: Cells along an edge of the occupancy grid.
+      occupancy_every: Steps between updates of the occupancy grid; 0 for none, so that it stays what it was.
+      background: "white", "black" or "random" behind the training pixels; "auto" is random where the
+        images have alpha.
+      loss: "mse", or "robust" for Barron's robust loss (CVPR 2019).
+      robust_alpha: Its shape; 1 is the pseudo-Huber loss.
+      robust_scale: Its size of an error from which on it is no longer quadratic.
+      distortion: Weight of the distortion loss of mip-NeRF 360, distances in units of the box's diagonal.
+      max_eval_views: Held-out views that are rendered for a score, evenly spread over the split.
     """
 
     seconds: float | None = 60.0

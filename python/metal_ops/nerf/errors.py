@@ -13,8 +13,8 @@ def short(value: Any) -> str:
     """`repr`, cut to what fits into a sentence.
 
     Example:
-        >>> len(short("x" * 10**6)) < 70
-        True
+      >>> len(short("x" * 10**6)) < 70
+      True
     """
     try:
         return _shorten.repr(value)
@@ -26,8 +26,8 @@ def printable(text: str) -> str:
     r"""The text in one line that every terminal and file takes: names of files may hold any byte.
 
     Example:
-        >>> printable("a" + chr(10) + "b" + chr(0xdcff)) == "a" + r"\n" + "b" + r"\udcff"
-        True
+      >>> printable("a" + chr(10) + "b" + chr(0xdcff)) == "a" + r"\n" + "b" + r"\udcff"
+      True
     """
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text

@@ -30,9 +30,9 @@ class Picture(NamedTuple):
     """A rendered view.
 
     Attributes:
-        colour: float32 [H, W, 3] on black.
-        opacity: float32 [H, W].
-        depth: float32 [H, W], mean distance where there is anything, world units.
+      colour: float32 [H, W, 3] on black.
+      opacity: float32 [H, W].
+      depth: float32 [H, W], mean distance where there is anything, world units.
     """
 
     colour: np.ndarray
@@ -49,10 +49,10 @@ class Renderer:
     """Renders views of a radiance field.
 
     Args:
-        field: What to render.
-        occupancy: What is empty.
-        space: Where it is.
-        step: Length of a marching step, world units.
+      field: What to render.
+      occupancy: What is empty.
+      space: Where it is.
+      step: Length of a marching step, world units.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class Score:
     """How well held-out views are met.
 
     Attributes:
-        names: Names of the views.
-        psnr: dB for each.
-        ssim: For each; empty if it was not asked for.
+      names: Names of the views.
+      psnr: dB for each.
+      ssim: For each; empty if it was not asked for.
     """
 
     names: tuple[str, ...]
@@ -176,12 +176,12 @@ def evaluate(
     """Scores at most `most` of the views; None if `stop` said so in between.
 
     Args:
-        render: Renders the field.
-        views: The truth.
-        background: What both are put over.
-        most: How many views at most, evenly spread.
-        with_ssim: Whether SSIM is wanted, too.
-        stop: Asked before each view.
+      render: Renders the field.
+      views: The truth.
+      background: What both are put over.
+      most: How many views at most, evenly spread.
+      with_ssim: Whether SSIM is wanted, too.
+      stop: Asked before each view.
     """
     names, psnrs, ssims = [], [], []
     for view in spread(len(views), most):

@@ -22,15 +22,15 @@ def atomic(path: Path) -> Iterator[Path]:
     A crash, a full disk or a Ctrl-C inside the block leaves the old file as it was.
 
     Example:
-        >>> import tempfile, pathlib
-        >>> target = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
-        >>> with atomic(target) as temporary:
-        ...     _ = temporary.write_text("all of it")
-        >>> target.read_text()
-        'all of it'
+      >>> import tempfile, pathlib
+      >>> target = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
+      >>> with atomic(target) as temporary:
+      ...     _ = temporary.write_text("all of it")
+      >>> target.read_text()
+      'all of it'
 
     Raises:
-        OutputError: If it cannot be written.
+      OutputError: If it cannot be written.
     """
     # The suffix stays the last one: writers choose the format by it.
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
@@ -69,13 +69,13 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
     """The folder for a new run; it is not made yet.
 
     Args:
-        runs: Folder of all runs.
-        name: What the user called it; None takes `default`, numbered if that exists.
-        default: A name made from the scene.
-        overwrite: Whether a named run may replace an older one.
+      runs: Folder of all runs.
+      name: What the user called it; None takes `default`, numbered if that exists.
+      default: A name made from the scene.
+      overwrite: Whether a named run may replace an older one.
 
     Raises:
-        NerfError: If the named run exists and must not be replaced, or nothing can be written there.
+      NerfError: If the named run exists and must not be replaced, or nothing can be written there.
     """
     _try_out(runs)
     if name is not None:

@@ -62,12 +62,12 @@ def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
     could teach it little but to be empty.
 
     Args:
-        views: Pictures with alpha.
-        space: A plain (not contracted) box.
-        resolution: Cells along an edge, G.
+      views: Pictures with alpha.
+      space: A plain (not contracted) box.
+      resolution: Cells along an edge, G.
 
     Returns:
-        bool [G^3], x slowest.
+      bool [G^3], x slowest.
     """
     width, height = views.cameras.width, views.cameras.height
     alive = np.arange(resolution**3)
@@ -97,12 +97,12 @@ def covered_pixels(cameras: Cameras, space: Space, cells: np.ndarray) -> np.ndar
     """Pixels whose rays may meet one of the cells; the others can be skipped, as they see nothing.
 
     Args:
-        cameras: N cameras.
-        space: A plain (not contracted) box.
-        cells: bool [G^3], x slowest.
+      cameras: N cameras.
+      space: A plain (not contracted) box.
+      cells: bool [G^3], x slowest.
 
     Returns:
-        bool [N, H, W], never False where a ray meets a cell.
+      bool [N, H, W], never False where a ray meets a cell.
     """
     resolution = round(len(cells) ** (1 / 3))
     centres, radius = _cells(space, resolution, np.flatnonzero(cells))

@@ -12,9 +12,9 @@ def psnr(image: np.ndarray, truth: np.ndarray) -> float:
     """Peak signal-to-noise ratio in dB of float [H, W, 3] pictures in [0, 1]; infinity if they are equal.
 
     Example:
-        >>> import numpy as np
-        >>> psnr(np.full([4, 4, 3], 0.5), np.full([4, 4, 3], 0.6))
-        20.0
+      >>> import numpy as np
+      >>> psnr(np.full([4, 4, 3], 0.5), np.full([4, 4, 3], 0.6))
+      20.0
     """
     error = float(np.mean((np.asarray(image, np.float64) - truth) ** 2))
     return math.inf if error == 0 else round(-10.0 * math.log10(error), 6)

@@ -74,12 +74,12 @@ class RadianceField(tf.Module):
     al. 2020, figure 7, its view direction in spherical harmonics too.
 
     Args:
-        config: Sizes and choices.
-        seed: Of the initial values.
+      config: Sizes and choices.
+      seed: Of the initial values.
 
     Attributes:
-        grid: The hash grid, or None.
-        ops: The backend's operations.
+      grid: The hash grid, or None.
+      ops: The backend's operations.
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
@@ -153,10 +153,10 @@ class RadianceField(tf.Module):
         """What does not depend on the direction of view.
 
         Args:
-            points: float32 [M, 3] in [0, 1].
+          points: float32 [M, 3] in [0, 1].
 
         Returns:
-            density float32 [M], per unit of world length, and the features [M, G] for `colour`.
+          density float32 [M], per unit of world length, and the features [M, G] for `colour`.
         """
         if self.grid is not None:
             encoded = self.ops.hash_encode(points, self.table, self.grid)
@@ -180,11 +180,11 @@ class RadianceField(tf.Module):
         """Colour of samples.
 
         Args:
-            features: [M, G] from `geometry`.
-            encoded_directions: [M, 16] from `encode_directions`, a row for each sample.
+          features: [M, G] from `geometry`.
+          encoded_directions: [M, 16] from `encode_directions`, a row for each sample.
 
         Returns:
-            float32 [M, 3] in (0, 1), sRGB.
+          float32 [M, 3] in (0, 1), sRGB.
         """
         hidden = tf.concat([features, encoded_directions], axis=1)
         if self.grid is not None:

@@ -53,12 +53,12 @@ def comparison(
     """Writes truth, render and depth of held-out views side by side as a PNG.
 
     Args:
-        path: Where to.
-        render: Renders the field.
-        scene: Whose held-out views are shown, evenly spread.
-        columns: Groups of three pictures in a row.
-        rows: Rows.
-        title: A line above, if any.
+      path: Where to.
+      render: Renders the field.
+      scene: Whose held-out views are shown, evenly spread.
+      columns: Groups of three pictures in a row.
+      rows: Rows.
+      title: A line above, if any.
     """
     chosen = spread(len(scene.test), columns * rows)
     rows = math.ceil(len(chosen) / columns)
@@ -107,9 +107,9 @@ def turntable_cameras(scene: Scene, frames: int, size: int) -> Cameras:
     A full turn where the training views go all around; else a swing to and fro within the angles that they cover.
 
     Args:
-        scene: The scene.
-        frames: Number of cameras.
-        size: Pixels along the longer edge.
+      scene: The scene.
+      frames: Number of cameras.
+      size: Pixels along the longer edge.
     """
     cameras = scene.train.cameras
     up = scene.up
@@ -174,10 +174,10 @@ def curves(
     """Plots held-out PSNR over training time, a curve for each history, as a PNG.
 
     Args:
-        path: Where to.
-        histories: For each label the points, with "seconds" and "psnr".
-        title: Above the plot.
-        threshold: A PSNR to mark, and the time at which each curve crosses it.
+      path: Where to.
+      histories: For each label the points, with "seconds" and "psnr".
+      title: Above the plot.
+      threshold: A PSNR to mark, and the time at which each curve crosses it.
     """
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -214,8 +214,8 @@ def time_to(history: list[dict[str, float]], level: float | None) -> float | Non
     """Training seconds at which a history first reaches a PSNR, interpolated linearly; None if never.
 
     Example:
-        >>> time_to([{"seconds": 1, "psnr": 20}, {"seconds": 3, "psnr": 30}], 25)
-        2.0
+      >>> time_to([{"seconds": 1, "psnr": 20}, {"seconds": 3, "psnr": 30}], 25)
+      2.0
     """
     before = None
     for point in history:
@@ -234,8 +234,8 @@ def _stems(names: Sequence[str]) -> list[str]:
     """A file name for each view, all of them different: its stem, or its whole path where that does not tell.
 
     Example:
-        >>> _stems(["a/r_0.png", "a/r_1.png"]), _stems(["a/0.png", "b/0.png", "b/0.jpg"])
-        (['r_0', 'r_1'], ['a_0', 'b_0', 'b_0-2'])
+      >>> _stems(["a/r_0.png", "a/r_1.png"]), _stems(["a/0.png", "b/0.png", "b/0.jpg"])
+      (['r_0', 'r_1'], ['a_0', 'b_0', 'b_0-2'])
     """
     paths = [PurePosixPath(name) for name in names]
     stems = [path.stem for path in paths]
@@ -258,10 +258,10 @@ def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None)
     """Writes every held-out view as an RGBA PNG with straight alpha.
 
     Args:
-        folder: Where to; files are called after the views, with their folders where names alone are not different.
-        render: Renders the field.
-        scene: Whose held-out cameras are used.
-        size: Pixels along the longer edge; the scene's own if None.
+      folder: Where to; files are called after the views, with their folders where names alone are not different.
+      render: Renders the field.
+      scene: Whose held-out cameras are used.
+      size: Pixels along the longer edge; the scene's own if None.
     """
     cameras = scene.test.cameras
     if size is not None:

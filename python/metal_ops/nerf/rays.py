@@ -25,13 +25,13 @@ def march(
     """Samples of rays where the space may hold something.
 
     Args:
-        ops: The backend's operations.
-        origins: float32 [R, 3], world.
-        directions: float32 [R, 3], unit length.
-        space: The modelled volume.
-        occupancy: What is empty.
-        step: Length of a step, world units; in unbounded scenes steps grow with the distance.
-        seed: Two integers, of the shift of each ray's steps; none if None.
+      ops: The backend's operations.
+      origins: float32 [R, 3], world.
+      directions: float32 [R, 3], unit length.
+      space: The modelled volume.
+      occupancy: What is empty.
+      step: Length of a step, world units; in unbounded scenes steps grow with the distance.
+      seed: Two integers, of the shift of each ray's steps; none if None.
     """
     return ops.ray_march(
         origins,

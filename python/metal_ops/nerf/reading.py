@@ -56,7 +56,7 @@ def kind_of(path: Path, error: type[NerfError]) -> str:
     """What lies there: "file", "folder", "" for nothing.
 
     Raises:
-        error: A device, a pipe or a socket, or a path that the system does not take.
+      error: A device, a pipe or a socket, or a path that the system does not take.
     """
     try:
         mode = os.stat(path).st_mode
@@ -77,7 +77,7 @@ def open_file(path: Path, error: type[NerfError], what: str = "file") -> Iterato
     """A regular file, open for reading. Nothing waits for the other end of a pipe.
 
     Raises:
-        error: It is not there, is no regular file, or cannot be opened.
+      error: It is not there, is no regular file, or cannot be opened.
     """
     if kind_of(path, error) == "folder":
         raise error(f"{path}: is a folder; give a {what}.")
@@ -109,7 +109,7 @@ def read_json(path: Path, error: type[NerfError]) -> Any:
     """What a JSON file of at most `MOST_JSON` bytes holds.
 
     Raises:
-        error: With the line that is no JSON, the field that stands there twice, or what else is wrong.
+      error: With the line that is no JSON, the field that stands there twice, or what else is wrong.
     """
     with open_file(path, error) as file:
         data = file.read(MOST_JSON + 1)
@@ -128,7 +128,7 @@ def parse_json(text: str, where: str, error: type[NerfError]) -> Any:
     """The value of a JSON text; integers of more than 18 digits become floats, and infinite above 1e308.
 
     Raises:
-        error: As `read_json`.
+      error: As `read_json`.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def image_header(path: Path, error: type[NerfError]) -> tuple[int, int, bool]:
     """(height, width, whether it has alpha) of an image file, without decoding it.
 
     Raises:
-        error: Missing, unreadable, more pixels than `MOST_PIXELS`, or pixels that are not of 8 bits.
+      error: Missing, unreadable, more pixels than `MOST_PIXELS`, or pixels that are not of 8 bits.
     """
     with _image(path, error) as image:
         return image.height, image.width, _has_alpha(image)
@@ -181,7 +181,7 @@ def image_pixels(path: Path, error: type[NerfError]) -> tuple[np.ndarray, bool]:
     """uint8 [H, W, 4] with straight alpha, and whether the file has alpha.
 
     Raises:
-        error: As `image_header`.
+      error: As `image_header`.
     """
     with _image(path, error) as image:
         return np.asarray(image.convert("RGBA")), _has_alpha(image)
@@ -301,12 +301,12 @@ def open_npz(path: Path, error: type[NerfError], what: str) -> Iterator[Arrays]:
     """The arrays in an .npz file.
 
     Args:
-        path: The file.
-        error: What is raised.
-        what: The file is called so in sentences: "not a readable ...".
+      path: The file.
+      error: What is raised.
+      what: The file is called so in sentences: "not a readable ...".
 
     Raises:
-        error: Missing, damaged, or made to take what no machine has; also from what is read inside of the block.
+      error: Missing, damaged, or made to take what no machine has; also from what is read inside of the block.
     """
     with open_file(path, error, what) as file:
         try:

@@ -161,14 +161,14 @@ def train_run(
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 
     Args:
-        trainer: New or loaded.
-        folder: Of the run; made on the first write.
-        origin: How to load the scene again, for the checkpoint.
-        console: Where progress goes.
-        frames: Of the turntable.
+      trainer: New or loaded.
+      folder: Of the run; made on the first write.
+      origin: How to load the scene again, for the checkpoint.
+      console: Where progress goes.
+      frames: Of the turntable.
 
     Returns:
-        The exit code: 0, or 130 after Ctrl-C.
+      The exit code: 0, or 130 after Ctrl-C.
     """
     render = trainer.renderer()
     due = Evaluations(trainer.seconds)

@@ -17,11 +17,11 @@ class Space:
     """The volume that is modelled.
 
     Attributes:
-        aabb: float32 [2, 3], corners of the box that the scene lies in (its foreground if contracted).
-        extent: 1 for a plain box. Above 1 the volume is `extent` times as large in each direction, and what
-            lies outside the box is squeezed into the outer half of the unit cube, as in Barron et al.
-            2022, "Mip-NeRF 360", equation 10 (with the maximum norm, so that the box stays a box).
-        near: Distance from the camera, world units, within which there is nothing.
+      aabb: float32 [2, 3], corners of the box that the scene lies in (its foreground if contracted).
+      extent: 1 for a plain box. Above 1 the volume is `extent` times as large in each direction, and what
+        lies outside the box is squeezed into the outer half of the unit cube, as in Barron et al.
+        2022, "Mip-NeRF 360", equation 10 (with the maximum norm, so that the box stays a box).
+      near: Distance from the camera, world units, within which there is nothing.
     """
 
     aabb: np.ndarray
@@ -75,13 +75,13 @@ class Space:
         """Points of the unit cube at distances along rays.
 
         Args:
-            origins: float32 [R, 3], world.
-            directions: float32 [R, 3].
-            ray_indices: int32 [M], the ray of each point.
-            t: float32 [M], in units of the directions.
+          origins: float32 [R, 3], world.
+          directions: float32 [R, 3].
+          ray_indices: int32 [M], the ray of each point.
+          t: float32 [M], in units of the directions.
 
         Returns:
-            float32 [M, 3].
+          float32 [M, 3].
         """
         if not self.contracted:
             # A ray of the world is a ray of the cube: scale rays, not samples.

@@ -40,9 +40,9 @@ class StepReport(NamedTuple):
     """What a training step did.
 
     Attributes:
-        loss: Mean squared error of the batch's colours.
-        rays: Rays in the batch.
-        samples: Packed samples that the networks saw.
+      loss: Mean squared error of the batch's colours.
+      rays: Rays in the batch.
+      samples: Packed samples that the networks saw.
     """
 
     loss: float
@@ -58,20 +58,20 @@ class Trainer:
     progress through the budget and seconds differ from run to run.
 
     Args:
-        scene: What to learn.
-        model: The network.
-        config: How to learn.
+      scene: What to learn.
+      model: The network.
+      config: How to learn.
 
     Raises:
-        NerfError: If options and scene contradict each other.
+      NerfError: If options and scene contradict each other.
 
     Example:
-        >>> from metal_ops.nerf.config import ModelConfig, TrainConfig
-        >>> from metal_ops.nerf.scenes.procedural import procedural_scene
-        >>> scene = procedural_scene(size=16, train_views=4, test_views=1, supersample=1)
-        >>> trainer = Trainer(scene, ModelConfig(n_levels=4), TrainConfig(seconds=None, steps=2))
-        >>> trainer.train_step().loss > 0
-        True
+      >>> from metal_ops.nerf.config import ModelConfig, TrainConfig
+      >>> from metal_ops.nerf.scenes.procedural import procedural_scene
+      >>> scene = procedural_scene(size=16, train_views=4, test_views=1, supersample=1)
+      >>> trainer = Trainer(scene, ModelConfig(n_levels=4), TrainConfig(seconds=None, steps=2))
+      >>> trainer.train_step().loss > 0
+      True
     """
 
     def __init__(self, scene: Scene, model: ModelConfig, config: TrainConfig) -> None:
@@ -191,15 +191,15 @@ class Trainer:
         """What a step learns from some rays.
 
         Args:
-            origins: float32 [R, 3], world.
-            directions: float32 [R, 3], unit length.
-            background: float32 [3] or [R, 3], behind each ray.
-            target: float32 [R, 3], what should be seen.
-            seed: Two integers, of the rays' jitter.
-            step: Number of the step: once there are surfaces, what lies behind them is left out.
+          origins: float32 [R, 3], world.
+          directions: float32 [R, 3], unit length.
+          background: float32 [3] or [R, 3], behind each ray.
+          target: float32 [R, 3], what should be seen.
+          seed: Two integers, of the rays' jitter.
+          step: Number of the step: once there are surfaces, what lies behind them is left out.
 
         Returns:
-            The loss, its gradients in the order of the field's trainable variables, and the number of samples.
+          The loss, its gradients in the order of the field's trainable variables, and the number of samples.
         """
         space, field, ops = self.scene.space, self.field, self.field.ops
         scale = self.config.gradient_scale
@@ -316,7 +316,7 @@ class Trainer:
         """Takes over a state that `save` wrote.
 
         Raises:
-            CheckpointError: If it belongs to another model or scene.
+          CheckpointError: If it belongs to another model or scene.
         """
         counters = _counters(header, where)
         state = self._state()
@@ -346,7 +346,7 @@ def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, Train
     """The configuration in a checkpoint's header.
 
     Raises:
-        CheckpointError: If it has fields that this version does not know, or values that it does not take.
+      CheckpointError: If it has fields that this version does not know, or values that it does not take.
     """
     model = _record(header, "model", ModelConfig, where)
     return model, _record(header, "train", TrainConfig, where)
@@ -374,7 +374,7 @@ def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
     """How to load the scene of a checkpoint again: `data`, `downscale` and `size`.
 
     Raises:
-        CheckpointError: If a value is no path or number of pixels.
+      CheckpointError: If a value is no path or number of pixels.
     """
     data, size = header.get("data"), header.get("size")
     if data is not None and not isinstance(data, str):

@@ -250,25 +250,32 @@ def no_second_derivative(*ops: str) -> None:
 
 
 def flatten_points(
-    op: str, argument: str, points: tf.Tensor
+    op: str, argument: str, points: tf.Tensor, dims: int | None = None
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """[..., D] as [N, D], and what gives a result [N, W] the leading dimensions back."""
+    """[..., D] as [N, D], and what gives a result [N, W] the leading dimensions back. `dims`: D where it is known."""
     if points.shape.rank == 2:
         return points, lambda result: result
     if points.shape.rank == 0:
         raise ValueError(f"[{op}] {argument}: expected shape [..., dims], got a scalar.")
-    dims = points.shape[-1] if points.shape.rank is not None else None
+    if dims is None and points.shape.rank is not None:
+        dims = points.shape[-1]
     if dims is None:
         raise ValueError(
             f"[{op}] {argument}: expected a last dimension known in the graph, got {points.shape}. "
             "Say it with tf.ensure_shape."
         )
+    leading = points.shape[:-1]
+    sizes: Any = leading.as_list() if leading.is_fully_defined() else tf.shape(points)[:-1]
+    n_points = leading.num_elements() if isinstance(sizes, list) else tf.reduce_prod(sizes)
     # Not -1, which cannot be told where dims or the number of points is 0.
-    flat = tf.reshape(points, [tf.reduce_prod(tf.shape(points)[:-1]), dims])
+    flat = tf.reshape(points, [n_points, dims])
 
     def restore(result: tf.Tensor) -> tf.Tensor:
-        shaped = tf.reshape(result, tf.concat([tf.shape(points)[:-1], [result.shape[-1]]], axis=0))
-        shaped.set_shape([*points.shape[:-1], result.shape[-1]])
+        if leading.is_fully_defined():
+            return tf.reshape(result, [*sizes, result.shape[-1]])
+        shaped = tf.reshape(result, tf.concat([sizes, [result.shape[-1]]], axis=0))
+        if leading.rank is not None:
+            shaped.set_shape([*leading, result.shape[-1]])
         return shaped
 
     return flat, restore

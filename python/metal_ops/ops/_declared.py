@@ -80,7 +80,8 @@ def call(
 
     Args:
       function: The generated function's name.
-      tensors: The op's inputs in order, by what the public function calls them. Rays are those of the first one.
+      tensors: The op's inputs in order, by what the public function calls them. Rays are those of the first one; an
+        input of several tensors is taken as it is.
       name: The operation's.
       label: The public function's name where it is not the generated one's.
       **attrs: The op's attributes.
@@ -98,7 +99,9 @@ def call(
     chosen: dict[str, tuple[str, tf.Tensor]] = {}
     values: list[tf.Tensor] = []
     for (argument, value), type_name in zip(tensors.items(), op.inputs, strict=True):
-        if isinstance(value, Rays):
+        if op.attrs.get(type_name, "").startswith("list("):
+            pass  # several tensors, each of a type of its own
+        elif isinstance(value, Rays):
             value = _arguments.packed_info_of(label, values[0], *value)
         elif type_name in chosen:
             first, like = chosen[type_name]
@@ -110,6 +113,16 @@ def call(
         values.append(value)
     given = {key: _attribute(label, key, value, op.attrs[key]) for key, value in attrs.items()}
     return getattr(raw_ops, function)(*values, **given, name=name)
+
+
+def attributes(op: tf.Operation) -> dict[str, Any]:
+    """The attributes of an operation that are no types: what its gradient takes as well."""
+    values = {name: op.get_attr(name) for name in declarations()[op.type.lower()].attrs}
+    return {
+        name: value.decode() if isinstance(value, bytes) else value
+        for name, value in values.items()
+        if not isinstance(value, tf.DType)
+    }
 
 
 def _convert(label: str, argument: str, value: Any, dtypes: tuple[tf.DType, ...]) -> tf.Tensor:

@@ -110,7 +110,7 @@ def text_list(op: tf.Operation, name: str) -> list[str]:
 
 def gradient(
     op: tf.Operation,
-    incoming: tf.Tensor,
+    d_output: tf.Tensor,
     product: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     to_last: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> list[tf.Tensor]:
@@ -118,7 +118,7 @@ def gradient(
 
     Args:
       op: The fused operation.
-      incoming: The gradient of its output.
+      d_output: The gradient of its output.
       product: The first two inputs' product, channels last.
       to_last: Brings residual and output into the layout with channels last.
 
@@ -148,7 +148,7 @@ def gradient(
     return tape.gradient(
         y,
         inputs,
-        output_gradients=to_last(tf.cast(incoming, tf.float32)),
+        output_gradients=to_last(tf.cast(d_output, tf.float32)),
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
 

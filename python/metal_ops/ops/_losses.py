@@ -7,14 +7,14 @@ import tensorflow as tf
 from metal_ops import raw_ops
 
 
-def scale_slope(op: tf.Operation, incoming: tf.Tensor, slope: int = 1) -> tf.Tensor:
+def scale_slope(op: tf.Operation, d_loss: tf.Tensor, slope: int = 1) -> tf.Tensor:
     """The gradient that an operation's output number `slope` stands for."""
-    return raw_ops.scale_slope(incoming, op.outputs[slope])
+    return raw_ops.scale_slope(d_loss, op.outputs[slope])
 
 
-def sum_slope(op: tf.Operation, incoming: tf.Tensor, slope: int, parameter: tf.Tensor) -> tf.Tensor:
+def sum_slope(op: tf.Operation, d_loss: tf.Tensor, slope: int, parameter: tf.Tensor) -> tf.Tensor:
     """Likewise for a parameter, a scalar or one value a channel, that all elements share."""
-    return raw_ops.scale_slope_sum(incoming, op.outputs[slope], parameter)
+    return raw_ops.scale_slope_sum(d_loss, op.outputs[slope], parameter)
 
 
 def is_wanted(op: tf.Operation, index: int) -> bool:

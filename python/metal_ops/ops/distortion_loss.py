@@ -70,11 +70,11 @@ def distortion_loss(
 
 @tf.RegisterGradient("DistortionLoss")
 def _distortion_loss_gradient(
-    op: tf.Operation, incoming: tf.Tensor, *_: tf.Tensor
+    op: tf.Operation, d_loss: tf.Tensor, *_: tf.Tensor
 ) -> list[tf.Tensor | None]:
     packed_info = op.inputs[3]
     result: list[tf.Tensor | None] = [None] * 4
     for index in range(3 if op.get_attr("t_gradients") else 1):
         if _losses.is_wanted(op, index):
-            result[index] = raw_ops.scale_rays(incoming, op.outputs[index + 1], packed_info)
+            result[index] = raw_ops.scale_rays(d_loss, op.outputs[index + 1], packed_info)
     return result

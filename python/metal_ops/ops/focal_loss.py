@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks, _losses
+from metal_ops.ops import _arguments, _checks, _declared, _losses
 
 __all__ = ["focal_loss"]
 __theme__ = "Losses and activations"
@@ -69,9 +68,8 @@ def focal_loss(
     _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         logits = _arguments.as_floats(op, "logits", logits)
-        gamma = _arguments.number(op, "gamma", gamma)
-        label_smoothing = _arguments.number(op, "label_smoothing", label_smoothing)
         reduce_last = _arguments.flag(op, "reduce_last", reduce_last)
+        options: dict[str, Any] = {"gamma": gamma, "label_smoothing": label_smoothing}
         if alpha is not None:
             alpha = _arguments.number(op, "alpha", alpha)
             most = 1.0 if kind == "sigmoid" else np.finfo(np.float32).max
@@ -81,32 +79,20 @@ def focal_loss(
                     f"for none (-1 in torchvision), got {alpha}."
                 )
         if kind == "sigmoid":
-            targets = _arguments.as_dtype_of(op, "targets", targets, logits=logits)
-            return raw_ops.sigmoid_focal_loss(
-                logits,
-                targets,
-                alpha=0.5 if alpha is None else alpha,
-                balanced=alpha is not None,
-                gamma=gamma,
-                label_smoothing=label_smoothing,
-                reduce_last=reduce_last,
-            )[0]
+            options |= {"balanced": alpha is not None, "reduce_last": reduce_last}
+            options["alpha"] = 0.5 if alpha is None else alpha
+            tensors = {"logits": logits, "targets": targets}
+            return _declared.call("sigmoid_focal_loss", tensors, None, label=op, **options)[0]
         if reduce_last:
             raise ValueError(
                 f"[{op}] reduce_last: expected False with kind 'softmax', whose sum over the classes is "
                 "made already, got True."
             )
-        return _softmax(op, logits, targets, alpha, gamma, label_smoothing)
+        options["alpha"] = 1.0 if alpha is None else alpha
+        return _softmax(op, logits, targets, options)
 
 
-def _softmax(
-    op: str,
-    logits: tf.Tensor,
-    targets: Any,
-    alpha: float | None,
-    gamma: float,
-    label_smoothing: float,
-) -> tf.Tensor:
+def _softmax(op: str, logits: tf.Tensor, targets: Any, options: dict[str, Any]) -> tf.Tensor:
     targets = _arguments.convert(op, "targets", targets)
     sparse = targets.dtype.is_integer
     if sparse:
@@ -133,20 +119,14 @@ def _softmax(
             with tf.control_dependencies([fits]):
                 targets = tf.identity(targets)
         targets = tf.reshape(targets, tf.shape(flat)[:1] if sparse else tf.shape(flat))
-    logits = flat
-    loss = raw_ops.softmax_focal_loss(
-        logits,
-        targets,
-        alpha=1.0 if alpha is None else alpha,
-        gamma=gamma,
-        label_smoothing=label_smoothing,
-    )[0]
+    tensors = {"logits": flat, "targets": targets}
+    loss = _declared.call("softmax_focal_loss", tensors, None, label=op, **options)[0]
     return tf.squeeze(restore(loss[:, None]), axis=-1)
 
 
 @tf.RegisterGradient("SigmoidFocalLoss")
 @tf.RegisterGradient("SoftmaxFocalLoss")
 def _focal_loss_gradient(
-    op: tf.Operation, incoming: tf.Tensor, _: tf.Tensor
+    op: tf.Operation, d_loss: tf.Tensor, _: tf.Tensor
 ) -> list[tf.Tensor | None]:
-    return [_losses.scale_slope(op, incoming), None]
+    return [_losses.scale_slope(op, d_loss), None]

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _arguments, _declared
 
 __all__ = ["frequency_encode"]
 __theme__ = "Encodings"
@@ -50,35 +50,33 @@ def frequency_encode(
       [[0.125, 0.3827, 0.9239, 0.7071, 0.7071]]
     """
     op = "frequency_encode"
-    _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         x = _arguments.as_floats(op, "x", x, [tf.float32])
         flat, restore = _arguments.flatten_points(op, "x", x)
-        return restore(
-            raw_ops.frequency_encode(
-                flat,
-                T=_arguments.float_dtype(op, dtype),
-                n_frequencies=_arguments.integer(op, "n_frequencies", n_frequencies),
-                include_input=_arguments.flag(op, "include_input", include_input),
-                times_pi=_arguments.flag(op, "times_pi", times_pi),
-            )
+        encoded = _declared.call(
+            op,
+            {"x": flat},
+            None,
+            T=_arguments.float_dtype(op, dtype),
+            n_frequencies=n_frequencies,
+            include_input=include_input,
+            times_pi=times_pi,
         )
-
-
-def _attributes(op: tf.Operation) -> dict[str, Any]:
-    return {name: op.get_attr(name) for name in ("n_frequencies", "include_input", "times_pi")}
+        return restore(encoded)
 
 
 @tf.RegisterGradient("FrequencyEncode")
-def _frequency_encode_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
-    return raw_ops.frequency_encode_grad(gradient, op.inputs[0], **_attributes(op))
+def _frequency_encode_gradient(op: tf.Operation, d_outputs: tf.Tensor) -> tf.Tensor:
+    return raw_ops.frequency_encode_grad(d_outputs, op.inputs[0], **_declared.attributes(op))
 
 
 @tf.RegisterGradient("FrequencyEncodeGrad")
-def _frequency_encode_grad_gradient(op: tf.Operation, upstream: tf.Tensor) -> list[tf.Tensor]:
+def _frequency_encode_grad_gradient(
+    op: tf.Operation, d_inputs_gradient: tf.Tensor
+) -> list[tf.Tensor]:
     """Of J(x)^T g: J u for g, and u times the second derivative for x, out of the encoding itself."""
     g, x = op.inputs
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
     count, with_input = attributes["n_frequencies"], attributes["include_input"]
     blocks = tf.shape(x)[0], 2 * count, tf.shape(x)[1]
     waves = raw_ops.frequency_encode(x, **{**attributes, "include_input": False})
@@ -88,7 +86,7 @@ def _frequency_encode_grad_gradient(op: tf.Operation, upstream: tf.Tensor) -> li
         tf.float32,
         [count, 1],
     )
-    along = upstream[:, None, :]
+    along = d_inputs_gradient[:, None, :]
     jvp = tf.reshape(tf.stack([slopes * cosine * along, -slopes * sine * along], axis=2), blocks)
     wide = tf.cast(g, tf.float32)
     if with_input:
@@ -97,4 +95,4 @@ def _frequency_encode_grad_gradient(op: tf.Operation, upstream: tf.Tensor) -> li
     jvp = tf.reshape(jvp, tf.shape(g))
     g_sine, g_cosine = tf.unstack(tf.reshape(wide, [blocks[0], count, 2, blocks[2]]), axis=2)
     bend = -tf.reduce_sum(slopes**2 * (g_sine * sine + g_cosine * cosine), axis=1)
-    return [tf.cast(jvp, g.dtype), upstream * bend]
+    return [tf.cast(jvp, g.dtype), d_inputs_gradient * bend]

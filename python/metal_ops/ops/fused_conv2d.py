@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks, _fused
+from metal_ops.ops import _arguments, _declared, _fused
 
 __all__ = ["fused_conv2d"]
 __theme__ = "Fused layers"
@@ -71,30 +70,28 @@ def fused_conv2d(
       [[-1.0, -1.0], [-1.0, -1.0]]
     """
     op = "fused_conv2d"
-    _checks.refuse_xla(op)
     if not isinstance(data_format, str) or data_format not in ("NHWC", "NCHW"):
         raise ValueError(
             f"[{op}] data_format: expected 'NHWC' or 'NCHW', got {data_format!r}. Transpose the input."
         )
     x = _arguments.as_floats(op, "input", input)
-    w = _arguments.as_dtype(op, "filters", filters, x.dtype)
     names, args = _fused.sequence(
         op, x.dtype, bias, batch_norm, residual, activation, "tf.nn.conv2d"
     )
     kind, explicit = _padding(op, padding)
-    return raw_ops.metal_fused_conv2d(
-        x,
-        w,
-        args,
+    return _declared.call(
+        "metal_fused_conv2d",
+        {"input": x, "filters": filters, "args": args},
+        name,
+        label=op,
         strides=_per_dimension(op, "strides", strides, data_format),
         padding=kind,
         explicit_paddings=explicit,
         data_format=data_format,
         dilations=_per_dimension(op, "dilations", dilations, data_format),
         fused_ops=names,
-        epsilon=_arguments.number(op, "epsilon", epsilon),
+        epsilon=epsilon,
         leakyrelu_alpha=_arguments.number(op, "alpha", alpha),
-        name=name,
     )
 
 
@@ -136,7 +133,7 @@ def _padding(
 
 
 @tf.RegisterGradient("MetalFusedConv2D")
-def _fused_conv2d_gradient(op: tf.Operation, incoming: tf.Tensor) -> list[tf.Tensor]:
+def _fused_conv2d_gradient(op: tf.Operation, d_output: tf.Tensor) -> list[tf.Tensor]:
     # Channels last, for which TensorFlow has gradients on every device.
     def to_last(x: tf.Tensor) -> tf.Tensor:
         return tf.transpose(x, (0, 2, 3, 1)) if nchw else x
@@ -160,7 +157,7 @@ def _fused_conv2d_gradient(op: tf.Operation, incoming: tf.Tensor) -> list[tf.Ten
                 strides[d] = max(1, min(strides[d], padded))
         return tf.nn.conv2d(x, _dilate(w, *dilations[1:3]), strides, padding)
 
-    return _fused.gradient(op, incoming, product, to_last)
+    return _fused.gradient(op, d_output, product, to_last)
 
 
 def _dilate(filters: tf.Tensor, height: int, width: int) -> tf.Tensor:

@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks, _fused
+from metal_ops.ops import _arguments, _declared, _fused
 
 __all__ = ["fused_matmul"]
 __theme__ = "Fused layers"
@@ -63,27 +62,25 @@ def fused_matmul(
       [[1.5, 0.0]]
     """
     op = "fused_matmul"
-    _checks.refuse_xla(op)
     a = _arguments.as_floats(op, "a", a)
-    b = _arguments.as_dtype(op, "b", b, a.dtype)
     names, args = _fused.sequence(op, a.dtype, bias, batch_norm, residual, activation, "tf.matmul")
-    return raw_ops.metal_fused_mat_mul(
-        a,
-        b,
-        args,
-        transpose_a=_arguments.flag(op, "transpose_a", transpose_a),
-        transpose_b=_arguments.flag(op, "transpose_b", transpose_b),
+    return _declared.call(
+        "metal_fused_mat_mul",
+        {"a": a, "b": b, "args": args},
+        name,
+        label=op,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
         fused_ops=names,
-        epsilon=_arguments.number(op, "epsilon", epsilon),
+        epsilon=epsilon,
         leakyrelu_alpha=_arguments.number(op, "alpha", alpha),
-        name=name,
     )
 
 
 @tf.RegisterGradient("MetalFusedMatMul")
-def _fused_matmul_gradient(op: tf.Operation, incoming: tf.Tensor) -> list[tf.Tensor]:
+def _fused_matmul_gradient(op: tf.Operation, d_product: tf.Tensor) -> list[tf.Tensor]:
     def product(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         transposed = {n: op.get_attr(n) for n in ("transpose_a", "transpose_b")}
         return tf.matmul(a, b, **transposed)
 
-    return _fused.gradient(op, incoming, product)
+    return _fused.gradient(op, d_product, product)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks, _losses
+from metal_ops.ops import _arguments, _checks, _declared, _losses
 
 __all__ = ["fused_mlp"]
 __theme__ = "Fused layers"
@@ -63,7 +63,6 @@ def fused_mlp(
       [[48.0], [0.0]]
     """
     op = "fused_mlp"
-    _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         x = _arguments.as_floats(op, "x", x)
         if x.shape.rank is None or x.shape.rank == 0 or x.shape[-1] is None:
@@ -97,19 +96,20 @@ def fused_mlp(
                     _checks.check_shape(op, argument, bias, [sizes[number + 1]], "one an output")
                 )
         flat, restore = _arguments.flatten_points(op, "x", x)
-        return restore(
-            raw_ops.fused_mlp(
-                flat,
-                tf.concat([piece for part in parts for piece in part], axis=0),
-                n_outputs=sizes[-1],
-                n_neurons=sizes[1],
-                n_hidden_layers=len(kernels) - 1,
-                activation=activation_name(op, "activation", activation),
-                output_activation=activation_name(op, "output_activation", output_activation),
-                use_bias=biases is not None,
-                squareplus_b=_arguments.number(op, "squareplus_b", squareplus_b),
-            )
+        weights = tf.concat([piece for part in parts for piece in part], axis=0)
+        outputs = _declared.call(
+            op,
+            {"x": flat, "kernels": weights},
+            None,
+            n_outputs=sizes[-1],
+            n_neurons=sizes[1],
+            n_hidden_layers=len(kernels) - 1,
+            activation=activation_name(op, "activation", activation),
+            output_activation=activation_name(op, "output_activation", output_activation),
+            use_bias=biases is not None,
+            squareplus_b=squareplus_b,
         )
+        return restore(outputs)
 
 
 def activation_name(op: str, argument: str, value: Any) -> Any:
@@ -154,37 +154,25 @@ def _columns(op: str, argument: str, kernel: tf.Tensor, rows: int, n_layers: int
     return columns
 
 
-ATTRIBUTES = (
-    *("n_outputs", "n_neurons", "n_hidden_layers"),
-    *("activation", "output_activation", "use_bias", "squareplus_b"),
-)
-
-
-def _attributes(op: tf.Operation) -> dict[str, Any]:
-    values = {name: op.get_attr(name) for name in ATTRIBUTES}
-    for name in ("activation", "output_activation"):
-        values[name] = _arguments.text_attr(op, name)
-    return values
-
-
 @tf.RegisterGradient("FusedMlp")
-def _fused_mlp_gradient(op: tf.Operation, gradient: tf.Tensor) -> list[tf.Tensor | None]:
+def _fused_mlp_gradient(op: tf.Operation, d_outputs: tf.Tensor) -> list[tf.Tensor | None]:
     d_x, d_weights = raw_ops.fused_mlp_grad(
-        gradient,
+        d_outputs,
         op.inputs[0],
         op.inputs[1],
         x_gradient=_losses.is_wanted(op, 0),
-        **_attributes(op),
+        **_declared.attributes(op),
     )
     return [d_x if _losses.is_wanted(op, 0) else None, d_weights]
 
 
 @tf.RegisterGradient("FusedMlpGrad")
 def _fused_mlp_second_gradient(
-    op: tf.Operation, into_d_x: tf.Tensor, into_d_weights: tf.Tensor
+    op: tf.Operation, d_d_x: tf.Tensor, d_d_weights: tf.Tensor
 ) -> list[tf.Tensor | None]:
     """By stock ops in float32: the gradient of the gradient of the layers, one by one."""
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
+    del attributes["x_gradient"]
     inputs = [tf.cast(value, tf.float32) for value in op.inputs]
     with tf.GradientTape() as outer:
         outer.watch(inputs)
@@ -194,7 +182,7 @@ def _fused_mlp_second_gradient(
             y = layers(x, weights, **attributes)
         wanted = [weights] if not op.get_attr("x_gradient") else [x, weights]
         first = inner.gradient(y, wanted, output_gradients=gradients)
-    into = [into_d_x, into_d_weights][-len(wanted) :]
+    into = [d_d_x, d_d_weights][-len(wanted) :]
     second = outer.gradient(
         first, inputs, output_gradients=[tf.cast(value, tf.float32) for value in into]
     )

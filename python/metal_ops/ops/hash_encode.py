@@ -19,12 +19,10 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 from metal_ops.grid import HashGrid
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _arguments, _checks, _declared
 
 __all__ = ["hash_encode"]
 __theme__ = "Encodings"
-
-TABLE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 
 def hash_encode(points: Any, table: Any, grid: HashGrid, name: str | None = None) -> tf.Tensor:
@@ -68,53 +66,18 @@ def hash_encode(points: Any, table: Any, grid: HashGrid, name: str | None = None
         raise TypeError(
             f"[hash_encode] grid: expected a metal_ops.HashGrid, got {type(grid).__name__}."
         )
-    _checks.refuse_xla("hash_encode")
-    with tf.name_scope(name or "hash_encode"):
-        # NumPy's and Python's float64 is only how numbers are written there; a tensor's dtype was chosen.
-        chosen = tf.is_tensor(points) or hasattr(points, "assign")
-        points = _arguments.convert("hash_encode", "points", points, None if chosen else tf.float32)
-        table = _arguments.convert("hash_encode", "table", table)
-        why = (
-            "Half precision cannot tell the cells of fine levels apart. "
-            if points.dtype.size == 2
-            else ""
-        )
-        _checks.check_dtype("hash_encode", "points", points, [tf.float32], why)
-        _checks.check_dtype("hash_encode", "table", table, TABLE_DTYPES)
-        points = _checks.check_last_dim("hash_encode", "points", points, grid.n_dims, "grid.n_dims")
-        table = _checks.check_shape(
-            "hash_encode", "table", table, grid.table_shape, "grid.table_shape"
-        )
-
-        is_flat = points.shape.rank == 2
-        features = raw_ops.hash_encode(
-            points if is_flat else tf.reshape(points, [-1, grid.n_dims]),
-            table,
-            tf.constant(grid.offsets),
-            **grid.op_attributes,
-        )
-        if is_flat:
-            return features
-        leading = points.shape[:-1]
-        if leading.is_fully_defined():
-            return tf.reshape(features, [*leading, grid.output_dim])
-        shape = tf.concat([tf.shape(points)[:-1], [grid.output_dim]], axis=0)
-        features = tf.reshape(features, shape)
-        features.set_shape([*leading, grid.output_dim] if leading.rank is not None else None)
-        return features
-
-
-def _attributes(op: tf.Operation) -> dict[str, Any]:
-    def text(name: str) -> str:
-        value = op.get_attr(name)
-        return value.decode() if isinstance(value, bytes) else value
-
-    return {
-        "log2_per_level_scale": op.get_attr("log2_per_level_scale"),
-        "resolution_coarsest": op.get_attr("resolution_coarsest"),
-        "interpolation": text("interpolation"),
-        "grid_kind": text("grid_kind"),
-    }
+    op = "hash_encode"
+    half = getattr(points, "dtype", None) in (tf.float16, tf.bfloat16)
+    why = "Half precision cannot tell the cells of fine levels apart. " if half else ""
+    with tf.name_scope(name or op):
+        points = _arguments.as_floats(op, "points", points, (tf.float32,), why)
+        points = _checks.check_last_dim(op, "points", points, grid.n_dims, "grid.n_dims")
+        # As it is: a table in NumPy's float64 is no way to write numbers.
+        table = _arguments.as_floats(op, "table", _arguments.convert(op, "table", table))
+        table = _checks.check_shape(op, "table", table, grid.table_shape, "grid.table_shape")
+        flat, restore = _arguments.flatten_points(op, "points", points, grid.n_dims)
+        tensors = {"points": flat, "table": table, "offsets": tf.constant(grid.offsets)}
+        return restore(_declared.call(op, tensors, None, **grid.op_attributes))
 
 
 def _gradients(
@@ -134,7 +97,7 @@ def _gradients(
 @tf.RegisterGradient("HashEncode")
 def _hash_encode_gradient(op: tf.Operation, g: tf.Tensor) -> list[tf.Tensor | None]:
     x, table, offsets = op.inputs
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
     return _gradients(
         op,
         lambda: raw_ops.hash_encode_point_grad(g, x, table, offsets, **attributes),
@@ -146,7 +109,7 @@ def _hash_encode_gradient(op: tf.Operation, g: tf.Tensor) -> list[tf.Tensor | No
 @tf.RegisterGradient("HashEncodeGrad")
 def _hash_encode_grad_gradient(op: tf.Operation, u: tf.Tensor) -> list[tf.Tensor | None]:
     g, x, _, offsets = op.inputs  # linear in g, independent of the table
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
     return _gradients(
         op,
         lambda: raw_ops.hash_encode(x, u, offsets, **attributes),
@@ -159,7 +122,7 @@ def _hash_encode_grad_gradient(op: tf.Operation, u: tf.Tensor) -> list[tf.Tensor
 @tf.RegisterGradient("HashEncodePointGrad")
 def _hash_encode_point_grad_gradient(op: tf.Operation, v: tf.Tensor) -> list[tf.Tensor | None]:
     g, x, table, offsets = op.inputs
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
     return _gradients(
         op,
         lambda: raw_ops.hash_encode_jvp(v, x, table, offsets, **attributes),
@@ -172,7 +135,7 @@ def _hash_encode_point_grad_gradient(op: tf.Operation, v: tf.Tensor) -> list[tf.
 @tf.RegisterGradient("HashEncodeJvp")
 def _hash_encode_jvp_gradient(op: tf.Operation, g: tf.Tensor) -> list[tf.Tensor | None]:
     v, x, table, offsets = op.inputs
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
     return _gradients(
         op,
         lambda: raw_ops.hash_encode_point_grad(g, x, table, offsets, **attributes),
@@ -185,7 +148,7 @@ def _hash_encode_jvp_gradient(op: tf.Operation, g: tf.Tensor) -> list[tf.Tensor 
 @tf.RegisterGradient("HashEncodeJvpGrad")
 def _hash_encode_jvp_grad_gradient(op: tf.Operation, u: tf.Tensor) -> list[tf.Tensor | None]:
     v, g, x, _, offsets = op.inputs  # linear in v and g, independent of the table
-    attributes = _attributes(op)
+    attributes = _declared.attributes(op)
     return _gradients(
         op,
         lambda: raw_ops.hash_encode_point_grad(g, x, u, offsets, **attributes),

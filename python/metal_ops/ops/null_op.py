@@ -38,6 +38,6 @@ def null_op(x: Any, scale: float = 1.0, name: str | None = None) -> tf.Tensor:
 
 
 @tf.RegisterGradient("NullOp")
-def _null_op_gradient(op: tf.Operation, upstream: tf.Tensor) -> tf.Tensor:
+def _null_op_gradient(op: tf.Operation, d_y: tf.Tensor) -> tf.Tensor:
     """d loss / d x = scale * d loss / d y. Written with the op itself, so it runs where the op runs."""
-    return raw_ops.null_op(upstream, scale=op.get_attr("scale"))
+    return raw_ops.null_op(d_y, scale=op.get_attr("scale"))

@@ -207,19 +207,19 @@ def _scan(
 
 
 @tf.RegisterGradient("PackedScan")
-def _packed_scan_gradient(op: tf.Operation, gradient: tf.Tensor) -> list[tf.Tensor | None]:
+def _packed_scan_gradient(op: tf.Operation, d_outputs: tf.Tensor) -> list[tf.Tensor | None]:
     inputs, packed_info = op.inputs
     exclusive, reverse = op.get_attr("exclusive"), op.get_attr("reverse")
     if _arguments.text_attr(op, "reduction") == "sum":
         # The transpose of a running sum runs the other way.
-        to_inputs = raw_ops.packed_scan(
-            gradient, packed_info, exclusive=exclusive, reverse=not reverse
+        d_inputs = raw_ops.packed_scan(
+            d_outputs, packed_info, exclusive=exclusive, reverse=not reverse
         )
     else:
-        to_inputs = raw_ops.packed_prod_grad(
-            gradient, inputs, packed_info, exclusive=exclusive, reverse=reverse
+        d_inputs = raw_ops.packed_prod_grad(
+            d_outputs, inputs, packed_info, exclusive=exclusive, reverse=reverse
         )
-    return [to_inputs, None]
+    return [d_inputs, None]
 
 
 tf.no_gradient("PackRayIndices")

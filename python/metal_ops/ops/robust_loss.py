@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks, _losses
+from metal_ops.ops import _arguments, _checks, _declared, _losses
 
 __all__ = ["robust_loss"]
 __theme__ = "Losses and activations"
@@ -66,7 +65,6 @@ def robust_loss(
       [0.0, 0.4, 1.9992]
     """
     op = "robust_loss"
-    _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         x = _arguments.as_floats(op, "x", x)
         if targets is None:
@@ -80,29 +78,24 @@ def robust_loss(
                 )
         # A number has no gradient, and its derivative need not be made.
         trained = any(tf.is_tensor(p) or hasattr(p, "assign") for p in (alpha, scale))
-        loss, *_ = raw_ops.robust_loss(
-            x,
-            targets,
-            _arguments.as_floats(op, "alpha", alpha, [tf.float32]),
-            _arguments.as_floats(op, "scale", scale, [tf.float32]),
-            reduce_last=_arguments.flag(op, "reduce_last", reduce_last),
-            parameter_gradients=trained,
-        )
-        return loss
+        tensors = {"x": x, "targets": targets, "alpha": alpha, "scale": scale}
+        return _declared.call(
+            op, tensors, None, reduce_last=reduce_last, parameter_gradients=trained
+        )[0]
 
 
 @tf.RegisterGradient("RobustLoss")
 def _robust_loss_gradient(
-    op: tf.Operation, incoming: tf.Tensor, *_: tf.Tensor
+    op: tf.Operation, d_loss: tf.Tensor, *_: tf.Tensor
 ) -> list[tf.Tensor | None]:
     _, targets, *parameters = op.inputs
-    to_x = _losses.scale_slope(op, incoming)
-    result: list[tf.Tensor | None] = [to_x, None, None, None]
+    d_x = _losses.scale_slope(op, d_loss)
+    result: list[tf.Tensor | None] = [d_x, None, None, None]
     if targets.shape.rank != 1 or targets.shape[0] != 0:
         if _losses.is_wanted(op, 1):
-            result[1] = -to_x
+            result[1] = -d_x
     if op.get_attr("parameter_gradients"):
         for index, parameter in enumerate(parameters, start=2):
             if _losses.is_wanted(op, index):
-                result[index] = _losses.sum_slope(op, incoming, index, parameter)
+                result[index] = _losses.sum_slope(op, d_loss, index, parameter)
     return result

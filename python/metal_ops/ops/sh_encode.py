@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _arguments, _checks, _declared
 
 __all__ = ["sh_encode"]
 __theme__ = "Encodings"
@@ -41,23 +41,17 @@ def sh_encode(
       [[0.2821, -0.0, 0.4886, -0.0]]
     """
     op = "sh_encode"
-    _checks.refuse_xla(op)
     with tf.name_scope(name or op):
         directions = _arguments.as_floats(op, "directions", directions, [tf.float32])
         directions = _checks.check_last_dim(op, "directions", directions, 3, "x, y, z")
         flat, restore = _arguments.flatten_points(op, "directions", directions)
-        return restore(
-            raw_ops.sh_encode(
-                flat,
-                T=_arguments.float_dtype(op, dtype),
-                degree=_arguments.integer(op, "degree", degree),
-            )
-        )
+        of_type = _arguments.float_dtype(op, dtype)
+        return restore(_declared.call(op, {"directions": flat}, None, T=of_type, degree=degree))
 
 
 @tf.RegisterGradient("ShEncode")
-def _sh_encode_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
-    return raw_ops.sh_encode_grad(gradient, op.inputs[0], degree=op.get_attr("degree"))
+def _sh_encode_gradient(op: tf.Operation, d_outputs: tf.Tensor) -> tf.Tensor:
+    return raw_ops.sh_encode_grad(d_outputs, op.inputs[0], **_declared.attributes(op))
 
 
 _arguments.no_second_derivative("ShEncodeGrad")

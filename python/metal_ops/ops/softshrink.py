@@ -39,11 +39,11 @@ def softshrink(x: Any, lambd: float = 0.5, name: str | None = None) -> tf.Tensor
 
 
 @tf.RegisterGradient("Softshrink")
-def _softshrink_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
-    return raw_ops.softshrink_grad(gradient, op.inputs[0], lambd=op.get_attr("lambd"))
+def _softshrink_gradient(op: tf.Operation, d_activations: tf.Tensor) -> tf.Tensor:
+    return raw_ops.softshrink_grad(d_activations, op.inputs[0], lambd=op.get_attr("lambd"))
 
 
 @tf.RegisterGradient("SoftshrinkGrad")
-def _softshrink_grad_gradient(op: tf.Operation, gradient: tf.Tensor) -> list[tf.Tensor | None]:
+def _softshrink_grad_gradient(op: tf.Operation, d_backprops: tf.Tensor) -> list[tf.Tensor | None]:
     """Linear in the gradients; in the features it is constant but for two points."""
-    return [raw_ops.softshrink_grad(gradient, op.inputs[1], lambd=op.get_attr("lambd")), None]
+    return [raw_ops.softshrink_grad(d_backprops, op.inputs[1], lambd=op.get_attr("lambd")), None]

@@ -196,31 +196,28 @@ def render_weights(
         )
 
 
-def _attributes(op: tf.Operation) -> dict[str, Any]:
-    return {name: op.get_attr(name) for name in ("early_stop_eps", "t_gradients")}
-
-
 @tf.RegisterGradient("VolumeRender")
-def _volume_render_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    rgb, *others = gradients
-    to_sigmas, to_rgbs, to_background, to_starts, to_ends = raw_ops.volume_render_grad(
-        _arguments.zeros_as_empty(rgb, rank=2),
-        *map(_arguments.zeros_as_empty, others),
+def _volume_render_gradient(
+    op: tf.Operation, d_rgb: tf.Tensor, *d_others: tf.Tensor
+) -> list[tf.Tensor | None]:
+    d_sigmas, d_rgbs, d_background, d_starts, d_ends = raw_ops.volume_render_grad(
+        _arguments.zeros_as_empty(d_rgb, rank=2),
+        *map(_arguments.zeros_as_empty, d_others),
         *op.inputs,
-        **_attributes(op),
+        **_declared.attributes(op),
     )
     if not op.get_attr("t_gradients"):
-        to_starts = to_ends = None
-    return [to_sigmas, to_rgbs, to_starts, to_ends, None, to_background]
+        d_starts = d_ends = None
+    return [d_sigmas, d_rgbs, d_starts, d_ends, None, d_background]
 
 
 @tf.RegisterGradient("RenderWeights")
-def _render_weights_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    to_sigmas, to_starts, to_ends = raw_ops.render_weights_grad(
-        *map(_arguments.zeros_as_empty, gradients),
+def _render_weights_gradient(op: tf.Operation, *d_outputs: tf.Tensor) -> list[tf.Tensor | None]:
+    d_sigmas, d_starts, d_ends = raw_ops.render_weights_grad(
+        *map(_arguments.zeros_as_empty, d_outputs),
         *op.inputs,
-        **_attributes(op),
+        **_declared.attributes(op),
     )
     if not op.get_attr("t_gradients"):
-        to_starts = to_ends = None
-    return [to_sigmas, to_starts, to_ends, None]
+        d_starts = d_ends = None
+    return [d_sigmas, d_starts, d_ends, None]

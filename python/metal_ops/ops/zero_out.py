@@ -32,4 +32,4 @@ def zero_out(x: Any, name: str | None = None) -> tf.Tensor:
 
 
 # Only the first element reaches the output, so only its gradient passes: ZeroOut is its own adjoint.
-tf.RegisterGradient("ZeroOut")(lambda op, upstream: raw_ops.zero_out(upstream))
+tf.RegisterGradient("ZeroOut")(lambda op, d_zeroed: raw_ops.zero_out(d_zeroed))

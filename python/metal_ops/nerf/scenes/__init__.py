@@ -19,13 +19,13 @@ def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = N
     """The scene that a user names.
 
     Args:
-        data: A NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or file
-            (transforms.json), an .npz with images, poses and focal; None for the built-in scene.
-        downscale: Whole factor to shrink photographs by.
-        size: Pixels along an edge of the built-in scene's pictures.
+      data: A NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or file
+        (transforms.json), an .npz with images, poses and focal; None for the built-in scene.
+      downscale: Whole factor to shrink photographs by.
+      size: Pixels along an edge of the built-in scene's pictures.
 
     Raises:
-        SceneError: With the file and the field that is wrong.
+      SceneError: With the file and the field that is wrong.
     """
     if data is None:
         return procedural_scene(**({} if size is None else {"size": size}))

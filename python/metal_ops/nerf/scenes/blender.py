@@ -38,11 +38,11 @@ def load_blender(folder: Path, downscale: int = 1) -> Scene:
     """Reads a folder with transforms_train.json and transforms_test.json (or _val).
 
     Args:
-        folder: The scene.
-        downscale: Whole factor to shrink the images by.
+      folder: The scene.
+      downscale: Whole factor to shrink the images by.
 
     Raises:
-        SceneError: With the file and the field that is wrong.
+      SceneError: With the file and the field that is wrong.
     """
     train, alpha, notes = _load_split(folder / "transforms_train.json", downscale)
     test_file = folder / "transforms_test.json"

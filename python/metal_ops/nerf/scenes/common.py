@@ -31,9 +31,9 @@ class Views:
     """Pictures and the cameras that took them.
 
     Attributes:
-        names: A name for each view.
-        images: uint8 [N, H, W, 4], sRGB with straight (not premultiplied) alpha.
-        cameras: N cameras.
+      names: A name for each view.
+      images: uint8 [N, H, W, 4], sRGB with straight (not premultiplied) alpha.
+      cameras: N cameras.
     """
 
     names: tuple[str, ...]
@@ -49,14 +49,14 @@ class Scene:
     """A scene to train on.
 
     Attributes:
-        name: Short, fit for a folder name.
-        train: The views to learn from.
-        test: Held-out views to judge by.
-        space: The volume that is modelled.
-        up: float [3], unit length, which way is up (for the turntable).
-        background: The colour behind the pictures when they are judged, RGB in [0, 1].
-        has_alpha: Whether the pictures say what is background.
-        notes: Sentences for the user about what was assumed.
+      name: Short, fit for a folder name.
+      train: The views to learn from.
+      test: Held-out views to judge by.
+      space: The volume that is modelled.
+      up: float [3], unit length, which way is up (for the turntable).
+      background: The colour behind the pictures when they are judged, RGB in [0, 1].
+      has_alpha: Whether the pictures say what is background.
+      notes: Sentences for the user about what was assumed.
     """
 
     name: str
@@ -110,7 +110,7 @@ def unknown_keys(content: dict[str, Any], known: set[str], where: str) -> list[s
     """A note on the keys that this program does not read, so that no setting is lost in silence.
 
     Raises:
-        SceneError: A key looks like a known one that is not there: a typing error, and not another program's setting.
+      SceneError: A key looks like a known one that is not there: a typing error, and not another program's setting.
     """
     names = frozenset(content) - known
     return list(_unknown(names, frozenset(known - set(content)), where)) if names else []
@@ -154,7 +154,7 @@ def check_pose(matrix: Any, where: str) -> np.ndarray:
     """A camera-to-world matrix as float32 [3, 4].
 
     Raises:
-        SceneError: If it is not 3x4 or 4x4, has a value that is not finite, or its rotation is not one.
+      SceneError: If it is not 3x4 or 4x4, has a value that is not finite, or its rotation is not one.
     """
     try:
         if not isinstance(matrix, np.ndarray) and not _holds_numbers(matrix):
@@ -201,11 +201,11 @@ def read_image(path: Path, downscale: int = 1) -> tuple[np.ndarray, bool]:
     """An image file as uint8 [H, W, 4] with straight alpha, and whether the file has alpha.
 
     Args:
-        path: PNG, JPEG, WebP, BMP or TIFF.
-        downscale: Whole factor to shrink by, box-filtered with premultiplied alpha.
+      path: PNG, JPEG, WebP, BMP or TIFF.
+      downscale: Whole factor to shrink by, box-filtered with premultiplied alpha.
 
     Raises:
-        SceneError: If the file is missing, unreadable, or not a multiple of `downscale`.
+      SceneError: If the file is missing, unreadable, or not a multiple of `downscale`.
     """
     pixels, has_alpha = reading.image_pixels(path, SceneError)
     if downscale > 1:
@@ -221,7 +221,7 @@ def check_images(
     So that what does not fit together, or not into memory, is said before anything is decoded.
 
     Raises:
-        SceneError: One is missing or unreadable, sizes differ, or only some have alpha.
+      SceneError: One is missing or unreadable, sizes differ, or only some have alpha.
     """
     headers = [reading.image_header(file, SceneError) for file in files]
     height, width, has_alpha = headers[0]

@@ -66,11 +66,11 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
     """Reads a transforms.json and the images that it names; every 8th view, by name, is held out.
 
     Args:
-        path: The JSON file, or the folder that holds it.
-        downscale: Whole factor to shrink the images by.
+      path: The JSON file, or the folder that holds it.
+      downscale: Whole factor to shrink the images by.
 
     Raises:
-        SceneError: With the file and the field that is wrong.
+      SceneError: With the file and the field that is wrong.
     """
     if kind_of(path, SceneError) == "folder":
         path = path / "transforms.json"

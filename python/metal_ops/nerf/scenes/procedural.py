@@ -135,12 +135,12 @@ def trace(
     """Colour and distance of what rays meet first.
 
     Args:
-        solids: The scene.
-        origins: float32 [M, 3].
-        directions: float32 [M, 3], unit length.
+      solids: The scene.
+      origins: float32 [M, 3].
+      directions: float32 [M, 3], unit length.
 
     Returns:
-        colour float32 [M, 3] (sRGB, zero for a miss) and distance float32 [M] (infinity for a miss).
+      colour float32 [M, 3] (sRGB, zero for a miss) and distance float32 [M] (infinity for a miss).
     """
     distances = np.stack([solid.hit(origins, directions) for solid in solids])  # [S, M]
     which = distances.argmin(axis=0)
@@ -193,10 +193,10 @@ def render_view(
     """One picture: uint8 [H, W, 4] with straight alpha, each pixel the mean of supersample^2 rays.
 
     Args:
-        solids: The scene.
-        cameras: Pinhole cameras.
-        view: Which of them.
-        supersample: Rays along a pixel's edge.
+      solids: The scene.
+      cameras: Pinhole cameras.
+      view: Which of them.
+      supersample: Rays along a pixel's edge.
     """
     height, width, factor = cameras.height, cameras.width, supersample
     fl_x, fl_y, cx, cy = cameras.intrinsics[view]
@@ -249,15 +249,15 @@ def procedural_scene(
     """Renders the built-in scene: deterministic, the same on every machine up to rounding.
 
     Args:
-        size: Pixels along an edge.
-        train_views: Pictures to learn from.
-        test_views: Held-out pictures.
-        supersample: Rays along a pixel's edge.
+      size: Pixels along an edge.
+      train_views: Pictures to learn from.
+      test_views: Held-out pictures.
+      supersample: Rays along a pixel's edge.
 
     Example:
-        >>> scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
-        >>> scene.train.images.shape
-        (2, 16, 16, 4)
+      >>> scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
+      >>> scene.train.images.shape
+      (2, 16, 16, 4)
     """
     focal = 0.5 * size / math.tan(0.5 * FIELD_OF_VIEW)
     solids = still_life()

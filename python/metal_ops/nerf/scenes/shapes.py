@@ -23,11 +23,11 @@ class Solid:
     """A shape somewhere in the scene.
 
     Attributes:
-        position: [3], world, of the shape's origin.
-        turn: Rotation about z, radians.
-        texture: Colour of local surface points.
-        gloss: Strength of the highlight.
-        mirror: The part of the sky's reflection that is added at normal incidence.
+      position: [3], world, of the shape's origin.
+      turn: Rotation about z, radians.
+      texture: Colour of local surface points.
+      gloss: Strength of the highlight.
+      mirror: The part of the sky's reflection that is added at normal incidence.
     """
 
     position: tuple[float, float, float]

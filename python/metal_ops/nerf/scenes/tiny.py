@@ -25,7 +25,7 @@ def load_tiny(path: Path, downscale: int = 1) -> Scene:
     taken to be black, as it is in the original file.
 
     Raises:
-        SceneError: With the file and the field that is wrong.
+      SceneError: With the file and the field that is wrong.
     """
     arrays, notes = _read(path)
     images, poses, focal = arrays["images"], arrays["poses"], float(arrays["focal"].reshape(-1)[0])

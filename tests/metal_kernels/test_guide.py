@@ -21,15 +21,6 @@ def test_every_command(shell: Callable[..., str]) -> None:
             assert line in output, f"{script}\nprinted\n{output}"
 
 
-def test_the_sweeps_take_the_guides_op(shell: Callable[..., str]) -> None:
-    """After the guide: bad arguments, and every shader on the device, without a line in their tables."""
-    tests = "tests/test_arguments.py tests/metal_kernels/on_device/test_every_launch.py"
-    output = shell(
-        f".venv/bin/python -m pytest -p no:cacheprovider {tests} -k 'scale_shift or every_shader' -rA"
-    )
-    assert "test_options_of_another_kind[scale_shift]" in output and "test_every_launch" in output
-
-
 def test_every_command_is_seen() -> None:
     # Another language tag, or an indented block, would not be executed.
     text = GUIDE.read_text()

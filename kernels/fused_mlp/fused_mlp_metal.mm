@@ -4,10 +4,9 @@
 // alone (fused_mlp.metal), for devices that play a threadgroup's threads one after the other.
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "kernels/fused_mlp/fused_mlp_plan.h"
+#include "kernels/runtime/choice.h"
 #include "kernels/runtime/metal_call.h"
 #include "kernels/runtime/platform.h"
 
@@ -23,29 +22,17 @@ constexpr int64_t kMostChunk = 1 << 20;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-enum class Way { kGroups, kThreads };
-
-// METAL_OPS_MLP=groups or =threads chooses, for tests and measurements.
-Status ChooseWay(DType type, Way* way) {
-  const char* asked = std::getenv("METAL_OPS_MLP");
-  if (asked == nullptr || *asked == '\0') {
-    // A discrete GPU's matrix unit has no float32.
-    static const bool discrete = [] {
-      id<MTLDevice> device = MTLCreateSystemDefaultDevice();
-      const bool is = device != nil && ![device hasUnifiedMemory];
-      [device release];
-      return is;
-    }();
-    const bool groups = ThreadgroupsRunAtOnce() || (discrete && type != DType::kFloat);
-    *way = groups ? Way::kGroups : Way::kThreads;
-    return Status();
-  }
-  *way = std::strcmp(asked, "groups") == 0 ? Way::kGroups : Way::kThreads;
-  if (*way == Way::kThreads && std::strcmp(asked, "threads") != 0) {
-    return InvalidArgument("METAL_OPS_MLP must be 'groups' or 'threads', got '", asked,
-                           "'; unset it to let the device decide");
-  }
-  return Status();
+// By groups of threads that share what they read, or by lone threads: METAL_OPS_MLP, or the device.
+Status ChooseGroups(DType type, bool* groups) {
+  // A discrete GPU's matrix unit has no float32.
+  static const bool discrete = [] {
+    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    const bool is = device != nil && ![device hasUnifiedMemory];
+    [device release];
+    return is;
+  }();
+  *groups = ThreadgroupsRunAtOnce() && !(discrete && type == DType::kFloat);
+  return AskedFor("METAL_OPS_MLP", "groups", "threads", groups);
 }
 
 // What all launches of one call share.
@@ -59,7 +46,7 @@ class Launcher {
   }
 
   Status Allocate() {
-    RETURN_IF_ERROR(ChooseWay(x_.type(), &way_));
+    RETURN_IF_ERROR(ChooseGroups(x_.type(), &groups_));
     const int64_t values = mlp_packed_bias(params.sizes, 0);
     const int64_t biases = plan.n_layers * MLP_MOST_COLUMNS;
     if (!groups()) return call_.AllocateTemp(DType::kFloat, {values + biases}, &packed_);
@@ -135,7 +122,7 @@ class Launcher {
         {{"x", x_}, {"scratch", scratch}, {"parts", parts}, {"params", params}});
   }
 
-  bool groups() const { return way_ == Way::kGroups; }
+  bool groups() const { return groups_; }
 
   const MlpPlan plan;
   MlpParams params = {};
@@ -154,7 +141,7 @@ class Launcher {
 
   MetalCall& call_;
   const Tensor &x_, &weights_;
-  Way way_ = Way::kThreads;
+  bool groups_ = false;
   Tensor packed_, biases_;
 };
 

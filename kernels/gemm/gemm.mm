@@ -2,10 +2,8 @@
 
 #include "kernels/gemm/gemm.h"
 
-#include <cstdlib>
-#include <cstring>
-
 #include "kernels/gemm/gemm_plan.h"
+#include "kernels/runtime/choice.h"
 #include "kernels/runtime/op.h"
 #include "kernels/runtime/platform.h"
 
@@ -53,17 +51,8 @@ Status EncodeWith(id<TF_MetalStream> stream, const Body& body) {
 }  // namespace
 
 Status ChooseTiles(bool fits, bool* tiles) {
-  const char* asked = std::getenv("METAL_OPS_GEMM");
-  if (asked == nullptr || *asked == '\0') {
-    *tiles = fits && ThreadgroupsRunAtOnce();
-    return Status();
-  }
-  *tiles = std::strcmp(asked, "tiles") == 0;
-  if (!*tiles && std::strcmp(asked, "threads") != 0) {
-    return InvalidArgument("METAL_OPS_GEMM must be 'tiles' or 'threads', got '", asked,
-                           "'; unset it to let the device decide");
-  }
-  return Status();
+  *tiles = fits && ThreadgroupsRunAtOnce();
+  return AskedFor("METAL_OPS_GEMM", "tiles", "threads", tiles);
 }
 
 Status RunGemm(id<TF_MetalStream> stream,

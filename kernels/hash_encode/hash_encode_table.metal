@@ -71,8 +71,8 @@ kernel void hash_encode_add(
     constant uint& n_features [[buffer(6)]], uint2 thread_at [[thread_position_in_grid]],
     uint2 local [[thread_position_in_threadgroup]], uint2 group [[threadgroup_position_in_grid]],
     uint2 size [[dispatch_threads_per_threadgroup]]) {
-  const PointAndLevel work = deal_levels < F == 0 ? 1 : kDealtLevels < T,
-                      F >> (thread_at, local, group, size, params.n_points, params.n_levels);
+  const PointAndLevel work = deal_levels<(F == 0 ? 1 : kDealtLevels<T, F>)>(
+      thread_at, local, group, size, params.n_points, params.n_levels);
   const ulong point = work.point;
   constant HashEncodeLevel& level = levels[work.level];
   const GridCell<D> at = find_cell<D>(inputs + point * D, level.scale, params.smoothstep != 0);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device/kernels/strided.h"
+#include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
 
 namespace metal_ops {
@@ -14,13 +15,13 @@ namespace metal_ops {
 inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shader, const Tensor& a,
                            const Tensor& b, const Tensor& out) {
   if (out.num_elements() == 0) return Status();
-  // One value a thread, or a single value for all.
+  // One value per thread, or a single value for all.
   if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
     const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
     const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({shader, a.dtype(), strides}, Grid(out.num_elements()),
-                            {{"a", a}, {"b", b}, {"out", out}});
+      return LaunchElementwise(encoder, {shader, a.dtype(), strides}, out.num_elements(),
+                               {{"a", a}, {"b", b}, {"out", out}});
     });
   }
   Loop loop;
@@ -90,8 +91,8 @@ class UnaryOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, x.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch({Op::kShader, x.dtype()}, Grid(x.num_elements()),
-                                           {{"x", x}, {"out", out}});
+                     return LaunchElementwise(encoder, {Op::kShader, x.dtype()}, x.num_elements(),
+                                              {{"a", x}, {"out", out}});
                    }));
   }
 };

@@ -57,9 +57,9 @@ BINARY("floor_div", FloorDiv, long)
 BINARY("floor_mod", FloorMod, long)
 
 // Variables of the narrower integers are only ever added to.
-#define UPDATE(type)                                                   \
-  INSTANTIATE_KERNEL("add_" #type "_11", binary_flat, Add, type, 1, 1) \
-  INSTANTIATE_KERNEL("sub_" #type "_11", binary_flat, Sub, type, 1, 1)
+#define UPDATE(type)                                               \
+  INSTANTIATE_KERNEL("add_" #type "_11", elementwise_2, Add, type) \
+  INSTANTIATE_KERNEL("sub_" #type "_11", elementwise_2, Sub, type)
 UPDATE(char)
 UPDATE(uchar)
 UPDATE(short)
@@ -125,13 +125,13 @@ struct Rsqrt {
   }
 };
 
-UNARY_FLOATS("neg", Neg)
-UNARY_FLOATS("square", Square)
-UNARY_FLOATS("sqrt", Sqrt)
-UNARY_FLOATS("reciprocal", Reciprocal)
-UNARY_FLOATS("rsqrt", Rsqrt)
-INSTANTIATE_KERNEL("neg_long", unary, Neg, long)
-INSTANTIATE_KERNEL("square_long", unary, Square, long)
+ELEMENTWISE_1("neg", Neg)
+ELEMENTWISE_1("square", Square)
+ELEMENTWISE_1("sqrt", Sqrt)
+ELEMENTWISE_1("reciprocal", Reciprocal)
+ELEMENTWISE_1("rsqrt", Rsqrt)
+INSTANTIATE_KERNEL("neg_long", elementwise_1, Neg, long)
+INSTANTIATE_KERNEL("square_long", elementwise_1, Square, long)
 
 // ---- conversions --------------------------------------------------------------------------------
 

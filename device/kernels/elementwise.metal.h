@@ -1,17 +1,10 @@
-// Elementwise shaders: templates over an operator, and the tables' macros.
+// Elementwise shaders of two tensors that are broadcast, and the tables' macros.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_ELEMENTWISE_METAL_H_
 #define METAL_OPS_DEVICE_KERNELS_ELEMENTWISE_METAL_H_
 
 #include "device/kernels/strided.metal.h"
-
-// StrideA and StrideB are 0 for a single value, 1 for one value a thread.
-template <typename Op, typename T, int StrideA, int StrideB, typename Out = T>
-kernel void binary_flat(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                        device Out* out [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  out[i] = Out(Op()(Wide(a[i * StrideA]), Wide(b[i * StrideB])));
-}
+#include "kernels/runtime/elementwise.metal.h"
 
 template <typename Op, typename T, typename Out = T>
 kernel void binary_strided(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
@@ -36,33 +29,21 @@ kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buf
 }
 
 #define BINARY(name, op, type)                                               \
-  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1)      \
-  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0)      \
-  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1)      \
+  INSTANTIATE_KERNEL(name "_" #type "_11", elementwise_2, op, type, 1, 1)    \
+  INSTANTIATE_KERNEL(name "_" #type "_10", elementwise_2, op, type, 1, 0)    \
+  INSTANTIATE_KERNEL(name "_" #type "_01", elementwise_2, op, type, 0, 1)    \
   INSTANTIATE_KERNEL(name "_" #type "_rows_11", binary_rows, op, type, 1, 1) \
   INSTANTIATE_KERNEL(name "_" #type "_rows_10", binary_rows, op, type, 1, 0) \
   INSTANTIATE_KERNEL(name "_" #type "_rows_01", binary_rows, op, type, 0, 1) \
   INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type)
 
 #define COMPARE(name, op, type)                                                    \
-  INSTANTIATE_KERNEL(name "_" #type "_11", binary_flat, op, type, 1, 1, bool)      \
-  INSTANTIATE_KERNEL(name "_" #type "_10", binary_flat, op, type, 1, 0, bool)      \
-  INSTANTIATE_KERNEL(name "_" #type "_01", binary_flat, op, type, 0, 1, bool)      \
+  INSTANTIATE_KERNEL(name "_" #type "_11", elementwise_2, op, type, 1, 1, bool)    \
+  INSTANTIATE_KERNEL(name "_" #type "_10", elementwise_2, op, type, 1, 0, bool)    \
+  INSTANTIATE_KERNEL(name "_" #type "_01", elementwise_2, op, type, 0, 1, bool)    \
   INSTANTIATE_KERNEL(name "_" #type "_rows_11", binary_rows, op, type, 1, 1, bool) \
   INSTANTIATE_KERNEL(name "_" #type "_rows_10", binary_rows, op, type, 1, 0, bool) \
   INSTANTIATE_KERNEL(name "_" #type "_rows_01", binary_rows, op, type, 0, 1, bool) \
   INSTANTIATE_KERNEL(name "_" #type "_strided", binary_strided, op, type, bool)
-
-template <typename Op, typename T>
-kernel void unary(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
-                  uint i [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  out[i] = T(Op()(Wide(x[i])));
-}
-
-#define UNARY_FLOATS(name, op)                        \
-  INSTANTIATE_KERNEL(name "_float", unary, op, float) \
-  INSTANTIATE_KERNEL(name "_half", unary, op, half)   \
-  INSTANTIATE_KERNEL(name "_bfloat", unary, op, bfloat)
 
 #endif  // METAL_OPS_DEVICE_KERNELS_ELEMENTWISE_METAL_H_

@@ -7,6 +7,7 @@
 
 #include "device/kernels/strided_params.h"
 #include "kernels/msl/instantiate.h"
+#include "kernels/msl/wide.h"
 
 // Element of `operand` for the thread at `position`.
 inline long strided_index(constant StridedParams& params, constant StridedOperand& operand,
@@ -27,19 +28,5 @@ template <int Step>
 inline long row_index(constant StridedOperand& operand, uint3 position) {
   return operand.offset + long(position.x) * Step + long(position.y) * operand.strides[1];
 }
-
-// The type to calculate in: half and bfloat go through float.
-template <typename T>
-struct wide {
-  using type = T;
-};
-template <>
-struct wide<half> {
-  using type = float;
-};
-template <>
-struct wide<bfloat> {
-  using type = float;
-};
 
 #endif  // METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_

@@ -11,6 +11,7 @@
 
 #include "device/kernels/strided.h"
 #include "hostmetal/include/hostmetal.h"
+#include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/runtime/registrar.h"
 #include "kernels/runtime/variable.h"
@@ -97,12 +98,13 @@ class UpdateOp {
     }
     const bool complex = var.dtype() == TF_COMPLEX64;  // two floats, added one by one
     const TF_DataType type = complex ? TF_FLOAT : var.dtype();
-    const Grid grid(var.num_elements() * (complex ? 2 : 1));
+    const int64_t n = var.num_elements() * (complex ? 2 : 1);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch({Op::kSubtract ? "sub" : "add", type, "11"}, grid,
-                                           {{"a", Value(var).Untyped()},
-                                            {"b", Value(value).Untyped()},
-                                            {"out", Value(var).Untyped()}});
+                     return LaunchElementwise(encoder, {Op::kSubtract ? "sub" : "add", type, "11"},
+                                              n,
+                                              {{"a", Value(var).Untyped()},
+                                               {"b", Value(value).Untyped()},
+                                               {"out", Value(var).Untyped()}});
                    }));
   }
 };

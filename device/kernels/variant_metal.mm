@@ -2,6 +2,7 @@
 // the device.
 
 #include "device/kernels/layout.h"
+#include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/runtime/registrar.h"
 #include "tensorflow/c/kernels_experimental.h"
@@ -20,8 +21,8 @@ void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF
               InvalidArgument("AddN: list elements have shapes ", ToString(a.shape()), " and ",
                               ToString(b.shape()), ", expected equal ones"));
   OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"add", out.dtype(), "11"}, Grid(out.num_elements()),
-                          {{"a", a}, {"b", b}, {"out", out}});
+    return LaunchElementwise(encoder, {"add", out.dtype(), "11"}, out.num_elements(),
+                             {{"a", a}, {"b", b}, {"out", out}});
   }));
 }
 

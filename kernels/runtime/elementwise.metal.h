@@ -1,5 +1,7 @@
-// Shaders of ops that are a formula of their inputs' elements (OpBuilder::Elementwise in op.h): the
-// formula is the struct that the CPU kernel compiles, too. Half and bfloat are computed in float.
+// Shaders of what is a formula of its inputs' elements: of ops that say so where they are declared
+// (OpBuilder::Elementwise in op.h), whose formula is the struct that the CPU kernel compiles, too,
+// and of the device's. Half and bfloat are computed in float. LaunchElementwise (elementwise.h)
+// launches them.
 //
 //   ELEMENTWISE_1("softshrink", Softshrink)      // of one input; float, half and bfloat
 //   ELEMENTWISE_2("softshrink_grad", SoftshrinkGrad)
@@ -9,8 +11,8 @@
 
 #include <metal_stdlib>
 
-#include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
+#include "kernels/msl/wide.h"
 
 // A formula's floats: its own copy constructor takes no reference into constant memory everywhere.
 template <typename Formula>
@@ -22,26 +24,27 @@ inline Formula thread_copy(constant Formula& formula) {
   return copy;
 }
 
-template <typename Formula, typename T>
-kernel void elementwise_1(device const T* a [[buffer(0)]], device T* out [[buffer(1)]],
-                          constant ulong& n_elements [[buffer(2)]],
+// From element `first` on: tensors may have more elements than a grid has threads.
+template <typename Formula, typename T, typename Out = T>
+kernel void elementwise_1(device const T* a [[buffer(0)]], device Out* out [[buffer(1)]],
+                          constant ulong& first [[buffer(2)]],
                           constant Formula& formula [[buffer(3)]],
-                          uint2 position [[thread_position_in_grid]],
-                          uint2 threads [[threads_per_grid]]) {
-  const ulong i = flat_index(position, threads);
+                          uint i [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
   const Formula f = thread_copy(formula);
-  if (i < n_elements) out[i] = T(f(float(a[i])));
+  (out + first)[i] = Out(f(Wide((a + first)[i])));
 }
 
-template <typename Formula, typename T>
+// StrideA and StrideB are 0 for a single value, 1 for one value per thread.
+template <typename Formula, typename T, int StrideA = 1, int StrideB = 1, typename Out = T>
 kernel void elementwise_2(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                          device T* out [[buffer(2)]], constant ulong& n_elements [[buffer(3)]],
+                          device Out* out [[buffer(2)]], constant ulong& first [[buffer(3)]],
                           constant Formula& formula [[buffer(4)]],
-                          uint2 position [[thread_position_in_grid]],
-                          uint2 threads [[threads_per_grid]]) {
-  const ulong i = flat_index(position, threads);
+                          uint i [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
   const Formula f = thread_copy(formula);
-  if (i < n_elements) out[i] = T(f(float(a[i]), float(b[i])));
+  (out + first)[i] =
+      Out(f(Wide((a + first * StrideA)[i * StrideA]), Wide((b + first * StrideB)[i * StrideB])));
 }
 
 #define ELEMENTWISE_1(name, formula)                               \

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/metal_call.h"
 #include "kernels/runtime/registrar.h"
 #include "kernels/runtime/variable.h"
@@ -152,18 +153,16 @@ class TensorFlowCall : public MetalCall {
 };
 
 // What a formula of the elements is on every device: see OpBuilder::Elementwise.
-Status LaunchElementwise(MetalCall& call) {
-  static const char* const kInputs[] = {"a", "b", "c", "d"};
-  const uint64_t n = static_cast<uint64_t>(call.out(0).num_elements());
+Status RunElementwise(MetalCall& call) {
   const std::vector<float> values = call.FormulaValues();
-  std::vector<Argument> arguments;
-  for (size_t i = 0; i < call.inputs.size(); ++i) arguments.push_back({kInputs[i], call.inputs[i]});
-  arguments.push_back({"out", call.out(0)});
-  arguments.push_back({"n_elements", n});
-  // The formula's struct: its bytes are the attributes.
-  arguments.push_back({"formula", HostArray(values.data(), values.size()).Untyped()});
-  return call.Launch({call.op.elementwise.shader, call.out(0).dtype()},
-                     Grid::Flat(call.out(0).num_elements()), arguments);
+  std::vector<Argument> arguments = {{"a", call.in(0)}, {"out", call.out(0)}};
+  if (call.inputs.size() > 1) arguments.push_back({"b", call.in(1)});
+  return call.Encode([&](Encoder& encoder) {
+    // The formula's struct: its bytes are the attributes.
+    return LaunchElementwise(encoder, {call.op.elementwise.shader, call.out(0).dtype()},
+                             call.out(0).num_elements(), arguments,
+                             HostArray(values.data(), values.size()).Untyped());
+  });
 }
 
 // One op's kernel, for the life of the process.
@@ -285,7 +284,7 @@ void RegisterIfComplete(const std::string& name) {
 
 DeclaredOp::DeclaredOp(const OpBuilder& builder) {
   const OpDeclaration& op = internal::Remember(builder.op_);
-  if (op.elementwise.shader != nullptr) Kernels()[op.name] = LaunchElementwise;
+  if (op.elementwise.shader != nullptr) Kernels()[op.name] = RunElementwise;
   RegisterIfComplete(op.name);
 }
 

@@ -355,3 +355,19 @@ def test_clear_keeps_to_its_elements():
     values = np.full(7, 9, np.uint16)
     shader["clear_halves"].run((3, 2), (3, 1), {0: values, 1: np.uint64(5)})
     np.testing.assert_array_equal(values, [0, 0, 0, 0, 0, 9, 9])
+
+
+def test_elementwise_starts_at_its_element():
+    """A tensor of more elements than a grid has threads takes several launches."""
+    shader = library(
+        f'#include "{ROOT}/kernels/softshrink/softshrink.metal"\n', include=(str(ROOT),)
+    )
+    x, g = np.arange(8, dtype=np.float32), np.full(8, 2, np.float32)
+    half = np.float32(3.5)
+    for name, inputs, expected in (
+        ("softshrink_float", [x], [0.5, 1.5, 2.5]),
+        ("softshrink_grad_float", [g, x], [2, 2, 2]),
+    ):
+        out = np.full(8, -1, np.float32)
+        shader[name].run((3, 1), (3, 1), dict(enumerate([*inputs, out, np.uint64(4), half])))
+        np.testing.assert_array_equal(out, [-1] * 4 + expected + [-1])

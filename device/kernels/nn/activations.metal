@@ -41,26 +41,22 @@ struct Softplus {
   // log(1 + exp(x)) without overflow.
   float operator()(float x) const { return (x < 0.0f ? 0.0f : x) + precise_log1p(exp(-abs(x))); }
 };
-UNARY_FLOATS("relu", Relu)
-UNARY_FLOATS("relu6", Relu6)
-UNARY_FLOATS("elu", Elu)
-UNARY_FLOATS("selu", Selu)
-UNARY_FLOATS("sigmoid", Sigmoid)
-UNARY_FLOATS("tanh", Tanh)
-UNARY_FLOATS("erf", Erf)
-UNARY_FLOATS("exp", Exp)
-UNARY_FLOATS("log", Log)
-UNARY_FLOATS("softplus", Softplus)
+ELEMENTWISE_1("relu", Relu)
+ELEMENTWISE_1("relu6", Relu6)
+ELEMENTWISE_1("elu", Elu)
+ELEMENTWISE_1("selu", Selu)
+ELEMENTWISE_1("sigmoid", Sigmoid)
+ELEMENTWISE_1("tanh", Tanh)
+ELEMENTWISE_1("erf", Erf)
+ELEMENTWISE_1("exp", Exp)
+ELEMENTWISE_1("log", Log)
+ELEMENTWISE_1("softplus", Softplus)
 
-template <typename T>
-kernel void leaky_relu(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
-                       constant float& alpha [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  const float value = float(x[i]);
-  out[i] = T(value < 0.0f ? value * alpha : value);
-}
-INSTANTIATE_KERNEL("leaky_relu_float", leaky_relu, float)
-INSTANTIATE_KERNEL("leaky_relu_half", leaky_relu, half)
-INSTANTIATE_KERNEL("leaky_relu_bfloat", leaky_relu, bfloat)
+struct LeakyRelu {
+  float alpha;
+  float operator()(float x) const { return x < 0.0f ? x * alpha : x; }
+};
+ELEMENTWISE_1("leaky_relu", LeakyRelu)
 
 // ---- two operands -------------------------------------------------------------------------------
 
@@ -90,7 +86,7 @@ BINARY_FLOATS("squared_difference", SquaredDifference)
 BINARY_FLOATS("div_no_nan", DivNoNan)
 BINARY_FLOATS("pow", Pow)
 
-// Gradients: the operands in the op's order, one element a thread.
+// Gradients: the operands in the op's order, one element per thread.
 struct ReluGrad {
   float operator()(float gradient, float feature) const { return feature > 0.0f ? gradient : 0.0f; }
 };
@@ -113,10 +109,10 @@ struct TanhGrad {
 struct RsqrtGrad {
   float operator()(float y, float gradient) const { return -0.5f * gradient * y * y * y; }
 };
-#define SLOPE(name, op)                                              \
-  INSTANTIATE_KERNEL(name "_float_11", binary_flat, op, float, 1, 1) \
-  INSTANTIATE_KERNEL(name "_half_11", binary_flat, op, half, 1, 1)   \
-  INSTANTIATE_KERNEL(name "_bfloat_11", binary_flat, op, bfloat, 1, 1)
+#define SLOPE(name, op)                                                \
+  INSTANTIATE_KERNEL(name "_float_11", elementwise_2, op, float, 1, 1) \
+  INSTANTIATE_KERNEL(name "_half_11", elementwise_2, op, half, 1, 1)   \
+  INSTANTIATE_KERNEL(name "_bfloat_11", elementwise_2, op, bfloat, 1, 1)
 SLOPE("relu_grad", ReluGrad)
 SLOPE("relu6_grad", Relu6Grad)
 SLOPE("elu_grad", EluGrad)

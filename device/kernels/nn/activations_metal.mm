@@ -59,8 +59,8 @@ class SlopeOp {
                                 ToString(a.shape()), " and ", ToString(b.shape())));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, a.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch({Op::kShader, a.dtype(), "11"}, Grid(a.num_elements()),
-                                           {{"a", a}, {"b", b}, {"out", out}});
+                     return LaunchElementwise(encoder, {Op::kShader, a.dtype(), "11"},
+                                              a.num_elements(), {{"a", a}, {"b", b}, {"out", out}});
                    }));
   }
 };
@@ -92,8 +92,8 @@ class LeakyReluOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, x.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch({"leaky_relu", x.dtype()}, Grid(x.num_elements()),
-                                           {{"x", x}, {"out", out}, {"alpha", alpha_}});
+                     return LaunchElementwise(encoder, {"leaky_relu", x.dtype()}, x.num_elements(),
+                                              {{"a", x}, {"out", out}}, Value(alpha_).Untyped());
                    }));
   }
 

@@ -345,18 +345,22 @@ void ManyThreads() {
 
 void PlantedRace(bool locked) {
   static std::mutex mutex;
-  std::atomic<int> arrived{0};
+  std::atomic<int> arrived{0}, called{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&, t] {
       Find("PlantedRace");
-      // Relaxed: that they meet puts them in no order.
+      // One calls after the other, as two accesses at the same instant may both miss the other.
+      // Relaxed: that puts them in no order.
       arrived.fetch_add(1, std::memory_order_relaxed);
-      while (arrived.load(std::memory_order_relaxed) < 2) {
+      while (arrived.load(std::memory_order_relaxed) < 2 ||
+             called.load(std::memory_order_relaxed) < t) {
       }
       std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
       if (locked) lock.lock();
       Call("PlantedRace", nullptr, {});
+      if (locked) lock.unlock();
+      called.fetch_add(1, std::memory_order_relaxed);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 import metal_ops
 from tests.fusion.harness import tolerance, values
 
-GRAPHS = 500
+# Under the sanitizers an op takes several times as long.
+GRAPHS = 100 if os.environ.get("METAL_OPS_SANITIZED") else 500
 C = 3
 ACTIVATIONS = [tf.nn.relu, tf.nn.relu6, tf.nn.elu, tf.tanh, tf.sigmoid, tf.nn.silu, tf.nn.gelu]
 FILTERS = [values((k, k, C, C), seed=k) / (2.0 * k) for k in (1, 2, 3)]

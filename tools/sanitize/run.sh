@@ -31,21 +31,35 @@ suite() {  # suite <name> <environment> <tests...>
 if [ $# -gt 0 ]; then
   LD_PRELOAD=$LD_PRELOAD exec "$python" -m pytest -s -p no:cacheprovider "$@"
 fi
-# All families but metal_kernel, whose kernels are its users', and fused_mlp, which has not been tried.
-op_tests=(tests/test_hash_encode_invalid.py)
-for folder in kernels/*/; do
-  test=tests/test_$(basename "$folder").py
-  case $test in *_metal_kernel.py | *_fused_mlp.py) ;; *) [ ! -e "$test" ] || op_tests+=("$test") ;; esac
+# All declared families; of fused_mlp what calls the kernels, and not the layers.
+op_tests=(tests/test_hash_encode_invalid.py
+  tests/test_fused_mlp.py::test_{value_and_gradients,rows_do_not_depend_on_their_neighbours,bad_arguments,bad_gradients})
+for declared in kernels/*/*_op.cc; do
+  test=tests/test_$(basename "$declared" _op.cc).py
+  [ "$test" = tests/test_fused_mlp.py ] || [ ! -e "$test" ] || op_tests+=("$test")
 done
-on_device=tests/metal_kernels/on_device
-# Two at a time: a process does little at once.
+# On the device the CPU's tests come again and would take minutes: of the larger families only what is about the device.
+ours=tests/metal_kernels/on_device
+on_device=("$ours"/test_{zero_out,bad_calls,encodings}.py tests/device/on_device/test_{ops,state,stress}.py
+  "$ours"/test_softshrink.py::test_equals_the_cpu
+  "$ours"/test_rays.py::test_{good_arguments,bad_arguments,from_rays_to_weights_in_one_graph,from_many_threads}
+  "$ours"/test_losses.py::test_{robust_loss,sigmoid_focal_loss,softmax_focal_loss,scale_slope}_equals_the_cpu
+  "$ours"/test_hash_encode.py::test_{invalid_arguments,points_outside_the_unit_cube,from_many_threads}
+  "$ours"/test_fused_matmul.py::test_{agrees_with_the_cpu_and_with_itself,bad_arguments_in_one_voice}
+  "$ours"/test_fused_conv2d.py::test_bad_arguments_in_one_voice
+  "$ours"/test_fused_mlp.py::test_{same_bits_from_run_to_run,same_sentences}
+  "$ours"/test_fused_optimizer.py::test_{invalid_arguments,updates_from_many_threads_are_all_made})
+# Side by side: a process does little at once.
 {
   suite planted "" tests/sanitize
-  suite device "METAL_OPS_TEST_DEVICE_PROCESS=1 METAL_DEVICE_WRAPPER_TYPE=1" tests/device/on_device/test_{ops,state,stress}.py \
-    $on_device/test_{zero_out,bad_calls,encodings}.py
+  suite device "METAL_OPS_TEST_DEVICE_PROCESS=1 METAL_DEVICE_WRAPPER_TYPE=1" "${on_device[@]}"
 } &
-others=$!
-trap 'kill $others 2>/dev/null || true' EXIT
-suite ops "" "${op_tests[@]}"
-suite pass "" tests/test_op_families.py tests/fusion/test_conditions.py -k "not threads"
-wait $others
+suites=($!)
+suite ops "" "${op_tests[@]}" &
+suites+=($!)
+# test_the_graphs_above_were_fused counts on five times as many graphs.
+suite pass "" tests/test_op_families.py tests/fusion/test_{conditions,patterns,random_graphs}.py \
+  -k "not threads and not graphs_above" &
+suites+=($!)
+trap 'kill "${suites[@]}" 2>/dev/null || true' EXIT
+for each in "${suites[@]}"; do wait "$each"; done

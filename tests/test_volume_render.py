@@ -468,3 +468,16 @@ def test_second_derivatives_are_refused():
         slope = inner.gradient(out.rgb, sigmas)
     with pytest.raises(LookupError, match="second derivatives are not provided"):
         outer.gradient(slope, sigmas)
+
+
+def test_nothing_weighs_behind_the_early_stop():
+    """Exactly nothing, however long the ray is: it is worked on in pieces."""
+    n, eps = 3000, 0.1
+    starts = np.arange(n, dtype=np.float32)[None]
+    weights, transmittance = metal_ops.render_weights(
+        np.full((1, n), 0.05, np.float32), starts, starts + 1, early_stop_eps=eps
+    )
+    light = np.exp(-0.05 * np.arange(n))  # before each sample
+    np.testing.assert_array_equal(weights[0].numpy()[light < 0.99 * eps], 0)
+    assert (weights[0].numpy()[light > 1.01 * eps] > 0).all()
+    np.testing.assert_allclose(transmittance[0], light, rtol=1e-4, atol=1e-6)

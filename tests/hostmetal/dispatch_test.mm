@@ -272,6 +272,21 @@ TEST(labels_and_specifics) {
   CHECK_EQ(destroyed.load(), 1);
 }
 
+TEST(specifics_that_are_replaced_are_destroyed) {
+  static char key;
+  static std::atomic<int> first{0}, second{0};
+  dispatch_queue_t queue = dispatch_queue_create("com.example.q", DISPATCH_QUEUE_SERIAL);
+  dispatch_queue_set_specific(queue, &key, &first, AddOne);
+  dispatch_queue_set_specific(queue, &key, &second, AddOne);
+  CHECK_EQ(first.load(), 1);
+  CHECK_EQ(second.load(), 0);
+  dispatch_queue_set_specific(queue, &key, nullptr, nullptr);
+  CHECK_EQ(second.load(), 1);
+  CHECK(dispatch_queue_get_specific(queue, &key) == nullptr);
+  dispatch_release(queue);
+  CHECK_EQ(first.load() + second.load(), 2);
+}
+
 TEST(queue_outlives_its_last_release) {
   static std::atomic<int> runs{0};
   dispatch_semaphore_t done = dispatch_semaphore_create(0);

@@ -257,3 +257,19 @@ def test_powr_of_fast_math_squares():
         library(source, fast_math=fast)["squares"].run(len(x), 1, {0: x, 1: out})
         expected = x * x if fast else np.where(x < 0, np.nan, x * x)
         np.testing.assert_array_equal(out, expected[:, None].repeat(4, 1))
+
+
+def test_frexp_of_vectors():
+    shader = library("""
+        kernel void parts(device const float4* x, device float4* mantissa, device int4* exponent,
+                          uint i [[thread_position_in_grid]]) {
+          int4 e;
+          mantissa[i] = frexp(x[i], e);
+          exponent[i] = e;
+        }""")
+    x = np.float32([[1.5, -8, 0, 1e-30], [3e38, 0.1, -7, 2**-20]])
+    mantissa, exponent = np.zeros_like(x), np.zeros(x.shape, np.int32)
+    shader["parts"].run(2, 2, {0: x, 1: mantissa, 2: exponent})
+    expected = np.frexp(x)
+    np.testing.assert_array_equal(mantissa, expected[0])
+    np.testing.assert_array_equal(exponent, expected[1])

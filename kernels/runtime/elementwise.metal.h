@@ -14,12 +14,19 @@
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide.h"
 
-// A formula's floats: its own copy constructor takes no reference into constant memory everywhere.
+// A formula's floats. One without any still has one here, which nobody reads: Apple's compiler takes
+// no empty struct for a buffer.
 template <typename Formula>
-inline Formula thread_copy(constant Formula& formula) {
+struct FormulaFloats {
+  float at[sizeof(Formula) < sizeof(float) ? 1 : sizeof(Formula) / sizeof(float)];
+};
+
+// The formula's own copy constructor takes no reference into constant memory everywhere.
+template <typename Formula>
+inline Formula thread_copy(constant FormulaFloats<Formula>& floats) {
   Formula copy;
   for (uint i = 0; i < sizeof(Formula) / sizeof(float); ++i) {
-    ((thread float*)&copy)[i] = ((constant float*)&formula)[i];
+    ((thread float*)&copy)[i] = floats.at[i];
   }
   return copy;
 }
@@ -28,7 +35,7 @@ inline Formula thread_copy(constant Formula& formula) {
 template <typename Formula, typename T, typename Out = T>
 kernel void elementwise_1(device const T* a [[buffer(0)]], device Out* out [[buffer(1)]],
                           constant ulong& first [[buffer(2)]],
-                          constant Formula& formula [[buffer(3)]],
+                          constant FormulaFloats<Formula>& formula [[buffer(3)]],
                           uint i [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
   const Formula f = thread_copy(formula);
@@ -39,7 +46,7 @@ kernel void elementwise_1(device const T* a [[buffer(0)]], device Out* out [[buf
 template <typename Formula, typename T, int StrideA = 1, int StrideB = 1, typename Out = T>
 kernel void elementwise_2(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
                           device Out* out [[buffer(2)]], constant ulong& first [[buffer(3)]],
-                          constant Formula& formula [[buffer(4)]],
+                          constant FormulaFloats<Formula>& formula [[buffer(4)]],
                           uint i [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
   const Formula f = thread_copy(formula);

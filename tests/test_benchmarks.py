@@ -94,8 +94,9 @@ def test_committed_tables_are_those_of_the_committed_figures(tmp_path, monkeypat
 
 
 def test_every_group_names_the_sources_of_its_figures():
-    assert {found.group for found in registry.all_cases()} == set(provenance.SOURCES)
-    for group in provenance.SOURCES:
+    groups = {found.group for found in registry.all_cases()}
+    assert set(provenance.SOURCES) < groups
+    for group in groups:
         missing = [folder for folder in provenance.sources(group) if not (ROOT / folder).is_dir()]
         assert missing == [], group
 

@@ -102,9 +102,10 @@ void Events() {
   CHECK([[Device() newFence] autorelease] != nil);
 }
 
+// One for all turns: its threads have stacks.
+id<MTLCommandQueue> queue;
+
 void Commands() {
-  // One queue: its threads have stacks.
-  static id<MTLCommandQueue> queue = [Device() newCommandQueue];
   id<MTLCommandBuffer> commands = queue.commandBuffer;
   commands.label = @"a label";
   id<MTLBuffer> buffer = harness::Buffer(64);
@@ -138,6 +139,7 @@ constexpr struct {
 }  // namespace
 
 TEST(objects_give_their_memory_back) {
+  queue = [Device() newCommandQueue];
   for (const auto& object : kObjects) {
     const long kept = Kept(object.make);
     if (kept >= kFew) {
@@ -145,4 +147,5 @@ TEST(objects_give_their_memory_back) {
                     std::string(object.name) + " keeps " + std::to_string(kept) + " bytes");
     }
   }
+  [queue release];
 }

@@ -26,7 +26,6 @@ class Token:
     start: int
     end: int
     directive: int  # 0, or the number of the #define it belongs to
-    braces: int = 0
     parens: int = 0
     in_function: bool = False
     class_id: int = 0  # number of the class body right around it, else 0
@@ -46,7 +45,7 @@ def tokenize(flat: str) -> list[Token]:
 
     def add(text: str, start: int, end: int) -> None:
         nonlocal parens, classes, head
-        token = Token(text, start, end, 0, len(braces), parens)
+        token = Token(text, start, end, 0, parens)
         token.in_function = "function" in braces
         token.class_id = class_ids[-1] if class_ids and braces[-1] == "class" else 0
         tokens.append(token)
@@ -139,7 +138,7 @@ def _outside_angles(words: list[str]) -> list[str]:
 def _define_tokens(flat: str, start: int, end: int, number: int) -> list[Token]:
     """The tokens of a #define: nesting counts from the start of its body."""
     out: list[Token] = []
-    position, braces, parens = start, 0, 0
+    position, parens = start, 0
     while position < end:
         match = TOKEN.match(flat, position, end)
         if not match:
@@ -148,11 +147,10 @@ def _define_tokens(flat: str, start: int, end: int, number: int) -> list[Token]:
         if match.lastgroup in ("space", "newline", "comment"):
             continue
         text = match.group()
-        token = Token(text, match.start(), match.end(), number, braces, parens)
+        token = Token(text, match.start(), match.end(), number, parens)
         if text in ("(", "["):
             parens += 1
         elif text in (")", "]"):
             parens = max(0, parens - 1)
-        braces += (text == "{") - (text == "}")
         out.append(token)
     return out

@@ -7,10 +7,11 @@ METAL_LIBRARIES += $(HOSTMETAL_SO)
 
 OBJCXX ?= clang++-19
 # GCC's headers come last: with -I its xmmintrin.h is found before clang's own.
-OBJC_INCLUDE := $(shell gcc -print-file-name=include 2>/dev/null)
+# Asked once, by the first file that is compiled: when make reads this, a new machine has no GCC yet.
+OBJC_INCLUDE = $(eval OBJC_INCLUDE := $$(shell gcc -print-file-name=include))$(OBJC_INCLUDE)
 GNUSTEP_INCLUDE := /usr/include/GNUstep
 # -Wno-nullability-completeness: GNUstep's headers are annotated in part.
-OBJCXXFLAGS := -x objective-c++ -std=c++17 -fobjc-runtime=gcc -fblocks -O2 -DNDEBUG -fPIC -pthread \
+OBJCXXFLAGS = -x objective-c++ -std=c++17 -fobjc-runtime=gcc -fblocks -O2 -DNDEBUG -fPIC -pthread \
                -isystem hostmetal/include -isystem hostmetal/include/compat -isystem $(GNUSTEP_INCLUDE) \
                -idirafter $(OBJC_INCLUDE) -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 \
                -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS \

@@ -51,13 +51,13 @@ done
 program() { printf '#!/bin/sh\n%s\n' "$2" > "$WORLD/bin/$1" && chmod +x "$WORLD/bin/$1"; }
 for package in "${packages[@]}"; do
   case $package in
-    g++) cp "$WORLD/fakes/g++" "$WORLD/bin/g++" ;;
+    g++) cp "$WORLD/fakes/g++" "$WORLD/bin/g++"; cp "$WORLD/fakes/g++" "$WORLD/bin/gcc" ;;
     python3) cp "$WORLD/fakes/python" "$WORLD/bin/python3" ;;
     python3-venv | python3.*-venv) touch "$WORLD/venv" ;;
     libhwy-dev) touch "$WORLD/highway.h" ;;
     libboost-context-dev) touch "$WORLD/fiber.hpp" ;;
     libobjc-*-dev) mkdir -p "$WORLD/gcc/objc" && touch "$WORLD/gcc/objc/objc.h" ;;
-    clang-19) program clang++-19 "" ;;
+    clang-19) program clang++-19 'echo "$*" >> "$WORLD/compiled"' ;;
     lld-19) program ld.lld-19 "" ;;
     libgnustep-base-dev) program gnustep-config "" ;;
     chromium-headless-shell) program chromium-headless-shell "" ;;
@@ -175,6 +175,7 @@ def world(tmp_path: Path) -> World:
     [
         ((), CPU),
         (("--metal",), CPU | METAL),
+        (("--metal", "--metal"), CPU | METAL),  # what make says when a goal is its own set-up step
         (("--metal", "--if-possible", "--browser"), CPU | METAL | BROWSER),
         (("--metal", "--npm"), CPU | METAL | {"npm"}),
         (("--browser",), BROWSER),
@@ -182,8 +183,10 @@ def world(tmp_path: Path) -> World:
     ],
 )
 def test_one_call_asks_for_everything(world: World, words: tuple[str, ...], packages: set[str]):
-    assert world.setup(*words)[0] == 0
-    assert world.installed == [packages]
+    code, out, _ = world.setup(*words)
+    assert code == 0 and world.installed == [packages]
+    (named,) = re.findall(r"^metal_ops: installing (.*)$", out, re.M)
+    assert sorted(named.split()) == sorted(packages)  # each once
     before = world.calls
     assert world.setup(*words) == (0, "", "")
     assert world.calls == before  # what is there is not asked for again
@@ -348,6 +351,16 @@ def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str,
     for step in steps:
         said = set(re.findall(r"--[a-z-]+", step))
         assert said <= asked | {"--python", "--find-browser"}, step
+
+
+def test_a_compiler_that_this_make_installs_is_asked(checkout: World):
+    """Where GCC keeps Objective-C's headers is known once it is there, not when make reads its files."""
+    process = checkout.start("make", "build/hostmetal/src/bindings.o")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert checkout.installed == [CPU, METAL]
+    (command,) = (checkout.path / "compiled").read_text().splitlines()
+    assert f"-idirafter {checkout.path / 'gcc'} " in command
 
 
 def test_one_pip_at_a_time(checkout: World):

@@ -149,7 +149,7 @@ missing_packages() {
   done
 }
 collect() {
-  missing=($(missing_packages ${cpu[@]+"${cpu[@]}"} ${words[@]+"${words[@]}"}))
+  missing=($(missing_packages ${cpu[@]+"${cpu[@]}"} ${words[@]+"${words[@]}"} | awk '!said[$0]++'))
   wanted=($(missing_packages ${optional[@]+"${optional[@]}"}))
 }
 say_untried() { echo "metal_ops: some tests cannot be tried: $1." >&2; }

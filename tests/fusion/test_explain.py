@@ -109,6 +109,16 @@ def test_nothing_runs():
     assert int(count) == 0
 
 
+def test_a_device_that_is_not_there():
+    """A function that was written for another machine is placed as TensorFlow places functions: softly."""
+
+    def fn(x):
+        with tf.device("GPU:7"):
+            return tf.nn.relu(tf.nn.conv2d(x, W, 1, "SAME"))
+
+    assert [fused.fused_ops for fused in fusion.explain(fn, X).fused] == [["Relu"]]
+
+
 @pytest.mark.parametrize("how", ["function", "tf.function", "concrete", "keras", "layer"])
 def test_what_can_be_explained(how):
     def fn(x):

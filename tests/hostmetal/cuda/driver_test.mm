@@ -437,6 +437,19 @@ const std::map<std::string, std::function<void()>> kCases = {
        Has(log, "launch msl_grid 1 65535 1 of 1 1 1 shared 0 | 1 70000 1 1 70000 1 0 0 0 |");
        Has(log, "launch msl_grid 1 4465 1 of 1 1 1 shared 0 | 1 70000 1 1 70000 1 0 65535 0 |");
      }},
+    {"modules_go_with_their_pipelines",
+     [] {
+       fake_fail("cuModuleLoadDataEx", 218);
+       @autoreleasepool {
+         Check(!Pipeline(@"other"), "a pipeline of code that was refused");
+       }
+       HasNot(Log(), "unload");  // nothing was loaded
+       @autoreleasepool {
+         Check(Pipeline(@"other") != nil, "no pipeline");
+         HasNot(Log(), "unload");
+       }
+       Has(Log(), "unload");
+     }},
     {"jit_error",
      [] {
        fake_fail("cuModuleLoadDataEx", 218);

@@ -3,6 +3,7 @@
 #include "device/stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "device/fork.h"
@@ -25,8 +26,8 @@ Streams& AllStreams() {
 }
 
 struct DeviceError {
-  std::mutex mutex;
-  bool failed = false;
+  std::mutex mutex;  // guards the message
+  std::atomic<bool> failed{false};
   std::string message;
 };
 DeviceError& TheError() {
@@ -46,8 +47,8 @@ void ReportError(const std::string& message) {
   DeviceError& error = TheError();
   std::lock_guard<std::mutex> lock(error.mutex);
   if (error.failed) return;  // what follows the first failure is often its consequence
-  error.failed = true;
   error.message = message;
+  error.failed = true;
 }
 
 bool PeekError(std::string* message) {
@@ -56,6 +57,7 @@ bool PeekError(std::string* message) {
     return true;
   }
   DeviceError& error = TheError();
+  if (!error.failed) return false;  // asked around every launch
   std::lock_guard<std::mutex> lock(error.mutex);
   if (error.failed && message != nullptr) *message = error.message;
   return error.failed;

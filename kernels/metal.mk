@@ -16,7 +16,8 @@ METAL_CHECK_LINK := -Wl,-z,defs
 endif
 
 # What the device's library has a copy of.
-METAL_SHARED_MM := $(wildcard kernels/runtime/*.mm kernels/gemm/*.mm)
+METAL_SHARED_MM := $(wildcard kernels/runtime/*.mm kernels/gemm/*.mm) \
+  $(filter-out %_metal.mm,$(wildcard kernels/tensorflow/*.mm))
 METAL_MM := $(METAL_SHARED_MM) $(wildcard kernels/*/*_metal.mm)
 # What ops are, and argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
 METAL_CC := $(wildcard kernels/*/*_op.cc)

@@ -58,7 +58,11 @@ def missing(root: Path, family: str) -> set[str]:
     parts = {
         "op": bool(ops),
         "description": bool(ops) and text.count(".Doc(") >= len(ops),
-        "cpu kernel": formulas or any(folder.glob("*_cpu.cc")),
+        # MetalKernel's is TensorFlow's alone, and lies with the adapter.
+        "cpu kernel": formulas
+        or any(
+            any(place.glob(f"{family}*_cpu.cc")) for place in (folder, folder.parent / "tensorflow")
+        ),
         "metal kernel": formulas or any(folder.glob("*_metal.mm")),
         "shader": any(folder.glob("*.metal")),
         "python": python.exists() and "__all__" in python.read_text(),

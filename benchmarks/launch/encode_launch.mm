@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

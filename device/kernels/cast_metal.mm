@@ -4,7 +4,7 @@
 
 #include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
@@ -50,7 +50,8 @@ class CastOp {
                               &KernelThunks<CastOp>::Compute, &KernelThunks<CastOp>::Delete);
       TF_KernelBuilder_TypeConstraint(builder, "SrcT", from, status);
       TF_KernelBuilder_TypeConstraint(builder, "DstT", to, status);
-      const std::string name = "metal_device/Cast/" + ToString(from) + "/" + ToString(to);
+      const std::string name = "metal_device/Cast/" + ToString(static_cast<DType>(from)) + "/" +
+                               ToString(static_cast<DType>(to));
       TF_RegisterKernelBuilder(name.c_str(), builder, status);
     }
   }

@@ -4,7 +4,7 @@
 
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 
@@ -171,8 +171,8 @@ REGISTER_METAL_KERNEL(BroadcastToOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).Hos
 struct Element {
   uint64_t low, high;
 };
-Element One(TF_DataType dtype) {
-  switch (dtype) {
+Element One(DType dtype) {
+  switch (static_cast<TF_DataType>(dtype)) {
     case TF_FLOAT:
     case TF_COMPLEX64:
       return {0x3f800000, 0};

@@ -6,7 +6,7 @@
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
@@ -65,7 +65,7 @@ class GatherOp {
     p.indices = NumElements(Part(indices.shape(), batch_dims, indices_rank));
     p.total = total;
     return Encode(ctx, [&](Encoder& encoder) {
-      const std::string bytes = std::to_string(TF_DataTypeSize(params.dtype()));
+      const std::string bytes = std::to_string(params.element_bytes());
       return encoder.Launch({"gather", bytes, indices.dtype()}, Grid::Flat(total),
                             {{"params_", Value(params).Untyped()},
                              {"indices", indices},

@@ -4,7 +4,7 @@
 #define METAL_OPS_DEVICE_KERNELS_LAYOUT_H_
 
 #include "device/kernels/strided.h"
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/tensorflow/op_kernel.h"
 
 // Every dtype but int32 (host memory, see elementwise_metal.mm) and those that are no plain bytes.
 #define METAL_DEVICE_MOVABLE_TYPES                                                   \

@@ -6,8 +6,8 @@
 
 #include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
-#include "kernels/runtime/variable.h"
+#include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 
 namespace metal_ops {
 namespace {

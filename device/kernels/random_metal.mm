@@ -6,7 +6,7 @@
 #include "device/kernels/layout.h"
 #include "device/kernels/random_params.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 #include "tensorflow/core/lib/random/philox_random.h"
 
 namespace metal_ops {

@@ -9,7 +9,7 @@
 
 #include "device/kernels/strided_params.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/tensorflow/op_kernel.h"
 
 namespace metal_ops {
 

@@ -100,7 +100,7 @@ Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, c
   Loop loop;
   RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &loop));
   return encoder.Launch(
-      {"copy", TF_DataTypeSize(out.dtype()), loop.variant}, loop.grid,
+      {"copy", out.element_bytes(), loop.variant}, loop.grid,
       {{"in", in.Untyped()}, {"out", Value(out).Untyped()}, {"params", loop.params}});
 }
 

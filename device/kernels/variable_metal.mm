@@ -13,8 +13,8 @@
 #include "hostmetal/include/hostmetal.h"
 #include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
-#include "kernels/runtime/variable.h"
+#include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 
 namespace metal_ops {
 
@@ -86,7 +86,7 @@ class UpdateOp {
                                 " and dtype ", ToString(var.dtype()), " using a Tensor with shape ",
                                 ToString(value.shape()), " and dtype ", ToString(value.dtype()),
                                 ", shapes must be equal."));
-    switch (var.dtype()) {
+    switch (static_cast<TF_DataType>(var.dtype())) {
       case TF_DOUBLE:
         OP_REQUIRES_OK(ctx, UpdateOnHost<double>(ctx, var, value, Op::kSubtract));
         return;
@@ -97,7 +97,7 @@ class UpdateOp {
         break;
     }
     const bool complex = var.dtype() == TF_COMPLEX64;  // two floats, added one by one
-    const TF_DataType type = complex ? TF_FLOAT : var.dtype();
+    const DType type = complex ? DType::kFloat : var.dtype();
     const int64_t n = var.num_elements() * (complex ? 2 : 1);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
                      return LaunchElementwise(encoder, {Op::kSubtract ? "sub" : "add", type, "11"},

@@ -4,7 +4,7 @@
 #include "device/kernels/layout.h"
 #include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 #include "tensorflow/c/kernels_experimental.h"
 
 namespace metal_ops {
@@ -13,7 +13,7 @@ namespace {
 // TensorFlow calls these for every element, with a result it has allocated.
 void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF_Tensor* raw_out) {
   KernelContext ctx(raw);
-  Tensor a(raw_a), b(raw_b), out(raw_out);
+  const Tensor a = ToTensor(raw_a), b = ToTensor(raw_b), out = ToTensor(raw_out);
   OP_REQUIRES(&ctx, ShaderType(out.dtype()) != nullptr && out.dtype() != TF_BOOL,
               Unimplemented("AddN: elements of dtype ", ToString(out.dtype()),
                             " cannot be added on the METAL device; place the op on the CPU"));
@@ -28,7 +28,7 @@ void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF
 
 void ZeroElements(TF_OpKernelContext* raw, TF_Tensor* input, TF_Tensor* raw_out) {
   KernelContext ctx(raw);
-  Tensor in(input), out(raw_out);
+  const Tensor in = ToTensor(input), out = ToTensor(raw_out);
   OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
     const uint64_t zero[2] = {};
     return EncodeSpread(encoder, "ZerosLike", HostArray(zero, 2), {}, out);

@@ -2,8 +2,7 @@
 #ifndef HOSTMETAL_SRC_BINDINGS_H_
 #define HOSTMETAL_SRC_BINDINGS_H_
 
-#include <algorithm>
-#include <iterator>
+#include <memory>
 #include <string>
 
 #include "hostmetal/src/buffer.h"
@@ -17,19 +16,25 @@ struct Bindings {
   HMBuffer* buffers[METALLIB_MAX_BUFFERS] = {};
   uint32_t threadgroup_lengths[METALLIB_MAX_BUFFERS] = {};
   uint32_t host_bytes = 0;  // as in DispatchCommand
-  bool has_textures = false;
-  // As in metallib_launch. What is behind the buffers is cleared when it is first needed: it is
-  // most of this struct.
-  metallib_buffer table[METALLIB_MAX_BINDINGS];
-  HMTexture* textures[METALLIB_MAX_TEXTURES];
+  metallib_buffer table[METALLIB_FIRST_TEXTURE] = {};
 
-  Bindings() { std::fill_n(table, METALLIB_FIRST_TEXTURE, metallib_buffer()); }
-  void ClearTextures() {
-    if (has_textures) return;
-    std::fill(table + METALLIB_FIRST_TEXTURE, std::end(table), metallib_buffer());
-    std::fill(std::begin(textures), std::end(textures), nullptr);
-    has_textures = true;
+  // What follows the buffers in metallib_launch. Most of it all, and mostly not needed.
+  struct Textures {
+    metallib_buffer table[METALLIB_MAX_BINDINGS - METALLIB_FIRST_TEXTURE] = {};
+    HMTexture* objects[METALLIB_MAX_TEXTURES] = {};
+  };
+  std::unique_ptr<Textures> textures;
+
+  Textures& WithTextures() {
+    if (!textures) textures = std::make_unique<Textures>();
+    return *textures;
   }
+  // By a slot of metallib_launch's table; of a texture or sampler after WithTextures().
+  metallib_buffer& At(size_t slot) {
+    return slot < METALLIB_FIRST_TEXTURE ? table[slot]
+                                         : textures->table[slot - METALLIB_FIRST_TEXTURE];
+  }
+  const metallib_buffer& At(size_t slot) const { return const_cast<Bindings*>(this)->At(slot); }
 };
 
 // Why the pipeline's kernel cannot run on what is bound, if it cannot.

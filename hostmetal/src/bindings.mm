@@ -60,11 +60,11 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline) {
       return {kInvalidResource, "threadgroup(" + Number(a.index) + ") '" + a.name +
                                     "' has no length; call setThreadgroupMemoryLength:atIndex:"};
     }
-    const metallib_buffer& binding = bound.table[Slot(a)];
+    const metallib_buffer& binding = bound.At(Slot(a));
     if (a.kind == METALLIB_TEXTURE || a.kind == METALLIB_SAMPLER) {
       std::string wrong = binding.address ? "" : "is not bound";
       if (wrong.empty() && a.kind == METALLIB_TEXTURE) {
-        wrong = Mismatch(a, bound.textures[a.index], validate);
+        wrong = Mismatch(a, bound.textures->objects[a.index], validate);
       }
       if (wrong.empty()) continue;
       return {kInvalidResource, (a.kind == METALLIB_TEXTURE ? "texture(" : "sampler(") +

@@ -115,7 +115,6 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
   bool failed = bool(failure);
   for (id resource : b.resources) [resource release];
   b.resources.clear();
-  b.list.Clear();
   bool handlers;
   {
     std::lock_guard<std::mutex> lock(b.mutex);
@@ -127,7 +126,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
                    std::memory_order_release);
   }
   b.holds_slot = false;
-  (*buffer->_queue->_state)->ReleaseSlot();
+  (*buffer->_queue->_state)->ReleaseSlot(b);
   if (handlers) {
     dispatch_queue_t queue = (*buffer->_queue->_state)->Handlers();
     [buffer retain];
@@ -186,22 +185,23 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
        errorOptions:(MTLCommandBufferErrorOption)options {
   self = [super init];
   if (self) {
-    (*queue->_state)->AcquireSlot();
-    _queue = [queue retain];
     _state = new CommandBufferState;
+    (*queue->_state)->AcquireSlot(*_state);
+    _queue = [queue retain];
     _state->retains = retains;
     _state->error_options = options;
     // Room for a launch or two: lists that grow from nothing allocate at each power of two.
     _state->resources.reserve(16);
     _state->encoders.reserve(2);
-    _state->list.commands.reserve(2);
+    _state->list.commands.reserve(4);
   }
   return self;
 }
 
 - (void)dealloc {
-  if (_state->holds_slot) (*_queue->_state)->ReleaseSlot();
   for (id resource : _state->resources) [resource release];
+  _state->resources.clear();
+  if (_state->holds_slot) (*_queue->_state)->ReleaseSlot(*_state);
   for (MTLCommandBufferHandler handler : _state->scheduled_handlers) Block_release(handler);
   for (MTLCommandBufferHandler handler : _state->completed_handlers) Block_release(handler);
   [_state->error release];
@@ -343,8 +343,8 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)type {
   if (![self canEncode:"computeCommandEncoder"]) return nil;
-  return [[[HMComputeCommandEncoder alloc] initWithCommandBuffer:self
-                                                    dispatchType:type] autorelease];
+  return [[[HM_CLASS(HMComputeCommandEncoder) alloc] initWithCommandBuffer:self
+                                                              dispatchType:type] autorelease];
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDescriptor:
     (MTLComputePassDescriptor*)descriptor {
@@ -352,7 +352,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 }
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder {
   if (![self canEncode:"blitCommandEncoder"]) return nil;
-  return [[[HMBlitCommandEncoder alloc] initWithCommandBuffer:self] autorelease];
+  return [[[HM_CLASS(HMBlitCommandEncoder) alloc] initWithCommandBuffer:self] autorelease];
 }
 - (id<MTLBlitCommandEncoder>)blitCommandEncoderWithDescriptor:(MTLBlitPassDescriptor*)descriptor {
   return [self blitCommandEncoder];
@@ -361,7 +361,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 - (void)encode:(CommandType)type event:(id<MTLEvent>)event value:(uint64_t)value {
   const char* method = type == CommandType::kWait ? "encodeWaitForEvent" : "encodeSignalEvent";
   if (![self canEncode:method]) return;
-  if (![(id)event isKindOfClass:[HMEvent class]]) {
+  if (![(id)event isKindOfClass:HM_CLASS(HMEvent)]) {
     _state->list.Fail(hostmetal::kInvalidResource,
                       std::string("[") + method + "] the event is nil or not of this device");
     return;

@@ -78,11 +78,8 @@ void EventState::Hold(uint64_t value, Stream& stream) {
 void* Arena::Allocate(size_t bytes) {
   bytes = (bytes + 15) / 16 * 16;
   if (bytes > kBlock) {
-    // A block of its own, below the one in use.
-    auto block = std::make_unique<char[]>(bytes);
-    void* memory = block.get();
-    blocks_.insert(blocks_.begin(), std::move(block));
-    return memory;
+    large_.push_back(std::unique_ptr<char[]>(new char[bytes]));
+    return large_.back().get();
   }
   if (used_ + bytes > kBlock || blocks_.empty()) {
     blocks_.push_back(std::unique_ptr<char[]>(new char[kBlock]));
@@ -94,8 +91,9 @@ void* Arena::Allocate(size_t bytes) {
 }
 
 void Arena::Reset() {
-  blocks_.clear();
-  used_ = kBlock;
+  large_.clear();
+  if (blocks_.size() > 1) blocks_.resize(1);
+  used_ = blocks_.empty() ? kBlock : 0;
 }
 
 Command& CommandList::Add(CommandType type) {
@@ -114,6 +112,8 @@ void CommandList::Fail(int code, std::string message) {
 
 void CommandList::Clear() {
   commands.clear();
+  failures.clear();
+  encoders = 0;
   arena.Reset();
 }
 

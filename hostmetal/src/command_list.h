@@ -43,11 +43,12 @@ class EventState {
 class Arena {
  public:
   void* Allocate(size_t bytes);
+  // Keeps a block for what is allocated next.
   void Reset();
 
  private:
   static constexpr size_t kBlock = 16384;
-  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::vector<std::unique_ptr<char[]>> blocks_, large_;
   size_t used_ = kBlock;
 };
 

@@ -40,7 +40,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state {
   if (![self isOpen:"setComputePipelineState"]) return;
   auto* pipeline = (HMComputePipelineState*)state;
-  if (![pipeline isKindOfClass:[HMComputePipelineState class]]) {
+  if (![pipeline isKindOfClass:HM_CLASS(HMComputePipelineState)]) {
     _pipeline = nil;
     [self fail:kInvalidResource
         message:"[setComputePipelineState] the pipeline is nil or not of this device"];
@@ -117,16 +117,15 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 - (void)setTexture:(id<MTLTexture>)object atIndex:(NSUInteger)index {
   if (![self isOpen:"setTexture"]) return;
   auto* texture = (HMTexture*)object;
-  if (index >= METALLIB_MAX_TEXTURES || (texture && ![texture isKindOfClass:[HMTexture class]])) {
+  if (index >= METALLIB_MAX_TEXTURES || (texture && ![texture isKindOfClass:HM_CLASS(HMTexture)])) {
     [self fail:kInvalidResource
         message:"[setTexture] index " + Number(index) + "; the highest is " +
                 Number(METALLIB_MAX_TEXTURES - 1) + ", and the texture must be of this device"];
     return;
   }
-  _bound->ClearTextures();
-  _bound->textures[index] = texture;
-  _bound->table[METALLIB_FIRST_TEXTURE + index] = {texture ? &texture->_layout : nullptr,
-                                                   texture ? sizeof texture->_layout : 0};
+  _bound->WithTextures().objects[index] = texture;
+  _bound->At(METALLIB_FIRST_TEXTURE + index) = {texture ? &texture->_layout : nullptr,
+                                                texture ? sizeof texture->_layout : 0};
   if (texture) _buffer->_state->Use(texture);
 }
 - (void)setTextures:(const id<MTLTexture>[])textures withRange:(NSRange)range {
@@ -138,15 +137,15 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   if (![self isOpen:"setSamplerState"]) return;
   auto* sampler = (HMSamplerState*)object;
   if (index >= METALLIB_MAX_SAMPLERS ||
-      (sampler && ![sampler isKindOfClass:[HMSamplerState class]])) {
+      (sampler && ![sampler isKindOfClass:HM_CLASS(HMSamplerState)])) {
     [self fail:kInvalidResource
         message:"[setSamplerState] index " + Number(index) + "; the highest is " +
                 Number(METALLIB_MAX_SAMPLERS - 1) + ", and the sampler must be of this device"];
     return;
   }
-  _bound->ClearTextures();
-  _bound->table[METALLIB_FIRST_SAMPLER + index] = {sampler ? &sampler->_sampler : nullptr,
-                                                   sampler ? sizeof sampler->_sampler : 0};
+  _bound->WithTextures();
+  _bound->At(METALLIB_FIRST_SAMPLER + index) = {sampler ? &sampler->_sampler : nullptr,
+                                                sampler ? sizeof sampler->_sampler : 0};
   if (sampler) _buffer->_state->Use(sampler);
 }
 - (void)setSamplerStates:(const id<MTLSamplerState>[])samplers withRange:(NSRange)range {
@@ -203,7 +202,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
                 Number(METALLIB_SIMD_WIDTH)];
     return nullptr;
   }
-  if (pipeline->_bindingCount > METALLIB_FIRST_TEXTURE) _bound->ClearTextures();
+  if (pipeline->_bindingCount > METALLIB_FIRST_TEXTURE) _bound->WithTextures();
   if (const hostmetal::Failure wrong = hostmetal::Unfit(*_bound, pipeline)) {
     [self fail:wrong.code message:where() + wrong.message];
     return nullptr;
@@ -213,7 +212,11 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   size_t count = pipeline->_bindingCount;
   auto* bindings = static_cast<metallib_buffer*>(
       list.arena.Allocate(count * sizeof(metallib_buffer) + sizeof _bound->threadgroup_lengths));
-  std::copy_n(_bound->table, count, bindings);
+  constexpr size_t kBuffers = METALLIB_FIRST_TEXTURE;
+  std::copy_n(_bound->table, std::min(count, kBuffers), bindings);
+  if (count > kBuffers) {
+    std::copy_n(_bound->textures->table, count - kBuffers, bindings + kBuffers);
+  }
   auto* lengths = reinterpret_cast<uint32_t*>(bindings + count);
   std::copy_n(_bound->threadgroup_lengths, METALLIB_MAX_BUFFERS, lengths);
   Command& command = list.Add(type);

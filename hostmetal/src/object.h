@@ -50,9 +50,17 @@ class Retained {
 
 }  // namespace hostmetal
 
+// A class, looked up once: GCC's Objective-C runtime searches by name wherever a class is named.
+#define HM_CLASS(name)                             \
+  ([] {                                            \
+    static const Class found_class = [name class]; \
+    return found_class;                            \
+  }())
+
 // Object with a label that any thread may read and set.
 @interface HMLabelled : HMObject {
   NSString* _label;
+  std::atomic<bool> _labelled;  // most never are, and are asked all the same
 }
 @property(copy, atomic) NSString* label;
 @end

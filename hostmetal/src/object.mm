@@ -43,6 +43,7 @@ extern "C" long hostmetal_live_objects(void) { return live_objects.load(); }
 
 @implementation HMLabelled
 - (NSString*)label {
+  if (!_labelled.load(std::memory_order_acquire)) return nil;
   @synchronized(self) {
     return [[_label retain] autorelease];
   }
@@ -51,6 +52,7 @@ extern "C" long hostmetal_live_objects(void) { return live_objects.load(); }
   NSString* copy = [label copy];
   @synchronized(self) {
     std::swap(copy, _label);
+    _labelled.store(true, std::memory_order_release);
   }
   [copy release];
 }

@@ -19,8 +19,9 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
 
   // Command buffers that are not completed: limited, so that a program cannot run ahead without
   // end.
-  void AcquireSlot();
-  void ReleaseSlot();
+  // What a completed one leaves is the next one's memory.
+  void AcquireSlot(CommandBufferState& b);
+  void ReleaseSlot(CommandBufferState& b);
 
   // Appends (and retains) a command buffer; it runs once it is committed and all before it have
   // run.
@@ -80,9 +81,17 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   WaitWord changed;
   WaitWord arrived;  // something pending
 
-  std::mutex slot_mutex;
+  // What a command buffer filled, emptied for the next one.
+  struct Spare {
+    CommandList list;
+    std::vector<id> resources;
+  };
+  static constexpr size_t kSpares = 8, kMost = 256;
+
+  std::mutex slot_mutex;  // guards what follows
   std::condition_variable slot_free;
   NSUInteger slots;
+  std::vector<Spare> spares;
 };
 
 // Called on the queue's thread.

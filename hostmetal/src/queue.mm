@@ -4,15 +4,24 @@
 #include "hostmetal/src/dispatch/thread_pool.h"
 
 namespace hostmetal {
-void QueueState::AcquireSlot() {
+void QueueState::AcquireSlot(CommandBufferState& b) {
   std::unique_lock<std::mutex> lock(slot_mutex);
   slot_free.wait(lock, [&] { return slots > 0; });
   --slots;
+  if (spares.empty()) return;
+  b.list = std::move(spares.back().list);
+  b.resources = std::move(spares.back().resources);
+  spares.pop_back();
 }
 
-void QueueState::ReleaseSlot() {
+void QueueState::ReleaseSlot(CommandBufferState& b) {
+  b.list.Clear();
   std::lock_guard<std::mutex> lock(slot_mutex);
   ++slots;
+  const bool small = b.list.commands.capacity() <= kMost && b.resources.capacity() <= kMost;
+  if (small && spares.size() < kSpares) {
+    spares.push_back({std::move(b.list), std::move(b.resources)});
+  }
   slot_free.notify_one();
 }
 
@@ -229,19 +238,21 @@ void QueueState::Run(HMCommandBuffer* buffer) {
   return _device;
 }
 - (id<MTLCommandBuffer>)commandBuffer {
-  return [[[HMCommandBuffer alloc] initWithQueue:self
-                                         retains:YES
-                                    errorOptions:MTLCommandBufferErrorOptionNone] autorelease];
+  return [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self
+                                                   retains:YES
+                                              errorOptions:MTLCommandBufferErrorOptionNone]
+      autorelease];
 }
 - (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor {
-  return [[[HMCommandBuffer alloc] initWithQueue:self
-                                         retains:[descriptor retainedReferences]
-                                    errorOptions:[descriptor errorOptions]] autorelease];
+  return [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self
+                                                   retains:[descriptor retainedReferences]
+                                              errorOptions:[descriptor errorOptions]] autorelease];
 }
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
-  return [[[HMCommandBuffer alloc] initWithQueue:self
-                                         retains:NO
-                                    errorOptions:MTLCommandBufferErrorOptionNone] autorelease];
+  return [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self
+                                                   retains:NO
+                                              errorOptions:MTLCommandBufferErrorOptionNone]
+      autorelease];
 }
 
 @end

@@ -38,7 +38,7 @@ std::vector<uint32_t> Labels(MetalCall& call) {
 
 Status Softmax(MetalCall& call) {
   const int64_t n_rows = call.Size("rows"), n_classes = call.Size("classes");
-  const DType type = call.in(1).type();
+  const DType type = call.in(1).dtype();
   const bool sparse = type != DType::kFloat;
   std::vector<uint32_t> labels(sparse ? n_rows : 0);
   if (n_classes > 0 && type == DType::kInt32) labels = Labels<int32_t>(call);

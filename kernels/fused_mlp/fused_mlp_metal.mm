@@ -46,12 +46,12 @@ class Launcher {
   }
 
   Status Allocate() {
-    RETURN_IF_ERROR(ChooseGroups(x_.type(), &groups_));
+    RETURN_IF_ERROR(ChooseGroups(x_.dtype(), &groups_));
     const int64_t values = mlp_packed_bias(params.sizes, 0);
     const int64_t biases = plan.n_layers * MLP_MOST_COLUMNS;
     if (!groups()) return call_.AllocateTemp(DType::kFloat, {values + biases}, &packed_);
     RETURN_IF_ERROR(call_.AllocateTemp(DType::kFloat, {biases}, &biases_));
-    return call_.AllocateTemp(x_.type(), {values}, &packed_);
+    return call_.AllocateTemp(x_.dtype(), {values}, &packed_);
   }
 
   Status Pack(Encoder& encoder, bool with_transposes) {
@@ -170,7 +170,7 @@ Status FusedMlpGrad(MetalCall& call) {
   params.x_gradient = call.Bool("x_gradient") ? 1 : 0;
   const int64_t line = mlp_slopes_at(params.sizes, 1, plan.n_layers - 1) +
                        mlp_slopes_line(params.sizes, plan.n_layers - 1);
-  const int64_t bytes = x.type() == DType::kFloat ? 4 : 2;
+  const int64_t bytes = x.dtype() == DType::kFloat ? 4 : 2;
   const int64_t scratch_bytes = mlp.groups() ? kGroupScratch : kThreadScratch;
   params.chunk = std::clamp<int64_t>(plan.batch, 1, scratch_bytes / (line * bytes));
   // Whole pieces of 16 rows, but for the last.
@@ -178,7 +178,7 @@ Status FusedMlpGrad(MetalCall& call) {
       static_cast<uint32_t>(16 * std::max<int64_t>(32, Pieces(params.chunk, 16 * kMostParts)));
   const int64_t n_parts = Pieces(std::min(params.chunk, plan.batch), params.split);
   Tensor scratch, parts;
-  RETURN_IF_ERROR(call.AllocateTemp(x.type(), {params.chunk * line}, &scratch));
+  RETURN_IF_ERROR(call.AllocateTemp(x.dtype(), {params.chunk * line}, &scratch));
   RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {n_parts, plan.n_weights()}, &parts));
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(mlp.Pack(encoder, /*with_transposes=*/true));

@@ -22,7 +22,7 @@ Status Update(MetalCall& call, const char* rule, FusedUpdateParams params, int n
   params.n_elements = static_cast<uint64_t>(n);
   params.row = static_cast<uint64_t>(row);
 
-  const DType type = gradient.type();
+  const DType type = gradient.dtype();
   const auto state = [&](int i) { return i < n_variables ? Value(call.in(i)) : Value(Nothing()); };
   std::vector<Argument> arguments = {{"x", call.in(0)}, {"gradient", gradient}, {"params", params},
                                      {"m", state(1)},   {"v", state(2)},        {"hat", state(3)}};

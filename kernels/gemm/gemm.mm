@@ -4,7 +4,6 @@
 
 #include "kernels/gemm/gemm_plan.h"
 #include "kernels/runtime/choice.h"
-#include "kernels/runtime/op.h"
 #include "kernels/runtime/platform.h"
 
 namespace metal_ops {
@@ -23,7 +22,7 @@ Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParam
   const FusedOps& fused = epilogue->fused;
   const std::vector<const Tensor*>& args = epilogue->args;
   const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
-                              args[0]->type() == DType::kFloat && out.type() != DType::kFloat;
+                              args[0]->dtype() == DType::kFloat && out.dtype() != DType::kFloat;
   const char* const kChannels[] = {"gamma", "beta", "mean", "variance"};
   for (int i = 0; i < 4; ++i) {
     // Floats or the product's type: a constant tells the shader which.
@@ -38,14 +37,6 @@ Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParam
       .Constant(2, fused.activation)
       .Constant(3, float_channels);
   return encoder.Launch(shader, grid, arguments);
-}
-
-template <typename Body>
-Status EncodeWith(id<TF_MetalStream> stream, const Body& body) {
-  const auto run = [](void* context, Encoder& encoder) -> Status {
-    return (*static_cast<const Body*>(context))(encoder);
-  };
-  return EncodeOn(stream, /*wait=*/false, run, const_cast<Body*>(&body));
 }
 
 }  // namespace
@@ -63,7 +54,7 @@ Status RunGemm(id<TF_MetalStream> stream,
   RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.columns >= 16, &tiles));
   const int64_t products = GemmProducts(params);
   if (tiles) {
-    return EncodeWith(stream, [&](Encoder& encoder) {
+    return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
       const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
                       Pieces(params.columns, GEMM_TILE_COLUMNS), products);
       return LaunchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
@@ -71,10 +62,10 @@ Status RunGemm(id<TF_MetalStream> stream,
   }
   const int64_t panels = Pieces(params.columns, GEMM_THREAD_COLUMNS), sum = GemmDepth(params);
   const Grid grid(Pieces(params.rows, GEMM_THREAD_ROWS), panels, products);
-  const bool in_place = b.type() == DType::kFloat && params.b_column == 1 &&
+  const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
                         params.columns >= GEMM_THREAD_COLUMNS && params.rows < kRowsToPack;
   if (in_place || sum == 0) {
-    return EncodeWith(stream, [&](Encoder& encoder) {
+    return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
       return LaunchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
     });
   }
@@ -89,21 +80,11 @@ Status RunGemm(id<TF_MetalStream> stream,
   }
   Tensor panels_of_b;
   RETURN_IF_ERROR(floats({matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
-  return EncodeWith(stream, [&](Encoder& encoder) -> Status {
+  return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Launch({"gemm_pack", b.dtype()}, Grid(sum, panels, matrices),
                                    {{"b", b}, {"packed", panels_of_b}, {"params", params}}));
     return LaunchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
   });
-}
-
-Status RunGemm(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
-               const GemmEpilogue* epilogue, const Tensor& out) {
-  void* stream = nullptr;
-  RETURN_IF_ERROR(ctx->Stream(&stream));
-  const auto floats = [&](const Shape& shape, Tensor* tensor) {
-    return ctx->AllocateTemp(DType::kFloat, shape, tensor);
-  };
-  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, epilogue, out);
 }
 
 }  // namespace metal_ops

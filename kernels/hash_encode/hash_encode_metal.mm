@@ -102,7 +102,7 @@ METAL_KERNEL("HashEncodeJvpPointGrad", HashEncodeJvpPointGrad);
 // Atomic adds into float32, rounded to the table's dtype at the end.
 Status AddTableGradient(MetalCall& call, const Hash& hash) {
   const bool tangent = call.Index("tangents") >= 0;
-  const DType dtype = hash.table.type();
+  const DType dtype = hash.table.dtype();
   const bool rounds = dtype != DType::kFloat;
   Tensor wide;
   if (rounds) RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, hash.outputs.shape(), &wide));

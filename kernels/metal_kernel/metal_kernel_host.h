@@ -26,7 +26,7 @@ struct metal_kernels_spec {
 struct metal_kernels_array {
   void* data;
   uint64_t bytes;
-  int32_t dtype;  // TF_DataType
+  int32_t dtype;  // DType
   int32_t rank;
   const int64_t* dims;
 };
@@ -38,7 +38,7 @@ struct metal_kernels_call {
   size_t n_inputs, n_params, n_outputs;
 };
 
-// The TF_Code of what went wrong, and its sentence, which stays until the thread's next call; 0 and
+// The Code of what went wrong, and its sentence, which stays until the thread's next call; 0 and
 // "" otherwise.
 typedef int metal_kernels_new_fn(const metal_kernels_spec* spec, void** kernel,
                                  const char** message);

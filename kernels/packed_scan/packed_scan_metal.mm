@@ -52,7 +52,7 @@ METAL_KERNEL("PackedProdGrad", PackedProdGrad);
 // want it. Indices that do not ascend are an error at once.
 Status PackRayIndices(MetalCall& call) {
   const int64_t n_rays = call.out(0).dim(0);
-  if (call.in(0).type() == DType::kInt64) {
+  if (call.in(0).dtype() == DType::kInt64) {
     PackRayIndices(call, call.in(0).host<int64_t>(), n_rays,
                    call.outputs[0].mutable_host<int64_t>());
   } else {

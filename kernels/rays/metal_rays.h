@@ -13,7 +13,6 @@
 #include "kernels/rays/packed_rays.h"
 #include "kernels/rays/ray_layout.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/metal_arg_shapes.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -22,7 +21,7 @@ class MetalRays {
  public:
   // Shapes have been checked; what packed_info holds is checked here.
   Status Init(const char* op, const Tensor& packed_info, const Tensor& samples) {
-    PackedInfo info = {nullptr, packed_info.dim(0), packed_info.type() == DType::kInt64};
+    PackedInfo info = {nullptr, packed_info.dim(0), packed_info.dtype() == DType::kInt64};
     if (packed_info.num_elements() > 0) info.data = packed_info.host<char>();
     PackedRays rays;
     const std::string error = rays.Init(op, info, ArgShape(samples.shape()));

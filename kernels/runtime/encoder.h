@@ -1,12 +1,12 @@
 // Encoding on the TF_MetalStream: arguments, dispatch, fill and copy, with every limit checked.
 //
-//   OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+//   EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) -> Status {
 //     return encoder.Launch({"twice", x.dtype()}, Grid(n),
 //                           {{"x", x}, {"y", y}, {"params", params}});
-//   }));
+//   });
 //
 // Arguments are bound by name, as the compiled shader calls them, and checked against it: a missing
-// or surplus one, one of another kind or size is an error that shows both sides. Encode() runs its
+// or surplus one, one of another kind or size is an error that shows both sides. EncodeOn() runs its
 // body on the stream's queue and says `commit` when it is done. The work itself happens after the
 // kernel has returned; bytes are copied when they are encoded.
 
@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "kernels/runtime/metal_buffer.h"
-#include "kernels/runtime/op_kernel.h"
 #include "kernels/runtime/shader.h"
+#include "kernels/runtime/tensor.h"
 #include "kernels/runtime/tf_metal_stream.h"
 
 namespace metal_ops {
@@ -65,11 +65,11 @@ class Value {
 
   // A buffer object with elements of a dtype, whole. It has to live until the work is encoded; nil
   // stands for no elements.
-  static Value Buffer(id<MTLBuffer> buffer, TF_DataType dtype) {
+  static Value Buffer(id<MTLBuffer> buffer, DType dtype) {
     Value value{Nothing()};
     value.kind_ = kBuffer;
     value.data_ = buffer;
-    value.element_ = TF_DataTypeSize(dtype);
+    value.element_ = SizeOf(dtype);
     return value;
   }
 
@@ -103,8 +103,8 @@ class Value {
   const Tensor* tensor() const {
     return kind_ == kTensor ? static_cast<const Tensor*>(data_) : nullptr;
   }
-  // What is wrong with it for the binding: "" or words that follow its name.
-  std::string Check(const Binding& binding) const;
+  // What is wrong with it for the binding: null, or words that follow its name.
+  const char* Check(const Binding& binding) const;
   std::string Describe() const;
 
   enum Kind { kNothing, kTensor, kReadBack, kBytes, kBuffer, kThreadgroup };
@@ -211,41 +211,27 @@ class Encoder {
   // Ends computing and begins a blit, which the caller ends.
   Status Blit(id<MTLBlitCommandEncoder>* blit);
 
+  // The stream's, once for all: it changes with a commit, which comes when encoding is done.
+  Status Commands();
+
   id<TF_MetalStream> stream_;
+  id<MTLCommandBuffer> commands_ = nil;  // the stream's
+  id<MTLDevice> device_ = nil;
   id<MTLComputeCommandEncoder> compute_ = nil;
   bool used_ = false;
 };
 
 // dispatch_sync on the stream's queue around `body`, then `commit` if anything was encoded; with
-// `wait`, returns when the device is done.
+// `wait`, returns when the device is done. Objects that encoding makes go with the caller's
+// autorelease pool.
 Status EncodeOn(id<TF_MetalStream> stream, bool wait, Status (*body)(void*, Encoder&),
                 void* context);
-
-namespace internal {
-
 template <typename Body>
-Status EncodeBody(KernelContext* ctx, bool wait, const Body& body) {
-  void* stream = nullptr;
-  RETURN_IF_ERROR(ctx->Stream(&stream));
+Status EncodeOn(id<TF_MetalStream> stream, bool wait, const Body& body) {
   const auto call = [](void* context, Encoder& encoder) -> Status {
     return (*static_cast<const Body*>(context))(encoder);
   };
-  return EncodeOn(static_cast<id<TF_MetalStream>>(stream), wait, call, const_cast<Body*>(&body));
-}
-
-}  // namespace internal
-
-// Encodes on the context's stream what `body` launches: Status(Encoder&).
-template <typename Body>
-Status Encode(KernelContext* ctx, const Body& body) {
-  return internal::EncodeBody(ctx, /*wait=*/false, body);
-}
-
-// The same, and returns when the device is done: for what the host must read before it goes on. All
-// else is asynchronous.
-template <typename Body>
-Status EncodeAndWait(KernelContext* ctx, const Body& body) {
-  return internal::EncodeBody(ctx, /*wait=*/true, body);
+  return EncodeOn(stream, wait, call, const_cast<Body*>(&body));
 }
 
 // Elements for a one-dimensional grid; more than Metal's 32-bit thread positions is a clear error.

@@ -101,30 +101,35 @@ struct Encoding {
 // and still counted.
 void RunOnQueue(void* raw) {
   Encoding& encoding = *static_cast<Encoding*>(raw);
-  @autoreleasepool {
-    @try {
-      bool used = false;
-      try {
-        Encoder encoder(encoding.stream);
-        encoding.status = encoding.body(encoding.context, encoder);
-        used = encoder.used();
-      } catch (const std::exception& e) {
-        encoding.status = Internal(e.what());
-      }
-      if (used && encoding.wait) {
-        [encoding.stream commitAndWait];
-      } else if (used) {
-        [encoding.stream commit];
-      }
-    } @catch (NSException* e) {
-      encoding.status = Internal([[e name] UTF8String], ": ", [[e reason] UTF8String]);
+  @try {
+    bool used = false;
+    try {
+      Encoder encoder(encoding.stream);
+      encoding.status = encoding.body(encoding.context, encoder);
+      used = encoder.used();
+    } catch (const std::exception& e) {
+      encoding.status = Internal(e.what());
     }
+    if (used && encoding.wait) {
+      [encoding.stream commitAndWait];
+    } else if (used) {
+      [encoding.stream commit];
+    }
+  } @catch (NSException* e) {
+    encoding.status = Internal([[e name] UTF8String], ": ", [[e reason] UTF8String]);
   }
 }
 
 }  // namespace
 
 Encoder::~Encoder() { EndCompute(); }
+
+Status Encoder::Commands() {
+  if (commands_ != nil) return Status();
+  commands_ = [stream_ currentCommandBuffer];
+  device_ = [commands_ device];
+  return commands_ != nil ? Status() : Internal("the stream has no command buffer");
+}
 
 void Encoder::EndCompute() {
   if (compute_ == nil) return;
@@ -133,8 +138,8 @@ void Encoder::EndCompute() {
   compute_ = nil;
 }
 
-std::string Value::Check(const Binding& binding) const {
-  if (kind_ == kThreadgroup) return binding.is_threadgroup ? "" : "is no threadgroup memory";
+const char* Value::Check(const Binding& binding) const {
+  if (kind_ == kThreadgroup) return binding.is_threadgroup ? nullptr : "is no threadgroup memory";
   if (!binding.is_buffer) return "is no buffer: Launch gives buffers and bytes alone";
   if (read_only_ && binding.is_written) return "is an input, but the shader may write to it";
   if (kind_ == kBytes) {
@@ -142,16 +147,15 @@ std::string Value::Check(const Binding& binding) const {
     if (typed_ && element_ != binding.pointee) return "is of another size";
   }
   // Of an empty tensor there is nothing to read, of whatever type.
-  if (kind_ == kTensor && typed_ && tensor()->num_elements() > 0 &&
-      ScalarName(binding.type)[0] != '\0' &&
-      TF_DataTypeSize(tensor()->dtype()) != binding.pointee) {
+  if (kind_ == kTensor && typed_ && tensor()->num_elements() > 0 && binding.is_scalar &&
+      tensor()->element_bytes() != binding.pointee) {
     return "is of another dtype";
   }
-  if (kind_ == kBuffer && typed_ && data_ != nullptr && ScalarName(binding.type)[0] != '\0' &&
+  if (kind_ == kBuffer && typed_ && data_ != nullptr && binding.is_scalar &&
       element_ != binding.pointee) {
     return "is of another dtype";
   }
-  return "";
+  return nullptr;
 }
 
 std::string Value::Describe() const {
@@ -200,8 +204,8 @@ Status Encoder::Bind(const Pipeline& pipeline, Arguments arguments, uint8_t* pla
     if (bound >> place & 1) {
       return Mismatch(pipeline, arguments, StrCat("'", argument.name, "' is given twice"));
     }
-    const std::string wrong = argument.value.Check(bindings[place]);
-    if (!wrong.empty()) {
+    const char* const wrong = argument.value.Check(bindings[place]);
+    if (wrong != nullptr) {
       return Mismatch(pipeline, arguments, StrCat("'", argument.name, "' ", wrong));
     }
     bound |= uint64_t{1} << place;
@@ -225,10 +229,9 @@ Status Encoder::Launch(const Shader& shader, Grid grid, Arguments arguments, con
           " threads, more than Metal's 2^32 - 1 per dimension; use a smaller batch");
     }
   }
-  id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
-  if (commands == nil) return Internal("the stream has no command buffer");
+  RETURN_IF_ERROR(Commands());
   const Pipeline* pipeline = nullptr;
-  RETURN_IF_ERROR(GetPipeline([commands device], shader, &pipeline));
+  RETURN_IF_ERROR(GetPipeline(device_, shader, &pipeline));
   uint8_t places[kMaxArguments];
   if (arguments.size() > kMaxArguments) {
     return Mismatch(*pipeline, arguments,
@@ -273,7 +276,7 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
                                argument.name, "' of shader '", pipeline.name, "'");
     }
   }
-  if (compute_ == nil) compute_ = [[[stream_ currentCommandBuffer] computeCommandEncoder] retain];
+  if (compute_ == nil) compute_ = [[commands_ computeCommandEncoder] retain];
   if (compute_ == nil) return Internal("the command buffer gave no compute encoder");
   used_ = true;
   [compute_ setComputePipelineState:pipeline.state];
@@ -329,11 +332,10 @@ Status Encoder::Copy(const Tensor& from, const Tensor& to) {
 }
 
 Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
-  id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
-  if (commands == nil) return Internal("the stream has no command buffer");
+  RETURN_IF_ERROR(Commands());
   [read_back->buffer_ release];
-  read_back->buffer_ = [[commands device] newBufferWithLength:std::max<size_t>(bytes, 4)
-                                                      options:ReadBackOptions()];
+  read_back->buffer_ = [device_ newBufferWithLength:std::max<size_t>(bytes, 4)
+                                            options:ReadBackOptions()];
   if (read_back->buffer_ == nil) {
     return ResourceExhausted("out of device memory: ", bytes, " bytes to read back");
   }
@@ -342,9 +344,8 @@ Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
 
 Status Encoder::Blit(id<MTLBlitCommandEncoder>* blit) {
   EndCompute();
-  id<MTLCommandBuffer> commands = [stream_ currentCommandBuffer];
-  if (commands == nil) return Internal("the stream has no command buffer");
-  *blit = [commands blitCommandEncoder];
+  RETURN_IF_ERROR(Commands());
+  *blit = [commands_ blitCommandEncoder];
   if (*blit == nil) return Internal("the command buffer gave no blit encoder");
   used_ = true;
   return Status();

@@ -5,7 +5,8 @@
 
 #import <Metal/Metal.h>
 
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/runtime/status.h"
+#include "kernels/runtime/tensor.h"
 
 namespace metal_ops {
 

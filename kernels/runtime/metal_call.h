@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/metal_arg_shapes.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -37,10 +36,7 @@ class MetalCall : public OpCall {
   // Encodes what `body` launches: Status(Encoder&). With `wait`, returns when the device is done.
   template <typename Body>
   Status Encode(const Body& body, bool wait = false) {
-    const auto run = [](void* context, Encoder& encoder) -> Status {
-      return (*static_cast<const Body*>(context))(encoder);
-    };
-    return EncodeOn(stream(), wait, run, const_cast<Body*>(&body));
+    return EncodeOn(stream(), wait, body);
   }
 
   // A kernel's one launch.

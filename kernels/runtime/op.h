@@ -31,28 +31,10 @@
 #include <vector>
 
 #include "kernels/runtime/arg_shapes.h"
+#include "kernels/runtime/dtype.h"
 #include "kernels/simd/float_types.h"
 
 namespace metal_ops {
-
-// Element types, by TensorFlow's numbers.
-enum class DType : int32_t {
-  kNone = 0,
-  kFloat = 1,
-  kDouble = 2,
-  kInt32 = 3,
-  kUint8 = 4,
-  kInt16 = 5,
-  kInt8 = 6,
-  kInt64 = 9,
-  kBool = 10,
-  kBfloat16 = 14,
-  kUint16 = 17,
-  kHalf = 19,
-  kResource = 20,
-  kUint32 = 22,
-  kUint64 = 23,
-};
 
 inline FloatType ToFloatType(DType type) {
   if (type == DType::kHalf) return FloatType::kHalf;

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/runtime/dtype.h"
 #include "kernels/runtime/status.h"
 
 namespace metal_ops {
@@ -42,7 +42,7 @@ class Shader {
   Shader(const std::string& name) { Append(name); }
 
   // Joins its parts by '_'. Dtypes are called as in shaders, numbers are written out, empty parts
-  // left out: Shader("hash_encode", TF_HALF, 3) is "hash_encode_half_3".
+  // left out: Shader("hash_encode", DType::kHalf, 3) is "hash_encode_half_3".
   template <typename... Parts, typename = std::enable_if_t<(sizeof...(Parts) > 0)>>
   Shader(std::string_view stem, const Parts&... parts) {
     Append(stem);
@@ -93,16 +93,19 @@ class Shader {
     Append(text);
   }
   void Join(const char* text) { Join(std::string_view(text)); }
-  void Join(DType type) { Join(static_cast<TF_DataType>(type)); }
-  void Join(TF_DataType dtype) {
-    const char* type = ShaderType(dtype);
-    Join(std::string_view(type == nullptr ? "unknown" : type));
+  // An element type, or a number. Adapters have names of their own for the types.
+  template <typename T, typename = std::enable_if_t<std::is_enum_v<T> || std::is_integral_v<T>>>
+  void Join(T part) {
+    if constexpr (std::is_enum_v<T>) {
+      const char* type = ShaderType(static_cast<DType>(part));
+      Join(std::string_view(type == nullptr ? "unknown" : type));
+    } else {
+      JoinNumber(static_cast<uint64_t>(part));
+    }
   }
-  template <typename Integer, typename = std::enable_if_t<std::is_integral_v<Integer>>>
-  void Join(Integer number) {
+  void JoinNumber(uint64_t rest) {
     char digits[24];
     size_t at = sizeof(digits);
-    uint64_t rest = static_cast<uint64_t>(number);
     do {
       digits[--at] = static_cast<char>('0' + rest % 10);
       rest /= 10;
@@ -125,6 +128,7 @@ struct Binding {
   NSUInteger index;    // [[buffer(index)]]
   NSUInteger pointee;  // bytes of one element, or of the struct
   MTLDataType type;    // of one element
+  bool is_scalar;      // it is a number
   bool is_buffer;      // else threadgroup memory, a texture, a sampler
   bool is_written;
   bool is_threadgroup;

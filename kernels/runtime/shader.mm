@@ -181,13 +181,14 @@ Status NewFunction(id<MTLLibrary> library, const Entry& entry, id<MTLFunction>* 
 
 Binding ToBinding(id<MTLBinding> binding) {
   Binding result = {
-      [[binding name] UTF8String], [binding index], 0, MTLDataTypeNone, false, false, false};
+      [[binding name] UTF8String], [binding index], 0, MTLDataTypeNone, false, false, false, false};
   result.is_buffer = [binding type] == MTLBindingTypeBuffer;
   result.is_threadgroup = [binding type] == MTLBindingTypeThreadgroupMemory;
   result.is_written = [binding access] != MTLBindingAccessReadOnly;
   if (result.is_buffer) {
     result.pointee = [(id<MTLBufferBinding>)binding bufferDataSize];
     result.type = [(id<MTLBufferBinding>)binding bufferDataType];
+    result.is_scalar = *ScalarName(result.type) != '\0';
   }
   return result;
 }

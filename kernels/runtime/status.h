@@ -1,28 +1,39 @@
-// Status: what a kernel did wrong, as a TF_Code and a sentence. Part of the C++ face over the TF
-// kernel C API.
+// Status: what a kernel did wrong, as a code and a sentence.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_STATUS_H_
 #define METAL_OPS_KERNELS_RUNTIME_STATUS_H_
 
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <utility>
 
-#include "tensorflow/c/tf_status.h"
+#include "kernels/runtime/arg_shapes.h"
 
 namespace metal_ops {
+
+// TensorFlow's numbers.
+enum class Code : int32_t {
+  kOk = 0,
+  kInvalidArgument = 3,
+  kNotFound = 5,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kUnimplemented = 12,
+  kInternal = 13,
+};
 
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(TF_Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  bool ok() const { return code_ == TF_OK; }
-  TF_Code code() const { return code_; }
+  bool ok() const { return code_ == Code::kOk; }
+  Code code() const { return code_; }
   const std::string& message() const { return message_; }
 
  private:
-  TF_Code code_ = TF_OK;
+  Code code_ = Code::kOk;
   std::string message_;
 };
 
@@ -38,68 +49,39 @@ std::string StrCat(const Parts&... parts) {
 // what came.
 template <typename... Parts>
 Status InvalidArgument(const Parts&... parts) {
-  return Status(TF_INVALID_ARGUMENT, StrCat(parts...));
+  return Status(Code::kInvalidArgument, StrCat(parts...));
 }
 
 // Right in itself, but not provided here. Name what to use instead.
 template <typename... Parts>
 Status Unimplemented(const Parts&... parts) {
-  return Status(TF_UNIMPLEMENTED, StrCat(parts...));
+  return Status(Code::kUnimplemented, StrCat(parts...));
 }
 
 // Something that should be installed or built is missing. Name the command.
 template <typename... Parts>
 Status NotFound(const Parts&... parts) {
-  return Status(TF_NOT_FOUND, StrCat(parts...));
+  return Status(Code::kNotFound, StrCat(parts...));
 }
 
 template <typename... Parts>
 Status ResourceExhausted(const Parts&... parts) {
-  return Status(TF_RESOURCE_EXHAUSTED, StrCat(parts...));
+  return Status(Code::kResourceExhausted, StrCat(parts...));
 }
 
 template <typename... Parts>
 Status Internal(const Parts&... parts) {
-  return Status(TF_INTERNAL, StrCat(parts...));
+  return Status(Code::kInternal, StrCat(parts...));
 }
 
-// Owns the TF_Status that a C API call wants.
-class CStatus {
- public:
-  CStatus() : status_(TF_NewStatus()) {}
-  ~CStatus() { TF_DeleteStatus(status_); }
-  CStatus(const CStatus&) = delete;
-  CStatus& operator=(const CStatus&) = delete;
-
-  operator TF_Status*() { return status_; }
-  bool ok() const { return TF_GetCode(status_) == TF_OK; }
-  Status Get() const { return ok() ? Status() : Status(TF_GetCode(status_), TF_Message(status_)); }
-  void Set(const Status& status) { TF_SetStatus(status_, status.code(), status.message().c_str()); }
-
- private:
-  TF_Status* status_;
-};
+// What argument checks found.
+inline Status ToStatus(const ArgShapes& shapes) {
+  return shapes.ok() ? Status() : InvalidArgument(shapes.error());
+}
 
 }  // namespace metal_ops
 
-// Stock TensorFlow's idiom: on failure report to `ctx` and leave the (void) function.
-#define OP_REQUIRES(ctx, condition, ...) \
-  do {                                   \
-    if (!(condition)) {                  \
-      (ctx)->Fail(__VA_ARGS__);          \
-      return;                            \
-    }                                    \
-  } while (0)
-
-#define OP_REQUIRES_OK(ctx, ...)                                          \
-  do {                                                                    \
-    if (::metal_ops::Status op_status = (__VA_ARGS__); !op_status.ok()) { \
-      (ctx)->Fail(op_status);                                             \
-      return;                                                             \
-    }                                                                     \
-  } while (0)
-
-// The same inside a function that itself returns a Status.
+// On failure leaves a function that itself returns a Status.
 #define RETURN_IF_ERROR(...)                                              \
   do {                                                                    \
     if (::metal_ops::Status op_status = (__VA_ARGS__); !op_status.ok()) { \

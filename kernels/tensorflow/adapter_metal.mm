@@ -10,8 +10,8 @@
 
 #include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/metal_call.h"
-#include "kernels/runtime/registrar.h"
-#include "kernels/runtime/variable.h"
+#include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 
 namespace metal_ops {
 namespace {
@@ -115,7 +115,7 @@ class TensorFlowCall : public MetalCall {
       const std::string& shape = InputArg(i).shape;
       const int like = shape.rfind("like ", 0) == 0 ? Index(shape.c_str() + 5) : -1;
       if (inputs[i].shape() == Shape{0} && like >= 0 && inputs[like].num_elements() > 0) {
-        return Fail(Status(TF_FAILED_PRECONDITION, NoValue(i)));
+        return Fail(Status(Code::kFailedPrecondition, NoValue(i)));
       }
       CheckVariable(i, static_cast<DType>(inputs[i].dtype()));
     }

@@ -28,26 +28,6 @@ struct Array {
   int32_t type;
 };
 
-int64_t SizeOf(DType type) {
-  switch (type) {
-    case DType::kHalf:
-    case DType::kBfloat16:
-    case DType::kInt16:
-    case DType::kUint16:
-      return 2;
-    case DType::kFloat:
-    case DType::kInt32:
-    case DType::kUint32:
-      return 4;
-    case DType::kDouble:
-    case DType::kInt64:
-    case DType::kUint64:
-      return 8;
-    default:
-      return 1;
-  }
-}
-
 int64_t NumElements(const std::vector<int64_t>& dims) {
   int64_t n = 1;
   for (const int64_t dim : dims) n *= dim;
@@ -76,7 +56,7 @@ class PlainCall : public CpuCall {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const DType type = static_cast<DType>(in[i].type);
       const int64_t n = NumElements(in_shapes[i].dims);
-      inputs.push_back({in[i].data, type, n, n * SizeOf(type)});
+      inputs.push_back({in[i].data, type, n, n * static_cast<int64_t>(SizeOf(type))});
     }
   }
 
@@ -89,8 +69,8 @@ class PlainCall : public CpuCall {
       return false;
     }
     const int64_t n = NumElements(dims);
-    void* const data = std::malloc(std::max<int64_t>(n * SizeOf(type), 1));
-    outputs[output] = {data, type, n, n * SizeOf(type)};
+    void* const data = std::malloc(std::max<int64_t>(n * static_cast<int64_t>(SizeOf(type)), 1));
+    outputs[output] = {data, type, n, n * static_cast<int64_t>(SizeOf(type))};
     out_[output] = {data, {}, static_cast<int32_t>(dims.size()), static_cast<int32_t>(type)};
     std::copy(dims.begin(), dims.end(), out_[output].dims);
     return true;

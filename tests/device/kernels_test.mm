@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/kernels_experimental.h"

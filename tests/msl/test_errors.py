@@ -44,6 +44,10 @@ REFUSED = {
     "struct argument by value": ("struct S { int a; }; kernel void k(S ^s) {}", "invalid type 'S' for input 's'"),
     "thread pointer argument": ("kernel void k(thread float* ^x) {}", "must point into the device, constant or threadgroup address space"),
     "pointer to pointer argument": ("kernel void k(device float* device* ^x) {}", "is a pointer to a pointer"),
+    "empty struct by reference": ("struct E {}; kernel void k(device float* x, constant E& ^e) {}", "points to 'E', a struct without members"),
+    "empty struct by pointer": ("struct E { float f() const { return 1; } }; kernel void k(device E* ^e) {}", "points to 'E', a struct without members"),
+    "empty struct of a template": ('struct E {}; template <typename F> kernel void f(constant F& ^e) {} template [[host_name("n")]] kernel void f<E>(constant E&);', "a struct without members"),
+    "empty struct and its base": ("struct E {}; struct D : E {}; kernel void k(constant D* ^e) {}", "points to 'D', a struct without members"),
     "duplicate buffer index": ("kernel void k(device float* a [[buffer(1)]], device float* ^b [[buffer(1)]]) {}", "buffer index 1 is used by 'a' and 'b'"),
     "buffer index too large": ("kernel void ^k(device float* a [[buffer(31)]]) {}", "index 31 of 'a' is above 30"),
     "buffer index not constant": ("kernel void k(device float* ^a [[buffer(n)]]) {}", "is not an integer constant"),
@@ -127,6 +131,7 @@ def test_refused(name):
 
 
 ACCEPTED = {
+    "struct with a base that has a member": "struct B { int a; }; struct D : B {}; kernel void k(constant D* d, device int* x) { x[0] = d->a; }",
     "thread qualified": "float f(thread float* p, thread const float& q, const thread float& r) { return *p + q + r; }",
     "space after the type": "float f(float device* p, float const constant& q) { return *p + q; }",
     "const before constant": "kernel void k(const constant float& a, const constant float* b, device float* x) { x[0] = a + b[0]; }",

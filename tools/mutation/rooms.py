@@ -85,7 +85,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"kernels/gemm/gemm\.mm", [OWN.format("fused_matmul"), OWN.format("fused_conv2d"), DEVICE.format("nn")]),
     (r"kernels/runtime/clear", ["tests/msl/test_kernels.py", OWN.format("rays"), OWN.format("hash_encode")]),
     (
-        r"kernels/(runtime|losses)/\w+\.(mm|metal)$",
+        r"kernels/(runtime|losses)/\w+\.(mm|metal)$|kernels/tensorflow/(op_kernel|registrar|variable)\.",
         [
             *(OWN.format(name) for name in ("zero_out", "losses", "metal_kernel", "bad_calls", "hash_encode")),
             OWN.format("fused_optimizer"),

@@ -3,7 +3,7 @@
 
 #include "device/kernels/elementwise.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {

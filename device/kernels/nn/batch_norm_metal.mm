@@ -5,7 +5,7 @@
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {

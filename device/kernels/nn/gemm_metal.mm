@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "device/kernels/nn/conv_attrs.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_plan.h"
-#include "kernels/gemm/metal_conv.h"
-#include "kernels/runtime/metal_arg_shapes.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
@@ -26,6 +25,16 @@ int64_t SplitSums(const GemmParams& params) {
       Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
   if (!plain || tiles >= kBusy) return 1;
   return std::max<int64_t>(1, std::min(kBusy / tiles, GemmDepth(params) / kLeastPart));
+}
+
+Status RunProduct(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
+                  const Tensor& out) {
+  void* stream = nullptr;
+  RETURN_IF_ERROR(ctx->Stream(&stream));
+  const auto floats = [&](const Shape& shape, Tensor* tensor) {
+    return ctx->AllocateTemp(DType::kFloat, shape, tensor);
+  };
+  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, nullptr, out);
 }
 
 Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tensor& a,
@@ -70,7 +79,7 @@ Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool tran
   bool tiles;
   RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
   if (tiles && parts > 1) return RunSplit(ctx, params, parts, a, b, out);
-  return RunGemm(ctx, params, a, b, nullptr, out);
+  return RunProduct(ctx, params, a, b, out);
 }
 
 class MatMulOp {
@@ -128,7 +137,7 @@ class Conv2DOp {
     if (out.num_elements() == 0) return;
     const GemmParams params = PlanConv(&shapes, sizes, attrs_.nchw);
     OP_REQUIRES_OK(ctx, ToStatus(shapes));
-    OP_REQUIRES_OK(ctx, RunGemm(ctx, params, input, filter, nullptr, out));
+    OP_REQUIRES_OK(ctx, RunProduct(ctx, params, input, filter, out));
   }
 
  private:

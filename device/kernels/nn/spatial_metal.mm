@@ -3,12 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "device/kernels/nn/conv_attrs.h"
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/strided.h"
-#include "kernels/gemm/metal_conv.h"
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/metal_arg_shapes.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {

@@ -138,6 +138,12 @@ void Begin(QueueState& q, bool barrier) {
   q.exclusive = barrier;
 }
 
+// With the lock held, on the thread that runs an exclusive item.
+void Own(QueueState& q) {
+  q.owner = pthread_self();
+  q.owned = true;
+}
+
 // Starts whatever may start now. Returns one asynchronous item for the calling thread to run, if it
 // can run one.
 Work* StartReady(HMDispatchQueue* queue, bool take) {
@@ -175,13 +181,7 @@ void Enqueue(QueueState& q, Work* work) {
   q.tail = work;
 }
 
-void Execute(HMDispatchQueue* queue, bool barrier, void* context, dispatch_function_t function) {
-  QueueState& q = *queue->_state;
-  if (barrier) {
-    std::lock_guard<std::mutex> lock(q.mutex);
-    q.owner = pthread_self();
-    q.owned = true;
-  }
+void Execute(HMDispatchQueue* queue, void* context, dispatch_function_t function) {
   Frame frame{queue, current_frame};
   current_frame = &frame;
   function(context);
@@ -196,7 +196,11 @@ void RunJob(void* context) {
   while (work) {
     {
       hostmetal::PoolScope scope;
-      Execute(queue, work->barrier, work->context, work->function);
+      if (work->barrier) {
+        std::lock_guard<std::mutex> lock(queue->_state->mutex);
+        Own(*queue->_state);
+      }
+      Execute(queue, work->context, work->function);
     }
     delete work;
     // The main queue's items run on the main thread only, one job each.
@@ -244,8 +248,9 @@ void Sync(dispatch_queue_t object, void* context, dispatch_function_t function, 
       lock.lock();
       work.wake.wait(lock, [&] { return work.ready.load(std::memory_order_acquire); });
     }
+    if (barrier) Own(q);
   }
-  Execute(queue, barrier, context, function);
+  Execute(queue, context, function);
   Finish(queue, false);
 }
 
@@ -272,8 +277,9 @@ bool hostmetal::TryRunOn(dispatch_queue_t object, void* context, dispatch_functi
     std::lock_guard<std::mutex> lock(q.mutex);
     if (q.head || !CanStart(q, barrier)) return false;
     Begin(q, barrier);
+    if (barrier) Own(q);
   }
-  Execute(queue, barrier, context, function);
+  Execute(queue, context, function);
   Finish(queue, false);
   return true;
 }

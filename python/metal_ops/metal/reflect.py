@@ -205,6 +205,13 @@ class _Reader:
         if pointee.kind == self._tree.types.POINTER:
             self._tree.say(parameter, f"kernel argument '{name}' is a pointer to a pointer")
             return None
+        if self._is_empty(pointee):
+            self._tree.say(
+                parameter,
+                f"kernel argument '{name}' points to '{self._tree.name(pointee)}', a struct without members, which no buffer "
+                "may hold; give it a member, or leave the argument out",
+            )
+            return None
         index = self._index(parameter, own, kind)
         if index is None:
             return None
@@ -212,6 +219,18 @@ class _Reader:
             position, name, kind, index, self._tree.name(pointee), kind != "CONSTANT" and not pointee.is_const_qualified(),
             reference, own.get("enabled_by"),
         )  # fmt: skip
+
+    def _is_empty(self, type_: Any) -> bool:
+        """Whether it is a struct of which no byte is a value. One that is only declared may be any."""
+        canonical = type_.get_canonical()
+        if canonical.kind != self._tree.types.RECORD or canonical.get_size() != 1:
+            return False
+        bases = (
+            child.type
+            for child in canonical.get_declaration().get_children()
+            if child.kind == self._tree.kind.CXX_BASE_SPECIFIER
+        )
+        return not any(True for _ in canonical.get_fields()) and all(map(self._is_empty, bases))
 
     def _index(self, parameter: Any, own: dict[str, str], kind: str) -> int | None:
         """What the attribute says; -1 without one, None after a message."""

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "kernels/runtime/encoder.h"
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

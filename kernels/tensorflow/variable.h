@@ -9,12 +9,12 @@
 //
 // Register the resource inputs with HostMemory: a handle is the host's on every device.
 
-#ifndef METAL_OPS_KERNELS_RUNTIME_VARIABLE_H_
-#define METAL_OPS_KERNELS_RUNTIME_VARIABLE_H_
+#ifndef METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_
+#define METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_
 
 #include <vector>
 
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/tensorflow/op_kernel.h"
 #include "tensorflow/c/kernels_experimental.h"
 
 namespace metal_ops {
@@ -46,4 +46,4 @@ Status SameVariable(KernelContext* ctx, int a, int b, bool* same);
 
 }  // namespace metal_ops
 
-#endif  // METAL_OPS_KERNELS_RUNTIME_VARIABLE_H_
+#endif  // METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_

@@ -1,116 +1,21 @@
 // The C++ face over the TF kernel C API: see op_kernel.h.
 
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/tensorflow/op_kernel.h"
 
-#include <limits>
-#include <memory>
 #include <utility>
 
 #include "tensorflow/core/util/determinism.h"
 
 namespace metal_ops {
 
-std::string ToString(const Shape& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i ? ", " : "") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
-std::string ToString(TF_DataType dtype) {
-  switch (dtype) {
-    case TF_FLOAT:
-      return "float32";
-    case TF_HALF:
-      return "float16";
-    case TF_BFLOAT16:
-      return "bfloat16";
-    case TF_DOUBLE:
-      return "float64";
-    case TF_INT8:
-      return "int8";
-    case TF_INT16:
-      return "int16";
-    case TF_INT32:
-      return "int32";
-    case TF_INT64:
-      return "int64";
-    case TF_UINT8:
-      return "uint8";
-    case TF_UINT16:
-      return "uint16";
-    case TF_UINT32:
-      return "uint32";
-    case TF_UINT64:
-      return "uint64";
-    case TF_BOOL:
-      return "bool";
-    default:
-      return "dtype " + std::to_string(static_cast<int>(dtype));
-  }
-}
-
-const char* ShaderType(TF_DataType dtype) {
-  switch (dtype) {
-    case TF_FLOAT:
-      return "float";
-    case TF_HALF:
-      return "half";
-    case TF_BFLOAT16:
-      return "bfloat";
-    case TF_INT8:
-      return "char";
-    case TF_INT16:
-      return "short";
-    case TF_INT32:
-      return "int";
-    case TF_INT64:
-      return "long";
-    case TF_UINT8:
-      return "uchar";
-    case TF_UINT16:
-      return "ushort";
-    case TF_UINT32:
-      return "uint";
-    case TF_UINT64:
-      return "ulong";
-    case TF_BOOL:
-      return "bool";
-    default:
-      return nullptr;
-  }
-}
-
-int64_t NumElements(const Shape& shape) {
-  int64_t count = 1;
-  for (const int64_t dim : shape) {
-    if (dim < 0) return -1;
-    if (dim == 0) return 0;
-    if (count > std::numeric_limits<int64_t>::max() / dim) return -1;
-    count *= dim;
-  }
-  return count;
-}
-
-// ---- Tensor
-// ---------------------------------------------------------------------------------------------------------
-
-Tensor::Tensor(TF_Tensor* tensor) : tensor_(tensor) {
-  for (int i = 0; i < TF_NumDims(tensor); ++i) shape_.push_back(TF_Dim(tensor, i));
-}
-
-Tensor::~Tensor() {
-  if (tensor_ != nullptr) TF_DeleteTensor(tensor_);
-}
-
-Tensor::Tensor(Tensor&& other) noexcept
-    : tensor_(std::exchange(other.tensor_, nullptr)), shape_(std::move(other.shape_)) {}
-
-Tensor& Tensor::operator=(Tensor&& other) noexcept {
-  std::swap(tensor_, other.tensor_);
-  std::swap(shape_, other.shape_);
-  return *this;
+Tensor ToTensor(TF_Tensor* handle) {
+  const int rank = TF_NumDims(handle);
+  Shape shape(static_cast<size_t>(rank));
+  for (int i = 0; i < rank; ++i) shape[static_cast<size_t>(i)] = TF_Dim(handle, i);
+  const auto release = [](void* owner) { TF_DeleteTensor(static_cast<TF_Tensor*>(owner)); };
+  const TF_DataType dtype = TF_TensorType(handle);
+  return Tensor(static_cast<DType>(dtype), TF_DataTypeSize(dtype), std::move(shape),
+                TF_TensorData(handle), TF_TensorByteSize(handle), handle, release);
 }
 
 // ---- KernelConstruction
@@ -217,11 +122,10 @@ Status KernelConstruction::GetAttr(const char* name, std::vector<TF_DataType>* v
 // --------------------------------------------------------------------------------------------------
 
 Status KernelContext::Input(int i, Tensor* tensor) {
-  CStatus status;
   TF_Tensor* raw = nullptr;
-  TF_GetInput(ctx_, i, &raw, status);
-  RETURN_IF_ERROR(status.Get());
-  *tensor = Tensor(raw);
+  TF_GetInput(ctx_, i, &raw, status_);
+  RETURN_IF_ERROR(status_.Take());
+  *tensor = ToTensor(raw);
   return Status();
 }
 
@@ -231,41 +135,37 @@ Status KernelContext::AllocateOutput(int i, const Shape& shape, Tensor* tensor) 
     return InvalidArgument("output ", i, " would have shape ", ToString(shape),
                            ", more elements than 63 bits count; use a smaller batch");
   }
-  CStatus status;
-  const TF_DataType dtype = output_dtype(i);
+  const auto dtype = static_cast<TF_DataType>(output_dtype(i));
   TF_Tensor* raw =
       TF_AllocateOutput(ctx_, i, dtype, shape.data(), static_cast<int>(shape.size()),
-                        static_cast<size_t>(elements) * TF_DataTypeSize(dtype), status);
-  RETURN_IF_ERROR(status.Get());
-  *tensor = Tensor(raw);
+                        static_cast<size_t>(elements) * TF_DataTypeSize(dtype), status_);
+  RETURN_IF_ERROR(status_.Take());
+  *tensor = ToTensor(raw);
   return Status();
 }
 
 Status KernelContext::ForwardInputOrAllocateOutput(int input, int i, const Shape& shape,
                                                    Tensor* tensor) {
-  CStatus status;
   int forwarded = -1;
   TF_Tensor* raw = TF_ForwardInputOrAllocateOutput(
-      ctx_, &input, 1, i, shape.data(), static_cast<int>(shape.size()), &forwarded, status);
-  RETURN_IF_ERROR(status.Get());
-  *tensor = Tensor(raw);
+      ctx_, &input, 1, i, shape.data(), static_cast<int>(shape.size()), &forwarded, status_);
+  RETURN_IF_ERROR(status_.Take());
+  *tensor = ToTensor(raw);
   return Status();
 }
 
-Status KernelContext::AllocateTemp(TF_DataType dtype, const Shape& shape, Tensor* tensor) {
-  CStatus status;
+Status KernelContext::AllocateTemp(DType dtype, const Shape& shape, Tensor* tensor) {
   TF_AllocatorAttributes on_device = {TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE, /*on_host=*/0};
-  TF_Tensor* raw = TF_AllocateTemp(ctx_, dtype, shape.data(), static_cast<int>(shape.size()),
-                                   &on_device, status);
-  RETURN_IF_ERROR(status.Get());
-  *tensor = Tensor(raw);
+  TF_Tensor* raw = TF_AllocateTemp(ctx_, static_cast<TF_DataType>(dtype), shape.data(),
+                                   static_cast<int>(shape.size()), &on_device, status_);
+  RETURN_IF_ERROR(status_.Take());
+  *tensor = ToTensor(raw);
   return Status();
 }
 
 Status KernelContext::Stream(void** stream) {
-  CStatus status;
-  *stream = reinterpret_cast<void*>(TF_GetStream(ctx_, status));
-  RETURN_IF_ERROR(status.Get());
+  *stream = reinterpret_cast<void*>(TF_GetStream(ctx_, status_));
+  RETURN_IF_ERROR(status_.Take());
   if (*stream == nullptr) {
     return Internal(
         "the device gave this kernel no stream; Metal kernels run on a METAL \"GPU\" only");

@@ -1,16 +1,14 @@
 // Resource variables in Metal kernels: see variable.h.
 
-#include "kernels/runtime/variable.h"
+#include "kernels/tensorflow/variable.h"
 
 #include <string.h>
-
-#include "kernels/runtime/encoder.h"
 
 namespace metal_ops {
 
 void CopyTensor(TF_OpKernelContext* raw, TF_Tensor* source, TF_Tensor* dest) {
   KernelContext ctx(raw);
-  Tensor from(source), to(dest);
+  const Tensor from = ToTensor(source), to = ToTensor(dest);
   OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) { return encoder.Copy(from, to); }));
 }
 
@@ -30,7 +28,7 @@ bool VariableLock::Get(int input, Tensor* tensor) {
   TF_GetInputTensorFromVariable(ctx_->raw(), input, /*lock_held=*/true, /*isVariantType=*/false,
                                 /*sparse=*/false, CopyTensor, &raw, status);
   if (raw == nullptr) return false;
-  *tensor = Tensor(raw);
+  *tensor = ToTensor(raw);
   return true;
 }
 

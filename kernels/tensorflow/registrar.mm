@@ -1,6 +1,6 @@
 // Registration of Metal kernels with TensorFlow: see registrar.h.
 
-#include "kernels/runtime/registrar.h"
+#include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
@@ -20,11 +20,11 @@ void RegisterOne(const char* op, const KernelFunctions& functions, const KernelO
   std::string name = std::string("metal_ops/") + op;
   if (dtype != nullptr) {
     TF_KernelBuilder_TypeConstraint(builder, options.type_attr.c_str(), *dtype, status);
-    name += "/" + ToString(*dtype);
+    name += "/" + ToString(static_cast<DType>(*dtype));
   }
   for (const auto& [attr, type] : options.where) {
     if (status.ok()) TF_KernelBuilder_TypeConstraint(builder, attr.c_str(), type, status);
-    name += "/" + ToString(type);
+    name += "/" + ToString(static_cast<DType>(type));
   }
   for (const std::string& arg : options.host_memory) {
     TF_KernelBuilder_HostMemory(builder, arg.c_str());

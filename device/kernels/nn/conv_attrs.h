@@ -1,12 +1,12 @@
 // A convolution's attributes in Metal kernels.
 
-#ifndef METAL_OPS_KERNELS_GEMM_METAL_CONV_H_
-#define METAL_OPS_KERNELS_GEMM_METAL_CONV_H_
+#ifndef METAL_OPS_DEVICE_KERNELS_NN_CONV_ATTRS_H_
+#define METAL_OPS_DEVICE_KERNELS_NN_CONV_ATTRS_H_
 
 #include <string>
 
 #include "kernels/gemm/conv_checks.h"
-#include "kernels/runtime/metal_arg_shapes.h"
+#include "kernels/tensorflow/op_kernel.h"
 
 namespace metal_ops {
 
@@ -25,4 +25,4 @@ inline Status GetConvAttrs(KernelConstruction* ctx, const char* op, ConvAttrs* a
 
 }  // namespace metal_ops
 
-#endif  // METAL_OPS_KERNELS_GEMM_METAL_CONV_H_
+#endif  // METAL_OPS_DEVICE_KERNELS_NN_CONV_ATTRS_H_

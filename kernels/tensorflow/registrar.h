@@ -1,7 +1,7 @@
 // Self-registration of Metal kernels: one line beside the kernel, no central list.
 
-#ifndef METAL_OPS_KERNELS_RUNTIME_REGISTRAR_H_
-#define METAL_OPS_KERNELS_RUNTIME_REGISTRAR_H_
+#ifndef METAL_OPS_KERNELS_TENSORFLOW_REGISTRAR_H_
+#define METAL_OPS_KERNELS_TENSORFLOW_REGISTRAR_H_
 
 #import <Foundation/Foundation.h>
 
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/runtime/op_kernel.h"
+#include "kernels/tensorflow/op_kernel.h"
 
 namespace metal_ops {
 
@@ -122,4 +122,4 @@ struct KernelThunks {
        &::metal_ops::KernelThunks<Kernel>::Delete},                                             \
       ::metal_ops::KernelOptions() __VA_ARGS__)
 
-#endif  // METAL_OPS_KERNELS_RUNTIME_REGISTRAR_H_
+#endif  // METAL_OPS_KERNELS_TENSORFLOW_REGISTRAR_H_

@@ -69,13 +69,13 @@ kernel void distortion_loss(
 }
 
 // Grid: rays.
-kernel void scale_rays(device const float* incoming [[buffer(0)]],
+kernel void scale_rays(device const float* d_loss [[buffer(0)]],
                        device const float* slope [[buffer(1)]],
                        device const RaySpan* spans [[buffer(2)]],
                        device float* gradient [[buffer(3)]],
                        constant RayLayout& layout [[buffer(4)]],
                        uint ray [[thread_position_in_grid]]) {
   const RaySpan span = ray_span(layout, spans, ray);
-  const float factor = incoming[ray];
+  const float factor = d_loss[ray];
   for (ulong i = span.start; i < span.start + span.count; ++i) gradient[i] = factor * slope[i];
 }

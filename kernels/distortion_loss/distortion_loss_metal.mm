@@ -34,7 +34,7 @@ Status ScaleRays(MetalCall& call) {
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
     return encoder.Launch("scale_rays", Grid(rays.n_rays()),
-                          {{"incoming", call.in(0)},
+                          {{"d_loss", call.in(0)},
                            {"slope", call.in(1)},
                            {"spans", rays.spans()},
                            {"gradient", call.out(0)},

@@ -93,7 +93,7 @@ kernel void frequency_encode(device const float* inputs [[buffer(0)]],
 }
 
 template <typename T>
-kernel void frequency_encode_grad(device const T* gradients [[buffer(0)]],
+kernel void frequency_encode_grad(device const T* d_outputs [[buffer(0)]],
                                   device const float* inputs [[buffer(1)]],
                                   device float* inputs_gradient [[buffer(2)]],
                                   constant FrequencyEncodeParams& params [[buffer(3)]],
@@ -102,7 +102,7 @@ kernel void frequency_encode_grad(device const T* gradients [[buffer(0)]],
   const ulong i = flat_index(position, threads);
   if (i >= params.n_points * params.n_dims) return;
   const FrequencyColumn at = frequency_column(params, i);
-  device const T* from = gradients + at.output;
+  device const T* from = d_outputs + at.output;
   float sum = 0.0f;
   if (params.include_input != 0) {
     sum = float(*from);

@@ -20,7 +20,7 @@ Status FrequencyEncodeGrad(MetalCall& call) {
   const FrequencyEncodeParams params = MakeFrequencyEncodeParams(call);
   return call.Launch({"frequency_encode_grad", call.in(0).dtype()},
                      Grid::Flat(call.in(1).num_elements()),
-                     {{"gradients", call.in(0)},
+                     {{"d_outputs", call.in(0)},
                       {"inputs", call.in(1)},
                       {"inputs_gradient", call.out(0)},
                       {"params", params}});

@@ -131,11 +131,11 @@ class Tile {
     outputs.Store(i * width, n * width, rows);
   }
 
-  void Differentiate(const FloatArray& gradients, const float* inputs, int64_t i, int64_t n,
+  void Differentiate(const FloatArray& d_outputs, const float* inputs, int64_t i, int64_t n,
                      float* to) {
     const DF df;
     const int64_t width = n_blocks_ * n_dims_;
-    const float* const rows = gradients.Read(i * width, n * width, rows_.data());
+    const float* const rows = d_outputs.Read(i * width, n * width, rows_.data());
     for (int64_t p = 0; p < n; ++p) {
       const float* row = rows + p * width;
       float* block = blocks_.data() + p * n_dims_;
@@ -193,11 +193,11 @@ void EncodeTiles(const FrequencyEncodeParams& p, const float* inputs, int64_t be
 }
 
 template <int kDims>
-void DifferentiateTiles(const FrequencyEncodeParams& p, const FloatArray& gradients,
+void DifferentiateTiles(const FrequencyEncodeParams& p, const FloatArray& d_outputs,
                         const float* inputs, int64_t begin, int64_t end, float* to) {
   Tile<kDims> tile(p);
   for (int64_t i = begin; i < end; i += tile.n_points()) {
-    tile.Differentiate(gradients, inputs, i, std::min(tile.n_points(), end - i), to);
+    tile.Differentiate(d_outputs, inputs, i, std::min(tile.n_points(), end - i), to);
   }
 }
 
@@ -207,12 +207,12 @@ void EncodeRange(const FrequencyEncodeParams& p, const float* inputs, int64_t be
   run(p, inputs, begin, end, outputs);
 }
 
-void DifferentiateRange(const FrequencyEncodeParams& p, const FloatArray& gradients,
+void DifferentiateRange(const FrequencyEncodeParams& p, const FloatArray& d_outputs,
                         const float* inputs, int64_t begin, int64_t end, float* to) {
   const auto run = p.n_dims == 3   ? DifferentiateTiles<3>
                    : p.n_dims == 2 ? DifferentiateTiles<2>
                                    : DifferentiateTiles<0>;
-  run(p, gradients, inputs, begin, end, to);
+  run(p, d_outputs, inputs, begin, end, to);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -230,9 +230,9 @@ void EncodeFrequencies(const FrequencyEncodeParams& params, const float* inputs,
   HWY_DYNAMIC_DISPATCH(EncodeRange)(params, inputs, begin, end, outputs);
 }
 
-void DifferentiateFrequencies(const FrequencyEncodeParams& params, const FloatArray& gradients,
+void DifferentiateFrequencies(const FrequencyEncodeParams& params, const FloatArray& d_outputs,
                               const float* inputs, int64_t begin, int64_t end, float* to) {
-  HWY_DYNAMIC_DISPATCH(DifferentiateRange)(params, gradients, inputs, begin, end, to);
+  HWY_DYNAMIC_DISPATCH(DifferentiateRange)(params, d_outputs, inputs, begin, end, to);
 }
 
 }  // namespace metal_ops

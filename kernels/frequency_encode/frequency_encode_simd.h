@@ -14,8 +14,8 @@ namespace metal_ops {
 void EncodeFrequencies(const FrequencyEncodeParams& params, const float* inputs, int64_t begin,
                        int64_t end, const MutableFloatArray& outputs);
 
-// to[begin:end], rows of n_dims, from gradients shaped like the outputs.
-void DifferentiateFrequencies(const FrequencyEncodeParams& params, const FloatArray& gradients,
+// to[begin:end], rows of n_dims, from d_outputs, shaped like the outputs.
+void DifferentiateFrequencies(const FrequencyEncodeParams& params, const FloatArray& d_outputs,
                               const float* inputs, int64_t begin, int64_t end, float* to);
 
 }  // namespace metal_ops

@@ -113,7 +113,7 @@ template <typename T>
 // Values and gradients of a few rows of a chunk: into scratch, and into d_x.
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(32)]] void fused_mlp_threads_backward(
-    device const T* gradients [[buffer(0)]], device const T* x [[buffer(1)]],
+    device const T* d_outputs [[buffer(0)]], device const T* x [[buffer(1)]],
     device const float* packed [[buffer(2)]], device T* scratch [[buffer(3)]],
     device T* d_x [[buffer(4)]], constant MlpParams& params [[buffer(5)]],
     uint position [[thread_position_in_grid]]) {
@@ -132,7 +132,7 @@ template <typename T>
     }
   }
 
-  mlp_read(gradients + row * long(s.outputs), s.outputs, rows - 1, b);
+  mlp_read(d_outputs + row * long(s.outputs), s.outputs, rows - 1, b);
   for (uint layer = s.n_layers; layer-- > 0;) {
     // b is the gradient of the layer's values, a its values.
     const uint columns = mlp_columns(s, layer), line = mlp_slopes_line(s, layer);

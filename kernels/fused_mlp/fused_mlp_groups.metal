@@ -203,7 +203,7 @@ template <typename T, int W>
 // Values and gradients of a few rows of a chunk: into scratch, and into d_x.
 template <typename T, int W>
 [[kernel, max_total_threads_per_threadgroup(MLP_GROUP_THREADS)]] void fused_mlp_groups_backward(
-    device const T* gradients [[buffer(0)]], device const T* x [[buffer(1)]],
+    device const T* d_outputs [[buffer(0)]], device const T* x [[buffer(1)]],
     device const T* packed [[buffer(2)]], device const float* biases [[buffer(3)]],
     device T* scratch [[buffer(4)]], device T* d_x [[buffer(5)]],
     constant MlpParams& params [[buffer(6)]], uint position [[thread_position_in_grid]],
@@ -241,7 +241,7 @@ template <typename T, int W>
   const uint last = s.n_layers - 1, line = mlp_slopes_line(s, last);
   device T* const last_slopes =
       scratch + mlp_slopes_at(s, params.chunk, last) + long(at) * long(line);
-  device const T* const d_outputs = gradients + row * long(s.outputs);
+  device const T* const d_rows = d_outputs + row * long(s.outputs);
   for (uint k = 0; k < line / 16; ++k) {
     typename Ops::Sums16 d[kBlocks][2];
     ROWS_UNROLL
@@ -252,7 +252,7 @@ template <typename T, int W>
       ROWS_UNROLL
       for (int m = 0; m < kBlocks; ++m) {
         thread typename Ops::Sums16& to = d[m][half_];
-        Ops::load(to, group.piece(d_outputs, s.outputs, m, 8 * n, s.outputs), group.space, lane);
+        Ops::load(to, group.piece(d_rows, s.outputs, m, 8 * n, s.outputs), group.space, lane);
         if (mlp_output_activation != MLP_NONE) {
           ROWS_UNROLL
           for (int i = 0; i < 4; ++i) {

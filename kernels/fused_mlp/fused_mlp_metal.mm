@@ -79,11 +79,11 @@ class Launcher {
                            {"params", params}});
   }
 
-  Status Backward(Encoder& encoder, const Tensor& gradients, const Tensor& scratch,
+  Status Backward(Encoder& encoder, const Tensor& d_outputs, const Tensor& scratch,
                   const Tensor& d_x) {
     if (!groups()) {
       return encoder.Launch(ShaderOf("fused_mlp_threads_backward"), grid(MLP_BACKWARD_ROWS),
-                            {{"gradients", gradients},
+                            {{"d_outputs", d_outputs},
                              {"x", x_},
                              {"packed", packed_},
                              {"scratch", scratch},
@@ -91,7 +91,7 @@ class Launcher {
                              {"params", params}});
     }
     return encoder.Launch(ShaderOf("fused_mlp_groups_backward"), grid(MLP_BACKWARD_ROWS),
-                          {{"gradients", gradients},
+                          {{"d_outputs", d_outputs},
                            {"x", x_},
                            {"packed", packed_},
                            {"biases", biases_},
@@ -162,7 +162,7 @@ Status FusedMlp(MetalCall& call) {
 METAL_KERNEL("FusedMlp", FusedMlp);
 
 Status FusedMlpGrad(MetalCall& call) {
-  const Tensor &gradients = call.in(0), &x = call.in(1), &weights = call.in(2);
+  const Tensor &d_outputs = call.in(0), &x = call.in(1), &weights = call.in(2);
   Launcher mlp(call, x, weights);
   const MlpPlan& plan = mlp.plan;
   MlpParams& params = mlp.params;
@@ -184,7 +184,7 @@ Status FusedMlpGrad(MetalCall& call) {
     RETURN_IF_ERROR(mlp.Pack(encoder, /*with_transposes=*/true));
     for (; params.first < plan.batch; params.first += params.chunk, params.adds = 1) {
       params.rows = static_cast<uint32_t>(std::min(params.chunk, plan.batch - params.first));
-      RETURN_IF_ERROR(mlp.Backward(encoder, gradients, scratch, call.out(0)));
+      RETURN_IF_ERROR(mlp.Backward(encoder, d_outputs, scratch, call.out(0)));
       for (int l = 0; l < plan.n_layers; ++l) {
         RETURN_IF_ERROR(mlp.Weights(encoder, l, scratch, parts));
       }

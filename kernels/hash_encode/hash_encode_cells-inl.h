@@ -40,7 +40,7 @@ constexpr size_t kAhead = 16;
 // What the first half of a block's work leaves for the second.
 struct Block {
   alignas(64) uint32_t rows[kMaxCorners][kBlock + kAhead];  // within the level
-  alignas(64) float weights[kMaxCorners][kBlock];  // or <incoming, row> for gradients of points
+  alignas(64) float weights[kMaxCorners][kBlock];  // or <d_outputs, row> for gradients of points
 };
 
 // fma with one rounding, on targets without the instruction too: it decides the cell.
@@ -285,7 +285,7 @@ void PrepareBlock(const HashEncodeCall& call, const HashEncodeLevel& level, int6
   }
 }
 
-// Second half for gradients of points: block.weights holds <incoming, row> of each corner.
+// Second half for gradients of points: block.weights holds <d_outputs, row> of each corner.
 // `gradients` is at the block's first point.
 template <size_t D>
 void FinishPointGradients(const HashEncodeCall& call, const HashEncodeLevel& level, int64_t begin,

@@ -43,7 +43,7 @@ class Hash : public HashEncodeCall {
       return i < 0 ? nullptr : call.inputs[i].data;
     };
     tangents = static_cast<const float*>(data("tangents"));
-    incoming = data("incoming_gradients");
+    d_outputs = data("incoming_gradients");
     points = static_cast<const float*>(data("inputs"));
     table = data("embeddings");
     type = ToFloatType(call.Type("T"));
@@ -131,13 +131,13 @@ void PointGradient(CpuCall& call) {
   const int64_t n_sums = (hash.n_levels + kLevelsPerSum - 1) / kLevelsPerSum;
   const int64_t floats_per_point = hash.width() + n_sums * hash.n_dims;
   const int64_t round_size = hash.RoundSize(floats_per_point);
-  float* const incoming = hash.Stage(round_size * floats_per_point);
-  if (incoming == nullptr) return;
-  float* const sums = incoming + round_size * hash.width();  // [n_sums, round, n_dims]
+  float* const d_outputs = hash.Stage(round_size * floats_per_point);
+  if (d_outputs == nullptr) return;
+  float* const sums = d_outputs + round_size * hash.width();  // [n_sums, round, n_dims]
 
   const int64_t threads = hash.WorthThreads(hash.n_points * hash.n_levels);
   hash.ForRounds(floats_per_point, [&](PointRange round) {
-    const Staged staged{incoming, round};
+    const Staged staged{d_outputs, round};
     const auto sums_at = [&](int64_t s, int64_t point) {
       return sums + (s * round.size() + point - round.begin) * hash.n_dims;
     };
@@ -226,12 +226,12 @@ void TableGradient(CpuCall& call) {
                       ? threads * thread_sums
                       : tasks.back().sums + (tasks.back().size() + kDumpRows) * hash.n_features;
   }
-  float* const incoming = hash.Stage(round_size * width + sums_floats);
-  if (incoming == nullptr) return;
-  float* const all_sums = incoming + round_size * width;
+  float* const d_outputs = hash.Stage(round_size * width + sums_floats);
+  if (d_outputs == nullptr) return;
+  float* const all_sums = d_outputs + round_size * width;
 
   const auto sum = [&](PointRange round) {
-    const Staged staged{incoming, round};
+    const Staged staged{d_outputs, round};
     hash.ForPoints(round, threads,
                    [&](PointRange range) { IncomingToStaged(hash, range, staged); });
     call.RunTasks(tasks.size(), threads, [&](int64_t i, int64_t thread) {

@@ -95,7 +95,7 @@ void IncomingToStagedT(const HashEncodeCall& call, PointRange range, const Stage
   for (int64_t first = range.begin; first < range.end; first += tile_points) {
     const int64_t n = std::min(tile_points, range.end - first);
     WidenFloats(call.type,
-                static_cast<const char*>(call.incoming) + first * width * BytesOf(call.type),
+                static_cast<const char*>(call.d_outputs) + first * width * BytesOf(call.type),
                 n * width, tile);
     scatter(call, staged, first, n, tile);
   }

@@ -25,7 +25,7 @@ struct Hash {
                call.Text("interpolation") == "smoothstep" ? 1u : 0u} {
     HashEncodeLevels(call, level);
     if (const int i = call.Index("tangents"); i >= 0) tangents = call.in(i);
-    if (const int i = call.Index("incoming_gradients"); i >= 0) incoming = call.in(i);
+    if (const int i = call.Index("incoming_gradients"); i >= 0) d_outputs = call.in(i);
   }
 
   // "hash_encode_jvp_half_3": for that dtype and number of dimensions.
@@ -39,7 +39,7 @@ struct Hash {
   // Those that a shader names of what the call has, and `more`.
   std::vector<Argument> Named(std::initializer_list<std::string_view> names,
                               std::vector<Argument> more = {}) const {
-    const Argument all[] = {{"tangents", tangents},     {"incoming", incoming},
+    const Argument all[] = {{"tangents", tangents},     {"d_outputs", d_outputs},
                             {"inputs", points},         {"embeddings", table},
                             {"outputs", outputs},       {"params", params},
                             {"n_features", n_features}, {"levels", HostArray(level, n_levels)}};
@@ -52,7 +52,7 @@ struct Hash {
   }
 
   // Nothing where the op has none: its shader reads none.
-  Value tangents = Nothing(), incoming = Nothing();
+  Value tangents = Nothing(), d_outputs = Nothing();
   const Tensor &points, &table, &outputs;
   int64_t n_points, n_dims, n_levels;
   uint32_t n_features;
@@ -86,7 +86,7 @@ Status HashEncodePointGrad(MetalCall& call) {
   const Hash hash(call);
   return call.Launch(
       hash.OfFeatures("hash_encode_point_grad"), Grid(hash.n_points),
-      hash.Named({"incoming", "inputs", "embeddings", "outputs", "params", "levels"}));
+      hash.Named({"d_outputs", "inputs", "embeddings", "outputs", "params", "levels"}));
 }
 METAL_KERNEL("HashEncodePointGrad", HashEncodePointGrad);
 
@@ -94,7 +94,7 @@ Status HashEncodeJvpPointGrad(MetalCall& call) {
   RETURN_IF_ERROR(CheckPoints(call));
   const Hash hash(call);
   return call.Launch(hash.Any("hash_encode_jvp_point_grad"), Grid(hash.n_points),
-                     hash.Named({"tangents", "incoming", "inputs", "embeddings", "outputs",
+                     hash.Named({"tangents", "d_outputs", "inputs", "embeddings", "outputs",
                                  "params", "levels", "n_features"}));
 }
 METAL_KERNEL("HashEncodeJvpPointGrad", HashEncodeJvpPointGrad);
@@ -113,7 +113,7 @@ Status AddTableGradient(MetalCall& call, const Hash& hash) {
         tangent ? hash.Any("hash_encode_jvp_grad", "add")
                 : hash.OfFeatures("hash_encode_grad", "add"),
         Grid(hash.n_points, hash.n_levels),
-        hash.Named({"tangents", "incoming", "inputs", "params", "levels", "n_features"},
+        hash.Named({"tangents", "d_outputs", "inputs", "params", "levels", "n_features"},
                    {{"sums", sums}})));
     if (!rounds) return Status();
     return encoder.Launch({"hash_encode_round", dtype}, Grid(call.Size("rows")),
@@ -154,7 +154,7 @@ Status SumTableGradient(MetalCall& call, const Hash& hash) {
           hash.Named({"inputs", "params"}, {{"heads", heads}, {"next", next}, {"level", level}})));
       RETURN_IF_ERROR(encoder.Launch(
           hash.Any(tangent ? "hash_encode_jvp_grad" : "hash_encode_grad", "sum"), Grid(level.size),
-          hash.Named({"tangents", "incoming", "inputs", "outputs", "params", "n_features"},
+          hash.Named({"tangents", "d_outputs", "inputs", "outputs", "params", "n_features"},
                      {{"heads", heads}, {"next", next}, {"level", level}, {"level_number", l}})));
     }
     return Status();

@@ -29,7 +29,7 @@ inline void corner_values(constant HashEncodeLevel& level, thread const GridCell
 // outputs[n, k] = sum_l d <g_l, encoding_l> / d x_k.  Grid: points; a thread sums its levels in
 // order.
 template <typename T, int D, int F>
-kernel void hash_encode_point_grad(device const T* incoming [[buffer(0)]],
+kernel void hash_encode_point_grad(device const T* d_outputs [[buffer(0)]],
                                    device const float* inputs [[buffer(1)]],
                                    device const T* embeddings [[buffer(2)]],
                                    device float* outputs [[buffer(3)]],
@@ -43,7 +43,7 @@ kernel void hash_encode_point_grad(device const T* incoming [[buffer(0)]],
     constant HashEncodeLevel& level = levels[l];
     const GridCell<D> at = find_cell<D>(inputs + point * D, level.scale, params.smoothstep != 0);
     float values[1 << D];
-    corner_values<T, D, F>(level, at, F, embeddings, incoming + (point * params.n_levels + l) * F,
+    corner_values<T, D, F>(level, at, F, embeddings, d_outputs + (point * params.n_levels + l) * F,
                            values);
     for (int k = 0; k < D; ++k) {
       int order[D];
@@ -58,7 +58,7 @@ kernel void hash_encode_point_grad(device const T* incoming [[buffer(0)]],
 // points.
 template <typename T, int D>
 kernel void hash_encode_jvp_point_grad(
-    device const float* tangents [[buffer(0)]], device const T* incoming [[buffer(1)]],
+    device const float* tangents [[buffer(0)]], device const T* d_outputs [[buffer(1)]],
     device const float* inputs [[buffer(2)]], device const T* embeddings [[buffer(3)]],
     device float* outputs [[buffer(4)]], constant HashEncodeParams& params [[buffer(5)]],
     constant HashEncodeLevel* levels [[buffer(6)]], constant uint& n_features [[buffer(7)]],
@@ -72,7 +72,7 @@ kernel void hash_encode_jvp_point_grad(
     const GridCell<D> at = find_cell<D>(inputs + point * D, level.scale, params.smoothstep != 0);
     float values[1 << D];
     corner_values<T, D, 0>(level, at, n_features, embeddings,
-                           incoming + (point * params.n_levels + l) * n_features, values);
+                           d_outputs + (point * params.n_levels + l) * n_features, values);
     for (int k = 0; k < D; ++k) {
       for (int d = k; d < D; ++d) {
         if (d == k && params.smoothstep == 0) continue;  // linear along one axis

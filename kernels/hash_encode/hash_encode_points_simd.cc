@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// weights[c][p] = <incoming[p], table[rows[c][p]]>
+// weights[c][p] = <d_outputs[p], table[rows[c][p]]>
 template <class T, size_t D, size_t F>
 struct Dots {
   static void Run(Block& HWY_RESTRICT block, const RowsArgs& args) {
@@ -25,7 +25,7 @@ struct Dots {
     const Raw* HWY_RESTRICT table = static_cast<const Raw*>(args.table);
     for (size_t p = 0; p < args.n; ++p) {
       PrefetchRows<kCorners, F * sizeof(Raw), false>(block, p, table);
-      const float* HWY_RESTRICT g = args.incoming + p * F;
+      const float* HWY_RESTRICT g = args.d_outputs + p * F;
       for (size_t c = 0; c < kCorners; ++c) {
         const Raw* row = table + size_t{block.rows[c][p]} * F;
         auto sum = hn::Mul(hn::LoadU(d, g), T::Load(d, row));
@@ -53,7 +53,7 @@ FinishFn FinishForCall(const HashEncodeCall& call) {
 }
 
 void SumPointGradientsT(const HashEncodeCall& call, int64_t l, PointRange range,
-                        const float* incoming, bool overwrite, float* gradients) {
+                        const float* d_outputs, bool overwrite, float* gradients) {
   const RowsFn dots = ForCall<Dots>(call);
   const PrepareFn prepare = PrepareForCall(call);
   const FinishFn finish = FinishForCall(call);
@@ -65,7 +65,7 @@ void SumPointGradientsT(const HashEncodeCall& call, int64_t l, PointRange range,
     const size_t n = BlockSize(first, range.end);
     const int64_t done = first - range.begin;
     prepare(call, level, first, n, false, block);
-    dots(block, {LevelTable(call, level), incoming + done * call.n_features, nullptr, n});
+    dots(block, {LevelTable(call, level), d_outputs + done * call.n_features, nullptr, n});
     finish(call, level, first, n, overwrite, block, gradients + done * call.n_dims);
   }
 }
@@ -80,8 +80,8 @@ namespace metal_ops {
 HWY_EXPORT(SumPointGradientsT);
 
 void SumPointGradients(const HashEncodeCall& call, int64_t l, PointRange range,
-                       const float* incoming, bool overwrite, float* gradients) {
-  HWY_DYNAMIC_DISPATCH(SumPointGradientsT)(call, l, range, incoming, overwrite, gradients);
+                       const float* d_outputs, bool overwrite, float* gradients) {
+  HWY_DYNAMIC_DISPATCH(SumPointGradientsT)(call, l, range, d_outputs, overwrite, gradients);
 }
 
 }  // namespace metal_ops

@@ -52,9 +52,9 @@ struct Bfloat16 {
 
 // Second half of a block's work. Pointers are at the level's first row and the block's first point.
 struct RowsArgs {
-  const void* table;      // [rows, F]
-  const float* incoming;  // [n, F]
-  float* outputs;         // [n, F] features, or [rows, F] sums
+  const void* table;       // [rows, F]
+  const float* d_outputs;  // [n, F]
+  float* outputs;          // [n, F] features, or [rows, F] sums
   size_t n;
 };
 

@@ -29,7 +29,7 @@ struct HashEncodeCall {
   const float* points;    // [n_points, n_dims]
   const float* tangents;  // the same, or null: then the op is not a Jvp one
   const void* table;      // [rows, n_features] of `type`
-  const void* incoming;   // [n_points, n_levels * n_features] of `type`, or null
+  const void* d_outputs;  // [n_points, n_levels * n_features] of `type`, or null
 };
 
 // Points [begin, end).
@@ -46,15 +46,15 @@ constexpr int64_t kDumpRows = int64_t{1} << HASH_ENCODE_MAX_DIMS;
 void EncodeLevel(const HashEncodeCall& call, int64_t l, PointRange range, float* features);
 
 // Adds level `l` of HashEncodePointGrad / HashEncodeJvpPointGrad to gradients [range, n_dims], or
-// overwrites them. `incoming` is the level's [range, n_features].
+// overwrites them. `d_outputs` is the level's [range, n_features].
 void SumPointGradients(const HashEncodeCall& call, int64_t l, PointRange range,
-                       const float* incoming, bool overwrite, float* gradients);
+                       const float* d_outputs, bool overwrite, float* gradients);
 
 // Adds level `l` of HashEncodeGrad / HashEncodeJvpGrad, rows [row_begin, row_end), to `sums`, which
 // starts at row_begin; each row's sum runs in the order of the points. Unless the rows are all of
-// the level's, `sums` has kDumpRows more. `incoming` is the level's [range, n_features].
+// the level's, `sums` has kDumpRows more. `d_outputs` is the level's [range, n_features].
 void SumTableGradients(const HashEncodeCall& call, int64_t l, PointRange range,
-                       const float* incoming, uint32_t row_begin, uint32_t row_end, float* sums);
+                       const float* d_outputs, uint32_t row_begin, uint32_t row_end, float* sums);
 
 // Features of a range of points, level by level.
 struct Staged {
@@ -67,7 +67,7 @@ struct Staged {
 // outputs[range] of [n_points, n_levels * n_features], rounded to the call's type.
 void StagedToOutputs(const HashEncodeCall& call, const Staged& staged, PointRange range,
                      void* outputs);
-// The same backwards, from call.incoming[range].
+// The same backwards, from call.d_outputs[range].
 void IncomingToStaged(const HashEncodeCall& call, PointRange range, const Staged& staged);
 
 }  // namespace metal_ops

@@ -65,7 +65,7 @@ inline void add_wide(constant HashEncodeLevel& level, thread const uint* rows,
 template <typename T, int D, int F, bool Tangent>
 [[max_total_threads_per_threadgroup(512)]]
 kernel void hash_encode_add(
-    device const float* tangents [[buffer(0)]], device const T* incoming [[buffer(1)]],
+    device const float* tangents [[buffer(0)]], device const T* d_outputs [[buffer(1)]],
     device const float* inputs [[buffer(2)]], device atomic_float* sums [[buffer(3)]],
     constant HashEncodeParams& params [[buffer(4)]], constant HashEncodeLevel* levels [[buffer(5)]],
     constant uint& n_features [[buffer(6)]], uint2 thread_at [[thread_position_in_grid]],
@@ -82,9 +82,9 @@ kernel void hash_encode_add(
   find_corner_weights<D, Tangent>(at, tangents, point, weights);
 
   const uint width = F == 0 ? n_features : F;
-  device const T* g = incoming + (point * params.n_levels + work.level) * width;
+  device const T* g = d_outputs + (point * params.n_levels + work.level) * width;
   device atomic_float* table = sums + ulong(level.offset) * width;
-  if (F != 0 && is_wide(incoming) && is_wide(sums)) {
+  if (F != 0 && is_wide(d_outputs) && is_wide(sums)) {
     add_wide<T, D, F == 0 ? 1 : F>(level, rows, weights, g, table);
     return;
   }
@@ -136,7 +136,7 @@ kernel void hash_encode_list(device const float* inputs [[buffer(0)]],
 // at run time here: chasing the list costs more than the loop.
 template <typename T, int D, bool Tangent>
 kernel void hash_encode_sum(
-    device const float* tangents [[buffer(0)]], device const T* incoming [[buffer(1)]],
+    device const float* tangents [[buffer(0)]], device const T* d_outputs [[buffer(1)]],
     device const float* inputs [[buffer(2)]], device uint* heads [[buffer(3)]],
     device const uint* next [[buffer(4)]], device T* outputs [[buffer(5)]],
     constant HashEncodeParams& params [[buffer(6)]], constant HashEncodeLevel& level [[buffer(7)]],
@@ -153,7 +153,7 @@ kernel void hash_encode_sum(
       float weights[1 << D];
       find_corner_weights<D, Tangent>(at, tangents, point, weights);
       const float weight = weights[pair & ((1u << D) - 1)];
-      device const T* g = incoming + (point * params.n_levels + level_number) * n_features;
+      device const T* g = d_outputs + (point * params.n_levels + level_number) * n_features;
       for (uint f = 0; f < n_features; ++f) {
         const float term = weight * float(g[f]);
         if (pass == 0) {

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// outputs[rows[c][p]] += weights[c][p] * incoming[p]. The table's type does not matter: sums are
+// outputs[rows[c][p]] += weights[c][p] * d_outputs[p]. The table's type does not matter: sums are
 // float32.
 template <class T, size_t D, size_t F>
 struct Scatter {
@@ -27,7 +27,7 @@ struct Scatter {
     for (size_t p = 0; p < args.n; ++p) {
       PrefetchRows<kCorners, F * sizeof(float), true>(block, p, sums);
       for (size_t f = 0; f < F; f += hn::Lanes(d)) {
-        const auto g = hn::LoadU(d, args.incoming + p * F + f);
+        const auto g = hn::LoadU(d, args.d_outputs + p * F + f);
         for (size_t c = 0; c < kCorners; ++c) {
           float* const row = sums + size_t{block.rows[c][p]} * F + f;
           hn::StoreU(hn::MulAdd(hn::Set(d, block.weights[c][p]), g, hn::LoadU(d, row)), d, row);
@@ -53,7 +53,7 @@ void KeepPart(uint32_t row_begin, uint32_t row_end, size_t n_corners, size_t n, 
 }
 
 void SumTableGradientsT(const HashEncodeCall& call, int64_t l, PointRange range,
-                        const float* incoming, uint32_t row_begin, uint32_t row_end, float* sums) {
+                        const float* d_outputs, uint32_t row_begin, uint32_t row_end, float* sums) {
   const RowsFn scatter = ForDims<Scatter, Float>(call);
   const PrepareFn prepare = PrepareForCall(call);
   const HashEncodeLevel& level = call.levels[l];
@@ -64,7 +64,7 @@ void SumTableGradientsT(const HashEncodeCall& call, int64_t l, PointRange range,
     const size_t n = BlockSize(first, range.end);
     prepare(call, level, first, n, true, block);
     if (!whole) KeepPart(row_begin, row_end, size_t{1} << call.n_dims, n, block);
-    scatter(block, {nullptr, incoming + (first - range.begin) * call.n_features, sums, n});
+    scatter(block, {nullptr, d_outputs + (first - range.begin) * call.n_features, sums, n});
   }
 }
 
@@ -78,8 +78,8 @@ namespace metal_ops {
 HWY_EXPORT(SumTableGradientsT);
 
 void SumTableGradients(const HashEncodeCall& call, int64_t l, PointRange range,
-                       const float* incoming, uint32_t row_begin, uint32_t row_end, float* sums) {
-  HWY_DYNAMIC_DISPATCH(SumTableGradientsT)(call, l, range, incoming, row_begin, row_end, sums);
+                       const float* d_outputs, uint32_t row_begin, uint32_t row_end, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SumTableGradientsT)(call, l, range, d_outputs, row_begin, row_end, sums);
 }
 
 }  // namespace metal_ops

@@ -56,7 +56,7 @@ kernel void packed_prod(device const T* inputs [[buffer(0)]],
 // R_i = g_{i+1} + x_{i+1} R_{i+1} (exclusive).  Grid: rays; `before` holds the P_i.
 template <typename T>
 kernel void packed_prod_grad(
-    device const T* gradients [[buffer(0)]], device const T* inputs [[buffer(1)]],
+    device const T* d_outputs [[buffer(0)]], device const T* inputs [[buffer(1)]],
     device const RaySpan* spans [[buffer(2)]], device ScaledFloat* before [[buffer(3)]],
     device T* outputs [[buffer(4)]], constant RayLayout& layout [[buffer(5)]],
     constant PackedScanParams& params [[buffer(6)]], uint ray [[thread_position_in_grid]]) {
@@ -70,7 +70,7 @@ kernel void packed_prod_grad(
   ScaledFloat tail = scaled(0.0f);
   for (uint i = span.count; i-- > 0;) {
     const ulong at = scan_at(span, i, params.reverse);
-    const ScaledFloat g = scaled(float(gradients[at])), x = scaled(float(inputs[at]));
+    const ScaledFloat g = scaled(float(d_outputs[at])), x = scaled(float(inputs[at]));
     if (params.exclusive == 0) tail = scaled_add(tail, g);
     outputs[at] = T(scaled_to_float(scaled_multiply(before[at], tail)));
     tail = scaled_multiply(tail, x);

@@ -37,7 +37,7 @@ Status PackedProdGrad(MetalCall& call) {
   return call.Encode([&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
     return encoder.Launch({"packed_prod_grad", inputs.dtype()}, Grid(rays.n_rays()),
-                          {{"gradients", call.in(0)},
+                          {{"d_outputs", call.in(0)},
                            {"inputs", inputs},
                            {"spans", rays.spans()},
                            {"before", before},

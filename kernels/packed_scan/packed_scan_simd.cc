@@ -121,11 +121,11 @@ HWY_INLINE void ProdGradOne(const float* g, const float* x, int64_t n, bool excl
       continue;
     }
     i -= lanes;
-    const VD incoming = LoadDoubles<!kReverse>(d, g + at);
-    VD a = factors, b = exclusive ? incoming : hn::Mul(factors, incoming);
+    const VD d_output = LoadDoubles<!kReverse>(d, g + at);
+    VD a = factors, b = exclusive ? d_output : hn::Mul(factors, d_output);
     RunningRecurrence(d, &a, &b);
     VD rest = ShiftUp<1>(d, hn::MulAdd(a, behind, b), behind);
-    if (!exclusive) rest = hn::Add(rest, incoming);
+    if (!exclusive) rest = hn::Add(rest, d_output);
     const VD first = hn::Reverse(d, hn::LoadU(d, before + i));
     StoreFloats<!kReverse>(d, hn::Mul(first, rest), out + at);
     behind = hn::MulAdd(LastLane(d, a), behind, LastLane(d, b));

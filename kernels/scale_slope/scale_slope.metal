@@ -11,19 +11,19 @@
 using namespace metal;
 
 template <typename T>
-kernel void scale_slope(device const T* incoming [[buffer(0)]], device const T* slope [[buffer(1)]],
+kernel void scale_slope(device const T* d_loss [[buffer(0)]], device const T* slope [[buffer(1)]],
                         device T* gradient [[buffer(2)]],
                         constant ScaleSlopeParams& params [[buffer(3)]],
                         uint2 position [[thread_position_in_grid]],
                         uint2 threads [[threads_per_grid]]) {
   const ulong i = flat_index(position, threads);
   if (i >= params.n_elements) return;
-  const ulong row = params.per_incoming == 1 ? i : i / params.per_incoming;
-  gradient[i] = T(float(slope[i]) * float(incoming[row]));
+  const ulong row = params.per_d_loss == 1 ? i : i / params.per_d_loss;
+  gradient[i] = T(float(slope[i]) * float(d_loss[row]));
 }
 
 template <typename T>
-kernel void scale_slope_sum(device const T* incoming [[buffer(0)]],
+kernel void scale_slope_sum(device const T* d_loss [[buffer(0)]],
                             device const T* slope [[buffer(1)]], device float* sums [[buffer(2)]],
                             constant ScaleSlopeSumParams& params [[buffer(3)]],
                             uint2 position [[thread_position_in_grid]],
@@ -32,8 +32,8 @@ kernel void scale_slope_sum(device const T* incoming [[buffer(0)]],
   if (first >= params.n_sums) return;
   CarefulSum sum = careful_sum_zero();
   for (ulong i = first; i < params.n_elements; i += params.n_sums) {
-    const ulong row = params.per_incoming == 1 ? i : i / params.per_incoming;
-    careful_add(sum, float(slope[i]) * float(incoming[row]));
+    const ulong row = params.per_d_loss == 1 ? i : i / params.per_d_loss;
+    careful_add(sum, float(slope[i]) * float(d_loss[row]));
   }
   sums[first] = careful_result(sum);
 }

@@ -11,8 +11,8 @@ namespace {
 // Elements that are worked on at a time.
 constexpr int64_t kPiece = 1024;
 
-// The incoming value of each element, where `per_row` elements share one.
-struct Incoming {
+// Of each element its d_loss, where `per_row` elements share one.
+struct LossGradient {
   FloatArray values;
   int64_t per_row;
 
@@ -31,14 +31,14 @@ struct Incoming {
   }
 };
 
-Incoming IncomingOf(const CpuCall& call) {
+LossGradient LossGradientOf(const CpuCall& call) {
   return {call.floats(0), call.inputs[1].n_elements / call.inputs[0].n_elements};
 }
 
 void ScaleSlope(CpuCall& call) {
   const int64_t n = call.inputs[1].n_elements;
   if (n == 0) return;
-  const Incoming incoming = IncomingOf(call);
+  const LossGradient d_loss = LossGradientOf(call);
   const FloatArray from = call.floats(1);
   const MutableFloatArray to = call.float_out(0);
   call.ParallelFor(n, 2, [=](int64_t begin, int64_t end) {
@@ -46,7 +46,7 @@ void ScaleSlope(CpuCall& call) {
     for (int64_t at = begin; at < end; at += kPiece) {
       const int64_t m = std::min(kPiece, end - at);
       const float* const x = from.Read(at, m, wide);
-      const float* const by = incoming.Read(at, m, factors, rows);
+      const float* const by = d_loss.Read(at, m, factors, rows);
       float* const piece = to.Piece(at, narrow);
       for (int64_t i = 0; i < m; ++i) piece[i] = x[i] * by[i];
       to.Store(at, m, piece);
@@ -62,13 +62,13 @@ constexpr int64_t kBlocks = 64;
 // Independent sums of one channel, for the vector units.
 constexpr int64_t kLanes = 32;
 
-void Sum(const FloatArray& from, const Incoming& incoming, int64_t begin, int64_t end,
+void Sum(const FloatArray& from, const LossGradient& d_loss, int64_t begin, int64_t end,
          int64_t channels, double* sums) {
   float wide[kPiece], factors[kPiece], rows[kPiece];
   for (int64_t at = begin; at < end; at += kPiece) {
     const int64_t m = std::min(kPiece, end - at);
     const float* const x = from.Read(at, m, wide);
-    const float* const by = incoming.Read(at, m, factors, rows);
+    const float* const by = d_loss.Read(at, m, factors, rows);
     if (channels == 1) {
       float lanes[kLanes] = {};
       int64_t i = 0;
@@ -92,7 +92,7 @@ void ScaleSlopeSum(CpuCall& call) {
   float* const to = call.out<float>(0);
   std::fill_n(to, channels, 0.0f);
   if (n == 0) return;
-  const Incoming incoming = IncomingOf(call);
+  const LossGradient d_loss = LossGradientOf(call);
   const FloatArray from = call.floats(1);
   const int64_t rows = n / channels;
   const int64_t rows_per_block = std::max(kBlock / channels + 1, (rows + kBlocks - 1) / kBlocks);
@@ -102,7 +102,7 @@ void ScaleSlopeSum(CpuCall& call) {
     for (int64_t block = first; block < last; ++block) {
       const int64_t begin = block * rows_per_block * channels;
       const int64_t end = std::min(n, begin + rows_per_block * channels);
-      Sum(from, incoming, begin, end, channels, sums.data() + block * channels);
+      Sum(from, d_loss, begin, end, channels, sums.data() + block * channels);
     }
   });
   for (int64_t c = 0; c < channels; ++c) {

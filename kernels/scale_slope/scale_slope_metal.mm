@@ -6,17 +6,17 @@
 namespace metal_ops {
 namespace {
 
-// Elements of slope for each value of incoming.
-uint64_t PerIncoming(const MetalCall& call) {
+// Elements of slope for each value of d_loss.
+uint64_t PerLossGradient(const MetalCall& call) {
   return static_cast<uint64_t>(call.in(1).num_elements() / call.in(0).num_elements());
 }
 
 Status ScaleSlope(MetalCall& call) {
   const int64_t n = call.out(0).num_elements();
   if (n == 0) return Status();
-  const ScaleSlopeParams params = {static_cast<uint64_t>(n), PerIncoming(call)};
+  const ScaleSlopeParams params = {static_cast<uint64_t>(n), PerLossGradient(call)};
   return call.Launch({"scale_slope", call.out(0).dtype()}, Grid::Flat(n),
-                     {{"incoming", call.in(0)},
+                     {{"d_loss", call.in(0)},
                       {"slope", call.in(1)},
                       {"gradient", call.out(0)},
                       {"params", params}});
@@ -37,7 +37,7 @@ Status ScaleSlopeSum(MetalCall& call) {
     params.n_elements = static_cast<uint64_t>(rows * channels);
     rows = (rows + SCALE_SLOPE_TERMS - 1) / SCALE_SLOPE_TERMS;
     params.n_sums = static_cast<uint64_t>(rows * channels);
-    params.per_incoming = PerIncoming(call);
+    params.per_d_loss = PerLossGradient(call);
     passes.push_back(params);
     sums.emplace_back();
     if (rows > 1)
@@ -50,7 +50,7 @@ Status ScaleSlopeSum(MetalCall& call) {
       if (i == 0) {
         RETURN_IF_ERROR(encoder.Launch(
             {"scale_slope_sum", slope.dtype()}, grid,
-            {{"incoming", call.in(0)}, {"slope", slope}, {"sums", to}, {"params", passes[i]}}));
+            {{"d_loss", call.in(0)}, {"slope", slope}, {"sums", to}, {"params", passes[i]}}));
       } else {
         RETURN_IF_ERROR(
             encoder.Launch("scale_slope_fold", grid,

@@ -11,7 +11,7 @@
 
 struct ScaleSlopeParams {
   uint64_t n_elements;
-  uint64_t per_incoming;  // elements for each incoming value
+  uint64_t per_d_loss;  // elements for each d_loss value
 };
 static_assert(sizeof(ScaleSlopeParams) == 16, "host and shader must agree");
 
@@ -21,8 +21,8 @@ static_assert(sizeof(ScaleSlopeParams) == 16, "host and shader must agree");
 
 struct ScaleSlopeSumParams {
   uint64_t n_elements;
-  uint64_t n_sums;        // a multiple of the channels; each takes every n_sums-th element
-  uint64_t per_incoming;  // in the first pass
+  uint64_t n_sums;      // a multiple of the channels; each takes every n_sums-th element
+  uint64_t per_d_loss;  // in the first pass
 };
 static_assert(sizeof(ScaleSlopeSumParams) == 24, "host and shader must agree");
 

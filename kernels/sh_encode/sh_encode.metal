@@ -43,7 +43,7 @@ kernel void sh_encode(device const float* directions [[buffer(0)]], device T* ou
 
 // d (x + iy)^m / dx = m (x + iy)^{m-1}, / dy = i times that.
 template <typename T>
-kernel void sh_encode_grad(device const T* gradients [[buffer(0)]],
+kernel void sh_encode_grad(device const T* d_outputs [[buffer(0)]],
                            device const float* directions [[buffer(1)]],
                            device float* directions_gradient [[buffer(2)]],
                            constant ShEncodeParams& params [[buffer(3)]],
@@ -52,7 +52,7 @@ kernel void sh_encode_grad(device const T* gradients [[buffer(0)]],
   const ulong i = flat_index(position, threads);
   if (i >= params.n_points) return;
   const float x = directions[3 * i], y = directions[3 * i + 1], z = directions[3 * i + 2];
-  device const T* g = gradients + i * (kDegree * kDegree);
+  device const T* g = d_outputs + i * (kDegree * kDegree);
   float3 sum = float3(0.0f);
   float2 power = float2(1.0f, 0.0f), before_power = float2(0.0f);  // m (x + iy)^{m-1}
   for (uint m = 0; m < kDegree; ++m) {

@@ -21,7 +21,7 @@ Status ShEncodeGrad(MetalCall& call) {
   return call.Launch(
       Shader("sh_encode_grad", call.in(0).dtype()).Constant(0, static_cast<uint32_t>(degree)),
       Grid::Flat(n),
-      {{"gradients", call.in(0)},
+      {{"d_outputs", call.in(0)},
        {"directions", call.in(1)},
        {"directions_gradient", call.out(0)},
        {"params", params}});

@@ -125,7 +125,7 @@ void EncodeRange(const ShEncodeParams& params, const float* directions, int64_t 
 }
 
 template <int kDegree>
-void DifferentiateRange(const ShEncodeParams& params, const FloatArray& gradients,
+void DifferentiateRange(const ShEncodeParams& params, const FloatArray& d_outputs,
                         const float* directions, int64_t begin, int64_t end, float* to) {
   const DF df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -138,7 +138,7 @@ void DifferentiateRange(const ShEncodeParams& params, const FloatArray& gradient
     const int64_t n = std::min(lanes, end - i);
     VF x, y, z, to_x, to_y, to_z;
     LoadDirections(directions + 3 * i, n, x, y, z);
-    const float* const piece = gradients.Read(i * kWidth, n * kWidth, rows);
+    const float* const piece = d_outputs.Read(i * kWidth, n * kWidth, rows);
     for (int64_t p = 0; p < n; ++p) {
       for (int64_t c = 0; c < kWidth; ++c) columns[c * lanes + p] = piece[p * kWidth + c];
     }
@@ -185,9 +185,9 @@ void Encode(const ShEncodeParams& params, const float* directions, int64_t begin
   EncodeFor(params)(params, directions, begin, end, outputs);
 }
 
-void Differentiate(const ShEncodeParams& params, const FloatArray& gradients,
+void Differentiate(const ShEncodeParams& params, const FloatArray& d_outputs,
                    const float* directions, int64_t begin, int64_t end, float* to) {
-  DifferentiateFor(params)(params, gradients, directions, begin, end, to);
+  DifferentiateFor(params)(params, d_outputs, directions, begin, end, to);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -205,9 +205,9 @@ void EncodeSh(const ShEncodeParams& params, const float* directions, int64_t beg
   HWY_DYNAMIC_DISPATCH(Encode)(params, directions, begin, end, outputs);
 }
 
-void DifferentiateSh(const ShEncodeParams& params, const FloatArray& gradients,
+void DifferentiateSh(const ShEncodeParams& params, const FloatArray& d_outputs,
                      const float* directions, int64_t begin, int64_t end, float* to) {
-  HWY_DYNAMIC_DISPATCH(Differentiate)(params, gradients, directions, begin, end, to);
+  HWY_DYNAMIC_DISPATCH(Differentiate)(params, d_outputs, directions, begin, end, to);
 }
 
 }  // namespace metal_ops

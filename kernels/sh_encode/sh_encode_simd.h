@@ -14,8 +14,8 @@ namespace metal_ops {
 void EncodeSh(const ShEncodeParams& params, const float* directions, int64_t begin, int64_t end,
               const MutableFloatArray& outputs);
 
-// to[begin:end] of [points, 3] from gradients [points, degree^2].
-void DifferentiateSh(const ShEncodeParams& params, const FloatArray& gradients,
+// to[begin:end] of [points, 3] from d_outputs [points, degree^2].
+void DifferentiateSh(const ShEncodeParams& params, const FloatArray& d_outputs,
                      const float* directions, int64_t begin, int64_t end, float* to);
 
 }  // namespace metal_ops

@@ -201,6 +201,9 @@ METAL_DEVICE_EXPORT int64_t metal_device_memory_limit() {
   return metal_device::GetMemoryStatistics().limit;
 }
 
+// Whether tensors lie in memory that the host does not see: on a GPU of its own.
+METAL_DEVICE_EXPORT bool metal_device_has_own_memory() { return !metal_device::HasUnifiedMemory(); }
+
 METAL_DEVICE_EXPORT int64_t metal_device_memory_in_use() {
   return metal_device::GetMemoryStatistics().in_use;
 }

@@ -43,6 +43,8 @@ struct Kernel {
                                "] arguments: expected '<name>=<kind>:<number>', got '", text, "'");
       }
     }
+    // Without a text it is one of this library's own.
+    if (source.empty()) return Status();
     return OpenCode(std::move(source), fast_math, &library);
   }
 };

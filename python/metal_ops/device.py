@@ -76,6 +76,7 @@ class Device:
       memory_bytes: How much memory tensors may take; 0 where the plugin does not say (macOS).
       plugin: The plugin's file, None on macOS.
       kernels: The file with this library's Metal kernels, None if it is not built.
+      has_own_memory: Whether tensors lie in memory that the host does not share: an NVIDIA GPU.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Device:
     memory_bytes: int
     plugin: Path | None
     kernels: Path | None
+    has_own_memory: bool = False
 
     def __str__(self) -> str:
         memory = f", {self.memory_bytes / 2**30:.1f} GiB" if self.memory_bytes else ""
@@ -254,6 +256,7 @@ def _load_linux() -> Device:
         memory_bytes=library.metal_device_memory_limit(),
         plugin=PLUGIN,
         kernels=None,
+        has_own_memory=library.metal_device_has_own_memory(),
     )
 
 
@@ -347,6 +350,7 @@ def _open_plugin() -> ctypes.CDLL:
     for name in ("memory_limit", "memory_in_use", "memory_peak"):
         getattr(library, f"metal_device_{name}").restype = ctypes.c_int64
     library.metal_device_synchronize.restype = None
+    library.metal_device_has_own_memory.restype = ctypes.c_bool
     return library
 
 

@@ -173,7 +173,9 @@ class OccupancyGrid(tf.Module):
         # A little below the mean, or even fog would be on neither side of it.
         threshold = tf.minimum(tf.constant(self.threshold, tf.float32), 0.999 * mean)
         # With nothing left nothing would ever be learnt again: start over.
-        threshold = tf.where(tf.reduce_any(self.density > threshold), threshold, -0.5)
+        # Counted, as devices have no logical reductions: the comparison would go to the host.
+        left = tf.reduce_sum(tf.cast(self.density > threshold, tf.float32))
+        threshold = tf.where(left > 0.0, threshold, -0.5)
         self.bits.assign(raw_ops.pack_occupancy(self.density, threshold))
 
     def points_in(self, cells: tf.Tensor, place: Any = 0.5) -> tf.Tensor:

@@ -44,6 +44,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "distortion": (0, 1e30),
     "max_eval_views": (1, 1 << 30),
 }
+_FLAGS = ("bool", "bool | None")
 CHOICES: dict[str, tuple[Any, ...]] = {
     "encoding": ENCODINGS,
     "backend": BACKENDS,
@@ -64,7 +65,7 @@ def _check(config: ModelConfig | TrainConfig) -> None:
             if isinstance(value, bool) or value not in CHOICES[name]:
                 wanted = ", ".join(map(str, CHOICES[name]))
                 raise ValueError(f"field '{name}' must be one of {wanted}, got {short(value)}")
-        elif kinds == ["bool"]:
+        elif field.type in _FLAGS:
             if not isinstance(value, bool):
                 raise ValueError(f"field '{name}' must be true or false, got {short(value)}")
         else:
@@ -100,7 +101,8 @@ class ModelConfig:
       frequency_depth: Its number of hidden layers; the input joins in again half way.
       density: What makes a density of the network's first output: "exp" as in instant-ngp, "softplus" as in Mip-NeRF,
         "relu" as in NeRF.
-      mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32).
+      mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32); in float16 where steps are
+        packed (`TrainConfig.packed`).
 
     Raises:
       ValueError: A value is of another type, or out of `LIMITS`; so does `TrainConfig`.
@@ -150,6 +152,9 @@ class TrainConfig:
       robust_scale: Its size of an error from which on it is no longer quadratic.
       distortion: Weight of the distortion loss of mip-NeRF 360, distances in units of the box's diagonal.
       max_eval_views: Held-out views that are rendered for a score, evenly spread over the split.
+      packed: Whether steps and pictures wait for nothing on the device (`packed.py`), with networks in one pass each,
+        in float16 with mixed precision. None: where the device has memory of its own, and the configuration allows
+        it.
     """
 
     seconds: float | None = 60.0
@@ -169,6 +174,7 @@ class TrainConfig:
     robust_scale: float = 0.1
     distortion: float = 0.0
     max_eval_views: int = 25
+    packed: bool | None = None
 
     def __post_init__(self) -> None:
         _check(self)

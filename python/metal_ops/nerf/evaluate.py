@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from metal_ops import OccupancyGrid
 from .cameras import Cameras, cast_rays
 from .metrics import on_background, psnr, ssim
 from .model import RadianceField
+from .packed import PackedField, PackedPictures
 from .rays import march, middles, select
 from .scenes import Views
 from .space import Space
@@ -21,6 +22,7 @@ from .space import Space
 # Rays at once. Few while little is known to be empty: that bounds the memory that their samples take.
 _CHUNK, _CHUNK_IN_EMPTY_SPACE = 4096, 16384
 _DEVICE_FACTOR = 8  # a GPU wants more work at once
+_PACKED_CHUNK = 1 << 19
 _EMPTY_SPACE = 0.25  # the occupied part of the grid from which on it counts as known
 # Samples that weigh less do not show in 8 bits, not even all of a ray's: a step is 4e-3, and 1.4e-3 were seen.
 _INVISIBLE = 1e-4
@@ -53,12 +55,19 @@ class Renderer:
       occupancy: What is empty.
       space: Where it is.
       step: Length of a marching step, world units.
+      packed: The field as it is trained on a GPU, if it is.
     """
 
     def __init__(
-        self, field: RadianceField, occupancy: OccupancyGrid, space: Space, step: float
+        self,
+        field: RadianceField,
+        occupancy: OccupancyGrid,
+        space: Space,
+        step: float,
+        packed: PackedField | None = None,
     ) -> None:
         self._occupancy = occupancy
+        self._packed = None if packed is None else PackedPictures(packed, occupancy, space, step)
 
         @tf.function(autograph=False)
         def render(
@@ -69,11 +78,23 @@ class Renderer:
             end: tf.Tensor,
             width: tf.Tensor,
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            pixel = tf.range(first, end)
-            rays = cast_rays(pose, intrinsics, distortion, pixel % width, pixel // width)
-            return self._shade(field, space, step, *rays)
+            return self._shade(
+                field, space, step, *cast(pose, intrinsics, distortion, first, end, width)
+            )
 
-        self._render = render
+        @tf.function(autograph=False)
+        def cast(
+            pose: tf.Tensor,
+            intrinsics: tf.Tensor,
+            distortion: tf.Tensor | None,
+            first: tf.Tensor,
+            end: tf.Tensor,
+            width: tf.Tensor,
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            pixel = tf.range(first, end)
+            return cast_rays(pose, intrinsics, distortion, pixel % width, pixel // width)
+
+        self._render, self._cast = render, cast
 
     def _shade(
         self,
@@ -118,15 +139,25 @@ class Renderer:
             tf.constant(cameras.intrinsics[view : view + 1]),
             tf.constant(distortion) if distortion.any() else None,
         )
-        known = self._occupancy.occupied_fraction() < _EMPTY_SPACE
-        chunk = _CHUNK_IN_EMPTY_SPACE if known else _CHUNK
-        if tf.DeviceSpec.from_string(self._occupancy.bits.device).device_type == "GPU":
+        if self._packed is not None:
+            chunk = _PACKED_CHUNK
+        elif self._occupancy.occupied_fraction() < _EMPTY_SPACE:
+            chunk = _CHUNK_IN_EMPTY_SPACE
+        else:
+            chunk = _CHUNK
+        if (
+            self._packed is None
+            and tf.DeviceSpec.from_string(self._occupancy.bits.device).device_type == "GPU"
+        ):
             chunk *= _DEVICE_FACTOR
-        parts = []
+        parts: list[Any] = []
         for first in range(0, height * width, chunk):
             end = min(first + chunk, height * width)
             numbers = (tf.constant(number) for number in (first, end, width))
-            parts.append([part.numpy() for part in self._render(*camera, *numbers)])
+            if self._packed is not None:
+                parts.append(self._packed(*self._cast(*camera, *numbers)))
+            else:
+                parts.append([part.numpy() for part in self._render(*camera, *numbers)])
         colour, opacity, depth = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Picture(
             colour.reshape(height, width, 3),

@@ -116,6 +116,16 @@ class RadianceField(tf.Module):
             self._branch = self._layer("branch", width + 16, width // 2)
             self._rgb = self._layer("rgb", width // 2, 3)
 
+    @property
+    def density_matrices(self) -> list[tf.Variable]:
+        """The density network of a hash-encoded field."""
+        return list(self._density)
+
+    @property
+    def colour_matrices(self) -> list[tf.Variable]:
+        """The colour network of a hash-encoded field."""
+        return list(self._colour)
+
     def with_backend(self, name: str) -> RadianceField:
         """A field with the same variables that is computed by another backend."""
         other = copy.copy(self)

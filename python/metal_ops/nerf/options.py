@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .config import BACKGROUNDS, DEVICES, ModelConfig, TrainConfig
 from .errors import short
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MODEL, TRAIN = ModelConfig(), TrainConfig()
+# What a GPU with memory of its own has time for: a larger table and batches, finer steps through finer cells; and as
+# more steps fit into a budget, the learning rate need not fall as far.
+GPU_MODEL = {"log2_hashmap_size": 19, "mixed_precision": True}
+GPU_TRAIN = {
+    "target_samples": 1 << 17,
+    "samples_per_diagonal": 1024,
+    "occupancy_resolution": 128,
+    "final_learning_rate": 0.1,
+}
+# Cells of the finest level for each pixel along the longer edge: with more, long runs learn training views by heart.
+GPU_CELLS_A_PIXEL = 1.6
 DATA_HELP = (
     "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
     "tiny_nerf_data.npz; the built-in still life if left out"
@@ -120,8 +132,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--log2-hashmap-size",
         type=whole(4, 24),
-        default=MODEL.log2_hashmap_size,
-        help="rows of its largest levels, as a power of two (%(default)s)",
+        default=None,
+        help=f"rows of its largest levels, as a power of two ({MODEL.log2_hashmap_size}; on a GPU "
+        f"{GPU_MODEL['log2_hashmap_size']})",
     )
     group.add_argument(
         "--finest-resolution",
@@ -151,10 +164,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--samples",
         type=whole(256, 1 << 22),
         default=None,
-        help="packed samples per step (6144; 4096 for frequencies)",
+        help=f"packed samples per step (6144; 4096 for frequencies; {GPU_TRAIN['target_samples']} on a GPU)",
     )
     group.add_argument(
-        "--mixed-precision", action="store_true", help="run the networks in bfloat16"
+        "--mixed-precision",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="run the networks in bfloat16; on a GPU in float16, which is the default there",
     )
 
 
@@ -193,11 +209,11 @@ def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
         encoding=getattr(arguments, "encoding", MODEL.encoding),
         backend=getattr(arguments, "backend", MODEL.backend),
         n_levels=arguments.levels,
-        log2_hashmap_size=arguments.log2_hashmap_size,
+        log2_hashmap_size=arguments.log2_hashmap_size or MODEL.log2_hashmap_size,
         finest_resolution=arguments.finest_resolution,
         frequency_width=arguments.frequency_width,
         frequency_depth=arguments.frequency_depth,
-        mixed_precision=arguments.mixed_precision,
+        mixed_precision=bool(arguments.mixed_precision),
     )
     seconds = arguments.seconds
     if seconds is None and arguments.steps is None:
@@ -212,3 +228,28 @@ def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
         max_eval_views=arguments.eval_views,
     )
     return model, train
+
+
+def for_gpu(
+    arguments: argparse.Namespace, model: ModelConfig, train: TrainConfig, pixels: int
+) -> tuple[ModelConfig, TrainConfig]:
+    """The configuration with the defaults of a GPU that has memory of its own, where the arguments say nothing.
+
+    Args:
+      arguments: Of the command line.
+      model: What they spell on any device.
+      train: The same.
+      pixels: Along the longer edge of the scene's pictures.
+    """
+    if model.encoding != "hash" or model.backend != "fused":
+        return model, train
+    chosen: dict[str, Any] = {
+        name: value for name, value in GPU_MODEL.items() if vars(arguments)[name] is None
+    }
+    if model.finest_resolution is None:
+        cells = int(GPU_CELLS_A_PIXEL * pixels)
+        chosen["finest_resolution"] = min(max(cells, 2 * model.base_resolution), 4096)
+    of_training: dict[str, Any] = dict(GPU_TRAIN)
+    if arguments.samples is not None:
+        del of_training["target_samples"]
+    return dataclasses.replace(model, **chosen), dataclasses.replace(train, **of_training)

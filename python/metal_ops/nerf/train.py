@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import OccupancyGrid
+from metal_ops import OccupancyGrid, fused_adam
 from metal_ops.ops.ray_march import RaySamples
 
 from . import checkpoint
@@ -21,6 +21,15 @@ from .evaluate import Renderer
 from .fused import Rendering
 from .hull import covered_pixels, fit_space, visual_hull
 from .model import RadianceField
+from .packed import (
+    PackedField,
+    PackedOccupancy,
+    PackedTraining,
+    Sizes,
+    StepTotals,
+    can_pack,
+    has_own_memory,
+)
 from .rays import march, middles, select
 from .reading import is_number
 from .scenes import Scene
@@ -32,6 +41,10 @@ _EMPTY_OPACITY = 0.03
 _PRUNE_FROM = 256
 _HIDDEN = 1e-3
 _LEAST_RAYS, _MOST_RAYS = 64, 1 << 16
+# Packed steps are looked at this often, to find how many rays and slots fit; at first more often.
+_LOOK_EVERY = 16
+# Slots for marched samples, as multiples of those that are kept.
+_LEAST_SLOTS, _MOST_SLOTS = 1, 16
 
 _Config = TypeVar("_Config", ModelConfig, TrainConfig)
 
@@ -115,18 +128,52 @@ class Trainer:
         self.optimizer.build(self._variables)
         # A guess that the first steps correct: most rays hold a dozen samples.
         self.n_rays = max(self.target_samples // 16, _LEAST_RAYS)
-        self._train = self._make_step(hull)
+        self.packed = self._packed_field()
+        if self.packed is None:
+            self._train = self._make_step(hull)
+        else:
+            self.n_slots = 4 * self.target_samples
+            self._seen = (float("nan"), 0)
+            self._train = self._make_packed_step(self.packed, hull)
+            self._packed_look = PackedOccupancy(
+                self.packed, self.occupancy, 4 * self.target_samples
+            )
         self._look = tf.function(
             self._look_at_cells,
             input_signature=[tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.bool)],
             autograph=False,
         )
 
+    def _packed_field(self) -> PackedField | None:
+        """What steps without waits are taken of; None where they are not asked for, or cannot be had."""
+        config, cameras = self.config, self.scene.train.cameras
+        possible = (
+            can_pack(self.field, self.scene.space)
+            and config.loss == "mse"
+            and config.distortion == 0
+            and not cameras.has_distortion
+        )
+        wanted = (
+            has_own_memory(self.occupancy.bits.device) if config.packed is None else config.packed
+        )
+        if not (wanted and possible):
+            if config.packed:
+                raise NerfError(
+                    "packed steps need a hash-encoded field with exponential density and even numbers of features, the "
+                    "fused backend, networks 16, 32, 64 or 128 wide, the squared error alone, and a bounded scene by "
+                    "pinholes; leave 'packed' out."
+                )
+            return None
+        return PackedField(
+            self.field, tf.float16 if self.model_config.mixed_precision else tf.float32
+        )
+
     def _look_at_cells(self, seed: tf.Tensor, everywhere: tf.Tensor) -> None:
         space = self.scene.space
+        density = self.field.density if self.packed is None else self.packed.density
 
         def thickness(points: tf.Tensor) -> tf.Tensor:
-            return self.field.density(space.to_unit(points)) * space.thickening(points)
+            return density(space.to_unit(points)) * space.thickening(points)
 
         update = self.occupancy.update
         tf.cond(
@@ -135,26 +182,75 @@ class Trainer:
             lambda: update(thickness, seed, n_looks=4 * self.target_samples),
         )
 
-    def _make_step(self, hull: np.ndarray | None) -> Any:
-        views, config = self.scene.train, self.config
-        images = views.images
-        count, height, width = images.shape[:3]
+    def _pixels(self, hull: np.ndarray | None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """All training pixels uint8 [N, 4], and those that are drawn int64 [U]; None for all."""
+        views = self.scene.train
+        count, height, width = views.images.shape[:3]
         if count * height * width >= 1 << 31:
             raise NerfError("the scene has more than 2^31 training pixels; use --downscale.")
-        pixels = tf.constant(images.reshape(-1, 4))
+        pixels = tf.constant(views.images.reshape(-1, 4))
         # Rays that miss the hull have no samples and no gradient: draw from the others only.
-        useful = None
-        if hull is not None:
-            index = np.flatnonzero(covered_pixels(views.cameras, self.scene.space, hull))
-            useful = tf.constant(index) if index.size else None  # int64, which devices calculate in
+        if hull is None:
+            return pixels, None
+        index = np.flatnonzero(covered_pixels(views.cameras, self.scene.space, hull))
+        # int64, which devices calculate in.
+        return pixels, tf.constant(index) if index.size else None
+
+    def _background(self) -> tuple[float, float, float] | None:
+        """What is behind the training pixels; None for random colours."""
+        background = self.config.background
+        if background == "random" or (background == "auto" and self.scene.has_alpha):
+            return None
+        fixed = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}
+        return fixed.get(background, self.scene.background)
+
+    def _make_packed_step(self, packed: PackedField, hull: np.ndarray | None) -> PackedTraining:
+        cameras = self.scene.train.cameras
+        return PackedTraining(
+            packed,
+            self.occupancy,
+            self.scene.space,
+            self.march_step,
+            _HIDDEN,
+            *self._pixels(hull),
+            tf.constant(cameras.poses[:, :3], tf.float32),
+            tf.constant(cameras.intrinsics, tf.float32),
+            (cameras.width, cameras.height),
+            self._background(),
+            self._apply,
+        )
+
+    def _apply(
+        self,
+        gradients: list[tf.Tensor],
+        variables: list[tf.Variable],
+        number: tf.Tensor,
+        rate: tf.Tensor,
+    ) -> None:
+        """What the optimizer does, with its step's number from the host: its own is read back from where ops run."""
+        adam, places = self.optimizer, {v.ref(): i for i, v in enumerate(self._variables)}
+        for gradient, variable in zip(gradients, variables, strict=True):
+            place = places[variable.ref()]
+            fused_adam(
+                variable,
+                adam._momentums[place].value,
+                adam._velocities[place].value,
+                gradient,
+                step=number,
+                learning_rate=rate,
+                beta_1=adam.beta_1,
+                beta_2=adam.beta_2,
+                epsilon=adam.epsilon,
+                float32_powers=True,
+            )
+
+    def _make_step(self, hull: np.ndarray | None) -> Any:
+        views, config = self.scene.train, self.config
+        count, height, width = views.images.shape[:3]
+        pixels, useful = self._pixels(hull)
         n_useful = count * height * width if useful is None else int(useful.shape[0])
         caster = RayCaster(views.cameras)
-        random_background = config.background == "random" or (
-            config.background == "auto" and self.scene.has_alpha
-        )
-        fixed = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}.get(
-            config.background, self.scene.background
-        )
+        fixed = self._background()
 
         @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2, autograph=False)
         def train(n_rays: tf.Tensor, step: tf.Tensor):
@@ -166,7 +262,7 @@ class Trainer:
             number = uniform([n_rays], 0, minval=0, maxval=n_useful, dtype=tf.int32)
             pixel = tf.cast(number, tf.int64) if useful is None else tf.gather(useful, number)
             rgba = tf.cast(tf.gather(pixels, pixel), tf.float32) / 255.0
-            background = uniform([n_rays, 3], 1) if random_background else tf.constant(fixed)
+            background = uniform([n_rays, 3], 1) if fixed is None else tf.constant(fixed)
             target = rgba[:, :3] * rgba[:, 3:] + (1.0 - rgba[:, 3:]) * background
             origins, directions = caster(
                 pixel // (height * width), pixel % width, pixel // width % height
@@ -266,30 +362,61 @@ class Trainer:
         return self.learning_rate * self.config.final_learning_rate**late
 
     def train_step(self) -> StepReport:
-        """One step of Adam on a batch of rays, and now and then a look at the occupancy grid."""
+        """One step of Adam on a batch of rays, and now and then a look at the occupancy grid.
+
+        Packed steps are reported as the last one that was looked at: they are under way when this returns.
+        """
         started = time.perf_counter()
         rays = self.n_rays
-        self.optimizer.learning_rate = self.scheduled_learning_rate()
-        loss, samples = self._train(tf.constant(rays), tf.constant(self.step))
-        report = StepReport(float(loss), rays, int(samples))
+        if self.packed is None:
+            self.optimizer.learning_rate = self.scheduled_learning_rate()
+            loss, samples = self._train(tf.constant(rays), tf.constant(self.step))
+            report = StepReport(float(loss), rays, int(samples))
+            # As space empties, rays get cheaper: keep the number of samples, not of rays.
+            wanted = rays * min(max(self.target_samples / max(report.samples, 1), 0.5), 1.5)
+            self.n_rays = int(min(max(wanted, _LEAST_RAYS), _MOST_RAYS))
+        else:
+            sizes = Sizes(rays, self.n_slots, self.target_samples)
+            totals = self._train(sizes, self.config.seed, self.step, self.scheduled_learning_rate())
+            if self.step < _LOOK_EVERY or (self.step + 1) % _LOOK_EVERY == 0:
+                self._fit(sizes, totals)
+            report = StepReport(self._seen[0], rays, self._seen[1])
         self.step += 1
         every = self.config.occupancy_every
-        if every and self.step % every == 0:
+        if every and self.step % every == 0 and self._looks_packed:
+            self._packed_look(self.config.seed, self.step)
+        elif every and self.step % every == 0:
             self._look(
                 tf.constant([self.config.seed, self.step]),
                 tf.constant(self.step <= _LOOK_EVERYWHERE),
             )
-        # As space empties, rays get cheaper: keep the number of samples, not of rays.
-        wanted = rays * min(max(self.target_samples / max(report.samples, 1), 0.5), 1.5)
-        self.n_rays = int(min(max(wanted, _LEAST_RAYS), _MOST_RAYS))
         self.rays_seen += rays
         self.samples_seen += report.samples
         self.seconds += time.perf_counter() - started
         return report
 
+    def _fit(self, sizes: Sizes, totals: StepTotals) -> None:
+        """How many rays fill the slots, and how many slots hold their samples, by what a step needed. Waits for it."""
+        marched, kept = totals.marched.numpy(), totals.kept.numpy()
+        self._seen = float(totals.loss), int(kept[0])
+        # Of the rays that found room, the part that was looked at further.
+        looked_at = sizes.rays * min(1.0, sizes.slots / max(int(marched[1]), 1))
+        kept_per_ray = max(int(kept[1]), 1) / max(looked_at, 1.0)
+        wanted = 0.97 * sizes.kept / kept_per_ray
+        wanted = min(max(wanted, 0.5 * sizes.rays), 2.0 * sizes.rays)
+        self.n_rays = int(min(max(wanted, _LEAST_RAYS), _MOST_RAYS))
+        slots = 1.1 * int(marched[1]) / sizes.rays * self.n_rays / sizes.kept
+        slots = min(max(slots, _LEAST_SLOTS), _MOST_SLOTS)
+        self.n_slots = int(-(-slots * sizes.kept // 4096)) * 4096
+
+    @property
+    def _looks_packed(self) -> bool:
+        return self.packed is not None and self.step > _LOOK_EVERYWHERE
+
     def renderer(self, finer: int = 1) -> Renderer:
         """A renderer of the field as it is now and will be; `finer` divides the marching step."""
-        return Renderer(self.field, self.occupancy, self.scene.space, self.march_step / finer)
+        space, step = self.scene.space, self.march_step / finer
+        return Renderer(self.field, self.occupancy, space, step, self.packed)
 
     def _state(self) -> dict[str, tf.Variable]:
         named = {f"model/{v.name.split(':')[0]}": v for v in self._variables}
@@ -299,12 +426,16 @@ class Trainer:
 
     def save(self, path: Path, extra: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint with all that `load` needs to go on bit by bit."""
+        if self.packed is not None:
+            self.optimizer.iterations.assign(self.step)
+            self.optimizer.learning_rate = self.scheduled_learning_rate()
         header = {
             "model": to_json(self.model_config),
             "train": to_json(self.config),
             "step": self.step,
             "seconds": self.seconds,
             "n_rays": self.n_rays,
+            **({} if self.packed is None else {"n_slots": self.n_slots}),
             "rays_seen": self.rays_seen,
             "samples_seen": self.samples_seen,
             "history": self.history,
@@ -338,6 +469,9 @@ class Trainer:
             variable.assign(arrays[name])
         self.step, self.seconds = counters["step"], float(counters["seconds"])
         self.n_rays = counters["n_rays"]
+        if self.packed is not None and "n_slots" in header:
+            most = _MOST_SLOTS * self.target_samples + 4096
+            self.n_slots = _number(header, "n_slots", where, 1, most)
         self.rays_seen, self.samples_seen = counters["rays_seen"], counters["samples_seen"]
         self.history = _history(header, where)
 

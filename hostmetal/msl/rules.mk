@@ -9,8 +9,9 @@ ifneq ($(METAL_SRC),)
 METAL_LIBRARIES += $(METALLIB)
 endif
 
-# make metal GPU=1: code for NVIDIA GPUs as well. The file changes when the word does, and then everything is made anew.
-METAL_GPU := $(if $(GPU),--gpu=sm_80$(comma)sm_90)
+# make metal GPU=1: code for NVIDIA GPUs as well, GPU=sm_90 for one kind alone. The file changes when the words do, and then
+# everything is made anew.
+METAL_GPU := $(if $(GPU),--gpu=$(if $(filter sm_%,$(GPU)),$(GPU),sm_80$(comma)sm_90))
 METAL_GPU_STAMP := build/metal_gpu
 $(METAL_GPU_STAMP): FORCE
 	@mkdir -p $(@D)

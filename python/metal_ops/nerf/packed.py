@@ -1,7 +1,7 @@
 """Training steps and pictures on a GPU in which nothing waits: samples lie in slots whose number is known beforehand.
 
 The general path (train.py, evaluate.py) asks the device how many samples there are before it can go on, several times a
-step, and describes rays in some forty stock ops. Here the shaders of kernels/rays/packed_steps.metal draw rays, march
+step, and describes rays in some forty stock ops. Here the shaders of kernels/nerf/packed_steps.metal draw rays, march
 them, drop what is hidden, render, and take the loss and its gradient; what finds no room is left out, and the host
 learns of that later. Encoding, networks and optimizer are the library's ops.
 """

@@ -256,17 +256,17 @@ kernel void packed_gather(
     device vec<T, 2>* kept_features [[buffer(6)]], device float2* kept_places [[buffer(7)]],
     device float* kept_points [[buffer(8)]], constant uint& n_encoded [[buffer(9)]],
     constant uint& n_features [[buffer(10)]], uint2 at [[thread_position_in_grid]]) {
-  const vec<T, 2> nothing = vec<T, 2>(T(0.0f));
+  vec<T, 2> pair = vec<T, 2>(T(0.0f));
   const uint word = at.x;
   const ulong to = at.y;
   const int from = sources[to];
   if (word < n_encoded) {
-    kept_encoded[to * n_encoded + word] =
-        from < 0 ? nothing : encoded[ulong(from) * n_encoded + word];
+    if (from >= 0) pair = encoded[ulong(from) * n_encoded + word];
+    kept_encoded[to * n_encoded + word] = pair;
   } else if (word < n_encoded + n_features) {
     const uint w = word - n_encoded;
-    kept_features[to * n_features + w] =
-        from < 0 ? nothing : features[ulong(from) * n_features + w];
+    if (from >= 0) pair = features[ulong(from) * n_features + w];
+    kept_features[to * n_features + w] = pair;
   } else if (word == n_encoded + n_features) {
     kept_places[to] = from < 0 ? float2(0.0f) : places[from];
   } else {

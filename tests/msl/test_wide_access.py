@@ -92,7 +92,7 @@ def test_hash_encode(n_features: int, dtype: str, file: str) -> None:
             out = aligned(np.zeros((rows, n_features), np.float32))
             kernel = shader[f"hash_encode_grad_add_{dtype}_{DIMS}_{n_features}"]
             width = np.array([n_features], np.uint32)
-            run(kernel, incoming=features, sums=out, n_features=width, **shared)
+            run(kernel, d_outputs=features, sums=out, n_features=width, **shared)
         results.append(out.astype(np.float64))
     assert np.count_nonzero(results[0]) > 0.5 * results[0].size
     limit = 2e-3 if out.dtype == np.float16 else 1e-5

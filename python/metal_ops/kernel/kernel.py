@@ -238,14 +238,15 @@ class MetalKernel:
         else:
             plan = self._plan(tensors, values)
         scalars = [self._scalar(key, value) for key, value in values.items()]
-        outputs = raw_ops.metal_kernel(
-            plan.launch,
-            tensors,
-            scalars,
-            **plan.attributes,
-            gradient=self._gradient_number if eager else -1,
-            name=name or self.name,
-        )
+        with launch.one_at_a_time():
+            outputs = raw_ops.metal_kernel(
+                plan.launch,
+                tensors,
+                scalars,
+                **plan.attributes,
+                gradient=self._gradient_number if eager else -1,
+                name=name or self.name,
+            )
         if not eager:
             for output, shape in zip(outputs, plan.shapes, strict=True):
                 output.set_shape(shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,18 @@ from metal_ops.kernel.functions import Argument
 
 # Sizes are small and in host memory: what makes them must not go to the device and back.
 HOST = "/device:CPU:0"
+
+
+_CALLS = threading.Lock()
+
+
+def one_at_a_time() -> contextlib.AbstractContextManager[Any]:
+    """For a call of the op: outside of graphs threads take turns.
+
+    TensorFlow hands inputs in host memory to a device's op under names that all its calls outside of graphs share, so
+    that calls of two threads would take each other's grid.
+    """
+    return _CALLS if tf.executing_eagerly() else contextlib.nullcontext()
 
 
 def view(tensor: tf.Tensor) -> Argument:

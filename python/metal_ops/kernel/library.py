@@ -136,19 +136,20 @@ class MetalFunction:
         head = self._head(grid, threadgroup, dict(threadgroup_memory or {}), shapes[0])
         bound += [f"{b.name}=threadgroup:{i}" for i, b in enumerate(self._threadgroup)]
         # An input that an output begins as is no argument of its own.
-        results = raw_ops.metal_kernel(
-            launch.pack(head, shapes),
-            inputs,
-            params,
-            Tout=dtypes,
-            source=self._library._source,  # type: ignore[arg-type]
-            function=self.name,
-            arguments=bound,
-            copied=copied,
-            atomic=self._library._atomic,
-            fast_math=self._library._fast_math,
-            name=name or self.name,
-        )
+        with launch.one_at_a_time():
+            results = raw_ops.metal_kernel(
+                launch.pack(head, shapes),
+                inputs,
+                params,
+                Tout=dtypes,
+                source=self._library._source,  # type: ignore[arg-type]
+                function=self.name,
+                arguments=bound,
+                copied=copied,
+                atomic=self._library._atomic,
+                fast_math=self._library._fast_math,
+                name=name or self.name,
+            )
         if not tf.executing_eagerly():
             for result, shape in zip(results, shapes, strict=True):
                 result.set_shape(launch.static_shape(shape))

@@ -20,6 +20,9 @@ import metal_ops
 import metal_ops.device
 from metal_ops import raw_ops
 from metal_ops.grid import N_DIMS, N_FEATURES
+from metal_ops.nerf.config import ModelConfig, TrainConfig
+from metal_ops.nerf.scenes.procedural import procedural_scene
+from metal_ops.nerf.train import Trainer
 from tests.processes import ROOT
 from tools.reference import error_cases
 
@@ -163,6 +166,20 @@ def rays(dtype: str) -> None:
         )
 
 
+def radiance_fields() -> None:
+    """Steps, looks at the occupancy grid and pictures of the NeRF program in which nothing waits."""
+    scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
+    for mixed in (False, True):
+        config = TrainConfig(
+            seconds=None, steps=1, target_samples=512, occupancy_resolution=16, packed=True
+        )
+        model = ModelConfig(n_levels=2, log2_hashmap_size=8, mixed_precision=mixed)
+        trainer = Trainer(scene, model, config)
+        trainer.train_step()
+        trainer._packed_look(0, 1)
+        trainer.renderer()(scene.test.cameras, 0)
+
+
 def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in DTYPES:
         for case in (optimizers, products, losses, rays):
@@ -176,6 +193,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_MLP", way)
         for dtype in DTYPES:
             networks(dtype)
+    radiance_fields()
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))
     for deterministic in (False, True):

@@ -25,8 +25,8 @@ struct GemmEpilogue {
 Status ChooseTiles(bool fits, bool* tiles);
 
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
-// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles or =threads chooses the shaders, for tests and
-// measurements; otherwise the sizes and the device decide.
+// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles or =threads chooses the
+// shaders, for tests and measurements; otherwise the sizes and the device decide.
 Status RunGemm(id<TF_MetalStream> stream,
                const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
                const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out);

@@ -117,7 +117,7 @@ class TensorFlowCall : public MetalCall {
       if (inputs[i].shape() == Shape{0} && like >= 0 && inputs[like].num_elements() > 0) {
         return Fail(Status(Code::kFailedPrecondition, NoValue(i)));
       }
-      CheckVariable(i, static_cast<DType>(inputs[i].dtype()));
+      CheckVariable(i, inputs[i].dtype());
     }
     return shapes.ok() || Fail(Checked());
   }

@@ -21,101 +21,111 @@ Tensor ToTensor(TF_Tensor* handle) {
 // ---- KernelConstruction
 // ---------------------------------------------------------------------------------------------
 
-Status KernelConstruction::GetAttr(const char* name, TF_DataType* value) {
+namespace {
+
+// One of TensorFlow's readers of a number, and the same for a list.
+template <typename T>
+using Getter = void (*)(TF_OpKernelConstruction*, const char*, T*, TF_Status*);
+template <typename T>
+using ListGetter = void (*)(TF_OpKernelConstruction*, const char*, T*, int, TF_Status*);
+
+template <typename T>
+Status Get(TF_OpKernelConstruction* ctx, Getter<T> get, const char* name, T* value) {
   CStatus status;
-  TF_OpKernelConstruction_GetAttrType(ctx_, name, value, status);
+  get(ctx, name, value, status);
   return status.Get();
+}
+
+// How many elements a list has, and how many bytes are in a string or in all of a list's.
+struct Sizes {
+  int32_t list = 0, total = 0;
+
+  Status Get(TF_OpKernelConstruction* ctx, const char* name) {
+    CStatus status;
+    TF_OpKernelConstruction_GetAttrSize(ctx, name, &list, &total, status);
+    return status.Get();
+  }
+};
+
+template <typename T>
+Status Get(TF_OpKernelConstruction* ctx, ListGetter<T> get, const char* name,
+           std::vector<T>* value) {
+  Sizes sizes;
+  RETURN_IF_ERROR(sizes.Get(ctx, name));
+  value->resize(sizes.list);
+  CStatus status;
+  get(ctx, name, value->data(), sizes.list, status);
+  return status.Get();
+}
+
+}  // namespace
+
+Status KernelConstruction::GetAttr(const char* name, TF_DataType* value) {
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrType, name, value);
 }
 
 Status KernelConstruction::GetAttr(const char* name, int32_t* value) {
-  CStatus status;
-  TF_OpKernelConstruction_GetAttrInt32(ctx_, name, value, status);
-  return status.Get();
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrInt32, name, value);
 }
 
 Status KernelConstruction::GetAttr(const char* name, int64_t* value) {
-  CStatus status;
-  TF_OpKernelConstruction_GetAttrInt64(ctx_, name, value, status);
-  return status.Get();
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrInt64, name, value);
 }
 
 Status KernelConstruction::GetAttr(const char* name, float* value) {
-  CStatus status;
-  TF_OpKernelConstruction_GetAttrFloat(ctx_, name, value, status);
-  return status.Get();
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrFloat, name, value);
 }
 
 Status KernelConstruction::GetAttr(const char* name, bool* value) {
-  CStatus status;
   TF_Bool flag = 0;
-  TF_OpKernelConstruction_GetAttrBool(ctx_, name, &flag, status);
+  const Status status = Get(ctx_, TF_OpKernelConstruction_GetAttrBool, name, &flag);
   *value = flag != 0;
-  return status.Get();
-}
-
-Status KernelConstruction::GetAttr(const char* name, std::string* value) {
-  CStatus status;
-  int32_t list_size = 0, total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
-  RETURN_IF_ERROR(status.Get());
-  value->resize(total_size);
-  TF_OpKernelConstruction_GetAttrString(ctx_, name, value->data(), total_size, status);
-  return status.Get();
+  return status;
 }
 
 Status KernelConstruction::GetAttr(const char* name, std::vector<int64_t>* value) {
-  CStatus status;
-  int32_t list_size = 0, total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
-  RETURN_IF_ERROR(status.Get());
-  value->resize(list_size);
-  TF_OpKernelConstruction_GetAttrInt64List(ctx_, name, value->data(), list_size, status);
-  return status.Get();
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrInt64List, name, value);
 }
 
 Status KernelConstruction::GetAttr(const char* name, std::vector<float>* value) {
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrFloatList, name, value);
+}
+
+Status KernelConstruction::GetAttr(const char* name, std::vector<TF_DataType>* value) {
+  return Get(ctx_, TF_OpKernelConstruction_GetAttrTypeList, name, value);
+}
+
+Status KernelConstruction::GetListSize(const char* name, int32_t* size) {
+  Sizes sizes;
+  RETURN_IF_ERROR(sizes.Get(ctx_, name));
+  *size = sizes.list;
+  return Status();
+}
+
+Status KernelConstruction::GetAttr(const char* name, std::string* value) {
+  Sizes sizes;
+  RETURN_IF_ERROR(sizes.Get(ctx_, name));
+  value->resize(sizes.total);
   CStatus status;
-  int32_t list_size = 0, total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
-  RETURN_IF_ERROR(status.Get());
-  value->resize(list_size);
-  TF_OpKernelConstruction_GetAttrFloatList(ctx_, name, value->data(), list_size, status);
+  TF_OpKernelConstruction_GetAttrString(ctx_, name, value->data(), sizes.total, status);
   return status.Get();
 }
 
 Status KernelConstruction::GetAttr(const char* name, std::vector<std::string>* value) {
-  CStatus status;
-  int32_t list_size = 0, total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
-  RETURN_IF_ERROR(status.Get());
+  Sizes sizes;
+  RETURN_IF_ERROR(sizes.Get(ctx_, name));
   value->clear();
   // TensorFlow says a total of -1 then.
-  if (list_size == 0) return Status();
-  std::vector<char*> begins(list_size);
-  std::vector<size_t> lengths(list_size);
-  std::vector<char> storage(total_size);
-  TF_OpKernelConstruction_GetAttrStringList(ctx_, name, begins.data(), lengths.data(), list_size,
-                                            storage.data(), total_size, status);
+  if (sizes.list == 0) return Status();
+  std::vector<char*> begins(sizes.list);
+  std::vector<size_t> lengths(sizes.list);
+  std::vector<char> storage(sizes.total);
+  CStatus status;
+  TF_OpKernelConstruction_GetAttrStringList(ctx_, name, begins.data(), lengths.data(), sizes.list,
+                                            storage.data(), sizes.total, status);
   RETURN_IF_ERROR(status.Get());
-  for (int32_t i = 0; i < list_size; ++i) value->emplace_back(begins[i], lengths[i]);
+  for (int32_t i = 0; i < sizes.list; ++i) value->emplace_back(begins[i], lengths[i]);
   return Status();
-}
-
-Status KernelConstruction::GetListSize(const char* name, int32_t* size) {
-  CStatus status;
-  int32_t total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx_, name, size, &total_size, status);
-  return status.Get();
-}
-
-Status KernelConstruction::GetAttr(const char* name, std::vector<TF_DataType>* value) {
-  CStatus status;
-  int32_t list_size = 0, total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status);
-  RETURN_IF_ERROR(status.Get());
-  value->resize(list_size);
-  TF_OpKernelConstruction_GetAttrTypeList(ctx_, name, value->data(), list_size, status);
-  return status.Get();
 }
 
 // ---- KernelContext

@@ -15,8 +15,6 @@ from metal_ops.kernel.functions import Argument
 
 # Sizes are small and in host memory: what makes them must not go to the device and back.
 HOST = "/device:CPU:0"
-
-
 _CALLS = threading.Lock()
 
 

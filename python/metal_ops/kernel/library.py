@@ -136,13 +136,14 @@ class MetalFunction:
         head = self._head(grid, threadgroup, dict(threadgroup_memory or {}), shapes[0])
         bound += [f"{b.name}=threadgroup:{i}" for i, b in enumerate(self._threadgroup)]
         # An input that an output begins as is no argument of its own.
+        packed = launch.pack(head, shapes)
         with launch.one_at_a_time():
             results = raw_ops.metal_kernel(
-                launch.pack(head, shapes),
+                packed,
                 inputs,
                 params,
                 Tout=dtypes,
-                source=self._library._source,  # type: ignore[arg-type]
+                source=self._library._source,
                 function=self.name,
                 arguments=bound,
                 copied=copied,

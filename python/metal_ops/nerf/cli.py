@@ -279,13 +279,6 @@ def _load_scene(arguments: argparse.Namespace, origin: dict[str, Any], console: 
     return scene
 
 
-def _has_own_memory() -> bool:
-    """Whether the Metal device that is loaded is a GPU with memory of its own."""
-    from metal_ops import device
-
-    return any(found.has_own_memory for found in device.list())
-
-
 def _use_device(arguments: argparse.Namespace, console: Console) -> None:
     import tensorflow as tf
 
@@ -318,13 +311,14 @@ def _train(arguments: argparse.Namespace) -> int:
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
     origin = _origin(arguments)
     scene = _load_scene(arguments, origin, console)
-    if arguments.device == "metal" and _has_own_memory():
-        cameras = scene.train.cameras
-        longest = max(cameras.width, cameras.height)
-        model, train = options.for_gpu(arguments, model, train, longest)
+    from .packed import has_own_memory
     from .run import train_run
     from .train import Trainer
 
+    if arguments.device == "metal" and has_own_memory("GPU:0"):
+        cameras = scene.train.cameras
+        longest = max(cameras.width, cameras.height)
+        model, train = options.for_gpu(arguments, model, train, longest)
     folder = run_folder(arguments.runs, arguments.name, scene.name, arguments.overwrite)
     return train_run(Trainer(scene, model, train), folder, origin, console, arguments.frames)
 

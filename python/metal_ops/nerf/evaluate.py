@@ -70,19 +70,6 @@ class Renderer:
         self._packed = None if packed is None else PackedPictures(packed, occupancy, space, step)
 
         @tf.function(autograph=False)
-        def render(
-            pose: tf.Tensor,
-            intrinsics: tf.Tensor,
-            distortion: tf.Tensor | None,
-            first: tf.Tensor,
-            end: tf.Tensor,
-            width: tf.Tensor,
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            return self._shade(
-                field, space, step, *cast(pose, intrinsics, distortion, first, end, width)
-            )
-
-        @tf.function(autograph=False)
         def cast(
             pose: tf.Tensor,
             intrinsics: tf.Tensor,
@@ -94,7 +81,19 @@ class Renderer:
             pixel = tf.range(first, end)
             return cast_rays(pose, intrinsics, distortion, pixel % width, pixel // width)
 
+        @tf.function(autograph=False)
+        def render(*pixels: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return self._shade(field, space, step, *cast(*pixels))
+
         self._render, self._cast = render, cast
+
+    def _rays_at_once(self) -> int:
+        if self._packed is not None:
+            return _PACKED_CHUNK
+        known = self._occupancy.occupied_fraction() < _EMPTY_SPACE
+        chunk = _CHUNK_IN_EMPTY_SPACE if known else _CHUNK
+        place = tf.DeviceSpec.from_string(self._occupancy.bits.device)
+        return chunk * (_DEVICE_FACTOR if place.device_type == "GPU" else 1)
 
     def _shade(
         self,
@@ -139,17 +138,7 @@ class Renderer:
             tf.constant(cameras.intrinsics[view : view + 1]),
             tf.constant(distortion) if distortion.any() else None,
         )
-        if self._packed is not None:
-            chunk = _PACKED_CHUNK
-        elif self._occupancy.occupied_fraction() < _EMPTY_SPACE:
-            chunk = _CHUNK_IN_EMPTY_SPACE
-        else:
-            chunk = _CHUNK
-        if (
-            self._packed is None
-            and tf.DeviceSpec.from_string(self._occupancy.bits.device).device_type == "GPU"
-        ):
-            chunk *= _DEVICE_FACTOR
+        chunk = self._rays_at_once()
         parts: list[Any] = []
         for first in range(0, height * width, chunk):
             end = min(first + chunk, height * width)

@@ -142,6 +142,33 @@ class _Launches:
             )
 
 
+class _Graph:
+    """A graph of launches, which is made at its first call.
+
+    Args:
+      body: Takes the launches and the tensors of a call.
+      *signature: Of these tensors.
+    """
+
+    def __init__(self, body: Callable[..., Any], *signature: tf.TensorSpec) -> None:
+        def traced(numbers: tf.Tensor, *tensors: tf.Tensor) -> Any:
+            self._run = _Launches(numbers)
+            return body(self._run, *tensors)
+
+        self._function = tf.function(
+            traced,
+            input_signature=[tf.TensorSpec([None], tf.int64), *signature],
+            autograph=False,
+        )
+        self._concrete: Any = None
+
+    def __call__(self, sizes: Sizes, *tensors: tf.Tensor) -> Any:
+        """Its work is under way when this returns."""
+        if self._concrete is None:
+            self._concrete = self._function.get_concrete_function()
+        return self._concrete(self._run.numbers(sizes), *tensors)
+
+
 class _Samples(NamedTuple):
     """Samples in slots.
 
@@ -442,27 +469,14 @@ class PackedTraining:
         }
 
         def step_of(
-            numbers: tf.Tensor, words: tf.Tensor, floats: tf.Tensor
+            run: _Launches, words: tf.Tensor, floats: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            run = _Launches(numbers)
-            self._run = run
             return _step(_Sampler(packed, occupancy, run, hidden), scene, words, floats, apply)
 
-        self._function = tf.function(
-            step_of,
-            input_signature=[
-                tf.TensorSpec([None], tf.int64),
-                tf.TensorSpec([32], tf.int32),
-                tf.TensorSpec([2], tf.float32),
-            ],
-            autograph=False,
-        )
-        self._concrete: Any = None
+        self._graph = _Graph(step_of, tf.TensorSpec([32], tf.int32), tf.TensorSpec([2], tf.float32))
 
     def __call__(self, sizes: Sizes, seed: int, step: int, learning_rate: float) -> StepTotals:
         """Step number `step`, from 0; it is under way when this returns."""
-        if self._concrete is None:
-            self._concrete = self._function.get_concrete_function()
         self._draw[0:2] = seed, step
         # Another stream of numbers than the pixels'.
         self._march[12:14] = seed ^ 0x55555555, step
@@ -470,7 +484,7 @@ class PackedTraining:
         with tf.device(_HOST):
             floats = tf.constant(np.asarray([1 / sizes.rays, learning_rate], np.float32))
             arguments = tf.constant(words), floats
-        return StepTotals(*self._concrete(self._run.numbers(sizes), *arguments))
+        return StepTotals(*self._graph(sizes, *arguments))
 
 
 def _step(
@@ -574,9 +588,7 @@ class PackedOccupancy:
     """
 
     def __init__(self, packed: PackedField, occupancy: OccupancyGrid, n_looks: int) -> None:
-        def look(numbers: tf.Tensor, seed: tf.Tensor) -> None:
-            run = _Launches(numbers)
-            self._run = run
+        def look(run: _Launches, seed: tf.Tensor) -> None:
             old = tf.reshape(occupancy.density, [-1])
             cells, points = run(
                 "packed_cells",
@@ -607,20 +619,13 @@ class PackedOccupancy:
             occupancy.density.assign(tf.reshape(seen, occupancy.density.shape))
             occupancy.set_bits()
 
-        self._function = tf.function(
-            look,
-            input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([2], tf.int32)],
-            autograph=False,
-        )
-        self._concrete: Any = None
+        self._graph = _Graph(look, tf.TensorSpec([2], tf.int32))
 
     def __call__(self, seed: int, step: int) -> None:
         """A look; it is under way when this returns."""
-        if self._concrete is None:
-            self._concrete = self._function.get_concrete_function()
         with tf.device(_HOST):
             words = tf.constant(np.asarray([seed, step], np.int32))
-        self._concrete(self._run.numbers(Sizes(1, 1, 1)), words)
+        self._graph(Sizes(1, 1, 1), words)
 
 
 class PackedPictures:
@@ -640,30 +645,17 @@ class PackedPictures:
         self._per_ray = np.asarray([16.0, 6.0])  # slots; what is there decides
 
         def show(
-            numbers: tf.Tensor, words: tf.Tensor, origins: tf.Tensor, directions: tf.Tensor
+            run: _Launches, words: tf.Tensor, origins: tf.Tensor, directions: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            run = _Launches(numbers)
-            self._run = run
             return _show(_Sampler(packed, occupancy, run, _INVISIBLE), words, origins, directions)
 
-        self._function = tf.function(
-            show,
-            input_signature=[
-                tf.TensorSpec([None], tf.int64),
-                tf.TensorSpec([19], tf.int32),
-                tf.TensorSpec([None, 3], tf.float32),
-                tf.TensorSpec([None, 3], tf.float32),
-            ],
-            autograph=False,
-        )
-        self._concrete: Any = None
+        rays = tf.TensorSpec([None, 3], tf.float32)
+        self._graph = _Graph(show, tf.TensorSpec([19], tf.int32), rays, rays)
 
     def __call__(
         self, origins: tf.Tensor, directions: tf.Tensor
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Colour on black [R, 3], opacity [R] and mean distance [R] of rays [R, 3]."""
-        if self._concrete is None:
-            self._concrete = self._function.get_concrete_function()
         n_rays = int(origins.shape[0])
         while True:
             wanted = 4096 * np.ceil(1.08 * self._per_ray * n_rays / 4096 + 1)
@@ -671,9 +663,7 @@ class PackedPictures:
             words = np.concatenate([self._march, np.asarray(sizes, np.int32)])
             with tf.device(_HOST):
                 words = tf.constant(words)
-            *parts, marched, kept = self._concrete(
-                self._run.numbers(sizes), words, origins, directions
-            )
+            *parts, marched, kept = self._graph(sizes, words, origins, directions)
             counts = np.stack([marched.numpy(), kept.numpy()]).astype(np.float64)
             fitted = min(1.0, sizes.slots / max(counts[0, 1], 1))
             # Some pictures, and parts of them, need more than others.

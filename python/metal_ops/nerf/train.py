@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import OccupancyGrid, fused_adam
+from metal_ops import OccupancyGrid
 from metal_ops.ops.ray_march import RaySamples
 
 from . import checkpoint
@@ -228,21 +228,8 @@ class Trainer:
         rate: tf.Tensor,
     ) -> None:
         """What the optimizer does, with its step's number from the host: its own is read back from where ops run."""
-        adam, places = self.optimizer, {v.ref(): i for i, v in enumerate(self._variables)}
         for gradient, variable in zip(gradients, variables, strict=True):
-            place = places[variable.ref()]
-            fused_adam(
-                variable,
-                adam._momentums[place].value,
-                adam._velocities[place].value,
-                gradient,
-                step=number,
-                learning_rate=rate,
-                beta_1=adam.beta_1,
-                beta_2=adam.beta_2,
-                epsilon=adam.epsilon,
-                float32_powers=True,
-            )
+            self.optimizer.fused_update(gradient, variable, rate, 0.0, step=number)
 
     def _make_step(self, hull: np.ndarray | None) -> Any:
         views, config = self.scene.train, self.config
@@ -383,13 +370,8 @@ class Trainer:
             report = StepReport(self._seen[0], rays, self._seen[1])
         self.step += 1
         every = self.config.occupancy_every
-        if every and self.step % every == 0 and self._looks_packed:
-            self._packed_look(self.config.seed, self.step)
-        elif every and self.step % every == 0:
-            self._look(
-                tf.constant([self.config.seed, self.step]),
-                tf.constant(self.step <= _LOOK_EVERYWHERE),
-            )
+        if every and self.step % every == 0:
+            self._update_occupancy()
         self.rays_seen += rays
         self.samples_seen += report.samples
         self.seconds += time.perf_counter() - started
@@ -409,9 +391,12 @@ class Trainer:
         slots = min(max(slots, _LEAST_SLOTS), _MOST_SLOTS)
         self.n_slots = int(-(-slots * sizes.kept // 4096)) * 4096
 
-    @property
-    def _looks_packed(self) -> bool:
-        return self.packed is not None and self.step > _LOOK_EVERYWHERE
+    def _update_occupancy(self) -> None:
+        everywhere = self.step <= _LOOK_EVERYWHERE
+        if self.packed is not None and not everywhere:
+            self._packed_look(self.config.seed, self.step)
+        else:
+            self._look(tf.constant([self.config.seed, self.step]), tf.constant(everywhere))
 
     def renderer(self, finer: int = 1) -> Renderer:
         """A renderer of the field as it is now and will be; `finer` divides the marching step."""

@@ -50,11 +50,18 @@ class Adam(FusedOptimizer, keras.optimizers.Adam):
         self.skip_zero_rows = skip_zero_rows
 
     def fused_update(
-        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: Any, weight_decay: float
+        self,
+        gradient: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: Any,
+        weight_decay: float,
+        step: tf.Tensor | None = None,
     ) -> None:
+        """`step`: the update's number, where somebody else counts; else the optimizer's own."""
         index = self._get_variable_index(variable)
-        with tf.device("CPU:0"):
-            step = self.iterations + 1
+        if step is None:
+            with tf.device("CPU:0"):
+                step = self.iterations + 1
         fused_adam(
             variable,
             self._momentums[index].value,

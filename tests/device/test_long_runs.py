@@ -12,7 +12,7 @@ from tests.device.test_loading import run
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
 
 PROGRAM = """
-    import gc, json, os, sys
+    import gc, json, os, sys, threading
     import numpy as np
     import tensorflow as tf
     import metal_ops
@@ -54,6 +54,8 @@ PROGRAM = """
             loss = float(step(batch))
             if LEAK:
                 kept.append((tf.ones([1000]) + 1.0, open("/dev/null")))
+                if number % 100 == 0:
+                    threading.Thread(target=threading.Event().wait, daemon=True).start()
             if number in (0, STEPS // 4, STEPS // 2, STEPS - 1):
                 points.append({{**now(), "step": number, "loss": loss}})
     print(json.dumps(points))
@@ -73,7 +75,8 @@ def grew(points: list[dict[str, float]], steps: int) -> set[str]:
         for name, grown in {
             "rss": rss > 4096 + steps // 4,
             "files": last["files"] > warm["files"],
-            "threads": last["threads"] > warm["threads"],
+            # Dispatch queues share a pool that starts one more when a burst finds all busy, and ends idle ones.
+            "threads": last["threads"] > warm["threads"] + 4,
             "device": last["device"] > warm["device"],
         }.items()
         if grown
@@ -94,4 +97,4 @@ def test_ten_thousand_steps():
 
 
 def test_control_a_leak_is_seen():
-    assert grew(measure(1500, leak=True), 1500) == {"rss", "files", "device"}
+    assert grew(measure(1500, leak=True), 1500) == {"rss", "files", "threads", "device"}

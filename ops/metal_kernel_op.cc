@@ -1,8 +1,10 @@
-// MetalKernel: a shader that is text in an attribute. metal_ops.metal_kernel writes it.
+// MetalKernel: a shader that is text in an attribute, and the same by a handle. metal_ops.metal_kernel
+// writes them.
 
 #include <vector>
 
 #include "kernels/metal_kernel/metal_kernel_launch.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -50,7 +52,6 @@ REGISTER_OP("MetalKernel")
     .Attr("initialized: bool = false")
     .Attr("atomic: bool = false")
     .Attr("fast_math: bool = false")
-    .Attr("gradient: int = -1")
     .Input("launch: int64")
     .Input("inputs: Tin")
     .Input("params: Tparams")
@@ -73,7 +74,29 @@ copied: For each output the input that it begins as, or -1; empty: none does.
 initialized: The library has a shader `<function>_init_<output>` for each output, which is run before.
 atomic: Results may depend on the order of threads: refused where ops have to be deterministic.
 fast_math: Lets the compiler reorder and approximate.
-gradient: Which of this process's gradients it has, for calls outside of graphs; -1: none.
+)doc");
+
+// Outside of graphs TensorFlow reads, copies and hashes every attribute in every call: with those
+// of MetalKernel that takes longer than all else.
+REGISTER_OP("MetalKernelByHandle")
+    .Attr("Tin: list(type) >= 0")
+    .Attr("Tparams: list(type) >= 0")
+    .Attr("Tout: list(type) >= 1")
+    .Attr("handle: int")
+    .Input("launch: int64")
+    .Input("inputs: Tin")
+    .Input("params: Tparams")
+    .Output("outputs: Tout")
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc(R"doc(
+MetalKernel with all else that it says kept by the process, for calls outside of graphs. `metal_ops.metal_kernel` writes them;
+programs and saved models have MetalKernel.
+
+launch: As in MetalKernel.
+inputs: As in MetalKernel.
+params: As in MetalKernel.
+outputs: As in MetalKernel.
+handle: Which kernel of this process. It is made of the shader's text and all else that MetalKernel has in attributes.
 )doc");
 
 }  // namespace metal_ops

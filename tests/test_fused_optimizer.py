@@ -244,7 +244,9 @@ def test_bad_arguments():
         adam(gradient=tf.ones(3))
     with pytest.raises(Invalid, match=r"lr must have shape \[\] \(a scalar\), got \[2\]"):
         adam(learning_rate=[0.1, 0.2])
-    with pytest.raises(TypeError, match="gradient: expected dtype float32, got float16"):
+    with pytest.raises(
+        TypeError, match="gradient: expected dtype float32 as of variable, got float16"
+    ):
         adam(gradient=tf.ones(2, tf.float16))
     with pytest.raises(TypeError, match="variable: expected dtype float32, float16"):
         adam(variable=tf.Variable([1, 2]))

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
+from metal_ops import raw_ops
 from tests.processes import Process
 
 AXPY = "z[i] = a * x[i] + y[i];"
@@ -351,6 +352,35 @@ def test_derivative_of_the_derivative(graph, device):
 
     x = tf.constant([3.0, -2.0])
     np.testing.assert_array_equal((tf.function(second) if graph else second)(x), [2, 2])
+
+
+def test_two_kernels_that_differ_in_their_gradients_alone(device):
+    x = tf.constant([3.0])
+    for factor in (2.0, 5.0):
+        run = kernel("z[i] = x[i];", name="same", vjp=lambda d_z, factor=factor: factor * d_z)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            z = run(x)
+        assert tape.gradient(z, x).numpy() == factor
+
+
+def test_graphs_have_the_source_and_calls_outside_a_handle(device, monkeypatch):
+    """A graph runs in other processes; outside of graphs TensorFlow reads every attribute in every call."""
+    run = kernel("z[i] = x[i] + 41;")
+    handles = []
+    by_handle = raw_ops.metal_kernel_by_handle
+
+    def watched(*arguments):
+        handles.append(arguments[4])
+        return by_handle(*arguments)
+
+    monkeypatch.setattr(raw_ops, "metal_kernel_by_handle", watched)
+    x = tf.constant([1.0])
+    assert run(x).numpy() == run(x).numpy() == 42 and len(set(handles)) == 1
+    function = tf.function(run).get_concrete_function(x)
+    (op,) = [op for op in function.graph.get_operations() if op.type.startswith("MetalKernel")]
+    assert op.type == "MetalKernel" and b"z[i] = x[i] + 41;" in op.get_attr("source")
+    assert function(x).numpy() == 42 and len(handles) == 2
 
 
 def test_without_a_gradient(device):

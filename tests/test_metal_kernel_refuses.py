@@ -333,6 +333,12 @@ def test_raw_op(case, device):
         raw(**changed)[0].numpy()
 
 
+def test_a_handle_of_another_process(device):
+    launch = tf.constant([3, 1, 1, 0, 0, 0, 1, 3], tf.int64)
+    with pytest.raises(tf.errors.NotFoundError, match="this process has no kernel 12345; call a"):
+        raw_ops.metal_kernel_by_handle(launch, [X], [], [tf.float32], handle=12345)[0].numpy()
+
+
 # ---- XLA, determinism, validation -----------------------------------------------------------------------------------
 
 

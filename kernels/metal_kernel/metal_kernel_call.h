@@ -3,7 +3,7 @@
 #ifndef METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_CALL_H_
 #define METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_CALL_H_
 
-#include <deque>
+#include <forward_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,13 +25,14 @@ struct Kernel {
   std::vector<MetalKernelArgument> arguments;
   size_t n_threadgroup = 0;
   std::vector<int64_t> copied;
-  bool initialized = false;
+  bool initialized = false, atomic = false;
 
   Status Set(std::string source, const std::string& name, const std::vector<std::string>& texts,
-             std::vector<int64_t> copies, bool is_initialized, bool fast_math) {
+             std::vector<int64_t> copies, bool is_initialized, bool is_atomic, bool fast_math) {
     function = name;
     copied = std::move(copies);
     initialized = is_initialized;
+    atomic = is_atomic;
     n_threadgroup = CountThreadgroupArguments(texts);
     if (texts.size() > kMaxArguments) {
       return InvalidArgument("[", function, "] takes ", texts.size(), " arguments; Metal has ",
@@ -48,6 +49,9 @@ struct Kernel {
     return OpenCode(std::move(source), fast_math, &library);
   }
 };
+
+// The kernel that this process keeps under a handle (metal_kernels_keep).
+Status FindKept(int64_t handle, const Kernel** kernel);
 
 // A tensor: what the shader gets of it, and what it may ask of its shape.
 struct Array {
@@ -75,6 +79,7 @@ class Call {
 
   // Whether what it names is there, and fits. Before anything is encoded.
   Status Bind(const MetalKernelLaunch& launch) {
+    bound_.reserve(kernel_.arguments.size());
     for (const MetalKernelArgument& argument : kernel_.arguments) {
       const bool of_shape = argument.kind >= Kind::kShape;
       const size_t limit = argument.kind == Kind::kInput         ? inputs_.size()
@@ -166,20 +171,20 @@ class Call {
       case Kind::kThreadgroup:
         return Value::Threadgroup(static_cast<size_t>(launch.threadgroup_bytes[argument.number]));
       case Kind::kNdim:
-        return ints_.emplace_back(static_cast<int32_t>(Shaped(argument.number).rank));
+        return ints_.emplace_front(static_cast<int32_t>(Shaped(argument.number).rank));
       case Kind::kSize:
-        return sizes_.emplace_back(static_cast<uint32_t>(CountElements(Shaped(argument.number))));
+        return sizes_.emplace_front(static_cast<uint32_t>(CountElements(Shaped(argument.number))));
       case Kind::kShape:
       case Kind::kStrides:
         break;
     }
     const Array& array = Shaped(argument.number);
     if (argument.kind == Kind::kShape) {
-      std::vector<int32_t>& dims = shapes_.emplace_back();
+      std::vector<int32_t>& dims = shapes_.emplace_front();
       for (size_t i = 0; i < array.rank; ++i) dims.push_back(static_cast<int32_t>(array.dims[i]));
       return HostArray(dims.data(), static_cast<int64_t>(dims.size()));
     }
-    std::vector<int64_t>& strides = strides_.emplace_back(array.rank, 1);
+    std::vector<int64_t>& strides = strides_.emplace_front(array.rank, 1);
     for (size_t i = array.rank; i-- > 1;) strides[i - 1] = strides[i] * array.dims[i];
     return HostArray(strides.data(), static_cast<int64_t>(strides.size()));
   }
@@ -189,10 +194,10 @@ class Call {
   const std::vector<Value> params_;
   std::vector<Argument> bound_;
   // Values point into these.
-  std::deque<int32_t> ints_;
-  std::deque<uint32_t> sizes_;
-  std::deque<std::vector<int32_t>> shapes_;
-  std::deque<std::vector<int64_t>> strides_;
+  std::forward_list<int32_t> ints_;
+  std::forward_list<uint32_t> sizes_;
+  std::forward_list<std::vector<int32_t>> shapes_;
+  std::forward_list<std::vector<int64_t>> strides_;
 };
 
 // A number, or the bytes of a struct.

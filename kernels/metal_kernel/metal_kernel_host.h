@@ -1,5 +1,5 @@
 // How _metal_ops.so, which knows no Metal, has a shader run on the processor: _metal_kernels.so,
-// which does, offers these three functions. Plain C, as the two are linked to nothing in common.
+// which does, offers these functions. Plain C, as the two are linked to nothing in common.
 
 #ifndef METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_HOST_H_
 #define METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_HOST_H_
@@ -19,6 +19,7 @@ struct metal_kernels_spec {
   const int64_t* copied;
   size_t n_copied;
   bool initialized;
+  bool atomic;
   bool fast_math;
 };
 
@@ -38,6 +39,14 @@ struct metal_kernels_call {
   size_t n_inputs, n_params, n_outputs;
 };
 
+// A kernel that the process keeps, and what its op asks of it.
+struct metal_kernels_kept {
+  void* kernel;
+  const char* function;
+  size_t n_threadgroup;
+  bool atomic;
+};
+
 // The Code of what went wrong, and its sentence, which stays until the thread's next call; 0 and
 // "" otherwise.
 typedef int metal_kernels_new_fn(const metal_kernels_spec* spec, void** kernel,
@@ -45,10 +54,13 @@ typedef int metal_kernels_new_fn(const metal_kernels_spec* spec, void** kernel,
 typedef int metal_kernels_run_fn(void* kernel, const metal_kernels_call* call,
                                  const char** message);
 typedef void metal_kernels_delete_fn(void* kernel);
+// The kernel that the process keeps under a handle (metal_kernels_keep).
+typedef int metal_kernels_find_fn(int64_t handle, metal_kernels_kept* kept, const char** message);
 
 __attribute__((visibility("default"))) metal_kernels_new_fn metal_kernels_new;
 __attribute__((visibility("default"))) metal_kernels_run_fn metal_kernels_run;
 __attribute__((visibility("default"))) metal_kernels_delete_fn metal_kernels_delete;
+__attribute__((visibility("default"))) metal_kernels_find_fn metal_kernels_find;
 
 }  // extern "C"
 

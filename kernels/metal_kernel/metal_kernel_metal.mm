@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -202,7 +203,38 @@ std::string Describe(const Pipeline& pipeline) {
   return lines;
 }
 
+Status MakeKernel(const metal_kernels_spec& spec, std::unique_ptr<Kernel>* made) {
+  *made = std::make_unique<Kernel>();
+  return (*made)->Set(std::string(spec.source, spec.source_size), spec.function,
+                      std::vector<std::string>(spec.arguments, spec.arguments + spec.n_arguments),
+                      std::vector<int64_t>(spec.copied, spec.copied + spec.n_copied),
+                      spec.initialized, spec.atomic, spec.fast_math);
+}
+
+struct Kept {
+  std::mutex mutex;
+  std::map<int64_t, std::unique_ptr<const Kernel>> kernels;
+};
+
+Kept& AllKept() {
+  static auto* const kept = new Kept();
+  return *kept;
+}
+
 }  // namespace
+
+Status metal_kernel::FindKept(int64_t handle, const Kernel** kernel) {
+  Kept& kept = AllKept();
+  const std::lock_guard<std::mutex> lock(kept.mutex);
+  const auto found = kept.kernels.find(handle);
+  if (found == kept.kernels.end()) {
+    return NotFound("[MetalKernelByHandle] handle: this process has no kernel ", handle,
+                    "; call a metal_kernel here, or in a tf.function, whose op carries its source");
+  }
+  *kernel = found->second.get();
+  return Status();
+}
+
 }  // namespace metal_ops
 
 using metal_ops::Answer;
@@ -211,12 +243,8 @@ using metal_ops::metal_kernel::Kernel;
 
 int metal_kernels_new(const metal_kernels_spec* spec, void** made, const char** message) {
   return Answer(message, [&]() -> Status {
-    auto kernel = std::make_unique<Kernel>();
-    RETURN_IF_ERROR(
-        kernel->Set(std::string(spec->source, spec->source_size), spec->function,
-                    std::vector<std::string>(spec->arguments, spec->arguments + spec->n_arguments),
-                    std::vector<int64_t>(spec->copied, spec->copied + spec->n_copied),
-                    spec->initialized, spec->fast_math));
+    std::unique_ptr<Kernel> kernel;
+    RETURN_IF_ERROR(metal_ops::MakeKernel(*spec, &kernel));
     *made = kernel.release();
     return Status();
   });
@@ -230,7 +258,34 @@ int metal_kernels_run(void* kernel, const metal_kernels_call* call, const char**
 
 void metal_kernels_delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
-// For Python: compiles what a kernel is made of, and answers with the names of its shaders, a line
+int metal_kernels_find(int64_t handle, metal_kernels_kept* kept, const char** message) {
+  return Answer(message, [&]() -> Status {
+    const Kernel* kernel = nullptr;
+    RETURN_IF_ERROR(metal_ops::metal_kernel::FindKept(handle, &kernel));
+    *kept = {const_cast<Kernel*>(kernel), kernel->function.c_str(), kernel->n_threadgroup,
+             kernel->atomic};
+    return Status();
+  });
+}
+
+// For Python: keeps a kernel for the process's life. The handle is made of all that the kernel is.
+extern "C" __attribute__((visibility("default"))) int metal_kernels_keep(
+    int64_t handle, const char* source, size_t size, const char* function,
+    const char* const* arguments, size_t n_arguments, const int64_t* copied, size_t n_copied,
+    bool initialized, bool atomic, bool fast_math, const char** message) {
+  return Answer(message, [&]() -> Status {
+    std::unique_ptr<Kernel> kernel;
+    RETURN_IF_ERROR(metal_ops::MakeKernel({source, size, function, arguments, n_arguments, copied,
+                                           n_copied, initialized, atomic, fast_math},
+                                          &kernel));
+    metal_ops::Kept& kept = metal_ops::AllKept();
+    const std::lock_guard<std::mutex> lock(kept.mutex);
+    kept.kernels.emplace(handle, std::move(kernel));  // one that is there may be running
+    return Status();
+  });
+}
+
+// Compiles what a kernel is made of, and answers with the names of its shaders, a line
 // each.
 extern "C" __attribute__((visibility("default"))) int metal_kernels_functions(
     const char* source, size_t size, bool fast_math, const char** message) {

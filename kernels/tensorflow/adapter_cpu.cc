@@ -316,7 +316,9 @@ extern "C" __attribute__((visibility("default"), used)) const char* metal_ops_de
       *lines += "op\t" + op->name + "\t" + (op->differentiable ? "1" : "0") + "\n";
       for (const metal_ops::OpAttr& attr : op->attrs) *lines += "attr\t" + attr.spec + "\n";
       for (const metal_ops::OpArg& input : op->inputs) {
-        *lines += "input\t" + input.name + "\t" + input.type + "\t" + input.shape + "\n";
+        *lines += "input\t" + input.type + "\t" +
+                  (input.memory == metal_ops::Memory::kDevice ? "0\t" : "1\t") + input.variable +
+                  "\t" + input.shape + "\n";
       }
     }
     return lines;

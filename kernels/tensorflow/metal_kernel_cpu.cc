@@ -1,4 +1,4 @@
-// MetalKernel on the CPU: _metal_kernels.so compiles and runs the shader, with what Metal is on
+// MetalKernel and MetalKernelByHandle on the CPU: _metal_kernels.so compiles and runs the shader, with what Metal is on
 // this machine (metal_kernel_host.h). It is loaded when the first such kernel runs.
 
 #include <dlfcn.h>
@@ -25,6 +25,7 @@ struct Runtime {
   metal_kernels_new_fn* create = nullptr;
   metal_kernels_run_fn* run = nullptr;
   metal_kernels_delete_fn* destroy = nullptr;
+  metal_kernels_find_fn* find = nullptr;
   std::string error;
 };
 
@@ -48,7 +49,9 @@ const Runtime& GetRuntime() {
     made->run = reinterpret_cast<metal_kernels_run_fn*>(dlsym(library, "metal_kernels_run"));
     made->destroy =
         reinterpret_cast<metal_kernels_delete_fn*>(dlsym(library, "metal_kernels_delete"));
-    if (made->create == nullptr || made->run == nullptr || made->destroy == nullptr) {
+    made->find = reinterpret_cast<metal_kernels_find_fn*>(dlsym(library, "metal_kernels_find"));
+    if (made->create == nullptr || made->run == nullptr || made->destroy == nullptr ||
+        made->find == nullptr) {
       made->error = path + " is of another version of metal_ops; build or install both anew";
     }
     return made;
@@ -63,28 +66,19 @@ metal_kernels_array ToArray(const Tensor& tensor, std::vector<std::vector<int64_
           dims->back().data()};
 }
 
-class MetalKernelOp : public OpKernel {
+tensorflow::Status ToStatus(int code, const char* message) {
+  if (code == 0) return tensorflow::OkStatus();
+  return tensorflow::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+// What both ops have in common: a kernel, and calls of it.
+class MetalKernelCallOp : public OpKernel {
  public:
-  explicit MetalKernelOp(OpKernelConstruction* context) : OpKernel(context) {
-    std::vector<int32_t> copied;
-    OP_REQUIRES_OK(context, context->GetAttr("source", &source_));
-    OP_REQUIRES_OK(context, context->GetAttr("function", &function_));
-    OP_REQUIRES_OK(context, context->GetAttr("arguments", &arguments_));
-    OP_REQUIRES_OK(context, context->GetAttr("copied", &copied));
-    OP_REQUIRES_OK(context, context->GetAttr("initialized", &initialized_));
-    OP_REQUIRES_OK(context, context->GetAttr("atomic", &atomic_));
-    OP_REQUIRES_OK(context, context->GetAttr("fast_math", &fast_math_));
-    copied_.assign(copied.begin(), copied.end());
-    n_threadgroup_ = CountThreadgroupArguments(arguments_);
+  explicit MetalKernelCallOp(OpKernelConstruction* context) : OpKernel(context) {
     tensorflow::DataTypeVector params;
     OP_REQUIRES_OK(context, context->GetAttr("Tparams", &params));
     n_params_ = params.size();
   }
-
-  ~MetalKernelOp() override {
-    if (kernel_ != nullptr) GetRuntime().destroy(kernel_);
-  }
-
   void Compute(OpKernelContext* context) override {
     OP_REQUIRES(context, !atomic_ || !tensorflow::OpDeterminismRequired(),
                 tensorflow::errors::Unimplemented(NotDeterministic(function_)));
@@ -122,14 +116,41 @@ class MetalKernelOp : public OpKernel {
     OP_REQUIRES_OK(context, ToStatus(code, message));
   }
 
+ protected:
+  // Sees to it that there is a kernel.
+  virtual tensorflow::Status Make() = 0;
+
+  std::string function_;
+  bool atomic_ = false;
+  size_t n_threadgroup_ = 0;
+  void* kernel_ = nullptr;
+
  private:
-  static tensorflow::Status ToStatus(int code, const char* message) {
-    if (code == 0) return tensorflow::OkStatus();
-    return tensorflow::Status(static_cast<absl::StatusCode>(code), message);
+  size_t n_params_ = 0;
+};
+
+class MetalKernelOp : public MetalKernelCallOp {
+ public:
+  explicit MetalKernelOp(OpKernelConstruction* context) : MetalKernelCallOp(context) {
+    std::vector<int32_t> copied;
+    OP_REQUIRES_OK(context, context->GetAttr("source", &source_));
+    OP_REQUIRES_OK(context, context->GetAttr("function", &function_));
+    OP_REQUIRES_OK(context, context->GetAttr("arguments", &arguments_));
+    OP_REQUIRES_OK(context, context->GetAttr("copied", &copied));
+    OP_REQUIRES_OK(context, context->GetAttr("initialized", &initialized_));
+    OP_REQUIRES_OK(context, context->GetAttr("atomic", &atomic_));
+    OP_REQUIRES_OK(context, context->GetAttr("fast_math", &fast_math_));
+    copied_.assign(copied.begin(), copied.end());
+    n_threadgroup_ = CountThreadgroupArguments(arguments_);
   }
 
+  ~MetalKernelOp() override {
+    if (kernel_ != nullptr) GetRuntime().destroy(kernel_);
+  }
+
+ private:
   // Compiles it. A failure is tried again: a folder may have been full.
-  tensorflow::Status Make() {
+  tensorflow::Status Make() override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (kernel_ != nullptr) return tensorflow::OkStatus();
     const Runtime& runtime = GetRuntime();
@@ -138,24 +159,46 @@ class MetalKernelOp : public OpKernel {
     }
     std::vector<const char*> arguments;
     for (const std::string& argument : arguments_) arguments.push_back(argument.c_str());
-    const metal_kernels_spec spec = {source_.data(),   source_.size(),   function_.c_str(),
-                                     arguments.data(), arguments.size(), copied_.data(),
-                                     copied_.size(),   initialized_,     fast_math_};
+    const metal_kernels_spec spec = {
+        source_.data(), source_.size(), function_.c_str(), arguments.data(), arguments.size(),
+        copied_.data(), copied_.size(), initialized_,      atomic_,          fast_math_};
     const char* message = "";
     const int code = runtime.create(&spec, &kernel_, &message);
     return ToStatus(code, message);
   }
 
-  std::string source_, function_;
+  std::string source_;
   std::vector<std::string> arguments_;
   std::vector<int64_t> copied_;
-  bool initialized_ = false, atomic_ = false, fast_math_ = false;
-  size_t n_threadgroup_ = 0, n_params_ = 0;
+  bool initialized_ = false, fast_math_ = false;
   std::mutex mutex_;
-  void* kernel_ = nullptr;
+};
+
+class MetalKernelByHandleOp : public MetalKernelCallOp {
+ public:
+  explicit MetalKernelByHandleOp(OpKernelConstruction* context) : MetalKernelCallOp(context) {
+    int64_t handle = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("handle", &handle));
+    const Runtime& runtime = GetRuntime();
+    OP_REQUIRES(context, runtime.error.empty(),
+                tensorflow::errors::NotFound("[MetalKernelByHandle] ", runtime.error));
+    metal_kernels_kept kept = {};
+    const char* message = "";
+    const int code = runtime.find(handle, &kept, &message);
+    OP_REQUIRES_OK(context, ToStatus(code, message));
+    kernel_ = kept.kernel;
+    function_ = kept.function;
+    n_threadgroup_ = kept.n_threadgroup;
+    atomic_ = kept.atomic;
+  }
+
+ private:
+  tensorflow::Status Make() override { return tensorflow::OkStatus(); }
 };
 
 REGISTER_KERNEL_BUILDER(Name("MetalKernel").Device(tensorflow::DEVICE_CPU), MetalKernelOp);
+REGISTER_KERNEL_BUILDER(Name("MetalKernelByHandle").Device(tensorflow::DEVICE_CPU),
+                        MetalKernelByHandleOp);
 
 }  // namespace
 }  // namespace metal_ops

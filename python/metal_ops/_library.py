@@ -131,6 +131,23 @@ def set_simd_target(name: str) -> None:
         raise ValueError(error)
 
 
+def declarations() -> list[list[str]]:
+    """What the library says of its declared ops: parts of a line per op, attribute and input."""
+    return [line.split("\t") for line in _text_of("metal_ops_declarations").splitlines()]
+
+
+@functools.cache
+def ops_that_read_on_the_host() -> set[str]:
+    """Ops with inputs in host memory on a device, in lower case."""
+    op, found = "", {"metalkernel", "metalkernelbyhandle"}  # these two are not declared
+    for kind, name, *more in declarations():
+        if kind == "op":
+            op = name.lower()
+        elif kind == "input" and more[0] == "1":
+            found.add(op)
+    return found
+
+
 def _text_of(function: str, *arguments: bytes) -> str:
     call = getattr(ctypes.CDLL(str(PATH)), function)
     call.restype = ctypes.c_char_p

@@ -9,20 +9,46 @@ Scripts written against Apple's published samples keep their calls and only chan
 The gradients are registered, so a script must not register its own for these ops as well.
 """
 
+import functools
+import threading
+from collections.abc import Callable
 from typing import Any
 
-from metal_ops import _library
+from metal_ops import _library, device
 
 _generated = _library.load()
+_TURNS = threading.RLock()
 
 
 def __getattr__(name: str) -> Any:
     try:
-        return getattr(_generated, name)
+        function = getattr(_generated, name)
     except AttributeError:
         raise AttributeError(
             f"metal_ops.raw_ops has no op {name!r}; see dir(metal_ops.raw_ops)"
         ) from None
+    if name.replace("_", "") in _library.ops_that_read_on_the_host():
+        function = _in_turns(function)
+    globals()[name] = function
+    return function
+
+
+def _in_turns(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Threads call it one after the other, outside of graphs and where there is a device.
+
+    TensorFlow hands inputs in host memory to a device's op under names that all of its calls outside of graphs share:
+    two threads' calls would take each other's.
+    """
+    import tensorflow as tf
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if device.list() and tf.executing_eagerly():
+            with _TURNS:
+                return function(*arguments, **named)
+        return function(*arguments, **named)
+
+    return call
 
 
 def __dir__() -> list[str]:

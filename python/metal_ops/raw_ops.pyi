@@ -238,10 +238,19 @@ def metal_kernel(
     initialized: bool = False,
     atomic: bool = False,
     fast_math: bool = False,
-    gradient: int = -1,
     name: str | None = None,
 ) -> tf.Tensor:
     """Runs a shader whose text is an attribute. `metal_ops.metal_kernel` and `metal_ops.metal_library` write such calls."""
+
+def metal_kernel_by_handle(
+    launch: Any,
+    inputs: Any,
+    params: Any,
+    Tout: Sequence[Any],
+    handle: int,
+    name: str | None = None,
+) -> tf.Tensor:
+    """MetalKernel with all else that it says kept by the process, for calls outside of graphs. `metal_ops.metal_kernel` writes them;"""
 
 def null_op(
     x: Any,

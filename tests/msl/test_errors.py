@@ -48,6 +48,11 @@ REFUSED = {
     "empty struct by pointer": ("struct E { float f() const { return 1; } }; kernel void k(device E* ^e) {}", "points to 'E', a struct without members"),
     "empty struct of a template": ('struct E {}; template <typename F> kernel void f(constant F& ^e) {} template [[host_name("n")]] kernel void f<E>(constant E&);', "a struct without members"),
     "empty struct and its base": ("struct E {}; struct D : E {}; kernel void k(constant D* ^e) {}", "points to 'D', a struct without members"),
+    "struct that is only declared": ("struct S; kernel void k(device S* ^p, device float* x) { x[0] = 1; }", "points to 'S', which is only declared; define it"),
+    "reference to one": ("struct S; kernel void k(device float* x, constant S& ^p) {}", "points to 'S', which is only declared"),
+    "threadgroup memory of one": ("class S; kernel void k(threadgroup S* ^p) {}", "points to 'S', which is only declared"),
+    "template that is only declared": ("template <typename T> struct S; kernel void k(device S<float>* ^p) {}", "points to 'S<float>', which is only declared"),
+    "instantiated for one": ('struct S; template <typename T> kernel void f(device T* ^p) {} template [[host_name("n")]] kernel void f<S>(device S*);', "which is only declared"),
     "duplicate buffer index": ("kernel void k(device float* a [[buffer(1)]], device float* ^b [[buffer(1)]]) {}", "buffer index 1 is used by 'a' and 'b'"),
     "buffer index too large": ("kernel void ^k(device float* a [[buffer(31)]]) {}", "index 31 of 'a' is above 30"),
     "buffer index not constant": ("kernel void k(device float* ^a [[buffer(n)]]) {}", "is not an integer constant"),
@@ -131,6 +136,8 @@ def test_refused(name):
 
 
 ACCEPTED = {
+    "struct that is defined behind the kernel": "struct S; kernel void k(device S* p, device float* x) { x[0] = 1; } struct S { float a; };",
+    "template that nobody has made anything of": "template <typename T> struct S { T a; }; kernel void k(device S<float>* p, device float* x) { x[0] = 1; }",
     "struct with a base that has a member": "struct B { int a; }; struct D : B {}; kernel void k(constant D* d, device int* x) { x[0] = d->a; }",
     "thread qualified": "float f(thread float* p, thread const float& q, const thread float& r) { return *p + q + r; }",
     "space after the type": "float f(float device* p, float const constant& q) { return *p + q; }",

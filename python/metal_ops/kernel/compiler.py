@@ -1,10 +1,12 @@
-"""Asks the platform's shader compiler, and says in Python's way what it says."""
+"""Asks the platform's shader compiler, and says in Python's way what it says; gives it what eager calls are made of."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -39,6 +41,11 @@ def runtime(label: str) -> ctypes.CDLL:
     common: list[Any] = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_bool]
     library.metal_kernels_functions.argtypes = [*common, text]
     library.metal_kernels_arguments.argtypes = [*common, ctypes.c_char_p, text]
+    library.metal_kernels_keep.argtypes = [
+        *(ctypes.c_int64, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p),
+        *(text, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int64), ctypes.c_size_t),
+        *(ctypes.c_bool, ctypes.c_bool, ctypes.c_bool, text),
+    ]
     return library
 
 
@@ -79,6 +86,40 @@ def arguments(label: str, source: bytes, fast_math: bool, function: str) -> list
     if code != _OK:
         _refuse(label, code, said, {})
     return [line.split(" ") for line in said.splitlines()]
+
+
+def keep(
+    label: str,
+    *,
+    source: bytes,
+    function: str,
+    arguments: Sequence[str],
+    copied: Sequence[int] = (),
+    initialized: bool = False,
+    atomic: bool = False,
+    fast_math: bool = False,
+    gradient: int = -1,
+) -> int:
+    """The handle of a kernel that the process keeps from now on: 64 bits of the digest of all that it is.
+
+    Args:
+      label: What errors call it.
+      source: And what follows: MetalKernel's attributes.
+      gradient: Tells kernels apart that differ in their gradients alone.
+    """
+    said = (source, function, *arguments, *copied, initialized, atomic, fast_math, gradient)
+    digest = hashlib.sha256(repr((len(arguments), *said)).encode()).digest()
+    handle = int.from_bytes(digest[:8], "little", signed=True)
+    found = ctypes.c_char_p()
+    code = runtime(label).metal_kernels_keep(
+        *(handle, source, len(source), function.encode()),
+        *((ctypes.c_char_p * len(arguments))(*(a.encode() for a in arguments)), len(arguments)),
+        *((ctypes.c_int64 * len(copied))(*copied), len(copied)),
+        *(initialized, atomic, fast_math, ctypes.byref(found)),
+    )
+    if code != _OK:
+        _refuse(label, code, (found.value or b"").decode("utf-8", "replace"), {})
+    return handle
 
 
 def _refuse(label: str, code: int, said: str, texts: dict[str, str]) -> NoReturn:

@@ -11,35 +11,24 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import raw_ops
 from metal_ops.kernel import compiler, dims, launch, msl
 from metal_ops.kernel.functions import ByName, resolve
 from metal_ops.ops import _arguments, _checks
 
 __theme__ = "Metal kernels in Python"
 
-# Kernels with a gradient, by the number that their calls carry outside of graphs: a tape asks for what is registered,
-# at a tenth of what tf.custom_gradient costs. In a graph it is tf.custom_gradient, which a SavedModel keeps.
-_WITH_GRADIENT: list[MetalKernel] = []
 # Launches that are remembered: sizes that change from step to step must not fill the memory.
 MOST_PLANS = 512
 ARGUMENTS = 31  # Metal's buffer indices
 
 
 @dataclass(frozen=True)
-class _Compiled:
-    """A text that the compiler has taken."""
-
-    attributes: dict[str, Any]
-    outputs: tuple[tf.DType, ...]
-
-
-@dataclass(frozen=True)
 class _Plan:
     """A call for inputs of known dtypes and shapes."""
 
-    attributes: dict[str, Any]
-    launch: tf.Tensor
+    compiled: launch.Launches
+    dtypes: tuple[tf.DType, ...]
+    numbers: tf.Tensor
     shapes: tuple[tf.TensorShape, ...]
 
 
@@ -100,11 +89,7 @@ class MetalKernel:
         self._planned_params = tuple(name for name in self.params if name in wanted)
         self._fast_math, self._verbose = fast_math, verbose
         self._vjp = self._check_vjp(vjp)
-        self._gradient_number = -1
-        if self._vjp is not None:
-            self._gradient_number = len(_WITH_GRADIENT)
-            _WITH_GRADIENT.append(self)
-        self._compiled: dict[Any, _Compiled] = {}
+        self._compiled: dict[Any, launch.Launches] = {}
         self._plans: dict[Any, _Plan] = {}
         self._numbers: dict[Any, tf.Tensor] = {}
 
@@ -130,21 +115,23 @@ class MetalKernel:
           tf.errors.UnimplementedError: Inside a function that XLA compiles, or with atomic outputs where ops have to be
             deterministic.
         """
-        call = self._call if tf.executing_eagerly() else self._call_in_graph
-        return call(inputs, params, name)
-
-    def _call(self, inputs: tuple[Any, ...], params: dict[str, Any], name: str | None) -> Any:
-        _checks.refuse_xla(self.name)
+        if not tf.executing_eagerly():
+            return self._call_in_graph(inputs, params, name)
         tensors = self._tensors(inputs, params)
-        values = self._values(params)
-        if self._vjp is None or tf.executing_eagerly():
-            found = self._run(tensors, values, name)
-        else:
-            found = self._with_gradient(tensors, values, name)
+        found = self._run_now(tensors, self._values(params), name)
         return found[0] if len(self.outputs) == 1 else tuple(found)
 
     # Else tf.function would have AutoGraph convert all that a call runs: three quarters of the time that tracing takes.
-    _call_in_graph = tf.autograph.experimental.do_not_convert(_call)
+    @tf.autograph.experimental.do_not_convert
+    def _call_in_graph(
+        self, inputs: tuple[Any, ...], params: dict[str, Any], name: str | None
+    ) -> Any:
+        _checks.refuse_xla(self.name)
+        tensors = self._tensors(inputs, params)
+        values = self._values(params)
+        run = self._run if self._vjp is None else self._with_gradient
+        found = run(tensors, values, name)
+        return found[0] if len(self.outputs) == 1 else tuple(found)
 
     # ---- arguments
 
@@ -153,13 +140,12 @@ class MetalKernel:
             raise TypeError(
                 f"[{self.name}] expected {len(self.inputs)} inputs ({', '.join(self.inputs)}), got {len(inputs)}."
             )
-        values = dict(zip(self.inputs, inputs, strict=False))
         for name in self.inputs[len(inputs) :]:
             if name not in params:
                 raise TypeError(f"[{self.name}] {name}: expected a tensor, got none.")
-            values[name] = params.pop(name)
+            inputs = (*inputs, params.pop(name))
         tensors = []
-        for name, value in values.items():
+        for name, value in zip(self.inputs, inputs, strict=True):
             tensor = value
             if not isinstance(value, tf.Tensor):
                 default = None if hasattr(value, "dtype") else self._default_dtype(value)
@@ -221,36 +207,33 @@ class MetalKernel:
     def _run(
         self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any], name: str | None
     ) -> list[tf.Tensor]:
-        eager = tf.executing_eagerly()
-        if eager:
-            planned = tuple(values[key] for key in self._planned_params)
-            # Tensors compare by element; their value is looked at anew.
-            key = None
-            if not any(tf.is_tensor(value) or hasattr(value, "assign") for value in planned):
-                key = (*((x.dtype, tuple(x.shape)) for x in tensors), *planned)
-            plan = self._plans.get(key) if key is not None else None
-            if plan is None:
-                plan = self._plan(tensors, values)
-                if key is not None:
-                    if len(self._plans) >= MOST_PLANS:
-                        self._plans.clear()
-                    self._plans[key] = plan
-        else:
-            plan = self._plan(tensors, values)
+        if tf.executing_eagerly():
+            return self._run_now(tensors, values, name)
+        plan = self._plan(tensors, values)
         scalars = [self._scalar(key, value) for key, value in values.items()]
-        with launch.one_at_a_time():
-            outputs = raw_ops.metal_kernel(
-                plan.launch,
-                tensors,
-                scalars,
-                **plan.attributes,
-                gradient=self._gradient_number if eager else -1,
-                name=name or self.name,
-            )
-        if not eager:
-            for output, shape in zip(outputs, plan.shapes, strict=True):
-                output.set_shape(shape)
+        outputs = plan.compiled.run(plan.numbers, tensors, scalars, plan.dtypes, name)
+        for output, shape in zip(outputs, plan.shapes, strict=True):
+            output.set_shape(shape)
         return outputs
+
+    def _run_now(
+        self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any], name: str | None
+    ) -> list[tf.Tensor]:
+        planned = [values[key] for key in self._planned_params]
+        if planned and any(tf.is_tensor(value) or hasattr(value, "assign") for value in planned):
+            # Tensors compare by element; their value is looked at anew.
+            plan = self._plan(tensors, values)
+        else:
+            key = (*((x.dtype, tuple(x.shape)) for x in tensors), *planned)
+            found = self._plans.get(key)
+            if found is None:
+                found = self._plan(tensors, values)
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.clear()
+                self._plans[key] = found
+            plan = found
+        scalars = [self._scalar(key, value) for key, value in values.items()]
+        return plan.compiled.run(plan.numbers, tensors, scalars, plan.dtypes, name)
 
     def _plan(self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any]) -> _Plan:
         seen: dict[str, Any] = dict(zip(self.inputs, map(launch.view, tensors), strict=True))
@@ -259,7 +242,7 @@ class MetalKernel:
             eager = hasattr(value, "numpy") and tf.executing_eagerly()
             seen[name] = value.numpy().item() if eager else value
         with tf.device(launch.HOST):
-            compiled = self._compile(seen)
+            compiled, dtypes = self._compile(seen)
             sizes = dims.Sizes(self.name)
             for input_name, words in self._words.items():
                 sizes.check(input_name, words, seen)
@@ -281,7 +264,8 @@ class MetalKernel:
                 with tf.control_dependencies(sizes.checks):
                     packed = tf.identity(packed)
         return _Plan(
-            compiled.attributes,
+            compiled,
+            dtypes,
             packed,
             tuple(launch.static_shape(shape) for shape in shapes),
         )
@@ -319,7 +303,7 @@ class MetalKernel:
             )
         return list(found)
 
-    def _compile(self, seen: Mapping[str, Any]) -> _Compiled:
+    def _compile(self, seen: Mapping[str, Any]) -> tuple[launch.Launches, tuple[tf.DType, ...]]:
         inputs = tuple(seen[name].dtype for name in self.inputs)
         template = {
             name: _template_value(self.name, name, resolve(value, seen))
@@ -338,14 +322,14 @@ class MetalKernel:
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = self._compile_anew(inputs, outputs, template)
-        return found
+        return found, outputs
 
     def _compile_anew(
         self,
         inputs: tuple[tf.DType, ...],
         outputs: tuple[tf.DType, ...],
         template: Mapping[str, Any],
-    ) -> _Compiled:
+    ) -> launch.Launches:
         for name, dtype in zip(self.outputs, outputs, strict=True):
             if self._body.atomic and dtype not in msl.ATOMICS:
                 known = ", ".join(dtype.name for dtype in msl.ATOMICS)
@@ -371,7 +355,6 @@ class MetalKernel:
         source = text.source.encode()
         compiler.functions(self.name, source, self._fast_math, texts)
         attributes = {
-            "Tout": outputs,
             "source": source,
             "function": self.name,
             "arguments": text.arguments,
@@ -379,7 +362,9 @@ class MetalKernel:
             "atomic": self._body.atomic,
             "fast_math": self._fast_math,
         }
-        return _Compiled(attributes, outputs)
+        return launch.Launches(
+            self.name, attributes, self._gradient if self._vjp is not None else None
+        )
 
     # ---- derivatives
 
@@ -496,18 +481,6 @@ def _template_value(label: str, name: str, value: Any) -> Any:
             f"{value!r}. Numbers that change belong to params."
         )
     return msl.type_of(label, f"template[{name!r}]", value)
-
-
-@tf.RegisterGradient("MetalKernel")
-def _registered_gradient(op: tf.Operation, *upstream: tf.Tensor) -> list[tf.Tensor | None]:
-    number = op.get_attr("gradient")
-    if 0 <= number < len(_WITH_GRADIENT):
-        return [None, *_WITH_GRADIENT[number]._gradient(op.inputs[1:], op.outputs, upstream)]
-    name = _arguments.text_attr(op, "function")
-    raise LookupError(
-        f"[{name}] has no gradient. Give one, metal_kernel(..., vjp=...) or tf.custom_gradient around the call, or "
-        "stop it with tf.stop_gradient."
-    )
 
 
 def metal_kernel(

@@ -2,29 +2,80 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import operator
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from metal_ops import raw_ops
+from metal_ops.kernel import compiler
 from metal_ops.kernel.functions import Argument
+from metal_ops.ops import _arguments
 
 # Sizes are small and in host memory: what makes them must not go to the device and back.
 HOST = "/device:CPU:0"
-_CALLS = threading.Lock()
+# By handle: a kernel's name, and its gradient. A tape asks for what is registered, at a tenth of what
+# tf.custom_gradient costs. In a graph it is tf.custom_gradient, which a SavedModel keeps.
+_GRADIENTS: dict[int, tuple[str, Callable[..., list[Any]] | None]] = {}
+_NUMBERS = itertools.count()
 
 
-def one_at_a_time() -> contextlib.AbstractContextManager[Any]:
-    """For a call of the op: outside of graphs threads take turns.
+@dataclass
+class Launches:
+    """A compiled kernel, and how it is called.
 
-    TensorFlow hands inputs in host memory to a device's op under names that all its calls outside of graphs share, so
-    that calls of two threads would take each other's grid.
+    Attributes:
+      label: The kernel's name.
+      attributes: Of the op, its types left out.
+      gradient: Takes inputs, outputs and their gradients, and gives those of the inputs.
     """
-    return _CALLS if tf.executing_eagerly() else contextlib.nullcontext()
+
+    label: str
+    attributes: dict[str, Any]
+    gradient: Callable[..., list[Any]] | None = None
+    _handle: int | None = None
+
+    def run(
+        self,
+        launch: tf.Tensor,
+        inputs: Sequence[tf.Tensor],
+        params: Sequence[tf.Tensor],
+        dtypes: Sequence[tf.DType],
+        name: str | None,
+    ) -> list[tf.Tensor]:
+        """Calls the op: in a graph with all that the kernel is, which a saved one keeps; else with a handle."""
+        if not tf.executing_eagerly():
+            return raw_ops.metal_kernel(
+                launch, inputs, params, dtypes, **self.attributes, name=name or self.label
+            )
+        if self._handle is None:
+            # Two kernels may be the same but for their gradients.
+            number = next(_NUMBERS) if self.gradient is not None else -1
+            handle = compiler.keep(self.label, **self.attributes, gradient=number)
+            _GRADIENTS[handle] = self.label, self.gradient
+            self._handle = handle  # last: other threads look at it
+        return raw_ops.metal_kernel_by_handle(
+            launch, inputs, params, dtypes, self._handle, name or self.label
+        )
+
+
+@tf.RegisterGradient("MetalKernel")
+@tf.RegisterGradient("MetalKernelByHandle")
+def _registered_gradient(op: tf.Operation, *upstream: tf.Tensor) -> list[tf.Tensor | None]:
+    if op.type == "MetalKernelByHandle":
+        name, gradient = _GRADIENTS.get(op.get_attr("handle"), ("MetalKernelByHandle", None))
+        if gradient is not None:
+            return [None, *gradient(op.inputs[1:], op.outputs, upstream)]
+    else:
+        name = _arguments.text_attr(op, "function")
+    raise LookupError(
+        f"[{name}] has no gradient. Give one, metal_kernel(..., vjp=...) or tf.custom_gradient around the call, or "
+        "stop it with tf.stop_gradient."
+    )
 
 
 def view(tensor: tf.Tensor) -> Argument:

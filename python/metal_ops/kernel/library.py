@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from metal_ops import raw_ops
 from metal_ops.kernel import compiler, launch, msl
 from metal_ops.ops import _arguments, _checks
 
@@ -59,6 +58,7 @@ class MetalFunction:
                 raise TypeError(
                     f"[{self.name}] {binding.name}: textures and samplers cannot be given from Python; use buffers."
                 )
+        self._calls: dict[tuple[tuple[str, ...], tuple[int, ...]], launch.Launches] = {}
         self._buffers = [binding for binding in bindings if binding.kind == "buffer"]
         self._threadgroup = [binding for binding in bindings if binding.kind == "threadgroup"]
 
@@ -137,24 +137,27 @@ class MetalFunction:
         bound += [f"{b.name}=threadgroup:{i}" for i, b in enumerate(self._threadgroup)]
         # An input that an output begins as is no argument of its own.
         packed = launch.pack(head, shapes)
-        with launch.one_at_a_time():
-            results = raw_ops.metal_kernel(
-                packed,
-                inputs,
-                params,
-                Tout=dtypes,
-                source=self._library._source,
-                function=self.name,
-                arguments=bound,
-                copied=copied,
-                atomic=self._library._atomic,
-                fast_math=self._library._fast_math,
-                name=name or self.name,
-            )
+        launches = self._launches(tuple(bound), tuple(copied))
+        results = launches.run(packed, inputs, params, dtypes, name)
         if not tf.executing_eagerly():
             for result, shape in zip(results, shapes, strict=True):
                 result.set_shape(launch.static_shape(shape))
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _launches(self, bound: tuple[str, ...], copied: tuple[int, ...]) -> launch.Launches:
+        """By which arguments are inputs, outputs and numbers, which calls may choose."""
+        found = self._calls.get((bound, copied))
+        if found is None:
+            attributes = {
+                "source": self._library._source,
+                "function": self.name,
+                "arguments": bound,
+                "copied": copied,
+                "atomic": self._library._atomic,
+                "fast_math": self._library._fast_math,
+            }
+            found = self._calls[bound, copied] = launch.Launches(self.name, attributes)
+        return found
 
     def _given(
         self, arguments: tuple[Any, ...], outputs: Mapping[str, Any], by_name: dict[str, Any]

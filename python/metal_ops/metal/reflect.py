@@ -205,6 +205,13 @@ class _Reader:
         if pointee.kind == self._tree.types.POINTER:
             self._tree.say(parameter, f"kernel argument '{name}' is a pointer to a pointer")
             return None
+        if self._is_only_declared(pointee):
+            self._tree.say(
+                parameter,
+                f"kernel argument '{name}' points to '{self._tree.name(pointee)}', which is only declared; define it, so that "
+                "a buffer's size is known",
+            )
+            return None
         if self._is_empty(pointee):
             self._tree.say(
                 parameter,
@@ -220,8 +227,16 @@ class _Reader:
             reference, own.get("enabled_by"),
         )  # fmt: skip
 
+    def _is_only_declared(self, type_: Any) -> bool:
+        """Whether it is a struct that the source does not define, nor the template that it is made of."""
+        declared = type_.get_canonical().get_declaration()
+        if type_.get_canonical().kind != self._tree.types.RECORD or declared.get_definition():
+            return False
+        template = self._tree.template(declared)
+        return template is None or template.get_definition() is None
+
     def _is_empty(self, type_: Any) -> bool:
-        """Whether it is a struct of which no byte is a value. One that is only declared may be any."""
+        """Whether it is a struct of which no byte is a value."""
         canonical = type_.get_canonical()
         if canonical.kind != self._tree.types.RECORD or canonical.get_size() != 1:
             return False

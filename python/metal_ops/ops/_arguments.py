@@ -83,6 +83,28 @@ def number(op: str, argument: str, value: Any) -> float:
     raise TypeError(f"[{op}] {argument}: expected a Python number, got {_short(value)}.{remedy}")
 
 
+def number_on_host(op: str, argument: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    """A number, or what makes a scalar, as a tensor of that dtype in host memory."""
+    with tf.device("CPU:0"):
+        # Not through float32, where 1 - 0.999 keeps 16 of 24 bits.
+        if dtype.is_floating and isinstance(value, int | float):
+            return tf.constant(value, dtype)
+        if dtype.is_integer and not tf.is_tensor(value) and not hasattr(value, "assign"):
+            value = integer(op, argument, value)
+        return tf.cast(convert(op, argument, value), dtype)
+
+
+def variable(op: str, argument: str, value: Any) -> tf.Variable:
+    """TensorFlow's variable, of Keras' also."""
+    for found in (getattr(value, "value", None), value):  # Keras' has one inside
+        if hasattr(found, "handle"):
+            return found
+    raise TypeError(
+        f"[{op}] {argument}: expected a tf.Variable, got {type(value).__name__}. It is updated in place: give "
+        "tf.Variable(...)."
+    )
+
+
 def float_dtype(op: str, value: Any) -> tf.DType:
     """The value of an argument `dtype`: a dtype of floats, or its name."""
     try:

@@ -3,7 +3,6 @@ op library says of itself."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import re
 from collections.abc import Mapping
@@ -16,13 +15,22 @@ from metal_ops import _library, raw_ops
 from metal_ops.ops import _arguments, _checks
 
 
+class Input(NamedTuple):
+    """An op's input."""
+
+    type: str  # or the attribute that is
+    on_host: bool
+    variable: str  # the type of the variable that it is, or ""
+    shape: str
+
+
 @dataclass
 class Declaration:
     """What Python asks of an op's arguments."""
 
     name: str
     differentiable: bool
-    inputs: list[str] = field(default_factory=list)  # their types, or the attributes that are
+    inputs: list[Input] = field(default_factory=list)
     attrs: dict[str, str] = field(default_factory=dict)  # "float = 0.5"
 
     def dtypes(self, type_name: str) -> tuple[tf.DType, ...]:
@@ -41,6 +49,8 @@ class Rays(NamedTuple):
     n_rays: Any
 
 
+# Types of inputs that are a number.
+NUMBERS = {"double": tf.float64, "int64": tf.int64}
 REAL_NUMBERS = tuple(
     tf.as_dtype(name)
     for name in (
@@ -53,18 +63,15 @@ REAL_NUMBERS = tuple(
 @functools.cache
 def declarations() -> dict[str, Declaration]:
     """By the op's name in lower case, which is that of its function without underscores."""
-    text = ctypes.CDLL(str(_library.PATH)).metal_ops_declarations
-    text.restype = ctypes.c_char_p
     found: dict[str, Declaration] = {}
-    for line in text().decode().splitlines():
-        kind, *parts = line.split("\t")
+    for kind, *parts in _library.declarations():
         if kind == "op":
             op = found[parts[0].lower()] = Declaration(parts[0], parts[1] == "1")
         elif kind == "attr":
             name, spec = parts[0].split(":", 1)
             op.attrs[name.strip()] = spec.strip()
         else:
-            op.inputs.append(parts[1])
+            op.inputs.append(Input(parts[0], parts[1] == "1", *parts[2:]))
     return found
 
 
@@ -81,7 +88,7 @@ def call(
     Args:
       function: The generated function's name.
       tensors: The op's inputs in order, by what the public function calls them. Rays are those of the first one; an
-        input of several tensors is taken as it is.
+        input of several tensors is taken as it is, and one of variables as a list of them.
       name: The operation's.
       label: The public function's name where it is not the generated one's.
       **attrs: The op's attributes.
@@ -98,9 +105,22 @@ def call(
     op = declarations()[function.replace("_", "")]
     chosen: dict[str, tuple[str, tf.Tensor]] = {}
     values: list[tf.Tensor] = []
-    for (argument, value), type_name in zip(tensors.items(), op.inputs, strict=True):
+    for (argument, value), given_as in zip(tensors.items(), op.inputs, strict=True):
+        type_name = given_as.type
         if op.attrs.get(type_name, "").startswith("list("):
             pass  # several tensors, each of a type of its own
+        elif given_as.variable:
+            if isinstance(value, list):
+                value = [_arguments.variable(label, argument, one).handle for one in value]
+            else:
+                variable = _arguments.variable(label, argument, value)
+                value = variable.handle
+                if given_as.variable in op.attrs:
+                    dtypes = op.dtypes(given_as.variable)
+                    _checks.check_dtype(label, argument, variable, dtypes)
+                    chosen[given_as.variable] = argument, variable
+        elif given_as.on_host and type_name in NUMBERS:
+            value = _arguments.number_on_host(label, argument, value, NUMBERS[type_name])
         elif isinstance(value, Rays):
             value = _arguments.packed_info_of(label, values[0], *value)
         elif type_name in chosen:

@@ -6,13 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from metal_ops import raw_ops
-from metal_ops.ops import _arguments, _checks
+from metal_ops.ops import _declared
 
 __all__ = ["fused_adam", "fused_sgd"]
 __theme__ = "Optimizer steps"
-
-DTYPES = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 
 
 def fused_adam(
@@ -72,32 +69,25 @@ def fused_adam(
       >>> x.numpy().round(4).tolist()
       [2.5, -1.5]
     """
-    op = "fused_adam"
-    handle = _handle(op, "variable", variable)
-    gradient = _gradient(op, variable, gradient)
-    with tf.device("CPU:0"):  # the op reads them there, wherever the variables are
-        if not tf.is_tensor(step) and not hasattr(step, "assign"):
-            step = _arguments.integer(op, "step", step)
-        step = tf.cast(_arguments.convert(op, "step", step), tf.int64)
-        lr = _double(op, "learning_rate", learning_rate)
-        beta1, beta2 = _double(op, "beta_1", beta_1), _double(op, "beta_2", beta_2)
-        epsilon = _double(op, "epsilon", epsilon)
-        weight_decay = _double(op, "weight_decay", weight_decay)
-    return raw_ops.resource_fused_adam(
-        handle,
-        _handle(op, "m", m),
-        _handle(op, "v", v),
-        [] if v_hat is None else [_handle(op, "v_hat", v_hat)],
-        step,
-        lr,
-        beta1,
-        beta2,
-        epsilon,
-        weight_decay,
-        gradient,
-        skip_zero_rows=_arguments.flag(op, "skip_zero_rows", skip_zero_rows),
-        float32_powers=_arguments.flag(op, "float32_powers", float32_powers),
-        name=name,
+    return _declared.call(
+        "resource_fused_adam",
+        {
+            "variable": variable,
+            "m": m,
+            "v": v,
+            "v_hat": [] if v_hat is None else [v_hat],
+            "step": step,
+            "learning_rate": learning_rate,
+            "beta_1": beta_1,
+            "beta_2": beta_2,
+            "epsilon": epsilon,
+            "weight_decay": weight_decay,
+            "gradient": gradient,
+        },
+        name,
+        label="fused_adam",
+        skip_zero_rows=skip_zero_rows,
+        float32_powers=float32_powers,
     )
 
 
@@ -142,53 +132,24 @@ def fused_sgd(
       >>> x.numpy().tolist()
       [2.5, -1.5]
     """
-    op = "fused_sgd"
-    handle = _handle(op, "variable", variable)
+    label = "fused_sgd"
     if m is None and (tf.is_tensor(momentum) or hasattr(momentum, "assign") or momentum != 0):
         raise ValueError(
-            f"[{op}] m: expected a tf.Variable with momentum {momentum}, got None. Give one of zeros, or "
+            f"[{label}] m: expected a tf.Variable with momentum {momentum}, got None. Give one of zeros, or "
             "momentum=0."
         )
-    gradient = _gradient(op, variable, gradient)
-    with tf.device("CPU:0"):
-        lr = _double(op, "learning_rate", learning_rate)
-        momentum = _double(op, "momentum", momentum)
-        weight_decay = _double(op, "weight_decay", weight_decay)
-    return raw_ops.resource_fused_sgd(
-        handle,
-        [] if m is None else [_handle(op, "m", m)],
-        lr,
-        momentum,
-        weight_decay,
-        gradient,
-        nesterov=_arguments.flag(op, "nesterov", nesterov),
-        skip_zero_rows=_arguments.flag(op, "skip_zero_rows", skip_zero_rows),
-        name=name,
+    return _declared.call(
+        "resource_fused_sgd",
+        {
+            "variable": variable,
+            "m": [] if m is None else [m],
+            "learning_rate": learning_rate,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "gradient": gradient,
+        },
+        name,
+        label=label,
+        nesterov=nesterov,
+        skip_zero_rows=skip_zero_rows,
     )
-
-
-def _handle(op: str, argument: str, variable: Any) -> tf.Tensor:
-    """What the op updates the variable by."""
-    if hasattr(variable, "handle"):
-        return variable.handle
-    if hasattr(variable, "assign") and hasattr(getattr(variable, "value", None), "handle"):
-        return variable.value.handle  # Keras'
-    raise TypeError(
-        f"[{op}] {argument}: expected a tf.Variable, got {type(variable).__name__}. It is updated in place: give "
-        "tf.Variable(...)."
-    )
-
-
-def _gradient(op: str, variable: tf.Variable, gradient: Any) -> tf.Tensor:
-    _checks.refuse_xla(op)
-    dtype = tf.as_dtype(variable.dtype)
-    if dtype not in DTYPES:
-        _checks.check_dtype(op, "variable", variable, DTYPES)
-    return _arguments.as_dtype(op, "gradient", gradient, dtype)
-
-
-def _double(op: str, argument: str, number: Any) -> tf.Tensor:
-    # Not through float32, where 1 - 0.999 keeps 16 of 24 bits.
-    if isinstance(number, int | float):
-        return tf.constant(number, tf.float64)
-    return tf.cast(_arguments.convert(op, argument, number), tf.float64)

@@ -18,7 +18,7 @@ ELSEWHERE = (
 )
 
 
-guard = again.guarding(["metal_kernel"])
+guard = again.guarding(["metal_kernel", "metal_kernel_by_handle"])
 
 
 @pytest.mark.usefixtures("guard")

@@ -9,7 +9,10 @@ from tests.metal_kernels.on_device import again
 
 lib = test_metal_library.lib  # the fixture
 
-guard = again.guarding(["metal_kernel"], ["test_names", "test_refused", "test_mistake_in_the_text"])
+guard = again.guarding(
+    ["metal_kernel", "metal_kernel_by_handle"],
+    ["test_names", "test_refused", "test_mistake_in_the_text"],
+)
 
 
 @pytest.mark.usefixtures("guard")

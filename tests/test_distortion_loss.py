@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, samples
 from tests.oracles import numeric, rays
 
 # Running sums in double; t_end - t_start is rounded once in float32.
@@ -154,3 +155,23 @@ def test_bad_arguments():
         metal_ops.distortion_loss([1.0], [0.0], [0.1, 0.2], [[0, 1]])
     with pytest.raises(TypeError, match="weights: expected dtype float32, got float16"):
         metal_ops.distortion_loss(tf.ones([1, 1], tf.float16), [[0.0]], [[1.0]])
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+def as_weights(dense: bool = False) -> dict[str, np.ndarray]:
+    given = samples(dense)
+    return given | {"weights": given.pop("sigmas")}
+
+
+CALLS = {
+    "distortion_loss": Call(
+        lambda **a: metal_ops.distortion_loss(**a, t_gradients=True),
+        as_weights,
+        ("weights", "t_starts", "t_ends"),
+    ),
+    "distortion_loss, dense": Call(
+        metal_ops.distortion_loss, lambda: as_weights(True), ("weights",)
+    ),
+}

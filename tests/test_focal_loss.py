@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, normal
 from tests.oracles import losses as oracle
 from tests.oracles import numeric
 
@@ -237,3 +238,21 @@ def test_bad_arguments():
         metal_ops.focal_loss([[1.0, 2.0]], [0], "softmax", reduce_last=True)
     with pytest.raises(TypeError, match="targets: expected dtype float32 as of logits"):
         metal_ops.focal_loss([1.0], tf.constant([1.0], tf.float16))
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+def logits(classes: int) -> dict[str, np.ndarray]:
+    labels = np.random.default_rng(3).integers(0, classes, 3000)
+    return {"logits": normal(3000, classes), "targets": np.eye(classes, dtype=np.float32)[labels]}
+
+
+CALLS = {
+    "focal_loss": Call(
+        lambda **a: metal_ops.focal_loss(**a, reduce_last=True), lambda: logits(11), ("logits",)
+    ),
+    "focal_loss, softmax": Call(
+        lambda **a: metal_ops.focal_loss(**a, kind="softmax"), lambda: logits(33), ("logits",)
+    ),
+}

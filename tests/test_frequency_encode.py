@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, normal
 from tests.oracles import encodings, numeric
 
 # Reduced phase, series and final rounding: about one unit in the last place of 1.
@@ -144,3 +145,13 @@ def test_bad_arguments():
         metal_ops.frequency_encode(0.0)
     with pytest.raises(TypeError, match="x: expected dtype float32, got bfloat16"):
         metal_ops.frequency_encode(tf.zeros([1, 3], tf.bfloat16))
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+CALLS = {
+    "frequency_encode": Call(
+        lambda x: metal_ops.frequency_encode(x, 6), lambda: {"x": normal(4001, 3)}, ("x",)
+    ),
+}

@@ -123,6 +123,7 @@ def test_files_that_python_people_expect():
 # What the package, the generator of the reference and the mutation check make of the copy that they run in.
 SEEN = """
 import json, metal_ops
+from tests.fuzz import calls
 from tools.mutation import rooms
 from tools.reference import api, stub
 print(json.dumps({
@@ -130,6 +131,7 @@ print(json.dumps({
     "package": "from metal_ops.ops.another_op import *" in stub.render_ops(),
     "reference": "### another_op\\n" in api.render(),
     "mutation": rooms.FAMILIES["another_op"],
+    "fuzz": sorted(calls.tables()[0]["another_op"]),
 }))
 """
 
@@ -199,6 +201,7 @@ def test_a_new_op_edits_nothing(tmp_path: Path):
         "package": True,
         "reference": True,
         "mutation": ["tests/metal_kernels/on_device/test_another_op.py"],
+        "fuzz": ["scale", "x"],
     }
 
 

@@ -3,142 +3,45 @@ for every number of threads."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import metal_ops
-from tests.oracles import rays
-from tests.processes import Process
+from metal_ops.ops import _declared
+from tests.calls import Call, normal
+from tests.processes import ROOT, Process
+from tests.test_house import families
 
 
-@dataclass(frozen=True)
-class Call:
-    """A public function's arguments, and which of them are differentiated; the outputs come first."""
-
-    run: Callable[..., Any]
-    arrays: Callable[[], dict[str, np.ndarray]]
-    sources: tuple[str, ...]
-    # Outputs whose size depends on values, which a graph cannot know.
-    open_ended: bool = False
-
-    def results(self, **tensors: tf.Tensor) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            sources = [tensors[name] for name in self.sources]
-            tape.watch(sources)
-            outputs = tf.nest.flatten(self.run(**tensors))
-        floats = [output for output in outputs if output.dtype.is_floating]
-        return outputs + (tape.gradient(floats, sources) if sources else [])
+def stated(families: Iterable[str]) -> dict[str, Call]:
+    """What the families' own test files say."""
+    found: dict[str, Call] = {}
+    for family in families:
+        if importlib.util.find_spec(f"tests.test_{family}"):
+            module = importlib.import_module(f"tests.test_{family}")
+            found |= getattr(module, "CALLS", {})
+    return found
 
 
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+def derived() -> dict[str, Call]:
+    """Functions of one tensor whose ops say that they take any shape, and are differentiable."""
+    found = {}
+    for name in metal_ops.ops.__all__:
+        op = _declared.declarations().get(name.replace("_", ""))
+        if op is None or not op.differentiable:
+            continue
+        if [given.shape for given in op.inputs] == ["any"] and not op.inputs[0].on_host:
+            found[name] = Call(getattr(metal_ops, name), lambda: {"x": normal(301, 103)}, ("x",))
+    return found
 
 
-def samples(dense: bool = False) -> dict[str, np.ndarray]:
-    """Rays of 0 to 199 samples, or of 64."""
-    random = np.random.default_rng(1)
-    counts = np.full(700, 64) if dense else random.integers(0, 200, 700)
-    n = int(counts.sum())
-    shape = (len(counts), 64) if dense else (n,)
-    starts = np.concatenate([np.arange(c) for c in counts]).astype(np.float32).reshape(shape) / 8
-    given = {
-        "sigmas": random.exponential(0.3, shape).astype(np.float32),
-        "t_starts": starts,
-        "t_ends": starts + np.float32(0.1),
-    }
-    return given if dense else given | {"packed_info": rays.pack(counts).astype(np.int32)}
-
-
-def with_colours(dense: bool = False) -> dict[str, np.ndarray]:
-    given = samples(dense)
-    return given | {"rgbs": normal(*given["sigmas"].shape, 3), "background": normal(3)}
-
-
-def as_weights(dense: bool = False) -> dict[str, np.ndarray]:
-    given = samples(dense)
-    return given | {"weights": given.pop("sigmas")}
-
-
-def as_inputs() -> dict[str, np.ndarray]:
-    given = samples()
-    return {"inputs": np.exp(-given["sigmas"]), "packed_info": given["packed_info"]}
-
-
-def marched() -> dict[str, np.ndarray]:
-    random = np.random.default_rng(2)
-    return {
-        "origins": normal(900, 3) * np.float32(0.2),
-        "directions": normal(900, 3, seed=1),
-        "occupancy": random.integers(0, 256, (2, 16**3 // 8)).astype(np.uint8),
-    }
-
-
-def in_rows() -> dict[str, np.ndarray]:
-    return {
-        "residuals": normal(5000, 7),
-        "targets": normal(5000, 7, seed=1),
-        "alpha": np.linspace(-3, 3, 7).astype(np.float32),
-        "scale": np.linspace(0.1, 2, 7).astype(np.float32),
-    }
-
-
-def logits(classes: int) -> dict[str, np.ndarray]:
-    labels = np.random.default_rng(3).integers(0, classes, 3000)
-    return {"logits": normal(3000, classes), "targets": np.eye(classes, dtype=np.float32)[labels]}
-
-
-RENDERED = ("sigmas", "rgbs", "t_starts", "t_ends", "background")
-CALLS: dict[str, Call] = {
-    "volume_render": Call(
-        lambda **a: metal_ops.volume_render(**a, early_stop_eps=1e-3, t_gradients=True),
-        with_colours,
-        RENDERED,
-    ),
-    "volume_render, dense": Call(
-        metal_ops.volume_render, lambda: with_colours(True), ("sigmas", "rgbs", "background")
-    ),
-    "render_weights": Call(metal_ops.render_weights, samples, ("sigmas",)),
-    "inclusive_sum": Call(metal_ops.inclusive_sum, as_inputs, ("inputs",)),
-    "exclusive_prod": Call(metal_ops.exclusive_prod, as_inputs, ("inputs",)),
-    "distortion_loss": Call(
-        lambda **a: metal_ops.distortion_loss(**a, t_gradients=True),
-        as_weights,
-        ("weights", "t_starts", "t_ends"),
-    ),
-    "distortion_loss, dense": Call(
-        metal_ops.distortion_loss, lambda: as_weights(True), ("weights",)
-    ),
-    "ray_march": Call(
-        lambda **a: metal_ops.ray_march(
-            **a, aabb=[-1, -1, -1, 1, 1, 1], resolution=16, step=0.05, seed=[1, 2]
-        ),
-        marched,
-        (),
-        open_ended=True,
-    ),
-    "sh_encode": Call(lambda x: metal_ops.sh_encode(x, 5), lambda: {"x": normal(4001, 3)}, ("x",)),
-    "frequency_encode": Call(
-        lambda x: metal_ops.frequency_encode(x, 6), lambda: {"x": normal(4001, 3)}, ("x",)
-    ),
-    "softshrink": Call(metal_ops.softshrink, lambda: {"x": normal(301, 103)}, ("x",)),
-    "robust_loss": Call(
-        lambda residuals, **a: metal_ops.robust_loss(residuals, **a, reduce_last=True),
-        in_rows,
-        ("residuals", "targets", "alpha", "scale"),
-    ),
-    "focal_loss": Call(
-        lambda **a: metal_ops.focal_loss(**a, reduce_last=True), lambda: logits(11), ("logits",)
-    ),
-    "focal_loss, softmax": Call(
-        lambda **a: metal_ops.focal_loss(**a, kind="softmax"), lambda: logits(33), ("logits",)
-    ),
-}
+CALLS = derived() | stated(families(ROOT))
 
 
 # ---- shapes --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, samples
 from tests.oracles import numeric, rays
 
 SCANS = {
@@ -246,3 +247,17 @@ def test_bad_arguments():
         slope = inner.gradient(y, x)
     with pytest.raises(LookupError, match="PackedProdGrad.* second derivatives"):
         outer.gradient(slope, x)
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+def as_inputs() -> dict[str, np.ndarray]:
+    given = samples()
+    return {"inputs": np.exp(-given["sigmas"]), "packed_info": given["packed_info"]}
+
+
+CALLS = {
+    "inclusive_sum": Call(metal_ops.inclusive_sum, as_inputs, ("inputs",)),
+    "exclusive_prod": Call(metal_ops.exclusive_prod, as_inputs, ("inputs",)),
+}

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, normal
 from tests.oracles import march
 
 # Steps whose middle is this close to a face (in cells) may fall on either side of it in float32.
@@ -337,3 +338,27 @@ def test_bad_arguments(change, sentence):
         metal_ops.ray_march(**{**arguments, **change})
     with pytest.raises(ValueError, match="expected both with occupancy bits"):
         metal_ops.ray_march(**{**arguments, "aabb": None})
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+def marched() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(2)
+    return {
+        "origins": normal(900, 3) * np.float32(0.2),
+        "directions": normal(900, 3, seed=1),
+        "occupancy": random.integers(0, 256, (2, 16**3 // 8)).astype(np.uint8),
+    }
+
+
+CALLS = {
+    "ray_march": Call(
+        lambda **a: metal_ops.ray_march(
+            **a, aabb=[-1, -1, -1, 1, 1, 1], resolution=16, step=0.05, seed=[1, 2]
+        ),
+        marched,
+        (),
+        open_ended=True,
+    ),
+}

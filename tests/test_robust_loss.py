@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, normal
 from tests.oracles import losses as oracle
 from tests.oracles import numeric
 
@@ -226,3 +227,24 @@ def test_bad_arguments():
         slope = inner.gradient(loss, x)
     with pytest.raises(LookupError, match="ScaleSlope.* second derivatives"):
         outer.gradient(slope, x)
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+def in_rows() -> dict[str, np.ndarray]:
+    return {
+        "residuals": normal(5000, 7),
+        "targets": normal(5000, 7, seed=1),
+        "alpha": np.linspace(-3, 3, 7).astype(np.float32),
+        "scale": np.linspace(0.1, 2, 7).astype(np.float32),
+    }
+
+
+CALLS = {
+    "robust_loss": Call(
+        lambda residuals, **a: metal_ops.robust_loss(residuals, **a, reduce_last=True),
+        in_rows,
+        ("residuals", "targets", "alpha", "scale"),
+    ),
+}

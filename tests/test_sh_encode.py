@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, normal
 from tests.oracles import encodings, numeric
 
 # A recurrence of up to 8 steps, a few roundings each, of values up to 3.
@@ -141,3 +142,11 @@ def test_bad_arguments():
         slope = inner.gradient(y, x)
     with pytest.raises(LookupError, match="ShEncodeGrad"):
         outer.gradient(slope, x)
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+CALLS = {
+    "sh_encode": Call(lambda x: metal_ops.sh_encode(x, 5), lambda: {"x": normal(4001, 3)}, ("x",)),
+}

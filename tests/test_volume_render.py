@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_ops
+from tests.calls import Call, normal, samples
 from tests.oracles import numeric, rays
 
 # Two exponentials of up to 4 units in the last place, a product, a sum whose terms add up to at most the bound.
@@ -481,3 +482,25 @@ def test_nothing_weighs_behind_the_early_stop():
     np.testing.assert_array_equal(weights[0].numpy()[light < 0.99 * eps], 0)
     assert (weights[0].numpy()[light > 1.01 * eps] > 0).all()
     np.testing.assert_allclose(transmittance[0], light, rtol=1e-4, atol=1e-6)
+
+
+# ---- what sweeps over all ops call ----------------------------------------------------------------------------------
+
+
+def with_colours(dense: bool = False) -> dict[str, np.ndarray]:
+    given = samples(dense)
+    return given | {"rgbs": normal(*given["sigmas"].shape, 3), "background": normal(3)}
+
+
+RENDERED = ("sigmas", "rgbs", "t_starts", "t_ends", "background")
+CALLS = {
+    "volume_render": Call(
+        lambda **a: metal_ops.volume_render(**a, early_stop_eps=1e-3, t_gradients=True),
+        with_colours,
+        RENDERED,
+    ),
+    "volume_render, dense": Call(
+        metal_ops.volume_render, lambda: with_colours(True), ("sigmas", "rgbs", "background")
+    ),
+    "render_weights": Call(metal_ops.render_weights, samples, ("sigmas",)),
+}

@@ -106,6 +106,9 @@ def _receive(file: BinaryIO) -> Any:
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
+_VARIABLES: list[Any] = []
+
+
 def _made(value: Any) -> Any:
     """What stands for something of TensorFlow's, as that."""
     import keras
@@ -118,8 +121,10 @@ def _made(value: Any) -> Any:
     if not isinstance(value, calls.Special):
         return value
     kind, of = value.kind, value.value
-    if kind == "variable":
-        return tf.Variable(_made(of))
+    if kind in ("variable", "handle"):
+        variable = tf.Variable(_made(of))
+        _VARIABLES.append(variable)  # whose handle points to nothing once it is gone
+        return variable if kind == "variable" else variable.handle
     if kind == "constant":
         return tf.constant(of)
     if kind == "cast":
@@ -154,6 +159,7 @@ def _call(call: calls.Call) -> str:
         tf.errors.ResourceExhaustedError,
     )
     meant += (tf.errors.UnimplementedError, tf.errors.NotFoundError, LookupError)
+    _VARIABLES.clear()
     try:
         given = {key: _made(value) for key, value in arguments.items()}
     except Exception:

@@ -5,245 +5,108 @@ No TensorFlow in here: what is said about a call travels to the process that mak
 
 from __future__ import annotations
 
+import functools
+import importlib
+import json
+import pkgutil
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 
-from . import engine
+from . import engine, ops
+from .values import PACKED, POINTS, N, Special
 
-N, RAYS, L, F = 7, 2, 2, 2
-F4 = np.float32
-POINTS = np.linspace(0, 1, 3 * N, dtype=F4).reshape(N, 3)
-T = np.arange(N, dtype=F4)
-PACKED = np.array([[0, 3], [3, 4]], np.int32)
-COLOURS = np.linspace(0, 1, 3 * N, dtype=F4).reshape(N, 3)
-ALONG = dict(t_starts=T, t_ends=T + 1, packed_info=PACKED)
-OFFSETS = np.array([0, 64, 128], np.int32)
-TABLE = np.ones((128, F), F4)
-WIDE = np.ones((N, L * F), F4)
-MARCH = dict(
-    origins=POINTS - 1,
-    directions=POINTS + 0.1,
-    occupancy=np.full((1, 64), 255, np.uint8),
-    aabb=np.array([0, 0, 0, 1, 1, 1], F4),
-    step=0.1,
-    resolution=8,
-)
-GRID = dict(log2_per_level_scale=1.0, resolution_coarsest=4)
-RENDERED = dict(sigmas=T, rgbs=COLOURS, **ALONG, background=np.ones(3, F4))
+# "public": arguments of functions by name, with the default in a list, or none. "raw": of ops, inputs as (shape, dtype,
+# type of the variable) and attributes. Of metal_kernel and MetalKernel there are tests of their own.
+Declared = dict[str, dict[str, Any]]
+DECLARED = """
+import inspect, json
+import metal_ops
+from metal_ops import raw_ops
+from metal_ops.ops import _declared
+
+def default(spec):
+    kind, text = spec.split()[0], spec.rpartition(" = ")[2] if " = " in spec else ""
+    if text:
+        return json.loads(text.lower()) if kind in ("int", "float", "bool") else text.strip("'")
+    return {"int": 1, "float": 1.0, "bool": True, "string": ""}.get(kind, [])
+
+def tensor(op, given_as):
+    if "*" in given_as.type or op.attrs.get(given_as.type, "").startswith("list("):
+        return None
+    dtype = "float32" if given_as.variable else op.dtypes(given_as.type)[0].name
+    return given_as.shape, dtype, given_as.variable
+
+public = {}
+for name in metal_ops.ops.__all__:
+    function = getattr(metal_ops, name)
+    if inspect.isfunction(function) and not name.startswith("metal_"):
+        said = inspect.signature(function).parameters.values()
+        public[name] = {p.name: [p.default][p.default is p.empty :] for p in said if p.name != "name"}
+raw = {}
+for name in dir(raw_ops):
+    op = _declared.declarations().get(name.replace("_", ""))
+    if op is not None:
+        names = list(inspect.signature(getattr(raw_ops, name)).parameters)
+        inputs = {key: tensor(op, given_as) for key, given_as in zip(names, op.inputs)}
+        types = {i.type for i in op.inputs} | {i.variable for i in op.inputs}
+        raw[name] = inputs, {key: default(spec) for key, spec in op.attrs.items() if key not in types}
+print(json.dumps({"public": public, "raw": raw}, default=lambda value: value.name))
+"""
+
+Table = dict[str, dict[str, Any]]
 
 
-class Special:
-    """Something that only TensorFlow can make, by name: "variable", "ragged", "dtype", ..."""
-
-    def __init__(self, kind: str, value: Any = None) -> None:
-        self.kind, self.value = kind, value
-
-    def __repr__(self) -> str:
-        return f"Special({self.kind!r}, {self.value!r})"
-
-
-def _variable(value: np.ndarray) -> Special:
-    return Special("variable", value)
+def stated() -> tuple[Table, Table]:
+    """The calls of public functions and of raw ops that the files of ops/ state, one for a family."""
+    public: Table = {}
+    raw: Table = {}
+    for file in pkgutil.iter_modules(ops.__path__):
+        found = importlib.import_module(f"{ops.__name__}.{file.name}")
+        public |= getattr(found, "PUBLIC", {})
+        raw |= getattr(found, "RAW", {})
+    return public, raw
 
 
-PUBLIC: dict[str, dict[str, Any]] = {
-    "hash_encode": dict(
-        points=POINTS,
-        table=TABLE,
-        grid=Special("grid", dict(n_levels=L, log2_hashmap_size=6, base_resolution=4)),
-    ),
-    "frequency_encode": dict(x=POINTS, n_frequencies=3, include_input=True, times_pi=True),
-    "sh_encode": dict(directions=POINTS, degree=3),
-    "volume_render": dict(**RENDERED, early_stop_eps=0.0, normalize_depth=True, t_gradients=False),
-    "render_weights": dict(sigmas=T, **ALONG, early_stop_eps=0.0, t_gradients=True),
-    "distortion_loss": dict(weights=T, **ALONG, t_gradients=True),
-    **{
-        name: dict(inputs=T, packed_info=PACKED, reverse=False)
-        for name in ("inclusive_sum", "exclusive_sum", "inclusive_prod", "exclusive_prod")
-    },
-    "pack_ray_indices": dict(ray_indices=np.array([0, 0, 1], np.int32), n_rays=2),
-    "ray_march": dict(
-        **MARCH,
-        near=F4(0),
-        far=F4(9),
-        cone_angle=0.0,
-        max_samples_per_ray=32,
-        seed=np.array([1, 2], np.int32),
-    ),
-    "focal_loss": dict(
-        logits=POINTS, targets=POINTS, alpha=0.25, gamma=2.0, label_smoothing=0.0, reduce_last=False
-    ),
-    "robust_loss": dict(x=POINTS, targets=POINTS, alpha=F4(1), scale=F4(1), reduce_last=False),
-    "softshrink": dict(x=POINTS, lambd=0.5),
-    "null_op": dict(x=POINTS, scale=2.0),
-    "zero_out": dict(x=POINTS),
-    "fused_matmul": dict(
-        a=POINTS,
-        b=np.ones((3, 5), F4),
-        bias=np.ones(5, F4),
-        residual=np.ones((N, 5), F4),
-        activation="relu",
-        transpose_a=False,
-        transpose_b=False,
-    ),
-    "fused_conv2d": dict(
-        input=np.ones((1, 4, 4, 2), F4),
-        filters=np.ones((3, 3, 2, 2), F4),
-        bias=np.ones(2, F4),
-        strides=1,
-        padding="SAME",
-        dilations=1,
-        activation="relu",
-    ),
-    "fused_adam": dict(
-        variable=_variable(POINTS),
-        m=_variable(POINTS),
-        v=_variable(POINTS),
-        gradient=POINTS,
-        step=1,
-        learning_rate=0.1,
-        weight_decay=0.0,
-        skip_zero_rows=False,
-    ),
-    "fused_sgd": dict(
-        variable=_variable(POINTS),
-        gradient=POINTS,
-        learning_rate=0.1,
-        momentum=0.9,
-        m=_variable(POINTS),
-        nesterov=False,
-    ),
-}
-HASH = dict(
-    inputs=POINTS,
-    embeddings=TABLE,
-    hashmap_offsets=OFFSETS,
-    **GRID,
-    interpolation="linear",
-    grid_kind="hash",
-)
-OPTIMIZER = {name: np.float64(value) for name, value in dict(lr=0.1, weight_decay=0).items()}
-RAW: dict[str, dict[str, Any]] = {
-    "distortion_loss": dict(weights=T, **ALONG, t_gradients=True),
-    "frequency_encode": dict(inputs=POINTS, n_frequencies=3, include_input=True, times_pi=True),
-    "frequency_encode_grad": dict(
-        gradients=np.ones((N, 21), F4), inputs=POINTS, n_frequencies=3, include_input=True
-    ),
-    "hash_encode": HASH,
-    "hash_encode_grad": dict(incoming_gradients=WIDE, **HASH),
-    "hash_encode_jvp": dict(tangents=POINTS, **HASH),
-    "hash_encode_jvp_grad": dict(tangents=POINTS, incoming_gradients=WIDE, **HASH),
-    "hash_encode_jvp_point_grad": dict(tangents=POINTS, incoming_gradients=WIDE, **HASH),
-    "hash_encode_point_grad": dict(incoming_gradients=WIDE, **HASH),
-    "metal_fused_conv2d": dict(
-        input=np.ones((1, 4, 4, 2), F4),
-        filter=np.ones((3, 3, 2, 2), F4),
-        args=[np.ones(2, F4)],
-        strides=[1, 1, 1, 1],
-        padding="SAME",
-        fused_ops=["BiasAdd"],
-        explicit_paddings=[],
-        data_format="NHWC",
-        dilations=[1, 1, 1, 1],
-        epsilon=1e-4,
-    ),
-    "metal_fused_mat_mul": dict(
-        a=POINTS,
-        b=np.ones((3, 5), F4),
-        args=[np.ones(5, F4)],
-        fused_ops=["BiasAdd"],
-        transpose_a=False,
-        transpose_b=False,
-    ),
-    "null_op": dict(x=POINTS, scale=2.0),
-    "pack_occupancy": dict(densities=np.ones((1, 64), F4), threshold=F4(0.5)),
-    "pack_ray_indices": dict(ray_indices=np.array([0, 0, 1], np.int32), n_rays=np.int32(2)),
-    "packed_prod_grad": dict(
-        gradients=T, inputs=T, packed_info=PACKED, exclusive=False, reverse=False
-    ),
-    "packed_scan": dict(
-        inputs=T, packed_info=PACKED, reduction="sum", exclusive=False, reverse=False
-    ),
-    "ray_march": dict(
-        **MARCH,
-        t_min=F4(0),
-        t_max=F4(9),
-        seed=np.array([1, 2], np.int32),
-        cone_angle=0.0,
-        max_samples_per_ray=32,
-        stratified=True,
-    ),
-    "render_weights": dict(sigmas=T, **ALONG, early_stop_eps=0.0, t_gradients=True),
-    "render_weights_grad": dict(
-        weights_gradient=T,
-        transmittance_gradient=T,
-        sigmas=T,
-        **ALONG,
-        early_stop_eps=0.0,
-        t_gradients=True,
-    ),
-    "resource_fused_adam": dict(
-        var=_variable(POINTS),
-        m=_variable(POINTS),
-        v=_variable(POINTS),
-        hats=[],
-        step=np.int64(1),
-        beta1=np.float64(0.9),
-        beta2=np.float64(0.99),
-        epsilon=np.float64(1e-8),
-        gradient=POINTS,
-        skip_zero_rows=False,
-        **OPTIMIZER,
-    ),
-    "resource_fused_sgd": dict(
-        var=_variable(POINTS),
-        momenta=[_variable(POINTS)],
-        momentum=np.float64(0.9),
-        gradient=POINTS,
-        nesterov=False,
-        **OPTIMIZER,
-    ),
-    "robust_loss": dict(
-        predictions=POINTS,
-        targets=POINTS,
-        alpha=F4(1),
-        scale=F4(1),
-        reduce_last=False,
-        parameter_gradients=True,
-    ),
-    "scale_rays": dict(incoming=np.ones(RAYS, F4), slope=T, packed_info=PACKED),
-    "scale_slope": dict(incoming=POINTS, slope=POINTS),
-    "scale_slope_sum": dict(incoming=POINTS, slope=POINTS, parameter=F4(1)),
-    "sh_encode": dict(directions=POINTS, degree=3),
-    "sh_encode_grad": dict(gradients=np.ones((N, 9), F4), directions=POINTS, degree=3),
-    "sigmoid_focal_loss": dict(
-        logits=POINTS,
-        targets=POINTS,
-        alpha=0.25,
-        gamma=2.0,
-        label_smoothing=0.0,
-        balanced=True,
-        reduce_last=False,
-    ),
-    "softmax_focal_loss": dict(
-        logits=POINTS, targets=POINTS, alpha=0.25, gamma=2.0, label_smoothing=0.0
-    ),
-    "softshrink": dict(features=POINTS, lambd=0.5),
-    "softshrink_grad": dict(gradients=POINTS, features=POINTS, lambd=0.5),
-    "volume_render": dict(**RENDERED, early_stop_eps=0.0, t_gradients=False),
-    "volume_render_grad": dict(
-        rgb_gradient=np.ones((RAYS, 3), F4),
-        opacity_gradient=np.ones(RAYS, F4),
-        depth_gradient=np.ones(RAYS, F4),
-        depth_median_gradient=np.ones(RAYS, F4),
-        weights_gradient=T,
-        **RENDERED,
-        t_gradients=True,
-    ),
-    "zero_out": dict(to_zero=POINTS),
-}
+def derived(declared: Declared) -> tuple[Table, Table]:
+    """What follows from signatures and declarations: points for each input whose shape is free."""
+    public = {
+        name: {key: default[0] if default else POINTS for key, default in arguments.items()}
+        for name, arguments in declared["public"].items()
+    }
+    raw = {}
+    for name, (inputs, attributes) in declared["raw"].items():
+        arguments: dict[str, Any] = {
+            key: [] if said is None else _input(*said) for key, said in inputs.items()
+        }
+        raw[name] = arguments | attributes
+    return public, raw
+
+
+def _input(shape: str, dtype: str, variable_of: str) -> Any:
+    """An input as its declaration has it: "any", "like x", "[]", "[N, 3]"."""
+    if not shape.startswith("["):
+        value = POINTS.astype(dtype)
+    else:
+        sizes = [word.strip() for word in shape.strip("[]").split(",") if word.strip()]
+        dims = [int(word) if word.isdigit() else N for word in sizes]
+        value = np.ones(dims, dtype)[()]
+    return Special("handle", value) if variable_of else value
+
+
+@functools.cache
+def tables() -> tuple[Table, Table]:
+    """Calls of every public function and raw op: stated where they cannot be derived."""
+    done = subprocess.run(
+        [sys.executable, "-c", DECLARED], check=True, capture_output=True, text=True
+    )
+    public, raw = derived(json.loads(done.stdout.splitlines()[-1]))
+    stated_public, stated_raw = stated()
+    return public | stated_public, raw | stated_raw
+
 
 DTYPES = (
     "float32",
@@ -340,7 +203,8 @@ Call = tuple[
 
 
 def make(rng: random.Random) -> Call:
-    where, table = rng.choice((("public", PUBLIC), ("raw", RAW)))
+    public, raw = tables()
+    where, table = rng.choice((("public", public), ("raw", raw)))
     name = rng.choice(list(table))
     arguments = dict(table[name])
     if rng.random() < 0.3:  # all of them smaller or larger, so that they still go together
@@ -378,7 +242,7 @@ def _has_a_type(value: Any, tensor: bool) -> bool:
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     if isinstance(value, Special):
-        return tensor and value.kind in ("variable", "cast", "constant", "dtype")
+        return tensor and value.kind in ("variable", "handle", "cast", "constant", "dtype")
     return isinstance(value, np.ndarray | np.generic | float)
 
 
@@ -388,8 +252,8 @@ def _same_length(arguments: dict[str, Any], size: int) -> dict[str, Any]:
             return np.resize(value, (size, *value.shape[1:]))
         if value is PACKED:
             return np.array([[0, size // 2], [size // 2, size - size // 2]], np.int32)
-        if isinstance(value, Special) and value.kind == "variable":
-            return Special("variable", change(value.value))
+        if isinstance(value, Special) and value.kind in ("variable", "handle"):
+            return Special(value.kind, change(value.value))
         return value
 
     return {key: change(value) for key, value in arguments.items()}
@@ -399,9 +263,9 @@ def _mutate(value: Any, rng: random.Random) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _array(np.asarray(value), rng)
     if isinstance(value, Special):
-        if value.kind == "variable" and rng.random() < 0.8:
+        if value.kind in ("variable", "handle") and rng.random() < 0.8:
             changed = _array(value.value, rng)
-            return Special("variable", changed) if isinstance(changed, np.ndarray) else changed
+            return Special(value.kind, changed) if isinstance(changed, np.ndarray) else changed
         if value.kind == "grid" and rng.random() < 0.9:
             return Special("grid", {**value.value, **_grid(rng)})
         return _anything(rng)
@@ -488,7 +352,10 @@ def _cast(value: np.ndarray, dtype: str) -> Any:
     if dtype == "bfloat16":
         return Special("cast", (value, dtype))
     with np.errstate(all="ignore"):
-        return value.astype(dtype)
+        try:
+            return value.astype(dtype)
+        except ValueError:  # a text that is no number
+            return value
 
 
 def _anything(rng: random.Random) -> Any:

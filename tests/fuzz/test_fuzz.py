@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import random
 import sys
 
 import pytest
 
+import metal_ops
+from metal_ops import raw_ops
 from metal_ops.nerf import reading
 from metal_ops.nerf.scenes import common
 
@@ -81,6 +85,40 @@ def test_control_a_reader_without_a_check_fails(name, tmp_path, monkeypatch):
     number = report.failures[0][0]
     kept = tmp_path / f"scene-7-{number}"  # which can be fed again by its number
     assert (kept / "traceback.txt").exists() and len(list(kept.iterdir())) == 2
+
+
+@functools.cache
+def called():
+    return calls.tables()
+
+
+def test_every_function_and_op_is_called():
+    """What has no call of its own in ops/ has one that is derived from its signature or declaration."""
+    public, raw = called()
+    functions = {
+        name for name in metal_ops.ops.__all__ if inspect.isfunction(getattr(metal_ops, name))
+    }
+    # These two make functions, whose refusals are tested.
+    assert set(public) == functions - {"metal_kernel", "metal_library"}
+    assert set(raw) == set(dir(raw_ops)) - {"metal_kernel", "metal_kernel_by_handle"}
+    stated_public, stated_raw = calls.stated()
+    assert set(stated_public) < set(public) and set(stated_raw) < set(
+        raw
+    )  # none of an op that is gone
+
+
+@pytest.mark.parametrize("where", ["public", "raw"])
+def test_calls_are_right(where):
+    """A fuzzer whose calls are all refused at once would find nothing behind the first check."""
+    table = dict(zip(("public", "raw"), called(), strict=True))[where]
+    reader = readers.make("arguments")
+    try:
+        said = {
+            name: reader.feed((where, name, given, False, False)) for name, given in table.items()
+        }
+    finally:
+        reader.close()
+    assert said == dict.fromkeys(table, "accepted")
 
 
 def test_control_a_crash_is_one_inputs(tmp_path, monkeypatch):

@@ -6,8 +6,8 @@ metallib_abi.h.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from .toolchain import CompileError
 
 STACK_BYTES = 65536  # of a fiber; raised where a kernel's frames are larger
 STACK_RESERVE = 16384  # for the C library's functions
+KERNELS_PER_PART = (
+    16  # that one optimiser has; not by the machine's cores, on which the object may not depend
+)
 
 
 def _string(text: str) -> str:
@@ -188,25 +191,26 @@ def compile_text(
         "the front end",
         text + wrappers(reflection),
     )
-    names = ir.mark_names([kernel.host_name for kernel in reflection.kernels])
-    variants: list[tuple[Path, Callable[[str], str], Callable[[str, str, Path], int]]] = [
-        (work / "kernels.o", lambda text: ir.unchecked(text) + names, _back_end)
-    ]
-    if validation:
-        variants.append((work / "checked.o", ir.checked, _back_end_checked))
+    names = [kernel.host_name for kernel in reflection.kernels]
 
-    def back_ends(stack: int) -> int:
+    def back_ends(stack: int) -> tuple[int, list[Path]]:
         prepared = ir.unaligned(ir.prepare(module, stack, constants))
-        with ThreadPoolExecutor() as pool:
-            jobs = [pool.submit(end, edit(prepared), target, part) for part, edit, end in variants]
-            return max(job.result() for job in jobs)
+        jobs, parts = [], []
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for i, (numbers, part) in enumerate(ir.split(prepared, KERNELS_PER_PART)):
+                marks = ir.mark_names([names[number] for number in numbers])
+                parts.append(work / f"kernels{i}.o")
+                jobs.append(pool.submit(_back_end, ir.unchecked(part) + marks, target, parts[-1]))
+                if validation:
+                    parts.append(work / f"checked{i}.o")
+                    jobs.append(pool.submit(_back_end_checked, ir.checked(part), target, parts[-1]))
+            return max(job.result() for job in jobs), parts
 
-    needed = back_ends(STACK_BYTES)
+    needed, parts = back_ends(STACK_BYTES)
     if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
-        back_ends((needed + 4095) // 4096 * 4096)
+        _, parts = back_ends((needed + 4095) // 4096 * 4096)
     out = work / "out.air"
-    parts = [str(part) for part, _, _ in variants]
-    toolchain.run([toolchain.linker(), "-r", *parts, "-o", str(out)], "the linker")
+    toolchain.run([toolchain.linker(), "-r", *map(str, parts), "-o", str(out)], "the linker")
     return out.read_bytes()
 
 

@@ -123,6 +123,55 @@ def mark_names(names: list[str]) -> str:
     return "".join(f'module asm "{line}"\n' for line in [*lines, ".popsection"])
 
 
+_ENTRY = re.compile(r"^(@\w*_msl_entry(\d+)) = ", re.M)
+_SYMBOL = re.compile(r"@(?:\"[^\"]+\"|[\w.$-]+)")
+_FUNCTION = re.compile(r"^define [^@]*(@(?:\"[^\"]+\"|[\w.$-]+))\(.*?^}\n", re.M | re.S)
+_VARIABLE = re.compile(r"^(@(?:\"[^\"]+\"|[\w.$-]*[A-Za-z_.$-][\w.$-]*)) = .*\n", re.M)
+_USED = re.compile(r"^@llvm(?:\.compiler)?\.used = .*\n", re.M)
+
+
+def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
+    """Cuts a module between its kernels, for as many optimisers: each part has some kernels and what they reach.
+
+    A few kernels too many for a part do not make another. Returns the numbers of each part's kernels, and its text.
+    """
+    entries = {int(number): name for name, number in _ENTRY.findall(text)}
+    numbers = sorted(entries)
+    n_parts = max(1, round(len(numbers) / per_part))
+    if n_parts == 1:
+        return [(numbers, text)]
+    definitions: dict[str, str] = {}
+
+    def take(match: re.Match[str]) -> str:
+        definitions[match[1]] = match[0]
+        return ""
+
+    frame = _VARIABLE.sub(take, _USED.sub("", _FUNCTION.sub(take, text)))
+    reaches = {
+        name: {other for other in _SYMBOL.findall(body) if other in definitions}
+        for name, body in definitions.items()
+    }
+    parts = []
+    for i in range(n_parts):
+        own = numbers[len(numbers) * i // n_parts : len(numbers) * (i + 1) // n_parts]
+        names = [entries[number] for number in own]
+        kept, ahead = set(names), list(names)
+        while ahead:
+            new = reaches[ahead.pop()] - kept
+            kept |= new
+            ahead += new
+        used = ", ".join(f"ptr {name}" for name in names)
+        body = "".join(definition for name, definition in definitions.items() if name in kept)
+        parts.append(
+            (
+                own,
+                f"{frame}{body}@llvm.compiler.used = appending global [{len(names)} x ptr] [{used}], "
+                'section "llvm.metadata"\n',
+            )
+        )
+    return parts
+
+
 def unchecked(text: str) -> str:
     """The library's normal variant."""
     return re.sub(

@@ -10,6 +10,7 @@ The gradients are registered, so a script must not register its own for these op
 """
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,15 @@ from metal_ops import _library, device
 
 _generated = _library.load()
 _TURNS = threading.RLock()
+
+
+def _begin_anew() -> None:
+    """In a forked process: the thread whose turn it was did not come along."""
+    global _TURNS
+    _TURNS = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ Stock ops have the same fault, so that the threads call none that reads somethin
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -88,6 +89,26 @@ def test_results(make: Callable[[int], Callable[[], list[np.ndarray]]]) -> None:
 
     call_together([lambda number=number: compared(number) for number in range(THREADS)])
     assert wrong == []
+
+
+def test_a_fork_in_the_middle_of_a_turn() -> None:
+    """The child waits for nobody who is not there."""
+    has_it, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with raw_ops._TURNS:
+            has_it.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    has_it.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if raw_ops._TURNS.acquire(blocking=False) else 1)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_updates() -> None:

@@ -50,7 +50,7 @@ def generated() -> dict[Path, str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["raw_ops.pyi", "api", "ops", "support", "errors", "fusions", "examples"],
+    ["raw_ops.pyi", "api", "ops", "support", "errors", "fusions", "examples", "metal-language"],
 )
 def test_generated_files_are_up_to_date(generated: dict[Path, str], name: str):
     (path,) = [path for path in generated if name in (path.name, path.stem)]

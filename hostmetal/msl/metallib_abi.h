@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define METALLIB_ABI_VERSION 1u
+#define METALLIB_ABI_VERSION 2u
 #define METALLIB_MAGIC 0x314c534du /* "MSL1" */
 #define METALLIB_SYMBOL "metallib_v1"
 #define METALLIB_CHECKED_SYMBOL "metallib_v1_checked"
@@ -175,13 +175,15 @@ typedef struct metallib_texture {
 } metallib_texture;
 
 /* Values of MTLSamplerAddressMode, MTLSamplerMinMagFilter, MTLSamplerMipFilter,
- * MTLSamplerBorderColor. */
+ * MTLSamplerBorderColor, MTLCompareFunction. */
 typedef struct metallib_sampler {
   uint8_t address[3]; /* s, t, r */
   uint8_t mag_filter, min_filter, mip_filter;
   uint8_t border_color;
   uint8_t pixel_coordinates; /* 1: coordinates count pixels, 0: they are normalized */
   float lod_min, lod_max;
+  uint8_t compare; /* MTLCompareFunction: 0 never, 1 less, ... 7 always */
+  uint8_t reserved[3];
 } metallib_sampler;
 
 /* One entry for each of kernel->constants, in that order. */

@@ -59,6 +59,8 @@ constexpr Format kFormats[] = {
     {MTLPixelFormatRGBA32Uint, METALLIB_UINT32, 4, 0},
     {MTLPixelFormatRGBA32Sint, METALLIB_SINT32, 4, 0},
     {MTLPixelFormatRGBA32Float, METALLIB_FLOAT32, 4, 0},
+    {MTLPixelFormatDepth16Unorm, METALLIB_UNORM16, 1, 0},
+    {MTLPixelFormatDepth32Float, METALLIB_FLOAT32, 1, 0},
 };
 constexpr uint32_t kBytes[] = {1, 1, 1, 1, 2, 2, 2, 2, 2, 4, 4, 4};  // of each metallib_component
 
@@ -77,6 +79,14 @@ NSUInteger AtLevel(NSUInteger size, NSUInteger level) {
   return std::max<NSUInteger>(1, size >> level);
 }
 
+bool IsCube(MTLTextureType type) {
+  return type == MTLTextureTypeCube || type == MTLTextureTypeCubeArray;
+}
+bool IsArray(MTLTextureType type) {
+  return type == MTLTextureType1DArray || type == MTLTextureType2DArray ||
+         type == MTLTextureTypeCubeArray;
+}
+
 // Whether a texture of this kind can be made; fills in all of `t` but where the pixels lie.
 bool Describe(MTLTextureDescriptor* d, metallib_texture* t) {
   const Format* format = Find([d pixelFormat]);
@@ -84,18 +94,17 @@ bool Describe(MTLTextureDescriptor* d, metallib_texture* t) {
   NSUInteger width = [d width], height = [d height], depth = [d depth];
   NSUInteger array = [d arrayLength], levels = [d mipmapLevelCount];
   bool is_1d = type == MTLTextureType1D || type == MTLTextureType1DArray;
-  bool is_array = type == MTLTextureType1DArray || type == MTLTextureType2DArray;
   bool is_buffer = type == MTLTextureTypeTextureBuffer;
   if (!format || [d sampleCount] != 1 ||
       !(is_1d || is_buffer || type == MTLTextureType2D || type == MTLTextureType2DArray ||
-        type == MTLTextureType3D)) {
+        type == MTLTextureType3D || (IsCube(type) && width == height))) {
     return false;
   }
   NSUInteger limit = is_buffer ? kMaxBufferWidth : type == MTLTextureType3D ? kMaxDepth : kMaxSize;
   if (width == 0 || height == 0 || depth == 0 || width > limit || height > limit ||
       depth > kMaxDepth || (depth > 1 && type != MTLTextureType3D) ||
       ((is_1d || is_buffer) && height > 1) || array == 0 || array > kMaxArray ||
-      (array > 1 && !is_array) || levels == 0 ||
+      (array > 1 && !IsArray(type)) || levels == 0 ||
       ((std::max({width, height, depth}) >> (levels - 1)) == 0) ||
       (levels > 1 && (is_1d || is_buffer)) || levels > METALLIB_MAX_LEVELS) {
     return false;
@@ -108,7 +117,7 @@ bool Describe(MTLTextureDescriptor* d, metallib_texture* t) {
   t->width = uint32_t(width);
   t->height = uint32_t(height);
   t->depth = uint32_t(depth);
-  t->array_length = uint32_t(array);
+  t->array_length = uint32_t(IsCube(type) ? 6 * array : array);
   t->levels = uint32_t(levels);
   return true;
 }
@@ -133,9 +142,12 @@ namespace hostmetal {
 
 MTLTextureType TextureType(const char* type_name) {
   static constexpr std::pair<const char*, MTLTextureType> kNames[] = {
-      {"texture1d<", MTLTextureType1D}, {"texture1d_array<", MTLTextureType1DArray},
-      {"texture2d<", MTLTextureType2D}, {"texture2d_array<", MTLTextureType2DArray},
-      {"texture3d<", MTLTextureType3D}, {"texture_buffer<", MTLTextureTypeTextureBuffer},
+      {"texture1d<", MTLTextureType1D},     {"texture1d_array<", MTLTextureType1DArray},
+      {"texture2d<", MTLTextureType2D},     {"texture2d_array<", MTLTextureType2DArray},
+      {"texture3d<", MTLTextureType3D},     {"texture_buffer<", MTLTextureTypeTextureBuffer},
+      {"texturecube<", MTLTextureTypeCube}, {"texturecube_array<", MTLTextureTypeCubeArray},
+      {"depth2d<", MTLTextureType2D},       {"depth2d_array<", MTLTextureType2DArray},
+      {"depthcube<", MTLTextureTypeCube},   {"depthcube_array<", MTLTextureTypeCubeArray},
   };
   for (const auto& [name, type] : kNames) {
     if (strncmp(type_name, name, strlen(name)) == 0) return type;
@@ -324,7 +336,7 @@ std::string TextureComponent(const char* type_name) {
   return 1;
 }
 - (NSUInteger)arrayLength {
-  return _layout.array_length;
+  return IsCube(_textureType) ? _layout.array_length / 6 : _layout.array_length;
 }
 - (MTLTextureUsage)usage {
   return _usage;
@@ -537,15 +549,17 @@ std::string TextureComponent(const char* type_name) {
                                          slices:(NSRange)slices {
   const Format* format = Find(pixelFormat);
   auto kind = [](MTLTextureType t) {  // types that may show each other's pixels
-    return t == MTLTextureType1DArray   ? MTLTextureType1D
-           : t == MTLTextureType2DArray ? MTLTextureType2D
-                                        : t;
+    return t == MTLTextureType1DArray                ? MTLTextureType1D
+           : t == MTLTextureType2DArray || IsCube(t) ? MTLTextureType2D
+                                                     : t;
   };
-  bool is_array = type == MTLTextureType1DArray || type == MTLTextureType2DArray;
+  bool fits = IsCube(type) ? slices.length % 6 == 0 && (slices.length == 6 || IsArray(type)) &&
+                                 _layout.width == _layout.height
+                           : slices.length == 1 || IsArray(type);
   if (!format || format->components * kBytes[format->component] != _layout.pixel_bytes ||
       kind(type) != kind(_textureType) || levels.length == 0 || slices.length == 0 ||
       levels.location + levels.length > _layout.levels ||
-      slices.location + slices.length > _layout.array_length || (slices.length > 1 && !is_array)) {
+      slices.location + slices.length > _layout.array_length || !fits) {
     return nil;
   }
   HMTexture* view = [[HMTexture alloc] init];
@@ -603,6 +617,7 @@ std::string TextureComponent(const char* type_name) {
   [copy setTAddressMode:_tAddressMode];
   [copy setRAddressMode:_rAddressMode];
   [copy setBorderColor:_borderColor];
+  [copy setCompareFunction:_compareFunction];
   [copy setNormalizedCoordinates:_normalizedCoordinates];
   [copy setLodMinClamp:_lodMinClamp];
   [copy setLodMaxClamp:_lodMaxClamp];
@@ -618,6 +633,7 @@ std::string TextureComponent(const char* type_name) {
 @synthesize tAddressMode = _tAddressMode;
 @synthesize rAddressMode = _rAddressMode;
 @synthesize borderColor = _borderColor;
+@synthesize compareFunction = _compareFunction;
 @synthesize normalizedCoordinates = _normalizedCoordinates;
 @synthesize lodMinClamp = _lodMinClamp;
 @synthesize lodMaxClamp = _lodMaxClamp;
@@ -639,6 +655,7 @@ std::string TextureComponent(const char* type_name) {
     _sampler.mip_filter = uint8_t([d mipFilter]);
     _sampler.border_color = uint8_t([d borderColor]);
     _sampler.pixel_coordinates = ![d normalizedCoordinates];
+    _sampler.compare = uint8_t([d compareFunction]);
     _sampler.lod_min = [d lodMinClamp];
     _sampler.lod_max = [d lodMaxClamp];
   }

@@ -82,8 +82,8 @@ TEST(copies_of_descriptors_say_the_same) {
     ],
     @"MTLSamplerDescriptor" : @[
       @"minFilter", @"magFilter", @"mipFilter", @"maxAnisotropy", @"sAddressMode", @"tAddressMode",
-      @"rAddressMode", @"borderColor", @"normalizedCoordinates", @"lodMinClamp", @"lodMaxClamp",
-      @"supportArgumentBuffers"
+      @"rAddressMode", @"borderColor", @"compareFunction", @"normalizedCoordinates", @"lodMinClamp",
+      @"lodMaxClamp", @"supportArgumentBuffers"
     ],
     @"MTLHeapDescriptor" : @[ @"size", @"resourceOptions", @"type" ],
     @"MTLCommandBufferDescriptor" : @[ @"retainedReferences", @"errorOptions" ],

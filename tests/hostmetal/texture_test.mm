@@ -40,6 +40,17 @@ NSString* const kSource =
      "kernel void count(texture2d<uint, access::read_write> t [[texture(0)]],\n"
      "                  uint2 at [[thread_position_in_grid]]) {\n"
      "  t.write(t.read(at) + 1, at);\n"
+     "}\n"
+     "kernel void around(texturecube_array<float> all [[texture(0)]],\n"
+     "                   texturecube<float> one [[texture(1)]],\n"
+     "                   array<depth2d<float>, 2> depths [[texture(2)]],\n"
+     "                   sampler s [[sampler(0)]], device float* out [[buffer(0)]]) {\n"
+     "  out[0] = one.sample(s, float3(0, -1, 0)).x;\n"
+     "  out[1] = all.sample(s, float3(0, 0, -1), 1).x;\n"
+     "  out[2] = all.get_array_size();\n"
+     "  out[3] = depths[1].sample(s, float2(0.5f));\n"
+     "  out[4] = depths[0].sample_compare(s, float2(0.5f), 0.5f);\n"
+     "  out[5] = depths[1].sample_compare(s, float2(0.5f), 0.5f);\n"
      "}\n";
 
 id<MTLComputePipelineState> Pipeline(NSString* name) {
@@ -465,10 +476,78 @@ TEST(texture_that_cannot_be_made_is_nil) {
   }));
   CHECK(!made(^(MTLTextureDescriptor* d) {
     d.textureType = MTLTextureTypeCube;
+    d.height = 3;
+  }));
+  CHECK(!made(^(MTLTextureDescriptor* d) {
+    d.textureType = MTLTextureTypeCube;
+    d.arrayLength = 2;
+  }));
+  CHECK(!made(^(MTLTextureDescriptor* d) {
+    d.textureType = MTLTextureType2DMultisample;
   }));
   CHECK(!made(^(MTLTextureDescriptor* d) {
     d.sampleCount = 4;
   }));
+}
+
+TEST(texture_cubes_and_depth) {
+  MTLTextureDescriptor* d =
+      [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatR32Float
+                                                         width:2
+                                                        height:2
+                                                     mipmapped:NO];
+  d.textureType = MTLTextureTypeCubeArray;
+  d.arrayLength = 2;
+  id<MTLTexture> cubes = [[Device() newTextureWithDescriptor:d] autorelease];
+  CHECK_EQ(cubes.arrayLength, NSUInteger(2));
+  MTLRegion all = MTLRegionMake2D(0, 0, 2, 2);
+  for (NSUInteger slice = 0; slice < 12; ++slice) {
+    float pixels[4] = {float(slice), float(slice), float(slice), float(slice)};
+    [cubes replaceRegion:all
+             mipmapLevel:0
+                   slice:slice
+               withBytes:pixels
+             bytesPerRow:8
+           bytesPerImage:0];
+  }
+  id<MTLTexture> second = [[cubes newTextureViewWithPixelFormat:MTLPixelFormatR32Float
+                                                    textureType:MTLTextureTypeCube
+                                                         levels:NSMakeRange(0, 1)
+                                                         slices:NSMakeRange(6, 6)] autorelease];
+  CHECK_EQ(second.arrayLength, NSUInteger(1));
+  CHECK([cubes newTextureViewWithPixelFormat:MTLPixelFormatR32Float
+                                 textureType:MTLTextureTypeCube
+                                      levels:NSMakeRange(0, 1)
+                                      slices:NSMakeRange(6, 5)] == nil);
+  id<MTLTexture> depths[2];
+  for (int i = 0; i < 2; ++i) {
+    depths[i] = Texture(i ? MTLPixelFormatDepth16Unorm : MTLPixelFormatDepth32Float, 1, 1);
+    float near = 0.25f;
+    uint16_t far = 65535;
+    [depths[i] replaceRegion:MTLRegionMake2D(0, 0, 1, 1)
+                 mipmapLevel:0
+                   withBytes:i ? (const void*)&far : &near
+                 bytesPerRow:4];
+  }
+  MTLSamplerDescriptor* properties = [[[MTLSamplerDescriptor alloc] init] autorelease];
+  properties.compareFunction = MTLCompareFunctionLessEqual;
+  id<MTLSamplerState> sampler = [[Device() newSamplerStateWithDescriptor:properties] autorelease];
+  id<MTLBuffer> out = Buffer(24);
+  std::string said = Run([&](id<MTLCommandBuffer> commands) {
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    [encoder setComputePipelineState:Pipeline(@"around")];
+    [encoder setTexture:cubes atIndex:0];
+    [encoder setTexture:second atIndex:1];
+    [encoder setTexture:depths[0] atIndex:2];
+    [encoder setTexture:depths[1] atIndex:3];
+    [encoder setSamplerState:sampler atIndex:0];
+    [encoder setBuffer:out offset:0 atIndex:0];
+    [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+    [encoder endEncoding];
+  });
+  CHECK_EQ(said, "");
+  const float expected[] = {9, 11, 2, 1, 0, 1};
+  for (int i = 0; i < 6; ++i) CHECK_EQ(Contents<float>(out)[i], expected[i]);
 }
 
 TEST(texture_binding_errors_name_argument_and_cause) {

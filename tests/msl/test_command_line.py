@@ -199,7 +199,7 @@ def test_library_reflection(metal, tmp_path):
     table = Library(tmp_path / "a.metallib").table
     assert (table.magic, table.abi_version, table.checked, table.target) == (
         0x314C534D,
-        1,
+        2,
         0,
         b"native",
     )

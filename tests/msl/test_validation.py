@@ -137,3 +137,19 @@ def test_checked_kernels_compute_the_same():
         a, c = rng.integers(-3, 4, (4, 8, 8)).astype(F), np.zeros((8, 8), F)
         shader["product"].run(32, 32, {0: a, 1: c})
         np.testing.assert_array_equal(c, (a @ a).sum(0))
+
+
+def test_assertion():
+    """A failed assertion is a fault of the checked kernels, and nothing in the others."""
+    source = """
+#include <metal_assert>
+kernel void k(device float* out, uint i [[thread_position_in_grid]]) { assert(i != 3 || out[0] < 1); out[i] = 2; }
+"""
+    out = np.zeros(8, F)
+    library(source, checked=False)["k"].run(8, 8, {0: out})
+    assert out.tolist() == [2] * 8
+    library(source, checked=True)["k"].run(3, 3, {0: out})
+    with pytest.raises(Fault) as caught:
+        library(source, checked=True)["k"].run(8, 8, {0: out})
+    assert caught.value.details["message"] == b"assertion failed: i != 3 || out[0] < 1"
+    assert caught.value.details["thread"] == (3, 0, 0)

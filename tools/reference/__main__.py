@@ -1,7 +1,7 @@
 """`python -m tools.reference`: writes every generated file. `--check` only says which are not up to date.
 
 What needs the Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
-`--measure` measures docs/errors.json anew; without it the committed figures are kept.
+`--measure` measures docs/errors.json and docs/numbers.json anew; without it the committed figures are kept.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
 ROOT = Path(__file__).resolve().parents[2]
 ERRORS = ROOT / "docs" / "errors.json"
+NUMBERS = ROOT / "docs" / "numbers.json"
 
 
 def ask_device(*arguments: str) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def ask_device(*arguments: str) -> dict[str, Any]:
 
 
 def pages() -> dict[Path, str]:
-    """The text of every generated file but errors.json."""
-    from tools.reference import api, errors, examples, fusions, ops, stub, support
+    """The text of every generated file but errors.json and numbers.json."""
+    from tools.reference import api, errors, examples, fusions, language, ops, stub, support
 
     docs = ROOT / "docs"
     return {
@@ -48,6 +49,7 @@ def pages() -> dict[Path, str]:
         docs / "errors.md": errors.render(json.loads(ERRORS.read_text())),
         docs / "fusions.md": fusions.render(),
         docs / "examples.md": examples.render(),
+        docs / "metal-language.md": language.render(json.loads(NUMBERS.read_text())),
     }
 
 
@@ -57,6 +59,9 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
+        from tools.reference import language
+
+        NUMBERS.write_text(json.dumps(language.figures(), indent=1) + "\n")
         ERRORS.write_text(json.dumps(ask_device("errors"), indent=1, sort_keys=True) + "\n")
     stale = []
     for path, text in pages().items():

@@ -53,6 +53,9 @@ typedef NS_ENUM(NSUInteger, MTLPixelFormat) {
   MTLPixelFormatRGBA32Uint = 123,
   MTLPixelFormatRGBA32Sint = 124,
   MTLPixelFormatRGBA32Float = 125,
+
+  MTLPixelFormatDepth16Unorm = 250,
+  MTLPixelFormatDepth32Float = 252,
 };
 
 #endif  // HOSTMETAL_MTLPIXELFORMAT_H_

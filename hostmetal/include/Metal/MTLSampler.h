@@ -34,6 +34,17 @@ typedef NS_ENUM(NSUInteger, MTLSamplerBorderColor) {
   MTLSamplerBorderColorOpaqueWhite = 2,
 };
 
+typedef NS_ENUM(NSUInteger, MTLCompareFunction) {
+  MTLCompareFunctionNever = 0,
+  MTLCompareFunctionLess = 1,
+  MTLCompareFunctionEqual = 2,
+  MTLCompareFunctionLessEqual = 3,
+  MTLCompareFunctionGreater = 4,
+  MTLCompareFunctionNotEqual = 5,
+  MTLCompareFunctionGreaterEqual = 6,
+  MTLCompareFunctionAlways = 7,
+};
+
 MTL_EXPORT
 @interface MTLSamplerDescriptor : NSObject <NSCopying> {
  @private
@@ -42,6 +53,7 @@ MTL_EXPORT
   NSUInteger _maxAnisotropy;
   MTLSamplerAddressMode _sAddressMode, _tAddressMode, _rAddressMode;
   MTLSamplerBorderColor _borderColor;
+  MTLCompareFunction _compareFunction;
   BOOL _normalizedCoordinates, _supportArgumentBuffers;
   float _lodMinClamp, _lodMaxClamp;
   NSString* _label;
@@ -55,6 +67,8 @@ MTL_EXPORT
 @property(nonatomic) MTLSamplerAddressMode tAddressMode;
 @property(nonatomic) MTLSamplerAddressMode rAddressMode;
 @property(nonatomic) MTLSamplerBorderColor borderColor;
+// What sample_compare and gather_compare of depth textures do; never by default.
+@property(nonatomic) MTLCompareFunction compareFunction;
 @property(nonatomic) BOOL normalizedCoordinates;
 @property(nonatomic) float lodMinClamp;
 @property(nonatomic) float lodMaxClamp;

@@ -1,5 +1,5 @@
-// Textures that kernels read, write and sample: 1D, 2D, 3D, arrays of 1D and 2D ones, and textures
-// over a buffer.
+// Textures that kernels read, write and sample: 1D, 2D, 3D, cubes, arrays of 1D and 2D ones and of
+// cubes, and textures over a buffer.
 #ifndef HOSTMETAL_MTLTEXTURE_H_
 #define HOSTMETAL_MTLTEXTURE_H_
 
@@ -11,8 +11,7 @@ NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLBuffer;
 
-// A device makes no cube and no multisample textures: newTextureWithDescriptor: returns nil for
-// them.
+// A device makes no multisample textures: newTextureWithDescriptor: returns nil for them.
 typedef NS_ENUM(NSUInteger, MTLTextureType) {
   MTLTextureType1D = 0,
   MTLTextureType1DArray = 1,

@@ -6,7 +6,13 @@
 
 namespace metal {
 
-enum memory_order { memory_order_relaxed = 0 };
+enum memory_order {
+  memory_order_relaxed = 0,
+  memory_order_acquire = 2,
+  memory_order_release = 3,
+  memory_order_acq_rel = 4,
+  memory_order_seq_cst = 5,
+};
 enum class mem_flags : uint {
   mem_none = 0,
   mem_device = 1,
@@ -37,56 +43,75 @@ typedef atomic<bool> atomic_bool;
 typedef atomic<float> atomic_float;
 typedef atomic<ulong> atomic_ulong;
 
+}  // namespace metal
+namespace _msl {
+// Around an atomic access. MSL has relaxed ones; another order is as strong as there is.
+struct Ordered {
+  const metal::memory_order order;
+  explicit Ordered(metal::memory_order o) : order(o) { fence(); }
+  ~Ordered() { fence(); }
+  void fence() const {
+    if (order != metal::memory_order_relaxed) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  }
+};
+}  // namespace _msl
+namespace metal {
+
 // The value parameters are not deduced: atomic_store_explicit(&counter, 0, ...) converts its 0.
 #define MSL_VALUE typename type_identity<T>::type
 
-#define MSL_ATOMICS(SPACE, UPDATE)                                                         \
-  template <class T>                                                                       \
-  inline void atomic_store_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value,     \
-                                    memory_order) {                                        \
-    __atomic_store((T*)&object->_value, &value, __ATOMIC_RELAXED);                         \
-  }                                                                                        \
-  template <class T>                                                                       \
-  inline T atomic_load_explicit(const volatile SPACE atomic<T>* object, memory_order) {    \
-    T value;                                                                               \
-    __atomic_load((T*)&object->_value, &value, __ATOMIC_RELAXED);                          \
-    return value;                                                                          \
-  }                                                                                        \
-  template <class T>                                                                       \
-  inline T atomic_exchange_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value,     \
-                                    memory_order) {                                        \
-    UPDATE(T, value)                                                                       \
-  }                                                                                        \
-  template <class T>                                                                       \
-  inline bool atomic_compare_exchange_weak_explicit(volatile SPACE atomic<T>* object,      \
-                                                    thread T* expected, MSL_VALUE desired, \
-                                                    memory_order, memory_order) {          \
-    return __atomic_compare_exchange((T*)&object->_value, expected, &desired, false,       \
-                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);                  \
-  }                                                                                        \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, add, old + value, !is_same_v<T, bool>)                   \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, sub, old - value, !is_same_v<T, bool>)                   \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, max, old > value ? old : value,                          \
-                   is_integral_v<T> && !is_same_v<T, bool>)                                \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, min, old < value ? old : value,                          \
-                   is_integral_v<T> && !is_same_v<T, bool>)                                \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, and, T(old& value), is_integral_v<T>)                    \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, or, T(old | value), is_integral_v<T>)                    \
-  MSL_ATOMIC_FETCH(SPACE, UPDATE, xor, T(old ^ value), is_integral_v<T>)                   \
-  /* MSL 3.1's 64-bit atomics: no result. */                                               \
-  inline void atomic_max_explicit(volatile SPACE atomic<ulong>* object, ulong value,       \
-                                  memory_order order) {                                    \
-    atomic_fetch_max_explicit(object, value, order);                                       \
-  }                                                                                        \
-  inline void atomic_min_explicit(volatile SPACE atomic<ulong>* object, ulong value,       \
-                                  memory_order order) {                                    \
-    atomic_fetch_min_explicit(object, value, order);                                       \
+#define MSL_ATOMICS(SPACE, UPDATE)                                                            \
+  template <class T>                                                                          \
+  inline void atomic_store_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value,        \
+                                    memory_order order) {                                     \
+    const _msl::Ordered ordered(order);                                                       \
+    __atomic_store((T*)&object->_value, &value, __ATOMIC_RELAXED);                            \
+  }                                                                                           \
+  template <class T>                                                                          \
+  inline T atomic_load_explicit(const volatile SPACE atomic<T>* object, memory_order order) { \
+    const _msl::Ordered ordered(order);                                                       \
+    T value;                                                                                  \
+    __atomic_load((T*)&object->_value, &value, __ATOMIC_RELAXED);                             \
+    return value;                                                                             \
+  }                                                                                           \
+  template <class T>                                                                          \
+  inline T atomic_exchange_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value,        \
+                                    memory_order order) {                                     \
+    const _msl::Ordered ordered(order);                                                       \
+    UPDATE(T, value)                                                                          \
+  }                                                                                           \
+  template <class T>                                                                          \
+  inline bool atomic_compare_exchange_weak_explicit(volatile SPACE atomic<T>* object,         \
+                                                    thread T* expected, MSL_VALUE desired,    \
+                                                    memory_order order, memory_order) {       \
+    const _msl::Ordered ordered(order);                                                       \
+    return __atomic_compare_exchange((T*)&object->_value, expected, &desired, false,          \
+                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);                     \
+  }                                                                                           \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, add, old + value, !is_same_v<T, bool>)                      \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, sub, old - value, !is_same_v<T, bool>)                      \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, max, old > value ? old : value,                             \
+                   is_integral_v<T> && !is_same_v<T, bool>)                                   \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, min, old < value ? old : value,                             \
+                   is_integral_v<T> && !is_same_v<T, bool>)                                   \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, and, T(old& value), is_integral_v<T>)                       \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, or, T(old | value), is_integral_v<T>)                       \
+  MSL_ATOMIC_FETCH(SPACE, UPDATE, xor, T(old ^ value), is_integral_v<T>)                      \
+  /* MSL 3.1's 64-bit atomics: no result. */                                                  \
+  inline void atomic_max_explicit(volatile SPACE atomic<ulong>* object, ulong value,          \
+                                  memory_order order) {                                       \
+    atomic_fetch_max_explicit(object, value, order);                                          \
+  }                                                                                           \
+  inline void atomic_min_explicit(volatile SPACE atomic<ulong>* object, ulong value,          \
+                                  memory_order order) {                                       \
+    atomic_fetch_min_explicit(object, value, order);                                          \
   }
 
 #define MSL_ATOMIC_FETCH(SPACE, UPDATE, name, expr, ...)                                     \
   template <class T, class = enable_if_t<(__VA_ARGS__)>>                                     \
   inline T atomic_fetch_##name##_explicit(volatile SPACE atomic<T>* object, MSL_VALUE value, \
-                                          memory_order) {                                    \
+                                          memory_order order) {                              \
+    const _msl::Ordered ordered(order);                                                      \
     UPDATE(T, expr)                                                                          \
   }
 
@@ -112,12 +137,16 @@ MSL_ATOMICS(device, MSL_UPDATE_ATOMIC)
 MSL_ATOMICS(threadgroup, MSL_UPDATE_PLAIN)
 
 // The integer additions as one instruction; the loop above remains for float, min and max.
-#define MSL_ATOMIC_NATIVE(T)                                                                     \
-  inline T atomic_fetch_add_explicit(volatile device atomic<T>* object, T value, memory_order) { \
-    return __atomic_fetch_add((T*)&object->_value, value, __ATOMIC_RELAXED);                     \
-  }                                                                                              \
-  inline T atomic_fetch_sub_explicit(volatile device atomic<T>* object, T value, memory_order) { \
-    return __atomic_fetch_sub((T*)&object->_value, value, __ATOMIC_RELAXED);                     \
+#define MSL_ATOMIC_NATIVE(T)                                                     \
+  inline T atomic_fetch_add_explicit(volatile device atomic<T>* object, T value, \
+                                     memory_order order) {                       \
+    const _msl::Ordered ordered(order);                                          \
+    return __atomic_fetch_add((T*)&object->_value, value, __ATOMIC_RELAXED);     \
+  }                                                                              \
+  inline T atomic_fetch_sub_explicit(volatile device atomic<T>* object, T value, \
+                                     memory_order order) {                       \
+    const _msl::Ordered ordered(order);                                          \
+    return __atomic_fetch_sub((T*)&object->_value, value, __ATOMIC_RELAXED);     \
   }
 MSL_ATOMIC_NATIVE(int)
 MSL_ATOMIC_NATIVE(uint)

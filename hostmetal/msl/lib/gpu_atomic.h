@@ -6,7 +6,8 @@ MSL_ATOMICS(threadgroup, MSL_UPDATE_ATOMIC)
 
 #define MSL_ATOMIC_NATIVE(SPACE, T, name)                                                       \
   inline T atomic_fetch_##name##_explicit(volatile SPACE atomic<T>* object, T value,            \
-                                          memory_order) {                                       \
+                                          memory_order order) {                                 \
+    const _msl::Ordered ordered(order);                                                         \
     return __atomic_fetch_##name((SPACE T*)&object->_value, value, __ATOMIC_RELAXED);           \
   }
 #define MSL_ATOMIC_NATIVE_INTEGER(SPACE, T)                                                     \
@@ -17,7 +18,9 @@ MSL_ATOMICS(threadgroup, MSL_UPDATE_ATOMIC)
   MSL_ATOMIC_NATIVE(SPACE, T, and)                                                              \
   MSL_ATOMIC_NATIVE(SPACE, T, or)                                                               \
   MSL_ATOMIC_NATIVE(SPACE, T, xor)                                                              \
-  inline T atomic_exchange_explicit(volatile SPACE atomic<T>* object, T value, memory_order) {  \
+  inline T atomic_exchange_explicit(volatile SPACE atomic<T>* object, T value,                      \
+                                    memory_order order) {                                       \
+    const _msl::Ordered ordered(order);                                                         \
     return __atomic_exchange_n((SPACE T*)&object->_value, value, __ATOMIC_RELAXED);             \
   }
 #define MSL_ATOMIC_NATIVE_SPACE(SPACE)                                                          \

@@ -208,6 +208,10 @@ MSL_HIDDEN void _msl_simd(unsigned long site, Resolver resolve) {
 
 MSL_HIDDEN void _msl_unsynchronised() { __builtin_trap(); }
 
+MSL_HIDDEN void _msl_assertion(const char* sentence) {
+  fail(tls_worker, METALLIB_FAULT_INTERNAL, sentence, 0, 0, 0, 0, 0);
+}
+
 MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* l,
                                             unsigned long threadgroup_bytes,
                                             unsigned long stack_bytes) {

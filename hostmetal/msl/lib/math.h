@@ -93,6 +93,32 @@ inline float fract(float x) {
   if (__builtin_isinf(x)) return 0.0f;
   return f < 0x1.fffffep-1f || f != f ? f : 0x1.fffffep-1f;
 }
+inline half fract(half x) {  // of a small negative number, rounding would make 1
+  const half f = half(fract(float(x)));
+  return f < half(0x1.ffcp-1f) || f != f ? f : half(0x1.ffcp-1f);
+}
+// 1 / sqrt(x) is off by up to 1.5 units in the last place; one step of Newton's with the error of
+// x r r in full leaves it correctly rounded.
+inline float rsqrt(float x) {
+  const float r = 1.0f / __builtin_sqrtf(x);
+#ifdef _MSL_FAST_MATH
+  return r;
+#else
+  const float h = x * r, low = __builtin_fmaf(x, r, -h);
+  const float error = __builtin_fmaf(-low, r, __builtin_fmaf(-h, r, 1.0f));
+  const float better = __builtin_fmaf(0.5f * r, error, r);
+  return better == better ? better : r;  // x is 0 or infinite
+#endif
+}
+// a b + c rounded once: the product is exact in float, its sum with c is rounded to odd, which the
+// rounding to half then does not mistake for a tie.
+inline half fma_half(float a, float b, float c) {
+  const float product = a * b, sum = product + c;
+  const float part = sum - product, rest = (product - (sum - part)) + (c - part);
+  uint bits = __builtin_bit_cast(uint, sum);
+  if (rest != 0 && __builtin_isfinite(rest)) bits = (bits - ((rest < 0) != (sum < 0))) | 1;
+  return half(__builtin_bit_cast(float, bits));
+}
 inline float sign(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x == x ? x : 0.0f; }
 inline float median(float a, float b, float c) {
   return __builtin_fmaxf(__builtin_fminf(a, b), __builtin_fminf(__builtin_fmaxf(a, b), c));
@@ -123,13 +149,16 @@ MSL_MATH1(exp10, MSL_LIBM(exp10)(a))
 MSL_MATH1(fabs, __builtin_fabsf(a))
 MSL_MATH1(abs, __builtin_fabsf(a))
 MSL_MATH1(floor, __builtin_floorf(a))
-MSL_MATH1(fract, _msl::fract(a))
+inline float fract(float a) { return _msl::fract(a); }
+inline half fract(half a) { return _msl::fract(a); }
+MSL_VEC1(float, fract)
+MSL_VEC1(half, fract)
 MSL_MATH1(log, MSL_LIBM(log)(a))
 MSL_MATH1(log2, MSL_LIBM(log2)(a))
 MSL_MATH1(log10, MSL_LIBM(log10)(a))
 MSL_MATH1(rint, __builtin_rintf(a))
 MSL_MATH1(round, __builtin_roundf(a))
-MSL_MATH1(rsqrt, 1.0f / __builtin_sqrtf(a))
+MSL_MATH1(rsqrt, _msl::rsqrt(a))
 MSL_MATH1(sin, MSL_LIBM(sin)(a))
 MSL_MATH1(sinh, MSL_LIBM(sinh)(a))
 MSL_MATH1(sinpi, _msl::sin_pi(a))
@@ -154,7 +183,10 @@ MSL_MATH2(powr, MSL_LIBM(pow)(a, b))
 MSL_MATH2(powr, a < 0 ? __builtin_nanf("") : MSL_LIBM(pow)(a, b))
 #endif
 MSL_MATH2(divide, a / b)
-MSL_MATH3(fma, __builtin_fmaf(a, b, c))
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline half fma(half a, half b, half c) { return _msl::fma_half(float(a), float(b), float(c)); }
+MSL_VEC3(float, fma)
+MSL_VEC3(half, fma)
 MSL_MATH3(fmax3, __builtin_fmaxf(__builtin_fmaxf(a, b), c))
 MSL_MATH3(fmin3, __builtin_fminf(__builtin_fminf(a, b), c))
 MSL_MATH3(fmedian3, _msl::median(a, b, c))
@@ -352,6 +384,7 @@ inline vec<T, N> insert_bits(vec<T, N> a, vec<T, N> b, uint offset, uint bits) {
 // clang-format on
 MSL_PREDICATES(float)
 MSL_PREDICATES(half)
+MSL_PREDICATES(bfloat)
 inline bool all(bool a) { return a; }
 inline bool any(bool a) { return a; }
 inline bool all(bool2 a) { return a.x & a.y; }
@@ -482,6 +515,46 @@ MSL_BOTH(MSL_USING)
   }
 MSL_PACK(4, 8, uint, _msl_schar)
 MSL_PACK(2, 16, uint, short)
+
+inline uint pack_float_to_unorm10a2(float4 v) {
+  const float4 s = saturate(v) * float4(1023, 1023, 1023, 3);
+  return uint(__builtin_rintf(s.x)) | uint(__builtin_rintf(s.y)) << 10 |
+         uint(__builtin_rintf(s.z)) << 20 | uint(__builtin_rintf(s.w)) << 30;
+}
+inline float4 unpack_unorm10a2_to_float(uint w) {
+  return float4(float(w & 1023) / 1023, float(w >> 10 & 1023) / 1023, float(w >> 20 & 1023) / 1023,
+                float(w >> 30) / 3);
+}
+// Red in the upper bits.
+inline ushort pack_float_to_unorm565(float3 v) {
+  const float3 s = saturate(v) * float3(31, 63, 31);
+  return ushort(uint(__builtin_rintf(s.x)) << 11 | uint(__builtin_rintf(s.y)) << 5 |
+                uint(__builtin_rintf(s.z)));
+}
+inline float3 unpack_unorm565_to_float(ushort w) {
+  return float3(float(w >> 11) / 31, float(w >> 5 & 63) / 63, float(w & 31) / 31);
+}
+inline uint pack_float_to_srgb_unorm4x8(float4 v) {
+  for (int i = 0; i < 3; ++i) {
+    const float c = saturate(v[i]);
+    v[i] = c <= 0.0031308f ? c * 12.92f : 1.055f * MSL_LIBM(pow)(c, 1 / 2.4f) - 0.055f;
+  }
+  return pack_float_to_unorm4x8(v);
+}
+inline float4 unpack_unorm4x8_srgb_to_float(uint w) {
+  float4 v = unpack_unorm4x8_to_float(w);
+  for (int i = 0; i < 3; ++i)
+    v[i] = v[i] <= 0.04045f ? v[i] / 12.92f : MSL_LIBM(pow)((v[i] + 0.055f) / 1.055f, 2.4f);
+  return v;
+}
+inline uint pack_half_to_unorm10a2(half4 v) { return pack_float_to_unorm10a2(float4(v)); }
+inline ushort pack_half_to_unorm565(half3 v) { return pack_float_to_unorm565(float3(v)); }
+inline uint pack_half_to_srgb_unorm4x8(half4 v) { return pack_float_to_srgb_unorm4x8(float4(v)); }
+inline half4 unpack_unorm10a2_to_half(uint w) { return half4(unpack_unorm10a2_to_float(w)); }
+inline half3 unpack_unorm565_to_half(ushort w) { return half3(unpack_unorm565_to_float(w)); }
+inline half4 unpack_unorm4x8_srgb_to_half(uint w) {
+  return half4(unpack_unorm4x8_srgb_to_float(w));
+}
 
 }  // namespace metal
 

@@ -110,9 +110,23 @@ struct Reference<T, true> {
 };
 
 template <class T>
+struct Textures {
+  static T at(Launch l, unsigned index) {
+    return T(
+        static_cast<const metallib_texture*>(l->buffers[METALLIB_FIRST_TEXTURE + index].address));
+  }
+};
+template <class T, size_t n>
+struct Textures<metal::array<T, n>> {
+  static metal::array<T, n> at(Launch l, unsigned index) {
+    metal::array<T, n> all;
+    for (unsigned i = 0; i < n; ++i) all[i] = Textures<T>::at(l, index + i);
+    return all;
+  }
+};
+template <class T>
 inline T texture(Launch l, unsigned index) {
-  return T(
-      static_cast<const metallib_texture*>(l->buffers[METALLIB_FIRST_TEXTURE + index].address));
+  return Textures<T>::at(l, index);
 }
 // One that a function constant leaves out is not bound.
 inline metal::sampler sampler(Launch l, unsigned index) {

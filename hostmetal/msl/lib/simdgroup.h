@@ -36,13 +36,13 @@ struct Multiply {
 struct Min {
   template <class T>
   static T of(T a, T b) {
-    return metal::min(a, b);
+    return T(metal::min(a, b));
   }
 };
 struct Max {
   template <class T>
   static T of(T a, T b) {
-    return metal::max(a, b);
+    return T(metal::max(a, b));
   }
 };
 struct And {

@@ -58,6 +58,7 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
                              void (*inner)(const metallib_launch*, unsigned long, unsigned long,
                                            void*));
 MSL_HIDDEN bool _msl_faulted();
+MSL_HIDDEN void _msl_assertion(const char* sentence);
 
 namespace _msl {
 template <class T>
@@ -81,3 +82,11 @@ constexpr unsigned long place(unsigned line, unsigned column) {
 }
 }  // namespace _msl
 #define MSL_SITE unsigned long site = _msl::place(__builtin_LINE(), __builtin_COLUMN())
+// <metal_assert>'s assert.
+#if defined(__NVPTX__)
+#define _MSL_ASSERT(...) ((void)(__VA_ARGS__))
+#else
+#define _MSL_ASSERT(...)                   \
+  ((__VA_ARGS__) || !_msl_checked ? (void)0 \
+                                  : _msl_assertion("assertion failed: " #__VA_ARGS__))
+#endif

@@ -11,8 +11,11 @@ struct Sample {
   float at[3];
   int offset[3];
   unsigned dimensions;  // of `at`
-  unsigned slice;       // of an array
+  unsigned slice;       // of an array; of cubes the first of six
   float lod;
+  bool cube;      // `at` is a direction
+  bool compares;  // each pixel becomes 0 or 1 before pixels are mixed
+  float reference;
 };
 struct PixelPosition {
   unsigned x, y, z, level;  // z: plane of a 3D texture, slice of an array
@@ -38,6 +41,10 @@ MSL_HIDDEN void _msl_texture_sample_integers(const metallib_texture* texture,
 MSL_HIDDEN void _msl_texture_gather(const metallib_texture* texture,
                                     const metallib_sampler* sampler, const _msl::Sample* sample,
                                     unsigned component, float* out);
+MSL_HIDDEN void _msl_texture_gather_integers(const metallib_texture* texture,
+                                             const metallib_sampler* sampler,
+                                             const _msl::Sample* sample, unsigned component,
+                                             int* out);
 
 namespace metal {
 
@@ -79,6 +86,17 @@ enum class mag_filter { nearest, linear };
 enum class min_filter { nearest, linear };
 enum class mip_filter { none, nearest, linear };
 enum class border_color { transparent_black, opaque_black, opaque_white };
+enum class compare_func {
+  never = 0,
+  less = 1,
+  equal = 2,
+  less_equal = 3,
+  greater = 4,
+  not_equal = 5,
+  greater_equal = 6,
+  always = 7,
+  none = 0
+};
 struct max_anisotropy {
   constexpr max_anisotropy(int) {}
 };
@@ -107,6 +125,7 @@ struct sampler {
   constexpr void set(min_filter f) { _state.min_filter = uchar(f); }
   constexpr void set(mip_filter f) { _state.mip_filter = uchar(f); }
   constexpr void set(border_color c) { _state.border_color = uchar(c); }
+  constexpr void set(compare_func c) { _state.compare = uchar(c); }
   constexpr void set(max_anisotropy) {}
   constexpr void set(lod_clamp c) { _state.lod_min = c.low, _state.lod_max = c.high; }
 
@@ -135,6 +154,11 @@ struct gradient3d {
   gradient3d(float3 x, float3 y) : dx(x), dy(y) {}
 };
 
+struct gradientcube {
+  float3 dx, dy;
+  gradientcube(float3 x, float3 y) : dx(x), dy(y) {}
+};
+
 }  // namespace metal
 
 namespace _msl {
@@ -161,6 +185,16 @@ inline void option(Sample& s, const metallib_texture* t, metal::gradient2d o) {
 }
 inline void option(Sample& s, const metallib_texture* t, metal::gradient3d o) {
   s.lod = detail<3>(o.dx, o.dy, t);
+}
+// A face is two units wide where the direction's longest part is one.
+inline void option(Sample& s, const metallib_texture* t, metal::gradientcube o) {
+  float x = 0, y = 0, longest = 0;
+  for (int i = 0; i < 3; ++i) {
+    x += o.dx[i] * o.dx[i];
+    y += o.dy[i] * o.dy[i];
+    longest = __builtin_fmaxf(longest, __builtin_fabsf(s.at[i]));
+  }
+  s.lod = 0.5f * __builtin_log2f(x > y ? x : y) + __builtin_log2f(float(t->width) * 0.5f / longest);
 }
 inline void option(Sample& s, const metallib_texture*, int o) { s.offset[0] = o; }
 inline void option(Sample& s, const metallib_texture*, metal::vec<int, 2> o) {
@@ -223,6 +257,16 @@ struct Texture {
     }
     return pixel(v);
   }
+  Pixel gather_at(const metal::sampler& s, const Sample& what, metal::component c) const {
+    static_assert(A == metal::access::sample, "gather() needs access::sample");
+    Stored v[4];
+    if constexpr (kFloating) {
+      _msl_texture_gather(_texture, &s._state, &what, uint(c), v);
+    } else {
+      _msl_texture_gather_integers(_texture, &s._state, &what, uint(c), v);
+    }
+    return pixel(v);
+  }
   static constexpr uint at_level(uint size, uint lod) {
     return lod < 32 && size >> lod ? size >> lod : 1;
   }
@@ -232,6 +276,16 @@ struct Texture {
 
 }  // namespace _msl
 
+namespace metal {
+
+}  // namespace metal
+namespace _msl {
+// An array of textures, for a kernel's argument.
+template <class Array, class... P>
+inline Array textures(P... each) {
+  return Array{{metal::remove_reference_t<decltype(metal::declval<Array&>()[0])>(each)...}};
+}
+}  // namespace _msl
 namespace metal {
 
 #define MSL_TEXTURE(name)                       \
@@ -274,11 +328,7 @@ MSL_TEXTURE(texture2d)
     return this->sample_at(s, {{at.x, at.y, 0}, {}, 2, 0, 0}, options...);
   }
   Pixel gather(sampler s, float2 at, int2 offset = int2(0), component c = component::x) const {
-    static_assert(is_floating_point_v<T>, "gather() of integers is not supported by this compiler");
-    const _msl::Sample what = {{at.x, at.y, 0}, {offset.x, offset.y, 0}, 2, 0, 0};
-    float v[4];
-    _msl_texture_gather(this->_texture, &s._state, &what, uint(c), v);
-    return this->pixel(v);
+    return this->gather_at(s, {{at.x, at.y, 0}, {offset.x, offset.y, 0}, 2, 0, 0}, c);
   }
 };
 
@@ -295,6 +345,114 @@ MSL_TEXTURE(texture2d_array)
   template <class... O>
   Pixel sample(sampler s, float2 at, uint slice, O... options) const {
     return this->sample_at(s, {{at.x, at.y, 0}, {}, 2, slice, 0}, options...);
+  }
+  Pixel gather(sampler s, float2 at, uint slice, int2 offset = int2(0), component c = component::x) const {
+    return this->gather_at(s, {{at.x, at.y, 0}, {offset.x, offset.y, 0}, 2, slice, 0}, c);
+  }
+};
+
+// Six slices a cube: +x, -x, +y, -y, +z, -z.
+MSL_TEXTURE(texturecube)
+  MSL_TEXTURE_WIDTH
+  MSL_TEXTURE_HEIGHT
+  Pixel read(uint2 at, uint face, uint lod = 0) const { return this->read_at({at.x, at.y, face, lod}); }
+  Pixel read(ushort2 at, ushort face, ushort lod = 0) const { return this->read_at({at.x, at.y, face, lod}); }
+  void write(Pixel p, uint2 at, uint face, uint lod = 0) const { this->write_at(p, {at.x, at.y, face, lod}); }
+  void write(Pixel p, ushort2 at, ushort face, ushort lod = 0) const {
+    this->write_at(p, {at.x, at.y, face, lod});
+  }
+  template <class... O>
+  Pixel sample(sampler s, float3 at, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, at.z}, {}, 3, 0, 0, true}, options...);
+  }
+  Pixel gather(sampler s, float3 at, component c = component::x) const {
+    return this->gather_at(s, {{at.x, at.y, at.z}, {}, 3, 0, 0, true}, c);
+  }
+};
+
+MSL_TEXTURE(texturecube_array)
+  MSL_TEXTURE_WIDTH
+  MSL_TEXTURE_HEIGHT
+  uint get_array_size() const { return this->_texture->array_length / 6; }
+  Pixel read(uint2 at, uint face, uint cube, uint lod = 0) const {
+    return this->read_at({at.x, at.y, 6 * cube + face, lod});
+  }
+  Pixel read(ushort2 at, ushort face, ushort cube, ushort lod = 0) const {
+    return this->read_at({at.x, at.y, 6u * cube + face, lod});
+  }
+  void write(Pixel p, uint2 at, uint face, uint cube, uint lod = 0) const {
+    this->write_at(p, {at.x, at.y, 6 * cube + face, lod});
+  }
+  void write(Pixel p, ushort2 at, ushort face, ushort cube, ushort lod = 0) const {
+    this->write_at(p, {at.x, at.y, 6u * cube + face, lod});
+  }
+  template <class... O>
+  Pixel sample(sampler s, float3 at, uint cube, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, at.z}, {}, 3, 6 * cube, 0, true}, options...);
+  }
+  Pixel gather(sampler s, float3 at, uint cube, component c = component::x) const {
+    return this->gather_at(s, {{at.x, at.y, at.z}, {}, 3, 6 * cube, 0, true}, c);
+  }
+};
+
+// Depth textures have one component; what is compared with is the sampler's compare_func.
+#define MSL_DEPTH_TEXTURE(name, like)                                                   \
+  template <class T, access A = access::sample>                                         \
+  struct name : private like<T, A> {                                                    \
+    static_assert(is_same_v<T, float>, "a depth texture's component type is float");    \
+    static_assert(A == access::sample || A == access::read,                             \
+                  "a depth texture has access::sample or access::read");                \
+    using Base = like<T, A>;                                                            \
+    using Base::Base;                                                                   \
+    using Base::get_height, Base::get_num_mip_levels, Base::get_width, Base::_texture;  \
+    template <class... P>                                                               \
+    T read(P... place) const { return Base::read(place...).x; }                         \
+    template <class... P>                                                               \
+    T sample(sampler s, P... place) const { return Base::sample(s, place...).x; }       \
+    friend bool is_null_texture(const name& texture) { return !texture._texture; }
+MSL_DEPTH_TEXTURE(depth2d, texture2d)
+  template <class... O>
+  T sample_compare(sampler s, float2 at, float reference, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, 0}, {}, 2, 0, 0, false, true, reference}, options...).x;
+  }
+  vec<T, 4> gather(sampler s, float2 at, int2 offset = int2(0)) const { return Base::gather(s, at, offset); }
+  vec<T, 4> gather_compare(sampler s, float2 at, float reference, int2 offset = int2(0)) const {
+    return this->gather_at(s, {{at.x, at.y, 0}, {offset.x, offset.y, 0}, 2, 0, 0, false, true, reference}, component::x);
+  }
+};
+MSL_DEPTH_TEXTURE(depth2d_array, texture2d_array)
+  using Base::get_array_size;
+  template <class... O>
+  T sample_compare(sampler s, float2 at, uint slice, float reference, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, 0}, {}, 2, slice, 0, false, true, reference}, options...).x;
+  }
+  vec<T, 4> gather(sampler s, float2 at, uint slice, int2 offset = int2(0)) const {
+    return Base::gather(s, at, slice, offset);
+  }
+  vec<T, 4> gather_compare(sampler s, float2 at, uint slice, float reference, int2 offset = int2(0)) const {
+    return this->gather_at(s, {{at.x, at.y, 0}, {offset.x, offset.y, 0}, 2, slice, 0, false, true, reference},
+                           component::x);
+  }
+};
+MSL_DEPTH_TEXTURE(depthcube, texturecube)
+  template <class... O>
+  T sample_compare(sampler s, float3 at, float reference, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, at.z}, {}, 3, 0, 0, true, true, reference}, options...).x;
+  }
+  vec<T, 4> gather(sampler s, float3 at) const { return Base::gather(s, at); }
+  vec<T, 4> gather_compare(sampler s, float3 at, float reference) const {
+    return this->gather_at(s, {{at.x, at.y, at.z}, {}, 3, 0, 0, true, true, reference}, component::x);
+  }
+};
+MSL_DEPTH_TEXTURE(depthcube_array, texturecube_array)
+  using Base::get_array_size;
+  template <class... O>
+  T sample_compare(sampler s, float3 at, uint cube, float reference, O... options) const {
+    return this->sample_at(s, {{at.x, at.y, at.z}, {}, 3, 6 * cube, 0, true, true, reference}, options...).x;
+  }
+  vec<T, 4> gather(sampler s, float3 at, uint cube) const { return Base::gather(s, at, cube); }
+  vec<T, 4> gather_compare(sampler s, float3 at, uint cube, float reference) const {
+    return this->gather_at(s, {{at.x, at.y, at.z}, {}, 3, 6 * cube, 0, true, true, reference}, component::x);
   }
 };
 

@@ -19,6 +19,8 @@ struct Sample {
   unsigned dimensions;
   unsigned slice;
   float lod;
+  bool cube, compares;
+  float reference;
 };
 #endif
 
@@ -256,9 +258,79 @@ inline void place(const metallib_texture* t, const metallib_sampler* s, const Sa
   }
 }
 
+// What a depth texture's pixel becomes.
+inline float compared(float reference, float pixel, unsigned how) {
+  const bool less = reference < pixel, equal = reference == pixel, greater = reference > pixel;
+  switch (how) {
+    case 1:
+      return less;
+    case 2:
+      return equal;
+    case 3:
+      return less || equal;
+    case 4:
+      return greater;
+    case 5:
+      return !equal;
+    case 6:
+      return greater || equal;
+    case 7:
+      return 1;
+    default:
+      return 0;
+  }
+}
+inline void compare(const metallib_sampler* s, const Sample* what, float* pixel) {
+  if (what->compares) pixel[0] = compared(what->reference, pixel[0], s->compare);
+}
+inline void compare(const metallib_sampler*, const Sample*, int*) {}
+
+// ---- cubes
+struct OnFace {
+  unsigned face;
+  float s, t;  // from 0 to 1
+};
+inline OnFace face_of(const float* d) {
+  const float x = __builtin_fabsf(d[0]), y = __builtin_fabsf(d[1]), z = __builtin_fabsf(d[2]);
+  float s, t, longest;
+  unsigned face;
+  if (x >= y && x >= z) {
+    face = d[0] < 0, longest = x, s = d[0] < 0 ? d[2] : -d[2], t = -d[1];
+  } else if (y >= z) {
+    face = 2 + (d[1] < 0), longest = y, s = d[0], t = d[1] < 0 ? -d[2] : d[2];
+  } else {
+    face = 4 + (d[2] < 0), longest = z, s = d[2] < 0 ? -d[0] : d[0], t = -d[1];
+  }
+  return {face, limit(s / longest, -1, 1) * 0.5f + 0.5f, limit(t / longest, -1, 1) * 0.5f + 0.5f};
+}
+// Pixel (x, y) of a face of n x n pixels; past an edge, that of the face which is there.
+template <class V>
+inline void cube_texel(const metallib_texture* t, const Sample* what, unsigned face, int x, int y,
+                       unsigned level, V* out) {
+  const int n = int(size_at(t->width, level));
+  if (unsigned(x) >= unsigned(n) || unsigned(y) >= unsigned(n)) {
+    const float a = float(2 * x + 1) / float(n) - 1, b = float(2 * y + 1) / float(n) - 1;
+    const float to[6][3] = {{1, -b, -a}, {-1, -b, a}, {a, 1, b},
+                            {a, -1, -b}, {a, -b, 1},  {-a, -b, -1}};
+    const OnFace there = face_of(to[face]);
+    face = there.face;
+    x = int(there.s * float(n)), y = int(there.t * float(n));
+    x = x < n ? x : n - 1, y = y < n ? y : n - 1;
+  }
+  const unsigned last = t->array_length - 1, slice = what->slice + face;
+  read(t, {unsigned(x), unsigned(y), slice < last ? slice : last, level}, out);
+}
+
 template <class V>
 inline void nearest(const metallib_texture* t, const metallib_sampler* s, const Sample* what,
                     unsigned level, V* out) {
+  if (what->cube) {
+    const OnFace at = face_of(what->at);
+    const int n = int(size_at(t->width, level));
+    const int x = int(at.s * float(n)), y = int(at.t * float(n));
+    cube_texel(t, what, at.face, x < n ? x : n - 1, y < n ? y : n - 1, level, out);
+    return compare(s, what, out);
+  }
   float at[3];
   int i[3] = {};
   place(t, s, what, level, at);
@@ -266,30 +338,70 @@ inline void nearest(const metallib_texture* t, const metallib_sampler* s, const 
     i[d] = int(__builtin_floorf(at[d])) + what->offset[d];
   }
   texel(t, s, i, what, level, out);
+  compare(s, what, out);
 }
 
 inline void linear(const metallib_texture* t, const metallib_sampler* s, const Sample* what,
                    unsigned level, float* out) {
   float at[3], part[3];
   int base[3] = {};
-  place(t, s, what, level, at);
-  for (unsigned d = 0; d < what->dimensions; ++d) {
+  unsigned dimensions = what->dimensions, face = 0;
+  if (what->cube) {
+    const OnFace on = face_of(what->at);
+    const float n = float(size_at(t->width, level));
+    dimensions = 2, face = on.face, at[0] = on.s * n, at[1] = on.t * n;
+  } else {
+    place(t, s, what, level, at);
+  }
+  for (unsigned d = 0; d < dimensions; ++d) {
     const float low = __builtin_floorf(at[d] - 0.5f);
     part[d] = at[d] - 0.5f - low;
     base[d] = int(low) + what->offset[d];
   }
   for (int c = 0; c < 4; ++c) out[c] = 0;
-  for (unsigned corner = 0; corner < 1u << what->dimensions; ++corner) {
+  for (unsigned corner = 0; corner < 1u << dimensions; ++corner) {
     int i[3] = {};
     float weight = 1, v[4];
-    for (unsigned d = 0; d < what->dimensions; ++d) {
+    for (unsigned d = 0; d < dimensions; ++d) {
       const bool upper = corner >> d & 1;
       i[d] = base[d] + upper;
       weight *= upper ? part[d] : 1 - part[d];
     }
     if (weight == 0) continue;
-    texel(t, s, i, what, level, v);
+    if (what->cube) {
+      cube_texel(t, what, face, i[0], i[1], level, v);
+    } else {
+      texel(t, s, i, what, level, v);
+    }
+    compare(s, what, v);
     for (int c = 0; c < 4; ++c) out[c] += weight * v[c];
+  }
+}
+
+// In MSL's order: lower left, lower right, upper right, upper left of the four, y growing
+// downwards.
+template <class V>
+inline void gather(const metallib_texture* t, const metallib_sampler* s, const Sample* what,
+                   unsigned component, V* out) {
+  constexpr int kOrder[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
+  float at[3] = {};
+  unsigned face = 0;
+  if (t && what->cube) {
+    const OnFace on = face_of(what->at);
+    face = on.face, at[0] = on.s * float(t->width), at[1] = on.t * float(t->width);
+  } else if (t) {
+    place(t, s, what, 0, at);
+  }
+  for (int k = 0; k < 4; ++k) {
+    V v[4] = {};
+    int i[3] = {};
+    for (int d = 0; d < 2; ++d) {
+      i[d] = int(__builtin_floorf(at[d] - 0.5f)) + what->offset[d] + kOrder[k][d];
+    }
+    if (t && what->cube) cube_texel(t, what, face, i[0], i[1], 0, v);
+    if (t && !what->cube) texel(t, s, i, what, 0, v);
+    if (t) compare(s, what, v);
+    out[k] = v[component & 3];
   }
 }
 
@@ -369,22 +481,13 @@ MSL_TEXTURE_FUNCTION void _msl_texture_sample_integers(const metallib_texture* t
   nearest(t, s, what, unsigned(limit(__builtin_rintf(lod), 0, float(t->levels - 1))), out);
 }
 
-// In MSL's order: lower left, lower right, upper right, upper left of the four, y growing
-// downwards.
 MSL_TEXTURE_FUNCTION void _msl_texture_gather(const metallib_texture* t, const metallib_sampler* s,
                                               const Sample* what, unsigned component, float* out) {
-  constexpr int kOrder[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
-  float at[3];
-  if (t) place(t, s, what, 0, at);
-  for (int k = 0; k < 4; ++k) {
-    float v[4] = {};
-    if (t) {
-      int i[3] = {};
-      for (int d = 0; d < 2; ++d) {
-        i[d] = int(__builtin_floorf(at[d] - 0.5f)) + what->offset[d] + kOrder[k][d];
-      }
-      texel(t, s, i, what, 0, v);
-    }
-    out[k] = v[component & 3];
-  }
+  gather(t, s, what, component, out);
+}
+MSL_TEXTURE_FUNCTION void _msl_texture_gather_integers(const metallib_texture* t,
+                                                       const metallib_sampler* s,
+                                                       const Sample* what, unsigned component,
+                                                       int* out) {
+  gather(t, s, what, component, out);
 }

@@ -276,7 +276,48 @@ struct array {
   constexpr bool empty() const { return N == 0; }
   constexpr T* data() { return _data; }
   constexpr const T* data() const { return _data; }
+  constexpr T& front() { return _data[0]; }
+  constexpr const T& front() const { return _data[0]; }
+  constexpr T& back() { return _data[N - 1]; }
+  constexpr const T& back() const { return _data[N - 1]; }
+  constexpr T* begin() { return _data; }
+  constexpr const T* begin() const { return _data; }
+  constexpr T* end() { return _data + N; }
+  constexpr const T* end() const { return _data + N; }
 };
+
+// Elements that lie elsewhere, in the address space of T.
+template <class T>
+struct array_ref {
+  T* _data;
+  size_t _size;
+  constexpr array_ref() : _data(nullptr), _size(0) {}
+  constexpr array_ref(T* data, size_t size) : _data(data), _size(size) {}
+  constexpr T& operator[](size_t i) const { return _data[i]; }
+  constexpr size_t size() const { return _size; }
+  constexpr bool empty() const { return _size == 0; }
+  constexpr T* data() const { return _data; }
+  constexpr T* begin() const { return _data; }
+  constexpr T* end() const { return _data + _size; }
+};
+template <class T>
+constexpr array_ref<T> make_array_ref(T* data, size_t size) {
+  return array_ref<T>(data, size);
+}
+template <class T, size_t N>
+constexpr array_ref<T> make_array_ref(T (&data)[N]) {
+  return array_ref<T>(data, N);
+}
+template <class T, size_t N>
+constexpr array_ref<T> make_array_ref(array<T, N>& data) {
+  return array_ref<T>(data.data(), N);
+}
+template <class T, size_t N>
+constexpr array_ref<const T> make_array_ref(const array<T, N>& data) {
+  return array_ref<const T>(data.data(), N);
+}
+
+using nullptr_t = decltype(nullptr);
 
 }  // namespace metal
 
@@ -307,6 +348,20 @@ struct array {
 #define HALF_MAX half(0x1.ffcp15f)
 #define HALF_MIN half(0x1p-14f)
 #define HALF_EPSILON half(0x1p-10f)
+#define HUGE_VALBF bfloat(__builtin_inff())
+#define MAXBFLOAT bfloat(0x1.fep127f)
+#define BFLT_DIG 2
+#define BFLT_MANT_DIG 8
+#define BFLT_MAX_10_EXP 38
+#define BFLT_MAX_EXP 128
+#define BFLT_MIN_10_EXP (-37)
+#define BFLT_MIN_EXP (-125)
+#define BFLT_RADIX 2
+#define BFLT_DECIMAL_DIG 4
+#define BFLT_MAX bfloat(0x1.fep127f)
+#define BFLT_MIN bfloat(0x1p-126f)
+#define BFLT_EPSILON bfloat(0x1p-7f)
+#define BFLT_TRUE_MIN bfloat(0x1p-133f)
 #define CHAR_BIT 8
 #define SCHAR_MAX 127
 #define SCHAR_MIN (-128)
@@ -351,3 +406,17 @@ struct array {
 #define M_2_SQRTPI_H half(M_2_SQRTPI_F)
 #define M_SQRT2_H half(M_SQRT2_F)
 #define M_SQRT1_2_H half(M_SQRT1_2_F)
+
+#define M_E_BF bfloat(M_E_F)
+#define M_LOG2E_BF bfloat(M_LOG2E_F)
+#define M_LOG10E_BF bfloat(M_LOG10E_F)
+#define M_LN2_BF bfloat(M_LN2_F)
+#define M_LN10_BF bfloat(M_LN10_F)
+#define M_PI_BF bfloat(M_PI_F)
+#define M_PI_2_BF bfloat(M_PI_2_F)
+#define M_PI_4_BF bfloat(M_PI_4_F)
+#define M_1_PI_BF bfloat(M_1_PI_F)
+#define M_2_PI_BF bfloat(M_2_PI_F)
+#define M_2_SQRTPI_BF bfloat(M_2_SQRTPI_F)
+#define M_SQRT2_BF bfloat(M_SQRT2_F)
+#define M_SQRT1_2_BF bfloat(M_SQRT1_2_F)

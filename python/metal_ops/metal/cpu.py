@@ -76,7 +76,7 @@ def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
 
 
 def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants: int) -> str:
-    by_position = {a.position: a for a in kernel.arguments}
+    by_position = {a.position: a for a in kernel.arguments if a.element == 0}
     members, initialisers, calls, parameters, inner = [], [], [], [], []
     for i in range(kernel.n_parameters):
         kind = f"_msl_P<{i}>"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from .features import ATTRIBUTES
 from .flat import FlatText
 
 POSITIONS = frozenset(
@@ -26,8 +27,8 @@ ANNOTATED = frozenset(
 # Graphics attributes and those of argument buffers: no meaning here, taken out.
 DROPPED = frozenset(
     """id user position attribute color point_size vertex_id instance_id front_facing sample_id flat center_perspective
-    center_no_perspective visible stitchable intersection payload render_target_array_index early_fragment_tests
-    point_coord raster_order_group depth stencil clip_distance invariant patch required_threads_per_threadgroup""".split()
+    center_no_perspective visible stitchable payload render_target_array_index early_fragment_tests
+    point_coord raster_order_group depth stencil clip_distance invariant required_threads_per_threadgroup""".split()
 )
 # A macro that stands for `constant` and words beside it.
 CONSTANT_MACRO = re.compile(
@@ -120,6 +121,10 @@ class Declarations:
                     known.append(f'_MSL_A("enabled_by=" _MSL_STR({arguments}))')
             elif name in ANNOTATED:
                 known.append(f'_MSL_A("{name}=" _MSL_STR({arguments}))')
+            elif name in ("vertex", "fragment"):
+                known.append(name)
+            elif name in ATTRIBUTES:
+                known.append(f'_MSL_A("refused_{name}")')
             elif name in DROPPED or name.startswith("air."):
                 known.append("")
         if known:

@@ -82,7 +82,7 @@ def wrappers(reflection: Reflection) -> str:
 
 
 def _kernel(number: int, kernel: Kernel) -> str:
-    arguments = {a.position: a for a in kernel.arguments}
+    arguments = {a.position: a for a in kernel.arguments if a.element == 0}
     parameters, fetches, calls = ["const _msl::Grid _msl_g"], [], []
     for i in range(kernel.n_parameters):
         kind = f"_msl_K{number}::_msl_P<{i}>"
@@ -92,6 +92,12 @@ def _kernel(number: int, kernel: Kernel) -> str:
         argument = arguments[i]
         if argument.kind in ("TEXTURE", "SAMPLER"):
             what = "metallib_" + argument.kind.lower()
+            if argument.elements > 1:
+                names = [f"_msl_{i}_{k}" for k in range(argument.elements)]
+                parameters += [f"const device {what}* {name}" for name in names]
+                pointers = ", ".join(f"(const {what}*){name}" for name in names)
+                calls.append(f"_msl::textures<{kind}>({pointers})")
+                continue
             parameters.append(f"const device {what}* _msl_{i}")
             made = f"metal::sampler((const {what}*)_msl_{i})"
             if argument.kind == "TEXTURE":

@@ -20,9 +20,6 @@ WORDS = [
     (re.compile(r"\b(?:metal::)?matrix<(\w+), (\d), (\d)>"), r"\1\2x\3"),
     (re.compile(r"'(\w+)' \(aka '\1'\)"), r"'\1'"),
     (re.compile(r"^no setter defined for property '(\w+)'"), r"swizzle '\1' repeats a component and cannot be assigned"),
-    (re.compile(r"^(unknown type name|no template named) '((?:texture|depth|imageblock|visible_function|tensor)\w*)'"),
-     r"\1 '\2': this compute compiler has 1D, 2D and 3D textures, arrays of 1D and 2D ones, and texture_buffer; no cubes, "
-     "depth or multisample textures, image blocks, tensors or function tables"),
     (re.compile(r"\bmetal::access::"), "access::"),
     (re.compile(r"^automatic variable qualified with an address space"),
      "a local variable cannot be declared in the device or constant address space"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from .abi import number
 from .calls import Calls
+from .features import refused
 from .integers import Integers
 from .messages import Place, in_metal
 from .reflection import (
@@ -21,9 +23,15 @@ from .reflection import (
 from .rules import Rules
 from .syntax_tree import SyntaxTree
 
+_TEXTURE = re.compile(r"(?:const )?metal::((?:texture|depth)\w+|sampler)(?:<(.*)>)?")
+_TEXTURES = re.compile(r"(?:const )?metal::array<metal::((?:texture|depth)\w+)<(.*)>, (\d+)\w*>")
+
 
 def reflect(tree: SyntaxTree, std: tuple[int, int]) -> Reflection:
     """Everything that the tree holds, checked by the rules of MSL `std`; kernels are empty if clang found errors."""
+    instead = refused(tree)
+    if instead:
+        return Reflection([], [], instead)
     if tree.diagnostics():
         return Reflection([], [], tree.messages)
     return _Reader(tree, std).read()
@@ -121,17 +129,22 @@ class _Reader:
             if argument.index < 0:
                 waiting.append(argument)
                 continue
-            key = (attribute_of(argument.kind), argument.index)
-            if key in taken:
-                self._tree.say(
-                    parameter,
-                    f"{key[0]} index {argument.index} is used by '{taken[key]}' and '{argument.name}'",
-                )
-            taken[key] = argument.name
+            for key in _keys(argument):
+                if key in taken:
+                    self._tree.say(
+                        parameter,
+                        f"{key[0]} index {key[1]} is used by '{taken[key]}' and '{argument.name}'",
+                    )
+                taken[key] = argument.name
         for argument in waiting:  # MSL: the next index that no other parameter has
-            space = attribute_of(argument.kind)
-            argument.index = next(i for i in range(1000) if (space, i) not in taken)
-            taken[space, argument.index] = argument.name
+            while argument.index < 0 or any(key in taken for key in _keys(argument)):
+                argument.index += 1
+            taken.update(dict.fromkeys(_keys(argument), argument.name))
+        kernel.arguments = [
+            replace(argument, index=argument.index + k, element=k)
+            for argument in kernel.arguments
+            for k in range(argument.elements)
+        ]
         for argument in kernel.arguments:
             limit = limits()[attribute_of(argument.kind)]
             if argument.index >= limit:
@@ -174,10 +187,12 @@ class _Reader:
             pointee = canonical.element_type
         elif canonical.kind in (self._tree.types.POINTER, self._tree.types.LVALUEREFERENCE):
             pointee = canonical.get_pointee()
-        elif found := re.fullmatch(
-            r"(?:const )?metal::(texture\w+|sampler)(?:<(.*)>)?", canonical.spelling
-        ):
+        elif found := _TEXTURE.fullmatch(canonical.spelling):
             return self._texture(position, parameter, own, *found.groups())
+        elif found := _TEXTURES.fullmatch(canonical.spelling):
+            class_, inside, count = found.groups()
+            first = self._texture(position, parameter, own, class_, inside)
+            return first and replace(first, elements=int(count))
         else:
             self._tree.say(
                 parameter,
@@ -232,6 +247,8 @@ class _Reader:
         declared = type_.get_canonical().get_declaration()
         if type_.get_canonical().kind != self._tree.types.RECORD or declared.get_definition():
             return False
+        if not self._tree.is_users(declared):
+            return False  # packed_vec<T, 3> is a specialisation of what is only declared
         template = self._tree.template(declared)
         return template is None or template.get_definition() is None
 
@@ -324,3 +341,9 @@ class _Reader:
                       "bool, integers, half and float can be")  # fmt: skip
         size = cursor.type.get_canonical().get_size()
         return Constant(cursor.spelling, "::" + self._tree.qualified(cursor), index, name, size)
+
+
+def _keys(argument: Argument) -> list[tuple[str, int]]:
+    """The indices that an argument takes."""
+    space = attribute_of(argument.kind)
+    return [(space, argument.index + k) for k in range(argument.elements)]

@@ -22,6 +22,8 @@ class Argument:
     written: bool
     reference: bool
     enabled_by: str | None
+    elements: int = 1  # of an array of textures, which has an argument for each
+    element: int = 0
 
 
 @dataclass

@@ -78,6 +78,8 @@ class Rules:
             or "<double" in canonical.spelling
         ):
             self._tree.say(cursor, "'double' is not supported in Metal; use float")
+        elif canonical.kind in (self._types.LONGLONG, self._types.ULONGLONG):
+            self._tree.say(cursor, "'long long' is not supported in Metal; use long")
         elif canonical.kind in (self._types.INT128, self._types.UINT128):
             self._tree.say(cursor, "128-bit integers are not supported in Metal")
 

@@ -23,6 +23,7 @@ class Source(FlatText):
         declarations.attributes()
         declarations.threadgroup_variables()
         spellings.member_spaces(self)
+        spellings.coherent(self)
         spellings.array_parameters(self)
         declarations.derived_constants()
         spellings.literals(self)

@@ -89,6 +89,15 @@ def _unqualified_members(source: FlatText) -> set[tuple[int, str]]:
     return found
 
 
+def coherent(source: FlatText) -> None:
+    """`coherent(device)`: memory is coherent here anyway."""
+    tokens = source.tokens
+    for i, token in enumerate(tokens[:-3]):
+        words = [t.text for t in tokens[i : i + 4]]
+        if words == ["coherent", "(", "device", ")"]:
+            source.replace(token.start, tokens[i + 3].end, "", token.directive)
+
+
 def array_parameters(source: FlatText) -> None:
     """`constant int shape[3]` as a parameter: clang wants the pointer that it is."""
     tokens = source.tokens

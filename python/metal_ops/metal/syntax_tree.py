@@ -94,6 +94,19 @@ class SyntaxTree:
             self.messages += notes
         return errors
 
+    def missing_name(self, diagnostic: Any) -> str:
+        """The name that is not declared, of which an error speaks; "" if it is about something else."""
+        quoted = re.match(
+            r"(?:unknown type name|no template named|use of undeclared identifier|no type named|no member named) '(\w+)'",
+            diagnostic.spelling,
+        )
+        if quoted:
+            return quoted[1]
+        if not diagnostic.spelling.startswith("expected namespace name"):
+            return ""
+        word = re.match(r"\w+", self.source.text[diagnostic.location.offset :])
+        return word[0] if word else ""
+
     # ---- declarations
 
     def declarations(self, parent: Any) -> Iterator[Any]:

@@ -1,4 +1,5 @@
-// Elementwise kernels: templates over a struct that names the op (kOp) and the shader (kShader).
+// Elementwise kernels: templates over a struct that names the op (kOp), the shader (kShader), and says
+// whether integers of either sign share one (kSignless).
 
 #ifndef METAL_OPS_DEVICE_KERNELS_ELEMENTWISE_H_
 #define METAL_OPS_DEVICE_KERNELS_ELEMENTWISE_H_
@@ -8,19 +9,65 @@
 #include "device/kernels/strided.h"
 #include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+// No int32 where TensorFlow has a kernel for it that reads and writes host memory: it keeps int32
+// tensors of "GPU" ops there, which are shapes and indices.
+#define METAL_DEVICE_FLOATS {TF_FLOAT, TF_HALF, TF_BFLOAT16}
+#define METAL_DEVICE_NUMBERS                             \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16, \
+   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64}
+#define METAL_DEVICE_SIGNED_NUMBERS {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT8, TF_INT16, TF_INT64}
+#define METAL_DEVICE_INTEGERS \
+  {TF_INT8, TF_INT16, TF_INT32, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32, TF_UINT64}
+
+// ELEMENTWISE_OP(UnaryOp, Acos, "acos", METAL_DEVICE_FLOATS);
+#define ELEMENTWISE_OP_(Kernel, op, shader, signless, ...)       \
+  struct op {                                                    \
+    static constexpr char kOp[] = #op;                           \
+    static constexpr char kShader[] = shader;                    \
+    [[maybe_unused]] static constexpr bool kSignless = signless; \
+  };                                                             \
+  REGISTER_METAL_KERNEL(Kernel<op>, .Types("T", __VA_ARGS__))
+#define ELEMENTWISE_OP(Kernel, op, shader, ...) \
+  ELEMENTWISE_OP_(Kernel, op, shader, false, __VA_ARGS__)
+#define SIGNLESS_OP(Kernel, op, shader, ...) ELEMENTWISE_OP_(Kernel, op, shader, true, __VA_ARGS__)
 
 namespace metal_ops {
 
+// The unsigned type of an integer's or a bool's size; other types are their own.
+inline DType Unsigned(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kInt8:
+      return DType::kUint8;
+    case DType::kInt16:
+      return DType::kUint16;
+    case DType::kInt32:
+      return DType::kUint32;
+    case DType::kInt64:
+      return DType::kUint64;
+    default:
+      return dtype;
+  }
+}
+
+// Whose shaders know rows that are repeated (elementwise.metal.h).
+inline bool HasRows(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16 ||
+         dtype == DType::kInt64 || dtype == DType::kUint64;
+}
+
 // Launches a shader of two operands that are broadcast to `out`, whose shape is theirs together.
-inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shader, const Tensor& a,
-                           const Tensor& b, const Tensor& out) {
+inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shader, DType dtype,
+                           const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.num_elements() == 0) return Status();
   // One value per thread, or a single value for all.
   if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
     const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
     const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
     return Encode(ctx, [&](Encoder& encoder) {
-      return LaunchElementwise(encoder, {shader, a.dtype(), strides}, out.num_elements(),
+      return LaunchElementwise(encoder, {shader, dtype, strides}, out.num_elements(),
                                {{"a", a}, {"b", b}, {"out", out}});
     });
   }
@@ -30,8 +77,9 @@ inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shade
                             Broadcast(b.shape(), out.shape()),
                             {DenseStrides(out.shape())}},
                            &loop));
+  if (!HasRows(dtype)) loop.variant = "strided";
   return Encode(ctx, [&](Encoder& encoder) {
-    return encoder.Launch({shader, a.dtype(), loop.variant}, loop.grid,
+    return encoder.Launch({shader, dtype, loop.variant}, loop.grid,
                           {{"a", a}, {"b", b}, {"out", out}, {"params", loop.params}});
   });
 }
@@ -56,7 +104,8 @@ class BinaryOp {
     } else {
       OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     }
-    OP_REQUIRES_OK(ctx, LaunchBinary(ctx, kOp, Op::kShader, a, b, out));
+    OP_REQUIRES_OK(ctx, LaunchBinary(ctx, kOp, Op::kShader,
+                                     Op::kSignless ? Unsigned(a.dtype()) : a.dtype(), a, b, out));
   }
 };
 
@@ -75,7 +124,7 @@ class ComparisonOp {
     Shape shape;
     OP_REQUIRES_OK(ctx, BroadcastShape(kOp, a.shape(), b.shape(), &shape));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, LaunchBinary(ctx, kOp, Op::kShader, a, b, out));
+    OP_REQUIRES_OK(ctx, LaunchBinary(ctx, kOp, Op::kShader, a.dtype(), a, b, out));
   }
 };
 
@@ -91,8 +140,37 @@ class UnaryOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, x.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return LaunchElementwise(encoder, {Op::kShader, x.dtype()}, x.num_elements(),
+                     const DType dtype = Op::kSignless ? Unsigned(x.dtype()) : x.dtype();
+                     return LaunchElementwise(encoder, {Op::kShader, dtype}, x.num_elements(),
                                               {{"a", x}, {"out", out}});
+                   }));
+  }
+};
+
+inline Status SlopeInputs(KernelContext* ctx, const char* op, Tensor* a, Tensor* b, Tensor* out) {
+  RETURN_IF_ERROR(ctx->Input(0, a));
+  RETURN_IF_ERROR(ctx->Input(1, b));
+  if (a->shape() != b->shape()) {
+    return InvalidArgument(op, ": expected two tensors of one shape, got ", ToString(a->shape()),
+                           " and ", ToString(b->shape()));
+  }
+  return ctx->AllocateOutput(0, a->shape(), out);
+}
+
+// Two tensors of one shape, floats.
+template <typename Op>
+class SlopeOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit SlopeOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor a, b, out;
+    OP_REQUIRES_OK(ctx, SlopeInputs(ctx, kOp, &a, &b, &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return LaunchElementwise(encoder, {Op::kShader, a.dtype(), "11"},
+                                              a.num_elements(), {{"a", a}, {"b", b}, {"out", out}});
                    }));
   }
 };

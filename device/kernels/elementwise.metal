@@ -1,4 +1,5 @@
-// Elementwise operators: binary with broadcasting, unary, conversions, sums of many.
+// Elementwise operators of floats: binary with broadcasting, comparisons, unary; conversions and sums of
+// many. Those of integers are in integers.metal, functions in functions.metal.
 
 #include "device/kernels/elementwise.metal.h"
 
@@ -29,68 +30,36 @@ struct Div {
   }
 };
 
-#define BINARY_NUMBERS(name, op) \
-  BINARY(name, op, float)        \
-  BINARY(name, op, half)         \
-  BINARY(name, op, bfloat)       \
-  BINARY(name, op, long)
-BINARY_NUMBERS("add", Add)
-BINARY_NUMBERS("sub", Sub)
-BINARY_NUMBERS("mul", Mul)
-BINARY("div", Div, float)
-BINARY("div", Div, half)
-BINARY("div", Div, bfloat)
-
-struct FloorDiv {
-  long operator()(long a, long b) const {
-    const long quotient = a / b;
-    return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
-  }
-};
-struct FloorMod {
-  long operator()(long a, long b) const {
-    const long rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-  }
-};
-BINARY("floor_div", FloorDiv, long)
-BINARY("floor_mod", FloorMod, long)
-
-// Variables of the narrower integers are only ever added to.
-#define UPDATE(type)                                               \
-  INSTANTIATE_KERNEL("add_" #type "_11", elementwise_2, Add, type) \
-  INSTANTIATE_KERNEL("sub_" #type "_11", elementwise_2, Sub, type)
-UPDATE(char)
-UPDATE(uchar)
-UPDATE(short)
-UPDATE(ushort)
-UPDATE(int)
-UPDATE(uint)
-UPDATE(ulong)
+BINARY_FLOATS("add", Add)
+BINARY_FLOATS("sub", Sub)
+BINARY_FLOATS("mul", Mul)
+BINARY_FLOATS("div", Div)
 
 // ---- comparisons --------------------------------------------------------------------------------
 
+struct Equal {
+  bool operator()(float a, float b) const { return a == b; }
+};
+struct NotEqual {
+  bool operator()(float a, float b) const { return a != b; }
+};
 struct Greater {
-  template <typename T>
-  bool operator()(T a, T b) const {
-    return a > b;
-  }
+  bool operator()(float a, float b) const { return a > b; }
 };
 struct GreaterEqual {
-  template <typename T>
-  bool operator()(T a, T b) const {
-    return a >= b;
-  }
+  bool operator()(float a, float b) const { return a >= b; }
+};
+struct ApproximateEqual {
+  float tolerance;
+  bool operator()(float a, float b) const { return abs(a - b) <= tolerance; }
 };
 
-// Less and LessEqual are these the other way round.
-#define COMPARE_NUMBERS(name, op) \
-  COMPARE(name, op, float)        \
-  COMPARE(name, op, half)         \
-  COMPARE(name, op, bfloat)       \
-  COMPARE(name, op, long)
-COMPARE_NUMBERS("greater", Greater)
-COMPARE_NUMBERS("greater_equal", GreaterEqual)
+// Less and LessEqual are Greater and GreaterEqual the other way round.
+COMPARE_FLOATS("equal", Equal)
+COMPARE_FLOATS("not_equal", NotEqual)
+COMPARE_FLOATS("greater", Greater)
+COMPARE_FLOATS("greater_equal", GreaterEqual)
+INSTANTIATE_KERNEL("approximate_equal_float_11", elementwise_2, ApproximateEqual, float, 1, 1, bool)
 
 // ---- unary --------------------------------------------------------------------------------------
 
@@ -130,8 +99,6 @@ ELEMENTWISE_1("square", Square)
 ELEMENTWISE_1("sqrt", Sqrt)
 ELEMENTWISE_1("reciprocal", Reciprocal)
 ELEMENTWISE_1("rsqrt", Rsqrt)
-INSTANTIATE_KERNEL("neg_long", elementwise_1, Neg, long)
-INSTANTIATE_KERNEL("square_long", elementwise_1, Square, long)
 
 // ---- conversions --------------------------------------------------------------------------------
 
@@ -187,4 +154,7 @@ kernel void add_n(device const T* a [[buffer(0)]], device const T* b [[buffer(1)
 INSTANTIATE_KERNEL("add_n_float", add_n, float)
 INSTANTIATE_KERNEL("add_n_half", add_n, half)
 INSTANTIATE_KERNEL("add_n_bfloat", add_n, bfloat)
-INSTANTIATE_KERNEL("add_n_long", add_n, long)
+INSTANTIATE_KERNEL("add_n_uchar", add_n, uchar)
+INSTANTIATE_KERNEL("add_n_ushort", add_n, ushort)
+INSTANTIATE_KERNEL("add_n_uint", add_n, uint)
+INSTANTIATE_KERNEL("add_n_ulong", add_n, ulong)

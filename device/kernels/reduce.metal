@@ -1,15 +1,92 @@
-// Sums and means. Every thread adds REDUCE_CHUNK elements at most and the passes are repeated on
-// what they leave, so the rounding error grows with the number of passes and not with the number of
-// elements.
+// Sums, means, products, largest and smallest elements, all and any. Every thread takes REDUCE_CHUNK
+// elements at most and the passes are repeated on what they leave, so the rounding error grows with the
+// number of passes and not with the number of elements.
 
 #include "device/kernels/strided.metal.h"
 
 using namespace metal;
 
-template <typename T, typename Sum, typename Out>
-kernel void reduce_sum(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
-                       constant ReduceParams& params [[buffer(2)]],
-                       uint2 position [[thread_position_in_grid]]) {
+// What is done to an element first, what joins two, and what changes nothing.
+struct Plain {
+  template <typename T>
+  static T of(T x) {
+    return x;
+  }
+};
+struct Sum : Plain {
+  template <typename T>
+  static T none() {
+    return T(0);
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return T(a + b);
+  }
+};
+struct Squares : Sum {
+  template <typename T>
+  static T of(T x) {
+    return T(x * x);
+  }
+};
+struct Prod : Plain {
+  template <typename T>
+  static T none() {
+    return T(1);
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return T(a * b);
+  }
+};
+// NaN stays.
+struct Max : Plain {
+  template <typename T>
+  static T none() {
+    return numeric_limits<T>::has_infinity ? T(-numeric_limits<T>::infinity())
+                                           : numeric_limits<T>::lowest();
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return b > a || b != b ? b : a;
+  }
+};
+struct Min : Plain {
+  template <typename T>
+  static T none() {
+    return numeric_limits<T>::has_infinity ? numeric_limits<T>::infinity()
+                                           : numeric_limits<T>::max();
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return b < a || b != b ? b : a;
+  }
+};
+struct All : Plain {
+  template <typename T>
+  static T none() {
+    return T(1);
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return T(a & b);
+  }
+};
+struct Any : Plain {
+  template <typename T>
+  static T none() {
+    return T(0);
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return T(a | b);
+  }
+};
+
+template <typename Op, typename T, typename Total, typename Out>
+kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
+                   constant ReduceParams& params [[buffer(2)]],
+                   uint2 position [[thread_position_in_grid]]) {
   long base = 0;
   uint rest = position.y;
   for (uint d = 0; rest != 0; ++d) {
@@ -18,7 +95,7 @@ kernel void reduce_sum(device const T* in [[buffer(0)]], device Out* out [[buffe
   }
   ulong at = ulong(position.x) * params.chunk;
   const ulong end = min(at + params.chunk, params.count);
-  Sum sum = Sum(0);
+  Total total = Op::template none<Total>();
   while (at < end) {
     // A run along the innermost reduced dimension.
     const ulong inner = at % params.reduced_dims[0];
@@ -32,26 +109,100 @@ kernel void reduce_sum(device const T* in [[buffer(0)]], device Out* out [[buffe
     const long stride = params.reduced_strides[0];
     uint i = 0;
     if (stride == 1) {
-      // Eight sums that do not wait for each other.
-      Sum sums[8] = {};
+      // Eight totals that do not wait for each other.
+      Total totals[8];
+      for (uint k = 0; k < 8; ++k) totals[k] = Op::template none<Total>();
       for (; i + 8 <= run; i += 8) {
-        for (uint k = 0; k < 8; ++k) sums[k] += Sum(in[index + long(i + k)]);
+        for (uint k = 0; k < 8; ++k) {
+          totals[k] = Op::join(totals[k], Op::of(Total(in[index + long(i + k)])));
+        }
       }
-      sum +=
-          ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+      for (uint width = 4; width > 0; width /= 2) {
+        for (uint k = 0; k < width; ++k) totals[k] = Op::join(totals[k], totals[k + width]);
+      }
+      total = Op::join(total, totals[0]);
     }
-    for (; i < run; ++i) sum += Sum(in[index + long(i) * stride]);
+    for (; i < run; ++i) total = Op::join(total, Op::of(Total(in[index + long(i) * stride])));
     at += run;
   }
-  if (params.divisor != 1.0f) sum = Sum(sum / Sum(params.divisor));
-  out[ulong(position.y) * params.chunks + position.x] = Out(sum);
+  if (params.divisor == 0.0f) {
+    total = Total(sqrt(float(total)));
+  } else if (params.divisor != 1.0f)
+    total = Total(total / Total(params.divisor));
+  out[ulong(position.y) * params.chunks + position.x] = Out(total);
 }
 
-INSTANTIATE_KERNEL("sum_float_float", reduce_sum, float, float, float)
-INSTANTIATE_KERNEL("sum_half_float", reduce_sum, half, float, float)
-INSTANTIATE_KERNEL("sum_bfloat_float", reduce_sum, bfloat, float, float)
-INSTANTIATE_KERNEL("sum_half_half", reduce_sum, half, float, half)
-INSTANTIATE_KERNEL("sum_bfloat_bfloat", reduce_sum, bfloat, float, bfloat)
-INSTANTIATE_KERNEL("sum_float_half", reduce_sum, float, float, half)
-INSTANTIATE_KERNEL("sum_float_bfloat", reduce_sum, float, float, bfloat)
-INSTANTIATE_KERNEL("sum_long_long", reduce_sum, long, long, long)
+#define REDUCE(name, op, from, total, to) \
+  INSTANTIATE_KERNEL(name "_" #from "_" #to, reduce, op, from, total, to)
+// Passes but the last leave floats.
+#define REDUCE_FLOATS(name, op)           \
+  REDUCE(name, op, float, float, float)   \
+  REDUCE(name, op, half, float, float)    \
+  REDUCE(name, op, bfloat, float, float)  \
+  REDUCE(name, op, half, float, half)     \
+  REDUCE(name, op, bfloat, float, bfloat) \
+  REDUCE(name, op, float, float, half)    \
+  REDUCE(name, op, float, float, bfloat)
+#define REDUCE_SIGNLESS(name, op)          \
+  REDUCE(name, op, uchar, uchar, uchar)    \
+  REDUCE(name, op, ushort, ushort, ushort) \
+  REDUCE(name, op, uint, uint, uint)       \
+  REDUCE(name, op, ulong, ulong, ulong)
+#define REDUCE_SIGNED(name, op)         \
+  REDUCE(name, op, char, char, char)    \
+  REDUCE(name, op, short, short, short) \
+  REDUCE(name, op, long, long, long)
+REDUCE_FLOATS("sum", Sum)
+REDUCE_SIGNLESS("sum", Sum)
+REDUCE_FLOATS("squares", Squares)
+REDUCE_FLOATS("prod", Prod)
+REDUCE_SIGNLESS("prod", Prod)
+REDUCE_FLOATS("max", Max)
+REDUCE_SIGNLESS("max", Max)
+REDUCE_SIGNED("max", Max)
+REDUCE_FLOATS("min", Min)
+REDUCE_SIGNLESS("min", Min)
+REDUCE_SIGNED("min", Min)
+REDUCE("all", All, uchar, uchar, uchar)
+REDUCE("any", Any, uchar, uchar, uchar)
+
+// ---- the place of the largest -------------------------------------------------------------------
+
+// in [outer, count, inner]; grid: inner, outer. The first of several; of NaN the first.
+template <typename T, typename Index, bool kLargest>
+kernel void arg_reduce(device const T* in [[buffer(0)]], device Index* out [[buffer(1)]],
+                       constant ulong& count [[buffer(2)]],
+                       uint2 position [[thread_position_in_grid]],
+                       uint2 size [[threads_per_grid]]) {
+  using Wide = typename wide<T>::type;
+  const ulong inner = size.x;
+  device const T* const from = in + ulong(position.y) * count * inner + position.x;
+  Wide best = Wide(from[0]);
+  ulong place = 0;
+  for (ulong i = 1; i < count; ++i) {
+    const Wide value = Wide(from[i * inner]);
+    if (kLargest ? value > best : value < best) {
+      best = value;
+      place = i;
+    }
+  }
+  out[ulong(position.y) * inner + position.x] = Index(place);
+}
+
+#define ARG_INDEX(type, index)                                                   \
+  INSTANTIATE_KERNEL("arg_max_" #type "_" #index, arg_reduce, type, index, true) \
+  INSTANTIATE_KERNEL("arg_min_" #type "_" #index, arg_reduce, type, index, false)
+#define ARG(type)      \
+  ARG_INDEX(type, int) \
+  ARG_INDEX(type, long)
+ARG(float)
+ARG(half)
+ARG(bfloat)
+ARG(char)
+ARG(uchar)
+ARG(short)
+ARG(ushort)
+ARG(int)
+ARG(uint)
+ARG(long)
+ARG(ulong)

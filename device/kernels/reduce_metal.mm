@@ -1,9 +1,12 @@
-// Sum and Mean over any axes.
+// Sum, Mean, EuclideanNorm, Prod, Max, Min, All and Any over any axes; L2Loss; BiasAddGrad; ArgMax and ArgMin.
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "device/kernels/strided.h"
+#include "device/kernels/elementwise.h"
+#include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -47,6 +50,84 @@ Status Store(const char* op, const std::vector<Dim>& dims, uint32_t* sizes, int6
   return Status();
 }
 
+bool IsFloat(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
+}
+
+// What is done with the joined elements.
+enum class Finish { kNothing, kMean, kHalf, kRoot };
+
+// Output 0 = the elements of `input` along the axes that `reduced` marks, joined by the shader.
+Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signless, Finish finish,
+              const Tensor& input, const std::vector<bool>& reduced, bool keep_dims) {
+  Tensor out;
+  Shape shape;
+  std::vector<Dim> kept_dims, reduced_dims;
+  int64_t count = 1;
+  const std::vector<int64_t> strides = DenseStrides(input.shape());
+  for (int d = 0; d < input.rank(); ++d) {
+    const Dim dim = {input.dim(d), strides[d]};
+    (reduced[d] ? reduced_dims : kept_dims).push_back(dim);
+    if (reduced[d]) count *= dim.size;
+    if (!reduced[d] || keep_dims) shape.push_back(reduced[d] ? 1 : dim.size);
+  }
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+  const int64_t outputs = out.num_elements();
+  if (outputs == 0) return Status();
+
+  // Each pass leaves `chunks` partial sums an output; the last leaves one.
+  ReduceParams params = {};
+  RETURN_IF_ERROR(Store(op, Merge(kept_dims), params.kept_dims, params.kept_strides));
+  RETURN_IF_ERROR(Store(op, Merge(reduced_dims), params.reduced_dims, params.reduced_strides));
+  params.count = static_cast<uint64_t>(count);
+  params.divisor = 1.0f;
+  // Floats have sums of floats; whole numbers sums of their own.
+  const DType own = signless ? Unsigned(input.dtype()) : input.dtype();
+  const DType total = IsFloat(own) ? DType::kFloat : own;
+  std::vector<Tensor> partial;  // alive until all is encoded
+  std::vector<ReduceParams> passes;
+  while (true) {
+    params.chunk = REDUCE_CHUNK;
+    const uint64_t chunks = std::max<uint64_t>(1, (params.count + REDUCE_CHUNK - 1) / REDUCE_CHUNK);
+    params.chunks = static_cast<uint32_t>(chunks);
+    if (!(chunks < (uint64_t{1} << 32) && outputs < (int64_t{1} << 32))) {
+      return Unimplemented(op, ": ", count, " elements for ", outputs,
+                           " outputs are more than one Metal grid; reduce in two steps");
+    }
+    if (chunks == 1) break;
+    passes.push_back(params);
+    partial.emplace_back();
+    RETURN_IF_ERROR(
+        ctx->AllocateTemp(total, {outputs, static_cast<int64_t>(chunks)}, &partial.back()));
+    // The next pass reads rows of `chunks` partial sums.
+    params = ReduceParams();
+    std::fill(params.kept_dims, params.kept_dims + STRIDED_DIMS, 1u);
+    std::fill(params.reduced_dims, params.reduced_dims + STRIDED_DIMS, 1u);
+    params.kept_dims[0] = static_cast<uint32_t>(outputs);
+    params.kept_strides[0] = static_cast<int64_t>(chunks);
+    params.reduced_dims[0] = static_cast<uint32_t>(chunks);
+    params.reduced_strides[0] = 1;
+    params.count = chunks;
+    params.divisor = 1.0f;
+  }
+  if (finish == Finish::kMean) params.divisor = static_cast<float>(count);
+  if (finish == Finish::kHalf) params.divisor = 2.0f;
+  if (finish == Finish::kRoot) params.divisor = 0.0f;
+  passes.push_back(params);
+
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const Tensor& from = i == 0 ? input : partial[i - 1];
+      const Tensor& to = i < partial.size() ? partial[i] : out;
+      RETURN_IF_ERROR(encoder.Launch(
+          {i > 0 && std::string_view(shader) == "squares" ? "sum" : shader, i == 0 ? own : total,
+           i < partial.size() ? total : own},
+          Grid(passes[i].chunks, outputs), {{"in", from}, {"out", to}, {"params", passes[i]}}));
+    }
+    return Status();
+  });
+}
+
 template <typename Op>
 class ReduceOp {
  public:
@@ -57,7 +138,7 @@ class ReduceOp {
   }
 
   void Compute(KernelContext* ctx) {
-    Tensor input, axes, out;
+    Tensor input, axes;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &axes));
     std::vector<bool> reduced(input.rank(), false);
@@ -70,85 +151,132 @@ class ReduceOp {
                                   ", ", input.rank(), ")"));
       reduced[(axis + input.rank()) % input.rank()] = true;
     }
-    Shape shape;
-    std::vector<Dim> kept_dims, reduced_dims;
-    int64_t count = 1;
-    const std::vector<int64_t> strides = DenseStrides(input.shape());
-    for (int d = 0; d < input.rank(); ++d) {
-      const Dim dim = {input.dim(d), strides[d]};
-      (reduced[d] ? reduced_dims : kept_dims).push_back(dim);
-      if (reduced[d]) count *= dim.size;
-      if (!reduced[d] || keep_dims_) shape.push_back(reduced[d] ? 1 : dim.size);
-    }
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    const int64_t outputs = out.num_elements();
-    if (outputs == 0) return;
-
-    // Each pass leaves `chunks` partial sums an output; the last leaves one.
-    ReduceParams params = {};
-    OP_REQUIRES_OK(ctx, Store(kOp, Merge(kept_dims), params.kept_dims, params.kept_strides));
-    OP_REQUIRES_OK(ctx,
-                   Store(kOp, Merge(reduced_dims), params.reduced_dims, params.reduced_strides));
-    params.count = static_cast<uint64_t>(count);
-    params.divisor = 1.0f;
-    const TF_DataType sum_type = out.dtype() == TF_INT64 ? TF_INT64 : TF_FLOAT;
-    std::vector<Tensor> partial;  // alive until all is encoded
-    std::vector<ReduceParams> passes;
-    while (true) {
-      params.chunk = REDUCE_CHUNK;
-      const uint64_t chunks =
-          std::max<uint64_t>(1, (params.count + REDUCE_CHUNK - 1) / REDUCE_CHUNK);
-      params.chunks = static_cast<uint32_t>(chunks);
-      OP_REQUIRES(ctx, chunks < (uint64_t{1} << 32) && outputs < (int64_t{1} << 32),
-                  Unimplemented(kOp, ": ", count, " elements for ", outputs,
-                                " outputs are more than one Metal grid; reduce in two steps"));
-      if (chunks == 1) break;
-      passes.push_back(params);
-      partial.emplace_back();
-      OP_REQUIRES_OK(ctx, ctx->AllocateTemp(sum_type, {outputs, static_cast<int64_t>(chunks)},
-                                            &partial.back()));
-      // The next pass reads rows of `chunks` partial sums.
-      params = ReduceParams();
-      std::fill(params.kept_dims, params.kept_dims + STRIDED_DIMS, 1u);
-      std::fill(params.reduced_dims, params.reduced_dims + STRIDED_DIMS, 1u);
-      params.kept_dims[0] = static_cast<uint32_t>(outputs);
-      params.kept_strides[0] = static_cast<int64_t>(chunks);
-      params.reduced_dims[0] = static_cast<uint32_t>(chunks);
-      params.reduced_strides[0] = 1;
-      params.count = chunks;
-      params.divisor = 1.0f;
-    }
-    if (Op::kMean) params.divisor = static_cast<float>(count);
-    passes.push_back(params);
-
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     for (size_t i = 0; i < passes.size(); ++i) {
-                       const Tensor& from = i == 0 ? input : partial[i - 1];
-                       const Tensor& to = i < partial.size() ? partial[i] : out;
-                       RETURN_IF_ERROR(encoder.Launch(
-                           {"sum", from.dtype(), to.dtype()}, Grid(passes[i].chunks, outputs),
-                           {{"in", from}, {"out", to}, {"params", passes[i]}}));
-                     }
-                     return Status();
-                   }));
+    OP_REQUIRES_OK(
+        ctx, Reduce(ctx, kOp, Op::kShader, Op::kSignless, Op::kFinish, input, reduced, keep_dims_));
   }
 
  private:
   bool keep_dims_ = false;
 };
 
-struct Sum {
-  static constexpr char kOp[] = "Sum";
-  static constexpr bool kMean = false;
+#define REDUCTION(op, shader, signless, finish, types) \
+  struct op {                                          \
+    static constexpr char kOp[] = #op;                 \
+    static constexpr char kShader[] = shader;          \
+    static constexpr bool kSignless = signless;        \
+    static constexpr Finish kFinish = Finish::finish;  \
+  };                                                   \
+  REGISTER_METAL_KERNEL(ReduceOp<op>, types.HostMemory("reduction_indices"))
+#define NUMBERS .Types("T", METAL_DEVICE_NUMBERS)
+#define FLOATS .Types("T", METAL_DEVICE_FLOATS)
+REDUCTION(Sum, "sum", true, kNothing, NUMBERS);
+REDUCTION(Mean, "sum", false, kMean, FLOATS);
+REDUCTION(EuclideanNorm, "squares", false, kRoot, FLOATS);
+REDUCTION(Prod, "prod", true, kNothing, NUMBERS);
+REDUCTION(Max, "max", false, kNothing, NUMBERS);
+REDUCTION(Min, "min", false, kNothing, NUMBERS);
+REDUCTION(All, "all", true, kNothing, );
+REDUCTION(Any, "any", true, kNothing, );
+
+class L2LossOp {
+ public:
+  static constexpr char kOp[] = "L2Loss";
+
+  explicit L2LossOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor t;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &t));
+    OP_REQUIRES_OK(ctx, Reduce(ctx, kOp, "squares", /*signless=*/false, Finish::kHalf, t,
+                               std::vector<bool>(t.rank(), true), /*keep_dims=*/false));
+  }
 };
-struct Mean {
-  static constexpr char kOp[] = "Mean";
-  static constexpr bool kMean = true;
+REGISTER_METAL_KERNEL(L2LossOp, FLOATS);
+
+class BiasAddGradOp {
+ public:
+  static constexpr char kOp[] = "BiasAddGrad";
+
+  explicit BiasAddGradOp(KernelConstruction* ctx) {
+    std::string data_format;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("data_format", &data_format));
+    nchw_ = data_format == "NCHW";
+  }
+
+  void Compute(KernelContext* ctx) {
+    Tensor d_out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &d_out));
+    OP_REQUIRES(ctx, d_out.rank() >= 2,
+                InvalidArgument("BiasAddGrad: out_backprop must have at least 2 dimensions, got ",
+                                ToString(d_out.shape())));
+    std::vector<bool> reduced(d_out.rank(), true);
+    reduced[nchw_ ? 1 : d_out.rank() - 1] = false;
+    OP_REQUIRES_OK(ctx, Reduce(ctx, kOp, "sum", /*signless=*/true, Finish::kNothing, d_out, reduced,
+                               /*keep_dims=*/false));
+  }
+
+ private:
+  bool nchw_ = false;
 };
-REGISTER_METAL_KERNEL(ReduceOp<Sum>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64})
-                                         .HostMemory("reduction_indices"));
-REGISTER_METAL_KERNEL(
-    ReduceOp<Mean>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("reduction_indices"));
+REGISTER_METAL_KERNEL(BiasAddGradOp, NUMBERS);
+
+template <typename Op>
+class ArgOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit ArgOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor input, dimension, out;
+    Shape axes;
+    RETURN_IF_ERROR(ctx->Input(0, &input));
+    RETURN_IF_ERROR(ctx->Input(1, &dimension));
+    RETURN_IF_ERROR(Indices(kOp, "dimension", dimension, &axes));
+    const int64_t rank = input.rank();
+    if (axes.size() != 1 || axes[0] < -rank || axes[0] >= rank) {
+      return InvalidArgument(kOp, ": Expected dimension in the range [", -rank, ", ", rank,
+                             "), but got ", ToString(axes));
+    }
+    const size_t axis = static_cast<size_t>((axes[0] + rank) % rank);
+    Shape shape = input.shape();
+    const uint64_t count = static_cast<uint64_t>(shape[axis]);
+    shape.erase(shape.begin() + static_cast<int64_t>(axis));
+    if (count == 0) {
+      return InvalidArgument(kOp, ": Reduction axis ", axis, " is empty in shape ",
+                             ToString(input.shape()));
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    int64_t inner = 1;
+    for (size_t d = axis; d < shape.size(); ++d) inner *= shape[d];
+    return Encode(ctx, [&](Encoder& encoder) {
+      const DType dtype = input.dtype() == TF_BOOL ? DType::kUint8 : input.dtype();
+      return encoder.Launch({Op::kShader, dtype, out.dtype()},
+                            Grid(inner, out.num_elements() / inner),
+                            {{"in", input}, {"out", out}, {"count", count}});
+    });
+  }
+};
+struct ArgMax {
+  static constexpr char kOp[] = "ArgMax";
+  static constexpr char kShader[] = "arg_max";
+};
+struct ArgMin {
+  static constexpr char kOp[] = "ArgMin";
+  static constexpr char kShader[] = "arg_min";
+};
+#define ARG_TYPES                                                                               \
+  .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT8, TF_INT16, TF_INT32, TF_INT64, TF_UINT8, \
+               TF_UINT16, TF_UINT32, TF_UINT64, TF_BOOL})                                       \
+      .HostMemory("dimension")
+REGISTER_METAL_KERNEL(ArgOp<ArgMax>, ARG_TYPES.Where("output_type", TF_INT64));
+REGISTER_METAL_KERNEL(ArgOp<ArgMax>, ARG_TYPES.Where("output_type", TF_INT32));
+REGISTER_METAL_KERNEL(ArgOp<ArgMin>, ARG_TYPES.Where("output_type", TF_INT64));
+REGISTER_METAL_KERNEL(ArgOp<ArgMin>, ARG_TYPES.Where("output_type", TF_INT32));
 
 }  // namespace
 }  // namespace metal_ops

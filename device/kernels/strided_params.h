@@ -13,7 +13,7 @@
 #endif
 
 #define STRIDED_DIMS 8
-#define STRIDED_OPERANDS 3
+#define STRIDED_OPERANDS 4
 #define ADD_N_INPUTS 8
 #define REDUCE_CHUNK 1024
 
@@ -28,7 +28,7 @@ struct StridedParams {
   uint32_t dims[STRIDED_DIMS];
   StridedOperand operands[STRIDED_OPERANDS];
 };
-static_assert(sizeof(StridedParams) == 248, "host and shader must agree");
+static_assert(sizeof(StridedParams) == 320, "host and shader must agree");
 
 // One pass of a sum: every output sums `chunk` elements out of `count`, and there are `chunks` of
 // them.
@@ -40,7 +40,7 @@ struct ReduceParams {
   uint64_t count;
   uint64_t chunk;
   uint32_t chunks;
-  float divisor;  // the last pass of a mean divides, all others have 1
+  float divisor;  // of the last pass of a mean; 0: the root is taken; all others have 1
 };
 static_assert(sizeof(ReduceParams) == 216, "host and shader must agree");
 

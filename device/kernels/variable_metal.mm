@@ -9,9 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "device/kernels/strided.h"
+#include "device/kernels/elementwise.h"
 #include "hostmetal/include/hostmetal.h"
-#include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
@@ -97,7 +96,7 @@ class UpdateOp {
         break;
     }
     const bool complex = var.dtype() == TF_COMPLEX64;  // two floats, added one by one
-    const DType type = complex ? DType::kFloat : var.dtype();
+    const DType type = complex ? DType::kFloat : Unsigned(var.dtype());
     const int64_t n = var.num_elements() * (complex ? 2 : 1);
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
                      return LaunchElementwise(encoder, {Op::kSubtract ? "sub" : "add", type, "11"},

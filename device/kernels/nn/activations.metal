@@ -76,10 +76,6 @@ struct DivNoNan {
 struct Pow {
   float operator()(float a, float b) const { return pow(a, b); }
 };
-#define BINARY_FLOATS(name, op) \
-  BINARY(name, op, float)       \
-  BINARY(name, op, half)        \
-  BINARY(name, op, bfloat)
 BINARY_FLOATS("maximum", Maximum)
 BINARY_FLOATS("minimum", Minimum)
 BINARY_FLOATS("squared_difference", SquaredDifference)
@@ -109,10 +105,6 @@ struct TanhGrad {
 struct RsqrtGrad {
   float operator()(float y, float gradient) const { return -0.5f * gradient * y * y * y; }
 };
-#define SLOPE(name, op)                                                \
-  INSTANTIATE_KERNEL(name "_float_11", elementwise_2, op, float, 1, 1) \
-  INSTANTIATE_KERNEL(name "_half_11", elementwise_2, op, half, 1, 1)   \
-  INSTANTIATE_KERNEL(name "_bfloat_11", elementwise_2, op, bfloat, 1, 1)
 SLOPE("relu_grad", ReluGrad)
 SLOPE("relu6_grad", Relu6Grad)
 SLOPE("elu_grad", EluGrad)

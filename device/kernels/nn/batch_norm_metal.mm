@@ -1,4 +1,4 @@
-// FusedBatchNormV3, for inference and for training.
+// FusedBatchNorm, for inference and for training, and its gradient; three versions of each.
 
 #include <string>
 
@@ -14,20 +14,56 @@ namespace {
 // their product.
 constexpr int64_t kChunk = 512;
 
-class FusedBatchNormV3Op {
- public:
-  static constexpr char kOp[] = "FusedBatchNormV3";
+struct NormAttrs {
+  float epsilon = 1e-4f, momentum = 1.0f;
+  bool training = false, nchw = false;
 
-  explicit FusedBatchNormV3Op(KernelConstruction* ctx) {
+  Status Get(KernelConstruction* ctx, const char* op) {
     std::string data_format;
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("data_format", &data_format));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("is_training", &training_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("epsilon", &epsilon_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("exponential_avg_factor", &momentum_));
-    OP_REQUIRES(ctx, data_format == "NHWC" || data_format == "NCHW",
-                Unimplemented(kOp, ": data_format ", data_format,
-                              " is not provided on the METAL device; place the op on the CPU"));
-    nchw_ = data_format == "NCHW";
+    RETURN_IF_ERROR(ctx->GetAttr("data_format", &data_format));
+    RETURN_IF_ERROR(ctx->GetAttr("is_training", &training));
+    RETURN_IF_ERROR(ctx->GetAttr("epsilon", &epsilon));
+    nchw = data_format == "NCHW";
+    if (nchw || data_format == "NHWC") return Status();
+    return Unimplemented(op, ": data_format ", data_format,
+                         " is not provided on the METAL device; place the op on the CPU");
+  }
+
+  int64_t Channels(const Tensor& x) const { return x.dim(nchw ? 1 : 3); }
+  Grid Elements(const BatchNormParams& p) const {
+    return nchw ? Grid(p.inner, p.channels, p.images) : Grid(p.channels, p.inner);
+  }
+
+  Status Plan(const char* op, const Shape& shape, BatchNormParams* params) const {
+    const int64_t channels = shape[nchw ? 1 : 3];
+    const int64_t images = nchw ? shape[0] : 1;
+    const int64_t inner = nchw ? shape[2] * shape[3] : shape[0] * shape[1] * shape[2];
+    for (const int64_t size : {images, inner, channels}) {
+      RETURN_IF_ERROR(CheckGrid(op, "points", size));
+    }
+    *params = {};
+    params->image = channels * inner;
+    params->channel = nchw ? inner : 1;
+    params->point = nchw ? 1 : channels;
+    params->images = static_cast<uint32_t>(images);
+    params->inner = static_cast<uint32_t>(inner);
+    params->channels = static_cast<uint32_t>(channels);
+    params->chunk = kChunk;
+    params->chunks = static_cast<uint32_t>((inner + kChunk - 1) / kChunk);
+    params->epsilon = epsilon;
+    params->momentum = momentum;
+    return Status();
+  }
+};
+
+template <typename Op>
+class FusedBatchNormOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit FusedBatchNormOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("exponential_avg_factor", &attrs_.momentum));
   }
 
   void Compute(KernelContext* ctx) {
@@ -35,64 +71,50 @@ class FusedBatchNormV3Op {
     Tensor in[5], out[5], empty;
     for (int i = 0; i < 5; ++i) OP_REQUIRES_OK(ctx, ctx->Input(i, &in[i]));
     OP_REQUIRES(ctx, in[0].rank() == 4,
-                InvalidArgument("FusedBatchNormV3: x must have 4 dimensions, got ",
-                                ToString(in[0].shape())));
-    const int64_t channels = in[0].dim(nchw_ ? 1 : 3);
+                InvalidArgument(kOp, ": x must have 4 dimensions, got ", ToString(in[0].shape())));
+    const int64_t channels = attrs_.Channels(in[0]);
     for (int i = 1; i < 5; ++i) {
       // Training that keeps no averages gives none.
-      const bool unused = training_ && momentum_ == 1.0f && i >= 3 && in[i].num_elements() == 0;
+      const bool unused =
+          attrs_.training && attrs_.momentum == 1.0f && i >= 3 && in[i].num_elements() == 0;
       OP_REQUIRES(ctx, unused || in[i].shape() == Shape{channels},
-                  InvalidArgument("FusedBatchNormV3: ", kNames[i], " must have shape [", channels,
+                  InvalidArgument(kOp, ": ", kNames[i], " must have shape [", channels,
                                   "], the channels of x, got ", ToString(in[i].shape())));
     }
     for (int i = 0; i < 5; ++i) {
       OP_REQUIRES_OK(ctx,
                      ctx->AllocateOutput(i, i == 0 ? in[0].shape() : Shape{channels}, &out[i]));
     }
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(5, {0}, &empty));
+    if (Op::kSixth) OP_REQUIRES_OK(ctx, ctx->AllocateOutput(5, {0}, &empty));
     if (channels == 0) return;
 
-    const Shape& shape = in[0].shape();
-    const int64_t images = nchw_ ? shape[0] : 1;
-    const int64_t inner = nchw_ ? shape[2] * shape[3] : shape[0] * shape[1] * shape[2];
-    for (const int64_t size : {images, inner, channels}) {
-      OP_REQUIRES_OK(ctx, CheckGrid(kOp, "points", size));
-    }
-    BatchNormParams params = {};
-    params.image = channels * inner;
-    params.channel = nchw_ ? inner : 1;
-    params.point = nchw_ ? 1 : channels;
-    params.images = static_cast<uint32_t>(images);
-    params.inner = static_cast<uint32_t>(inner);
-    params.channels = static_cast<uint32_t>(channels);
-    params.chunk = kChunk;
-    params.chunks = static_cast<uint32_t>((inner + kChunk - 1) / kChunk);
-    params.epsilon = epsilon_;
-    params.momentum = momentum_;
+    BatchNormParams params;
+    OP_REQUIRES_OK(ctx, attrs_.Plan(kOp, in[0].shape(), &params));
     Tensor sums;
-    if (training_) {
-      OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_FLOAT, {images, params.chunks, channels}, &sums));
+    if (attrs_.training) {
+      OP_REQUIRES_OK(ctx,
+                     ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels}, &sums));
     }
-    OP_REQUIRES_OK(
-        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-          if (training_) {
-            RETURN_IF_ERROR(Moments(encoder, params, in, out, sums));
-          } else {
-            // What training would leave: the mean and variance that were given, twice.
-            for (int i = 1; i < 5; ++i) {
-              RETURN_IF_ERROR(encoder.Copy(in[i % 2 == 1 ? 3 : 4], out[i]));
-            }
-          }
-          const Grid grid = nchw_ ? Grid(inner, channels, images) : Grid(channels, inner);
-          return encoder.Launch({"batch_norm", nchw_ ? "nchw" : "nhwc", in[0].dtype()}, grid,
-                                {{"x", in[0]},
-                                 {"out", out[0]},
-                                 {"p", params},
-                                 {"gamma", in[1]},
-                                 {"beta", in[2]},
-                                 {"mean", out[3]},
-                                 {"variance", out[4]}});
-        }));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     if (attrs_.training) {
+                       RETURN_IF_ERROR(Moments(encoder, params, in, out, sums));
+                     } else {
+                       // What training would leave: the mean and variance that were given, twice.
+                       for (int i = 1; i < 5; ++i) {
+                         RETURN_IF_ERROR(encoder.Copy(in[i % 2 == 1 ? 3 : 4], out[i]));
+                       }
+                     }
+                     return encoder.Launch(
+                         {"batch_norm", attrs_.nchw ? "nchw" : "nhwc", in[0].dtype()},
+                         attrs_.Elements(params),
+                         {{"x", in[0]},
+                          {"out", out[0]},
+                          {"p", params},
+                          {"gamma", in[1]},
+                          {"beta", in[2]},
+                          {"mean", out[3]},
+                          {"variance", out[4]}});
+                   }));
   }
 
  private:
@@ -121,11 +143,104 @@ class FusedBatchNormV3Op {
                            {"average", out[2]}});
   }
 
-  float epsilon_ = 1e-4f, momentum_ = 1.0f;
-  bool training_ = false, nchw_ = false;
+  NormAttrs attrs_;
 };
-REGISTER_METAL_KERNEL(FusedBatchNormV3Op,
-                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).Where("U", TF_FLOAT));
+
+struct FusedBatchNorm {
+  static constexpr char kOp[] = "FusedBatchNorm";
+  static constexpr bool kSixth = false;
+};
+struct FusedBatchNormV2 {
+  static constexpr char kOp[] = "FusedBatchNormV2";
+  static constexpr bool kSixth = false;
+};
+struct FusedBatchNormV3 {
+  static constexpr char kOp[] = "FusedBatchNormV3";
+  static constexpr bool kSixth = true;
+};
+#define NORM_TYPES .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).Where("U", TF_FLOAT)
+REGISTER_METAL_KERNEL(FusedBatchNormOp<FusedBatchNorm>, .Types("T", {TF_FLOAT}));
+REGISTER_METAL_KERNEL(FusedBatchNormOp<FusedBatchNormV2>, NORM_TYPES);
+REGISTER_METAL_KERNEL(FusedBatchNormOp<FusedBatchNormV3>, NORM_TYPES);
+
+// The saved mean and variance are what the forward op's last outputs are, on this device and the CPU.
+template <typename Op>
+class FusedBatchNormGradOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit FusedBatchNormGradOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    constexpr const char* kNames[] = {"y_backprop", "x", "scale", "reserve_space_1",
+                                      "reserve_space_2"};
+    Tensor in[5], out[5], sums, factors;
+    for (int i = 0; i < 5; ++i) RETURN_IF_ERROR(ctx->Input(i, &in[i]));
+    const Tensor &d_y = in[0], &x = in[1];
+    if (x.rank() != 4 || d_y.shape() != x.shape()) {
+      return InvalidArgument(kOp, ": y_backprop and x must have one shape of 4 dimensions, got ",
+                             ToString(d_y.shape()), " and ", ToString(x.shape()));
+    }
+    const int64_t channels = attrs_.Channels(x);
+    for (int i = 2; i < 5; ++i) {
+      if (in[i].shape() == Shape{channels}) continue;
+      return InvalidArgument(kOp, ": ", kNames[i], " must have shape [", channels,
+                             "], the channels of x, got ", ToString(in[i].shape()));
+    }
+    for (int i = 0; i < 5; ++i) {
+      const Shape shape = i == 0 ? x.shape() : i < 3 ? Shape{channels} : Shape{0};
+      RETURN_IF_ERROR(ctx->AllocateOutput(i, shape, &out[i]));
+    }
+    if (channels == 0) return Status();
+    BatchNormParams params;
+    RETURN_IF_ERROR(attrs_.Plan(kOp, x.shape(), &params));
+    RETURN_IF_ERROR(
+        ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels, 2}, &sums));
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {channels, 3}, &factors));
+    const uint32_t training = attrs_.training ? 1 : 0;
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(encoder.Launch(
+          {"batch_norm_grad_sums", x.dtype()}, Grid(channels, params.chunks, params.images),
+          {{"d_y", d_y}, {"x", x}, {"mean", in[3]}, {"sums", sums}, {"p", params}}));
+      RETURN_IF_ERROR(encoder.Launch("batch_norm_grad_totals", Grid(channels),
+                                     {{"sums", sums},
+                                      {"gamma", in[2]},
+                                      {"variance", in[4]},
+                                      {"d_gamma", out[1]},
+                                      {"d_beta", out[2]},
+                                      {"factors", factors},
+                                      {"p", params},
+                                      {"training", training}}));
+      return encoder.Launch({"batch_norm_grad", attrs_.nchw ? "nchw" : "nhwc", x.dtype()},
+                            attrs_.Elements(params),
+                            {{"d_y", d_y},
+                             {"x", x},
+                             {"mean", in[3]},
+                             {"factors", factors},
+                             {"d_x", out[0]},
+                             {"p", params}});
+    });
+  }
+
+  NormAttrs attrs_;
+};
+struct FusedBatchNormGrad {
+  static constexpr char kOp[] = "FusedBatchNormGrad";
+};
+struct FusedBatchNormGradV2 {
+  static constexpr char kOp[] = "FusedBatchNormGradV2";
+};
+struct FusedBatchNormGradV3 {
+  static constexpr char kOp[] = "FusedBatchNormGradV3";
+};
+REGISTER_METAL_KERNEL(FusedBatchNormGradOp<FusedBatchNormGrad>, .Types("T", {TF_FLOAT}));
+REGISTER_METAL_KERNEL(FusedBatchNormGradOp<FusedBatchNormGradV2>, NORM_TYPES);
+REGISTER_METAL_KERNEL(FusedBatchNormGradOp<FusedBatchNormGradV3>, NORM_TYPES);
 
 }  // namespace
 }  // namespace metal_ops

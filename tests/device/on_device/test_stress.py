@@ -87,7 +87,7 @@ def test_results_that_nobody_reads():
 
 @pytest.fixture
 def soft_placement():
-    """Gradients of dense layers have no kernels on the device; soft placement runs them on the CPU."""
+    """Keras' random numbers and counters have no kernels on the device; soft placement runs them on the CPU."""
     tf.config.set_soft_device_placement(True)
     yield
     tf.config.set_soft_device_placement(False)

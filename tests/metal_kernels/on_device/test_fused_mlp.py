@@ -22,7 +22,7 @@ TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
 guard = again.guarding(OPS, REFUSED)
 
 
-# Dense layers, and what second derivatives are composed of, have no kernels on the device.
+# Not all that second derivatives are composed of has kernels on the device.
 @pytest.fixture
 def soft_placement():
     tf.config.set_soft_device_placement(True)

@@ -40,7 +40,7 @@ class TestScaleSlope(again.tests_of(test_scale_slope)):
     pass
 
 
-# Dense layers have no kernels on the device.
+# Not all that Keras does has kernels on the device.
 @pytest.mark.usefixtures("guard", "soft_placement")
 class TestKeras(again.tests_of(test_losses)):
     pass

@@ -1,0 +1,278 @@
+// Gradients of Conv2D, which are convolutions themselves, and of DepthwiseConv2dNative.
+
+#include <vector>
+
+#include "device/kernels/layout.h"
+#include "device/kernels/nn/windows.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_plan.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+constexpr const char kGroups[] =
+    "Grouped convolutions are not provided on the METAL device: use the CPU.";
+
+// What all gradients check: the shapes are those of one convolution.
+Status Sizes(const char* op, const ConvAttrs& attrs, const Shape& input, const Shape& filter,
+             const Tensor& d_out, bool depthwise, ConvSizes* sizes) {
+  ArgShapes shapes(op);
+  CheckConv(&shapes, attrs, ArgShape(input), ArgShape(filter), sizes);
+  RETURN_IF_ERROR(ToStatus(shapes));
+  if (depthwise) sizes->out_c *= sizes->in_c;  // the filter's last dimension is the multiplier
+  const Shape expected = sizes->OutputShape(attrs.nchw);
+  if (d_out.shape() == expected) return Status();
+  return InvalidArgument(op, ": out_backprop must have shape ", ToString(expected),
+                         ", that of the convolution's output, got ", ToString(d_out.shape()));
+}
+
+Status SizesInput(KernelContext* ctx, const char* op, const char* name, int i, Shape* shape) {
+  Tensor tensor;
+  RETURN_IF_ERROR(ctx->Input(i, &tensor));
+  RETURN_IF_ERROR(Indices(op, name, tensor, shape));
+  if (shape->size() == 4 && NumElements(*shape) >= 0) return Status();
+  return InvalidArgument(op, ": ", name, " must be 4 sizes >= 0, got ", ToString(*shape));
+}
+
+Status Clear(KernelContext* ctx, const char* op, const Tensor& out) {
+  const uint64_t zero[2] = {};
+  return Encode(ctx, [&](Encoder& encoder) {
+    return EncodeSpread(encoder, op, HostArray(zero, 2), {}, out);
+  });
+}
+
+Status RunConv(KernelContext* ctx, const char* op, const GemmParams& params,
+               const ArgShapes& shapes, const Tensor& a, const Tensor& b, const Tensor& out) {
+  RETURN_IF_ERROR(ToStatus(shapes));
+  void* stream = nullptr;
+  RETURN_IF_ERROR(ctx->Stream(&stream));
+  const auto floats = [&](const Shape& shape, Tensor* tensor) {
+    return ctx->AllocateTemp(DType::kFloat, shape, tensor);
+  };
+  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, nullptr, out);
+}
+
+// d_input = d_out, with zeros between its points where the stride is more than 1, convolved with the
+// filter turned round.
+class Conv2DBackpropInputOp {
+ public:
+  static constexpr char kOp[] = "Conv2DBackpropInput";
+
+  explicit Conv2DBackpropInputOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
+    attrs_.groups = kGroups;
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Shape shape;
+    Tensor filter, d_out, d_in, turned, spread;
+    ConvSizes s;
+    RETURN_IF_ERROR(SizesInput(ctx, kOp, "input_sizes", 0, &shape));
+    RETURN_IF_ERROR(ctx->Input(1, &filter));
+    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(Sizes(kOp, attrs_, shape, filter.shape(), d_out, false, &s));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
+    if (d_in.num_elements() == 0) return Status();
+    if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_in);
+
+    ConvSizes t = s;
+    t.in_h = (s.out_h - 1) * s.stride_h + 1;
+    t.in_w = (s.out_w - 1) * s.stride_w + 1;
+    t.in_c = s.out_c;
+    t.out_h = s.in_h;
+    t.out_w = s.in_w;
+    t.out_c = s.in_c;
+    t.stride_h = t.stride_w = 1;
+    t.pad_top = (s.filter_h - 1) * s.dilation_h - s.pad_top;
+    t.pad_left = (s.filter_w - 1) * s.dilation_w - s.pad_left;
+    // [filter_h, filter_w, in_c, out_c], from its end, to [filter_h, filter_w, out_c, in_c].
+    const Shape turned_shape = {s.filter_h, s.filter_w, s.out_c, s.in_c};
+    const int64_t point = s.in_c * s.out_c;
+    const Walk turn = {{-s.filter_w * point, -point, 1, s.out_c},
+                       (s.filter_h * s.filter_w - 1) * point};
+    const bool spreads = s.stride_h > 1 || s.stride_w > 1;
+    const Shape spread_shape =
+        attrs_.nchw ? Shape{s.n, s.out_c, t.in_h, t.in_w} : Shape{s.n, t.in_h, t.in_w, s.out_c};
+    RETURN_IF_ERROR(ctx->AllocateTemp(filter.dtype(), turned_shape, &turned));
+    if (spreads) RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), spread_shape, &spread));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeCopy(encoder, kOp, turned_shape, filter, turn, turned,
+                                 {DenseStrides(turned_shape)}));
+      if (!spreads) return Status();
+      const uint64_t zero[2] = {};
+      RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(zero, 2), {}, spread));
+      Walk to = {DenseStrides(spread_shape)};
+      to.strides[attrs_.dim_h()] *= s.stride_h;
+      to.strides[attrs_.dim_w()] *= s.stride_w;
+      return EncodeCopy(encoder, kOp, d_out.shape(), d_out, {DenseStrides(d_out.shape())}, spread,
+                        to);
+    }));
+    ArgShapes shapes(kOp);
+    const GemmParams params = PlanConv(&shapes, t, attrs_.nchw);
+    return RunConv(ctx, kOp, params, shapes, spreads ? spread : d_out, turned, d_in);
+  }
+
+  ConvAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(Conv2DBackpropInputOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("input_sizes"));
+
+// d_filter = input convolved with d_out as the filter: the images are the channels, the channels
+// images, strides and dilations change places.
+class Conv2DBackpropFilterOp {
+ public:
+  static constexpr char kOp[] = "Conv2DBackpropFilter";
+
+  explicit Conv2DBackpropFilterOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
+    attrs_.groups = kGroups;
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor input, d_out, d_filter, channels, filter;
+    Shape shape;
+    ConvSizes s;
+    RETURN_IF_ERROR(ctx->Input(0, &input));
+    RETURN_IF_ERROR(SizesInput(ctx, kOp, "filter_sizes", 1, &shape));
+    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(Sizes(kOp, attrs_, input.shape(), shape, d_out, false, &s));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
+    if (d_filter.num_elements() == 0) return Status();
+    if (input.num_elements() == 0 || d_out.num_elements() == 0) return Clear(ctx, kOp, d_filter);
+
+    ConvSizes t;
+    t.n = s.in_c;
+    t.in_h = s.in_h;
+    t.in_w = s.in_w;
+    t.in_c = s.n;
+    t.filter_h = s.out_h;
+    t.filter_w = s.out_w;
+    t.out_c = s.out_c;
+    t.out_h = s.filter_h;
+    t.out_w = s.filter_w;
+    t.stride_h = s.dilation_h;
+    t.stride_w = s.dilation_w;
+    t.dilation_h = s.stride_h;
+    t.dilation_w = s.stride_w;
+    t.pad_top = s.pad_top;
+    t.pad_left = s.pad_left;
+    // The images innermost, so that sums run along memory.
+    const Shape channels_shape = {s.in_c, s.in_h, s.in_w, s.n};
+    const Shape filter_shape = {s.out_h, s.out_w, s.n, s.out_c};
+    const std::vector<int64_t> in = DenseStrides(input.shape()), out = DenseStrides(d_out.shape());
+    const int h = attrs_.dim_h(), w = attrs_.dim_w(), c = attrs_.dim_c();
+    RETURN_IF_ERROR(ctx->AllocateTemp(input.dtype(), channels_shape, &channels));
+    RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), filter_shape, &filter));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeCopy(encoder, kOp, channels_shape, input,
+                                 {{in[c], in[h], in[w], in[0]}}, channels,
+                                 {DenseStrides(channels_shape)}));
+      return EncodeCopy(encoder, kOp, filter_shape, d_out, {{out[h], out[w], out[0], out[c]}},
+                        filter, {DenseStrides(filter_shape)});
+    }));
+    ArgShapes shapes(kOp);
+    // Not as NHWC, where rows and columns of a product have one order: of the product
+    // [in_c, filter_h, filter_w, out_c] the filter has the first dimension third.
+    GemmParams params = PlanConv(&shapes, t, /*nchw=*/true);
+    params.a_y = s.in_w * s.n;
+    params.a_x = s.n;
+    params.a_c = 1;
+    params.out_image = s.out_c;
+    params.out_point = s.in_c * s.out_c;
+    params.out_column = 1;
+    return RunConv(ctx, kOp, params, shapes, channels, filter, d_filter);
+  }
+
+  ConvAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(Conv2DBackpropFilterOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("filter_sizes"));
+
+class DepthwiseInputGradOp {
+ public:
+  static constexpr char kOp[] = "DepthwiseConv2dNativeBackpropInput";
+
+  explicit DepthwiseInputGradOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Shape shape;
+    Tensor filter, d_out, d_in;
+    ConvSizes s;
+    RETURN_IF_ERROR(SizesInput(ctx, kOp, "input_sizes", 0, &shape));
+    RETURN_IF_ERROR(ctx->Input(1, &filter));
+    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(Sizes(kOp, attrs_, shape, filter.shape(), d_out, true, &s));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
+    if (d_in.num_elements() == 0) return Status();
+    if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_in);
+    WindowParams params;
+    RETURN_IF_ERROR(PlanWindows(kOp, s, attrs_.nchw, &params));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"depthwise_input_grad", d_in.dtype()}, InputGrid(s, attrs_.nchw),
+                            {{"filter", filter}, {"d_out", d_out}, {"d_in", d_in}, {"p", params}});
+    });
+  }
+
+  ConvAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(DepthwiseInputGradOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("input_sizes"));
+
+class DepthwiseFilterGradOp {
+ public:
+  static constexpr char kOp[] = "DepthwiseConv2dNativeBackpropFilter";
+
+  explicit DepthwiseFilterGradOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor input, d_out, d_filter, parts;
+    Shape shape;
+    ConvSizes s;
+    RETURN_IF_ERROR(ctx->Input(0, &input));
+    RETURN_IF_ERROR(SizesInput(ctx, kOp, "filter_sizes", 1, &shape));
+    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(Sizes(kOp, attrs_, input.shape(), shape, d_out, true, &s));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
+    if (d_filter.num_elements() == 0) return Status();
+    if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_filter);
+    WindowParams params;
+    RETURN_IF_ERROR(PlanWindows(kOp, s, attrs_.nchw, &params));
+    const int64_t rows = s.n * s.out_h;
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements", d_filter.num_elements()));
+    const auto elements = static_cast<uint32_t>(d_filter.num_elements());
+    const auto row_count = static_cast<uint32_t>(rows);
+    RETURN_IF_ERROR(ctx->AllocateTemp(DType::kFloat, {rows, d_filter.num_elements()}, &parts));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(encoder.Launch(
+          {"depthwise_filter_parts", input.dtype()}, Grid(s.out_c, s.filter_h * s.filter_w, rows),
+          {{"in", input}, {"d_out", d_out}, {"parts", parts}, {"p", params}}));
+      return encoder.Launch(
+          {"depthwise_filter_sum", input.dtype()}, Grid(elements),
+          {{"parts", parts}, {"d_filter", d_filter}, {"rows", row_count}, {"elements", elements}});
+    });
+  }
+
+  ConvAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(DepthwiseFilterGradOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("filter_sizes"));
+
+}  // namespace
+}  // namespace metal_ops

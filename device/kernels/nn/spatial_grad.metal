@@ -1,0 +1,174 @@
+// Gradients of pooling and of depthwise convolution. A thread an element of what is computed adds what
+// it is given, in one order: no atomics.
+
+#include "device/kernels/nn/spatial_params.h"
+#include "device/kernels/strided.metal.h"
+
+using namespace metal;
+
+// Which element of the input a thread computes.
+struct Point {
+  long image_at;  // where its image's channel begins in the input
+  uint image, channel;
+  int y, x;
+};
+inline Point find_point(constant WindowParams& p, uint3 position) {
+  const uint channels = p.channels / p.multiplier;
+  Point point;
+  if (p.nchw) {
+    point.image = position.z / channels;
+    point.channel = position.z % channels;
+    point.y = int(position.y);
+    point.x = int(position.x);
+  } else {
+    point.image = position.z / p.in_h;
+    point.channel = position.x;
+    point.y = int(position.z % p.in_h);
+    point.x = int(position.y);
+  }
+  point.image_at = long(point.image) * p.in_image + long(point.channel) * p.in_c;
+  return point;
+}
+inline long in_at(constant WindowParams& p, Point point, int y, int x) {
+  return point.image_at + long(y) * p.in_y + long(x) * p.in_x;
+}
+inline long out_at(constant WindowParams& p, uint image, uint channel, int y, int x) {
+  return p.nchw ? ((long(image) * p.channels + channel) * p.out_h + y) * p.out_w + x
+                : ((long(image) * p.out_h + y) * p.out_w + x) * p.channels + channel;
+}
+// Which window has `at` as its element `offset`: -1 if none has.
+inline int window_of(int at, int offset, int pad, uint stride, uint windows) {
+  const int from = at + pad - offset;
+  if (from < 0 || from % int(stride) != 0) return -1;
+  const int window = from / int(stride);
+  return window < int(windows) ? window : -1;
+}
+
+// The gradient of a window is its first largest element's.
+template <typename T>
+kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pooled [[buffer(1)]],
+                          device const T* d_pooled [[buffer(2)]], device T* d_in [[buffer(3)]],
+                          constant WindowParams& p [[buffer(4)]],
+                          uint3 position [[thread_position_in_grid]]) {
+  const Point point = find_point(p, position);
+  const long here = in_at(p, point, point.y, point.x);
+  const float value = float(in[here]);
+  float sum = 0.0f;
+  // Windows from the first on: they begin further up the further down the element lies in them.
+  for (int fy = int(p.window_h) - 1; fy >= 0; --fy) {
+    const int wy = window_of(point.y, fy, p.pad_top, p.stride_h, p.out_h);
+    if (wy < 0) continue;
+    for (int fx = int(p.window_w) - 1; fx >= 0; --fx) {
+      const int wx = window_of(point.x, fx, p.pad_left, p.stride_w, p.out_w);
+      if (wx < 0) continue;
+      const long out = out_at(p, point.image, point.channel, wy, wx);
+      if (float(pooled[out]) != value) continue;
+      bool first = true;
+      for (int y = max(point.y - fy, 0); y <= point.y && first; ++y) {
+        const int end = y == point.y ? point.x : min(point.x - fx + int(p.window_w), int(p.in_w));
+        for (int x = max(point.x - fx, 0); x < end && first; ++x) {
+          first = float(in[in_at(p, point, y, x)]) != value;
+        }
+      }
+      if (first) sum += float(d_pooled[out]);
+    }
+  }
+  d_in[here] = T(sum);
+}
+
+template <typename T>
+kernel void avg_pool_grad(device const T* d_pooled [[buffer(0)]], device T* d_in [[buffer(1)]],
+                          constant WindowParams& p [[buffer(2)]],
+                          uint3 position [[thread_position_in_grid]]) {
+  const Point point = find_point(p, position);
+  float sum = 0.0f;
+  for (int fy = int(p.window_h) - 1; fy >= 0; --fy) {
+    const int wy = window_of(point.y, fy, p.pad_top, p.stride_h, p.out_h);
+    if (wy < 0) continue;
+    const int top = point.y - fy;
+    const int height = min(top + int(p.window_h), int(p.in_h)) - max(top, 0);
+    for (int fx = int(p.window_w) - 1; fx >= 0; --fx) {
+      const int wx = window_of(point.x, fx, p.pad_left, p.stride_w, p.out_w);
+      if (wx < 0) continue;
+      const int left = point.x - fx;
+      const int width = min(left + int(p.window_w), int(p.in_w)) - max(left, 0);
+      sum += float(d_pooled[out_at(p, point.image, point.channel, wy, wx)]) / float(height * width);
+    }
+  }
+  d_in[in_at(p, point, point.y, point.x)] = T(sum);
+}
+
+template <typename T>
+kernel void depthwise_input_grad(device const T* filter [[buffer(0)]],
+                                 device const T* d_out [[buffer(1)]], device T* d_in [[buffer(2)]],
+                                 constant WindowParams& p [[buffer(3)]],
+                                 uint3 position [[thread_position_in_grid]]) {
+  const Point point = find_point(p, position);
+  float sum = 0.0f;
+  for (uint fy = 0; fy < p.window_h; ++fy) {
+    const int y = window_of(point.y, int(fy * p.dilation_h), p.pad_top, p.stride_h, p.out_h);
+    if (y < 0) continue;
+    for (uint fx = 0; fx < p.window_w; ++fx) {
+      const int x = window_of(point.x, int(fx * p.dilation_w), p.pad_left, p.stride_w, p.out_w);
+      if (x < 0) continue;
+      for (uint m = 0; m < p.multiplier; ++m) {
+        const uint channel = point.channel * p.multiplier + m;
+        sum = fma(float(d_out[out_at(p, point.image, channel, y, x)]),
+                  float(filter[long(fy * p.window_w + fx) * p.channels + channel]), sum);
+      }
+    }
+  }
+  d_in[in_at(p, point, point.y, point.x)] = T(sum);
+}
+
+// One row of one image's outputs a thread: (output channel, element of the window, row).
+template <typename T>
+kernel void depthwise_filter_parts(device const T* in [[buffer(0)]],
+                                   device const T* d_out [[buffer(1)]],
+                                   device float* parts [[buffer(2)]],
+                                   constant WindowParams& p [[buffer(3)]],
+                                   uint3 position [[thread_position_in_grid]]) {
+  const uint channel = position.x, fy = position.y / p.window_w, fx = position.y % p.window_w;
+  const uint image = position.z / p.out_h, row = position.z % p.out_h;
+  const long image_at = long(image) * p.in_image + long(channel / p.multiplier) * p.in_c;
+  const int y = int(row * p.stride_h + fy * p.dilation_h) - p.pad_top;
+  float sum = 0.0f;
+  if (y >= 0 && y < int(p.in_h)) {
+    for (uint column = 0; column < p.out_w; ++column) {
+      const int x = int(column * p.stride_w + fx * p.dilation_w) - p.pad_left;
+      if (x < 0 || x >= int(p.in_w)) continue;
+      sum = fma(float(in[image_at + long(y) * p.in_y + long(x) * p.in_x]),
+                float(d_out[out_at(p, image, channel, int(row), int(column))]), sum);
+    }
+  }
+  parts[(ulong(position.z) * p.window_h * p.window_w + position.y) * p.channels + channel] = sum;
+}
+
+// Grid: the filter's elements. Thirty-two sums that are summed, so that errors do not grow with rows.
+template <typename T>
+kernel void depthwise_filter_sum(device const float* parts [[buffer(0)]],
+                                 device T* d_filter [[buffer(1)]],
+                                 constant uint& rows [[buffer(2)]],
+                                 constant uint& elements [[buffer(3)]],
+                                 uint i [[thread_position_in_grid]]) {
+  float total = 0.0f;
+  const uint piece = (rows + 31) / 32;
+  for (uint begin = 0; begin < rows; begin += piece) {
+    float sum = 0.0f;
+    for (uint row = begin; row < min(begin + piece, rows); ++row) {
+      sum += parts[ulong(row) * elements + i];
+    }
+    total += sum;
+  }
+  d_filter[i] = T(total);
+}
+
+#define SPATIAL_GRAD(type)                                                          \
+  INSTANTIATE_KERNEL("max_pool_grad_" #type, max_pool_grad, type)                   \
+  INSTANTIATE_KERNEL("avg_pool_grad_" #type, avg_pool_grad, type)                   \
+  INSTANTIATE_KERNEL("depthwise_input_grad_" #type, depthwise_input_grad, type)     \
+  INSTANTIATE_KERNEL("depthwise_filter_parts_" #type, depthwise_filter_parts, type) \
+  INSTANTIATE_KERNEL("depthwise_filter_sum_" #type, depthwise_filter_sum, type)
+SPATIAL_GRAD(float)
+SPATIAL_GRAD(half)
+SPATIAL_GRAD(bfloat)

@@ -125,7 +125,7 @@ kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)
     for (; i < run; ++i) total = Op::join(total, Op::of(Total(in[index + long(i) * stride])));
     at += run;
   }
-  if (params.divisor == 0.0f) {
+  if (params.divisor < 0.0f) {
     total = Total(sqrt(float(total)));
   } else if (params.divisor != 1.0f)
     total = Total(total / Total(params.divisor));

@@ -112,7 +112,7 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
   }
   if (finish == Finish::kMean) params.divisor = static_cast<float>(count);
   if (finish == Finish::kHalf) params.divisor = 2.0f;
-  if (finish == Finish::kRoot) params.divisor = 0.0f;
+  if (finish == Finish::kRoot) params.divisor = -1.0f;
   passes.push_back(params);
 
   return Encode(ctx, [&](Encoder& encoder) -> Status {

@@ -40,7 +40,7 @@ struct ReduceParams {
   uint64_t count;
   uint64_t chunk;
   uint32_t chunks;
-  float divisor;  // of the last pass of a mean; 0: the root is taken; all others have 1
+  float divisor;  // of the last pass of a mean; -1: the root is taken; all others have 1
 };
 static_assert(sizeof(ReduceParams) == 216, "host and shader must agree");
 

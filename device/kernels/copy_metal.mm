@@ -68,25 +68,27 @@ class SliceOp {
 REGISTER_METAL_KERNEL(
     SliceOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("begin").HostMemory("size"));
 
-class ConcatV2Op {
+template <typename Op>
+class ConcatOp {
  public:
-  static constexpr char kOp[] = "ConcatV2";
+  static constexpr const char* kOp = Op::kOp;
 
-  explicit ConcatV2Op(KernelConstruction*) {}
+  explicit ConcatOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) {
     std::vector<Tensor> values(ctx->num_inputs() - 1);
     for (size_t i = 0; i < values.size(); ++i) {
-      OP_REQUIRES_OK(ctx, ctx->Input(static_cast<int>(i), &values[i]));
+      OP_REQUIRES_OK(ctx, ctx->Input(static_cast<int>(i) + Op::kFirst, &values[i]));
     }
     Tensor axis_tensor, out;
-    OP_REQUIRES_OK(ctx, ctx->Input(static_cast<int>(values.size()), &axis_tensor));
+    OP_REQUIRES_OK(ctx,
+                   ctx->Input(Op::kFirst == 1 ? 0 : static_cast<int>(values.size()), &axis_tensor));
     Shape axis_values;
     OP_REQUIRES_OK(ctx, Indices(kOp, "axis", axis_tensor, &axis_values));
     const int64_t rank = values[0].rank();
     OP_REQUIRES(
         ctx, axis_values.size() == 1 && axis_values[0] >= -rank && axis_values[0] < rank,
-        InvalidArgument("ConcatV2: axis is ", ToString(axis_values), ", expected one in [", -rank,
+        InvalidArgument(kOp, ": axis is ", ToString(axis_values), ", expected one in [", -rank,
                         ", ", rank, ") for values of shape ", ToString(values[0].shape())));
     const int64_t axis = (axis_values[0] + rank) % rank;
     Shape shape = values[0].shape();
@@ -94,7 +96,7 @@ class ConcatV2Op {
       Shape expected = values[0].shape();
       if (values[i].rank() == rank) expected[axis] = values[i].dim(static_cast<int>(axis));
       OP_REQUIRES(ctx, values[i].shape() == expected,
-                  InvalidArgument("ConcatV2: Dimensions of inputs should match: values[", i,
+                  InvalidArgument(kOp, ": Dimensions of inputs should match: values[", i,
                                   "] has shape ", ToString(values[i].shape()), ", values[0] has ",
                                   ToString(values[0].shape()), ", they may differ in axis ", axis,
                                   " only"));
@@ -112,7 +114,19 @@ class ConcatV2Op {
                    }));
   }
 };
-REGISTER_METAL_KERNEL(ConcatV2Op, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("axis"));
+// Where the values begin: the axis is after or before them.
+struct ConcatV2 {
+  static constexpr char kOp[] = "ConcatV2";
+  static constexpr int kFirst = 0;
+};
+struct Concat {
+  static constexpr char kOp[] = "Concat";
+  static constexpr int kFirst = 1;
+};
+REGISTER_METAL_KERNEL(ConcatOp<ConcatV2>,
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("axis"));
+REGISTER_METAL_KERNEL(ConcatOp<Concat>,
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("concat_dim"));
 
 // `value` repeated over `shape`.
 Status Spread(KernelContext* ctx, const char* op, const Value& value, const Shape& from,

@@ -115,16 +115,26 @@ kernel void cast(device const From* x [[buffer(0)]], device To* out [[buffer(1)]
   CAST(from, float)     \
   CAST(from, half)      \
   CAST(from, bfloat)    \
+  CAST(from, char)      \
+  CAST(from, short)     \
   CAST(from, int)       \
   CAST(from, long)      \
   CAST(from, uchar)     \
+  CAST(from, ushort)    \
+  CAST(from, uint)      \
+  CAST(from, ulong)     \
   CAST(from, bool)
 CAST_FROM(float)
 CAST_FROM(half)
 CAST_FROM(bfloat)
+CAST_FROM(char)
+CAST_FROM(short)
 CAST_FROM(int)
 CAST_FROM(long)
 CAST_FROM(uchar)
+CAST_FROM(ushort)
+CAST_FROM(uint)
+CAST_FROM(ulong)
 CAST_FROM(bool)
 
 // ---- AddN ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// GatherV2, Where and Unpack.
+// Gather, GatherV2, ResourceGather, Where and Unpack.
 
 #include <limits>
 #include <vector>
@@ -7,84 +7,120 @@
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 
 namespace metal_ops {
 namespace {
 
-Shape Part(const Shape& shape, size_t first, size_t last) {
-  return Shape(shape.begin() + first, shape.begin() + last);
+// Output 0 = slices of `params` along `axis`, by `indices`.
+Status RunGather(KernelContext* ctx, const char* op, const Tensor& params, const Tensor& indices,
+                 int64_t axis_given, int64_t batch_dims_given) {
+  Tensor out;
+  const int64_t rank = params.rank(), indices_rank = indices.rank();
+  const int64_t axis = axis_given < 0 ? axis_given + rank : axis_given;
+  if (axis < 0 || axis >= rank) {
+    return InvalidArgument(op, ": axis = ", axis_given, " is not in [", -rank, ", ", rank,
+                           ") of params of shape ", ToString(params.shape()));
+  }
+  const int64_t batch_dims =
+      batch_dims_given < 0 ? batch_dims_given + indices_rank : batch_dims_given;
+  if (batch_dims < 0 || batch_dims > indices_rank || batch_dims > axis) {
+    return InvalidArgument(op, ": batch_dims = ", batch_dims_given, " must be at most the axis, ",
+                           axis, ", and the rank of indices, ", indices_rank);
+  }
+  if (Dims(params.shape(), 0, batch_dims) != Dims(indices.shape(), 0, batch_dims)) {
+    return InvalidArgument(op, ": params ", ToString(params.shape()), " and indices ",
+                           ToString(indices.shape()), " must agree in their first ", batch_dims,
+                           " dimensions");
+  }
+  Shape shape = Dims(params.shape(), 0, axis);
+  for (int64_t d = batch_dims; d < indices_rank; ++d) shape.push_back(indices.dim(d));
+  for (int64_t d = axis + 1; d < rank; ++d) shape.push_back(params.dim(d));
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+  const int64_t total = out.num_elements();
+  if (total == 0) return Status();
+  GatherParams p = {};
+  p.outer = NumElements(Dims(params.shape(), batch_dims, axis));
+  p.rows = params.dim(axis);
+  p.inner = NumElements(Dims(params.shape(), axis + 1, rank));
+  p.indices = NumElements(Dims(indices.shape(), batch_dims, indices_rank));
+  p.total = total;
+  return Encode(ctx, [&](Encoder& encoder) {
+    const std::string bytes = std::to_string(params.element_bytes());
+    return encoder.Launch({"gather", bytes, indices.dtype()}, Grid::Flat(total),
+                          {{"params_", Value(params).Untyped()},
+                           {"indices", indices},
+                           {"out", Value(out).Untyped()},
+                           {"p", p}});
+  });
 }
 
-class GatherOp {
+class GatherV2Op {
  public:
   static constexpr char kOp[] = "GatherV2";
 
-  explicit GatherOp(KernelConstruction* ctx) {
+  explicit GatherV2Op(KernelConstruction* ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims_));
   }
 
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
-
- private:
-  Status Run(KernelContext* ctx) {
-    Tensor params, indices, axis_tensor, out;
-    RETURN_IF_ERROR(ctx->Input(0, &params));
-    RETURN_IF_ERROR(ctx->Input(1, &indices));
-    RETURN_IF_ERROR(ctx->Input(2, &axis_tensor));
+  void Compute(KernelContext* ctx) {
+    Tensor params, indices, axis;
     Shape axes;
-    RETURN_IF_ERROR(Indices(kOp, "axis", axis_tensor, &axes));
-    const int64_t rank = params.rank(), indices_rank = indices.rank();
-    if (axis_tensor.rank() != 0) {
-      return InvalidArgument("GatherV2: axis must be scalar, got ", ToString(axis_tensor.shape()));
-    }
-    const int64_t axis = axes[0] < 0 ? axes[0] + rank : axes[0];
-    if (axis < 0 || axis >= rank) {
-      return InvalidArgument("GatherV2: axis = ", axes[0], " is not in [", -rank, ", ", rank,
-                             ") of params of shape ", ToString(params.shape()));
-    }
-    const int64_t batch_dims = batch_dims_ < 0 ? batch_dims_ + indices_rank : batch_dims_;
-    if (batch_dims < 0 || batch_dims > indices_rank || batch_dims > axis) {
-      return InvalidArgument("GatherV2: batch_dims = ", batch_dims_, " must be at most the axis, ",
-                             axis, ", and the rank of indices, ", indices_rank);
-    }
-    if (Part(params.shape(), 0, batch_dims) != Part(indices.shape(), 0, batch_dims)) {
-      return InvalidArgument("GatherV2: params ", ToString(params.shape()), " and indices ",
-                             ToString(indices.shape()), " must agree in their first ", batch_dims,
-                             " dimensions");
-    }
-    Shape shape = Part(params.shape(), 0, axis);
-    for (int64_t d = batch_dims; d < indices_rank; ++d) shape.push_back(indices.dim(d));
-    for (int64_t d = axis + 1; d < rank; ++d) shape.push_back(params.dim(d));
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    const int64_t total = out.num_elements();
-    if (total == 0) return Status();
-    GatherParams p = {};
-    p.outer = NumElements(Part(params.shape(), batch_dims, axis));
-    p.rows = params.dim(axis);
-    p.inner = NumElements(Part(params.shape(), axis + 1, rank));
-    p.indices = NumElements(Part(indices.shape(), batch_dims, indices_rank));
-    p.total = total;
-    return Encode(ctx, [&](Encoder& encoder) {
-      const std::string bytes = std::to_string(params.element_bytes());
-      return encoder.Launch({"gather", bytes, indices.dtype()}, Grid::Flat(total),
-                            {{"params_", Value(params).Untyped()},
-                             {"indices", indices},
-                             {"out", Value(out).Untyped()},
-                             {"p", p}});
-    });
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &params));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
+    OP_REQUIRES_OK(ctx, ctx->Input(2, &axis));
+    OP_REQUIRES_OK(ctx, Indices(kOp, "axis", axis, &axes));
+    OP_REQUIRES(ctx, axis.rank() == 0,
+                InvalidArgument("GatherV2: axis must be scalar, got ", ToString(axis.shape())));
+    OP_REQUIRES_OK(ctx, RunGather(ctx, kOp, params, indices, axes[0], batch_dims_));
   }
 
+ private:
   int32_t batch_dims_ = 0;
 };
 
-// int32, too: results of other ops are gathered, and numbers of rows.
-#define GATHERED_TYPES                                                                         \
-  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL,  TF_INT8, \
-   TF_INT16, TF_INT32, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
-REGISTER_METAL_KERNEL(
-    GatherOp, .Types("Tparams", GATHERED_TYPES).Where("Tindices", TF_INT32).HostMemory("axis"));
-REGISTER_METAL_KERNEL(
-    GatherOp, .Types("Tparams", GATHERED_TYPES).Where("Tindices", TF_INT64).HostMemory("axis"));
+class GatherOp {
+ public:
+  static constexpr char kOp[] = "Gather";
+
+  explicit GatherOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor params, indices;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &params));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
+    OP_REQUIRES_OK(ctx, RunGather(ctx, kOp, params, indices, 0, 0));
+  }
+};
+
+class ResourceGatherOp {
+ public:
+  static constexpr char kOp[] = "ResourceGather";
+
+  explicit ResourceGatherOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims_));
+  }
+
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, /*exclusive=*/false, {0});
+    Tensor params, indices;
+    if (!lock.Get(0, &params)) return;
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
+    OP_REQUIRES_OK(ctx, RunGather(ctx, kOp, params, indices, batch_dims_, batch_dims_));
+  }
+
+ private:
+  int32_t batch_dims_ = 0;
+};
+
+#define GATHER(Kernel, attr, ...)                                                            \
+  REGISTER_METAL_KERNEL(                                                                     \
+      Kernel, .Types(attr, METAL_DEVICE_ALL_TYPES).Where("Tindices", TF_INT32) __VA_ARGS__); \
+  REGISTER_METAL_KERNEL(                                                                     \
+      Kernel, .Types(attr, METAL_DEVICE_ALL_TYPES).Where("Tindices", TF_INT64) __VA_ARGS__)
+GATHER(GatherOp, "Tparams");
+GATHER(GatherV2Op, "Tparams", .HostMemory("axis"));
+GATHER(ResourceGatherOp, "dtype", .HostMemory("resource"));
 
 // Waits, as how much is true has to be known for the result's shape.
 class WhereOp {

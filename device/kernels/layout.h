@@ -10,6 +10,10 @@
 #define METAL_DEVICE_MOVABLE_TYPES                                                   \
   {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL, \
    TF_INT8,  TF_INT16, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
+// With int32, for ops whose int32 TensorFlow does not keep in host memory: results of other ops.
+#define METAL_DEVICE_ALL_TYPES                                                                 \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL,  TF_INT8, \
+   TF_INT16, TF_INT32, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
 
 namespace metal_ops {
 

@@ -182,9 +182,10 @@ REGISTER_METAL_KERNEL(StridedSliceGradOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES
 
 // ---- Transpose, Tile, Pack ----------------------------------------------------------------------
 
+template <typename Op>
 class TransposeOp {
  public:
-  static constexpr char kOp[] = "Transpose";
+  static constexpr const char* kOp = Op::kOp;
 
   explicit TransposeOp(KernelConstruction*) {}
 
@@ -202,7 +203,7 @@ class TransposeOp {
       if (valid) used[axis] = true;
     }
     OP_REQUIRES(ctx, valid,
-                InvalidArgument("Transpose: perm is ", ToString(perm), ", expected each of 0 to ",
+                InvalidArgument(kOp, ": perm is ", ToString(perm), ", expected each of 0 to ",
                                 static_cast<int64_t>(rank) - 1, " once, for x of shape ",
                                 ToString(x.shape())));
     const std::vector<int64_t> dense = DenseStrides(x.shape());
@@ -218,7 +219,20 @@ class TransposeOp {
                    }));
   }
 };
-REGISTER_METAL_KERNEL(TransposeOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("perm"));
+struct Transpose {
+  static constexpr char kOp[] = "Transpose";
+};
+struct ConjugateTranspose {
+  static constexpr char kOp[] = "ConjugateTranspose";
+};
+REGISTER_METAL_KERNEL(TransposeOp<Transpose>,
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("perm"));
+// Of numbers that are their own conjugates.
+REGISTER_METAL_KERNEL(TransposeOp<ConjugateTranspose>,
+                      .Types("T",
+                             {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_BOOL, TF_INT8, TF_INT16,
+                              TF_INT32, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32, TF_UINT64})
+                          .HostMemory("perm"));
 
 class TileOp {
  public:

@@ -20,22 +20,105 @@ inline uint4 philox(uint4 counter, uint2 key) {
 }
 
 // The numbers of group `group`: the 128-bit counter, that much further.
-inline uint4 random_group(constant RandomParams& p, uint group) {
+inline uint4 random_group(constant RandomParams& p, ulong group) {
   uint4 counter = uint4(p.counter[0], p.counter[1], p.counter[2], p.counter[3]);
-  counter.x += group;
-  if (counter.x < group && ++counter.y == 0 && ++counter.z == 0) ++counter.w;
+  const uint low = uint(group);
+  uint high = uint(group >> 32);
+  counter.x += low;
+  if (counter.x < low) ++high;
+  counter.y += high;
+  if (counter.y < high && ++counter.z == 0) ++counter.w;
   return philox(counter, uint2(p.key[0], p.key[1]));
 }
 
-// Grid: groups of four.
-kernel void random_uniform_float(device float* out [[buffer(0)]],
-                                 constant RandomParams& p [[buffer(1)]],
-                                 uint group [[thread_position_in_grid]]) {
+// [0, 1): a mantissa under the exponent of 1 is in [1, 2). Of the dtype's own length.
+inline float unit_float(uint bits) {
+  return as_type<float>((bits & 0x7fffffu) | 0x3f800000u) - 1.0f;
+}
+template <typename T>
+inline T unit(uint bits);
+template <>
+inline float unit<float>(uint bits) {
+  return unit_float(bits);
+}
+template <>
+inline half unit<half>(uint bits) {
+  return half(float(as_type<half>(ushort((bits & 0x3ffu) | 0x3c00u))) - 1.0f);
+}
+template <>
+inline bfloat unit<bfloat>(uint bits) {
+  return bfloat(as_type<float>(((bits & 0x7fu) | 0x3f80u) << 16) - 1.0f);
+}
+
+// Two normal numbers of two uniform ones (Box and Muller).
+inline float2 normal_pair(uint a, uint b) {
+  const float length = sqrt(-2.0f * log(max(unit_float(a), 1.0e-7f)));
+  // 2 pi times it, as rounded from double.
+  const float u = unit_float(b);
+  const float angle = fma(u, 6.2831855f, u * -1.7484555e-7f);
+  return float2(sin(angle), cos(angle)) * length;
+}
+
+// Grid of all: groups of four.
+template <typename T>
+kernel void random_uniform(device T* out [[buffer(0)]], constant RandomParams& p [[buffer(1)]],
+                           uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
   const ulong first = 4 * ulong(group);
-  for (uint i = 0; i < 4 && first + i < p.total; ++i) {
-    // A mantissa under the exponent of 1: [1, 2).
-    out[first + i] = as_type<float>((bits[i] & 0x7fffffu) | 0x3f800000u) - 1.0f;
+  for (uint i = 0; i < 4 && first + i < p.total; ++i) out[first + i] = unit<T>(bits[i]);
+}
+
+template <typename T>
+kernel void random_normal(device T* out [[buffer(0)]], constant RandomParams& p [[buffer(1)]],
+                          uint group [[thread_position_in_grid]]) {
+  const uint4 bits = random_group(p, group);
+  const float2 a = normal_pair(bits.x, bits.y), b = normal_pair(bits.z, bits.w);
+  const float4 numbers = float4(a.x, a.y, b.x, b.y);
+  const ulong first = 4 * ulong(group);
+  for (uint i = 0; i < 4 && first + i < p.total; ++i) out[first + i] = T(numbers[i]);
+}
+
+// Normal numbers less than 2 from 0: those that are not are drawn again. A group has 1024 uniform
+// numbers to itself.
+template <typename T>
+kernel void random_truncated_normal(device T* out [[buffer(0)]],
+                                    constant RandomParams& p [[buffer(1)]],
+                                    uint group [[thread_position_in_grid]]) {
+  const ulong first = 4 * ulong(group);
+  ulong counter = 256 * ulong(group);
+  uint i = 0;
+  while (i < 4 && first + i < p.total) {
+    const uint4 bits = random_group(p, counter++);
+    const float2 a = normal_pair(bits.x, bits.y), b = normal_pair(bits.z, bits.w);
+    const float4 numbers = float4(a.x, a.y, b.x, b.y);
+    for (uint k = 0; k < 4 && i < 4 && first + i < p.total; ++k) {
+      if (abs(numbers[k]) < 2.0f) out[first + i++] = T(numbers[k]);
+    }
+  }
+}
+
+#define RANDOM(type)                                                \
+  INSTANTIATE_KERNEL("random_uniform_" #type, random_uniform, type) \
+  INSTANTIATE_KERNEL("random_normal_" #type, random_normal, type)   \
+  INSTANTIATE_KERNEL("random_truncated_normal_" #type, random_truncated_normal, type)
+RANDOM(float)
+RANDOM(half)
+RANDOM(bfloat)
+
+kernel void random_full_uint(device uint* out [[buffer(0)]], constant RandomParams& p [[buffer(1)]],
+                             uint group [[thread_position_in_grid]]) {
+  const uint4 bits = random_group(p, group);
+  const ulong first = 4 * ulong(group);
+  for (uint i = 0; i < 4 && first + i < p.total; ++i) out[first + i] = bits[i];
+}
+
+kernel void random_full_ulong(device ulong* out [[buffer(0)]],
+                              constant RandomParams& p [[buffer(1)]],
+                              uint group [[thread_position_in_grid]]) {
+  const uint4 bits = random_group(p, group);
+  const ulong first = 2 * ulong(group);
+  for (uint i = 0; i < 2 && first + i < p.total; ++i) {
+    out[first + i] = ulong(bits[2 * i]) | ulong(bits[2 * i + 1]) << 32;
   }
 }
 

@@ -1,8 +1,11 @@
-// StatelessRandomUniformV2, StatelessRandomUniformIntV2 and where their numbers begin,
-// StatelessRandomGetKeyCounter. The numbers are those of TensorFlow's own kernels.
+// Random numbers, those of TensorFlow's own kernels: of a key and a counter, of a seed, and of a
+// generator that goes on; uniform, normal, normal within 2, and integers.
 
 #include <cstring>
+#include <mutex>
+#include <random>
 
+#include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/random_params.h"
 #include "kernels/runtime/encoder.h"
@@ -12,147 +15,249 @@
 namespace metal_ops {
 namespace {
 
+using tensorflow::random::PhiloxRandom;
+
 // Of TensorFlow's Algorithm: Philox, and the device's choice, which is Philox, too.
 constexpr int32_t kPhilox = 1, kAutoSelect = 3;
 
+Status CheckAlgorithm(const char* op, int32_t algorithm) {
+  if (algorithm == kPhilox || algorithm == kAutoSelect) return Status();
+  return Unimplemented(op, ": algorithm ", algorithm,
+                       " is not provided on the METAL device, Philox (1) is; place the op on the "
+                       "CPU");
+}
+
 // The seed may not be spread evenly over its bits: it is scrambled once (TensorFlow's
 // stateless_random_ops.cc). A few numbers: the host's work.
+Status Scramble(const char* op, const Tensor& seed, RandomParams* p) {
+  if (seed.shape() != Shape{2}) {
+    return InvalidArgument(op, ": seed must have shape [2], not ", ToString(seed.shape()));
+  }
+  Shape seeds;
+  RETURN_IF_ERROR(Indices(op, "seed", seed, &seeds));
+  PhiloxRandom::Key key;
+  key[0] = 0x3ec8f720;
+  key[1] = 0x02461e29;
+  PhiloxRandom::ResultType counter;
+  for (int i = 0; i < 2; ++i) {
+    counter[2 * i] = static_cast<uint32_t>(seeds[i]);
+    counter[2 * i + 1] = static_cast<uint32_t>(static_cast<uint64_t>(seeds[i]) >> 32);
+  }
+  const auto mix = PhiloxRandom(counter, key)();
+  p->key[0] = mix[0];
+  p->key[1] = mix[1];
+  p->counter[0] = p->counter[1] = 0;
+  p->counter[2] = mix[2];
+  p->counter[3] = mix[3];
+  return Status();
+}
+
+template <typename Op>
 class KeyCounterOp {
  public:
-  static constexpr char kOp[] = "StatelessRandomGetKeyCounter";
+  static constexpr const char* kOp = Op::kOp;
 
   explicit KeyCounterOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) {
-    Tensor seed, key_out, counter_out;
+    Tensor seed, key, counter, alg;
+    RandomParams p = {};
     OP_REQUIRES_OK(ctx, ctx->Input(0, &seed));
-    OP_REQUIRES(ctx, seed.shape() == Shape{2},
-                InvalidArgument("seed must have shape [2], not ", ToString(seed.shape())));
-    Shape seeds;
-    OP_REQUIRES_OK(ctx, Indices(kOp, "seed", seed, &seeds));
-    using tensorflow::random::PhiloxRandom;
-    PhiloxRandom::Key key;
-    key[0] = 0x3ec8f720;
-    key[1] = 0x02461e29;
-    PhiloxRandom::ResultType counter;
-    for (int i = 0; i < 2; ++i) {
-      counter[2 * i] = static_cast<uint32_t>(seeds[i]);
-      counter[2 * i + 1] = static_cast<uint32_t>(static_cast<uint64_t>(seeds[i]) >> 32);
-    }
-    const auto mix = PhiloxRandom(counter, key)();
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {1}, &key_out));
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(1, {2}, &counter_out));
-    key_out.mutable_host<uint64_t>()[0] = uint64_t{mix[1]} << 32 | mix[0];
-    counter_out.mutable_host<uint64_t>()[0] = 0;
-    counter_out.mutable_host<uint64_t>()[1] = uint64_t{mix[3]} << 32 | mix[2];
+    OP_REQUIRES_OK(ctx, Scramble(kOp, seed, &p));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {1}, &key));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(1, {2}, &counter));
+    std::memcpy(key.mutable_host<uint64_t>(), p.key, sizeof p.key);
+    std::memcpy(counter.mutable_host<uint64_t>(), p.counter, sizeof p.counter);
+    if (!Op::kAlgorithm) return;
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(2, {}, &alg));
+    *alg.mutable_host<int32_t>() = kPhilox;
   }
 };
-REGISTER_METAL_KERNEL(KeyCounterOp, .Types("Tseed", {TF_INT32, TF_INT64})
-                                        .HostMemory("seed")
-                                        .HostMemory("key")
-                                        .HostMemory("counter"));
+struct KeyCounter {
+  static constexpr char kOp[] = "StatelessRandomGetKeyCounter";
+  static constexpr bool kAlgorithm = false;
+};
+struct KeyCounterAlg {
+  static constexpr char kOp[] = "StatelessRandomGetKeyCounterAlg";
+  static constexpr bool kAlgorithm = true;
+};
+#define KEY_COUNTER \
+  .Types("Tseed", {TF_INT32, TF_INT64}).HostMemory("seed").HostMemory("key").HostMemory("counter")
+REGISTER_METAL_KERNEL(KeyCounterOp<KeyCounter>, KEY_COUNTER);
+REGISTER_METAL_KERNEL(KeyCounterOp<KeyCounterAlg>, KEY_COUNTER.HostMemory("alg"));
 
-// The inputs that both have. `group` is how many elements a count of the generator gives.
-Status Start(KernelContext* ctx, const char* op, int64_t group, Tensor* out, RandomParams* p) {
-  Tensor shape_tensor, key, counter, alg;
-  RETURN_IF_ERROR(ctx->Input(0, &shape_tensor));
-  RETURN_IF_ERROR(ctx->Input(1, &key));
-  RETURN_IF_ERROR(ctx->Input(2, &counter));
-  RETURN_IF_ERROR(ctx->Input(3, &alg));
-  if (alg.rank() != 0) {
-    return InvalidArgument(op, ": alg must be a scalar, got shape ", ToString(alg.shape()));
-  }
-  const int32_t algorithm = *alg.host<int32_t>();
-  if (algorithm != kPhilox && algorithm != kAutoSelect) {
-    return Unimplemented(op, ": algorithm ", algorithm,
-                         " is not provided on the METAL device, Philox (1) is; place the op on "
-                         "the CPU");
-  }
-  if (key.shape() != Shape{1} || counter.rank() != 1 || counter.dim(0) < 2) {
-    return InvalidArgument(op, ": expected a key of shape [1] and a counter of shape [2], got ",
-                           ToString(key.shape()), " and ", ToString(counter.shape()));
-  }
-  std::memcpy(p->key, key.host<uint64_t>(), sizeof p->key);
-  std::memcpy(p->counter, counter.host<uint64_t>(), sizeof p->counter);
-  Shape shape;
-  RETURN_IF_ERROR(Indices(op, "shape", shape_tensor, &shape));
-  for (const int64_t size : shape) {
-    if (size < 0) {
-      return InvalidArgument(op, ": shape ", ToString(shape), " has a negative dimension");
-    }
-  }
-  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, out));
-  p->total = out->num_elements();
-  return CheckGrid(op, "random numbers", (out->num_elements() + group - 1) / group);
-}
-
-Status Fill(KernelContext* ctx, const Tensor& out, int64_t group, const RandomParams& p) {
-  if (p.total == 0) return Status();
-  return Encode(ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"random_uniform", out.dtype()},
-                          Grid((out.num_elements() + group - 1) / group), {{"out", out}, {"p", p}});
-  });
-}
-
-class UniformOp {
+class AlgorithmOp {
  public:
-  static constexpr char kOp[] = "StatelessRandomUniformV2";
+  static constexpr char kOp[] = "StatelessRandomGetAlg";
 
-  explicit UniformOp(KernelConstruction*) {}
+  explicit AlgorithmOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) {
-    Tensor out;
-    RandomParams p = {};
-    OP_REQUIRES_OK(ctx, Start(ctx, kOp, 4, &out, &p));
-    OP_REQUIRES_OK(ctx, Fill(ctx, out, 4, p));
+    Tensor alg;
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, {}, &alg));
+    *alg.mutable_host<int32_t>() = kPhilox;
   }
 };
-REGISTER_METAL_KERNEL(UniformOp, .Types("dtype", {TF_FLOAT})
-                                     .HostMemory("shape")
-                                     .HostMemory("key")
-                                     .HostMemory("counter")
-                                     .HostMemory("alg"));
+REGISTER_METAL_KERNEL(AlgorithmOp, .HostMemory("alg"));
 
-class UniformIntOp {
+// ---- where the numbers come from ----------------------------------------------------------------
+
+// Inputs 1 to 3: key, counter, algorithm.
+class FromKey {
  public:
-  static constexpr char kOp[] = "StatelessRandomUniformIntV2";
+  static constexpr int kInputs = 4;  // with the shape
 
-  explicit UniformIntOp(KernelConstruction*) {}
+  Status Init(KernelConstruction*, const char*) { return Status(); }
+  static Status Get(KernelContext* ctx, const char* op, int64_t, RandomParams* p) {
+    Tensor key, counter, alg;
+    RETURN_IF_ERROR(ctx->Input(1, &key));
+    RETURN_IF_ERROR(ctx->Input(2, &counter));
+    RETURN_IF_ERROR(ctx->Input(3, &alg));
+    if (alg.rank() != 0) {
+      return InvalidArgument(op, ": alg must be a scalar, got shape ", ToString(alg.shape()));
+    }
+    RETURN_IF_ERROR(CheckAlgorithm(op, *alg.host<int32_t>()));
+    if (key.shape() != Shape{1} || counter.rank() != 1 || counter.dim(0) < 2) {
+      return InvalidArgument(op, ": expected a key of shape [1] and a counter of shape [2], got ",
+                             ToString(key.shape()), " and ", ToString(counter.shape()));
+    }
+    std::memcpy(p->key, key.host<uint64_t>(), sizeof p->key);
+    std::memcpy(p->counter, counter.host<uint64_t>(), sizeof p->counter);
+    return Status();
+  }
+};
+
+// Input 1: the seed.
+class FromSeed {
+ public:
+  static constexpr int kInputs = 2;
+
+  Status Init(KernelConstruction*, const char*) { return Status(); }
+  static Status Get(KernelContext* ctx, const char* op, int64_t, RandomParams* p) {
+    Tensor seed;
+    RETURN_IF_ERROR(ctx->Input(1, &seed));
+    return Scramble(op, seed, p);
+  }
+};
+
+// A generator, which every call takes numbers of.
+class FromState {
+ public:
+  static constexpr int kInputs = 1;
+
+  Status Init(KernelConstruction* ctx, const char*) {
+    int64_t seed, seed2;
+    RETURN_IF_ERROR(ctx->GetAttr("seed", &seed));
+    RETURN_IF_ERROR(ctx->GetAttr("seed2", &seed2));
+    if (seed == 0 && seed2 == 0) {
+      std::random_device device;
+      seed = static_cast<int64_t>(uint64_t{device()} << 32 | device());
+      seed2 = static_cast<int64_t>(uint64_t{device()} << 32 | device());
+    }
+    generator_ = PhiloxRandom(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2));
+    return Status();
+  }
+  // As many as TensorFlow takes for any distribution.
+  Status Get(KernelContext*, const char*, int64_t total, RandomParams* p) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (int i = 0; i < 4; ++i) p->counter[i] = generator_.counter()[i];
+    for (int i = 0; i < 2; ++i) p->key[i] = generator_.key()[i];
+    generator_.Skip(static_cast<uint64_t>(total) * 256);
+    return Status();
+  }
+
+ private:
+  std::mutex mutex_;
+  PhiloxRandom generator_;
+};
+
+// ---- the numbers --------------------------------------------------------------------------------
+
+template <typename Op>
+class RandomOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit RandomOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, source_.Init(ctx, kOp)); }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  static Status Run(KernelContext* ctx) {
-    Tensor low, high, out;
-    RETURN_IF_ERROR(ctx->Input(4, &low));
-    RETURN_IF_ERROR(ctx->Input(5, &high));
+  Status Run(KernelContext* ctx) {
+    Tensor shape_tensor, out;
+    Shape shape;
+    RandomParams p = {};
+    RETURN_IF_ERROR(ctx->Input(0, &shape_tensor));
+    RETURN_IF_ERROR(Indices(kOp, "shape", shape_tensor, &shape));
+    for (const int64_t size : shape) {
+      if (size >= 0) continue;
+      return InvalidArgument(kOp, ": shape ", ToString(shape), " has a negative dimension");
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    const int64_t total = out.num_elements(), group = out.element_bytes() == 8 ? 2 : 4;
+    const int64_t groups = (total + group - 1) / group;
+    RETURN_IF_ERROR(CheckGrid(kOp, "random numbers", groups));
+    p.total = static_cast<uint64_t>(total);
+    if (total == 0) return Status();
+    if (Op::kRange) RETURN_IF_ERROR(Range(ctx, &p));
+    RETURN_IF_ERROR(source_.Get(ctx, kOp, total, &p));
+    const DType dtype = Op::kSignless ? Unsigned(out.dtype()) : out.dtype();
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({Op::kShader, dtype}, Grid(groups), {{"out", out}, {"p", p}});
+    });
+  }
+
+  static Status Range(KernelContext* ctx, RandomParams* p) {
+    Tensor low, high;
+    RETURN_IF_ERROR(ctx->Input(Op::Source::kInputs, &low));
+    RETURN_IF_ERROR(ctx->Input(Op::Source::kInputs + 1, &high));
     if (low.rank() != 0 || high.rank() != 0) {
-      return InvalidArgument("StatelessRandomUniformIntV2: minval and maxval must be scalars, got ",
+      return InvalidArgument(kOp, ": minval and maxval must be scalars, got ",
                              ToString(low.shape()), " and ", ToString(high.shape()));
     }
     const bool wide = low.dtype() == TF_INT64;
     const int64_t first = wide ? *low.host<int64_t>() : *low.host<int32_t>();
     const int64_t end = wide ? *high.host<int64_t>() : *high.host<int32_t>();
-    RandomParams p = {};
-    const int64_t group = wide ? 2 : 4;
-    RETURN_IF_ERROR(Start(ctx, kOp, group, &out, &p));
-    if (p.total == 0) return Status();
     if (first >= end) {
-      return InvalidArgument("StatelessRandomUniformIntV2: Need minval < maxval, got ", first,
-                             " >= ", end);
+      return InvalidArgument(kOp, ": Need minval < maxval, got ", first, " >= ", end);
     }
-    p.low = first;
-    p.range = static_cast<uint64_t>(end) - static_cast<uint64_t>(first);
-    return Fill(ctx, out, group, p);
+    p->low = first;
+    p->range = static_cast<uint64_t>(end) - static_cast<uint64_t>(first);
+    return Status();
   }
+
+  typename Op::Source source_;
 };
-REGISTER_METAL_KERNEL(UniformIntOp, .Types("dtype", {TF_INT32, TF_INT64})
-                                        .HostMemory("shape")
-                                        .HostMemory("key")
-                                        .HostMemory("counter")
-                                        .HostMemory("alg")
-                                        .HostMemory("minval")
-                                        .HostMemory("maxval"));
+
+#define RANDOM(op, From, shader, signless, range, ...) \
+  struct op {                                          \
+    static constexpr char kOp[] = #op;                 \
+    static constexpr char kShader[] = shader;          \
+    static constexpr bool kSignless = signless;        \
+    static constexpr bool kRange = range;              \
+    using Source = From;                               \
+  };                                                   \
+  REGISTER_METAL_KERNEL(RandomOp<op>, __VA_ARGS__.HostMemory("shape"))
+#define FLOATS .Types("dtype", METAL_DEVICE_FLOATS)
+#define WHOLE .Types("dtype", {TF_INT32, TF_INT64}).HostMemory("minval").HostMemory("maxval")
+#define FULL .Types("dtype", {TF_INT32, TF_INT64, TF_UINT32, TF_UINT64})
+#define KEY .HostMemory("key").HostMemory("counter").HostMemory("alg")
+#define SEED .HostMemory("seed")
+RANDOM(StatelessRandomUniformV2, FromKey, "random_uniform", false, false, FLOATS KEY);
+RANDOM(StatelessRandomNormalV2, FromKey, "random_normal", false, false, FLOATS KEY);
+RANDOM(StatelessTruncatedNormalV2, FromKey, "random_truncated_normal", false, false, FLOATS KEY);
+RANDOM(StatelessRandomUniformIntV2, FromKey, "random_uniform", false, true, WHOLE KEY);
+RANDOM(StatelessRandomUniformFullIntV2, FromKey, "random_full", true, false, FULL KEY);
+RANDOM(StatelessRandomUniform, FromSeed, "random_uniform", false, false, FLOATS SEED);
+RANDOM(StatelessRandomNormal, FromSeed, "random_normal", false, false, FLOATS SEED);
+RANDOM(StatelessTruncatedNormal, FromSeed, "random_truncated_normal", false, false, FLOATS SEED);
+RANDOM(StatelessRandomUniformInt, FromSeed, "random_uniform", false, true, WHOLE SEED);
+RANDOM(StatelessRandomUniformFullInt, FromSeed, "random_full", true, false, FULL SEED);
+RANDOM(RandomUniform, FromState, "random_uniform", false, false, FLOATS);
+RANDOM(RandomStandardNormal, FromState, "random_normal", false, false, FLOATS);
+RANDOM(TruncatedNormal, FromState, "random_truncated_normal", false, false, FLOATS);
+RANDOM(RandomUniformInt, FromState, "random_uniform", false, true,
+       .Types("Tout", {TF_INT32, TF_INT64}).HostMemory("minval").HostMemory("maxval"));
 
 }  // namespace
 }  // namespace metal_ops

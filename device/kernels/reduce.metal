@@ -2,41 +2,15 @@
 // elements at most and the passes are repeated on what they leave, so the rounding error grows with the
 // number of passes and not with the number of elements.
 
+#include "device/kernels/join.metal.h"
 #include "device/kernels/strided.metal.h"
 
 using namespace metal;
 
-// What is done to an element first, what joins two, and what changes nothing.
-struct Plain {
-  template <typename T>
-  static T of(T x) {
-    return x;
-  }
-};
-struct Sum : Plain {
-  template <typename T>
-  static T none() {
-    return T(0);
-  }
-  template <typename T>
-  static T join(T a, T b) {
-    return T(a + b);
-  }
-};
 struct Squares : Sum {
   template <typename T>
   static T of(T x) {
     return T(x * x);
-  }
-};
-struct Prod : Plain {
-  template <typename T>
-  static T none() {
-    return T(1);
-  }
-  template <typename T>
-  static T join(T a, T b) {
-    return T(a * b);
   }
 };
 // NaN stays.

@@ -6,11 +6,6 @@
 namespace metal_ops {
 namespace {
 
-// int32, too: what is chosen by a comparison is no shape.
-#define SELECTABLE_TYPES                                                                       \
-  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_BOOL,  TF_INT8, \
-   TF_INT16, TF_INT32, TF_INT64,    TF_UINT8,  TF_UINT16,    TF_UINT32,     TF_UINT64}
-
 const char* Step(const Tensor& tensor, const Shape& shape) {
   return tensor.shape() == shape ? "1" : tensor.rank() == 0 ? "0" : nullptr;
 }
@@ -73,7 +68,7 @@ class SelectV2Op {
     return LaunchSelect(ctx, kOp, condition, Broadcast(condition.shape(), shape), a, b, out);
   }
 };
-REGISTER_METAL_KERNEL(SelectV2Op, .Types("T", SELECTABLE_TYPES));
+REGISTER_METAL_KERNEL(SelectV2Op, .Types("T", METAL_DEVICE_ALL_TYPES));
 
 // The condition has an element an element, or one a row, or one for all.
 class SelectOp {
@@ -113,7 +108,7 @@ class SelectOp {
     return LaunchSelect(ctx, kOp, condition, walk, a, b, out);
   }
 };
-REGISTER_METAL_KERNEL(SelectOp, .Types("T", SELECTABLE_TYPES));
+REGISTER_METAL_KERNEL(SelectOp, .Types("T", METAL_DEVICE_ALL_TYPES));
 
 class ClipByValueOp {
  public:

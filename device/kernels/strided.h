@@ -13,6 +13,12 @@
 
 namespace metal_ops {
 
+// The dimensions from `first` on, before `last`.
+inline Shape Dims(const Shape& shape, size_t first, size_t last) {
+  return Shape(shape.begin() + static_cast<int64_t>(first),
+               shape.begin() + static_cast<int64_t>(last));
+}
+
 // Strides of a dense tensor, in elements.
 std::vector<int64_t> DenseStrides(const Shape& shape);
 

@@ -187,7 +187,7 @@ def test_add_n_bad_shapes():
         tf.raw_ops.AddN(inputs=[put(np.ones(3, "f")), put(np.ones(4, "f"))])
 
 
-CASTS = [*FLOATS, "int32", "int64", "uint8", "bool"]
+CASTS = [*FLOATS, "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
 
 
 @pytest.mark.parametrize("source", CASTS)

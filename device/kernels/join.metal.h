@@ -1,0 +1,34 @@
+// What reductions and cumulative sums join elements with.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_
+#define METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_
+
+// What is done to an element first, what joins two, and what changes nothing.
+struct Plain {
+  template <typename T>
+  static T of(T x) {
+    return x;
+  }
+};
+struct Sum : Plain {
+  template <typename T>
+  static T none() {
+    return T(0);
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return T(a + b);
+  }
+};
+struct Prod : Plain {
+  template <typename T>
+  static T none() {
+    return T(1);
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return T(a * b);
+  }
+};
+
+#endif  // METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_

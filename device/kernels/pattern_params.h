@@ -1,0 +1,30 @@
+// What the host tells the shaders of pattern.metal.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_PATTERN_PARAMS_H_
+#define METAL_OPS_DEVICE_KERNELS_PATTERN_PARAMS_H_
+
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
+// Lines [outer, count, inner], along which sums go.
+struct ScanParams {
+  uint64_t count, inner;
+  uint32_t exclusive, reverse;
+};
+
+// Of matrices [count, rows, columns], `lower` diagonals below the main one are kept and `upper`
+// above; all where that is negative.
+struct BandParams {
+  uint64_t total;
+  int64_t rows, columns, lower, upper;
+};
+
+// out [outer, depth, inner] of indices [outer, inner].
+struct OneHotParams {
+  uint64_t total, depth, inner;
+};
+
+#endif  // METAL_OPS_DEVICE_KERNELS_PATTERN_PARAMS_H_

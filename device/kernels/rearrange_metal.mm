@@ -1,0 +1,757 @@
+// More ops that rearrange elements, by copies along strides: Split, Reverse, Roll, MirrorPad, blocks of
+// space and batch or depth, diagonals.
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/kernels/layout.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+constexpr uint64_t kZero[2] = {};
+
+Status Axis(const char* op, const char* name, const Tensor& tensor, int64_t rank, size_t* axis) {
+  Shape values;
+  RETURN_IF_ERROR(Indices(op, name, tensor, &values));
+  if (values.size() != 1 || values[0] < -rank || values[0] >= rank) {
+    return InvalidArgument(op, ": ", name, " must be one number in [", -rank, ", ", rank, "), got ",
+                           ToString(values));
+  }
+  *axis = static_cast<size_t>((values[0] + rank) % rank);
+  return Status();
+}
+
+// ---- Split, SplitV ------------------------------------------------------------------------------
+
+Status RunSplit(KernelContext* ctx, const char* op, const Tensor& value, size_t axis,
+                const Shape& sizes) {
+  Walk from{DenseStrides(value.shape())};
+  std::vector<Tensor> parts(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Shape shape = value.shape();
+    shape[axis] = sizes[i];
+    RETURN_IF_ERROR(ctx->AllocateOutput(static_cast<int>(i), shape, &parts[i]));
+  }
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Shape& shape = parts[i].shape();
+      RETURN_IF_ERROR(EncodeCopy(encoder, op, shape, value, from, parts[i], {DenseStrides(shape)}));
+      from.offset += sizes[i] * from.strides[axis];
+    }
+    return Status();
+  });
+}
+
+class SplitOp {
+ public:
+  static constexpr char kOp[] = "Split";
+
+  explicit SplitOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_split", &parts_));
+  }
+
+  void Compute(KernelContext* ctx) {
+    Tensor axis_tensor, value;
+    size_t axis = 0;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &axis_tensor));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &value));
+    OP_REQUIRES_OK(ctx, Axis(kOp, "split_dim", axis_tensor, value.rank(), &axis));
+    OP_REQUIRES(
+        ctx, value.shape()[axis] % parts_ == 0,
+        InvalidArgument("Split: Number of ways to split should evenly divide the split "
+                        "dimension, but got split_dim ",
+                        axis, " (size = ", value.shape()[axis], ") and num_split ", parts_));
+    OP_REQUIRES_OK(ctx, RunSplit(ctx, kOp, value, axis,
+                                 Shape(static_cast<size_t>(parts_), value.shape()[axis] / parts_)));
+  }
+
+ private:
+  int32_t parts_ = 1;
+};
+REGISTER_METAL_KERNEL(SplitOp, .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("split_dim"));
+
+class SplitVOp {
+ public:
+  static constexpr char kOp[] = "SplitV";
+
+  explicit SplitVOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor value, sizes_tensor, axis_tensor;
+    Shape sizes;
+    size_t axis = 0;
+    RETURN_IF_ERROR(ctx->Input(0, &value));
+    RETURN_IF_ERROR(ctx->Input(1, &sizes_tensor));
+    RETURN_IF_ERROR(ctx->Input(2, &axis_tensor));
+    RETURN_IF_ERROR(Indices(kOp, "size_splits", sizes_tensor, &sizes));
+    RETURN_IF_ERROR(Axis(kOp, "split_dim", axis_tensor, value.rank(), &axis));
+    const int64_t size = value.shape()[axis];
+    int64_t sum = 0, open = 0;
+    bool valid = true;
+    for (const int64_t part : sizes) {
+      open += part == -1 ? 1 : 0;
+      valid = valid && part >= -1 && part <= size;
+      sum += part == -1 || !valid ? 0 : part;
+      valid = valid && sum <= size;
+    }
+    if (!valid || open > 1 || (open == 0 && sum != size)) {
+      return InvalidArgument("SplitV: size_splits must be sizes with at most one -1 that sum to ",
+                             size, ", the size of dimension ", axis, ", got ", ToString(sizes));
+    }
+    for (int64_t& part : sizes) part = part == -1 ? size - sum : part;
+    return RunSplit(ctx, kOp, value, axis, sizes);
+  }
+};
+#define SPLIT_V \
+  .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("size_splits").HostMemory("split_dim")
+REGISTER_METAL_KERNEL(SplitVOp, SPLIT_V.Where("Tlen", TF_INT32));
+REGISTER_METAL_KERNEL(SplitVOp, SPLIT_V.Where("Tlen", TF_INT64));
+
+// ---- Reverse, ReverseV2 -------------------------------------------------------------------------
+
+Status RunReverse(KernelContext* ctx, const char* op, const Tensor& in,
+                  const std::vector<bool>& turned) {
+  Tensor out;
+  const Shape& shape = in.shape();
+  Walk from{DenseStrides(shape)};
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (!turned[d]) continue;
+    from.offset += (shape[d] - 1) * from.strides[d];
+    from.strides[d] = -from.strides[d];
+  }
+  return Encode(ctx, [&](Encoder& encoder) {
+    return EncodeCopy(encoder, op, shape, in, from, out, {DenseStrides(shape)});
+  });
+}
+
+class ReverseV2Op {
+ public:
+  static constexpr char kOp[] = "ReverseV2";
+
+  explicit ReverseV2Op(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, axis_tensor;
+    Shape axes;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &axis_tensor));
+    OP_REQUIRES_OK(ctx, Indices(kOp, "axis", axis_tensor, &axes));
+    const int64_t rank = in.rank();
+    std::vector<bool> turned(in.shape().size(), false);
+    for (const int64_t axis : axes) {
+      OP_REQUIRES(ctx, axis >= -rank && axis < rank && !turned[(axis + rank) % rank],
+                  InvalidArgument("ReverseV2: axis is ", ToString(axes),
+                                  ", expected different ones in [", -rank, ", ", rank, ")"));
+      turned[(axis + rank) % rank] = true;
+    }
+    OP_REQUIRES_OK(ctx, RunReverse(ctx, kOp, in, turned));
+  }
+};
+REGISTER_METAL_KERNEL(ReverseV2Op, .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("axis"));
+
+class ReverseOp {
+ public:
+  static constexpr char kOp[] = "Reverse";
+
+  explicit ReverseOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, dims;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &dims));
+    OP_REQUIRES(ctx, dims.shape() == Shape{in.rank()},
+                InvalidArgument("Reverse: 'dims' must have one value for each dimension of "
+                                "'tensor' ",
+                                ToString(in.shape()), ", got ", ToString(dims.shape())));
+    const bool* const turned = dims.host<bool>();
+    OP_REQUIRES_OK(ctx, RunReverse(ctx, kOp, in, std::vector<bool>(turned, turned + in.rank())));
+  }
+};
+REGISTER_METAL_KERNEL(ReverseOp, .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("dims"));
+
+// ---- copies in pieces ---------------------------------------------------------------------------
+
+// A run along one dimension: how many elements, where it begins and goes on in the source and the
+// result.
+struct Run {
+  int64_t size, from, from_step, to, to_step;
+};
+
+// Every combination of one run a dimension is a copy. Strides are those of both tensors along the
+// dimensions.
+Status EncodeRuns(Encoder& encoder, const char* op, const Tensor& in,
+                  const std::vector<int64_t>& in_strides, const Tensor& out,
+                  const std::vector<int64_t>& out_strides,
+                  const std::vector<std::vector<Run>>& runs) {
+  std::vector<size_t> chosen(runs.size(), 0);
+  for (const std::vector<Run>& dim : runs) {
+    if (dim.empty()) return Status();
+  }
+  while (true) {
+    Shape shape;
+    Walk from, to;
+    for (size_t d = 0; d < runs.size(); ++d) {
+      const Run& run = runs[d][chosen[d]];
+      shape.push_back(run.size);
+      from.strides.push_back(run.from_step * in_strides[d]);
+      from.offset += run.from * in_strides[d];
+      to.strides.push_back(run.to_step * out_strides[d]);
+      to.offset += run.to * out_strides[d];
+    }
+    RETURN_IF_ERROR(EncodeCopy(encoder, op, shape, in, from, out, to));
+    size_t d = 0;
+    while (d < runs.size() && ++chosen[d] == runs[d].size()) chosen[d++] = 0;
+    if (d == runs.size()) return Status();
+  }
+}
+
+class RollOp {
+ public:
+  static constexpr char kOp[] = "Roll";
+
+  explicit RollOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  static Status Go(KernelContext* ctx) {
+    Tensor in, shift_tensor, axis_tensor, out;
+    Shape shifts, axes;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &shift_tensor));
+    RETURN_IF_ERROR(ctx->Input(2, &axis_tensor));
+    RETURN_IF_ERROR(Indices(kOp, "shift", shift_tensor, &shifts));
+    RETURN_IF_ERROR(Indices(kOp, "axis", axis_tensor, &axes));
+    const int64_t rank = in.rank();
+    if (shifts.size() != axes.size() || rank < 1) {
+      return InvalidArgument("Roll: shift and axis must have the same size, and input at least 1 "
+                             "dimension; got ",
+                             ToString(shifts), ", ", ToString(axes), " and ", ToString(in.shape()));
+    }
+    const Shape& shape = in.shape();
+    Shape total(shape.size(), 0);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i] < -rank || axes[i] >= rank) {
+        return InvalidArgument("Roll: axis ", axes[i], " is out of range [", -rank, ", ", rank,
+                               ")");
+      }
+      const auto axis = static_cast<size_t>((axes[i] + rank) % rank);
+      const int64_t size = std::max<int64_t>(shape[axis], 1);
+      total[axis] = (total[axis] + shifts[i] % size + size) % size;
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    std::vector<std::vector<Run>> runs(shape.size());
+    for (size_t d = 0; d < shape.size(); ++d) {
+      runs[d].push_back({shape[d] - total[d], 0, 1, total[d], 1});
+      if (total[d] > 0) runs[d].push_back({total[d], shape[d] - total[d], 1, 0, 1});
+    }
+    const std::vector<int64_t> strides = DenseStrides(shape);
+    return Encode(ctx, [&](Encoder& encoder) {
+      return EncodeRuns(encoder, kOp, in, strides, out, strides, runs);
+    });
+  }
+};
+REGISTER_METAL_KERNEL(RollOp,
+                      .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("shift").HostMemory("axis"));
+
+// The numbers of a matrix [rows, 2] in host memory.
+Status Pairs(const char* op, const char* name, const Tensor& tensor, int64_t rows, Shape* first,
+             Shape* second) {
+  if (tensor.shape() != Shape{rows, 2}) {
+    return InvalidArgument(op, ": ", name, " must have shape [", rows, ", 2], got ",
+                           ToString(tensor.shape()));
+  }
+  for (int64_t i = 0; i < 2 * rows; ++i) {
+    const int64_t value =
+        tensor.dtype() == TF_INT64 ? tensor.host<int64_t>()[i] : tensor.host<int32_t>()[i];
+    if (value < 0) {
+      return InvalidArgument(op, ": ", name, " must be non-negative: ", value, " for dimension ",
+                             i / 2);
+    }
+    (i % 2 == 0 ? first : second)->push_back(value);
+  }
+  return Status();
+}
+
+class MirrorPadOp {
+ public:
+  static constexpr char kOp[] = "MirrorPad";
+
+  explicit MirrorPadOp(KernelConstruction* ctx) {
+    std::string mode;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("mode", &mode));
+    edge_ = mode == "SYMMETRIC" ? 0 : 1;
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  Status Go(KernelContext* ctx) const {
+    Tensor in, paddings, out;
+    Shape before, after, shape;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &paddings));
+    RETURN_IF_ERROR(Pairs(kOp, "paddings", paddings, in.rank(), &before, &after));
+    std::vector<std::vector<Run>> runs(in.shape().size());
+    for (size_t d = 0; d < runs.size(); ++d) {
+      const int64_t size = in.shape()[d], b = before[d], a = after[d];
+      if (b > size - edge_ || a > size - edge_) {
+        return InvalidArgument("MirrorPad: paddings must be no greater than the dimension size",
+                               edge_ == 1 ? " less 1" : "", ": ", b, ", ", a, " for size ", size);
+      }
+      shape.push_back(size + b + a);
+      if (size > 0) runs[d].push_back({size, 0, 1, b, 1});
+      if (b > 0) runs[d].push_back({b, edge_, 1, b - 1, -1});
+      if (a > 0) runs[d].push_back({a, size - 1 - edge_, -1, b + size, 1});
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return EncodeRuns(encoder, kOp, in, DenseStrides(in.shape()), out, DenseStrides(shape), runs);
+    });
+  }
+
+  int64_t edge_ = 0;  // elements at the edge that are not repeated
+};
+REGISTER_METAL_KERNEL(MirrorPadOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("paddings"));
+
+// ---- space and depth ----------------------------------------------------------------------------
+
+template <typename Op>
+class DepthOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit DepthOp(KernelConstruction* ctx) {
+    std::string data_format;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("data_format", &data_format));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("block_size", &block_));
+    OP_REQUIRES(ctx, data_format == "NHWC" || data_format == "NCHW",
+                Unimplemented(kOp, ": data_format ", data_format,
+                              " is not provided on the METAL device, use NHWC or NCHW"));
+    nchw_ = data_format == "NCHW";
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  Status Go(KernelContext* ctx) const {
+    Tensor in, out;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    const int h = nchw_ ? 2 : 1, w = nchw_ ? 3 : 2, c = nchw_ ? 1 : 3;
+    const int64_t b = block_;
+    const bool fits = in.rank() == 4 && (Op::kToDepth ? in.dim(h) % b == 0 && in.dim(w) % b == 0
+                                                      : in.dim(c) % (b * b) == 0);
+    if (!fits) {
+      return InvalidArgument(kOp, ": input must have 4 dimensions, with ",
+                             Op::kToDepth ? "height and width divisible by the block size "
+                                          : "channels divisible by the square of the block size ",
+                             b, "; got ", ToString(in.shape()));
+    }
+    // [n, height, block, width, block, channels] on the side of space, and on that of depth.
+    Shape small = in.shape(), large = in.shape();
+    Shape& shape = Op::kToDepth ? small : large;
+    shape[h] = Op::kToDepth ? shape[h] / b : shape[h] * b;
+    shape[w] = Op::kToDepth ? shape[w] / b : shape[w] * b;
+    shape[c] = Op::kToDepth ? shape[c] * b * b : shape[c] / (b * b);
+    const std::vector<int64_t> s = DenseStrides(small), l = DenseStrides(large);
+    const int64_t channels = large[c];
+    const Shape loop = {small[0], small[h], b, small[w], b, channels};
+    const Walk space = {{l[0], b * l[h], l[h], b * l[w], l[w], l[c]}};
+    const Walk depth = {{s[0], s[h], b * channels * s[c], s[w], channels * s[c], s[c]}};
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return EncodeCopy(encoder, kOp, loop, in, Op::kToDepth ? space : depth, out,
+                        Op::kToDepth ? depth : space);
+    });
+  }
+
+  int64_t block_ = 2;
+  bool nchw_ = false;
+};
+struct SpaceToDepth {
+  static constexpr char kOp[] = "SpaceToDepth";
+  static constexpr bool kToDepth = true;
+};
+struct DepthToSpace {
+  static constexpr char kOp[] = "DepthToSpace";
+  static constexpr bool kToDepth = false;
+};
+REGISTER_METAL_KERNEL(DepthOp<SpaceToDepth>, .Types("T", METAL_DEVICE_ALL_TYPES));
+REGISTER_METAL_KERNEL(DepthOp<DepthToSpace>, .Types("T", METAL_DEVICE_ALL_TYPES));
+
+// ---- space and batch ----------------------------------------------------------------------------
+
+// Image n of the many has the points whose place in their block, (y, x, ...), is that of
+// n / images, row-major.
+template <typename Op>
+class BatchOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit BatchOp(KernelConstruction* ctx) {
+    if (!Op::kNd) OP_REQUIRES_OK(ctx, ctx->GetAttr("block_size", &block_size_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  Status Go(KernelContext* ctx) const {
+    constexpr const char* kCut = Op::kToBatch ? "paddings" : "crops";
+    Tensor in, block_tensor, cut, out;
+    Shape block = {block_size_, block_size_}, before, after;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(Op::kNd ? 2 : 1, &cut));
+    if (Op::kNd) {
+      RETURN_IF_ERROR(ctx->Input(1, &block_tensor));
+      RETURN_IF_ERROR(Indices(kOp, "block_shape", block_tensor, &block));
+    }
+    const size_t dims = block.size();
+    if (in.shape().size() < dims + 1) {
+      return InvalidArgument(kOp, ": input must have at least ", dims + 1, " dimensions, got ",
+                             ToString(in.shape()));
+    }
+    RETURN_IF_ERROR(Pairs(kOp, kCut, cut, static_cast<int64_t>(dims), &before, &after));
+    int64_t blocks = 1;
+    for (const int64_t size : block) {
+      if (size < 1 || size > INT32_MAX || blocks > INT32_MAX) {
+        return InvalidArgument(kOp, ": block_shape must be positive, got ", ToString(block));
+      }
+      blocks *= size;
+    }
+    // `space` has the images whole, `batch` a part of each point of a block.
+    Shape shape = in.shape();
+    if (!Op::kToBatch && shape[0] % blocks != 0) {
+      return InvalidArgument(kOp, ": Input batch dimension (", shape[0],
+                             ") is not divisible by product of block sizes (", blocks, ")");
+    }
+    shape[0] = Op::kToBatch ? shape[0] * blocks : shape[0] / blocks;
+    for (size_t d = 0; d < dims; ++d) {
+      const int64_t size = in.shape()[d + 1], cuts = before[d] + after[d];
+      if (Op::kToBatch ? (size + cuts) % block[d] != 0 : size * block[d] < cuts) {
+        return InvalidArgument(kOp, ": dimension ", d + 1, " of input ", ToString(in.shape()),
+                               " does not fit block ", block[d], " and ", kCut, " ", before[d],
+                               ", ", after[d]);
+      }
+      shape[d + 1] = Op::kToBatch ? (size + cuts) / block[d] : size * block[d] - cuts;
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    const Shape& space = Op::kToBatch ? in.shape() : shape;
+    const Shape& batch = Op::kToBatch ? shape : in.shape();
+    const std::vector<int64_t> space_strides = DenseStrides(space);
+    const std::vector<int64_t> batch_strides = DenseStrides(batch);
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      if (Op::kToBatch) {
+        RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(kZero, 2), {}, out));
+      }
+      for (int64_t i = 0; i < blocks; ++i) {
+        Shape loop = space;
+        Walk there = {space_strides}, here = {batch_strides};
+        here.offset = i * space[0] * batch_strides[0];
+        int64_t rest = i;
+        for (size_t d = dims; d-- > 0;) {
+          const int64_t place = rest % block[d] - before[d];  // of the first point, uncut
+          rest /= block[d];
+          const int64_t skip = place < 0 ? (-place + block[d] - 1) / block[d] : 0;
+          const int64_t first = place + skip * block[d];
+          loop[d + 1] = first >= space[d + 1] ? 0 : (space[d + 1] - first - 1) / block[d] + 1;
+          there.offset += first * space_strides[d + 1];
+          there.strides[d + 1] *= block[d];
+          here.offset += skip * batch_strides[d + 1];
+        }
+        RETURN_IF_ERROR(Op::kToBatch ? EncodeCopy(encoder, kOp, loop, in, there, out, here)
+                                     : EncodeCopy(encoder, kOp, loop, in, here, out, there));
+      }
+      return Status();
+    });
+  }
+
+  int64_t block_size_ = 2;
+};
+#define BATCH_OP(op, to_batch, nd)             \
+  struct op {                                  \
+    static constexpr char kOp[] = #op;         \
+    static constexpr bool kToBatch = to_batch; \
+    static constexpr bool kNd = nd;            \
+  };                                           \
+  REGISTER_METAL_KERNEL(BatchOp<op>, .Types("T", METAL_DEVICE_ALL_TYPES)
+BATCH_OP(SpaceToBatchND, true, true).HostMemory("block_shape").HostMemory("paddings"));
+BATCH_OP(BatchToSpaceND, false, true).HostMemory("block_shape").HostMemory("crops"));
+BATCH_OP(SpaceToBatch, true, false).HostMemory("paddings"));
+BATCH_OP(BatchToSpace, false, false).HostMemory("crops"));
+
+// ---- diagonals ----------------------------------------------------------------------------------
+
+// One diagonal of matrices and its line among the diagonals of an op.
+struct Diagonal {
+  int64_t size;
+  int64_t matrix;  // where it begins in a matrix of rows and columns
+  int64_t line;    // and in the lines
+};
+
+// Lines k[1] down to k[0] of `width` elements, which is `longest`; short ones lie left or right in
+// them.
+Status FindDiagonals(const char* op, const Shape& k_given, const std::string& align, int64_t rows,
+                     int64_t columns, std::vector<Diagonal>* found, int64_t* longest) {
+  const int64_t low = k_given.empty() ? 0 : k_given[0];
+  const int64_t high = k_given.empty() ? 0 : k_given.back();
+  const bool any = rows == 0 || columns == 0;
+  if (k_given.empty() || k_given.size() > 2 || low > high ||
+      (!any && (low <= -rows || high >= columns))) {
+    return InvalidArgument(op, ": k must be one or two numbers, the lower first, between ",
+                           1 - rows, " and ", columns - 1, ", got ", ToString(k_given));
+  }
+  *longest = 0;
+  for (int64_t k = high; k >= low; --k) {
+    *longest = std::max(
+        *longest, std::min(rows + std::min<int64_t>(k, 0), columns - std::max<int64_t>(k, 0)));
+  }
+  *longest = std::max<int64_t>(*longest, 0);
+  for (int64_t k = high; k >= low; --k) {
+    const int64_t size = std::max<int64_t>(
+        std::min(rows + std::min<int64_t>(k, 0), columns - std::max<int64_t>(k, 0)), 0);
+    const bool right = k >= 0
+                           ? align.compare(0, 5, "RIGHT") == 0
+                           : align.size() > 5 && align.compare(align.size() - 5, 5, "RIGHT") == 0;
+    found->push_back(
+        {size, k >= 0 ? k : -k * columns, (high - k) * *longest + (right ? *longest - size : 0)});
+  }
+  return Status();
+}
+
+// Copies diagonals of `count` matrices to their lines, or back.
+Status EncodeDiagonals(Encoder& encoder, const char* op, const std::vector<Diagonal>& diagonals,
+                       int64_t count, int64_t rows, int64_t columns, int64_t longest, bool to_lines,
+                       const Tensor& in, const Tensor& out) {
+  const int64_t line_size = longest * static_cast<int64_t>(diagonals.size());
+  for (const Diagonal& diagonal : diagonals) {
+    const Walk matrix = {{rows * columns, columns + 1}, diagonal.matrix};
+    const Walk line = {{line_size, 1}, diagonal.line};
+    RETURN_IF_ERROR(EncodeCopy(encoder, op, {count, diagonal.size}, in, to_lines ? matrix : line,
+                               out, to_lines ? line : matrix));
+  }
+  return Status();
+}
+
+// Attributes and inputs of the versions: the first has only the main diagonal, the second no
+// alignment but to the left.
+template <typename Op>
+class DiagonalAttrs {
+ public:
+  Status Get(KernelConstruction* ctx) {
+    if (Op::kVersion < 3) return Status();
+    return ctx->GetAttr("align", &align_);
+  }
+  Status K(KernelContext* ctx, int input, Shape* k) const {
+    *k = {0};
+    if (Op::kVersion == 1) return Status();
+    Tensor tensor;
+    RETURN_IF_ERROR(ctx->Input(input, &tensor));
+    return Indices(Op::kOp, "k", tensor, k);
+  }
+  const std::string& align() const { return align_; }
+
+ private:
+  std::string align_ = "LEFT_LEFT";
+};
+
+// What fills the rest, input `i` in host memory; zero without.
+Status Filling(KernelContext* ctx, const char* op, int i, bool given, uint64_t* bits) {
+  bits[0] = bits[1] = 0;
+  if (!given) return Status();
+  Tensor value;
+  RETURN_IF_ERROR(ctx->Input(i, &value));
+  if (value.num_elements() != 1) {
+    return InvalidArgument(op, ": padding_value must be a scalar, got ", ToString(value.shape()));
+  }
+  std::copy_n(value.host<uint8_t>(), value.element_bytes(), reinterpret_cast<uint8_t*>(bits));
+  return Status();
+}
+
+// But the last `dims` dimensions.
+Shape BatchOf(const Shape& shape, size_t dims) { return Dims(shape, 0, shape.size() - dims); }
+
+template <typename Op>
+class DiagPartOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit DiagPartOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  Status Go(KernelContext* ctx) const {
+    Tensor in, out;
+    Shape k;
+    std::vector<Diagonal> diagonals;
+    int64_t longest = 0;
+    uint64_t filling[2];
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(attrs_.K(ctx, 1, &k));
+    RETURN_IF_ERROR(Filling(ctx, kOp, 2, Op::kVersion > 1, filling));
+    if (in.rank() < 2) {
+      return InvalidArgument(
+          kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
+    }
+    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
+    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
+    Shape shape = BatchOf(in.shape(), 2);
+    const int64_t count = NumElements(shape);
+    if (diagonals.size() > 1) shape.push_back(static_cast<int64_t>(diagonals.size()));
+    shape.push_back(longest);
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      if (diagonals.size() > 1) {
+        RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(filling, 2), {}, out));
+      }
+      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, true, in, out);
+    });
+  }
+
+  DiagonalAttrs<Op> attrs_;
+};
+
+template <typename Op>
+class DiagOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit DiagOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  Status Go(KernelContext* ctx) const {
+    Tensor in, out;
+    Shape k;
+    std::vector<Diagonal> diagonals;
+    int64_t longest = 0;
+    uint64_t filling[2];
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(attrs_.K(ctx, 1, &k));
+    RETURN_IF_ERROR(Filling(ctx, kOp, 4, Op::kVersion > 1, filling));
+    const bool band = k.size() == 2 && k[0] != k[1];
+    const size_t line_dims = band ? 2 : 1;
+    if (in.shape().size() < line_dims || k.empty() || k.size() > 2 ||
+        (band && in.dim(in.rank() - 2) != k[1] - k[0] + 1)) {
+      return InvalidArgument(kOp, ": diagonal ", ToString(in.shape()), " does not fit k ",
+                             ToString(k));
+    }
+    const int64_t width = in.dim(in.rank() - 1);
+    const int64_t least_rows = width - std::min<int64_t>(k.back(), 0);
+    const int64_t least_columns = width + std::max<int64_t>(k[0], 0);
+    int64_t rows = -1, columns = -1;
+    if (Op::kVersion > 1) {
+      Tensor value;
+      RETURN_IF_ERROR(ctx->Input(2, &value));
+      rows = *value.host<int32_t>();
+      RETURN_IF_ERROR(ctx->Input(3, &value));
+      columns = *value.host<int32_t>();
+    }
+    if (rows == -1 && columns == -1) {
+      rows = columns = std::max(least_rows, least_columns);
+    } else if (rows == -1) {
+      rows = least_rows;
+    } else if (columns == -1) {
+      columns = least_columns;
+    }
+    if (rows < 0 || columns < 0) {
+      return InvalidArgument(kOp, ": num_rows and num_cols must not be negative, got ", rows,
+                             " and ", columns);
+    }
+    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
+    if (longest != width) {
+      return InvalidArgument(kOp, ": the longest diagonal of a matrix of ", rows, " x ", columns,
+                             " has ", longest, " elements, diagonal has ", width);
+    }
+    Shape shape = BatchOf(in.shape(), line_dims);
+    const int64_t count = NumElements(shape);
+    shape.push_back(rows);
+    shape.push_back(columns);
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(filling, 2), {}, out));
+      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, false, in,
+                             out);
+    });
+  }
+
+  DiagonalAttrs<Op> attrs_;
+};
+
+template <typename Op>
+class SetDiagOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit SetDiagOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
+
+ private:
+  Status Go(KernelContext* ctx) const {
+    Tensor in, diagonal, out;
+    Shape k;
+    std::vector<Diagonal> diagonals;
+    int64_t longest = 0;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &diagonal));
+    RETURN_IF_ERROR(attrs_.K(ctx, 2, &k));
+    if (in.rank() < 2) {
+      return InvalidArgument(
+          kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
+    }
+    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
+    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
+    Shape expected = BatchOf(in.shape(), 2);
+    const int64_t count = NumElements(expected);
+    if (diagonals.size() > 1) expected.push_back(static_cast<int64_t>(diagonals.size()));
+    expected.push_back(longest);
+    if (diagonal.shape() != expected) {
+      return InvalidArgument(kOp, ": diagonal must have shape ", ToString(expected), ", got ",
+                             ToString(diagonal.shape()));
+    }
+    RETURN_IF_ERROR(ctx->ForwardInputOrAllocateOutput(0, 0, in.shape(), &out));
+    if (out.num_elements() == 0) return Status();
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      if (out.opaque() != in.opaque()) RETURN_IF_ERROR(encoder.Copy(in, out));
+      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, false,
+                             diagonal, out);
+    });
+  }
+
+  DiagonalAttrs<Op> attrs_;
+};
+
+#define DIAGONAL_OP(Kernel, op, version)     \
+  struct op {                                \
+    static constexpr char kOp[] = #op;       \
+    static constexpr int kVersion = version; \
+  };                                         \
+  REGISTER_METAL_KERNEL(Kernel<op>, .Types("T", METAL_DEVICE_ALL_TYPES)
+#define WITH_SIZES \
+  .HostMemory("k").HostMemory("num_rows").HostMemory("num_cols").HostMemory("padding_value")
+DIAGONAL_OP(DiagPartOp, MatrixDiagPart, 1));
+DIAGONAL_OP(DiagPartOp, MatrixDiagPartV2, 2).HostMemory("k").HostMemory("padding_value"));
+DIAGONAL_OP(DiagPartOp, MatrixDiagPartV3, 3).HostMemory("k").HostMemory("padding_value"));
+DIAGONAL_OP(DiagOp, MatrixDiag, 1));
+DIAGONAL_OP(DiagOp, MatrixDiagV2, 2) WITH_SIZES);
+DIAGONAL_OP(DiagOp, MatrixDiagV3, 3) WITH_SIZES);
+DIAGONAL_OP(SetDiagOp, MatrixSetDiag, 1));
+DIAGONAL_OP(SetDiagOp, MatrixSetDiagV2, 2).HostMemory("k"));
+DIAGONAL_OP(SetDiagOp, MatrixSetDiagV3, 3).HostMemory("k"));
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,141 @@
+// Slices of a tensor changed by indices, and slices taken by them.
+//
+// A thread has some rows of the tensor and up to SCATTER_BLOCK elements of them for itself, and looks at
+// all indices for those rows, in their order: so results are the same from run to run, and the
+// CPU's, in every dtype, without atomics. Indices outside the tensor change nothing.
+
+#include "device/kernels/scatter_params.h"
+#include "device/kernels/strided.metal.h"
+#include "kernels/msl/grid.h"
+
+using namespace metal;
+
+struct Update {
+  template <typename T>
+  T operator()(T, T value) const {
+    return value;
+  }
+};
+struct Add {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return T(old + value);
+  }
+};
+struct Sub {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return T(old - value);
+  }
+};
+struct Mul {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return T(old * value);
+  }
+};
+struct Div {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return T(old / value);
+  }
+};
+struct Max {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return value > old || value != value ? value : old;
+  }
+};
+struct Min {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return value < old || value != value ? value : old;
+  }
+};
+
+// The row that index `i` names; `rows` if it is outside.
+template <typename I>
+inline ulong scatter_row(constant ScatterParams& p, device const I* indices, ulong i) {
+  ulong row = 0;
+  for (uint d = 0; d < p.depth; ++d) {
+    const long at = long(indices[i * p.depth + d]);
+    if (at < 0 || at >= long(p.dims[d])) return p.rows;
+    row = row * p.dims[d] + ulong(at);
+  }
+  return row;
+}
+
+// Grid: blocks of a slice's elements, ranges of rows.
+template <typename Op, typename T, typename I>
+kernel void scatter(device const I* indices [[buffer(0)]], device const T* updates [[buffer(1)]],
+                    device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],
+                    uint2 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const Op op = Op();
+  const ulong begin = ulong(position.y) * p.range, end = min(begin + p.range, p.rows);
+  const ulong first = ulong(position.x) * SCATTER_BLOCK;
+  const uint elements = uint(min(ulong(SCATTER_BLOCK), p.inner - first));
+  for (ulong i = 0; i < p.updates; ++i) {
+    const ulong row = scatter_row(p, indices, i);
+    if (row < begin || row >= end) continue;
+    device T* const to = out + row * p.inner + first;
+    device const T* const from = p.one_value != 0 ? updates : updates + i * p.inner + first;
+    for (uint k = 0; k < elements; ++k) {
+      to[k] = T(op(Wide(to[k]), Wide(from[p.one_value != 0 ? 0 : k])));
+    }
+  }
+}
+
+// Grid: Flat, the elements of the result. Of indices outside there are zeros.
+template <typename T, typename I>
+kernel void gather_nd(device const T* in [[buffer(0)]], device const I* indices [[buffer(1)]],
+                      device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],
+                      uint2 position [[thread_position_in_grid]],
+                      uint2 threads [[threads_per_grid]]) {
+  const ulong at = flat_index(position, threads);
+  if (at >= p.updates * p.inner) return;
+  const ulong i = at / p.inner, row = scatter_row(p, indices, i);
+  out[at] = row < p.rows ? in[row * p.inner + (at - i * p.inner)] : T(0);
+}
+
+#define SCATTER(name, op, type)                                                \
+  INSTANTIATE_KERNEL("scatter_" name "_" #type "_int", scatter, op, type, int) \
+  INSTANTIATE_KERNEL("scatter_" name "_" #type "_long", scatter, op, type, long)
+#define SCATTER_FLOATS(name, op) \
+  SCATTER(name, op, float)       \
+  SCATTER(name, op, half)        \
+  SCATTER(name, op, bfloat)
+#define SCATTER_SIGNLESS(name, op) \
+  SCATTER(name, op, uchar)         \
+  SCATTER(name, op, ushort)        \
+  SCATTER(name, op, uint)          \
+  SCATTER(name, op, ulong)
+#define SCATTER_SIGNED(name, op) \
+  SCATTER(name, op, char)        \
+  SCATTER(name, op, short)       \
+  SCATTER(name, op, int)         \
+  SCATTER(name, op, long)
+SCATTER_FLOATS("add", Add)
+SCATTER_SIGNLESS("add", Add)
+SCATTER_FLOATS("sub", Sub)
+SCATTER_SIGNLESS("sub", Sub)
+SCATTER_FLOATS("mul", Mul)
+SCATTER_SIGNLESS("mul", Mul)
+SCATTER_FLOATS("div", Div)
+SCATTER_FLOATS("max", Max)
+SCATTER_SIGNLESS("max", Max)
+SCATTER_SIGNED("max", Max)
+SCATTER_FLOATS("min", Min)
+SCATTER_SIGNLESS("min", Min)
+SCATTER_SIGNED("min", Min)
+
+#define MOVE(bytes, type)                                                          \
+  INSTANTIATE_KERNEL("scatter_update_" bytes "_int", scatter, Update, type, int)   \
+  INSTANTIATE_KERNEL("scatter_update_" bytes "_long", scatter, Update, type, long) \
+  INSTANTIATE_KERNEL("gather_nd_" bytes "_int", gather_nd, type, int)              \
+  INSTANTIATE_KERNEL("gather_nd_" bytes "_long", gather_nd, type, long)
+MOVE("1", uchar)
+MOVE("2", ushort)
+MOVE("4", uint)
+MOVE("8", ulong)
+MOVE("16", ulong2)

@@ -1,0 +1,110 @@
+"""Random numbers on the device: those of TensorFlow's CPU kernels for a seed, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.device.on_device.test_ops import FLOATS, on_device
+
+raw = tf.raw_ops
+SHAPES = [(), (0,), (1,), (5,), (3, 7), (100003,)]
+SEEDS = [(0, 0), (1, -2), (2**31 - 1, 12345), (-(2**40), 2**50)]
+
+
+def on_both(call) -> None:
+    with tf.device("GPU:0"):
+        got = on_device(call())
+    with tf.device("CPU:0"):
+        want = call().numpy()
+    assert got.shape == want.shape and got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["RandomUniform", "RandomNormal", "TruncatedNormal"])
+def test_floats(name, dtype):
+    for seed in SEEDS:
+        for shape in SHAPES:
+            on_both(
+                lambda s=shape, d=seed: getattr(raw, f"Stateless{name}")(
+                    shape=s, seed=d, dtype=dtype
+                )
+            )
+            with tf.device("CPU:0"):
+                key, counter, alg = raw.StatelessRandomGetKeyCounterAlg(
+                    seed=tf.constant(seed, tf.int64)
+                )
+            on_both(lambda s=shape, k=key, c=counter, a=alg: getattr(raw, f"Stateless{name}V2")(
+                shape=s, key=k, counter=c, alg=a, dtype=dtype))  # fmt: skip
+
+
+def test_counters_that_overflow():
+    key = tf.constant([12345], tf.uint64)
+    for counter in ([2**64 - 1, 7], [2**64 - 3, 2**64 - 1], [2**32 - 2, 0]):
+        c = tf.constant(counter, tf.uint64)
+        for name in ("StatelessRandomUniformV2", "StatelessTruncatedNormalV2"):
+            on_both(lambda n=name, c=c: getattr(raw, n)(shape=[99], key=key, counter=c, alg=1))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+def test_whole_numbers(dtype):
+    for seed in SEEDS:
+        for shape in SHAPES:
+            on_both(
+                lambda s=shape, d=seed: raw.StatelessRandomUniformFullInt(
+                    shape=s, seed=d, dtype=dtype
+                )
+            )
+            on_both(lambda s=shape, d=seed: tf.random.stateless_uniform(s, d, None, None, dtype))
+            if dtype.startswith("i"):
+                low, high = tf.constant(-5, dtype), tf.constant(2**31 - 1, dtype)
+                on_both(lambda s=shape, d=seed, a=low, b=high: raw.StatelessRandomUniformInt(
+                    shape=tf.constant(s, tf.int32), seed=d, minval=a, maxval=b))  # fmt: skip
+
+
+def test_generators_go_on_as_on_the_cpu():
+    def draw(device):
+        with tf.Graph().as_default(), tf.device(device):
+            numbers = [
+                raw.RandomUniform(shape=[7], dtype=tf.float32, seed=3, seed2=4),
+                raw.RandomStandardNormal(shape=[7], dtype=tf.float32, seed=3, seed2=5),
+                raw.TruncatedNormal(shape=[1001], dtype=tf.float32, seed=0, seed2=6),
+                raw.RandomUniformInt(
+                    shape=[5], minval=tf.constant(2), maxval=tf.constant(900), seed=3, seed2=4
+                ),
+                raw.RandomUniform(shape=[2, 3], dtype=tf.half, seed=-1, seed2=2**40),
+            ]
+            with tf.compat.v1.Session() as session:
+                return [session.run(numbers) for _ in range(3)]
+
+    got, want = draw("GPU:0"), draw("CPU:0")
+    for one, other in zip(got, want, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(got[0][0], got[1][0])
+
+
+def test_generators_without_a_seed_differ():
+    with tf.device("GPU:0"):
+        a, b = (raw.RandomUniform(shape=[8], dtype=tf.float32).numpy() for _ in range(2))
+    assert not np.array_equal(a, b)
+
+
+def test_dropout_and_initializers():
+    with tf.device("GPU:0"):
+        x = tf.nn.experimental.stateless_dropout(tf.ones((100, 100)), 0.25, seed=(1, 2))
+        assert x.device.endswith("GPU:0")
+        kept = float(tf.reduce_mean(tf.cast(x != 0, tf.float32)))
+    assert abs(kept - 0.75) < 0.03
+
+
+def test_bad_arguments():
+    with tf.device("GPU:0"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="seed must have shape"):
+            raw.StatelessRandomNormal(shape=[3], seed=[1, 2, 3])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="minval < maxval|Need minval"):
+            raw.StatelessRandomUniformInt(shape=[3], seed=[1, 2], minval=3, maxval=3)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="negative|>= 0"):
+            raw.RandomUniform(shape=[-3], dtype=tf.float32)

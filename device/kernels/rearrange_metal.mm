@@ -1,8 +1,7 @@
 // More ops that rearrange elements, by copies along strides: Split, Reverse, Roll, MirrorPad, blocks of
-// space and batch or depth, diagonals.
+// space and batch or depth.
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -79,12 +78,14 @@ class SplitVOp {
  public:
   static constexpr char kOp[] = "SplitV";
 
-  explicit SplitVOp(KernelConstruction*) {}
+  explicit SplitVOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_split", &parts_));
+  }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  static Status Run(KernelContext* ctx) {
+  Status Run(KernelContext* ctx) const {
     Tensor value, sizes_tensor, axis_tensor;
     Shape sizes;
     size_t axis = 0;
@@ -95,7 +96,7 @@ class SplitVOp {
     RETURN_IF_ERROR(Axis(kOp, "split_dim", axis_tensor, value.rank(), &axis));
     const int64_t size = value.shape()[axis];
     int64_t sum = 0, open = 0;
-    bool valid = true;
+    bool valid = sizes.size() == static_cast<size_t>(parts_);
     for (const int64_t part : sizes) {
       open += part == -1 ? 1 : 0;
       valid = valid && part >= -1 && part <= size;
@@ -103,12 +104,15 @@ class SplitVOp {
       valid = valid && sum <= size;
     }
     if (!valid || open > 1 || (open == 0 && sum != size)) {
-      return InvalidArgument("SplitV: size_splits must be sizes with at most one -1 that sum to ",
-                             size, ", the size of dimension ", axis, ", got ", ToString(sizes));
+      return InvalidArgument("SplitV: size_splits must be ", parts_,
+                             " sizes with at most one -1 that sum to ", size,
+                             ", the size of dimension ", axis, ", got ", ToString(sizes));
     }
     for (int64_t& part : sizes) part = part == -1 ? size - sum : part;
     return RunSplit(ctx, kOp, value, axis, sizes);
   }
+
+  int32_t parts_ = 1;
 };
 #define SPLIT_V \
   .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("size_splits").HostMemory("split_dim")
@@ -274,9 +278,9 @@ Status Pairs(const char* op, const char* name, const Tensor& tensor, int64_t row
   for (int64_t i = 0; i < 2 * rows; ++i) {
     const int64_t value =
         tensor.dtype() == TF_INT64 ? tensor.host<int64_t>()[i] : tensor.host<int32_t>()[i];
-    if (value < 0) {
-      return InvalidArgument(op, ": ", name, " must be non-negative: ", value, " for dimension ",
-                             i / 2);
+    if (value < 0 || value > INT32_MAX) {
+      return InvalidArgument(op, ": ", name, " must be non-negative and at most 2^31 - 1: ", value,
+                             " for dimension ", i / 2);
     }
     (i % 2 == 0 ? first : second)->push_back(value);
   }
@@ -423,10 +427,12 @@ class BatchOp {
     RETURN_IF_ERROR(Pairs(kOp, kCut, cut, static_cast<int64_t>(dims), &before, &after));
     int64_t blocks = 1;
     for (const int64_t size : block) {
-      if (size < 1 || size > INT32_MAX || blocks > INT32_MAX) {
-        return InvalidArgument(kOp, ": block_shape must be positive, got ", ToString(block));
+      blocks = size < 1 || size > INT32_MAX ? 0 : blocks * size;
+      if (blocks < 1 || blocks > INT32_MAX || in.dim(0) > INT32_MAX) {
+        return InvalidArgument(kOp,
+                               ": block_shape must be positive, with at most 2^31 - 1 points, ",
+                               "got ", ToString(block), " for input ", ToString(in.shape()));
       }
-      blocks *= size;
     }
     // `space` has the images whole, `batch` a part of each point of a block.
     Shape shape = in.shape();
@@ -488,270 +494,6 @@ BATCH_OP(SpaceToBatchND, true, true).HostMemory("block_shape").HostMemory("paddi
 BATCH_OP(BatchToSpaceND, false, true).HostMemory("block_shape").HostMemory("crops"));
 BATCH_OP(SpaceToBatch, true, false).HostMemory("paddings"));
 BATCH_OP(BatchToSpace, false, false).HostMemory("crops"));
-
-// ---- diagonals ----------------------------------------------------------------------------------
-
-// One diagonal of matrices and its line among the diagonals of an op.
-struct Diagonal {
-  int64_t size;
-  int64_t matrix;  // where it begins in a matrix of rows and columns
-  int64_t line;    // and in the lines
-};
-
-// Lines k[1] down to k[0] of `width` elements, which is `longest`; short ones lie left or right in
-// them.
-Status FindDiagonals(const char* op, const Shape& k_given, const std::string& align, int64_t rows,
-                     int64_t columns, std::vector<Diagonal>* found, int64_t* longest) {
-  const int64_t low = k_given.empty() ? 0 : k_given[0];
-  const int64_t high = k_given.empty() ? 0 : k_given.back();
-  const bool any = rows == 0 || columns == 0;
-  if (k_given.empty() || k_given.size() > 2 || low > high ||
-      (!any && (low <= -rows || high >= columns))) {
-    return InvalidArgument(op, ": k must be one or two numbers, the lower first, between ",
-                           1 - rows, " and ", columns - 1, ", got ", ToString(k_given));
-  }
-  *longest = 0;
-  for (int64_t k = high; k >= low; --k) {
-    *longest = std::max(
-        *longest, std::min(rows + std::min<int64_t>(k, 0), columns - std::max<int64_t>(k, 0)));
-  }
-  *longest = std::max<int64_t>(*longest, 0);
-  for (int64_t k = high; k >= low; --k) {
-    const int64_t size = std::max<int64_t>(
-        std::min(rows + std::min<int64_t>(k, 0), columns - std::max<int64_t>(k, 0)), 0);
-    const bool right = k >= 0
-                           ? align.compare(0, 5, "RIGHT") == 0
-                           : align.size() > 5 && align.compare(align.size() - 5, 5, "RIGHT") == 0;
-    found->push_back(
-        {size, k >= 0 ? k : -k * columns, (high - k) * *longest + (right ? *longest - size : 0)});
-  }
-  return Status();
-}
-
-// Copies diagonals of `count` matrices to their lines, or back.
-Status EncodeDiagonals(Encoder& encoder, const char* op, const std::vector<Diagonal>& diagonals,
-                       int64_t count, int64_t rows, int64_t columns, int64_t longest, bool to_lines,
-                       const Tensor& in, const Tensor& out) {
-  const int64_t line_size = longest * static_cast<int64_t>(diagonals.size());
-  for (const Diagonal& diagonal : diagonals) {
-    const Walk matrix = {{rows * columns, columns + 1}, diagonal.matrix};
-    const Walk line = {{line_size, 1}, diagonal.line};
-    RETURN_IF_ERROR(EncodeCopy(encoder, op, {count, diagonal.size}, in, to_lines ? matrix : line,
-                               out, to_lines ? line : matrix));
-  }
-  return Status();
-}
-
-// Attributes and inputs of the versions: the first has only the main diagonal, the second no
-// alignment but to the left.
-template <typename Op>
-class DiagonalAttrs {
- public:
-  Status Get(KernelConstruction* ctx) {
-    if (Op::kVersion < 3) return Status();
-    return ctx->GetAttr("align", &align_);
-  }
-  Status K(KernelContext* ctx, int input, Shape* k) const {
-    *k = {0};
-    if (Op::kVersion == 1) return Status();
-    Tensor tensor;
-    RETURN_IF_ERROR(ctx->Input(input, &tensor));
-    return Indices(Op::kOp, "k", tensor, k);
-  }
-  const std::string& align() const { return align_; }
-
- private:
-  std::string align_ = "LEFT_LEFT";
-};
-
-// What fills the rest, input `i` in host memory; zero without.
-Status Filling(KernelContext* ctx, const char* op, int i, bool given, uint64_t* bits) {
-  bits[0] = bits[1] = 0;
-  if (!given) return Status();
-  Tensor value;
-  RETURN_IF_ERROR(ctx->Input(i, &value));
-  if (value.num_elements() != 1) {
-    return InvalidArgument(op, ": padding_value must be a scalar, got ", ToString(value.shape()));
-  }
-  std::copy_n(value.host<uint8_t>(), value.element_bytes(), reinterpret_cast<uint8_t*>(bits));
-  return Status();
-}
-
-// But the last `dims` dimensions.
-Shape BatchOf(const Shape& shape, size_t dims) { return Dims(shape, 0, shape.size() - dims); }
-
-template <typename Op>
-class DiagPartOp {
- public:
-  static constexpr const char* kOp = Op::kOp;
-
-  explicit DiagPartOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
-
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
-
- private:
-  Status Go(KernelContext* ctx) const {
-    Tensor in, out;
-    Shape k;
-    std::vector<Diagonal> diagonals;
-    int64_t longest = 0;
-    uint64_t filling[2];
-    RETURN_IF_ERROR(ctx->Input(0, &in));
-    RETURN_IF_ERROR(attrs_.K(ctx, 1, &k));
-    RETURN_IF_ERROR(Filling(ctx, kOp, 2, Op::kVersion > 1, filling));
-    if (in.rank() < 2) {
-      return InvalidArgument(
-          kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
-    }
-    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
-    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
-    Shape shape = BatchOf(in.shape(), 2);
-    const int64_t count = NumElements(shape);
-    if (diagonals.size() > 1) shape.push_back(static_cast<int64_t>(diagonals.size()));
-    shape.push_back(longest);
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    if (out.num_elements() == 0) return Status();
-    return Encode(ctx, [&](Encoder& encoder) -> Status {
-      if (diagonals.size() > 1) {
-        RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(filling, 2), {}, out));
-      }
-      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, true, in, out);
-    });
-  }
-
-  DiagonalAttrs<Op> attrs_;
-};
-
-template <typename Op>
-class DiagOp {
- public:
-  static constexpr const char* kOp = Op::kOp;
-
-  explicit DiagOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
-
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
-
- private:
-  Status Go(KernelContext* ctx) const {
-    Tensor in, out;
-    Shape k;
-    std::vector<Diagonal> diagonals;
-    int64_t longest = 0;
-    uint64_t filling[2];
-    RETURN_IF_ERROR(ctx->Input(0, &in));
-    RETURN_IF_ERROR(attrs_.K(ctx, 1, &k));
-    RETURN_IF_ERROR(Filling(ctx, kOp, 4, Op::kVersion > 1, filling));
-    const bool band = k.size() == 2 && k[0] != k[1];
-    const size_t line_dims = band ? 2 : 1;
-    if (in.shape().size() < line_dims || k.empty() || k.size() > 2 ||
-        (band && in.dim(in.rank() - 2) != k[1] - k[0] + 1)) {
-      return InvalidArgument(kOp, ": diagonal ", ToString(in.shape()), " does not fit k ",
-                             ToString(k));
-    }
-    const int64_t width = in.dim(in.rank() - 1);
-    const int64_t least_rows = width - std::min<int64_t>(k.back(), 0);
-    const int64_t least_columns = width + std::max<int64_t>(k[0], 0);
-    int64_t rows = -1, columns = -1;
-    if (Op::kVersion > 1) {
-      Tensor value;
-      RETURN_IF_ERROR(ctx->Input(2, &value));
-      rows = *value.host<int32_t>();
-      RETURN_IF_ERROR(ctx->Input(3, &value));
-      columns = *value.host<int32_t>();
-    }
-    if (rows == -1 && columns == -1) {
-      rows = columns = std::max(least_rows, least_columns);
-    } else if (rows == -1) {
-      rows = least_rows;
-    } else if (columns == -1) {
-      columns = least_columns;
-    }
-    if (rows < 0 || columns < 0) {
-      return InvalidArgument(kOp, ": num_rows and num_cols must not be negative, got ", rows,
-                             " and ", columns);
-    }
-    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
-    if (longest != width) {
-      return InvalidArgument(kOp, ": the longest diagonal of a matrix of ", rows, " x ", columns,
-                             " has ", longest, " elements, diagonal has ", width);
-    }
-    Shape shape = BatchOf(in.shape(), line_dims);
-    const int64_t count = NumElements(shape);
-    shape.push_back(rows);
-    shape.push_back(columns);
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    if (out.num_elements() == 0) return Status();
-    return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(filling, 2), {}, out));
-      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, false, in,
-                             out);
-    });
-  }
-
-  DiagonalAttrs<Op> attrs_;
-};
-
-template <typename Op>
-class SetDiagOp {
- public:
-  static constexpr const char* kOp = Op::kOp;
-
-  explicit SetDiagOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
-
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Go(ctx)); }
-
- private:
-  Status Go(KernelContext* ctx) const {
-    Tensor in, diagonal, out;
-    Shape k;
-    std::vector<Diagonal> diagonals;
-    int64_t longest = 0;
-    RETURN_IF_ERROR(ctx->Input(0, &in));
-    RETURN_IF_ERROR(ctx->Input(1, &diagonal));
-    RETURN_IF_ERROR(attrs_.K(ctx, 2, &k));
-    if (in.rank() < 2) {
-      return InvalidArgument(
-          kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
-    }
-    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
-    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
-    Shape expected = BatchOf(in.shape(), 2);
-    const int64_t count = NumElements(expected);
-    if (diagonals.size() > 1) expected.push_back(static_cast<int64_t>(diagonals.size()));
-    expected.push_back(longest);
-    if (diagonal.shape() != expected) {
-      return InvalidArgument(kOp, ": diagonal must have shape ", ToString(expected), ", got ",
-                             ToString(diagonal.shape()));
-    }
-    RETURN_IF_ERROR(ctx->ForwardInputOrAllocateOutput(0, 0, in.shape(), &out));
-    if (out.num_elements() == 0) return Status();
-    return Encode(ctx, [&](Encoder& encoder) -> Status {
-      if (out.opaque() != in.opaque()) RETURN_IF_ERROR(encoder.Copy(in, out));
-      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, false,
-                             diagonal, out);
-    });
-  }
-
-  DiagonalAttrs<Op> attrs_;
-};
-
-#define DIAGONAL_OP(Kernel, op, version)     \
-  struct op {                                \
-    static constexpr char kOp[] = #op;       \
-    static constexpr int kVersion = version; \
-  };                                         \
-  REGISTER_METAL_KERNEL(Kernel<op>, .Types("T", METAL_DEVICE_ALL_TYPES)
-#define WITH_SIZES \
-  .HostMemory("k").HostMemory("num_rows").HostMemory("num_cols").HostMemory("padding_value")
-DIAGONAL_OP(DiagPartOp, MatrixDiagPart, 1));
-DIAGONAL_OP(DiagPartOp, MatrixDiagPartV2, 2).HostMemory("k").HostMemory("padding_value"));
-DIAGONAL_OP(DiagPartOp, MatrixDiagPartV3, 3).HostMemory("k").HostMemory("padding_value"));
-DIAGONAL_OP(DiagOp, MatrixDiag, 1));
-DIAGONAL_OP(DiagOp, MatrixDiagV2, 2) WITH_SIZES);
-DIAGONAL_OP(DiagOp, MatrixDiagV3, 3) WITH_SIZES);
-DIAGONAL_OP(SetDiagOp, MatrixSetDiag, 1));
-DIAGONAL_OP(SetDiagOp, MatrixSetDiagV2, 2).HostMemory("k"));
-DIAGONAL_OP(SetDiagOp, MatrixSetDiagV3, 3).HostMemory("k"));
 
 }  // namespace
 }  // namespace metal_ops

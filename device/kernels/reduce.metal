@@ -13,12 +13,28 @@ struct Squares : Sum {
     return T(x * x);
   }
 };
+template <typename T>
+inline T least() {
+  return numeric_limits<T>::lowest();
+}
+template <>
+inline float least<float>() {
+  return -INFINITY;
+}
+template <typename T>
+inline T greatest() {
+  return numeric_limits<T>::max();
+}
+template <>
+inline float greatest<float>() {
+  return INFINITY;
+}
+
 // NaN stays.
 struct Max : Plain {
   template <typename T>
   static T none() {
-    return numeric_limits<T>::has_infinity ? T(-numeric_limits<T>::infinity())
-                                           : numeric_limits<T>::lowest();
+    return least<T>();
   }
   template <typename T>
   static T join(T a, T b) {
@@ -28,8 +44,7 @@ struct Max : Plain {
 struct Min : Plain {
   template <typename T>
   static T none() {
-    return numeric_limits<T>::has_infinity ? numeric_limits<T>::infinity()
-                                           : numeric_limits<T>::max();
+    return greatest<T>();
   }
   template <typename T>
   static T join(T a, T b) {

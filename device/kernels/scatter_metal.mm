@@ -323,6 +323,9 @@ class UnsortedSegmentOp {
     }
     Shape shape = Dims(data.shape(), ids_rank, data.shape().size());
     shape.insert(shape.begin(), counts[0]);
+    if (NumElements(shape) < 0) {
+      return InvalidArgument(kOp, ": ", ToString(shape), " has more than 2^63 - 1 elements");
+    }
     RETURN_IF_ERROR(PlanRows(kOp, shape, ids, &p, &slices));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     const uint64_t neutral[2] = {Neutral(Op::kChange, data.dtype()), 0};

@@ -253,6 +253,36 @@ MOVES_BAD = {
 }
 
 
+MOVES_BAD |= {
+    "SplitV: too few sizes": (
+        lambda x: raw.SplitV(value=x, size_splits=[1, 2], axis=1, num_split=3),
+        "size_splits|Length of size_splits",
+    ),
+    "SpaceToBatchND: too many blocks": (
+        lambda x: raw.SpaceToBatchND(
+            input=x, block_shape=[2**31 - 1, 2**31 - 1], paddings=[[0, 0], [0, 0]]
+        ),
+        "block_shape|dimensions",
+    ),
+    "MatrixDiagV3: k without end": (
+        lambda x: raw.MatrixDiagPartV3(input=x[:, :0], k=[-(2**31), 2**31 - 1], padding_value=0.0),
+        "k must be",
+    ),
+    "MatrixDiagV3: sizes that are none": (
+        lambda x: raw.MatrixDiagV3(diagonal=x, k=0, num_rows=[], num_cols=[], padding_value=0.0),
+        "num_rows",
+    ),
+    "UnsortedSegmentSum: too many": (
+        lambda x: raw.UnsortedSegmentSum(data=x, segment_ids=[0, 0], num_segments=np.int64(2**62)),
+        "2\\^63",
+    ),
+    "RandomUniform: too many": (
+        lambda x: raw.RandomUniform(shape=np.int64([2**62, 4]), dtype=tf.float32),
+        "2\\^63",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", MOVES_BAD)
 def test_bad_arguments(name):
     call, message = MOVES_BAD[name]

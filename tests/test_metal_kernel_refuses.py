@@ -390,6 +390,6 @@ def test_in_other_processes(where):
     assert (atomic, plain, library) == ("[6.0]", "[1.0, 2.0, 3.0]", "[2]")
     # Kernel, argument, index and thread.
     assert re.search(
-        r"\[past\] read of 4 bytes at offset 12 of buffer\(1\) 'y', which has 12 bytes, by thread \(2, 0, 0\)",
+        r"\[past\] read of 4 bytes at offset 12 \(index 3\) of buffer\(1\) 'y', which has 12 bytes, by thread \(2, 0, 0\)",
         past,
     ), past

@@ -259,11 +259,10 @@ TEST(shader_fault_is_a_page_fault_error) {
     [encoder dispatchThreads:Size(1000) threadsPerThreadgroup:Size(10)];
   });
   CHECK_EQ([error code], NSInteger(MTLCommandBufferErrorPageFault));
-  CHECK_CONTAINS(
-      Message(error),
-      "[fault] write of 4 bytes at offset 4096 of buffer(0) 'out', which has 64 bytes, by "
-      "thread "
-      "(3, 0, 0) of threadgroup");
+  CHECK_CONTAINS(Message(error), "[fault] write of 4 bytes at offset 4096 (index 1024) of "
+                                 "buffer(0) 'out', which has 64 bytes, by "
+                                 "thread "
+                                 "(3, 0, 0) of threadgroup");
 }
 
 TEST(empty_grids_run_nothing) {

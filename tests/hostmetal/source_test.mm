@@ -109,7 +109,7 @@ TEST(validation_stops_out_of_range_accesses) {
     [encoder dispatchThreads:harness::Size(101) threadsPerThreadgroup:harness::Size(32)];
   });
   CHECK_EQ([error code], NSInteger(MTLCommandBufferErrorPageFault));
-  CHECK_CONTAINS(Message(error), "offset 400 of buffer(0) 'x', which has 400 bytes");
+  CHECK_CONTAINS(Message(error), "offset 400 (index 100) of buffer(0) 'x', which has 400 bytes");
 }
 
 namespace {

@@ -143,15 +143,22 @@ std::string Triple(const uint32_t* v) {
          ")";
 }
 
-// " 'x'": what the shader calls the argument.
-std::string NameOf(const metallib_kernel& kernel, const metallib_fault& f) {
+// What the shader declares at the place of the fault; null for static threadgroup memory.
+const metallib_argument* ArgumentOf(const metallib_kernel& kernel, const metallib_fault& f) {
   const bool threadgroup = f.argument_kind == METALLIB_THREADGROUP;
   for (uint32_t i = 0; i < kernel.n_arguments; ++i) {
     const metallib_argument& a = kernel.arguments[i];
     if (a.kind == METALLIB_TEXTURE || a.kind == METALLIB_SAMPLER || a.index != f.index) continue;
-    if ((a.kind == METALLIB_THREADGROUP) == threadgroup) return std::string(" '") + a.name + "'";
+    if ((a.kind == METALLIB_THREADGROUP) == threadgroup) return &a;
   }
-  return "";
+  return nullptr;
+}
+
+// " (index 3)": where a pointer was subscripted.
+std::string IndexOf(const metallib_argument* a, int64_t offset) {
+  if (!a || a->pointee_size == 0 || a->flags & METALLIB_ARG_REFERENCE) return "";
+  const int64_t size = a->pointee_size, index = offset / size - (offset % size < 0);
+  return " (index " + std::to_string(index) + ")";
 }
 
 Failure Explain(const metallib_fault& f, const metallib_kernel& kernel) {
@@ -162,14 +169,16 @@ Failure Explain(const metallib_fault& f, const metallib_kernel& kernel) {
                            ? (f.index == 0xffff ? std::string("static threadgroup memory")
                                                 : "threadgroup(" + std::to_string(f.index) + ")")
                            : "buffer(" + std::to_string(f.index) + ")";
-  target += NameOf(kernel, f);
+  const metallib_argument* argument = ArgumentOf(kernel, f);
+  if (argument) target += std::string(" '") + argument->name + "'";
   switch (f.kind) {
     case METALLIB_FAULT_READ:
     case METALLIB_FAULT_WRITE:
       return {kPageFault, where + (f.kind == METALLIB_FAULT_READ ? "read of " : "write of ") +
                               std::to_string(f.length) + " bytes at offset " +
-                              std::to_string(f.offset) + " of " + target + ", which has " +
-                              std::to_string(f.binding_length) + " bytes," + place};
+                              std::to_string(f.offset) + IndexOf(argument, f.offset) + " of " +
+                              target + ", which has " + std::to_string(f.binding_length) +
+                              " bytes," + place};
     case METALLIB_FAULT_UNBOUND:
       return {kInvalidResource,
               where + "access through " + target + ", which is not bound," + place};

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tensorflow.python.eager import context  # a test: the package itself has no use for it
 
 
 @contextlib.contextmanager
-def placed() -> Iterator[dict[str, set[str]]]:
-    """Functions that are first called inside: the ops of their graphs, as they run, and the devices ("GPU:0") of each.
-
-    Filled in at the end.
-    """
-    found: dict[str, set[str]] = defaultdict(set)
+def functions() -> Iterator[list[list[Any]]]:
+    """Functions that are first called inside: the nodes of each as they run, of all devices. Filled in at the end."""
+    found: list[list[Any]] = []
     context.enable_graph_collection()
     try:
         yield found
         for function in context.export_run_metadata().function_graphs:
-            for graph in function.partition_graphs:
-                for node in graph.node:
-                    found[node.op].add(node.device.rpartition("device:")[2])
+            found.append([node for graph in function.partition_graphs for node in graph.node])
     finally:
         context.disable_graph_collection()
+
+
+def where(nodes: Iterable[Any]) -> dict[str, set[str]]:
+    """The ops of nodes, and the devices ("GPU:0") of each."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        found[node.op].add(node.device.rpartition("device:")[2])
+    return found
+
+
+def copied_to_host(nodes: Iterable[Any]) -> list[str]:
+    """What nodes send from a GPU's memory to the host's, which numbers in host memory are not."""
+    return [
+        node.attr["tensor_name"].s.decode()
+        for node in nodes
+        if node.op == "_Send"
+        and b"GPU" in node.attr["send_device"].s
+        and b"CPU" in node.attr["recv_device"].s
+    ]
+
+
+@contextlib.contextmanager
+def placed() -> Iterator[dict[str, set[str]]]:
+    """`where` of all functions that are first called inside. Filled in at the end."""
+    found: dict[str, set[str]] = {}
+    with functions() as all_of_them:
+        yield found
+    found |= where(node for nodes in all_of_them for node in nodes)

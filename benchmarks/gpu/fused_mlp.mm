@@ -71,7 +71,11 @@ class Run {
     backward_ = Make(library, "fused_mlp_groups_backward_" + net.type + width);
     weights_of_ = Make(library, "fused_mlp_groups_weights_" + net.type);
     biases_of_ = Make(library, "fused_mlp_threads_weights_" + net.type);
-    sum_ = Make(library, "fused_mlp_sum_" + net.type);
+    sum_ = Make(library, "fused_mlp_group_sum_" + net.type);
+    // IN_ONE_PIECE=0: gradients as of networks that do not fit.
+    const char* asked = getenv("IN_ONE_PIECE");
+    in_one_piece_ = BytesOf(net.type) == 2 && mlp_gradient_fits(s) && !(asked && !atoi(asked));
+    if (in_one_piece_) gradient_ = Make(library, "fused_mlp_gradient_" + net.type + width);
     params_ = {};
     params_.sizes = s;
     params_.n_weights = mlp_matrix(s, s.n_layers);
@@ -86,6 +90,11 @@ class Run {
     params_.split = uint32_t(
         16 * std::max<int64_t>(32, Pieces(params_.chunk, 16 * (parts ? atoll(parts) : 512))));
     n_parts_ = uint32_t(Pieces(params_.chunk, params_.split));
+    if (in_one_piece_) {
+      const char* groups = getenv("PARTS");
+      const int64_t tiles = Pieces(net.batch, MLP_GRADIENT_ROWS);
+      n_parts_ = uint32_t(Pieces(tiles, Pieces(tiles, groups ? atoll(groups) : 264)));
+    }
     x = Buffer(net.batch * s.inputs, bytes);
     gradients = Buffer(net.batch * s.outputs, bytes);
     weights = Buffer(params_.n_weights, bytes);
@@ -137,6 +146,16 @@ class Run {
       Pack(encoder, true);
       const MlpSizes s = net_.sizes;
       params_.adds = 0;
+      if (in_one_piece_) {
+        params_.first = 0;
+        params_.rows = uint32_t(net_.batch);
+        [encoder setComputePipelineState:gradient_];
+        Set(encoder, {gradients, x, packed_, parts_, d_x});
+        constexpr int kThreads = 32 * MLP_GRADIENT_SIMDGROUPS;
+        Threads(encoder, kThreads * int64_t(n_parts_), 1, 1, kThreads);
+        Sum(encoder);
+        return;
+      }
       for (params_.first = 0; params_.first < net_.batch; params_.first += params_.chunk) {
         params_.rows = uint32_t(std::min(params_.chunk, net_.batch - params_.first));
         [encoder setComputePipelineState:backward_];
@@ -158,10 +177,7 @@ class Run {
         }
         params_.adds = 1;
       }
-      [encoder setComputePipelineState:sum_];
-      Set(encoder, {parts_, d_weights});
-      [encoder setBytes:&n_parts_ length:4 atIndex:3];
-      Threads(encoder, params_.n_weights, 1, 1, 128);
+      Sum(encoder);
     });
   }
 
@@ -172,11 +188,22 @@ class Run {
     MTLFunctionConstantValues* constants = [[MTLFunctionConstantValues new] autorelease];
     [constants setConstantValue:&net_.activation type:MTLDataTypeUInt atIndex:0];
     [constants setConstantValue:&net_.output_activation type:MTLDataTypeUInt atIndex:1];
+    [constants setConstantValue:&net_.sizes.inputs type:MTLDataTypeUInt atIndex:2];
+    [constants setConstantValue:&net_.sizes.outputs type:MTLDataTypeUInt atIndex:3];
+    [constants setConstantValue:&net_.sizes.n_layers type:MTLDataTypeUInt atIndex:4];
     return metal_ops::Pipeline(library, name, constants);
   }
   id<MTLBuffer> Buffer(int64_t n, int64_t bytes) {
     return [device_ newBufferWithLength:NSUInteger(n * bytes)
                                 options:MTLResourceStorageModePrivate];
+  }
+  void Sum(id<MTLComputeCommandEncoder> encoder) {
+    [encoder setComputePipelineState:sum_];
+    Set(encoder, {parts_, d_weights});
+    [encoder setBytes:&n_parts_ length:4 atIndex:3];
+    [encoder dispatchThreads:MTLSizeMake(NSUInteger(32 * Pieces(params_.n_weights, 32)),
+                                         MLP_SUM_SIMDGROUPS, 1)
+        threadsPerThreadgroup:MTLSizeMake(32, MLP_SUM_SIMDGROUPS, 1)];
   }
   void Pack(id<MTLComputeCommandEncoder> encoder, bool transposes) {
     [encoder setComputePipelineState:pack_];
@@ -211,7 +238,8 @@ class Run {
   const Net net_;
   id<MTLDevice> device_;
   id<MTLCommandQueue> queue_;
-  id<MTLComputePipelineState> pack_, forward_, backward_, weights_of_, biases_of_, sum_;
+  id<MTLComputePipelineState> pack_, forward_, backward_, weights_of_, biases_of_, sum_, gradient_;
+  bool in_one_piece_ = false;
   id<MTLBuffer> packed_, biases_, scratch_, parts_;
   MlpParams params_;
   uint32_t n_parts_;
@@ -235,15 +263,21 @@ int Check(id<MTLLibrary> gpu, id<MTLLibrary> cpu, const char* only_type, uint32_
   for (const char* type : {"float", "half", "bfloat"}) {
     for (uint32_t width : {16u, 32u, 64u, 128u}) {
       if (only_type && (strcmp(type, only_type) || width != only_width)) continue;
-      for (uint32_t odd = 0; odd < 3; ++odd) {
+      for (uint32_t odd = 0; odd < 5; ++odd) {
         @autoreleasepool {
-          const MlpSizes s = {odd == 1 ? 19u : 32u, width,
-                              odd == 1   ? 3u
-                              : odd == 2 ? 128u
-                                         : 16u,
-                              odd == 2 ? 9u : 3u, odd};
+          const MlpSizes s = {odd == 1 || odd == 4 ? std::min(19u, width) : std::min(32u, width),
+                              width,
+                              odd == 1 || odd == 4 ? 3u
+                              : odd == 2           ? 128u
+                                                   : 16u,
+                              odd == 2   ? 9u
+                              : odd == 3 ? 5u
+                              : odd == 4 ? 2u
+                                         : 3u,
+                              uint32_t(odd == 1 || odd == 2)};
           const uint32_t act[] = {MLP_SQUAREPLUS, MLP_SIGMOID, MLP_NONE};
-          const Net net = {type, s, act[odd], act[(odd + 1) % 3], odd ? 333 : 512};
+          const Net net = {type, s, act[odd % 3], act[(odd + 1) % 3],
+                           odd ? odd == 3 ? 5001 : 333 : 512};
           Run a(cpu, net), b(gpu, net);
           Fill(a, net);
           b.Write(b.x, a.Read(a.x));

@@ -51,4 +51,20 @@ inline float mlp_times_slope(uint activation, float squareplus_b, float d, float
   }
 }
 
+// Of four, in code of their own: what kernels have unrolled many times takes long to compile for each
+// new network.
+__attribute__((noinline)) inline float4 mlp_activated_4(uint activation, float squareplus_b,
+                                                        float4 x) {
+  return float4(
+      mlp_activated(activation, squareplus_b, x.x), mlp_activated(activation, squareplus_b, x.y),
+      mlp_activated(activation, squareplus_b, x.z), mlp_activated(activation, squareplus_b, x.w));
+}
+__attribute__((noinline)) inline float4 mlp_times_slope_4(uint activation, float squareplus_b,
+                                                          float4 d, float4 y) {
+  return float4(mlp_times_slope(activation, squareplus_b, d.x, y.x),
+                mlp_times_slope(activation, squareplus_b, d.y, y.y),
+                mlp_times_slope(activation, squareplus_b, d.z, y.z),
+                mlp_times_slope(activation, squareplus_b, d.w, y.w));
+}
+
 #endif  // METAL_OPS_KERNELS_FUSED_MLP_FUSED_MLP_ACTIVATION_H_

@@ -3,8 +3,7 @@
 
 #include <metal_stdlib>
 
-#include "kernels/fused_mlp/fused_mlp_activation.h"
-#include "kernels/gemm/simdgroup_rows.metal.h"
+#include "kernels/fused_mlp/fused_mlp_group.metal.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;
@@ -39,130 +38,6 @@ template <typename T>
   packed[to + block * 128 + Rows<T>::position(at.y % 16, at.x % 8)] =
       T(row < rows && column < columns ? float(weights[from + row * columns + column]) : 0.0f);
 }
-
-// One simdgroup's part of a network of width W: kBlocks times 16 rows.
-template <typename T, int W, int kBlocks>
-struct MlpGroup {
-  using Ops = Rows<T>;
-  using Rows16 = typename Ops::Rows16;
-  using Right16 = typename Ops::Right16;
-  using Sums16 = typename Ops::Sums16;
-  // Blocks of 16 columns as a left operand, of 8 as sums.
-  static constexpr constant int kLeft = W / 16, kSums = W / 8;
-
-  device const T* packed;
-  device const float* biases;
-  threadgroup float* space;
-  uint lane;
-  int rows;  // of the batch that are left
-  MlpSizes s;
-  float squareplus_b;
-
-  Rows16 left[kBlocks][kLeft];
-  Sums16 sums[kBlocks][kSums];
-
-  template <typename S>
-  ROWS_INLINE Piece<S> piece(device S* from, long line, int block, uint column,
-                             uint columns) thread const {
-    return {from + 16 * block * line + column, line, rows - 16 * block, int(columns - column)};
-  }
-
-  // sums = bias + x W_0.
-  ROWS_INLINE void first_layer(device const T* x) thread {
-    ROWS_UNROLL
-    for (int n = 0; n < kSums; ++n) {
-      ROWS_UNROLL
-      for (int m = 0; m < kBlocks; ++m) Ops::fill(sums[m][n], biases + 8 * n, lane);
-    }
-    const uint blocks = mlp_padded(s.inputs) / 16;
-    for (uint k = 0; k < blocks; ++k) {
-      Rows16 rows16[kBlocks];
-      ROWS_UNROLL
-      for (int m = 0; m < kBlocks; ++m) {
-        Ops::load(rows16[m], piece(x, s.inputs, m, 16 * k, s.inputs), space, lane);
-      }
-      ROWS_UNROLL
-      for (int n = 0; n < kSums; ++n) {
-        Right16 right;
-        Ops::load(right, packed, uint(n) * blocks + k, lane);
-        ROWS_UNROLL
-        for (int m = 0; m < kBlocks; ++m) Ops::multiply(sums[m][n], rows16[m], right);
-      }
-    }
-  }
-  // sums += left times W x W matrices.
-  ROWS_INLINE void multiply(device const T* matrix) thread {
-    ROWS_UNROLL
-    for (int n = 0; n < kSums; ++n) {
-      ROWS_UNROLL
-      for (int k = 0; k < kLeft; ++k) {
-        Right16 right;
-        Ops::load(right, matrix, uint(n * kLeft + k), lane);
-        ROWS_UNROLL
-        for (int m = 0; m < kBlocks; ++m) Ops::multiply(sums[m][n], left[m][k], right);
-      }
-    }
-  }
-  // 8 columns of left times a matrix of W rows.
-  ROWS_INLINE void multiply_columns(device const T* matrix, uint n,
-                                    thread Sums16 (&to)[kBlocks]) thread {
-    ROWS_UNROLL
-    for (int k = 0; k < kLeft; ++k) {
-      Right16 right;
-      Ops::load(right, matrix, n * kLeft + uint(k), lane);
-      ROWS_UNROLL
-      for (int m = 0; m < kBlocks; ++m) Ops::multiply(to[m], left[m][k], right);
-    }
-  }
-  ROWS_INLINE void activate(uint activation, thread Sums16& of) thread {
-    ROWS_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      Ops::set(of, i, mlp_activated(activation, squareplus_b, Ops::element(of, i)));
-    }
-  }
-  ROWS_INLINE void join() thread {
-    ROWS_UNROLL
-    for (int m = 0; m < kBlocks; ++m) {
-      ROWS_UNROLL
-      for (int k = 0; k < kLeft; ++k) Ops::join(left[m][k], sums[m][2 * k], sums[m][2 * k + 1]);
-    }
-  }
-  // left = the values of a hidden layer, from its sums. They are kept, if `values` is not null.
-  ROWS_INLINE void end_layer(device T* values) thread {
-    ROWS_UNROLL
-    for (int m = 0; m < kBlocks; ++m) {
-      ROWS_UNROLL
-      for (int n = 0; n < kSums; ++n) {
-        activate(mlp_activation, sums[m][n]);
-        if (values != nullptr) {
-          Ops::store(sums[m][n], piece(values, W, m, 8 * uint(n), W), space, lane);
-        }
-      }
-    }
-    join();
-  }
-  ROWS_INLINE void hidden_layer(uint layer) thread {
-    ROWS_UNROLL
-    for (int n = 0; n < kSums; ++n) {
-      ROWS_UNROLL
-      for (int m = 0; m < kBlocks; ++m) {
-        Ops::fill(sums[m][n], biases + layer * MLP_MOST_COLUMNS + 8 * uint(n), lane);
-      }
-    }
-    multiply(packed + mlp_packed(s, layer));
-  }
-  // 8 columns of the outputs.
-  ROWS_INLINE void output_columns(uint n, thread Sums16 (&outputs)[kBlocks]) thread {
-    const uint layer = s.n_layers - 1;
-    ROWS_UNROLL
-    for (int m = 0; m < kBlocks; ++m) {
-      Ops::fill(outputs[m], biases + layer * MLP_MOST_COLUMNS + 8 * n, lane);
-    }
-    multiply_columns(packed + mlp_packed(s, layer), n, outputs);
-    ROWS_UNROLL
-    for (int m = 0; m < kBlocks; ++m) activate(mlp_output_activation, outputs[m]);
-  }
-};
 
 template <typename T, int W>
 [[kernel, max_total_threads_per_threadgroup(MLP_GROUP_THREADS)]] void fused_mlp_groups(
@@ -254,13 +129,7 @@ template <typename T, int W>
         thread typename Ops::Sums16& to = d[m][half_];
         Ops::load(to, group.piece(d_rows, s.outputs, m, 8 * n, s.outputs), group.space, lane);
         if (mlp_output_activation != MLP_NONE) {
-          ROWS_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const float y = float(T(Ops::element(outputs[m], i)));
-            Ops::set(to, i,
-                     mlp_times_slope(mlp_output_activation, params.squareplus_b,
-                                     Ops::element(to, i), y));
-          }
+          group.times_slope(mlp_output_activation, to, Group::rounded(outputs[m]));
         }
         Ops::store(to, group.piece(last_slopes, line, m, 8 * n, line), group.space, lane);
       }
@@ -287,12 +156,7 @@ template <typename T, int W>
         thread typename Ops::Sums16& d = group.sums[m][n];
         typename Ops::Sums16 value;
         Ops::load(value, group.piece(y, W, m, 8 * uint(n), W), group.space, lane);
-        ROWS_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          Ops::set(d, i,
-                   mlp_times_slope(mlp_activation, params.squareplus_b, Ops::element(d, i),
-                                   Ops::element(value, i)));
-        }
+        group.times_slope(mlp_activation, d, Group::elements(value));
         Ops::store(d, group.piece(slopes, W, m, 8 * uint(n), W), group.space, lane);
       }
     }
@@ -377,6 +241,27 @@ template <typename T>
   }
 }
 
+// The sum of all parts, in an order that is always the same. Grid: weights x simdgroups.
+template <typename T>
+[[kernel, max_total_threads_per_threadgroup(32 * MLP_SUM_SIMDGROUPS)]] void fused_mlp_group_sum(
+    device const float* parts [[buffer(0)]], device T* d_weights [[buffer(1)]],
+    constant MlpParams& params [[buffer(2)]], constant uint& n_parts [[buffer(3)]],
+    uint2 position [[thread_position_in_grid]], uint2 at [[thread_position_in_threadgroup]]) {
+  threadgroup float sums[MLP_SUM_SIMDGROUPS][32];
+  const uint weight = position.x;
+  float sum = 0.0f;
+  if (weight < params.n_weights) {
+    for (uint part = at.y; part < n_parts; part += MLP_SUM_SIMDGROUPS) {
+      sum += parts[long(part) * long(params.n_weights) + weight];
+    }
+  }
+  sums[at.y][at.x] = sum;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (at.y != 0 || weight >= params.n_weights) return;
+  for (uint i = 1; i < MLP_SUM_SIMDGROUPS; ++i) sum += sums[i][at.x];
+  d_weights[weight] = T(sum);
+}
+
 #define INSTANTIATE_MLP_WIDTH(name, T, width)                                                    \
   INSTANTIATE_KERNEL("fused_mlp_groups_" name "_" #width, fused_mlp_groups, T, width)            \
   INSTANTIATE_KERNEL("fused_mlp_groups_backward_" name "_" #width, fused_mlp_groups_backward, T, \
@@ -384,6 +269,7 @@ template <typename T>
 #define INSTANTIATE_MLP(name, T)                                                    \
   INSTANTIATE_KERNEL("fused_mlp_group_pack_" name, fused_mlp_group_pack, T)         \
   INSTANTIATE_KERNEL("fused_mlp_groups_weights_" name, fused_mlp_groups_weights, T) \
+  INSTANTIATE_KERNEL("fused_mlp_group_sum_" name, fused_mlp_group_sum, T)           \
   INSTANTIATE_MLP_WIDTH(name, T, 16)                                                \
   INSTANTIATE_MLP_WIDTH(name, T, 32)                                                \
   INSTANTIATE_MLP_WIDTH(name, T, 64)                                                \

@@ -1,7 +1,8 @@
 // FusedMlp and FusedMlpGrad on the Metal device.
 //
-// Two ways: simdgroups whose rows stay in registers (fused_mlp_groups.metal), and threads that work
-// alone (fused_mlp.metal), for devices that play a threadgroup's threads one after the other.
+// Two ways: simdgroups whose rows stay in registers (fused_mlp_groups.metal, and for gradients where
+// it fits fused_mlp_gradient.metal), and threads that work alone (fused_mlp.metal), for devices that
+// play a threadgroup's threads one after the other.
 
 #include <algorithm>
 
@@ -17,21 +18,25 @@ namespace {
 // some of; where simdgroups work, enough rows for all of them.
 constexpr int64_t kThreadScratch = int64_t{1} << 26, kGroupScratch = int64_t{1} << 29;
 // Of the weights' gradient.
-constexpr int64_t kMostParts = 512;
+constexpr int64_t kMostParts = 512, kMostGroups = 264;
 constexpr int64_t kMostChunk = 1 << 20;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// By groups of threads that share what they read, or by lone threads: METAL_OPS_MLP, or the device.
-Status ChooseGroups(DType type, bool* groups) {
-  // A discrete GPU's matrix unit has no float32.
+bool IsDiscrete() {
   static const bool discrete = [] {
     id<MTLDevice> device = MTLCreateSystemDefaultDevice();
     const bool is = device != nil && ![device hasUnifiedMemory];
     [device release];
     return is;
   }();
-  *groups = ThreadgroupsRunAtOnce() && !(discrete && type == DType::kFloat);
+  return discrete;
+}
+
+// By groups of threads that share what they read, or by lone threads: METAL_OPS_MLP, or the device.
+Status ChooseGroups(DType type, bool* groups) {
+  // A discrete GPU's matrix unit has no float32.
+  *groups = ThreadgroupsRunAtOnce() && !(IsDiscrete() && type == DType::kFloat);
   return AskedFor("METAL_OPS_MLP", "groups", "threads", groups);
 }
 
@@ -98,6 +103,42 @@ class Launcher {
                            {"scratch", scratch},
                            {"d_x", d_x},
                            {"params", params}});
+  }
+
+  // Whether there is a shader for the gradient in one piece. It takes 255 registers a thread: where
+  // memory is shared it is for tests alone, as it has not been measured on such a GPU.
+  bool InOnePiece() const {
+    return groups() && x_.dtype() != DType::kFloat && mlp_gradient_fits(params.sizes) &&
+           (IsDiscrete() || !ThreadgroupsRunAtOnce());
+  }
+  // Parts of the weights' gradient, one of each group, and d_x.
+  Status Gradient(Encoder& encoder, const Tensor& d_outputs, const Tensor& d_x, const Tensor& parts,
+                  int64_t n_groups) {
+    Shader shader = ShaderOf("fused_mlp_gradient");
+    shader.Constant(2, params.sizes.inputs)
+        .Constant(3, params.sizes.outputs)
+        .Constant(4, params.sizes.n_layers);
+    constexpr int kThreads = 32 * MLP_GRADIENT_SIMDGROUPS;
+    return encoder.Launch(shader, Grid(kThreads * n_groups).InGroupsOf(kThreads, 1, 1),
+                          {{"d_outputs", d_outputs},
+                           {"x", x_},
+                           {"packed", packed_},
+                           {"parts", parts},
+                           {"d_x", d_x},
+                           {"params", params}});
+  }
+
+  Status Sum(Encoder& encoder, const Tensor& parts, const Tensor& d_weights) {
+    const int64_t n = plan.n_weights();
+    return encoder.Launch(
+        {groups() ? "fused_mlp_group_sum" : "fused_mlp_sum", weights_.dtype()},
+        groups()
+            ? Grid(32 * Pieces(n, 32), MLP_SUM_SIMDGROUPS).InGroupsOf(32, MLP_SUM_SIMDGROUPS, 1)
+            : Grid(n),
+        {{"parts", parts},
+         {"d_weights", d_weights},
+         {"params", params},
+         {"n_parts", static_cast<uint32_t>(parts.dim(0))}});
   }
 
   // Parts of the gradient of one layer's weights.
@@ -168,6 +209,23 @@ Status FusedMlpGrad(MetalCall& call) {
   MlpParams& params = mlp.params;
   RETURN_IF_ERROR(mlp.Allocate());
   params.x_gradient = call.Bool("x_gradient") ? 1 : 0;
+  Tensor scratch, parts;
+  if (mlp.InOnePiece()) {
+    const int64_t most =
+        std::max<int64_t>(1, Pieces(std::min(kMostChunk, plan.batch), MLP_GRADIENT_ROWS));
+    // As many rows in each group.
+    const int64_t n_parts = Pieces(most, Pieces(most, kMostGroups));
+    RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {n_parts, plan.n_weights()}, &parts));
+    return call.Encode([&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(mlp.Pack(encoder, /*with_transposes=*/true));
+      for (; params.first < plan.batch; params.first += kMostChunk, params.adds = 1) {
+        params.rows = static_cast<uint32_t>(std::min(kMostChunk, plan.batch - params.first));
+        const int64_t groups = std::min(n_parts, Pieces(params.rows, MLP_GRADIENT_ROWS));
+        RETURN_IF_ERROR(mlp.Gradient(encoder, d_outputs, call.out(0), parts, groups));
+      }
+      return mlp.Sum(encoder, parts, call.out(1));
+    });
+  }
   const int64_t line = mlp_slopes_at(params.sizes, 1, plan.n_layers - 1) +
                        mlp_slopes_line(params.sizes, plan.n_layers - 1);
   const int64_t bytes = x.dtype() == DType::kFloat ? 4 : 2;
@@ -177,7 +235,6 @@ Status FusedMlpGrad(MetalCall& call) {
   params.split =
       static_cast<uint32_t>(16 * std::max<int64_t>(32, Pieces(params.chunk, 16 * kMostParts)));
   const int64_t n_parts = Pieces(std::min(params.chunk, plan.batch), params.split);
-  Tensor scratch, parts;
   RETURN_IF_ERROR(call.AllocateTemp(x.dtype(), {params.chunk * line}, &scratch));
   RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {n_parts, plan.n_weights()}, &parts));
   return call.Encode([&](Encoder& encoder) -> Status {
@@ -189,11 +246,7 @@ Status FusedMlpGrad(MetalCall& call) {
         RETURN_IF_ERROR(mlp.Weights(encoder, l, scratch, parts));
       }
     }
-    return encoder.Launch({"fused_mlp_sum", weights.dtype()}, Grid(plan.n_weights()),
-                          {{"parts", parts},
-                           {"d_weights", call.out(1)},
-                           {"params", params},
-                           {"n_parts", static_cast<uint32_t>(n_parts)}});
+    return mlp.Sum(encoder, parts, call.out(1));
   });
 }
 METAL_KERNEL("FusedMlpGrad", FusedMlpGrad);

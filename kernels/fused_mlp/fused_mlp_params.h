@@ -29,6 +29,15 @@
 // more registers; what it has of a matrix's gradient.
 #define MLP_GROUP_ROWS(width) ((width) <= 64 ? 32 : 16)
 #define MLP_BACKWARD_ROWS 16
+// Gradients in one piece (fused_mlp_gradient.metal): rows that a threadgroup of so many simdgroups
+// has at a time, and what networks it can do. A simdgroup sums 16 rows and up to 32 columns of each
+// matrix's gradient.
+#define MLP_GRADIENT_SIMDGROUPS 8
+#define MLP_GRADIENT_ROWS (16 * MLP_GRADIENT_SIMDGROUPS)
+#define MLP_GRADIENT_HIDDEN 4
+#define MLP_GRADIENT_WIDTH 64
+// Simdgroups that sum parts of 32 weights.
+#define MLP_SUM_SIMDGROUPS 8
 #define MLP_TILE_ROWS 32
 #define MLP_TILE_COLUMNS 64
 
@@ -49,6 +58,12 @@ inline uint32_t mlp_matrix(MlpSizes s, uint32_t layer) {
 }
 inline uint32_t mlp_padded(uint32_t columns) {
   return (columns + MLP_PANEL - 1) / MLP_PANEL * MLP_PANEL;
+}
+
+// Whether gradients can be computed in one piece, in a type of 2 bytes.
+inline bool mlp_gradient_fits(MlpSizes s) {
+  return s.width <= MLP_GRADIENT_WIDTH && s.n_layers <= MLP_GRADIENT_HIDDEN + 1 &&
+         s.use_bias == 0 && mlp_padded(s.inputs) <= s.width && mlp_padded(s.outputs) <= s.width;
 }
 
 // Packed weights: the matrices with rows and columns padded with zeros to whole panels, then their

@@ -13,6 +13,8 @@
 
 // Elements of threadgroup memory that a simdgroup needs, for pieces at a matrix's edge.
 #define ROWS16_STAGE 256
+// Elements of 16 rows and columns.
+#define ROWS16_BLOCK 256
 
 // Loops over pieces, which have to be numbers for the pieces to be registers. A processor has too
 // few. Where 16 rows are multiplied at once, that is for 2-byte types only: of 8x8 matrices, which
@@ -176,6 +178,54 @@ struct RowsOps {
       rows.part[i][1] = rounded(right.part[i]);
     }
   }
+  ROWS_INLINE static void clear(thread Rows16& rows) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      rows.part[i / 2][i % 2] = metal::make_filled_simdgroup_matrix<T, 8, 8>(T(0.0f));
+    }
+  }
+  ROWS_INLINE static Matrix8<float> widened(thread const Matrix8<T>& from) {
+    Matrix8<float> to;
+    to.thread_elements() =
+        metal::vec<float, 2>(float(from.thread_elements().x), float(from.thread_elements().y));
+    return to;
+  }
+  // Undoes join.
+  ROWS_INLINE static void separate(thread const Rows16& rows, thread Sums16& left,
+                                   thread Sums16& right) {
+    ROWS_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      left.part[i] = widened(rows.part[i][0]);
+      right.part[i] = widened(rows.part[i][1]);
+    }
+  }
+
+  // Blocks of ROWS16_BLOCK elements in threadgroup memory, by which simdgroups hand each other rows.
+  // Rows from `n` on are written as zeros.
+  ROWS_INLINE static void put(thread const Rows16& rows, int n, threadgroup T* block, uint lane) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      metal::simdgroup_store(rows.part[i / 2][i % 2], block + i / 2 * 128 + i % 2 * 8, 16);
+    }
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+    for (int i = 16 * metal::max(n, 0) + int(lane); i < ROWS16_BLOCK; i += 32) block[i] = T(0.0f);
+  }
+  // A block's columns as rows.
+  ROWS_INLINE static void get_transposed(thread Rows16& rows, threadgroup const T* block, uint) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      metal::simdgroup_load(rows.part[i / 2][i % 2], block + i % 2 * 128 + i / 2 * 8, 16,
+                            ulong2(0, 0), true);
+    }
+  }
+  // The left and the right half of a block.
+  ROWS_INLINE static void get(thread Right16 (&right)[2], threadgroup const T* block, uint) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      metal::simdgroup_load(right[i / 2].part[i % 2], block + i % 2 * 128 + i / 2 * 8, 16);
+    }
+  }
+
   ROWS_INLINE static void load(thread Sums16& sums, Piece<const T> from, threadgroup float* space,
                                uint lane) {
     Right16 right;
@@ -332,6 +382,46 @@ struct RowsOps<T, true> {
     rows.part[1] = rounded(left.part[2], left.part[3]);
     rows.part[2] = rounded(right.part[0], right.part[1]);
     rows.part[3] = rounded(right.part[2], right.part[3]);
+  }
+  ROWS_INLINE static void clear(thread Rows16& rows) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) rows.part[i] = 0;
+  }
+  ROWS_INLINE static void separate(thread const Rows16& rows, thread Sums16& left,
+                                   thread Sums16& right) {
+    ROWS_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const metal::vec<T, 2> first = as_type<metal::vec<T, 2>>(uint(rows.part[i]));
+      const metal::vec<T, 2> second = as_type<metal::vec<T, 2>>(uint(rows.part[i + 2]));
+      left.part[2 * i] = float(first.x);
+      left.part[2 * i + 1] = float(first.y);
+      right.part[2 * i] = float(second.x);
+      right.part[2 * i + 1] = float(second.y);
+    }
+  }
+
+  // Part after part, each row after row: what eight lanes read or write is in different banks.
+  ROWS_INLINE static void put(thread const Rows16& rows, int n, threadgroup T* block, uint lane) {
+    threadgroup uint* const to = (threadgroup uint*)block + lane;
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      to[32 * i] = int(lane / 4) + i % 2 * 8 < n ? rows.part[i] : 0;
+    }
+  }
+  ROWS_INLINE static void get_transposed(thread Rows16& rows, threadgroup const T* block,
+                                         uint lane) {
+    uint parts[4];
+    _msl::load_transposed_8(parts, block + 8 * lane);
+    rows.part[0] = parts[0];
+    rows.part[1] = parts[2];
+    rows.part[2] = parts[1];
+    rows.part[3] = parts[3];
+  }
+  ROWS_INLINE static void get(thread Right16 (&right)[2], threadgroup const T* block, uint lane) {
+    uint parts[4];
+    _msl::load_transposed_8(parts, block + 8 * lane);
+    ROWS_UNROLL
+    for (int i = 0; i < 4; ++i) right[i / 2].part[i % 2] = parts[i];
   }
   ROWS_INLINE static void load(thread Sums16& sums, Piece<const T> from, threadgroup float*,
                                uint lane) {

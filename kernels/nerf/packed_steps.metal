@@ -16,6 +16,9 @@
 using namespace metal;
 
 #define PACKED_SCAN_THREADS 1024
+#define PACKED_SUM_THREADS 256
+// Neighbouring lanes that march a ray, each a part of it: the longest ray is what all wait for.
+#define PACKED_MARCHERS 8
 // What counts says of a ray that is left out.
 #define PACKED_LEFT_OUT 0xffffffffu
 // exp of what is beyond is opaque in any sample, and float32 gradients overflow.
@@ -100,17 +103,32 @@ inline void ray_march_take(thread PackedWrite& sink, float t_start, float t_end)
   *sink.rays++ = sink.ray;
 }
 
-// Samples of each ray. Grid: rays.
+template <typename Sink>
+inline bool packed_march(constant RayMarchParams& params, device const uchar* occupancy,
+                         device const float* origins, device const float* directions, uint ray,
+                         uint part, thread Sink& sink) {
+  const NoBlocks blocks = {};
+  return ray_march_steps(params, occupancy, origins + 3 * ulong(ray), directions + 3 * ulong(ray),
+                         0.0f, RAY_MARCH_FAR, ray, sink, blocks, {part, PACKED_MARCHERS});
+}
+
+// Samples of each ray, and of its parts. Grid: rays x PACKED_MARCHERS, in one dimension.
 kernel void packed_count(device const float* origins [[buffer(0)]],
                          device const float* directions [[buffer(1)]],
                          device const uchar* occupancy [[buffer(2)]],
-                         device uint* counts [[buffer(3)]],
-                         constant RayMarchParams& params [[buffer(4)]],
-                         uint ray [[thread_position_in_grid]]) {
+                         device uint* counts [[buffer(3)]], device uint* of_parts [[buffer(4)]],
+                         constant RayMarchParams& params [[buffer(5)]],
+                         uint i [[thread_position_in_grid]]) {
+  const uint ray = i / PACKED_MARCHERS, part = i % PACKED_MARCHERS;
   PackedCount sink = {0};
-  const bool fits = ray_march_steps(params, occupancy, origins + 3 * ulong(ray),
-                                    directions + 3 * ulong(ray), 0.0f, RAY_MARCH_FAR, ray, sink);
-  counts[ray] = fits ? sink.n : PACKED_LEFT_OUT;
+  const bool fits = packed_march(params, occupancy, origins, directions, ray, part, sink);
+  of_parts[i] = sink.n;
+  uint sum = sink.n, too_long = fits ? 0 : 1;
+  for (ushort step = 1; step < PACKED_MARCHERS; step *= 2) {
+    sum += simd_shuffle_xor(sum, step);
+    too_long |= simd_shuffle_xor(too_long, step);
+  }
+  if (part == 0) counts[ray] = too_long == 0 ? sum : PACKED_LEFT_OUT;
 }
 
 // Spans in `capacity` slots, ray after ray; `totals` is how many slots are taken, and how many there
@@ -161,27 +179,28 @@ kernel void packed_count(device const float* origins [[buffer(0)]],
   }
 }
 
-// Samples' rays, and (middle, length) along them. Grid: rays or slots, whichever are more.
-kernel void packed_write(device const float* origins [[buffer(0)]],
-                         device const float* directions [[buffer(1)]],
-                         device const uchar* occupancy [[buffer(2)]],
-                         device const int2* spans [[buffer(3)]],
-                         device const uint* totals [[buffer(4)]],
-                         device float2* places [[buffer(5)]], device int* rays [[buffer(6)]],
-                         constant RayMarchParams& params [[buffer(7)]],
-                         constant uint& n_rays [[buffer(8)]], constant uint& capacity [[buffer(9)]],
-                         uint i [[thread_position_in_grid]]) {
+// Samples' rays, and (middle, length) along them. Grid: rays x PACKED_MARCHERS or slots, whichever
+// are more.
+kernel void packed_write(
+    device const float* origins [[buffer(0)]], device const float* directions [[buffer(1)]],
+    device const uchar* occupancy [[buffer(2)]], device const uint* of_parts [[buffer(3)]],
+    device const int2* spans [[buffer(4)]], device const uint* totals [[buffer(5)]],
+    device float2* places [[buffer(6)]], device int* rays [[buffer(7)]],
+    constant RayMarchParams& params [[buffer(8)]], constant uint& n_rays [[buffer(9)]],
+    constant uint& capacity [[buffer(10)]], uint i [[thread_position_in_grid]]) {
   if (i >= totals[0] && i < capacity) {
     places[i] = float2(0.0f);
     rays[i] = -1;
   }
-  if (i >= n_rays || spans[i].x < 0 || spans[i].y == 0) return;
+  const uint ray = i / PACKED_MARCHERS, part = i % PACKED_MARCHERS;
+  if (ray >= n_rays || spans[ray].x < 0 || of_parts[i] == 0) return;
+  uint first = uint(spans[ray].x);
+  for (uint earlier = i - part; earlier < i; ++earlier) first += of_parts[earlier];
   PackedWrite sink;
-  sink.places = places + spans[i].x;
-  sink.rays = rays + spans[i].x;
-  sink.ray = int(i);
-  ray_march_steps(params, occupancy, origins + 3 * ulong(i), directions + 3 * ulong(i), 0.0f,
-                  RAY_MARCH_FAR, i, sink);
+  sink.places = places + first;
+  sink.rays = rays + first;
+  sink.ray = int(ray);
+  packed_march(params, occupancy, origins, directions, ray, part, sink);
 }
 
 // Where samples are in the unit cube. Grid: slots.
@@ -453,6 +472,43 @@ kernel void packed_seen(device atomic_uint* densities [[buffer(0)]],
   if (cells[i] < 0) return;
   const float density = packed_density(float(features[ulong(i) * line]));
   atomic_fetch_max_explicit(&densities[cells[i]], as_type<uint>(density), memory_order_relaxed);
+}
+
+// The sum of densities and the number of the cells that may be occupied, of each threadgroup.
+[[kernel, max_total_threads_per_threadgroup(PACKED_SUM_THREADS)]] void packed_cell_sums(
+    device const float* densities [[buffer(0)]], device float2* sums [[buffer(1)]],
+    constant uint& n_cells [[buffer(2)]], uint i [[thread_position_in_grid]],
+    uint n [[threads_per_grid]], uint thread_ [[thread_index_in_threadgroup]],
+    uint group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint n_simdgroups [[simdgroups_per_threadgroup]]) {
+  threadgroup float2 parts[PACKED_SUM_THREADS / 32];
+  float sum = 0.0f, count = 0.0f;
+  for (uint cell = i; cell < n_cells; cell += n) {
+    const bool possible = densities[cell] >= 0.0f;
+    sum += possible ? densities[cell] : 0.0f;
+    count += possible ? 1.0f : 0.0f;
+  }
+  const float2 all = float2(simd_sum(sum), simd_sum(count));
+  if (lane == 0) parts[simdgroup] = all;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (thread_ != 0) return;
+  float2 total = parts[0];
+  for (uint other = 1; other < n_simdgroups; ++other) total += parts[other];
+  sums[group] = total;
+}
+
+// Above which density a cell is occupied: `most`, or a little below the mean where that is less. With
+// nothing left nothing would ever be learnt again: all that may be. Grid: a simdgroup.
+[[kernel, max_total_threads_per_threadgroup(32)]] void packed_threshold(
+    device const float2* sums [[buffer(0)]], device float* threshold [[buffer(1)]],
+    constant uint& n_sums [[buffer(2)]], constant float& most [[buffer(3)]],
+    uint lane [[thread_index_in_simdgroup]]) {
+  float2 total = float2(0.0f);
+  for (uint i = lane; i < n_sums; i += 32) total += sums[i];
+  const float sum = simd_sum(total.x), count = simd_sum(total.y);
+  const float mean = count > 0.0f ? sum / count : 0.0f;
+  if (lane == 0) threshold[0] = mean > 0.0f ? min(most, 0.999f * mean) : -0.5f;
 }
 
 #define INSTANTIATE_PACKED(T)                                                   \

@@ -85,15 +85,21 @@ inline bool ray_march_occupied(METAL_OPS_CONSTANT const RayMarchParams& params,
   return false;
 }
 
-// Calls ray_march_take(sink, t_start, t_end) for each sample of a ray, in order. False if there are
-// too many steps to march. `blocks` only makes it faster.
+// A part of a ray: the n-th of so many runs of steps. Where a step's place depends on the one before,
+// and where samples might have to be counted together, the first part is the whole ray.
+struct RayPart {
+  uint32_t n, n_parts;
+};
+
+// Calls ray_march_take(sink, t_start, t_end) for each sample of a part of a ray, in order. False if
+// there are too many steps to march. `blocks` only makes it faster.
 template <typename Sink, typename Blocks>
 inline bool ray_march_steps(METAL_OPS_CONSTANT const RayMarchParams& params,
                             METAL_OPS_DEVICE const uint8_t* bits,
                             METAL_OPS_DEVICE const float* origin,
                             METAL_OPS_DEVICE const float* direction, float t_min, float t_max,
                             uint32_t ray_number, METAL_OPS_THREAD Sink& sink,
-                            METAL_OPS_THREAD const Blocks& blocks) {
+                            METAL_OPS_THREAD const Blocks& blocks, RayPart part = {0, 1}) {
   BoxRay ray;
   float near = both::max(t_min, 0.0f), far = both::min(t_max, RAY_MARCH_FAR);
   const float reach = float(1 << (params.n_levels - 1)) * 0.5f;  // of the largest level
@@ -125,7 +131,18 @@ inline bool ray_march_steps(METAL_OPS_CONSTANT const RayMarchParams& params,
   if (cone == 0.0f) {
     if (!((far - start) / step < float(RAY_MARCH_MAX_STEPS))) return false;
     const float per_step = 1.0f / step;
-    for (float n = 0.0f; left > 0;) {
+    float n = 0.0f, n_end = RAY_MARCH_FAR;
+    if (part.n_parts > 1) {
+      const float n_steps = (far - start) * per_step;
+      if (n_steps < float(params.max_samples)) {
+        const float each = float(int(n_steps / float(part.n_parts))) + 1.0f;
+        n = float(part.n) * each;
+        if (part.n + 1 < part.n_parts) n_end = n + each;
+      } else if (part.n > 0) {
+        return true;
+      }
+    }
+    while (left > 0 && n < n_end) {
       const float middle = start + (n + 0.5f) * step;
       if (!(middle < far)) break;
       if (ray_march_occupied(params, bits, blocks, ray, middle, t_exit)) {
@@ -142,6 +159,7 @@ inline bool ray_march_steps(METAL_OPS_CONSTANT const RayMarchParams& params,
     }
     return true;
   }
+  if (part.n > 0) return true;
   int n_steps = 0;
   for (float t = start; left > 0;) {
     float dt = both::max(step, cone * t);

@@ -78,5 +78,12 @@ inline unsigned transposed_8(unsigned m) {
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(m));
   return t;
 }
+// Four such matrices, whose 32 rows of 16 bytes lie where the 32 lanes say, each transposed.
+inline void load_transposed_8(thread unsigned (&m)[4], threadgroup const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"((unsigned)(unsigned long)row)
+               : "memory");
+}
 
 }  // namespace _msl

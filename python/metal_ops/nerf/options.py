@@ -25,7 +25,7 @@ GPU_TRAIN = {
     "final_learning_rate": 0.1,
 }
 # Cells of the finest level for each pixel along the longer edge: with more, long runs learn training views by heart.
-GPU_CELLS_A_PIXEL = 1.6
+GPU_CELLS_A_PIXEL = 0.8
 DATA_HELP = (
     "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
     "tiny_nerf_data.npz; the built-in still life if left out"

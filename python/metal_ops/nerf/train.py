@@ -20,16 +20,10 @@ from .errors import CheckpointError, NerfError, short
 from .evaluate import Renderer
 from .fused import Rendering
 from .hull import covered_pixels, fit_space, visual_hull
+from .launches import Sizes
 from .model import RadianceField
-from .packed import (
-    PackedField,
-    PackedOccupancy,
-    PackedTraining,
-    Sizes,
-    StepTotals,
-    can_pack,
-    has_own_memory,
-)
+from .packed import PackedField, can_pack, has_own_memory
+from .packed_training import PackedOccupancy, PackedTraining, StepTotals
 from .rays import march, middles, select
 from .reading import is_number
 from .scenes import Scene

@@ -1,6 +1,6 @@
 // What a step of the NeRF program is made of on a GPU, beside its encoding and its networks. How many
 // rays and samples there are at most is known beforehand, how many there are only on the device: no
-// kernel waits for a number. python/metal_ops/nerf/packed.py launches them.
+// kernel waits for a number. python/metal_ops/nerf/packed.py and packed_training.py launch them.
 //
 // A ray's samples are a span, (first, count) of int2. A ray whose samples found no room has first -1
 // and is left out of everything. Slots that belong to no ray hold zeros, and points spread over the

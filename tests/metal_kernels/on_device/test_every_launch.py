@@ -121,10 +121,11 @@ def products(dtype: str) -> None:
 
 
 def networks(dtype: str) -> None:
-    """One of each width."""
-    for width in (16, 32, 64, 128):
-        x, weights = tf.ones([2, 3], dtype), tf.ones([5 * width + 1], dtype)
-        sizes = {"n_outputs": 1, "n_neurons": width, "n_hidden_layers": 1, "use_bias": True}
+    """One of each width, with biases and without."""
+    for width, use_bias in itertools.product((16, 32, 64, 128), (True, False)):
+        x = tf.ones([2, 3], dtype)
+        weights = tf.ones([5 * width + 1 if use_bias else 4 * width], dtype)
+        sizes = {"n_outputs": 1, "n_neurons": width, "n_hidden_layers": 1, "use_bias": use_bias}
         raw_ops.fused_mlp_grad(tf.ones([2, 1], dtype), x, weights, **sizes)
         raw_ops.fused_mlp(x, weights, **sizes)
 

@@ -86,6 +86,25 @@ def test_gradients_in_chunks():
         assert np.max(np.abs(actual - expected)) <= 2e-5 * np.max(np.abs(expected))
 
 
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_gradients_of_many_rows(use_bias, monkeypatch):
+    """More than every threadgroup has at a time."""
+    monkeypatch.setenv("METAL_OPS_MLP", "groups")
+    x, kernels, biases = test_fused_mlp.make(34001, 3, 16, 1, 2, "float16", use_bias)
+    parts = zip(kernels, biases, strict=True) if use_bias else zip(kernels, strict=True)
+    weights = flat([part for layer in parts for part in layer])
+    g = np.random.default_rng(1).integers(0, 2, (34001, 2)).astype(np.float16) / 64
+    attributes = dict(n_outputs=2, n_neurons=16, n_hidden_layers=1, use_bias=use_bias)
+    cpu, device = again.on_both(
+        lambda *arrays: raw_ops.fused_mlp_grad(*arrays, activation="squareplus", **attributes),
+        g,
+        x,
+        weights,
+    )
+    for expected, actual in zip(cpu, device, strict=True):
+        assert np.max(np.abs(actual - expected)) <= 4e-3 * np.max(np.abs(expected))
+
+
 @pytest.mark.parametrize("way", ["threads", "groups"])
 def test_same_bits_from_run_to_run(way, monkeypatch):
     monkeypatch.setenv("METAL_OPS_MLP", way)

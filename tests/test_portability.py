@@ -216,6 +216,7 @@ AS_OPENCL = (
     (r"template \[\[host_name\(name\)\]\] \[\[kernel\]\]", "template"),
     (r"(constant \w+ \w+) \[\[function_constant\(\d+\)\]\];", r"\1 = 1;"),
     # Templates are no kernels, and only kernels have variables in threadgroup memory.
+    (r"(\n +threadgroup \w+)( \w+)\[\w+\](\[\w+\]);", r"\1 (*\2)\3 = nullptr;"),
     (r"(\n +threadgroup \w+)( \w+)\[[^;]*\];", r"\1*\2 = nullptr;"),
     (r"(\n +threadgroup )(\w+)( \w+);", r"\1\2&\3 = *(threadgroup \2*)16;"),
 )

@@ -39,7 +39,7 @@ def trained(steps, model=MODEL, **changes):
 GRADIENTS = (
     SETUP
     + """
-def compare(trainer, dtype, sizes, background):
+def compare(trainer, dtype, sizes, background, seed):
     found = {v.ref(): tf.Variable(tf.zeros_like(v)) for v in trainer._variables}
     rays = {name: tf.Variable(tf.zeros([sizes.rays, 3])) for name in ("origins", "directions", "target", "background")}
     def keep(gradients, variables, number, rate):
@@ -56,11 +56,11 @@ def compare(trainer, dtype, sizes, background):
                 rays[name].assign(value)
         return results
     Launches.__call__ = spy
-    totals = training(sizes, 7, 300, 0.01)
+    totals = training(sizes, seed, 300, 0.01)
     Launches.__call__ = plain
     loss, gradients, n = trainer.gradients(
         rays["origins"].value(), rays["directions"].value(), rays["background"].value(), rays["target"].value(),
-        tf.constant([7 ^ 0x55555555, 300]), tf.constant(300))
+        tf.constant([seed ^ 0x55555555, 300]), tf.constant(300))
     errors = {}
     for variable, wanted in zip(trainer._variables, gradients, strict=True):
         wanted, got = tf.convert_to_tensor(wanted).numpy(), found[variable.ref()].numpy()
@@ -71,12 +71,12 @@ def compare(trainer, dtype, sizes, background):
 """
 )
 CASES = {
-    # Networks' dtype, background, largest relative error of a gradient: one value next to the edge of its ReLU, which
-    # rounding has on either side, is 1e-3 of one.
-    "float32": ("float32", "random", 3e-3),
+    # Networks' dtype, background, largest relative error of a gradient in the median of the batches.
+    "float32": ("float32", "random", 5e-4),
     "float16": ("float16", "random", 2e-2),
-    "float32, white": ("float32", "white", 3e-3),
+    "float32, white": ("float32", "white", 5e-4),
 }
+SEEDS = (7, 8, 9, 10, 11)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,9 @@ def compared():
         "with tf.device('GPU:0'):\n"
         "    trainer = trained(60, packed=False)\n"
         "    trainer.occupancy.bits.assign(tf.ones_like(trainer.occupancy.bits) * 255)\n"
-        f"    print(json.dumps({{name: compare(trainer, tf.as_dtype(dtype), Sizes(100, 20000, 20000), background)\n"
+        f"    print(json.dumps({{name: [compare(trainer, tf.as_dtype(dtype), "
+        f"Sizes(100, 20000, 20000), background, seed)"
+        f" for seed in {SEEDS}]\n"
         f"        for name, (dtype, background, _) in {CASES!r}.items()}}))\n"
     )
     return Process("-c", program).result()
@@ -93,16 +95,26 @@ def compared():
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_those_of_the_general_path(compared, case):
-    """All rays found room, so that both have seen the same ones."""
-    found, most = compared[case], CASES[case][2]
-    assert found["kept"][0] == found["kept"][1] == found["n"] > 500
-    assert found["marched"][1] > found["kept"][1]  # something was hidden
-    assert found["loss"][0] == pytest.approx(found["loss"][1], rel=most)
-    assert max(found["errors"].values()) < most, found["errors"]
+    """All rays found room, so that both have seen the same ones.
+
+    One value at the edge of its ReLU, which rounding has on either side, is 1e-4 to 6e-3 of a batch's gradients in
+    its layer and the ones before it, and those behind it agree to 5e-6; most batches have none that weighs.
+    """
+    most = CASES[case][2]
+    for found in compared[case]:
+        assert found["kept"][0] == found["kept"][1] > 500
+        # A sample may be at the edge of what is hidden, too.
+        assert found["n"] == pytest.approx(found["kept"][1], rel=1e-3)
+        assert found["marched"][1] > found["kept"][1]  # something was hidden
+        assert found["loss"][0] == pytest.approx(found["loss"][1], rel=most)
+        assert max(found["errors"].values()) < 100 * most, found["errors"]
+    for name in compared[case][0]["errors"]:
+        errors = [found["errors"][name] for found in compared[case]]
+        assert np.median(errors) < most, (name, errors)
 
 
 def test_rays_are_of_unit_length_and_of_pixels(compared):
-    found = compared["float32, white"]
+    found = compared["float32, white"][0]
     np.testing.assert_allclose(np.linalg.norm(found["directions"], axis=1), 1, rtol=1e-6)
     target = np.asarray(found["target"])
     assert (target >= 0).all() and (target <= 1).all() and target.std() > 0.1

@@ -21,10 +21,21 @@ Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape
   return Status();
 }
 
+Status CheckShape(const char* op, const char* argument, const Shape& shape) {
+  if (NumElements(shape) >= 0) return Status();
+  return InvalidArgument(op, ": ", argument, " is ", ToString(shape),
+                         ", expected no negative size and at most 2^63 - 1 elements");
+}
+
 Status EncodeSpread(Encoder& encoder, const char* op, const Value& value, const Shape& from,
                     const Tensor& out) {
   return EncodeCopy(encoder, op, out.shape(), value, Broadcast(from, out.shape()), out,
                     {DenseStrides(out.shape())});
+}
+
+Status EncodeZeros(Encoder& encoder, const char* op, const Tensor& out) {
+  constexpr uint64_t kZero[2] = {};  // as wide as the widest dtype
+  return EncodeSpread(encoder, op, HostArray(kZero, 2), {}, out);
 }
 
 namespace {
@@ -148,10 +159,7 @@ class FillOp {
     OP_REQUIRES_OK(ctx, ctx->Input(1, &value));
     Shape shape;
     OP_REQUIRES_OK(ctx, Indices(kOp, "dims", dims, &shape));
-    OP_REQUIRES(ctx, NumElements(shape) >= 0,
-                InvalidArgument("Fill: dims is ", ToString(shape),
-                                ", expected no negative one and "
-                                "at most 2^63 - 1 elements"));
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "dims", shape));
     OP_REQUIRES(
         ctx, value.num_elements() == 1,
         InvalidArgument("Fill: value has shape ", ToString(value.shape()), ", expected a scalar"));

@@ -18,10 +18,21 @@ struct Diagonal {
   int64_t line;    // and in the lines
 };
 
-// Lines k[1] down to k[0] of `width` elements, which is `longest`; short ones lie left or right in
-// them.
-Status FindDiagonals(const char* op, const Shape& k_given, const std::string& align, int64_t rows,
-                     int64_t columns, std::vector<Diagonal>* found, int64_t* longest) {
+// The diagonals k[1] down to k[0] of matrices, as lines of `longest` elements: short ones lie left or
+// right in them.
+struct Diagonals {
+  int64_t rows, columns, longest;
+  std::vector<Diagonal> all;
+
+  Status Find(const char* op, const Shape& k_given, const std::string& align);
+  // Of the lines of as many matrices as `batch` has.
+  Shape LinesShape(Shape batch) const;
+  // Copies diagonals of `count` matrices to their lines, or back.
+  Status Copy(Encoder& encoder, const char* op, int64_t count, bool to_lines, const Tensor& in,
+              const Tensor& out) const;
+};
+
+Status Diagonals::Find(const char* op, const Shape& k_given, const std::string& align) {
   const int64_t low = k_given.empty() ? 0 : k_given[0];
   const int64_t high = k_given.empty() ? 0 : k_given.back();
   if (k_given.empty() || k_given.size() > 2 || low > high || low <= -std::max<int64_t>(rows, 1) ||
@@ -29,30 +40,32 @@ Status FindDiagonals(const char* op, const Shape& k_given, const std::string& al
     return InvalidArgument(op, ": k must be one or two numbers, the lower first, between ",
                            1 - rows, " and ", columns - 1, ", got ", ToString(k_given));
   }
-  *longest = 0;
-  for (int64_t k = high; k >= low; --k) {
-    *longest = std::max(
-        *longest, std::min(rows + std::min<int64_t>(k, 0), columns - std::max<int64_t>(k, 0)));
-  }
-  *longest = std::max<int64_t>(*longest, 0);
+  longest = 0;
   for (int64_t k = high; k >= low; --k) {
     const int64_t size = std::max<int64_t>(
         std::min(rows + std::min<int64_t>(k, 0), columns - std::max<int64_t>(k, 0)), 0);
-    const bool right = k >= 0
+    longest = std::max(longest, size);
+    all.push_back({size, k >= 0 ? k : -k * columns, 0});
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool right = high - static_cast<int64_t>(i) >= 0
                            ? align.compare(0, 5, "RIGHT") == 0
                            : align.size() > 5 && align.compare(align.size() - 5, 5, "RIGHT") == 0;
-    found->push_back(
-        {size, k >= 0 ? k : -k * columns, (high - k) * *longest + (right ? *longest - size : 0)});
+    all[i].line = static_cast<int64_t>(i) * longest + (right ? longest - all[i].size : 0);
   }
   return Status();
 }
 
-// Copies diagonals of `count` matrices to their lines, or back.
-Status EncodeDiagonals(Encoder& encoder, const char* op, const std::vector<Diagonal>& diagonals,
-                       int64_t count, int64_t rows, int64_t columns, int64_t longest, bool to_lines,
-                       const Tensor& in, const Tensor& out) {
-  const int64_t line_size = longest * static_cast<int64_t>(diagonals.size());
-  for (const Diagonal& diagonal : diagonals) {
+Shape Diagonals::LinesShape(Shape batch) const {
+  if (all.size() > 1) batch.push_back(static_cast<int64_t>(all.size()));
+  batch.push_back(longest);
+  return batch;
+}
+
+Status Diagonals::Copy(Encoder& encoder, const char* op, int64_t count, bool to_lines,
+                       const Tensor& in, const Tensor& out) const {
+  const int64_t line_size = longest * static_cast<int64_t>(all.size());
+  for (const Diagonal& diagonal : all) {
     const Walk matrix = {{rows * columns, columns + 1}, diagonal.matrix};
     const Walk line = {{line_size, 1}, diagonal.line};
     RETURN_IF_ERROR(EncodeCopy(encoder, op, {count, diagonal.size}, in, to_lines ? matrix : line,
@@ -99,6 +112,18 @@ Status Filling(KernelContext* ctx, const char* op, int i, bool given, uint64_t* 
 // But the last `dims` dimensions.
 Shape BatchOf(const Shape& shape, size_t dims) { return Dims(shape, 0, shape.size() - dims); }
 
+// Of the matrices in `in`.
+Status DiagonalsOf(const char* op, const Tensor& in, const Shape& k, const std::string& align,
+                   Diagonals* diagonals) {
+  if (in.rank() < 2) {
+    return InvalidArgument(
+        op, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
+  }
+  diagonals->rows = in.dim(in.rank() - 2);
+  diagonals->columns = in.dim(in.rank() - 1);
+  return diagonals->Find(op, k, align);
+}
+
 template <typename Op>
 class DiagPartOp {
  public:
@@ -112,29 +137,20 @@ class DiagPartOp {
   Status Go(KernelContext* ctx) const {
     Tensor in, out;
     Shape k;
-    std::vector<Diagonal> diagonals;
-    int64_t longest = 0;
+    Diagonals diagonals;
     uint64_t filling[2];
     RETURN_IF_ERROR(ctx->Input(0, &in));
     RETURN_IF_ERROR(attrs_.K(ctx, 1, &k));
     RETURN_IF_ERROR(Filling(ctx, kOp, 2, Op::kVersion > 1, filling));
-    if (in.rank() < 2) {
-      return InvalidArgument(
-          kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
-    }
-    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
-    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
-    Shape shape = BatchOf(in.shape(), 2);
-    const int64_t count = NumElements(shape);
-    if (diagonals.size() > 1) shape.push_back(static_cast<int64_t>(diagonals.size()));
-    shape.push_back(longest);
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    RETURN_IF_ERROR(DiagonalsOf(kOp, in, k, attrs_.align(), &diagonals));
+    const Shape batch = BatchOf(in.shape(), 2);
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, diagonals.LinesShape(batch), &out));
     if (out.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      if (diagonals.size() > 1) {
+      if (diagonals.all.size() > 1) {
         RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(filling, 2), {}, out));
       }
-      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, true, in, out);
+      return diagonals.Copy(encoder, kOp, NumElements(batch), /*to_lines=*/true, in, out);
     });
   }
 
@@ -154,8 +170,7 @@ class DiagOp {
   Status Go(KernelContext* ctx) const {
     Tensor in, out;
     Shape k;
-    std::vector<Diagonal> diagonals;
-    int64_t longest = 0;
+    Diagonals diagonals;
     uint64_t filling[2];
     RETURN_IF_ERROR(ctx->Input(0, &in));
     RETURN_IF_ERROR(attrs_.K(ctx, 1, &k));
@@ -170,7 +185,8 @@ class DiagOp {
     const int64_t width = in.dim(in.rank() - 1);
     const int64_t least_rows = width - std::min<int64_t>(k.back(), 0);
     const int64_t least_columns = width + std::max<int64_t>(k[0], 0);
-    int64_t rows = -1, columns = -1;
+    int64_t &rows = diagonals.rows, &columns = diagonals.columns;
+    rows = columns = -1;
     if (Op::kVersion > 1) {
       Tensor row_tensor, column_tensor;
       RETURN_IF_ERROR(ctx->Input(2, &row_tensor));
@@ -194,24 +210,21 @@ class DiagOp {
       return InvalidArgument(kOp, ": num_rows and num_cols must not be negative, got ", rows,
                              " and ", columns);
     }
-    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
-    if (longest != width) {
+    RETURN_IF_ERROR(diagonals.Find(kOp, k, attrs_.align()));
+    if (diagonals.longest != width) {
       return InvalidArgument(kOp, ": the longest diagonal of a matrix of ", rows, " x ", columns,
-                             " has ", longest, " elements, diagonal has ", width);
+                             " has ", diagonals.longest, " elements, diagonal has ", width);
     }
     Shape shape = BatchOf(in.shape(), line_dims);
     const int64_t count = NumElements(shape);
     shape.push_back(rows);
     shape.push_back(columns);
-    if (NumElements(shape) < 0) {
-      return InvalidArgument(kOp, ": ", ToString(shape), " has more than 2^63 - 1 elements");
-    }
+    RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(filling, 2), {}, out));
-      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, false, in,
-                             out);
+      return diagonals.Copy(encoder, kOp, count, /*to_lines=*/false, in, out);
     });
   }
 
@@ -231,21 +244,12 @@ class SetDiagOp {
   Status Go(KernelContext* ctx) const {
     Tensor in, diagonal, out;
     Shape k;
-    std::vector<Diagonal> diagonals;
-    int64_t longest = 0;
+    Diagonals diagonals;
     RETURN_IF_ERROR(ctx->Input(0, &in));
     RETURN_IF_ERROR(ctx->Input(1, &diagonal));
     RETURN_IF_ERROR(attrs_.K(ctx, 2, &k));
-    if (in.rank() < 2) {
-      return InvalidArgument(
-          kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
-    }
-    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
-    RETURN_IF_ERROR(FindDiagonals(kOp, k, attrs_.align(), rows, columns, &diagonals, &longest));
-    Shape expected = BatchOf(in.shape(), 2);
-    const int64_t count = NumElements(expected);
-    if (diagonals.size() > 1) expected.push_back(static_cast<int64_t>(diagonals.size()));
-    expected.push_back(longest);
+    RETURN_IF_ERROR(DiagonalsOf(kOp, in, k, attrs_.align(), &diagonals));
+    const Shape batch = BatchOf(in.shape(), 2), expected = diagonals.LinesShape(batch);
     if (diagonal.shape() != expected) {
       return InvalidArgument(kOp, ": diagonal must have shape ", ToString(expected), ", got ",
                              ToString(diagonal.shape()));
@@ -254,8 +258,7 @@ class SetDiagOp {
     if (out.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       if (out.opaque() != in.opaque()) RETURN_IF_ERROR(encoder.Copy(in, out));
-      return EncodeDiagonals(encoder, kOp, diagonals, count, rows, columns, longest, false,
-                             diagonal, out);
+      return diagonals.Copy(encoder, kOp, NumElements(batch), /*to_lines=*/false, diagonal, out);
     });
   }
 

@@ -17,17 +17,23 @@
 #define METAL_DEVICE_NUMBERS                             \
   {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16, \
    TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64}
+// With int32, as METAL_DEVICE_ALL_TYPES.
+#define METAL_DEVICE_ALL_NUMBERS                                   \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16, TF_INT32, \
+   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64}
 #define METAL_DEVICE_SIGNED_NUMBERS {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT8, TF_INT16, TF_INT64}
 #define METAL_DEVICE_INTEGERS \
   {TF_INT8, TF_INT16, TF_INT32, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32, TF_UINT64}
 
 // ELEMENTWISE_OP(UnaryOp, Acos, "acos", METAL_DEVICE_FLOATS);
-#define ELEMENTWISE_OP_(Kernel, op, shader, signless, ...)       \
+#define ELEMENTWISE_NAMES(op, shader, signless)                  \
   struct op {                                                    \
     static constexpr char kOp[] = #op;                           \
     static constexpr char kShader[] = shader;                    \
     [[maybe_unused]] static constexpr bool kSignless = signless; \
-  };                                                             \
+  }
+#define ELEMENTWISE_OP_(Kernel, op, shader, signless, ...) \
+  ELEMENTWISE_NAMES(op, shader, signless);                 \
   REGISTER_METAL_KERNEL(Kernel<op>, .Types("T", __VA_ARGS__))
 #define ELEMENTWISE_OP(Kernel, op, shader, ...) \
   ELEMENTWISE_OP_(Kernel, op, shader, false, __VA_ARGS__)

@@ -43,11 +43,7 @@ ELEMENTWISE_OP(BinaryOp, Xdivy, "xdivy", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(BinaryOp, Xlogy, "xlogy", METAL_DEVICE_FLOATS);
 
 // The quotient of floats, and of whole numbers without what remains.
-struct Div {
-  static constexpr char kOp[] = "Div";
-  static constexpr char kShader[] = "div";
-  static constexpr bool kSignless = false;
-};
+ELEMENTWISE_NAMES(Div, "div", false);
 struct WholeDiv : Div {
   static constexpr char kShader[] = "truncate_div";
 };
@@ -55,21 +51,9 @@ REGISTER_METAL_KERNEL(BinaryOp<Div>, .Types("T", METAL_DEVICE_FLOATS));
 REGISTER_METAL_KERNEL(BinaryOp<WholeDiv>, .Types("T", {TF_INT8, TF_INT16, TF_INT64, TF_UINT8,
                                                        TF_UINT16, TF_UINT32, TF_UINT64}));
 
-struct LogicalAnd {
-  static constexpr char kOp[] = "LogicalAnd";
-  static constexpr char kShader[] = "bitwise_and";
-  static constexpr bool kSignless = true;
-};
-struct LogicalOr {
-  static constexpr char kOp[] = "LogicalOr";
-  static constexpr char kShader[] = "bitwise_or";
-  static constexpr bool kSignless = true;
-};
-struct LogicalNot {
-  static constexpr char kOp[] = "LogicalNot";
-  static constexpr char kShader[] = "logical_not";
-  static constexpr bool kSignless = false;
-};
+ELEMENTWISE_NAMES(LogicalAnd, "bitwise_and", true);
+ELEMENTWISE_NAMES(LogicalOr, "bitwise_or", true);
+ELEMENTWISE_NAMES(LogicalNot, "logical_not", false);
 REGISTER_METAL_KERNEL(BinaryOp<LogicalAnd>);
 REGISTER_METAL_KERNEL(BinaryOp<LogicalOr>);
 REGISTER_METAL_KERNEL(UnaryOp<LogicalNot>);

@@ -20,9 +20,15 @@ namespace metal_ops {
 // The numbers in a shape-like argument, int32 or int64, in host memory.
 Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape* values);
 
+// That `shape`, which the argument gives or results in, is one that a tensor can have.
+Status CheckShape(const char* op, const char* argument, const Shape& shape);
+
 // Repeats `value`, of shape `from`, over `out`.
 Status EncodeSpread(Encoder& encoder, const char* op, const Value& value, const Shape& from,
                     const Tensor& out);
+
+// Zeros of any dtype.
+Status EncodeZeros(Encoder& encoder, const char* op, const Tensor& out);
 
 }  // namespace metal_ops
 

@@ -155,17 +155,14 @@ class StridedSliceGradOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &shape_tensor));
     OP_REQUIRES_OK(ctx, ctx->Input(4, &gradient));
     OP_REQUIRES_OK(ctx, Indices(kOp, "shape", shape_tensor, &shape));
-    OP_REQUIRES(
-        ctx, NumElements(shape) >= 0,
-        InvalidArgument(kOp, ": shape is ", ToString(shape), ", expected no negative size"));
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "shape", shape));
     OP_REQUIRES_OK(ctx, FindPart(ctx, kOp, masks_, shape, &part));
     OP_REQUIRES(ctx, gradient.shape() == part.shape,
                 InvalidArgument(kOp, ": shape of dy was ", ToString(gradient.shape()),
                                 " instead of ", ToString(part.shape)));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     const uint64_t zero[2] = {};
-                     RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(zero, 2), {}, out));
+                     RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
                      return EncodeCopy(encoder, kOp, part.region, gradient,
                                        {DenseStrides(part.region)}, out, part.walk);
                    }));

@@ -40,10 +40,7 @@ class ScanOp {
     const auto axis = static_cast<size_t>((axes[0] + rank) % rank);
     ScanParams p = {};
     p.count = static_cast<uint64_t>(in.shape()[axis]);
-    p.inner = 1;
-    for (size_t d = axis + 1; d < in.shape().size(); ++d) {
-      p.inner *= static_cast<uint64_t>(in.shape()[d]);
-    }
+    p.inner = static_cast<uint64_t>(NumElements(Dims(in.shape(), axis + 1, in.shape().size())));
     p.exclusive = exclusive_ ? 1 : 0;
     p.reverse = reverse_ ? 1 : 0;
     const auto inner = static_cast<int64_t>(p.inner);
@@ -68,11 +65,8 @@ struct CumulativeLogsumexp {
   static constexpr char kOp[] = "CumulativeLogsumexp";
   static constexpr char kShader[] = "scan_log_sum_exp";
 };
-#define SCANNED_TYPES                                              \
-  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16, TF_INT32, \
-   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64}
-REGISTER_METAL_KERNEL(ScanOp<Cumsum>, .Types("T", SCANNED_TYPES).HostMemory("axis"));
-REGISTER_METAL_KERNEL(ScanOp<Cumprod>, .Types("T", SCANNED_TYPES).HostMemory("axis"));
+REGISTER_METAL_KERNEL(ScanOp<Cumsum>, .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("axis"));
+REGISTER_METAL_KERNEL(ScanOp<Cumprod>, .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("axis"));
 REGISTER_METAL_KERNEL(ScanOp<CumulativeLogsumexp>,
                       .Types("T", METAL_DEVICE_FLOATS).HostMemory("axis"));
 
@@ -245,17 +239,11 @@ class EmptyOp {
     Shape shape;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &shape_tensor));
     OP_REQUIRES_OK(ctx, Indices(kOp, "shape", shape_tensor, &shape));
-    for (const int64_t size : shape) {
-      OP_REQUIRES(ctx, size >= 0 && NumElements(shape) >= 0,
-                  InvalidArgument("Empty: shape is ", ToString(shape),
-                                  ", expected no negative size and at most 2^63 - 1 elements"));
-    }
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "shape", shape));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     if (!init_) return;
-    const uint64_t zero[2] = {};
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return EncodeSpread(encoder, kOp, HostArray(zero, 2), {}, out);
-                   }));
+    OP_REQUIRES_OK(ctx,
+                   Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, out); }));
   }
 
  private:

@@ -189,13 +189,7 @@ class RandomOp {
     RandomParams p = {};
     RETURN_IF_ERROR(ctx->Input(0, &shape_tensor));
     RETURN_IF_ERROR(Indices(kOp, "shape", shape_tensor, &shape));
-    for (const int64_t size : shape) {
-      if (size >= 0) continue;
-      return InvalidArgument(kOp, ": shape ", ToString(shape), " has a negative dimension");
-    }
-    if (NumElements(shape) < 0) {
-      return InvalidArgument(kOp, ": ", ToString(shape), " has more than 2^63 - 1 elements");
-    }
+    RETURN_IF_ERROR(CheckShape(kOp, "shape", shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     const int64_t total = out.num_elements(), group = out.element_bytes() == 8 ? 2 : 4;
     const int64_t groups = (total + group - 1) / group;

@@ -12,8 +12,6 @@
 namespace metal_ops {
 namespace {
 
-constexpr uint64_t kZero[2] = {};
-
 Status Axis(const char* op, const char* name, const Tensor& tensor, int64_t rank, size_t* axis) {
   Shape values;
   RETURN_IF_ERROR(Indices(op, name, tensor, &values));
@@ -457,7 +455,7 @@ class BatchOp {
     const std::vector<int64_t> batch_strides = DenseStrides(batch);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       if (Op::kToBatch) {
-        RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(kZero, 2), {}, out));
+        RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       }
       for (int64_t i = 0; i < blocks; ++i) {
         Shape loop = space;

@@ -146,24 +146,17 @@ class ScatterNdOp {
     RETURN_IF_ERROR(ctx->Input(1, &updates));
     RETURN_IF_ERROR(ctx->Input(2, &shape_tensor));
     RETURN_IF_ERROR(Indices(kOp, "shape", shape_tensor, &shape));
-    for (const int64_t size : shape) {
-      if (size >= 0 && NumElements(shape) >= 0) continue;
-      return InvalidArgument("ScatterNd: shape is ", ToString(shape),
-                             ", expected no negative size and at most 2^63 - 1 elements");
-    }
+    RETURN_IF_ERROR(CheckShape(kOp, "shape", shape));
     RETURN_IF_ERROR(PlanNd(kOp, shape, indices, &p, &slices));
     RETURN_IF_ERROR(CheckUpdates(kOp, updates, slices));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      const uint64_t zero[2] = {};
-      RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(zero, 2), {}, out));
+      RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       return EncodeScatter(encoder, kOp, "add", /*signless=*/true, p, indices, updates, out);
     });
   }
 };
-#define SUMMED_TYPES                                               \
-  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16, TF_INT32, \
-   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64}
+#define SUMMED_TYPES METAL_DEVICE_ALL_NUMBERS
 #define SCATTER_ND .Types("T", SUMMED_TYPES).HostMemory("shape")
 REGISTER_METAL_KERNEL(ScatterNdOp, SCATTER_ND.Where("Tindices", TF_INT32));
 REGISTER_METAL_KERNEL(ScatterNdOp, SCATTER_ND.Where("Tindices", TF_INT64));
@@ -227,7 +220,7 @@ class ResourceScatterOp {
 
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, /*exclusive=*/true, {0});
-    Tensor var, indices, updates;
+    Tensor var;
     if (!lock.Get(0, &var)) return;
     OP_REQUIRES_OK(ctx, Run(ctx, var));
   }
@@ -323,9 +316,7 @@ class UnsortedSegmentOp {
     }
     Shape shape = Dims(data.shape(), ids_rank, data.shape().size());
     shape.insert(shape.begin(), counts[0]);
-    if (NumElements(shape) < 0) {
-      return InvalidArgument(kOp, ": ", ToString(shape), " has more than 2^63 - 1 elements");
-    }
+    RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", shape));
     RETURN_IF_ERROR(PlanRows(kOp, shape, ids, &p, &slices));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     const uint64_t neutral[2] = {Neutral(Op::kChange, data.dtype()), 0};

@@ -29,10 +29,8 @@ void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF
 void ZeroElements(TF_OpKernelContext* raw, TF_Tensor* input, TF_Tensor* raw_out) {
   KernelContext ctx(raw);
   const Tensor in = ToTensor(input), out = ToTensor(raw_out);
-  OP_REQUIRES_OK(&ctx, Encode(&ctx, [&](Encoder& encoder) {
-    const uint64_t zero[2] = {};
-    return EncodeSpread(encoder, "ZerosLike", HostArray(zero, 2), {}, out);
-  }));
+  OP_REQUIRES_OK(
+      &ctx, Encode(&ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, "ZerosLike", out); }));
 }
 
 class AddNVariantOp {

@@ -18,7 +18,7 @@ using Shape = std::vector<int64_t>;
 // "[3, 4]"
 std::string ToString(const Shape& shape);
 
-// Number of elements; -1 if it does not fit in 63 bits.
+// Number of elements; -1 if a size is negative, wherever it stands, or it does not fit in 63 bits.
 int64_t NumElements(const Shape& shape);
 
 // The memory is the adapter's, whose `owner` is let go of with the tensor. The command buffer

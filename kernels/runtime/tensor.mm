@@ -2,6 +2,7 @@
 
 #include "kernels/runtime/tensor.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace metal_ops {
@@ -59,9 +60,9 @@ const char* ShaderType(DType type) {
 }
 
 int64_t NumElements(const Shape& shape) {
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t dim) { return dim < 0; })) return -1;
   int64_t count = 1;
   for (const int64_t dim : shape) {
-    if (dim < 0) return -1;
     if (dim == 0) return 0;
     if (count > std::numeric_limits<int64_t>::max() / dim) return -1;
     count *= dim;

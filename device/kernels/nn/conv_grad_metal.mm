@@ -36,10 +36,7 @@ Status SizesInput(KernelContext* ctx, const char* op, const char* name, int i, S
 }
 
 Status Clear(KernelContext* ctx, const char* op, const Tensor& out) {
-  const uint64_t zero[2] = {};
-  return Encode(ctx, [&](Encoder& encoder) {
-    return EncodeSpread(encoder, op, HostArray(zero, 2), {}, out);
-  });
+  return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
 }
 
 Status RunConv(KernelContext* ctx, const char* op, const GemmParams& params,
@@ -103,8 +100,7 @@ class Conv2DBackpropInputOp {
       RETURN_IF_ERROR(EncodeCopy(encoder, kOp, turned_shape, filter, turn, turned,
                                  {DenseStrides(turned_shape)}));
       if (!spreads) return Status();
-      const uint64_t zero[2] = {};
-      RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(zero, 2), {}, spread));
+      RETURN_IF_ERROR(EncodeZeros(encoder, kOp, spread));
       Walk to = {DenseStrides(spread_shape)};
       to.strides[attrs_.dim_h()] *= s.stride_h;
       to.strides[attrs_.dim_w()] *= s.stride_w;

@@ -276,6 +276,46 @@ MOVES_BAD |= {
         lambda x: raw.UnsortedSegmentSum(data=x, segment_ids=[0, 0], num_segments=np.int64(2**62)),
         "2\\^63",
     ),
+    # A size of 0 hides no negative one behind it.
+    "Fill: negative": (lambda x: raw.Fill(dims=np.int64([0, -1]), value=1.0), "negative|>= 0"),
+    "Empty: negative": (
+        lambda x: raw.Empty(shape=np.int32([0, -1]), dtype=tf.float32),
+        "negative|>= 0",
+    ),
+    "StridedSliceGrad: negative": (
+        lambda x: raw.StridedSliceGrad(
+            shape=np.int64([0, -1]),
+            begin=np.int64([0]),
+            end=np.int64([1]),
+            strides=np.int64([1]),
+            dy=x,
+        ),
+        "negative|>= 0",
+    ),
+    "AvgPoolGrad: negative": (
+        lambda x: raw.AvgPoolGrad(
+            orig_input_shape=[0, -1, 2, 1],
+            grad=tf.zeros([0, 1, 1, 1]),
+            ksize=[1, 1, 1, 1],
+            strides=[1, 1, 1, 1],
+            padding="VALID",
+        ),
+        ">= 0",
+    ),
+    "Conv2DBackpropInput: negative": (
+        lambda x: raw.Conv2DBackpropInput(
+            input_sizes=[0, -1, 2, 1],
+            filter=tf.zeros([1, 1, 1, 1]),
+            out_backprop=tf.zeros([0, 1, 2, 1]),
+            strides=[1, 1, 1, 1],
+            padding="VALID",
+        ),
+        ">= 0",
+    ),
+    "RandomUniform: negative": (
+        lambda x: raw.RandomUniform(shape=np.int32([0, -1]), dtype=tf.float32),
+        "negative|>= 0",
+    ),
     "RandomUniform: too many": (
         lambda x: raw.RandomUniform(shape=np.int64([2**62, 4]), dtype=tf.float32),
         "2\\^63",

@@ -30,7 +30,7 @@ ELEMENTWISE_OP(BinaryOp, Pow, "pow",
 SIGNLESS_OP(BinaryOp, BitwiseAnd, "bitwise_and", METAL_DEVICE_INTEGERS);
 SIGNLESS_OP(BinaryOp, BitwiseOr, "bitwise_or", METAL_DEVICE_INTEGERS);
 SIGNLESS_OP(BinaryOp, BitwiseXor, "bitwise_xor", METAL_DEVICE_INTEGERS);
-SIGNLESS_OP(BinaryOp, LeftShift, "left_shift", METAL_DEVICE_INTEGERS);
+ELEMENTWISE_OP(BinaryOp, LeftShift, "left_shift", METAL_DEVICE_INTEGERS);
 ELEMENTWISE_OP(BinaryOp, RightShift, "right_shift", METAL_DEVICE_INTEGERS);
 ELEMENTWISE_OP(BinaryOp, Maximum, "maximum", METAL_DEVICE_NUMBERS);
 ELEMENTWISE_OP(BinaryOp, Minimum, "minimum", METAL_DEVICE_NUMBERS);

@@ -39,7 +39,8 @@ struct FloorMod {
   }
 };
 
-// A count of bits that a type does not have is its last one, as in TensorFlow.
+// A count of bits that a type does not have is its last one, and a negative one 0, as in TensorFlow:
+// the type has to be the one that is given.
 template <typename T>
 inline T shift_count(T b) {
   const T last = T(8 * sizeof(T) - 1);
@@ -100,7 +101,8 @@ SIGNLESS("mul", Mul)
 SIGNLESS("bitwise_and", And)
 SIGNLESS("bitwise_or", Or)
 SIGNLESS("bitwise_xor", Xor)
-SIGNLESS("left_shift", LeftShift)
+SIGNED("left_shift", LeftShift)
+BINARY_FEW("left_shift", LeftShift, int)
 SIGNED("maximum", Maximum)
 SIGNED("minimum", Minimum)
 SIGNED("floor_div", FloorDiv)

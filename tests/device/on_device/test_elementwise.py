@@ -279,6 +279,21 @@ def test_integers(name):
             )
 
 
+@pytest.mark.parametrize("name", ["LeftShift", "RightShift"])
+def test_shifts_by_bits_that_a_type_does_not_have(name):
+    op = getattr(tf.raw_ops, name)
+    for dtype in INTEGER_BINARY[name]:
+        bits, least = np.iinfo(dtype).bits, np.iinfo(dtype).min
+        by = np.array(
+            [0, 1, bits - 1, bits, bits + 1, 127] + [-1, -bits, least] * (least < 0), dtype
+        )
+        for value in (1, 5, np.iinfo(dtype).max, least):
+            x = np.full(by.shape, value, dtype)
+            np.testing.assert_array_equal(
+                on_device(twice(op, x=x, y=by)), on_cpu(op, x=x, y=by), f"{name} {dtype} {value}"
+            )
+
+
 @pytest.mark.parametrize("name", DIVISIONS)
 def test_divisions_that_have_no_result_stop_nothing(name):
     for dtype in INTEGER_BINARY[name]:

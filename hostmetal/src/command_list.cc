@@ -13,24 +13,45 @@ uint64_t EventState::value() const {
   return value_;
 }
 
+std::vector<std::function<void()>> EventState::Set(uint64_t value) {
+  value_ = value;
+  promises_.erase(std::remove_if(promises_.begin(), promises_.end(),
+                                 [&](const Promised& p) { return p.value <= value; }),
+                  promises_.end());
+  std::vector<std::function<void()>> due;
+  std::vector<std::pair<uint64_t, std::function<void()>>> later;
+  for (auto& n : notifications_) {
+    if (n.first > value) {
+      later.push_back(std::move(n));
+    } else {
+      due.push_back(std::move(n.second));
+    }
+  }
+  notifications_.swap(later);
+  changed_.notify_all();
+  return due;
+}
+
 void EventState::Signal(uint64_t value) {
   std::vector<std::function<void()>> due;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    value_ = value;
-    promises_.erase(std::remove_if(promises_.begin(), promises_.end(),
-                                   [&](const auto& p) { return p.first <= value; }),
-                    promises_.end());
-    std::vector<std::pair<uint64_t, std::function<void()>>> later;
-    for (auto& n : notifications_) {
-      if (n.first > value) {
-        later.push_back(std::move(n));
-      } else {
-        due.push_back(std::move(n.second));
-      }
+    due = Set(value);
+  }
+  for (auto& notify : due) notify();
+}
+
+void EventState::Keep(uint64_t promise, uint64_t value) {
+  std::vector<std::function<void()>> due;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (promise > kept_) {
+      kept_ = promise;
+      due = Set(value);
     }
-    notifications_.swap(later);
-    changed_.notify_all();
+    promises_.erase(std::remove_if(promises_.begin(), promises_.end(),
+                                   [&](const Promised& p) { return p.id == promise; }),
+                    promises_.end());
   }
   for (auto& notify : due) notify();
 }
@@ -58,10 +79,11 @@ void EventState::Notify(uint64_t value, std::function<void()> notify) {
   notify();
 }
 
-void EventState::Promise(uint64_t value, std::shared_ptr<Point> point) {
+uint64_t EventState::Promise(uint64_t value, std::shared_ptr<Point> point) {
   std::lock_guard<std::mutex> lock(mutex_);
-  promises_.emplace_back(value, std::move(point));
+  promises_.push_back({++promised_, value, std::move(point)});
   changed_.notify_all();
+  return promised_;
 }
 
 void EventState::Hold(uint64_t value, Stream& stream) {
@@ -69,7 +91,7 @@ void EventState::Hold(uint64_t value, Stream& stream) {
   changed_.wait(lock, [&] {
     if (value_ >= value) return true;
     for (const auto& p : promises_) {
-      if (p.first >= value && stream.StartAfter(*p.second)) return true;
+      if (p.value >= value && stream.StartAfter(*p.point)) return true;
     }
     return false;
   });
@@ -211,8 +233,7 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSigna
       case CommandType::kSignal:
         if (!last) last = stream.Mark();
         if (last) {
-          c.event->Promise(c.event_value, last);
-          later(last, c.event, c.event_value);
+          later(last, c.event, c.event->Promise(c.event_value, last), c.event_value);
         } else {
           failure = stream.Finish();
           if (!failure) c.event->Signal(c.event_value);
@@ -242,7 +263,7 @@ Outcome Execute(const CommandList& list, Stream& stream, const LaterSignal& late
     const Command& c = list.commands[at];
     if (c.type != CommandType::kSignal) continue;
     if (outcome.end) {
-      later(outcome.end, c.event, c.event_value);
+      later(outcome.end, c.event, c.event->Promise(c.event_value, outcome.end), c.event_value);
     } else {
       c.event->Signal(c.event_value);
     }

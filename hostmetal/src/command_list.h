@@ -25,18 +25,29 @@ class EventState {
   bool Wait(uint64_t value, uint64_t deadline);
   // Calls `notify` once the value is reached, now or from Signal().
   void Notify(uint64_t value, std::function<void()> notify);
-  // Signal(value) is to come when `point` passes.
-  void Promise(uint64_t value, std::shared_ptr<Point> point);
+  // The value is to come when `point` passes; Keep() takes what this returns.
+  uint64_t Promise(uint64_t value, std::shared_ptr<Point> point);
+  // What was promised has come. Each queue's thread says so for itself, so that an earlier promise
+  // may be kept after a later one: it leaves the value alone.
+  void Keep(uint64_t promise, uint64_t value);
   // Later work of `stream` starts once the value is reached; returns at once where the stream
   // itself can wait for what was promised.
   void Hold(uint64_t value, Stream& stream);
 
  private:
+  struct Promised {
+    uint64_t id, value;
+    std::shared_ptr<Point> point;
+  };
+  // Sets the value, for the holder of the lock, and returns what is to be called without it.
+  std::vector<std::function<void()>> Set(uint64_t value);
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t value_ = 0;
   std::vector<std::pair<uint64_t, std::function<void()>>> notifications_;
-  std::vector<std::pair<uint64_t, std::shared_ptr<Point>>> promises_;
+  std::vector<Promised> promises_;
+  uint64_t promised_ = 0, kept_ = 0;  // the newest promise given, and kept
 };
 
 // Memory that lives as long as a command buffer: bindings and setBytes data.
@@ -106,7 +117,8 @@ struct Outcome {
 };
 
 // A signal that has to be given when a point of the stream passes.
-using LaterSignal = std::function<void(std::shared_ptr<Point>, EventState*, uint64_t)>;
+using LaterSignal =
+    std::function<void(std::shared_ptr<Point>, EventState*, uint64_t promise, uint64_t value)>;
 
 // Runs the list, or gives it to a stream that runs it.
 Outcome Execute(const CommandList& list, Stream& stream, const LaterSignal& later);

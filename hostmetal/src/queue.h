@@ -49,7 +49,7 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   struct Pending {
     std::shared_ptr<Point> point;
     EventState* event = nullptr;
-    uint64_t value = 0;
+    uint64_t promise = 0, value = 0;
     HMCommandBuffer* buffer = nil;  // retained
     Failure failure;                // met before the point
     uint32_t encoder = 0;

@@ -162,7 +162,7 @@ void QueueState::CompletionLoop() {
 // Holds `completing` and gives it back.
 void QueueState::Settle(Pending p, HMCommandBuffer* waiter) {
   Failure failure = p.point->Wait();
-  if (p.event) p.event->Signal(p.value);
+  if (p.event) p.event->Keep(p.promise, p.value);
   if (p.buffer) {
     CommandBufferState& b = *p.buffer->_state;
     const uint64_t end = Now(), busy = p.point->BusyNanoseconds();
@@ -191,10 +191,12 @@ void QueueState::Run(HMCommandBuffer* buffer) {
   MarkScheduled(buffer);
   b.gpu_start.store(Now(), std::memory_order_relaxed);
   Outcome outcome = Execute(
-      b.list, *stream, [this](std::shared_ptr<Point> point, EventState* event, uint64_t value) {
+      b.list, *stream,
+      [this](std::shared_ptr<Point> point, EventState* event, uint64_t promise, uint64_t value) {
         Pending signal;
         signal.point = std::move(point);
         signal.event = event;
+        signal.promise = promise;
         signal.value = value;
         Later(std::move(signal));
       });

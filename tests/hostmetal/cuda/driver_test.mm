@@ -313,6 +313,29 @@ const std::map<std::string, std::function<void()>> kCases = {
        Check([event signaledValue] == 8 && ![third error] && ![fourth error],
              "to the CPU and back");
      }},
+    // Each queue has a thread that tells the host; the second's may come first.
+    {"an_earlier_signal_does_not_undo_a_later_one",
+     [] {
+       id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];
+       id<MTLCommandQueue> queues[2] = {[[Device() newCommandQueue] autorelease],
+                                        [[Device() newCommandQueue] autorelease]};
+       for (uint64_t value = 1; value < 400; value += 2) {
+         @autoreleasepool {
+           id<MTLCommandBuffer> first = [queues[0] commandBuffer],
+                                second = [queues[1] commandBuffer];
+           [first encodeSignalEvent:event value:value];
+           [second encodeWaitForEvent:event value:value];
+           [second encodeSignalEvent:event value:value + 1];
+           fake_hold(true);
+           [first commit];
+           [second commit];
+           fake_hold(false);
+           [second waitUntilCompleted];
+           [first waitUntilCompleted];
+           Check([event signaledValue] == value + 1, "the later of two ordered signals stays");
+         }
+       }
+     }},
     {"signals_of_the_failed",
      [] {
        id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];

@@ -6,10 +6,14 @@ import ast
 import importlib
 import importlib.metadata
 import inspect
+import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tensorflow as tf
 
 import metal_ops
 from metal_ops import cli
@@ -210,6 +214,26 @@ def test_ops_are_found_by_file_name():
 
 
 # ---- command line ---------------------------------------------------------------------------------------------------
+
+
+def test_autograph_leaves_the_ops_alone(caplog):
+    """In users' functions ops are called, not rewritten: what AutoGraph cannot rewrite it warns of."""
+    x = tf.ones([2, 5, 3])
+
+    def said(function: Callable[..., Any]) -> str:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="tensorflow"):
+            tf.function(lambda: function(x))()
+        return caplog.text
+
+    assert "AutoGraph" not in said(metal_ops.sh_encode)
+    for name in metal_ops.ops.__all__:
+        function = getattr(metal_ops, name)
+        if inspect.isfunction(function):
+            assert set(vars(tf.autograph.experimental.do_not_convert(lambda: None))) <= {
+                *vars(function),
+                "__wrapped__",
+            }, name
 
 
 def test_help_teaches(capsys):

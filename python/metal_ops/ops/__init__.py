@@ -4,7 +4,14 @@ Type checkers read the generated __init__.pyi.
 """
 
 import importlib
+import inspect
 import pkgutil
+
+import tensorflow as tf
+
+# What TensorFlow's decorator leaves on a function. The ops have no control flow that depends on tensors, so AutoGraph
+# need not rewrite them in users' functions; marked they are called as they are, without the decorator's own call.
+_AS_IT_IS = vars(tf.autograph.experimental.do_not_convert(lambda: None))
 
 __all__: list[str] = []
 for _file in pkgutil.iter_modules(__path__):
@@ -12,3 +19,6 @@ for _file in pkgutil.iter_modules(__path__):
         _module = importlib.import_module(f"{__name__}.{_file.name}")
         globals().update({name: getattr(_module, name) for name in _module.__all__})
         __all__ += _module.__all__
+for _name in __all__:
+    if inspect.isfunction(globals()[_name]):
+        vars(globals()[_name]).update({k: v for k, v in _AS_IT_IS.items() if k != "__wrapped__"})

@@ -280,7 +280,7 @@ def test_every_command_has_help(command, capsys):
 
 @pytest.mark.parametrize(
     "command", ["nerf", "nerf train", "nerf eval", "nerf render", "nerf compare", "fusion", "fusion explain", "build",
-                "run"],
+                "cmake", "run"],
 )  # fmt: skip
 def test_examples_in_help_are_understood(command, capsys):
     with pytest.raises(SystemExit):
@@ -289,7 +289,7 @@ def test_examples_in_help_are_understood(command, capsys):
     examples = re.findall(r"^  python -m metal_ops (.*?)(?:   *\S.*)?$", out, re.M)
     assert examples
     for example in examples:
-        arguments = re.sub(r" \[.*\]", "", example).split()  # "[its arguments]"
+        arguments = re.sub(r" \[.*\]| > .*", "", example).split()  # "[its arguments]"
         assert cli.make_parser(arguments[0]).parse_args(arguments).run
 
 

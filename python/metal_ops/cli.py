@@ -21,6 +21,11 @@ COMMANDS = {
     ),
     "nerf": ("nerf.cli", "Train, evaluate and render a NeRF with hash encoding"),
     "metal": ("metal.cli", "Compile Metal shaders on this machine, as `xcrun metal` does on a Mac"),
+    "objc": ("build.objc", "Compile and link hosts that use Metal: C, C++, Objective-C"),
+    "cmake": (
+        "build.cmake",
+        "Print a CMake toolchain file with which projects for macOS build here",
+    ),
     "build": ("build.cli", "Build op libraries of your own"),
     "fusion": ("fusion.cli", "List the fusion patterns, explain what they do to a SavedModel"),
     "run": ("build.run", "Run a script with the Metal device, as it would be on a Mac"),

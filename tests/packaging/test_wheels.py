@@ -30,7 +30,7 @@ EXPORTED = {
     "metal_ops/_metal_kernels.so": r"metal_kernels_\w+",
     "metal_ops/libmetal_device.so": r"SE_InitPlugin|TF_Init(Kernel|Graph)|metal_(device|kernels)_\w+",
     "metal_ops/libhostmetal.so": r"_*(OBJC_(META)?CLASS_)?MTL\w+|__objc_class_name_MTL\w+|_?dispatch_\w+|"
-    r"_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
+    r"objc_(msgSend\w*|retain|release|autorelease\w*)|__CFConstantStringClassReference|_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
     "metal_ops/metal_ops.metallib": r"metallib_(v1(_checked)?|gpu_v1)",
     "metal_ops/libmetal_device.metallib": r"metallib_(v1(_checked)?|gpu_v1)",
 }

@@ -26,26 +26,6 @@ _OBJECTIVE_C = re.compile(
 )
 _OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/(\w+/\w+)\.h"', re.MULTILINE)
 
-# Said of array[0] and dictionary[@"key"].
-_SUBSCRIPT = (
-    r"array subscript is not an integer|(?:lvalue of|receiver|expression of|from incompatible|to incompatible) .*'NS\w*"
-    r"(?:Array|Dictionary)|'NS\w*(?:Array|Dictionary)(?:<.*>)?' (?:invalid|is a pointer)"
-)
-
-# What the Objective-C runtime of Linux lacks, where the compiler's words do not say so.
-_HINTS = (
-    (
-        r"array subscript is not an integer|(?:lvalue of|receiver) type 'NS\w*(?:Array|Dictionary)'",
-        "If that is an NSArray or NSDictionary in a macro or a header: GCC's Objective-C runtime has no subscripts, "
-        "which are replaced in sources only; call objectAtIndex: or objectForKey: there.",
-    ),
-    (
-        "-Wobjc-property-implementation",
-        "GCC's Objective-C runtime does not synthesize properties by itself; declare the variable in the @interface "
-        "and add @synthesize.",
-    ),
-)
-
 
 class BuildError(RuntimeError):
     """The op library could not be built. The message names the file and what to do."""
@@ -167,11 +147,8 @@ class _Build:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(compile_one, enumerate(sources)))
         metal = flags.metal_link_flags() if objcxx else []
-        if objcxx and not flags.MACOS and not (flags.PACKAGE / "libhostmetal.so").exists():
-            raise MissingToolError(
-                f"the Metal runtime {flags.PACKAGE / 'libhostmetal.so'} is missing; run "
-                "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout."
-            )
+        if objcxx:
+            flags.require_runtime()
         self._run(
             [*compiler, "-shared", *map(str, objects), "-o", str(output), *metal, *self.tf_link],
             f"{name} does not link",
@@ -184,7 +161,7 @@ class _Build:
             return self._run(command, failure)
         except BuildError as error:
             first = error
-        if not flags.MACOS and re.search(_SUBSCRIPT, str(first)):
+        if not flags.MACOS and subscripts.amiss(str(first)):
             command = self._without_subscripts(command, source)
             try:
                 return self._run(command, failure)
@@ -194,8 +171,7 @@ class _Build:
         try:
             self._run(newer, "")
         except BuildError:
-            hints = [hint for said, hint in _HINTS if re.search(said, str(first))]
-            raise BuildError("\n".join([str(first), *hints])) from None
+            raise BuildError("\n".join([str(first), *subscripts.hints(str(first))])) from None
 
     def _without_subscripts(self, command: list[str], source: Path) -> list[str]:
         """The command for a text that this runtime's compiler takes, where that is all that is amiss."""
@@ -203,9 +179,9 @@ class _Build:
         text = subscripts.rewritten(source, command[1:at])
         if text is None:
             return command
-        copy = Path(command[at + 3]).with_suffix(".mm")
-        copy.write_bytes(text)
-        return [*command[:at], "-iquote", str(source.parent), "-c", str(copy), *command[at + 2 :]]
+        folder = Path(command[at + 3]).with_suffix("")
+        folder.mkdir()
+        return [*command[:at], *subscripts.overlay(source, text, folder), *command[at:]]
 
     def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:
         folders = [f"-I{folder}" for folder in (*self.include, flags.INCLUDE)]

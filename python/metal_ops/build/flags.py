@@ -21,6 +21,9 @@ INCLUDE = PACKAGE / "include"
 MACOS = platform.system() == "Darwin"
 
 APT_PACKAGES = "clang-19 lld-19 libobjc-12-dev libgnustep-base-dev"
+INSTALL_METAL = (
+    "run `pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout"
+)
 
 
 class MissingToolError(RuntimeError):
@@ -59,13 +62,28 @@ def objcxx_flags() -> list[str]:
     common = ["-x", "objective-c++", "-std=c++17", "-DNDEBUG", "-fPIC", "-ffp-contract=off"]
     if MACOS:
         return [*common, "-fno-objc-arc", "-fblocks"]
-    runtime = _objc_headers()
+    return [*common, *objc_flags(), *header_flags()]
+
+
+def objc_flags() -> list[str]:
+    """What Objective-C of either kind needs on Linux beside `header_flags()`."""
     return [
-        *common,
         # GCC's Objective-C runtime: no ARC there, hence manual retain everywhere.
-        *("-fobjc-runtime=gcc", "-fblocks", "-fexceptions", "-fobjc-exceptions", "-pthread"),
+        *("-fobjc-runtime=gcc", "-fexceptions", "-fobjc-exceptions"),
         *("-fconstant-string-class=NSConstantString", "-fno-strict-aliasing"),
         *("-D_NATIVE_OBJC_EXCEPTIONS", "-DGNUSTEP", "-DGNUSTEP_BASE_LIBRARY=1", "-DGNU_RUNTIME=1"),
+    ]
+
+
+def header_flags() -> list[str]:
+    """What every language needs on Linux to include the headers of Metal, Foundation, dispatch and objc.
+
+    Raises:
+      MissingToolError: The Objective-C runtime's or GNUstep's headers are missing.
+    """
+    runtime = _objc_headers()
+    return [
+        *("-fblocks", "-pthread"),
         *("-isystem", str(INCLUDE / "hostmetal")),
         *("-isystem", str(INCLUDE / "hostmetal" / "compat")),
         *("-isystem", _gnustep_headers()),
@@ -95,6 +113,14 @@ def metal_link_flags() -> list[str]:
         f"-Wl,-rpath,{PACKAGE}",
         *("-lgnustep-base", "-lobjc", "-pthread"),
     ]
+
+
+def require_runtime() -> None:
+    """Raises MissingToolError where there is no Metal to link against."""
+    if not MACOS and not (PACKAGE / "libhostmetal.so").exists():
+        raise MissingToolError(
+            f"the Metal runtime {PACKAGE / 'libhostmetal.so'} is missing; {INSTALL_METAL}."
+        )
 
 
 def tensorflow_flags() -> tuple[list[str], list[str]]:

@@ -6,10 +6,37 @@ syntax tree come the places, and the text between them stays as it is, on its li
 
 from __future__ import annotations
 
-import os
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+# Said of array[0] and dictionary[@"key"].
+_SUBSCRIPT = re.compile(
+    r"array subscript is not an integer|(?:lvalue of|receiver|expression of|from incompatible|to incompatible) .*'NS\w*"
+    r"(?:Array|Dictionary)|'NS\w*(?:Array|Dictionary)(?:<.*>)?' (?:invalid|is a pointer)"
+)
+
+# What the Objective-C runtime of Linux lacks, where the compiler's words do not say so.
+_HINTS = (
+    (
+        r"array subscript is not an integer|(?:lvalue of|receiver) type 'NS\w*(?:Array|Dictionary)'",
+        "If that is an NSArray or NSDictionary in a macro or a header: GCC's Objective-C runtime has no subscripts, "
+        "which are replaced in sources only; call objectAtIndex: or objectForKey: there.",
+    ),
+    (
+        "-Wobjc-property-implementation",
+        "GCC's Objective-C runtime does not synthesize properties by itself; declare the variable in the @interface "
+        "and add @synthesize.",
+    ),
+    (
+        "inconsistent number of instance variables|instance variables may not be placed in|"
+        "conflicting instance variable names",
+        "GCC's Objective-C runtime wants instance variables in the @interface, not in the @implementation or in a "
+        "class extension; move them there.",
+    ),
+)
 
 # Of clang's TypeKind: BOOL to INT128, by name.
 _INTEGERS = frozenset(
@@ -17,15 +44,40 @@ _INTEGERS = frozenset(
 )
 
 
+def amiss(said: str) -> bool:
+    """Whether the compiler's words are about subscripts of objects."""
+    return bool(_SUBSCRIPT.search(said))
+
+
+def hints(said: str) -> list[str]:
+    """What to do about what the runtime lacks, one sentence each."""
+    return [hint for pattern, hint in _HINTS if re.search(pattern, said)]
+
+
+def overlay(source: Path, text: bytes, scratch: Path) -> list[str]:
+    """Options by which the compiler reads `text` where it is told to read `source`, which all messages name.
+
+    Args:
+      source: the file.
+      text: what `rewritten` returned.
+      scratch: an empty folder, which has to be there while the compiler runs.
+    """
+    copy, names = scratch / f"text{source.suffix}", scratch / "overlay.json"
+    copy.write_bytes(text)
+    entry = {"name": str(source.absolute()), "type": "file", "external-contents": str(copy)}
+    names.write_text(json.dumps({"version": 0, "use-external-names": False, "roots": [entry]}))
+    return ["-ivfsoverlay", str(names)]
+
+
 def rewritten(source: Path, options: Sequence[str]) -> bytes | None:
     """The text of an Objective-C++ source without subscripts of objects.
 
     Args:
-      source: the file.
+      source: the file, in Objective-C or Objective-C++.
       options: the compiler's, for this file.
 
     Returns:
-      The text, which names `source` in its messages; None where nothing is to be done, or the parser cannot say.
+      The text, on the same lines; None where nothing is to be done, or the parser cannot say.
     """
     from metal_ops.metal import libclang  # where Metal is Apple's, it is not installed
 
@@ -36,6 +88,7 @@ def rewritten(source: Path, options: Sequence[str]) -> bytes | None:
     ]
     unit = cindex.Index.create(excludeDecls=True).parse(str(source), args=arguments)
     text = source.read_bytes()
+    variable = b"auto" if "objective-c++" in options else b"__auto_type"
     edits: list[tuple[int, int, bytes]] = []
     stack = [c for c in unit.cursor.get_children() if _in(c, source)]
     while stack:
@@ -47,7 +100,7 @@ def rewritten(source: Path, options: Sequence[str]) -> bytes | None:
                 _is_subscript(cindex, children[0], text)
                 and _between(children[0], children[1], text).strip() == b"="
             ):
-                edits += _store(cursor, children[0], children[1])
+                edits += _store(cursor, children[0], children[1], variable)
                 stack.remove(children[0])
                 stack += list(children[0].get_children())
                 continue
@@ -55,8 +108,7 @@ def rewritten(source: Path, options: Sequence[str]) -> bytes | None:
             edits += _load(cursor)
     if not edits:
         return None
-    name = os.fsencode(source).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-    out, at = [b'#line 1 "' + name + b'"\n'], 0
+    out, at = [b""], 0
     # What encloses was found first: where several end at one place, it comes last.
     ordered = sorted(
         enumerate(edits), key=lambda e: (e[1][:2], -e[0] if e[1][2].startswith(b")") else e[0])
@@ -125,15 +177,17 @@ def _load(cursor: Any) -> list[tuple[int, int, bytes]]:
     ]
 
 
-def _store(assignment: Any, target: Any, value: Any) -> list[tuple[int, int, bytes]]:
+def _store(
+    assignment: Any, target: Any, value: Any, variable: bytes
+) -> list[tuple[int, int, bytes]]:
     """object[key] = value -> [object setObject:(value) atIndexedSubscript:(key)], the operands in their order."""
     container, key = target.get_children()
     keyed = b"atIndexedSubscript" if _by_index(key) else b"forKeyedSubscript"
     start, end = _range(assignment)
     # The key comes before the value in the text: a statement expression gives each its place.
     return [
-        (start, start, b"({ auto _metal_ops_container = ("),
-        (_range(container)[1], _range(key)[0], b"); auto _metal_ops_key = ("),
+        (start, start, b"({ " + variable + b" _metal_ops_container = ("),
+        (_range(container)[1], _range(key)[0], b"); " + variable + b" _metal_ops_key = ("),
         (
             _range(target)[1] - 1,
             _range(value)[0],
@@ -144,6 +198,6 @@ def _store(assignment: Any, target: Any, value: Any) -> list[tuple[int, int, byt
             end,
             b"); [_metal_ops_container setObject:_metal_ops_value "
             + keyed
-            + b":_metal_ops_key]; _metal_ops_value; })",
+            + b":_metal_ops_key]; [_metal_ops_value self]; })",
         ),
     ]

@@ -1,0 +1,1 @@
+void fill_numbers(float* numbers, int count, float step);

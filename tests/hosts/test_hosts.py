@@ -1,0 +1,268 @@
+"""Programs that use Metal: `python -m metal_ops objc`, `cmake`, and hosts in C++ over messages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metal_ops.build import flags, objc
+from tests.browser import untried
+from tests.processes import ROOT
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a Mac has all of this itself")
+
+
+def command(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def metal_ops(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return command(sys.executable, "-m", "metal_ops", *words, cwd=cwd, **environment)
+
+
+def right(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+BLOCKS = r"""
+#include <dispatch/dispatch.h>
+#include <stdatomic.h>
+#include <stdio.h>
+int main(void) {
+  __block atomic_int sum = 0;
+  dispatch_apply(10, dispatch_get_global_queue(0, 0), ^(size_t i) { atomic_fetch_add(&sum, (int)i); });
+  printf("%d\n", atomic_load(&sum));
+  return 0;
+}
+"""
+OBJECTS = r"""
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+#include <stdatomic.h>
+int main(void) {
+  @autoreleasepool {
+    NSArray* a = @[ @"zero", @1, @(2.5) ];
+    NSMutableDictionary* d = [@{@"k" : a[0]} mutableCopy];
+    d[@"n"] = @[ a[1], d[@"k"] ];
+    NSMutableArray* m = [NSMutableArray arrayWithArray:a];
+    m[2] = d[@"n"][1];
+    NSString* both = m[0] = m[2];
+    @try {
+      [a objectAtIndex:3];
+    } @catch (NSException* e) {
+      id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+      printf("%s %s %s\n", [both UTF8String], [[e name] UTF8String], device ? "device" : "none");
+    }
+  }
+  return 0;
+}
+"""
+# (name of the file, text, what the program prints)
+HOSTS = {
+    "C with blocks and atomics": ("host.c", BLOCKS, "45\n"),
+    "C++ with blocks": (
+        "host.cpp",
+        BLOCKS.replace("<stdatomic.h>", "<atomic>").replace(
+            "__block atomic_int", "static std::atomic<int>"
+        ),
+        "45\n",
+    ),
+    "Objective-C": ("host.m", OBJECTS, "zero NSRangeException device\n"),
+    "Objective-C++": ("host.mm", "#include <vector>\n" + OBJECTS, "zero NSRangeException device\n"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "printed"), HOSTS.values(), ids=HOSTS)
+def test_hosts_compile_and_run(tmp_path: Path, name: str, text: str, printed: str) -> None:
+    """As two steps with a list of dependencies, warnings being errors."""
+    (tmp_path / name).write_text(text)
+    right(
+        metal_ops(
+            "objc", "-Wall", "-Werror", "-MD", "-MF", "d", "-c", name, "-o", "host.o", cwd=tmp_path
+        )
+    )
+    rule = (tmp_path / "d").read_text()
+    assert rule.startswith(f"host.o: {name}") and "metal_ops_objc_" not in rule
+    right(metal_ops("objc", "--link", "host.o", "-o", "host", cwd=tmp_path))
+    assert right(command("./host", cwd=tmp_path)) == printed
+
+
+def test_several_languages_in_one_call(tmp_path: Path) -> None:
+    """And what is only a Mac's changes nothing."""
+    (tmp_path / "a.m").write_text(OBJECTS.replace("int main(void)", "int in_m(void)"))
+    (tmp_path / "b.c").write_text(BLOCKS.replace("int main(void)", "int in_c(void)"))
+    (tmp_path / "c.cpp").write_text(
+        'extern "C" int in_m(void); extern "C" int in_c(void);\n'
+        '#include <string>\nint main() { return std::to_string(in_m() + in_c()) != "0"; }\n'
+    )
+    mac = (
+        "-arch arm64 -mmacosx-version-min=12.0 -isysroot /sdk -fmodules -stdlib=libc++ -fno-objc-arc -framework Metal "
+        "-Wl,-framework,Foundation -Xlinker -framework -Xlinker QuartzCore -Wl,-rpath,@executable_path/lib"
+    )
+    done = metal_ops(
+        "objc", *mac.split(), "-Werror", "a.m", "b.c", "c.cpp", "-o", "all", cwd=tmp_path
+    )
+    assert right(done) == "" and done.stderr == ""
+    assert right(command("./all", cwd=tmp_path)) == "zero NSRangeException device\n45\n"
+    headers = command("readelf", "-d", "all", cwd=tmp_path).stdout
+    assert "$ORIGIN/lib" in headers and "libhostmetal.so" in headers
+
+
+def test_a_plain_c_program_is_tied_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int main(void) { return 0; }\n")
+    right(metal_ops("objc", "a.c", "-o", "a", cwd=tmp_path))
+    assert "libhostmetal" not in command("readelf", "-d", "a", cwd=tmp_path).stdout
+
+
+WRONG = {
+    "ARC": (
+        ["-fobjc-arc", "-c", "ok.m"],
+        2,
+        "-fobjc-arc: Linux distributions have no Objective-C runtime with automatic",
+    ),
+    "a framework": (
+        ["-framework", "AppKit", "ok.m"],
+        2,
+        "there is no framework AppKit on Linux; there are Metal, Foundation,",
+    ),
+    "linking a source": (
+        ["--link", "ok.m"],
+        2,
+        "--link takes what is compiled, and ok.m is a source",
+    ),
+    "linking and compiling": (["--link", "-c", "ok.m"], 2, "--link and -c exclude each other"),
+    "one output of two": (
+        ["-c", "ok.m", "ok.c", "-o", "x.o"],
+        2,
+        "-o x.o is one file, and there are 2 sources",
+    ),
+    "nothing to compile": (["-c", "ok.o"], 2, "no source to compile"),
+    "an error": (["-c", "bad.m"], 1, "bad.m:3:"),
+    "an error beside subscripts": (["-c", "both.m"], 1, "both.m:4:"),
+    "ivars in an implementation": (
+        ["-c", "ivars.m"],
+        1,
+        "wants instance variables in the @interface",
+    ),
+    "properties": (
+        ["-Werror=objc-property-implementation", "-c", "property.m"],
+        1,
+        "declare the variable in the @interface",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=WRONG)
+def test_says_what_is_wrong(tmp_path: Path, words: list[str], code: int, message: str) -> None:
+    head = "#import <Foundation/Foundation.h>\n"
+    made = (
+        head + "@interface A : NSObject\n@property(retain) id p;\n@end\n@implementation A{}\n@end\n"
+    )
+    texts = {
+        "ok.m": head,
+        "ok.c": "int x;\n",
+        "bad.m": head + "\nint f(void) { return nothing; }\n",
+        "both.m": head + "id f(NSArray* a) { return a[0]; }\n\nint g(void) { return nothing; }\n",
+        "ivars.m": made.replace("{}", " {\n  id _x;\n}"),
+        "property.m": made.replace("{}", ""),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    done = metal_ops("objc", *words, cwd=tmp_path)
+    assert done.returncode == code and message in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(texts) == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_what_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("METAL_OPS_CXX", "no-such-compiler")
+    assert objc.main(["--version"]) == 2
+    said = capsys.readouterr().err
+    assert "no-such-compiler was not found; run 'sudo apt-get install clang-19" in said
+    monkeypatch.delenv("METAL_OPS_CXX")
+    monkeypatch.setattr(flags.shutil, "which", lambda _: None)
+    assert objc.main(["-c", "a.m"]) == 2
+    assert "clang was not found" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr(flags, "PACKAGE", Path("/nowhere"))
+    assert objc.main(["a.o", "-o", "a"]) == 2
+    assert "/nowhere/libhostmetal.so is missing; run `pip install" in capsys.readouterr().err
+
+
+def test_a_wrapper_of_messages(tmp_path: Path) -> None:
+    options = ["-std=c++17", "-Wall", "-Werror", "-framework", "Metal", "-framework", "Foundation"]
+    right(metal_ops("objc", *options, HERE / "wrapped.cpp", "-o", "wrapped", cwd=tmp_path))
+    lines = right(command("./wrapped", cwd=tmp_path)).splitlines()
+    assert len(lines) == 13 and all(line.startswith("ok ") for line in lines), lines
+
+
+def cmake() -> str:
+    found = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return found or untried("cmake is missing, which `make test` installs")
+
+
+@pytest.fixture(scope="module")
+def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("toolchain")
+    done = metal_ops("cmake", cwd=folder)
+    (folder / "metal.cmake").write_text(right(done))
+    return folder / "metal.cmake"
+
+
+@pytest.fixture(scope="module")
+def configured(toolchain: Path) -> Path:
+    """A project in Apple's layout, unedited."""
+    folder = toolchain.with_name("b")
+    words = [cmake(), "-S", HERE / "apple_layout", "-B", folder, "-G", "Unix Makefiles"]
+    right(command(*words, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", cwd=toolchain.parent))
+    return folder
+
+
+def test_a_cmake_project_of_a_mac(configured: Path) -> None:
+    right(command(cmake(), "--build", configured, "--parallel", "2", cwd=configured))
+    assert right(command(configured / "sums", cwd=ROOT)) == "100 sums, the last is 148.5\n"
+
+
+def test_cmake_projects_that_ask_whether_this_is_a_mac(tmp_path: Path, toolchain: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(Asks LANGUAGES NONE)\n"
+        'if(APPLE)\n  message(STATUS "a Mac")\nelse()\n  message(STATUS "no Mac")\nendif()\n'
+    )
+    configure = [cmake(), "-S", ".", "-G", "Unix Makefiles", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"]
+    assert "-- no Mac" in right(command(*configure, "-B", "a", cwd=tmp_path))
+    assert "-- a Mac" in right(command(*configure, "-B", "b", "-DMETAL_OPS_APPLE=ON", cwd=tmp_path))
+
+
+# words of xcrun: (exit code, what it says)
+XCRUN = {
+    "--find metal": (0, "/bin/metal\n"),
+    "-sdk macosx -f clang++": (0, "/compilers/clang++\n"),
+    "--sdk macosx --show-sdk-version": (0, "14.0\n"),
+    "-sdk macosx metal --version": (0, "metal_ops metal"),
+    "-sdk macosx clang --version": (0, "clang version"),
+    "-sdk macosx no-such-tool": (72, 'unable to find utility "no-such-tool"'),
+    "--show-toolchain-path": (64, "there is no --show-toolchain-path on Linux"),
+    "": (64, "no command given"),
+}
+
+
+def test_xcrun(tmp_path: Path) -> None:
+    folder = right(metal_ops("cmake", "--path", cwd=tmp_path)).strip()
+    for words, (code, text) in XCRUN.items():
+        path = f"{folder}:{os.environ['PATH']}"
+        done = command("xcrun", *words.split(), cwd=tmp_path, PATH=path)
+        assert done.returncode == code and text in done.stdout + done.stderr, (words, done)

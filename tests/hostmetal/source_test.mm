@@ -193,3 +193,55 @@ TEST(memory_that_is_not_there_is_an_error_where_it_is_touched) {
     CHECK_EQ(Contents<float>(x)[99], expected);
   }
 }
+
+// Metal 3's direct form: the host writes addresses and values into a struct of its own. Under
+// validation, too, whose checks know of bound buffers.
+TEST(validation_takes_addresses_in_argument_buffers) {
+  NSString* source = @"#include <metal_stdlib>\n"
+                      "using namespace metal;\n"
+                      "struct Row { device const float* in [[id(0)]]; uint count [[id(1)]]; };\n"
+                      "struct Arguments { device float* out [[id(0)]]; float factor [[id(1)]]; Row "
+                      "rows[2] [[id(2)]]; };\n"
+                      "kernel void scale(constant Arguments& a [[buffer(3)]], uint i "
+                      "[[thread_position_in_grid]]) {\n"
+                      "  float sum = 0;\n"
+                      "  for (constant Row& row : a.rows) if (i < row.count) sum += row.in[i];\n"
+                      "  a.out[i] = sum * a.factor;\n"
+                      "}\n";
+  NSError* error = nil;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:source options:nil
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  id<MTLFunction> function = [[library newFunctionWithName:@"scale"] autorelease];
+  id<MTLComputePipelineState> state =
+      [[Device() newComputePipelineStateWithFunction:function error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  struct Row {
+    uint64_t in;
+    uint32_t count;
+  };
+  struct Arguments {
+    uint64_t out;
+    float factor;
+    Row rows[2];
+  };
+  id<MTLBuffer> first = Buffer(400), second = Buffer(400), out = Buffer(400);
+  id<MTLBuffer> arguments = Buffer(sizeof(Arguments));
+  for (int i = 0; i < 100; ++i) {
+    Contents<float>(first)[i] = float(i);
+    Contents<float>(second)[i] = 1000;
+  }
+  *Contents<Arguments>(arguments) = {
+      out.gpuAddress, 2, {{first.gpuAddress, 100}, {second.gpuAddress + 40, 50}}};
+  NSError* failure = harness::Run([&](id<MTLComputeCommandEncoder> encoder) {
+    [encoder setComputePipelineState:state];
+    [encoder setBuffer:arguments offset:0 atIndex:3];
+    const id<MTLResource> inputs[] = {first, second};
+    [encoder useResources:inputs count:2 usage:MTLResourceUsageRead];
+    [encoder useResource:out usage:MTLResourceUsageWrite];
+    [encoder dispatchThreads:MTLSizeMake(100, 1, 1) threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
+  });
+  CHECK_EQ(Message(failure), "(nil)");
+  CHECK_EQ(Contents<float>(out)[49], 2098.0f);
+  CHECK_EQ(Contents<float>(out)[50], 100.0f);
+}

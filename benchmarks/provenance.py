@@ -11,6 +11,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 # What a group's figures depend on, besides what all do: the kernels of its name, unless it says something else here.
 SOURCES = {
+    "device_ops": ("device", "hostmetal"),
     "encodings": ("kernels/sh_encode", "kernels/frequency_encode"),
     "fused_mlp": ("kernels/fused_mlp", "kernels/fused_matmul"),
     "fused_conv": ("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import provenance, registry, report
+from benchmarks import device_ops, provenance, registry, report
 from tests.processes import ROOT
 
 MACHINE = {"cpu": "a processor", "cores": "2"}
@@ -95,10 +96,35 @@ def test_committed_tables_are_those_of_the_committed_figures(tmp_path, monkeypat
 
 def test_every_group_names_the_sources_of_its_figures():
     groups = {found.group for found in registry.all_cases()}
+    groups.add("device_ops")  # has a program of its own
     assert set(provenance.SOURCES) < groups
     for group in groups:
         missing = [folder for folder in provenance.sources(group) if not (ROOT / folder).is_dir()]
         assert missing == [], group
+
+
+def test_every_op_of_the_device_has_arguments_to_be_measured_with():
+    """TensorFlow's CPU takes them; a small square stands for the one that is measured."""
+    page = (ROOT / "docs" / "support.md").read_text()
+    table = page[page.index("ResourceApplyAdam") - 3000 :]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
+    ops = {op.strip() for row in rows for op in row.split(",")}
+    ops = {op for op in ops if op in dir(device_ops.tf.raw_ops)}
+    assert len(ops) > 200
+    for op in sorted(ops):
+        given = device_ops.arguments(op, device_ops.chosen_types(op, []), side=16)
+        keep: list[Any] = []
+        getattr(device_ops.tf.raw_ops, op)(**device_ops.placed(given, "CPU:0", set(), keep))
+
+
+def test_losing_ops_come_first_and_are_counted():
+    rows = [("Add", "float32", 2.0, 1.0), ("Sin", "float32", 1.0, 5.0), ("Mul", "int8", 1.0, 1.2)]
+    measured = {"commit": "abc", "date": "2026-01-02", "load": 0.5}
+    text = device_ops.markdown(rows, {"Where": "ValueError: no"}, measured)
+    assert "3 ops, 1 of them slower than 1.5 times" in text
+    found = [line.split(" | ")[0] for line in text.splitlines() if " | " in line]
+    assert found[-3:] == ["| Sin", "| Mul", "| Add"]
+    assert "| Sin | float32 | 1.000 | 5.000 | 5.00 |" in text and "- Where: ValueError: no" in text
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ kernel void binary_strided(device const T* a [[buffer(0)]], device const T* b [[
   out[strided_index(params, params.operands[2], position)] = Out(Op()(x, y));
 }
 
-// Rows of two dimensions: [n, c] and [c], [n, 1] and [n, c], ...
+// Rows of few dimensions: [n, c] and [c], [n, 1] and [n, c], ...
 template <typename Op, typename T, int StrideA, int StrideB, typename Out = T>
 kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
                         device Out* out [[buffer(2)]], constant StridedParams& params [[buffer(3)]],
                         uint3 position [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
-  const Wide x = Wide(a[row_index<StrideA>(params.operands[0], position)]);
-  const Wide y = Wide(b[row_index<StrideB>(params.operands[1], position)]);
-  out[row_index<1>(params.operands[2], position)] = Out(Op()(x, y));
+  const Wide x = Wide(a[row_index<StrideA>(params, params.operands[0], position)]);
+  const Wide y = Wide(b[row_index<StrideB>(params, params.operands[1], position)]);
+  out[row_index<1>(params, params.operands[2], position)] = Out(Op()(x, y));
 }
 
 // Of three tensors: the first has an element a thread, the others have, or are single values.

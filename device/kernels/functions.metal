@@ -1,5 +1,6 @@
 // Elementwise functions of floats, calculated in float.
 
+#include "device/kernels/arc.metal.h"
 #include "device/kernels/elementwise.metal.h"
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/msl/exp_log.h"
@@ -13,11 +14,11 @@ using namespace metal;
   ELEMENTWISE_1(name, Name)
 
 FUNCTION("abs", Abs, abs(x))
-FUNCTION("acos", Acos, acos(x))
+FUNCTION("acos", Acos, arc_cosine(x))
 FUNCTION("acosh", Acosh, acosh(x))
-FUNCTION("asin", Asin, asin(x))
+FUNCTION("asin", Asin, arc_sine(x))
 FUNCTION("asinh", Asinh, asinh(x))
-FUNCTION("atan", Atan, atan(x))
+FUNCTION("atan", Atan, arc_tangent(x))
 FUNCTION("atanh", Atanh, atanh(x))
 FUNCTION("ceil", Ceil, ceil(x))
 FUNCTION("cos", Cos, cos(x))
@@ -68,7 +69,7 @@ PREDICATE("is_nan", IsNan, isnan(x))
     float operator()(float a, float b) const { return expression; } \
   };                                                                \
   BINARY_FLOATS(name, Name)
-FUNCTION_2("atan2", Atan2, atan2(a, b))
+FUNCTION_2("atan2", Atan2, arc_tangent_2(a, b))
 FUNCTION_2("mul_no_nan", MulNoNan, b == 0.0f ? 0.0f : a * b)
 FUNCTION_2("xdivy", Xdivy, a == 0.0f ? 0.0f : a / b)
 FUNCTION_2("xlogy", Xlogy, a == 0.0f ? 0.0f : a * log(b))

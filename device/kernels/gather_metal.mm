@@ -47,7 +47,12 @@ Status RunGather(KernelContext* ctx, const char* op, const Tensor& params, const
   p.total = total;
   return Encode(ctx, [&](Encoder& encoder) {
     const std::string bytes = std::to_string(params.element_bytes());
-    return encoder.Launch({"gather", bytes, indices.dtype()}, Grid::Flat(total),
+    const int64_t slices = total / p.inner / p.indices;
+    const bool rows = p.inner >= GATHER_BLOCK && p.indices <= UINT32_MAX && slices <= UINT32_MAX;
+    return encoder.Launch({rows ? "gather_rows" : "gather", bytes, indices.dtype()},
+                          rows
+                              ? Grid((p.inner + GATHER_BLOCK - 1) / GATHER_BLOCK, p.indices, slices)
+                              : Grid::Flat(total),
                           {{"params_", Value(params).Untyped()},
                            {"indices", indices},
                            {"out", Value(out).Untyped()},

@@ -15,6 +15,7 @@ struct GatherParams {
   uint64_t total;  // elements of out
 };
 
+#define GATHER_BLOCK 8
 #define WHERE_PIECE 64
 #define WHERE_DIMS 8
 

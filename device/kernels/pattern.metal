@@ -5,7 +5,6 @@
 #include "device/kernels/pattern_params.h"
 #include "device/kernels/strided.metal.h"
 #include "kernels/msl/exp_log.h"
-#include "kernels/msl/grid.h"
 
 using namespace metal;
 
@@ -54,40 +53,43 @@ SCAN_FLOATS("prod", Prod)
 SCAN_SIGNLESS("prod", Prod)
 SCAN_FLOATS("log_sum_exp", LogSumExp)
 
-// Grid of the rest: Flat, the elements of the result.
+// Grid: columns, rows, matrices.
 template <typename T>
 kernel void band_part(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                       constant BandParams& p [[buffer(2)]],
-                      uint2 position [[thread_position_in_grid]],
-                      uint2 threads [[threads_per_grid]]) {
-  const ulong i = flat_index(position, threads);
-  if (i >= p.total) return;
-  const ulong line = i / ulong(p.columns);
-  const long column = long(i - line * ulong(p.columns)), row = long(line % ulong(p.rows));
+                      uint3 position [[thread_position_in_grid]],
+                      uint3 threads [[threads_per_grid]]) {
+  const long row = long(position.y), column = long(position.x);
+  const ulong i =
+      (ulong(position.z) * threads.y + ulong(position.y)) * threads.x + ulong(position.x);
   const bool kept =
       (p.lower < 0 || row - column <= p.lower) && (p.upper < 0 || column - row <= p.upper);
-  out[i] = kept ? in[i] : T(0);
+  const T value = in[i];
+  out[i] = kept ? value : T(0);
 }
 
-template <typename T, typename I>
+// out [outer, depth, inner]; grid: inner, depth, outer, and depth, outer where inner is 1 (kRows).
+template <typename T, typename I, bool kRows>
 kernel void one_hot(device const I* indices [[buffer(0)]], device const T* on [[buffer(1)]],
                     device const T* off [[buffer(2)]], device T* out [[buffer(3)]],
-                    constant OneHotParams& p [[buffer(4)]],
-                    uint2 position [[thread_position_in_grid]],
-                    uint2 threads [[threads_per_grid]]) {
-  const ulong i = flat_index(position, threads);
-  if (i >= p.total) return;
-  const ulong line = i / p.inner, outer = line / p.depth;
-  const long index = long(indices[outer * p.inner + (i - line * p.inner)]);
-  out[i] = index == long(line - outer * p.depth) ? on[0] : off[0];
+                    uint3 position [[thread_position_in_grid]],
+                    uint3 threads [[threads_per_grid]]) {
+  const ulong line = ulong(position.z) * threads.y + ulong(position.y);
+  const long place = long(kRows ? position.x : position.y);
+  const ulong from = kRows ? line : ulong(position.z) * threads.x + ulong(position.x);
+  const T there = on[0], elsewhere = off[0];
+  out[line * threads.x + ulong(position.x)] = long(indices[from]) == place ? there : elsewhere;
 }
 
-#define MOVE(bytes, type)                                             \
-  INSTANTIATE_KERNEL("band_part_" bytes, band_part, type)             \
-  INSTANTIATE_KERNEL("one_hot_" bytes "_uchar", one_hot, type, uchar) \
-  INSTANTIATE_KERNEL("one_hot_" bytes "_char", one_hot, type, char)   \
-  INSTANTIATE_KERNEL("one_hot_" bytes "_int", one_hot, type, int)     \
-  INSTANTIATE_KERNEL("one_hot_" bytes "_long", one_hot, type, long)
+#define ONE_HOT(bytes, type, index)                                                   \
+  INSTANTIATE_KERNEL("one_hot_" bytes "_" #index "_rows", one_hot, type, index, true) \
+  INSTANTIATE_KERNEL("one_hot_" bytes "_" #index "_planes", one_hot, type, index, false)
+#define MOVE(bytes, type)                                 \
+  INSTANTIATE_KERNEL("band_part_" bytes, band_part, type) \
+  ONE_HOT(bytes, type, uchar)                             \
+  ONE_HOT(bytes, type, char)                              \
+  ONE_HOT(bytes, type, int)                               \
+  ONE_HOT(bytes, type, long)
 MOVE("1", uchar)
 MOVE("2", ushort)
 MOVE("4", uint)

@@ -89,13 +89,12 @@ class BandPartOp {
           kOp, ": input must be at least 2-dim, received shape: ", ToString(in.shape()));
     }
     BandParams p = {};
-    p.rows = in.dim(in.rank() - 2);
-    p.columns = in.dim(in.rank() - 1);
+    const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
     for (int i = 0; i < 2; ++i) {
       Shape values;
       RETURN_IF_ERROR(ctx->Input(i + 1, &sides[i]));
       RETURN_IF_ERROR(Indices(kOp, kNames[i], sides[i], &values));
-      const int64_t most = i == 0 ? p.rows : p.columns;
+      const int64_t most = i == 0 ? rows : columns;
       if (sides[i].rank() != 0 || values[0] > most) {
         return InvalidArgument(kOp, ": ", kNames[i],
                                " must be one number, negative or less or equal to ", most, ", got ",
@@ -105,12 +104,11 @@ class BandPartOp {
     }
     p.lower = kept[0];
     p.upper = kept[1];
-    p.total = static_cast<uint64_t>(in.num_elements());
     RETURN_IF_ERROR(ctx->ForwardInputOrAllocateOutput(0, 0, in.shape(), &out));
     if (out.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch({"band_part", std::to_string(in.element_bytes())},
-                            Grid::Flat(in.num_elements()),
+                            Grid(columns, rows, in.num_elements() / rows / columns),
                             {{"in", Value(in).Untyped()}, {"out", Value(out).Untyped()}, {"p", p}});
     });
   }
@@ -145,23 +143,21 @@ class OneHotOp {
     }
     Shape shape = indices.shape();
     const int64_t axis = axis_ == -1 ? rank : axis_;
-    OneHotParams p = {};
-    p.depth = static_cast<uint64_t>(*depth.host<int32_t>());
-    p.inner = 1;
-    for (int64_t d = axis; d < rank; ++d) p.inner *= static_cast<uint64_t>(indices.dim(d));
-    shape.insert(shape.begin() + axis, *depth.host<int32_t>());
+    const int64_t classes = *depth.host<int32_t>();
+    int64_t inner = 1;
+    for (int64_t d = axis; d < rank; ++d) inner *= indices.dim(d);
+    shape.insert(shape.begin() + axis, classes);
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    const int64_t total = out.num_elements();
-    p.total = static_cast<uint64_t>(total);
-    if (total == 0) return Status();
+    if (out.num_elements() == 0) return Status();
+    const int64_t outer = out.num_elements() / classes / inner;
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"one_hot", std::to_string(out.element_bytes()), indices.dtype()},
-                            Grid::Flat(total),
+      return encoder.Launch({"one_hot", std::to_string(out.element_bytes()), indices.dtype(),
+                             inner == 1 ? "rows" : "planes"},
+                            inner == 1 ? Grid(classes, outer) : Grid(inner, classes, outer),
                             {{"indices", indices},
                              {"on", Value(on).Untyped()},
                              {"off", Value(off).Untyped()},
-                             {"out", Value(out).Untyped()},
-                             {"p", p}});
+                             {"out", Value(out).Untyped()}});
     });
   }
 

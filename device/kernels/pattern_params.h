@@ -15,16 +15,10 @@ struct ScanParams {
   uint32_t exclusive, reverse;
 };
 
-// Of matrices [count, rows, columns], `lower` diagonals below the main one are kept and `upper`
-// above; all where that is negative.
+// Of a matrix `lower` diagonals below the main one are kept and `upper` above; all where that is
+// negative.
 struct BandParams {
-  uint64_t total;
-  int64_t rows, columns, lower, upper;
-};
-
-// out [outer, depth, inner] of indices [outer, inner].
-struct OneHotParams {
-  uint64_t total, depth, inner;
+  int64_t lower, upper;
 };
 
 #endif  // METAL_OPS_DEVICE_KERNELS_PATTERN_PARAMS_H_

@@ -72,6 +72,12 @@ struct Any : Plain {
   }
 };
 
+template <typename Total>
+inline Total finish(constant ReduceParams& params, Total total) {
+  if (params.divisor < 0.0f) return Total(sqrt(float(total)));
+  return params.divisor != 1.0f ? Total(total / Total(params.divisor)) : total;
+}
+
 template <typename Op, typename T, typename Total, typename Out>
 kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
                    constant ReduceParams& params [[buffer(2)]],
@@ -114,15 +120,51 @@ kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)
     for (; i < run; ++i) total = Op::join(total, Op::of(Total(in[index + long(i) * stride])));
     at += run;
   }
-  if (params.divisor < 0.0f) {
-    total = Total(sqrt(float(total)));
-  } else if (params.divisor != 1.0f)
-    total = Total(total / Total(params.divisor));
-  out[ulong(position.y) * params.chunks + position.x] = Out(total);
+  out[ulong(position.y) * params.chunks + position.x] = Out(finish(params, total));
 }
 
-#define REDUCE(name, op, from, total, to) \
-  INSTANTIATE_KERNEL(name "_" #from "_" #to, reduce, op, from, total, to)
+// The first pass over rows of which every column is an output: grid of blocks of columns, chunks of
+// rows, and what is kept besides. Elements are joined in the order in which `reduce` joins them.
+template <typename Op, typename T, typename Total, typename Out>
+kernel void reduce_columns(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
+                           constant ReduceParams& params [[buffer(2)]],
+                           uint3 position [[thread_position_in_grid]]) {
+  const uint first = position.x * REDUCE_COLUMNS;
+  const uint width = min(uint(REDUCE_COLUMNS), params.kept_dims[0] - first);
+  long base = long(first);
+  uint rest = position.z;
+  for (uint d = 1; rest != 0; ++d) {
+    base += long(rest % params.kept_dims[d]) * params.kept_strides[d];
+    rest /= params.kept_dims[d];
+  }
+  const ulong begin = ulong(position.y) * params.chunk;
+  const ulong end = min(begin + params.chunk, params.count);
+  Total totals[REDUCE_COLUMNS];
+  for (uint k = 0; k < REDUCE_COLUMNS; ++k) totals[k] = Op::template none<Total>();
+  if (width == REDUCE_COLUMNS) {
+    for (ulong i = begin; i < end; ++i) {
+      const long at = base + long(i) * params.reduced_strides[0];
+      for (uint k = 0; k < REDUCE_COLUMNS; ++k) {
+        totals[k] = Op::join(totals[k], Op::of(Total(in[at + long(k)])));
+      }
+    }
+  } else {
+    for (ulong i = begin; i < end; ++i) {
+      const long at = base + long(i) * params.reduced_strides[0];
+      for (uint k = 0; k < width; ++k) {
+        totals[k] = Op::join(totals[k], Op::of(Total(in[at + long(k)])));
+      }
+    }
+  }
+  const ulong to = ulong(position.z) * params.kept_dims[0] + first;
+  for (uint k = 0; k < width; ++k) {
+    out[(to + k) * params.chunks + position.y] = Out(finish(params, totals[k]));
+  }
+}
+
+#define REDUCE(name, op, from, total, to)                                 \
+  INSTANTIATE_KERNEL(name "_" #from "_" #to, reduce, op, from, total, to) \
+  INSTANTIATE_KERNEL(name "_columns_" #from "_" #to, reduce_columns, op, from, total, to)
 // Passes but the last leave floats.
 #define REDUCE_FLOATS(name, op)           \
   REDUCE(name, op, float, float, float)   \

@@ -77,8 +77,12 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
 
   // Each pass leaves `chunks` partial sums an output; the last leaves one.
   ReduceParams params = {};
-  RETURN_IF_ERROR(Store(op, Merge(kept_dims), params.kept_dims, params.kept_strides));
-  RETURN_IF_ERROR(Store(op, Merge(reduced_dims), params.reduced_dims, params.reduced_strides));
+  const std::vector<Dim> kept = Merge(kept_dims), joined = Merge(reduced_dims);
+  RETURN_IF_ERROR(Store(op, kept, params.kept_dims, params.kept_strides));
+  RETURN_IF_ERROR(Store(op, joined, params.reduced_dims, params.reduced_strides));
+  // Neighbours that are outputs of their own are read together.
+  const bool columns = joined.size() == 1 && !kept.empty() && kept[0].stride == 1 &&
+                       kept[0].size >= REDUCE_COLUMNS / 2;
   params.count = static_cast<uint64_t>(count);
   params.divisor = 1.0f;
   // Floats have sums of floats; whole numbers sums of their own.
@@ -119,9 +123,17 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
     for (size_t i = 0; i < passes.size(); ++i) {
       const Tensor& from = i == 0 ? input : partial[i - 1];
       const Tensor& to = i < partial.size() ? partial[i] : out;
+      const DType from_type = i == 0 ? own : total, to_type = i < partial.size() ? total : own;
+      if (i == 0 && columns) {
+        const int64_t width = kept[0].size;
+        RETURN_IF_ERROR(encoder.Launch(
+            {shader, "columns", from_type, to_type},
+            Grid((width + REDUCE_COLUMNS - 1) / REDUCE_COLUMNS, passes[i].chunks, outputs / width),
+            {{"in", from}, {"out", to}, {"params", passes[i]}}));
+        continue;
+      }
       RETURN_IF_ERROR(encoder.Launch(
-          {i > 0 && std::string_view(shader) == "squares" ? "sum" : shader, i == 0 ? own : total,
-           i < partial.size() ? total : own},
+          {i > 0 && std::string_view(shader) == "squares" ? "sum" : shader, from_type, to_type},
           Grid(passes[i].chunks, outputs), {{"in", from}, {"out", to}, {"params", passes[i]}}));
     }
     return Status();

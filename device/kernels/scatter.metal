@@ -4,6 +4,7 @@
 // all indices for those rows, in their order: so results are the same from run to run, and the
 // CPU's, in every dtype, without atomics. Indices outside the tensor change nothing.
 
+#include "device/kernels/gather.metal.h"
 #include "device/kernels/scatter_params.h"
 #include "device/kernels/strided.metal.h"
 #include "kernels/msl/grid.h"
@@ -98,6 +99,18 @@ kernel void gather_nd(device const T* in [[buffer(0)]], device const I* indices 
   out[at] = row < p.rows ? in[row * p.inner + (at - i * p.inner)] : T(0);
 }
 
+// Grid: blocks of GATHER_BLOCK elements of a slice, slices.
+template <typename T, typename I>
+kernel void gather_nd_rows(device const T* in [[buffer(0)]], device const I* indices [[buffer(1)]],
+                           device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],
+                           uint2 position [[thread_position_in_grid]]) {
+  const ulong row = scatter_row(p, indices, ulong(position.y));
+  const ulong first = ulong(position.x) * GATHER_BLOCK;
+  const bool inside = row < p.rows;
+  gather_block(in + (inside ? row : 0) * p.inner + first, out + ulong(position.y) * p.inner + first,
+               inside, p.inner - first);
+}
+
 #define SCATTER(name, op, type)                                                \
   INSTANTIATE_KERNEL("scatter_" name "_" #type "_int", scatter, op, type, int) \
   INSTANTIATE_KERNEL("scatter_" name "_" #type "_long", scatter, op, type, long)
@@ -133,7 +146,9 @@ SCATTER_SIGNED("min", Min)
   INSTANTIATE_KERNEL("scatter_update_" bytes "_int", scatter, Update, type, int)   \
   INSTANTIATE_KERNEL("scatter_update_" bytes "_long", scatter, Update, type, long) \
   INSTANTIATE_KERNEL("gather_nd_" bytes "_int", gather_nd, type, int)              \
-  INSTANTIATE_KERNEL("gather_nd_" bytes "_long", gather_nd, type, long)
+  INSTANTIATE_KERNEL("gather_nd_" bytes "_long", gather_nd, type, long)            \
+  INSTANTIATE_KERNEL("gather_nd_rows_" bytes "_int", gather_nd_rows, type, int)    \
+  INSTANTIATE_KERNEL("gather_nd_rows_" bytes "_long", gather_nd_rows, type, long)
 MOVE("1", uchar)
 MOVE("2", ushort)
 MOVE("4", uint)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/scatter_params.h"
 #include "kernels/runtime/encoder.h"
@@ -98,12 +99,16 @@ Status Gather(KernelContext* ctx, const char* op, const Tensor& in, const Tensor
   const int64_t total = out.num_elements();
   if (total == 0) return Status();
   return Encode(ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"gather_nd", std::to_string(out.element_bytes()), indices.dtype()},
-                          Grid::Flat(total),
-                          {{"in", Value(in).Untyped()},
-                           {"indices", indices},
-                           {"out", Value(out).Untyped()},
-                           {"p", p}});
+    const auto inner = static_cast<int64_t>(p.inner), slices = total / inner;
+    const bool rows = inner >= GATHER_BLOCK && slices <= UINT32_MAX;
+    return encoder.Launch(
+        {rows ? "gather_nd_rows" : "gather_nd", std::to_string(out.element_bytes()),
+         indices.dtype()},
+        rows ? Grid((inner + GATHER_BLOCK - 1) / GATHER_BLOCK, slices) : Grid::Flat(total),
+        {{"in", Value(in).Untyped()},
+         {"indices", indices},
+         {"out", Value(out).Untyped()},
+         {"p", p}});
   });
 }
 

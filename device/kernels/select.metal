@@ -16,12 +16,13 @@ template <typename T>
 kernel void select_strided(device const bool* a [[buffer(0)]], device const T* b [[buffer(1)]],
                            device const T* c [[buffer(2)]], device T* out [[buffer(3)]],
                            constant StridedParams& params [[buffer(4)]],
+                           constant StridedOperand& fourth [[buffer(5)]],
                            uint3 position [[thread_position_in_grid]]) {
   const bool condition = a[strided_index(params, params.operands[0], position)];
   const long from = condition ? strided_index(params, params.operands[1], position)
                               : strided_index(params, params.operands[2], position);
   const T chosen = condition ? b[from] : c[from];
-  out[strided_index(params, params.operands[3], position)] = chosen;
+  out[strided_index(params, fourth, position)] = chosen;
 }
 
 #define SELECT(bytes, type)                                                          \

@@ -43,7 +43,8 @@ Status LaunchSelect(KernelContext* ctx, const char* op, const Tensor& condition,
                            {"b", a_value},
                            {"c", b_value},
                            {"out", out_value},
-                           {"params", loop.params}});
+                           {"params", loop.params},
+                           {"fourth", loop.fourth}});
   });
 }
 

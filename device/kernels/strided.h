@@ -35,8 +35,10 @@ Walk Broadcast(const Shape& shape, const Shape& target);
 struct Loop {
   StridedParams params = {};
   Grid grid{0};
-  // Which shader: "rows_" and every input's inner step, where there are two dimensions at most and
-  // those steps are 0 or 1; else "strided". The output is the last walk.
+  StridedOperand fourth = {};  // of four walks
+  // Which shader: "rows_" and every input's inner step, where there are STRIDED_ROW_DIMS dimensions at
+  // most and those steps are 0 or 1 (of copies: or -1, or n for another); else "strided". The output
+  // is the last walk.
   std::string variant;
 };
 

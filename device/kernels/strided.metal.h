@@ -22,11 +22,17 @@ inline long strided_index(constant StridedParams& params, constant StridedOperan
   return index;
 }
 
-// The same for a loop of two dimensions at most, whose inner steps are known when the shader is
-// compiled: these run several elements at a time.
+// The same for a loop of STRIDED_ROW_DIMS dimensions at most, whose inner steps are known when the shader
+// is compiled: these run several elements at a time. STEP_OF_OPERAND: the operand says it.
+#define STEP_OF_OPERAND 2
 template <int Step>
-inline long row_index(constant StridedOperand& operand, uint3 position) {
-  return operand.offset + long(position.x) * Step + long(position.y) * operand.strides[1];
+inline long row_index(constant StridedParams& params, constant StridedOperand& operand,
+                      uint3 position) {
+  const uint outer = position.z / params.dims[2];
+  const long step = Step == STEP_OF_OPERAND ? operand.strides[0] : long(Step);
+  return operand.offset + long(position.x) * step + long(position.y) * operand.strides[1] +
+         long(position.z - outer * params.dims[2]) * operand.strides[2] +
+         long(outer) * operand.strides[3];
 }
 
 #endif  // METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_

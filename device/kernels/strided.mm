@@ -3,6 +3,9 @@
 #include "device/kernels/strided.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "device/kernels/copy_params.h"
 
 namespace metal_ops {
 
@@ -31,6 +34,9 @@ Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Wal
                 Loop* loop) {
   *loop = Loop();
   StridedParams* params = &loop->params;
+  const auto operand = [&](size_t k) {
+    return k < STRIDED_OPERANDS ? &params->operands[k] : &loop->fourth;
+  };
   // Innermost first. A dimension joins the one inside it if every walk steps over that one's end
   // onto it.
   std::vector<int64_t> dims;
@@ -59,21 +65,22 @@ Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Wal
     sizes[std::min<size_t>(d, 2)] *= dim;
     params->dims[d] = static_cast<uint32_t>(dim);  // too large a one is refused with the grid
     for (size_t k = 0; k < walks.size(); ++k) {
-      params->operands[k].strides[d] = d < dims.size() ? strides[k][d] : 0;
+      operand(k)->strides[d] = d < dims.size() ? strides[k][d] : 0;
     }
   }
-  for (size_t k = 0; k < walks.size(); ++k) params->operands[k].offset = walks[k].offset;
+  for (size_t k = 0; k < walks.size(); ++k) operand(k)->offset = walks[k].offset;
   loop->grid = Grid(sizes[0], sizes[1], sizes[2]);
   // A dimension of one element may have any step: 1 is as good as its own.
   if (dims.empty()) {
-    for (size_t k = 0; k < walks.size(); ++k) params->operands[k].strides[0] = 1;
+    for (size_t k = 0; k < walks.size(); ++k) operand(k)->strides[0] = 1;
   }
-  bool rows = dims.size() <= 2 && params->operands[walks.size() - 1].strides[0] == 1;
+  bool rows = dims.size() <= STRIDED_ROW_DIMS && operand(walks.size() - 1)->strides[0] == 1;
   loop->variant = "rows_";
   for (size_t k = 0; k + 1 < walks.size(); ++k) {
-    const int64_t step = params->operands[k].strides[0];
-    rows = rows && (step == 0 || step == 1);
-    loop->variant += step == 0 ? '0' : '1';
+    const int64_t step = operand(k)->strides[0];
+    const bool known = step == 0 || step == 1;
+    rows = rows && (known || walks.size() == 2);
+    loop->variant += known || step == -1 ? std::to_string(step) : "n";
   }
   // No shader for the sum of two rows that both repeat one value: such a loop is rare.
   if (!rows || loop->variant == "rows_00") loop->variant = "strided";
@@ -94,11 +101,35 @@ Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Sha
   return Status();
 }
 
+namespace {
+
+// Has the loop of a copy go over tiles if the source's elements are neighbours along another dimension than
+// the result's.
+void PlanTiles(uint32_t tile, Loop* loop) {
+  StridedParams& params = loop->params;
+  for (size_t d = 1; d < STRIDED_ROW_DIMS; ++d) {
+    if (params.operands[0].strides[d] != 1 || params.dims[0] < tile || params.dims[d] < tile)
+      continue;
+    std::swap(params.dims[1], params.dims[d]);
+    for (StridedOperand& operand : params.operands) {
+      std::swap(operand.strides[1], operand.strides[d]);
+    }
+    const auto tiles = [&](int k) { return (int64_t{params.dims[k]} + tile - 1) / tile; };
+    loop->grid = Grid(tiles(0), tiles(1), int64_t{params.dims[2]} * params.dims[3]);
+    loop->variant = "tiles";
+    return;
+  }
+}
+
+}  // namespace
+
 Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, const Value& in,
                   const Walk& from, const Tensor& out, const Walk& to) {
   if (NumElements(shape) == 0) return Status();
   Loop loop;
   RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &loop));
+  if (loop.variant == "rows_n")
+    PlanTiles(out.element_bytes() > 8 ? COPY_TILE_WIDE : COPY_TILE, &loop);
   return encoder.Launch(
       {"copy", out.element_bytes(), loop.variant}, loop.grid,
       {{"in", in.Untyped()}, {"out", Value(out).Untyped()}, {"params", loop.params}});

@@ -13,9 +13,11 @@
 #endif
 
 #define STRIDED_DIMS 8
-#define STRIDED_OPERANDS 4
+#define STRIDED_ROW_DIMS 4
+#define STRIDED_OPERANDS 3  // with which the struct is small enough to be kept in registers
 #define ADD_N_INPUTS 8
 #define REDUCE_CHUNK 1024
+#define REDUCE_COLUMNS 16
 
 // Where element (0, 0, ...) lies and how far apart neighbours are, in elements.
 struct StridedOperand {
@@ -28,7 +30,7 @@ struct StridedParams {
   uint32_t dims[STRIDED_DIMS];
   StridedOperand operands[STRIDED_OPERANDS];
 };
-static_assert(sizeof(StridedParams) == 320, "host and shader must agree");
+static_assert(sizeof(StridedParams) == 248, "host and shader must agree");
 
 // One pass of a sum: every output sums `chunk` elements out of `count`, and there are `chunks` of
 // them.

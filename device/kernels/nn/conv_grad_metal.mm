@@ -216,7 +216,8 @@ class DepthwiseInputGradOp {
     WindowParams params;
     RETURN_IF_ERROR(PlanWindows(kOp, s, attrs_.nchw, &params));
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"depthwise_input_grad", d_in.dtype()}, InputGrid(s, attrs_.nchw),
+      return encoder.Launch(WindowShader("depthwise_input_grad", d_in.dtype(), s, attrs_.nchw),
+                            InputGrid(s, attrs_.nchw),
                             {{"filter", filter}, {"d_out", d_out}, {"d_in", d_in}, {"p", params}});
     });
   }
@@ -256,9 +257,10 @@ class DepthwiseFilterGradOp {
     const auto row_count = static_cast<uint32_t>(rows);
     RETURN_IF_ERROR(ctx->AllocateTemp(DType::kFloat, {rows, d_filter.num_elements()}, &parts));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Launch(
-          {"depthwise_filter_parts", input.dtype()}, Grid(s.out_c, s.filter_h * s.filter_w, rows),
-          {{"in", input}, {"d_out", d_out}, {"parts", parts}, {"p", params}}));
+      RETURN_IF_ERROR(
+          encoder.Launch(WindowShader("depthwise_filter_parts", input.dtype(), s, attrs_.nchw),
+                         Grid(s.out_c / WindowLanes(s, attrs_.nchw), s.filter_h * s.filter_w, rows),
+                         {{"in", input}, {"d_out", d_out}, {"parts", parts}, {"p", params}}));
       return encoder.Launch(
           {"depthwise_filter_sum", input.dtype()}, Grid(elements),
           {{"parts", parts}, {"d_filter", d_filter}, {"rows", row_count}, {"elements", elements}});

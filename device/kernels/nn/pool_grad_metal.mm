@@ -40,7 +40,7 @@ class MaxPoolGradOp {
     RETURN_IF_ERROR(PlanWindows(kOp, sizes, nchw, &params));
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          {"max_pool_grad", in.dtype()}, InputGrid(sizes, nchw),
+          WindowShader("max_pool_grad", in.dtype(), sizes, nchw), InputGrid(sizes, nchw),
           {{"in", in}, {"pooled", pooled}, {"d_pooled", d_pooled}, {"d_in", d_in}, {"p", params}});
     });
   }
@@ -79,7 +79,8 @@ class AvgPoolGradOp {
     WindowParams params;
     RETURN_IF_ERROR(PlanWindows(kOp, sizes, nchw, &params));
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"avg_pool_grad", d_in.dtype()}, InputGrid(sizes, nchw),
+      return encoder.Launch(WindowShader("avg_pool_grad", d_in.dtype(), sizes, nchw),
+                            InputGrid(sizes, nchw),
                             {{"d_pooled", d_pooled}, {"d_in", d_in}, {"p", params}});
     });
   }

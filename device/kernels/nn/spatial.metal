@@ -5,13 +5,17 @@
 
 using namespace metal;
 
-// Which output a thread computes, and where its window begins.
+// A thread computes kLanes outputs whose channels are neighbours in memory: WINDOW_LANES with NHWC, of
+// channels that are a multiple of it, or 1.
+
+// Which output a thread computes, the first of its lanes, and where its window begins.
 struct Window {
   long image;  // of the input, with the channel
   uint channel;
   int top, left;
   long out;
 };
+template <uint kLanes>
 inline Window find_window(constant WindowParams& p, uint3 position) {
   Window w;
   uint image, y, x;
@@ -23,7 +27,7 @@ inline Window find_window(constant WindowParams& p, uint3 position) {
     w.out = (long(position.z) * p.out_h + y) * p.out_w + x;
   } else {
     image = position.z / p.out_h;
-    w.channel = position.x;
+    w.channel = position.x * kLanes;
     y = position.z % p.out_h;
     x = position.y;
     w.out = (long(position.z) * p.out_w + x) * p.channels + w.channel;
@@ -34,32 +38,37 @@ inline Window find_window(constant WindowParams& p, uint3 position) {
   return w;
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_pool(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                      constant WindowParams& p [[buffer(2)]],
                      uint3 position [[thread_position_in_grid]]) {
-  const Window w = find_window(p, position);
-  float largest = -INFINITY;
+  const Window w = find_window<kLanes>(p, position);
+  float largest[kLanes];
+  for (uint k = 0; k < kLanes; ++k) largest[k] = -INFINITY;
   for (uint fy = 0; fy < p.window_h; ++fy) {
     const int y = w.top + int(fy);
     if (y < 0 || y >= int(p.in_h)) continue;
     for (uint fx = 0; fx < p.window_w; ++fx) {
       const int x = w.left + int(fx);
       if (x < 0 || x >= int(p.in_w)) continue;
-      const float value = float(in[w.image + long(y) * p.in_y + long(x) * p.in_x]);
-      // NaN stays, as it does on the CPU.
-      largest = value > largest || value != value ? value : largest;
+      const long at = w.image + long(y) * p.in_y + long(x) * p.in_x;
+      for (uint k = 0; k < kLanes; ++k) {
+        const float value = float(in[at + long(k)]);
+        // NaN stays, as it does on the CPU.
+        largest[k] = value > largest[k] || value != value ? value : largest[k];
+      }
     }
   }
-  out[w.out] = T(largest);
+  for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(largest[k]);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void avg_pool(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                      constant WindowParams& p [[buffer(2)]],
                      uint3 position [[thread_position_in_grid]]) {
-  const Window w = find_window(p, position);
-  float sum = 0.0f;
+  const Window w = find_window<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
   int count = 0;
   for (uint fy = 0; fy < p.window_h; ++fy) {
     const int y = w.top + int(fy);
@@ -67,21 +76,24 @@ kernel void avg_pool(device const T* in [[buffer(0)]], device T* out [[buffer(1)
     for (uint fx = 0; fx < p.window_w; ++fx) {
       const int x = w.left + int(fx);
       if (x < 0 || x >= int(p.in_w)) continue;
-      sum += float(in[w.image + long(y) * p.in_y + long(x) * p.in_x]);
+      const long at = w.image + long(y) * p.in_y + long(x) * p.in_x;
+      for (uint k = 0; k < kLanes; ++k) sum[k] += float(in[at + long(k)]);
       ++count;
     }
   }
-  out[w.out] = T(sum / float(count));
+  for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(sum[k] / float(count));
 }
 
-// filter is [window_h, window_w, channels / multiplier, multiplier], `channels` being the output's.
-template <typename T>
+// filter is [window_h, window_w, channels / multiplier, multiplier], `channels` being the output's. Lanes
+// are for a multiplier of 1.
+template <typename T, uint kLanes>
 kernel void depthwise_conv(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                            constant WindowParams& p [[buffer(2)]],
                            device const T* filter [[buffer(3)]],
                            uint3 position [[thread_position_in_grid]]) {
-  const Window w = find_window(p, position);
-  float sum = 0.0f;
+  const Window w = find_window<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
   for (uint fy = 0; fy < p.window_h; ++fy) {
     const int y = w.top + int(fy * p.dilation_h);
     if (y < 0 || y >= int(p.in_h)) continue;
@@ -89,10 +101,13 @@ kernel void depthwise_conv(device const T* in [[buffer(0)]], device T* out [[buf
       const int x = w.left + int(fx * p.dilation_w);
       if (x < 0 || x >= int(p.in_w)) continue;
       const long term = long(fy * p.window_w + fx) * p.channels + w.channel;
-      sum = fma(float(in[w.image + long(y) * p.in_y + long(x) * p.in_x]), float(filter[term]), sum);
+      const long at = w.image + long(y) * p.in_y + long(x) * p.in_x;
+      for (uint k = 0; k < kLanes; ++k) {
+        sum[k] = fma(float(in[at + long(k)]), float(filter[term + long(k)]), sum[k]);
+      }
     }
   }
-  out[w.out] = T(sum);
+  for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(sum[k]);
 }
 
 // One thread a row.
@@ -114,11 +129,14 @@ kernel void softmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
   }
 }
 
-#define SPATIAL(type)                                               \
-  INSTANTIATE_KERNEL("max_pool_" #type, max_pool, type)             \
-  INSTANTIATE_KERNEL("avg_pool_" #type, avg_pool, type)             \
-  INSTANTIATE_KERNEL("depthwise_conv_" #type, depthwise_conv, type) \
-  INSTANTIATE_KERNEL("softmax_" #type, softmax, type, false)        \
+#define WINDOWS(name, function, type)                   \
+  INSTANTIATE_KERNEL(name "_" #type, function, type, 1) \
+  INSTANTIATE_KERNEL(name "_lanes_" #type, function, type, WINDOW_LANES)
+#define SPATIAL(type)                                        \
+  WINDOWS("max_pool", max_pool, type)                        \
+  WINDOWS("avg_pool", avg_pool, type)                        \
+  WINDOWS("depthwise_conv", depthwise_conv, type)            \
+  INSTANTIATE_KERNEL("softmax_" #type, softmax, type, false) \
   INSTANTIATE_KERNEL("log_softmax_" #type, softmax, type, true)
 SPATIAL(float)
 SPATIAL(half)

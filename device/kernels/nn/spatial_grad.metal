@@ -6,12 +6,13 @@
 
 using namespace metal;
 
-// Which element of the input a thread computes.
+// Which element of the input a thread computes, the first of its lanes (spatial.metal).
 struct Point {
   long image_at;  // where its image's channel begins in the input
   uint image, channel;
   int y, x;
 };
+template <uint kLanes>
 inline Point find_point(constant WindowParams& p, uint3 position) {
   const uint channels = p.channels / p.multiplier;
   Point point;
@@ -22,7 +23,7 @@ inline Point find_point(constant WindowParams& p, uint3 position) {
     point.x = int(position.x);
   } else {
     point.image = position.z / p.in_h;
-    point.channel = position.x;
+    point.channel = position.x * kLanes;
     point.y = int(position.z % p.in_h);
     point.x = int(position.y);
   }
@@ -45,15 +46,18 @@ inline int window_of(int at, int offset, int pad, uint stride, uint windows) {
 }
 
 // The gradient of a window is its first largest element's.
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pooled [[buffer(1)]],
                           device const T* d_pooled [[buffer(2)]], device T* d_in [[buffer(3)]],
                           constant WindowParams& p [[buffer(4)]],
                           uint3 position [[thread_position_in_grid]]) {
-  const Point point = find_point(p, position);
+  const Point point = find_point<kLanes>(p, position);
   const long here = in_at(p, point, point.y, point.x);
-  const float value = float(in[here]);
-  float sum = 0.0f;
+  float value[kLanes], sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) {
+    value[k] = float(in[here + long(k)]);
+    sum[k] = 0.0f;
+  }
   // Windows from the first on: they begin further up the further down the element lies in them.
   for (int fy = int(p.window_h) - 1; fy >= 0; --fy) {
     const int wy = window_of(point.y, fy, p.pad_top, p.stride_h, p.out_h);
@@ -62,26 +66,39 @@ kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pool
       const int wx = window_of(point.x, fx, p.pad_left, p.stride_w, p.out_w);
       if (wx < 0) continue;
       const long out = out_at(p, point.image, point.channel, wy, wx);
-      if (float(pooled[out]) != value) continue;
-      bool first = true;
-      for (int y = max(point.y - fy, 0); y <= point.y && first; ++y) {
+      // Ints: several lanes are compared at a time.
+      int first[kLanes], any = 0;
+      for (uint k = 0; k < kLanes; ++k) {
+        first[k] = float(pooled[out + long(k)]) == value[k] ? 1 : 0;
+        any |= first[k];
+      }
+      for (int y = max(point.y - fy, 0); y <= point.y && any != 0; ++y) {
         const int end = y == point.y ? point.x : min(point.x - fx + int(p.window_w), int(p.in_w));
-        for (int x = max(point.x - fx, 0); x < end && first; ++x) {
-          first = float(in[in_at(p, point, y, x)]) != value;
+        for (int x = max(point.x - fx, 0); x < end && any != 0; ++x) {
+          const long at = in_at(p, point, y, x);
+          any = 0;
+          for (uint k = 0; k < kLanes; ++k) {
+            first[k] &= float(in[at + long(k)]) != value[k] ? 1 : 0;
+            any |= first[k];
+          }
         }
       }
-      if (first) sum += float(d_pooled[out]);
+      if (any == 0) continue;
+      for (uint k = 0; k < kLanes; ++k) {
+        sum[k] = first[k] != 0 ? sum[k] + float(d_pooled[out + long(k)]) : sum[k];
+      }
     }
   }
-  d_in[here] = T(sum);
+  for (uint k = 0; k < kLanes; ++k) d_in[here + long(k)] = T(sum[k]);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void avg_pool_grad(device const T* d_pooled [[buffer(0)]], device T* d_in [[buffer(1)]],
                           constant WindowParams& p [[buffer(2)]],
                           uint3 position [[thread_position_in_grid]]) {
-  const Point point = find_point(p, position);
-  float sum = 0.0f;
+  const Point point = find_point<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
   for (int fy = int(p.window_h) - 1; fy >= 0; --fy) {
     const int wy = window_of(point.y, fy, p.pad_top, p.stride_h, p.out_h);
     if (wy < 0) continue;
@@ -92,19 +109,23 @@ kernel void avg_pool_grad(device const T* d_pooled [[buffer(0)]], device T* d_in
       if (wx < 0) continue;
       const int left = point.x - fx;
       const int width = min(left + int(p.window_w), int(p.in_w)) - max(left, 0);
-      sum += float(d_pooled[out_at(p, point.image, point.channel, wy, wx)]) / float(height * width);
+      const long out = out_at(p, point.image, point.channel, wy, wx);
+      const float size = float(height * width);
+      for (uint k = 0; k < kLanes; ++k) sum[k] += float(d_pooled[out + long(k)]) / size;
     }
   }
-  d_in[in_at(p, point, point.y, point.x)] = T(sum);
+  const long here = in_at(p, point, point.y, point.x);
+  for (uint k = 0; k < kLanes; ++k) d_in[here + long(k)] = T(sum[k]);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void depthwise_input_grad(device const T* filter [[buffer(0)]],
                                  device const T* d_out [[buffer(1)]], device T* d_in [[buffer(2)]],
                                  constant WindowParams& p [[buffer(3)]],
                                  uint3 position [[thread_position_in_grid]]) {
-  const Point point = find_point(p, position);
-  float sum = 0.0f;
+  const Point point = find_point<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
   for (uint fy = 0; fy < p.window_h; ++fy) {
     const int y = window_of(point.y, int(fy * p.dilation_h), p.pad_top, p.stride_h, p.out_h);
     if (y < 0) continue;
@@ -113,35 +134,46 @@ kernel void depthwise_input_grad(device const T* filter [[buffer(0)]],
       if (x < 0) continue;
       for (uint m = 0; m < p.multiplier; ++m) {
         const uint channel = point.channel * p.multiplier + m;
-        sum = fma(float(d_out[out_at(p, point.image, channel, y, x)]),
-                  float(filter[long(fy * p.window_w + fx) * p.channels + channel]), sum);
+        const long out = out_at(p, point.image, channel, y, x);
+        const long term = long(fy * p.window_w + fx) * p.channels + channel;
+        for (uint k = 0; k < kLanes; ++k) {
+          sum[k] = fma(float(d_out[out + long(k)]), float(filter[term + long(k)]), sum[k]);
+        }
       }
     }
   }
-  d_in[in_at(p, point, point.y, point.x)] = T(sum);
+  const long here = in_at(p, point, point.y, point.x);
+  for (uint k = 0; k < kLanes; ++k) d_in[here + long(k)] = T(sum[k]);
 }
 
 // One row of one image's outputs a thread: (output channel, element of the window, row).
-template <typename T>
+template <typename T, uint kLanes>
 kernel void depthwise_filter_parts(device const T* in [[buffer(0)]],
                                    device const T* d_out [[buffer(1)]],
                                    device float* parts [[buffer(2)]],
                                    constant WindowParams& p [[buffer(3)]],
                                    uint3 position [[thread_position_in_grid]]) {
-  const uint channel = position.x, fy = position.y / p.window_w, fx = position.y % p.window_w;
+  const uint channel = position.x * kLanes, fy = position.y / p.window_w,
+             fx = position.y % p.window_w;
   const uint image = position.z / p.out_h, row = position.z % p.out_h;
   const long image_at = long(image) * p.in_image + long(channel / p.multiplier) * p.in_c;
   const int y = int(row * p.stride_h + fy * p.dilation_h) - p.pad_top;
-  float sum = 0.0f;
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
   if (y >= 0 && y < int(p.in_h)) {
     for (uint column = 0; column < p.out_w; ++column) {
       const int x = int(column * p.stride_w + fx * p.dilation_w) - p.pad_left;
       if (x < 0 || x >= int(p.in_w)) continue;
-      sum = fma(float(in[image_at + long(y) * p.in_y + long(x) * p.in_x]),
-                float(d_out[out_at(p, image, channel, int(row), int(column))]), sum);
+      const long at = image_at + long(y) * p.in_y + long(x) * p.in_x;
+      const long out = out_at(p, image, channel, int(row), int(column));
+      for (uint k = 0; k < kLanes; ++k) {
+        sum[k] = fma(float(in[at + long(k)]), float(d_out[out + long(k)]), sum[k]);
+      }
     }
   }
-  parts[(ulong(position.z) * p.window_h * p.window_w + position.y) * p.channels + channel] = sum;
+  const ulong to =
+      (ulong(position.z) * p.window_h * p.window_w + position.y) * p.channels + channel;
+  for (uint k = 0; k < kLanes; ++k) parts[to + k] = sum[k];
 }
 
 // Grid: the filter's elements. Thirty-two sums that are summed, so that errors do not grow with rows.
@@ -163,11 +195,14 @@ kernel void depthwise_filter_sum(device const float* parts [[buffer(0)]],
   d_filter[i] = T(total);
 }
 
-#define SPATIAL_GRAD(type)                                                          \
-  INSTANTIATE_KERNEL("max_pool_grad_" #type, max_pool_grad, type)                   \
-  INSTANTIATE_KERNEL("avg_pool_grad_" #type, avg_pool_grad, type)                   \
-  INSTANTIATE_KERNEL("depthwise_input_grad_" #type, depthwise_input_grad, type)     \
-  INSTANTIATE_KERNEL("depthwise_filter_parts_" #type, depthwise_filter_parts, type) \
+#define WINDOWS(name, function, type)                   \
+  INSTANTIATE_KERNEL(name "_" #type, function, type, 1) \
+  INSTANTIATE_KERNEL(name "_lanes_" #type, function, type, WINDOW_LANES)
+#define SPATIAL_GRAD(type)                                        \
+  WINDOWS("max_pool_grad", max_pool_grad, type)                   \
+  WINDOWS("avg_pool_grad", avg_pool_grad, type)                   \
+  WINDOWS("depthwise_input_grad", depthwise_input_grad, type)     \
+  WINDOWS("depthwise_filter_parts", depthwise_filter_parts, type) \
   INSTANTIATE_KERNEL("depthwise_filter_sum_" #type, depthwise_filter_sum, type)
 SPATIAL_GRAD(float)
 SPATIAL_GRAD(half)

@@ -20,7 +20,8 @@ Status RunWindows(KernelContext* ctx, const char* op, const char* stem, const Co
   std::vector<Argument> arguments = {{"in", in}, {"out", out}, {"p", params}};
   if (filter != nullptr) arguments.push_back({"filter", *filter});
   return Encode(ctx, [&](Encoder& encoder) {
-    return encoder.Launch({stem, in.dtype()}, OutputGrid(sizes, nchw), arguments);
+    return encoder.Launch(WindowShader(stem, in.dtype(), sizes, nchw), OutputGrid(sizes, nchw),
+                          arguments);
   });
 }
 

@@ -50,12 +50,21 @@ inline Status PlanWindows(const char* op, const ConvSizes& s, bool nchw, WindowP
   return Status();
 }
 
-// A thread an element of the output, or of the input.
+// Channels that one thread computes: what spatial.metal calls lanes.
+inline int64_t WindowLanes(const ConvSizes& s, bool nchw) {
+  return !nchw && s.in_c == s.out_c && s.in_c % WINDOW_LANES == 0 ? WINDOW_LANES : 1;
+}
+inline Shader WindowShader(const char* stem, DType dtype, const ConvSizes& s, bool nchw) {
+  return WindowLanes(s, nchw) > 1 ? Shader(stem, "lanes", dtype) : Shader(stem, dtype);
+}
+// A thread an element, or as many as there are lanes, of the output, or of the input.
 inline Grid OutputGrid(const ConvSizes& s, bool nchw) {
-  return nchw ? Grid(s.out_w, s.out_h, s.n * s.out_c) : Grid(s.out_c, s.out_w, s.n * s.out_h);
+  return nchw ? Grid(s.out_w, s.out_h, s.n * s.out_c)
+              : Grid(s.out_c / WindowLanes(s, nchw), s.out_w, s.n * s.out_h);
 }
 inline Grid InputGrid(const ConvSizes& s, bool nchw) {
-  return nchw ? Grid(s.in_w, s.in_h, s.n * s.in_c) : Grid(s.in_c, s.in_w, s.n * s.in_h);
+  return nchw ? Grid(s.in_w, s.in_h, s.n * s.in_c)
+              : Grid(s.in_c / WindowLanes(s, nchw), s.in_w, s.n * s.in_h);
 }
 
 struct PoolAttrs {

@@ -122,6 +122,15 @@ def test_functions_of_special_values():
             expected = oracle(x.astype("float64")).astype("float32")
             got = on_device(unary(name)(put(x)))
             np.testing.assert_allclose(got, expected, rtol=(ulps + 1) * 2**-23, err_msg=name)
+    # Every pair of these: quadrants, axes and signs of nothing.
+    y, x = (a.ravel() for a in np.meshgrid(np.append(x, [1.0, 3e38, -3e38]), np.append(x, 3e38)))
+    with np.errstate(all="ignore"):
+        expected = np.arctan2(y.astype("float64"), x.astype("float64")).astype("float32")
+    got = on_device(tf.raw_ops.Atan2(y=put(y.astype("f")), x=put(x.astype("f"))))
+    np.testing.assert_allclose(got, expected, rtol=5 * 2**-23)
+    np.testing.assert_array_equal(
+        np.signbit(got[expected == 0]), np.signbit(expected[expected == 0])
+    )
     for name, oracle in [("IsFinite", np.isfinite), ("IsInf", np.isinf), ("IsNan", np.isnan)]:
         for dtype in FLOATS:
             special = np.resize(x.astype(numpy_type(dtype)), 1025)

@@ -334,7 +334,7 @@ def test_bad_arguments(name):
 
 # A tensor's shape, the indices' without the last dimension, how many dimensions an index names.
 ND = [((5,), (3,), 1), ((5, 3), (4,), 1), ((5, 3), (2, 2), 2), ((2, 3, 4, 70), (6,), 2), ((4, 2), (0,), 1),
-      ((100, 130), (300,), 1)]  # fmt: skip
+      ((100, 130), (300,), 1), ((5, 19), (3, 2), 1)]  # fmt: skip
 
 
 def nd_indices(shape, index_shape, depth, kind, seed=3):

@@ -90,6 +90,7 @@ BROADCASTS = [
     *[(shape, ()) for shape in SHAPES],
     *[((5, 3), (3,)), ((3,), (5, 3)), ((5, 1), (1, 7)), ((4, 1, 6), (5, 1)), ((1,), (2, 3))],
     *[((0, 3), (1, 3)), ((2, 0), (1,)), ((1, 1, 1), (1,)), ((300, 2), (2,)), ((2, 300), (2, 1))],
+    *[((2, 3, 4, 9), (2, 1, 1, 9)), ((2, 3, 4, 5), (3, 1, 5)), ((3, 1, 4, 1, 9), (2, 1, 5, 9))],
     *[((2, 1, 3, 1, 2, 1, 3), (1, 2, 1, 3, 1, 2, 1)), ((1, 2) * 4, (2, 1) * 4)],
 ]
 
@@ -341,7 +342,8 @@ def test_strided_slice_bad(where, message):
 @pytest.mark.parametrize("dtype", MOVABLE)
 def test_transpose_tile_pack(dtype):
     for shape, perm in [((), ()), ((3, 5), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((4, 0, 2), (2, 1, 0)),
-                        ((2, 1, 3, 4, 5), (4, 2, 3, 1, 0)), ((33, 65), (1, 0))]:  # fmt: skip
+                        ((2, 1, 3, 4, 5), (4, 2, 3, 1, 0)), ((33, 65), (1, 0)), ((9, 20, 11), (2, 0, 1)),
+                        ((2, 9, 3, 17), (0, 3, 1, 2)), ((2, 2, 9, 2, 8), (0, 4, 1, 3, 2))]:  # fmt: skip
         x = random(shape, dtype)
         got = tf.raw_ops.Transpose(x=put(x), perm=tf.constant(perm, tf.int32))
         np.testing.assert_array_equal(on_device(got), np.transpose(x, perm))
@@ -385,6 +387,7 @@ REDUCTIONS = [
         ((3000, 2), (0,)),
         ((2, 3000), (1,)),
     ],
+    *[((1500, 19), (0,)), ((3, 1200, 21), (1,)), ((2, 3, 4, 17), (0,))],
     *[((1500, 3, 700), (0, 2)), ((2100000,), (0,)), ((1024,), (0,)), ((1025, 1), (0,))],
 ]
 
@@ -481,6 +484,7 @@ GATHERS = [
     *[((7,), (3,), 0, 0), ((5, 3), (2, 4), 0, 0), ((5, 3), (4,), 1, 0), ((5, 3), (4,), -1, 0)],
     *[((2, 5, 3), (2, 4), 1, 1), ((2, 3, 4, 5), (2, 3, 2), 2, 2), ((2, 5, 3), (2, 4), 2, 1)],
     *[((4, 0), (3,), 0, 0), ((4, 3), (0,), 0, 0), ((6, 2), (), 0, 0), ((1025, 16), (333,), 0, 0)],
+    *[((2, 5, 3, 11), (2, 4), 1, 1), ((3, 5, 17), (4,), 1, 0), ((5, 19), (2, 3), 0, 0)],
 ]
 
 
@@ -506,6 +510,11 @@ def test_gather(dtype):
 def test_gather_out_of_range_is_zero():
     got = tf.gather(put(np.arange(1.0, 7.0, dtype="f").reshape(3, 2)), put(np.array([2, 3, -1, 0])))
     np.testing.assert_array_equal(on_device(got), [[5, 6], [0, 0], [0, 0], [1, 2]])
+    rows = np.arange(1.0, 58.0, dtype="f").reshape(3, 19)
+    want = np.stack([rows[2], 0 * rows[0], 0 * rows[0], rows[0]])
+    for index in ([2, 3, -1, 0], [[2], [3], [-1], [0]]):
+        gather = tf.gather if np.ndim(index) == 1 else tf.gather_nd
+        np.testing.assert_array_equal(on_device(gather(put(rows), put(np.array(index)))), want)
 
 
 @pytest.mark.parametrize(

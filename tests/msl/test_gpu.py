@@ -24,7 +24,7 @@ from .shaders import HEADER, path
 ROOT = Path(__file__).resolve().parents[2]
 SHADERS = sorted(
     str(file.relative_to(ROOT))
-    for room in ("kernels", "device")
+    for room in ("kernels", "device", "tools")
     for file in (ROOT / room).rglob("*.metal")
 )
 
@@ -112,6 +112,16 @@ CASES = {
         "[[max_total_threads_per_threadgroup(128)]] kernel void k(device uint* a) { a[0] = 1; }",
         [r"\.entry msl_k\([^{]*\.maxntid 128, 1, 1\s*\{"],
     ),
+    "overloads by address space": (
+        "constant float c = 7;\n"
+        "[[clang::noinline]] float f(device const float* p) { return p[0]; }\n"
+        "[[clang::noinline]] float f(threadgroup const float* p) { return p[1]; }\n"
+        "[[clang::noinline]] float f(constant float* p) { return p[2]; }\n"
+        "[[clang::noinline]] float f(thread const float* p) { return p[3]; }\n"
+        "kernel void k(device float* a, constant float* b, threadgroup float* t) { float x[4] = {a[4], a[5], a[6], a[7]};\n"
+        "a[0] = f(a); a[1] = f(t); a[2] = f(b); a[3] = f(x) + c; }",
+        [r"ld\.shared\.f32 .*\+4\];", r"ld\.global\.nc\.f32 .*\+8\];", r"ld\.global\.f32 .*\+28\];", r"0f40E00000"],
+    ),
     "names": (
         'template <class T> kernel void f(device T* a) { a[0] = 1; }\n'
         'template [[host_name("k<a b>")]] kernel void f<int>(device int*);',
@@ -120,14 +130,17 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_code(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [*((name, "sm_90") for name in CASES), ("overloads by address space", "sm_80")],
+)
+def test_code(name: str, target: str) -> None:
     source, expected = CASES[name]
-    text = ptx(source)
+    text = ptx(source, target)
     for pattern in expected:
         found = re.search(pattern.removeprefix("!"), text)
         assert bool(found) != pattern.startswith("!"), f"{pattern}\n{text}"
-    assert [usage.target for usage in gpu.assemble(text, "sm_90")] == ["sm_90"]
+    assert [usage.target for usage in gpu.assemble(text, target)] == [target]
 
 
 def test_metallib_holds_both() -> None:

@@ -59,6 +59,8 @@ def flags(target: str, fast_math: bool) -> list[str]:
             "-D__UINT64_TYPE__=unsigned long",
         ),
         "--cuda-feature=+ptx81",  # drivers from 530 on; the vector atomics of sm_90 need it
+        # Overloads by address space: `constant` and `thread` have one number on a GPU, and names by numbers are equal.
+        *("-Xclang", "-faddress-space-map-mangling=no"),
         *language,
         *(toolchain.FAST if fast_math else toolchain.EXACT),
         "-O3",

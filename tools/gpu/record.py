@@ -68,7 +68,8 @@ def run(
     }
     with (OUT / "data").open("ab") as data:
         for i, array in sorted(before.items()):
-            row["buffers"].append([i, array.nbytes, array.dtype.str])
+            # Of a struct its fields: what lies between them is anything.
+            row["buffers"].append([i, array.nbytes, np.lib.format.dtype_to_descr(array.dtype)])
             data.write(array.tobytes())
         for i, value in constants.items():
             if i in types:

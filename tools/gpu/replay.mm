@@ -1,6 +1,7 @@
-// Runs launches that record.py kept through the Metal API: `replay FOLDER LIST RESULTS`. LIST has a
-// line a launch (run.py writes it), FOLDER/data the bytes; RESULTS gets, a launch, 1 or 0 as 32
-// bits and its buffers afterwards.
+// Runs launches that record.py kept through the Metal API: `replay FOLDER LIST RESULTS FIRST`. LIST
+// has a line a launch (run.py writes it), FOLDER/data the bytes; RESULTS gets, a launch from number
+// FIRST on, 1 or 0 as 32 bits and its buffers afterwards. Ends with status 3 behind a launch after
+// which the process cannot use the GPU any more.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,8 +33,8 @@ struct Bound {
 
 int main(int argc, char** argv) {
   @autoreleasepool {
-    if (argc != 4) {
-      fprintf(stderr, "usage: replay FOLDER LIST RESULTS\n");
+    if (argc != 5) {
+      fprintf(stderr, "usage: replay FOLDER LIST RESULTS FIRST\n");
       return 2;
     }
     const std::string folder = argv[1];
@@ -46,6 +47,7 @@ int main(int argc, char** argv) {
     FILE* results = fopen(argv[3], "wb");
     if (!data || !results) return 2;
     std::map<std::string, id<MTLLibrary>> libraries;
+    int number = 0;
     for (std::string line; std::getline(list, line);) {
       @autoreleasepool {
         std::istringstream in(line);
@@ -61,7 +63,7 @@ int main(int argc, char** argv) {
           Bound b;
           in >> b.index >> b.length;
           const std::vector<char> bytes = Read(data, b.length);
-          b.buffer = b.length
+          b.buffer = b.length && number >= atoi(argv[4])
                          ? [[device newBufferWithBytes:bytes.data()
                                                 length:b.length
                                                options:MTLResourceStorageModeShared] autorelease]
@@ -77,6 +79,7 @@ int main(int argc, char** argv) {
           [values setConstantValue:bytes.data() type:MTLDataType(type) atIndex:index];
         }
         Read(data, after);  // what the CPU made
+        if (number++ < atoi(argv[4])) continue;
         id<MTLLibrary>& loaded = libraries[library];
         if (!loaded) {
           NSString* path = [NSString stringWithUTF8String:(folder + "/" + library).c_str()];
@@ -115,6 +118,10 @@ int main(int argc, char** argv) {
         fwrite(&ran, sizeof ran, 1, results);
         for (const Bound& b : bound) {
           if (b.buffer) fwrite([b.buffer contents], 1, b.length, results);
+        }
+        if (error && [[error localizedDescription] containsString:@"this process cannot use"]) {
+          fclose(results);
+          return 3;
         }
       }
     }

@@ -6,18 +6,24 @@ build/gpu/%: build/gpu/%.o $(HOSTMETAL_SO)
 	@$(OBJCXX) -pthread $< -o $@ $(HOSTMETAL_LDFLAGS)
 build/gpu/replay.o: tools/gpu/replay.mm | build/system-metal.stamp
 build/gpu/hash_encode.o: benchmarks/gpu/hash_encode.mm benchmarks/hash_encode_inputs.h benchmarks/metal_program.h | build/system-metal.stamp
+build/gpu/textures.o: tools/gpu/textures.mm benchmarks/metal_program.h | build/system-metal.stamp
 build/gpu/fused_mlp.o: benchmarks/gpu/fused_mlp.mm benchmarks/metal_program.h kernels/fused_mlp/fused_mlp_params.h | build/system-metal.stamp
-build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o:
+build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textures.o:
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -c $< -o $@
 
-gpu-test: metal build/gpu/replay build/gpu/hash_encode | $(VENV)/test.stamp  ## Pack the tests of GPUs into OUT=<folder>; run run.py there
+build/gpu/textures.metallib: tools/gpu/textures.metal $(METAL_FLAGS_FILE) | build/system-metal.stamp
+	@mkdir -p $(@D)
+	@$(PY) $(PKG)/metal --gpu=sm_80,sm_90 $< -o $@
+
+gpu-test: metal build/gpu/replay build/gpu/hash_encode build/gpu/textures build/gpu/textures.metallib | $(VENV)/test.stamp  ## Pack the tests of GPUs into OUT=<folder>; run run.py there
 	@[ -n "$(OUT)" ] || { echo "make gpu-test needs OUT=<folder>" >&2; exit 2; }
 	@[ -n "$(GPU)" ] || { echo "make gpu-test needs GPU=1: shaders with code for GPUs" >&2; exit 2; }
 	@rm -rf "$(OUT)" && mkdir -p "$(OUT)/lib"
 	@git describe --always --dirty > "$(OUT)/commit"
-	@cp tools/gpu/run.py build/gpu/replay build/gpu/hash_encode $(HOSTMETAL_SO) $(METALLIB) "$(OUT)"
+	@cp tools/gpu/run.py build/gpu/replay build/gpu/hash_encode build/gpu/textures build/gpu/textures.metallib \
+	  $(HOSTMETAL_SO) $(METALLIB) "$(OUT)"
 	@ldd $(HOSTMETAL_SO) | awk '$$2 == "=>" && $$3 ~ /^\// { print $$3 }' | \
 	  grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so' | xargs -I{} cp -L {} "$(OUT)/lib"
 	@GPU_RECORD="$(abspath $(OUT))/launches" $(PY) -m pytest -q -p tools.gpu.record -p no:cacheprovider \

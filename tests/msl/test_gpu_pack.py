@@ -1,0 +1,88 @@
+"""What `make gpu-test` packs for a machine with a GPU, recorded and run again here, where the device is the processor."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Two launches, one of a struct with a gap between its fields.
+RECORDED = '''
+import numpy as np
+from tests.msl.shaders import library
+
+def test_launches():
+    shader = library("""
+        struct S { uchar a; float b[2]; };
+        kernel void doubled(device float* x, uint i [[thread_position_in_grid]]) { x[i] *= 2; }
+        kernel void made(device S* s, constant float& b) { s[0].a = 3; s[0].b[1] = b; }""", checked=False)
+    x = np.arange(5, dtype=np.float32)
+    shader["doubled"].run(5, 2, {0: x})
+    s = np.zeros(2, np.dtype({"names": ["a", "b"], "formats": ["u1", "2f4"], "offsets": [0, 4], "itemsize": 12}))
+    shader["made"].run(1, 1, {0: s, 1: np.float32(7)})
+    assert x[4] == 8 and s[0]["b"][1] == 7
+'''
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory) -> Path:
+    subprocess.run(["make", "-s", "build/gpu/replay"], cwd=ROOT, check=True)
+    out = tmp_path_factory.mktemp("pack")
+    for file in (
+        "tools/gpu/run.py",
+        "build/gpu/replay",
+        "python/metal_ops/libhostmetal.so",
+    ):
+        shutil.copy(ROOT / file, out)
+    (out / "commit").write_text("a commit\n")
+    (out / "test_recorded.py").write_text(RECORDED)
+    command = ["-m", "pytest", "-q", "-p", "tools.gpu.record", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, *command, "--rootdir", out, out / "test_recorded.py"],
+        cwd=ROOT,
+        env={**os.environ, "GPU_RECORD": str(out / "launches"), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def run(pack: Path, *arguments: str, device: str = "cpu") -> str:
+    done = subprocess.run(
+        [sys.executable, pack / "run.py", *arguments],
+        env={**os.environ, "HOSTMETAL_DEVICE": device, "HOSTMETAL_LIBCUDA": "no_libcuda.so"},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_what_was_recorded_gives_the_same_again(pack: Path) -> None:
+    said = run(pack, "2")
+    assert "launches of tests/msl: 2, run 2 times, always as on the CPU device: 2" in said, said
+    assert "FAILED textures: No such file" in said  # a program that was not packed is no success
+
+
+def test_what_differs_is_named_but_not_between_fields(pack: Path) -> None:
+    data = np.memmap(pack / "launches/data", np.uint8, "r+")
+    rows = json.loads((pack / "launches/launches.json").read_text())
+    assert [row["kernel"] for row in rows] == ["doubled", "made"]
+    after = 2 * 20 + 28  # of the first launch, then what the second is given
+    kept = data.copy()
+    data[after + 1] ^= 255  # between a and b
+    assert "always as on the CPU device: 2" in run(pack)
+    data[after + 11] ^= 1  # b[1]
+    said = run(pack)
+    data[:] = kept
+    assert "always as on the CPU device: 1" in said, said
+    assert "FAILED test_recorded.py::test_launches made (1), 1 of 1: buffer 0, b: 1 of 4" in said
+
+
+def test_without_a_gpu_it_says_so(pack: Path) -> None:
+    assert "NVIDIA's driver library cannot be loaded: no_libcuda.so" in run(pack, device="cuda:0")

@@ -12,7 +12,7 @@
 
 namespace metal_device {
 
-// From the first stream on, forks of this process are noticed.
+// From the first stream on, forks of this process are noticed; with a GPU from loading on.
 void WatchForks(id<MTLDevice> device);
 
 // Whether this is the child of such a fork.

@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "device/memory.h"
+
 namespace metal_device {
 namespace {
 
@@ -28,9 +30,13 @@ void WatchForks(id<MTLDevice> device) {
 bool Forked() { return forked.load(std::memory_order_relaxed); }
 
 const char* WhyNotForked() {
-  return "METAL device: this process was forked from one that had used the device, whose threads "
-         "did not come along; start it by multiprocessing.get_context('spawn') or 'forkserver', or "
-         "fork before the device is used";
+  return HasUnifiedMemory()
+             ? "METAL device: this process was forked from one that had used the device, whose "
+               "threads did not come along; start it by multiprocessing.get_context('spawn') or "
+               "'forkserver', or fork before the device is used"
+             : "METAL device: this process was forked from one that had used the device: a GPU's "
+               "driver does not come along; start it by multiprocessing.get_context('spawn') or "
+               "'forkserver', or fork before metal_ops.device.load()";
 }
 
 bool CheckFork(TF_Status* status) {

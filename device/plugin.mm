@@ -78,6 +78,8 @@ void Find(Plugin* plugin) {
                             ? megabytes << 20
                             : static_cast<int64_t>([plugin->device recommendedMaxWorkingSetSize]);
   InitMemory(plugin->device, limit);
+  // NVIDIA's library, which is in use by now, does not work in a process that is forked after that.
+  if (!HasUnifiedMemory()) WatchForks(plugin->device);
   GlobalStreamOptions().batch = static_cast<int>(batch);
   // Waiting for every op tells which one a fault belongs to; Apple's validation switch asks for
   // just that.

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "build" / "device_so" / "executor_test"
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "build" / "device_so" / "executor_test"
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
@@ -20,6 +21,23 @@ def test_executor(validation):
         # Only the device's own part of validation, scribbling over freed memory: with Apple's switch the stream waits
         # for every commit, and the program looks at commits that do not wait.
         environment["METAL_OPS_DEVICE_SCRIBBLE"] = "1"
+    done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok ") == 12, done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
+def test_executor_with_memory_of_its_own():
+    """The same calls where the host cannot reach tensors: on what stands for a GPU."""
+    library = "build/tests/hostmetal/cuda/libcuda.so"
+    subprocess.run(["make", "-s", library], cwd=ROOT, check=True)
+    environment = {
+        **os.environ,
+        "METAL_OPS_DEVICE_MEMORY_MB": "64",
+        "HOSTMETAL_DEVICE": "cuda:0",
+        "HOSTMETAL_LIBCUDA": str(ROOT / library),
+        "FAKE_CUDA_MEGABYTES": "512",
+    }
     done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("ok ") == 12, done.stdout

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.device.test_loading import run
+from tests.device.test_loading import ON_GPU, run
 
-pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's"),
+    pytest.mark.skipif(ON_GPU, reason="a GPU has no bounds-checked kernels"),
+]
 HERE = Path(__file__).resolve().parent
 
 

@@ -5,11 +5,12 @@ Its threads stay behind at a fork. What TensorFlow can still do on the CPU there
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
 
-from tests.device.test_loading import run
+from tests.device.test_loading import ON_GPU, ROOT, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
 
@@ -115,6 +116,7 @@ def test_a_forked_pool_that_leaves_the_device_alone():
     assert out == "190.0\n[0.5, 0.5, 0.5]\n"
 
 
+@pytest.mark.skipif(ON_GPU, reason="a GPU's driver is started by loading: the test below")
 def test_a_fork_before_the_device_is_used():
     """Loading alone starts nothing: parent and child use the device, each its own."""
     out = run("""
@@ -129,6 +131,36 @@ def test_a_fork_before_the_device_is_used():
             assert os.waitpid(child, 0)[1] == 0
     """)
     assert out == "[0.5, 0.5, 0.5]\n" * 2
+
+
+@pytest.mark.parametrize("gpu", ["a GPU"] if ON_GPU else ["what stands for one"])
+def test_a_fork_after_a_gpu_was_loaded(gpu):
+    """NVIDIA's library does not work there, used or not, so the child gets the sentence."""
+    environment = {}
+    if not ON_GPU:
+        library = "build/tests/hostmetal/cuda/libcuda.so"
+        subprocess.run(["make", "-s", library], cwd=ROOT, check=True)
+        environment = {"HOSTMETAL_DEVICE": "cuda:0", "HOSTMETAL_LIBCUDA": str(ROOT / library)}
+    out = run(
+        """
+        import os, signal
+        import tensorflow as tf
+        from metal_ops import device
+        device.load()
+        child = os.fork()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+        else:
+            signal.alarm(120)
+            try:
+                print(tf.constant([1.0]))
+            except tf.errors.OpError as error:
+                print(error)
+        """,
+        **environment,
+    )
+    assert "was forked from one that had used the device: a GPU's driver" in out
+    assert "before metal_ops.device.load()" in out
 
 
 def test_spawned_processes_use_the_device():

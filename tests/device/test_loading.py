@@ -16,6 +16,7 @@ import pytest
 from metal_ops._version import TENSORFLOW_RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]
+ON_GPU = os.environ.get("HOSTMETAL_DEVICE", "").startswith("cuda")
 pytestmark = pytest.mark.skipif(
     sys.platform == "darwin", reason="on macOS TensorFlow loads the device"
 )
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 def run(program: str, **environment: str) -> str:
     """Runs a program and returns what it printed; fails on anything but a clean exit without noise from GNUstep."""
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         env={**os.environ, **quiet, **environment},

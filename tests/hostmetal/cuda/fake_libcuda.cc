@@ -61,8 +61,12 @@ int Answer(const char* function) {
   if (result >= 700) lost = result;
   return result;
 }
+const char* Environment(const char* name, const char* otherwise) {
+  const char* value = getenv(name);
+  return value ? value : otherwise;
+}
 // The total that the GPU has, and how much of it is taken.
-constexpr size_t kTotal = size_t{64} << 20;
+const size_t kTotal = size_t(atoi(Environment("FAKE_CUDA_MEGABYTES", "64"))) << 20;
 std::map<void*, size_t>& taken = *new std::map<void*, size_t>;
 size_t Free() {
   size_t sum = 0;

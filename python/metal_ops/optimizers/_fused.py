@@ -12,6 +12,14 @@ from metal_ops.ops import _checks
 STATE_NAMES = ("momentum", "velocity", "velocity_hat")
 
 
+class _Counter(keras.Variable):
+    """Counts on the host: in a step on a device Keras would add there, and the sum's way back waits for all work."""
+
+    def assign_add(self, value: Any) -> Any:
+        with tf.device("CPU:0"):
+            return super().assign_add(value)
+
+
 class FusedOptimizer(keras.optimizers.Optimizer):
     """Base of optimizers whose `fused_update` is one op a variable. Everything around the update is Keras'."""
 
@@ -21,6 +29,11 @@ class FusedOptimizer(keras.optimizers.Optimizer):
         # The ops take the step and the learning rate from the host: on a device, every update would fetch them.
         with tf.device("CPU:0"):
             super().__init__(*args, **kwargs)
+        self._iterations.__class__ = _Counter
+
+    def _get_current_learning_rate(self) -> Any:
+        with tf.device("CPU:0"):  # a schedule calculates
+            return super()._get_current_learning_rate()
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         grads = list(grads)

@@ -16,6 +16,7 @@ import metal_ops
 from metal_ops import raw_ops
 from metal_ops.optimizers import SGD, Adam, AdamW
 from tests.oracles import optimizers as oracle
+from tests.placements import copied_to_host, functions
 
 GPU, CPU = "GPU:0", "CPU:0"
 DTYPES = ("float32", "float16", "bfloat16")
@@ -332,6 +333,17 @@ def test_runs_with_soft_placement_off(kind: Any) -> None:
     expected = train(CPU, lambda: kind(0.02), 5)
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", ["number", "schedule"])
+@pytest.mark.parametrize("kind", [Adam, SGD])
+def test_nothing_comes_back_to_the_host(kind: Any, rate: str) -> None:
+    """A copy to the host waits for all work before it: the step's number and the learning rate stay there."""
+    decay = keras.optimizers.schedules.ExponentialDecay(0.02, 2, 0.5)
+    with functions() as called:
+        train(GPU, lambda: kind(0.02 if rate == "number" else decay), 2)
+    assert any(node.op.startswith("ResourceFused") for nodes in called for node in nodes)
+    assert [name for nodes in called for name in copied_to_host(nodes)] == []
 
 
 @pytest.mark.parametrize("kind", [Adam, SGD])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.device.test_loading import NO_STAND_IN, ROOT
+
 PROGRAM = ROOT / "build" / "device_so" / "executor_test"
 
 
@@ -26,6 +26,7 @@ def test_executor(validation):
     assert done.stdout.count("ok ") == 12, done.stdout
 
 
+@NO_STAND_IN
 @pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
 def test_executor_with_memory_of_its_own():
     """The same calls where the host cannot reach tensors: on what stands for a GPU."""

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.device.test_loading import ON_GPU, ROOT, run
+from tests.device.test_loading import NO_STAND_IN, ON_GPU, ROOT, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
 
@@ -133,6 +133,7 @@ def test_a_fork_before_the_device_is_used():
     assert out == "[0.5, 0.5, 0.5]\n" * 2
 
 
+@NO_STAND_IN
 @pytest.mark.parametrize("gpu", ["a GPU"] if ON_GPU else ["what stands for one"])
 def test_a_fork_after_a_gpu_was_loaded(gpu):
     """NVIDIA's library does not work there, used or not, so the child gets the sentence."""

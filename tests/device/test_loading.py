@@ -17,6 +17,10 @@ from metal_ops._version import TENSORFLOW_RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_GPU = os.environ.get("HOSTMETAL_DEVICE", "").startswith("cuda")
+NO_STAND_IN = pytest.mark.skipif(
+    os.environ.get("METAL_OPS_BUILT_BY") == "bazel",
+    reason="make builds what stands for NVIDIA's library",
+)
 pytestmark = pytest.mark.skipif(
     sys.platform == "darwin", reason="on macOS TensorFlow loads the device"
 )

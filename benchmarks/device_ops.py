@@ -309,7 +309,9 @@ def measure(op: str, kernel_list: list[Any], rounds: int) -> Row:
                     times[name].append((time.perf_counter() - start) / CALLS * 1e3)
                 del result
     cpu, ours = (float(np.median(times[name])) for name in ready)
-    return op, next(iter(types.values()), ""), cpu, ours
+    # Others are those of indices.
+    dtype = next((types[name] for name in ("T", "dtype", "SrcT", "Tparams") if name in types), "")
+    return op, dtype, cpu, ours
 
 
 def markdown(rows: list[Row], failed: dict[str, str], measured: dict[str, Any]) -> str:

@@ -329,6 +329,8 @@ def markdown(rows: list[Row], failed: dict[str, str], measured: dict[str, Any]) 
         "",
         provenance.said({"measured": measured, "machine": described}),
         "",
+        "## Every op, what loses first",
+        "",
         f"{len(rows)} ops, {len(losing)} of them slower than {LOSES} times the CPU's kernel.",
         "",
         "| op | type | CPU, ms | device, ms | device / CPU |",

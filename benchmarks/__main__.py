@@ -17,7 +17,12 @@ from benchmarks.registry import Case, Context, all_cases, select  # noqa: E402
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="Every op of the library has a case of its own, ops-<op>: --filter ops- measures them all, and --filter "
+        "ops-zero_out one. They take no part in --quick.",
+    )
     parser.add_argument("--peers", action="store_true", help="with JAX and PyTorch (.venv-peers)")
     parser.add_argument(
         "--quick", action="store_true", help="fewer cases and rounds; results are shown, not saved"

@@ -24,7 +24,7 @@ from benchmarks.peer_worker import serve  # noqa: E402
 VERSION = "through Objective-C and MSL, on hostmetal's CPU driver"
 
 
-class _Variant:
+class Variant:
     """Calls in a row, until the device is done; the results are copied when somebody compares them."""
 
     def __init__(self, work: Callable[[], Any], calls: int) -> None:
@@ -68,7 +68,7 @@ def call_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tu
         "metal_kernel": lambda: scaled(x, scale=2.0),
         "built op": lambda: metal_ops.null_op(x, scale=2.0),
     }
-    return VERSION, {name: _Variant(work, settings["calls"]) for name, work in works.items()}
+    return VERSION, {name: Variant(work, settings["calls"]) for name, work in works.items()}
 
 
 def swiglu_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[str, dict]:
@@ -78,7 +78,7 @@ def swiglu_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> 
     with tf.device("GPU:0"):
         tensors = [tf.identity(tf.constant(inputs[f"a{i}"])) for i in range(3)]
 
-    def variant(function: Callable[..., Any]) -> _Variant:
+    def variant(function: Callable[..., Any]) -> Variant:
         @tf.function
         def run(gate: Any, up: Any, incoming: Any) -> Any:
             with tf.device("GPU:0"):
@@ -86,7 +86,7 @@ def swiglu_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> 
                     return fused_swiglu.with_gradients(function, gate, up, incoming)
                 return function(gate, up)
 
-        return _Variant(lambda: run(*tensors), settings["calls"])
+        return Variant(lambda: run(*tensors), settings["calls"])
 
     return VERSION, {
         "fused": variant(fused_swiglu.swiglu),

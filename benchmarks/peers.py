@@ -49,9 +49,13 @@ class Peer:
             env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" or python != PYTHON}
             | environment,
         )
+        self.version: Any = self.load(inputs, settings)
+
+    def load(self, inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> Any:
+        """Gives the worker other work, and returns what it says of that: its library's version, mostly."""
         file = Path(self._folder.name) / "inputs.npz"
         np.savez(file, **inputs)
-        self.version: str = self.ask(op="load", file=str(file), settings=settings)["version"]
+        return self.ask(op="load", file=str(file), settings=settings)["version"]
 
     def ask(self, **message: Any) -> dict[str, Any]:
         """Sends one request and waits for the answer."""

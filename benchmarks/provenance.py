@@ -20,6 +20,7 @@ SOURCES = {
     "losses": ("kernels/robust_loss", "kernels/focal_loss", "kernels/scale_slope"),
     "metal_kernel": ("kernels/metal_kernel", "python/metal_ops/kernel", "device", "hostmetal"),
     "nerf": ("kernels", "python/metal_ops/nerf"),
+    "ops": ("kernels", "device", "hostmetal"),
     "optimizers": ("kernels/fused_optimizer",),
     "rays": (
         *("kernels/volume_render", "kernels/packed_scan", "kernels/distortion_loss"),

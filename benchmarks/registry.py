@@ -53,6 +53,8 @@ class Case:
     # A result may differ from ours by this part of its largest value, but for `outliers` of all values.
     tolerance: float = 1e-4
     outliers: float = 1e-3
+    # A row of one table of all such cases of the group, a column a contender, and no table of its own.
+    in_one_table: bool = False
 
 
 _cases: list[Case] = []

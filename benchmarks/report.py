@@ -56,6 +56,8 @@ def save(
         "measured": measured,
         "rows": [_record(row) for row in rows],
     }
+    if case.in_one_table:
+        record["in_one_table"] = True
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{case.name}.json").write_text(json.dumps(record, indent=1) + "\n")
 
@@ -85,31 +87,79 @@ def write_markdown(group: str) -> Path:
         "",
     ]
     lines += [f"- {key}: {value}" for key, value in records[0]["machine"].items()]
+    lines += _one_table([record for record in records if record.get("in_one_table")])
     for record in records:
-        lines += ["", f"## {record['title']}", ""]
-        if record["machine"] != records[0]["machine"]:
-            lines += [f"On: {'; '.join(record['machine'].values())}", ""]
-        lines += [said(record), ""]
-        lines += [
-            f"| contender | median ms | quartiles | M {record['unit']}/s | time / ours | runs |",
-            "|---|--:|--:|--:|--:|--:|",
-        ]
-        ours = record["rows"][0]["median_ms"]
-        for row in record["rows"]:
-            if "error" in row:
-                lines.append(f"| {row['contender']} | {row['error']} | | | | |")
-                continue
-            low, high = row["quartiles_ms"]
-            median = row["median_ms"]
-            rate = f"{record['units'] / median / 1e3:.2f}" if record["units"] else ""
-            lines.append(
-                f"| {row['contender']} | {_ms(median)} | {_ms(low)} - {_ms(high)} | {rate} | "
-                f"{median / ours:.2f} | {row['runs']} |"
-            )
-        notes = [
-            f"- {row['contender']}: {row['note']}" for row in record["rows"] if row.get("note")
-        ]
-        lines += ["", *notes] if notes else []
+        if not record.get("in_one_table"):
+            lines += _table_of(record, records[0]["machine"])
     path = RESULTS / f"{group}.md"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def _table_of(record: dict[str, Any], machine: dict[str, str]) -> list[str]:
+    """A case's heading and table; `machine` is the one that was named already."""
+    lines = ["", f"## {record['title']}", ""]
+    if record["machine"] != machine:
+        lines += [f"On: {'; '.join(record['machine'].values())}", ""]
+    lines += [said(record), ""]
+    lines += [
+        f"| contender | median ms | quartiles | M {record['unit']}/s | time / ours | runs |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    ours = record["rows"][0]["median_ms"]
+    for row in record["rows"]:
+        if "error" in row:
+            lines.append(f"| {row['contender']} | {row['error']} | | | | |")
+            continue
+        low, high = row["quartiles_ms"]
+        median = row["median_ms"]
+        rate = f"{record['units'] / median / 1e3:.2f}" if record["units"] else ""
+        lines.append(
+            f"| {row['contender']} | {_ms(median)} | {_ms(low)} - {_ms(high)} | {rate} | "
+            f"{median / ours:.2f} | {row['runs']} |"
+        )
+    notes = [f"- {row['contender']}: {row['note']}" for row in record["rows"] if row.get("note")]
+    lines += ["", *notes] if notes else []
+    return lines
+
+
+def _one_table(records: list[dict[str, Any]]) -> list[str]:
+    """Cases that are a row each, their contenders side by side."""
+    if not records:
+        return []
+    when: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        measured = record["measured"]
+        when.setdefault((measured["commit"], measured["date"]), []).append(measured["load"])
+    lines = ["", "## All of them", ""]
+    for (commit, date), loads in when.items():
+        lines.append(
+            f"Measured at {commit} on {date}, {len(loads)} rows; the load before each was {min(loads)} to {max(loads)} "
+            f"on {records[0]['machine']['cores']} cores."
+        )
+    lines.append("")
+    names = [row["contender"] for row in records[0]["rows"]]
+    heads = [f"{name}, ms | quartiles" for name in names]
+    ratios = [f"{name} / {names[0]}" for name in names[1:]]
+    lines += [
+        f"| case | {' | '.join([*heads, *ratios])} | runs | what it does |",
+        "|---|" + "--:|" * (2 * len(names) + len(ratios) + 1) + "---|",
+    ]
+    for record in records:
+        rows = record["rows"]
+        first = rows[0].get("median_ms")
+        cells = []
+        for row in rows:
+            if "error" in row:
+                cells += [row["error"], ""]
+                continue
+            low, high = row["quartiles_ms"]
+            cells += [_ms(row["median_ms"]), f"{_ms(low)} - {_ms(high)}"]
+        for row in rows[1:]:
+            known = first is not None and "median_ms" in row
+            cells.append(f"{row['median_ms'] / first:.2f}" if known else "")
+        runs = min((row["runs"] for row in rows if "runs" in row), default=0)
+        lines.append(
+            f"| {record['title']} | {' | '.join(cells)} | {runs} | {rows[0].get('note', '')} |"
+        )
+    return lines

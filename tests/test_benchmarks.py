@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -10,10 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import device_ops, provenance, registry, report
+from benchmarks import device_ops, op_calls, op_worker, provenance, registry, report
+from metal_ops import raw_ops
 from tests.processes import ROOT
 
 MACHINE = {"cpu": "a processor", "cores": "2"}
@@ -69,6 +72,62 @@ def test_quick_results_are_not_saved(results, monkeypatch, option):
     measure(monkeypatch, case(metal_ops=1.0), option)
     assert len(before) == 2
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
+
+
+def test_a_group_in_one_table(results, monkeypatch):
+    rows = {"CPU": 2.0, "Metal device": 3.0, "the machine's memory": 0.5}
+    for name in ("zero_out", "null_op"):
+        chosen = dataclasses.replace(
+            case(**rows), name=f"ops-{name}", title=name, in_one_table=True
+        )
+        measure(monkeypatch, chosen)
+    lines = (results / "softshrink.md").read_text().splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert table[0].startswith("| case | CPU, ms | quartiles | Metal device, ms | quartiles |")
+    cells = "2.00 | 2.00 - 2.00 | 3.00 | 3.00 - 3.00 | 0.50 | 0.50 - 0.50 | 1.50 | 0.25 | 15 |"
+    assert sorted(table[2:]) == [f"| null_op | {cells}  |", f"| zero_out | {cells}  |"]
+    assert [line for line in lines if "2 rows; the load before each was" in line]
+    assert "## zero_out" not in lines
+
+
+def test_every_op_has_a_case():
+    named = {found.name for found in registry.all_cases() if found.group == "ops"}
+    # These two have the cases of metal_kernel.
+    others = {"metal_kernel", "metal_kernel_by_handle"}
+    assert named == {f"ops-{name}" for name in set(dir(raw_ops)) - others}
+    assert len(named) > 30
+
+
+@pytest.mark.parametrize("name", op_calls.names())
+def test_an_ops_call_is_right_and_grows(name):
+    """TensorFlow and the op take it, and twice the rows are about twice the bytes."""
+    read = {}
+    for n in (1 << 12, 1 << 13):
+        call = op_worker.Call(name, op_calls.make(name, n), "CPU:0")
+        read[n] = sum(call.traffic())
+        assert call.said()
+    # The hash encoding's table, of 2 MB, is as large as before.
+    least = 1.1 if name.startswith("hash_encode") else 1.6
+    assert least < read[1 << 13] / read[1 << 12] <= 2.1
+
+
+def test_grown_calls_go_together():
+    """Times ascend along rays, and what ends after it began still does."""
+    values = op_calls.make("volume_render", 1000)
+    rays = values["packed_info"]
+    assert rays.tolist()[-1] == [960, 40] and rays[:, 1].sum() == 1000
+    starts, ends = values["t_starts"], values["t_ends"]
+    np.testing.assert_allclose(ends - starts, 1, atol=1e-5)
+    for begin, count in rays:
+        assert np.all(np.diff(starts[begin : begin + count]) >= 0)
+    assert len(np.unique(values["rgbs"])) > 2500
+    assert op_calls.make("volume_render_grad", 1000)["rgb_gradient"].shape == (len(rays), 3)
+
+
+def test_a_call_that_does_not_grow_says_where_to_state_one(monkeypatch):
+    monkeypatch.setattr(op_calls.calls, "tables_of", lambda _: ({}, {"my_op": {"x": np.ones(3)}}))
+    with pytest.raises(ValueError, match=r"my_op: .* State a call of n rows .* benchmarks/ops"):
+        op_calls.make("my_op", 100)
 
 
 def test_old_results_say_that_their_commit_is_not_known(results):
@@ -198,3 +257,16 @@ def test_overview_counts_other_peoples_code_alone(site, tmp_path):
 def test_page_says_when_kernels_have_changed(site, tmp_path):
     text = page(site, tmp_path, ROWS)
     assert "### A title\n\nWhether its kernels have changed since cannot be told" in text
+
+
+def test_page_says_once_when_kernels_of_a_group_in_one_table_have_changed(
+    site, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(site, "changes_since", lambda record: f"Of {record['group']}: changed.")
+    record = {"group": "ops", "order": 0, "title": "zero_out", "in_one_table": True, "rows": []}
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(record | {"rows": [{"error": "none"}]}))
+    (tmp_path / "ops.md").write_text("# Benchmark: ops\n\n| zero_out |\n")
+    monkeypatch.setattr(site, "RESULTS", tmp_path)
+    monkeypatch.setattr(site, "overview", lambda: "")
+    assert site.on_page_markdown(site.MARKER).startswith("## ops\n\nOf ops: changed.\n")

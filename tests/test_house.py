@@ -120,9 +120,18 @@ def test_files_that_python_people_expect():
         assert (ROOT / name).exists()
 
 
-# What the package, the generator of the reference and the mutation check make of the copy that they run in.
+# What the package and those who look for ops make of the copy that they run in.
 SEEN = """
-import json, metal_ops
+import dataclasses, json
+import metal_ops
+from metal_ops import raw_ops
+from metal_ops.ops import _declared
+# What the library says of the copy when it is built: its template's words, and another name.
+told = _declared.declarations()
+told["anotherop"] = dataclasses.replace(told["nullop"], name="AnotherOp")
+for end in ("", "_eager_fallback"):
+    setattr(raw_ops._generated, "another_op" + end, getattr(raw_ops._generated, "null_op" + end))
+from benchmarks import op_calls, registry
 from tests.fuzz import calls
 from tools.mutation import rooms
 from tools.reference import api, stub
@@ -132,6 +141,8 @@ print(json.dumps({
     "reference": "### another_op\\n" in api.render(),
     "mutation": rooms.FAMILIES["another_op"],
     "fuzz": sorted(calls.tables()[0]["another_op"]),
+    "benchmark": [case.name for case in registry.all_cases() if "another_op" in case.name],
+    "what is measured": op_calls.make("another_op", 1000)["x"].shape,
 }))
 """
 
@@ -202,6 +213,8 @@ def test_a_new_op_edits_nothing(tmp_path: Path):
         "reference": True,
         "mutation": ["tests/metal_kernels/on_device/test_another_op.py"],
         "fuzz": ["scale", "x"],
+        "benchmark": ["ops-another_op"],
+        "what is measured": [1000, 3],
     }
 
 

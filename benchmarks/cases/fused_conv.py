@@ -25,7 +25,7 @@ CALLS = 8
 
 
 def traffic(batch: int, size: int, channels: int, window: int) -> dict[str, tuple[int, int]]:
-    """(floats read, floats written) by each way's kernels, every tensor once a kernel that takes it."""
+    """(floats read, floats written) by each way's kernels, every tensor once per kernel that takes it."""
     image, filters = batch * size * size * channels, window * window * channels * channels
     return {
         # input, filter, bias and residual to the result

@@ -12,6 +12,7 @@ import pkgutil
 import random
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,41 +23,6 @@ from .values import PACKED, POINTS, N, Special
 # "public": arguments of functions by name, with the default in a list, or none. "raw": of ops, inputs as (shape, dtype,
 # type of the variable) and attributes. Of metal_kernel and MetalKernel there are tests of their own.
 Declared = dict[str, dict[str, Any]]
-DECLARED = """
-import inspect, json
-import metal_ops
-from metal_ops import raw_ops
-from metal_ops.ops import _declared
-
-def default(spec):
-    kind, text = spec.split()[0], spec.rpartition(" = ")[2] if " = " in spec else ""
-    if text:
-        return json.loads(text.lower()) if kind in ("int", "float", "bool") else text.strip("'")
-    return {"int": 1, "float": 1.0, "bool": True, "string": ""}.get(kind, [])
-
-def tensor(op, given_as):
-    if "*" in given_as.type or op.attrs.get(given_as.type, "").startswith("list("):
-        return None
-    dtype = "float32" if given_as.variable else op.dtypes(given_as.type)[0].name
-    return given_as.shape, dtype, given_as.variable
-
-public = {}
-for name in metal_ops.ops.__all__:
-    function = getattr(metal_ops, name)
-    if inspect.isfunction(function) and not name.startswith("metal_"):
-        said = inspect.signature(function).parameters.values()
-        public[name] = {p.name: [p.default][p.default is p.empty :] for p in said if p.name != "name"}
-raw = {}
-for name in dir(raw_ops):
-    op = _declared.declarations().get(name.replace("_", ""))
-    if op is not None:
-        names = list(inspect.signature(getattr(raw_ops, name)).parameters)
-        inputs = {key: tensor(op, given_as) for key, given_as in zip(names, op.inputs)}
-        types = {i.type for i in op.inputs} | {i.variable for i in op.inputs}
-        raw[name] = inputs, {key: default(spec) for key, spec in op.attrs.items() if key not in types}
-print(json.dumps({"public": public, "raw": raw}, default=lambda value: value.name))
-"""
-
 Table = dict[str, dict[str, Any]]
 
 
@@ -101,9 +67,18 @@ def _input(shape: str, dtype: str, variable_of: str) -> Any:
 def tables() -> tuple[Table, Table]:
     """Calls of every public function and raw op: stated where they cannot be derived."""
     done = subprocess.run(
-        [sys.executable, "-c", DECLARED], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "tests.fuzz.declared"],
+        cwd=Path(__file__).resolve().parents[2],
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    public, raw = derived(json.loads(done.stdout.splitlines()[-1]))
+    return tables_of(json.loads(done.stdout.splitlines()[-1]))
+
+
+def tables_of(declared: Declared) -> tuple[Table, Table]:
+    """The same, of what tests.fuzz.declared reads."""
+    public, raw = derived(declared)
     stated_public, stated_raw = stated()
     return public | stated_public, raw | stated_raw
 

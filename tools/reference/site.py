@@ -23,7 +23,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Puts the overview and all result files in the markers' places, their headings one level down."""
     if MARKER not in markdown:
         return markdown
-    changed = {f"## {record['title']}": changes_since(record) for record in records()}
+    changed = {
+        f"# Benchmark: {record['group']}"
+        if record.get("in_one_table")
+        else f"## {record['title']}": changes_since(record)
+        for record in records()
+    }
     texts = [
         "".join(
             f"{line}\n\n{changed[line]}\n" if changed.get(line) else f"{line}\n"

@@ -145,6 +145,16 @@ def test_simdgroups_and_threadgroup_memory(device):
         np.testing.assert_array_equal(row_sum()(x), x.numpy().sum(1))
 
 
+@pytest.mark.slow
+def test_more_elements_than_30_bits_count(device):
+    """Takes 4 GB."""
+    n = 2**30 + 5
+    x = np.arange(n, dtype=np.uint32).astype(np.uint8)
+    z = kernel("z[i] = x[i] + 1;")(tf.constant(x)).numpy()
+    x += 1
+    assert np.array_equal(z, x)
+
+
 def test_threadgroup_memory_of_the_size_of_an_input(device):
     source = """shared[i] = x[i];
         threadgroup_barrier(mem_flags::mem_threadgroup);

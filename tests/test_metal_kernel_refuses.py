@@ -127,6 +127,9 @@ BAD_CALLS = {
         lambda: make(params={"n": "uchar"})(X, n=300), ValueError, r"\[tried\] n: 300 is no uint8"),
     "half a number": (lambda: make(params={"n": "int"})(X, n=1.5), ValueError, r"\[tried\] n: 1\.5 is no int32"),
     "a grid beyond all": (lambda: make(shapes=[2**40, 2**40])(X), ValueError, r"\[tried\] grid: \d+ is too large"),
+    "a grid beyond Metal's": (
+        lambda: make(shapes=[1], grid=2**33)(X), tf.errors.InvalidArgumentError,
+        r"'tried' would need a grid of 8589934592 x 1 x 1 threads, more than Metal's 2\^32 - 1 per dimension"),
     "None": (lambda: make()(None), TypeError, r"\[tried\] x: expected a tensor"),
     "text": (lambda: make()("text"), TypeError, r"\[tried\] x: shaders have no string"),
     "float64": (lambda: make()(np.zeros(3)), TypeError, r"x: shaders have no float64.*tf.cast"),

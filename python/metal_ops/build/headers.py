@@ -95,7 +95,7 @@ def link_moved(tensorflow: Path, folder: Path) -> list[Path]:
         for new in places:
             if not (tensorflow / new).is_dir():
                 continue
-            # A name can be linked once a layer, and nothing lies below a link: later ones come in a later layer.
+            # A name can be linked once per layer, and nothing lies below a link: later ones come in a later layer.
             number = max(
                 (i + 1 for i, layer in enumerate(layers) if any(_overlap(old, a) for a in layer)),
                 default=0,

@@ -6,7 +6,7 @@ import functools
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +30,21 @@ class _Plan:
     dtypes: tuple[tf.DType, ...]
     numbers: tf.Tensor
     shapes: tuple[tf.TensorShape, ...]
+
+
+class _Ready(NamedTuple):
+    """A call outside of graphs, but for its inputs."""
+
+    compiled: launch.Launches
+    launched: tf.Tensor
+    scalars: tuple[tf.Tensor, ...]
+    dtypes: tuple[int, ...]  # as numbers, which TensorFlow reads faster
+
+
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(known) >= MOST_PLANS:
+        known.clear()
+    known[key] = value
 
 
 class MetalKernel:
@@ -91,6 +106,8 @@ class MetalKernel:
         self._vjp = self._check_vjp(vjp)
         self._compiled: dict[Any, launch.Launches] = {}
         self._plans: dict[Any, _Plan] = {}
+        # One look for most calls: plans and numbers together.
+        self._ready: dict[Any, _Ready] = {}
         self._numbers: dict[Any, tf.Tensor] = {}
 
     def __repr__(self) -> str:
@@ -117,9 +134,34 @@ class MetalKernel:
         """
         if not tf.executing_eagerly():
             return self._call_in_graph(inputs, params, name)
-        tensors = self._tensors(inputs, params)
-        found = self._run_now(tensors, self._values(params), name)
+        key = self._key(inputs, params)
+        ready = self._ready.get(key)
+        if ready is None:
+            tensors = self._tensors(inputs, params)
+            ready = self._prepare(tensors, self._values(params))
+            if key is not None:
+                _remember(self._ready, key, ready)
+            inputs = tuple(tensors)
+        compiled, launched, scalars, dtypes = ready
+        found = compiled.run_now(launched, inputs, scalars, dtypes, name)
         return found[0] if len(self.outputs) == 1 else tuple(found)
+
+    def _key(self, inputs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...] | None:
+        """What a call without a graph depends on, if that is tensors and plain numbers; else None."""
+        if len(inputs) != len(self.inputs) or len(params) != len(self.params):
+            return None
+        key: list[Any] = []
+        for x in inputs:
+            if not isinstance(x, tf.Tensor):
+                return None
+            key += (x.dtype, tuple(x.shape.as_list()))
+        for name in self.params:
+            value = params.get(name)
+            kind = type(value)
+            if (kind is not float and kind is not int) or value != value:
+                return None
+            key += (kind, value or repr(value))  # 0.0 and -0.0 are equal
+        return tuple(key)
 
     # Else tf.function would have AutoGraph convert all that a call runs: three quarters of the time that tracing takes.
     @tf.autograph.experimental.do_not_convert
@@ -191,9 +233,8 @@ class MetalKernel:
             raise TypeError(f"[{self.name}] {name}: expected a number, got {value!r}.")
         tensor = self._host_constant(name, value, dtype)
         if plain:
-            if len(self._numbers) >= MOST_PLANS:
-                self._numbers.clear()
-            self._numbers[name, repr(value)] = tensor  # by its text: 0.0 and -0.0 are equal
+            # By its text: 0.0 and -0.0 are equal.
+            _remember(self._numbers, (name, repr(value)), tensor)
         return tensor
 
     def _host_constant(self, name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
@@ -208,7 +249,8 @@ class MetalKernel:
         self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any], name: str | None
     ) -> list[tf.Tensor]:
         if tf.executing_eagerly():
-            return self._run_now(tensors, values, name)
+            compiled, launched, constants, dtypes = self._prepare(tensors, values)
+            return compiled.run_now(launched, tensors, constants, dtypes, name)
         plan = self._plan(tensors, values)
         scalars = [self._scalar(key, value) for key, value in values.items()]
         outputs = plan.compiled.run(plan.numbers, tensors, scalars, plan.dtypes, name)
@@ -216,9 +258,8 @@ class MetalKernel:
             output.set_shape(shape)
         return outputs
 
-    def _run_now(
-        self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any], name: str | None
-    ) -> list[tf.Tensor]:
+    def _prepare(self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any]) -> _Ready:
+        """A call outside of graphs."""
         planned = [values[key] for key in self._planned_params]
         if planned and any(tf.is_tensor(value) or hasattr(value, "assign") for value in planned):
             # Tensors compare by element; their value is looked at anew.
@@ -228,12 +269,14 @@ class MetalKernel:
             found = self._plans.get(key)
             if found is None:
                 found = self._plan(tensors, values)
-                if len(self._plans) >= MOST_PLANS:
-                    self._plans.clear()
-                self._plans[key] = found
+                _remember(self._plans, key, found)
             plan = found
-        scalars = [self._scalar(key, value) for key, value in values.items()]
-        return plan.compiled.run(plan.numbers, tensors, scalars, plan.dtypes, name)
+        return _Ready(
+            plan.compiled,
+            plan.numbers,
+            tuple(self._scalar(key, value) for key, value in values.items()),
+            tuple(dtype.as_datatype_enum for dtype in plan.dtypes),
+        )
 
     def _plan(self, tensors: Sequence[tf.Tensor], values: Mapping[str, Any]) -> _Plan:
         seen: dict[str, Any] = dict(zip(self.inputs, map(launch.view, tensors), strict=True))

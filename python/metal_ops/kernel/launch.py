@@ -48,10 +48,21 @@ class Launches:
         name: str | None,
     ) -> list[tf.Tensor]:
         """Calls the op: in a graph with all that the kernel is, which a saved one keeps; else with a handle."""
-        if not tf.executing_eagerly():
-            return raw_ops.metal_kernel(
-                launch, inputs, params, dtypes, **self.attributes, name=name or self.label
-            )
+        if tf.executing_eagerly():
+            return self.run_now(launch, inputs, params, dtypes, name)
+        return raw_ops.metal_kernel(
+            launch, inputs, params, dtypes, **self.attributes, name=name or self.label
+        )
+
+    def run_now(
+        self,
+        launch: tf.Tensor,
+        inputs: Sequence[tf.Tensor],
+        params: Sequence[tf.Tensor],
+        dtypes: Sequence[tf.DType | int],
+        name: str | None,
+    ) -> list[tf.Tensor]:
+        """The same outside of graphs."""
         if self._handle is None:
             # Two kernels may be the same but for their gradients.
             number = next(_NUMBERS) if self.gradient is not None else -1

@@ -1,4 +1,4 @@
-"""Keras 3 layers, one a file."""
+"""Keras 3 layers, one per file."""
 
 from metal_ops.layers.fused_mlp import FusedMLP
 from metal_ops.layers.hash_encoding import HashEncoding

@@ -92,7 +92,7 @@ class ModelConfig:
       log2_hashmap_size: Rows of the largest levels, as a power of two.
       base_resolution: Cells along an edge on the coarsest level.
       finest_resolution: Cells along an edge on the finest level; None is 2.5 for each pixel along the longer
-        edge of the pictures, which is about two a pixel where the object is.
+        edge of the pictures, which is about two per pixel where the object is.
       density_width: Width of the hidden layer of the density network.
       geometry_features: Values that the density network hands on to the colour network.
       colour_width: Width of the two hidden layers of the colour network.

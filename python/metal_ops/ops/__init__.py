@@ -1,4 +1,4 @@
-"""One file an op family: the public functions and their registered gradients. Files are found by name.
+"""One file per op family: the public functions and their registered gradients. Files are found by name.
 
 Type checkers read the generated __init__.pyi.
 """

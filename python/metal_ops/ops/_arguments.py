@@ -46,7 +46,9 @@ def convert(op: str, argument: str, value: Any, dtype: tf.DType | None = None) -
 
 def flag(op: str, argument: str, value: Any) -> bool:
     """The value if it is True or False; TensorFlow would not say which op it is about, or take None for the default."""
-    if isinstance(value, bool | np.bool_):
+    if value is True or value is False:
+        return value
+    if isinstance(value, np.bool_):
         return bool(value)
     raise TypeError(f"[{op}] {argument}: expected True or False, got {_short(value)}.")
 
@@ -68,6 +70,8 @@ def integer(op: str, argument: str, value: Any) -> int:
 
 def number(op: str, argument: str, value: Any) -> float:
     """The value if it is a number that is known when a graph is built."""
+    if type(value) is float:  # most are; what follows takes ten times as long
+        return value
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         try:
             return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,6 +24,13 @@ class Input(NamedTuple):
     shape: str
 
 
+class Plain(NamedTuple):
+    """An input that is one tensor, as a call of it looks at it: see `Declaration.plain`."""
+
+    dtypes: frozenset[tf.DType]  # a tensor of one of them is taken as it is
+    chooses: str  # the type attribute that it decides on, or ""
+
+
 @dataclass
 class Declaration:
     """What Python asks of an op's arguments."""
@@ -32,6 +39,32 @@ class Declaration:
     differentiable: bool
     inputs: list[Input] = field(default_factory=list)
     attrs: dict[str, str] = field(default_factory=dict)  # "float = 0.5"
+
+    # These two are asked in every call, and text is slow to read.
+
+    @functools.cached_property
+    def plain(self) -> tuple[Plain | None, ...]:
+        """Of each input, None for lists and variables."""
+        return tuple(
+            None
+            if given.variable or self.attrs.get(given.type, "").startswith("list(")
+            else Plain(
+                frozenset(
+                    [NUMBERS[given.type]] if given.type in NUMBERS else self.dtypes(given.type)
+                ),
+                given.type if given.type in self.attrs else "",
+            )
+            for given in self.inputs
+        )
+
+    @functools.cached_property
+    def checks(self) -> dict[str, Callable[[str, str, Any], Any] | None]:
+        """Of attributes that are numbers, by their names."""
+        known = {"float": _arguments.number, "int": _arguments.integer, "bool": _arguments.flag}
+        return {
+            name: known.get(re.match(r"\w*", spec)[0])  # type: ignore[index]
+            for name, spec in self.attrs.items()
+        }
 
     def dtypes(self, type_name: str) -> tuple[tf.DType, ...]:
         """Those that an input of this type may have, the default one first."""
@@ -104,11 +137,18 @@ def call(
     _checks.refuse_xla(label)
     op = declarations()[function.replace("_", "")]
     chosen: dict[str, tuple[str, tf.Tensor]] = {}
-    values: list[tf.Tensor] = []
-    for (argument, value), given_as in zip(tensors.items(), op.inputs, strict=True):
-        type_name = given_as.type
-        if op.attrs.get(type_name, "").startswith("list("):
-            pass  # several tensors, each of a type of its own
+    values: list[Any] = []
+    for (argument, value), plain, given_as in zip(
+        tensors.items(), op.plain, op.inputs, strict=True
+    ):
+        if plain is not None:
+            like = chosen.get(plain.chooses)
+            # Most are tensors of the right type already; what follows takes longer than the op.
+            fits = isinstance(value, tf.Tensor) and value.dtype in plain.dtypes
+            if not fits or (like is not None and value.dtype != like[1].dtype):
+                value = _converted(label, argument, value, op, given_as, like, values)
+            if plain.chooses and like is None:
+                chosen[plain.chooses] = argument, value
         elif given_as.variable:
             if isinstance(value, list):
                 value = [_arguments.variable(label, argument, one).handle for one in value]
@@ -119,20 +159,13 @@ def call(
                     dtypes = op.dtypes(given_as.variable)
                     _checks.check_dtype(label, argument, variable, dtypes)
                     chosen[given_as.variable] = argument, variable
-        elif given_as.on_host and type_name in NUMBERS:
-            value = _arguments.number_on_host(label, argument, value, NUMBERS[type_name])
-        elif isinstance(value, Rays):
-            value = _arguments.packed_info_of(label, values[0], *value)
-        elif type_name in chosen:
-            first, like = chosen[type_name]
-            value = _arguments.as_dtype_of(label, argument, value, **{first: like})
-        else:
-            value = _convert(label, argument, value, op.dtypes(type_name))
-            if type_name in op.attrs:
-                chosen[type_name] = argument, value
         values.append(value)
-    given = {key: _attribute(label, key, value, op.attrs[key]) for key, value in attrs.items()}
-    return getattr(raw_ops, function)(*values, **given, name=name)
+    checks = op.checks
+    for key, value in attrs.items():
+        check = checks[key]
+        if check is not None:
+            attrs[key] = check(label, key, value)
+    return getattr(raw_ops, function)(*values, **attrs, name=name)
 
 
 def attributes(op: tf.Operation) -> dict[str, Any]:
@@ -145,7 +178,23 @@ def attributes(op: tf.Operation) -> dict[str, Any]:
     }
 
 
-def _convert(label: str, argument: str, value: Any, dtypes: tuple[tf.DType, ...]) -> tf.Tensor:
+def _converted(
+    label: str,
+    argument: str,
+    value: Any,
+    op: Declaration,
+    given_as: Input,
+    like: tuple[str, tf.Tensor] | None,
+    before: list[tf.Tensor],
+) -> tf.Tensor:
+    """One input's tensor; `like`: the argument whose dtype it has, `before`: the inputs before it."""
+    if given_as.on_host and given_as.type in NUMBERS:
+        return _arguments.number_on_host(label, argument, value, NUMBERS[given_as.type])
+    if isinstance(value, Rays):
+        return _arguments.packed_info_of(label, before[0], *value)
+    if like is not None:
+        return _arguments.as_dtype_of(label, argument, value, **{like[0]: like[1]})
+    dtypes = op.dtypes(given_as.type)
     if dtypes == _arguments.INDICES:
         return _arguments.as_indices(label, argument, value)
     if dtypes == REAL_NUMBERS:
@@ -156,12 +205,6 @@ def _convert(label: str, argument: str, value: Any, dtypes: tuple[tf.DType, ...]
             )
         return value
     return _arguments.as_floats(label, argument, value, dtypes)
-
-
-def _attribute(label: str, argument: str, value: Any, spec: str) -> Any:
-    kind = re.match(r"\w*", spec)[0]  # type: ignore[index]
-    check = {"float": _arguments.number, "int": _arguments.integer, "bool": _arguments.flag}
-    return check[kind](label, argument, value) if kind in check else value
 
 
 _arguments.no_second_derivative(

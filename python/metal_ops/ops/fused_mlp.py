@@ -35,7 +35,7 @@ def fused_mlp(
     "Real-time neural radiance caching for path tracing", section 4, has the idea. Sums are float32, and each layer's
     result is rounded to the dtype, as layers of that dtype do.
 
-    Matrices are those of Keras, a row an input. tiny-cuda-nn has one vector of all matrices, each of them transposed.
+    Matrices are those of Keras, a row per input. tiny-cuda-nn has one vector of all matrices, each of them transposed.
     Twice differentiable; the second derivative is computed layer by layer with stock ops.
 
     Args:

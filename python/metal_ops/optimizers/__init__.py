@@ -1,4 +1,4 @@
-"""Keras 3 optimizers, one a file."""
+"""Keras 3 optimizers, one per file."""
 
 from metal_ops.optimizers.adam import Adam, AdamW
 from metal_ops.optimizers.sgd import SGD

@@ -240,7 +240,7 @@ def check_images(
             f"{files[0]}: {width}x{height} pixels are not a multiple of the downscale factor {downscale}."
         )
     small = height // downscale, width // downscale
-    # 4 bytes a pixel: read, split into training and held-out views, and as a tensor. One large image besides.
+    # 4 bytes per pixel: read, split into training and held-out views, and as a tensor. One large image besides.
     reading.check_memory(
         12 * len(files) * math.prod(small) + 16 * height * width,
         f"{where}: field 'frames', {len(files)} images of {width}x{height} pixels",

@@ -21,7 +21,7 @@ struct LogSumExp {
   }
 };
 
-// Grid: inner, outer; one thread a line.
+// Grid: inner, outer; one thread per line.
 template <typename Op, typename T>
 kernel void scan(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                  constant ScanParams& p [[buffer(2)]], uint2 position [[thread_position_in_grid]]) {

@@ -71,7 +71,7 @@ class SelectV2Op {
 };
 REGISTER_METAL_KERNEL(SelectV2Op, .Types("T", METAL_DEVICE_ALL_TYPES));
 
-// The condition has an element an element, or one a row, or one for all.
+// The condition has one for each element, or for each row, or for all.
 class SelectOp {
  public:
   static constexpr char kOp[] = "Select";

@@ -1,6 +1,6 @@
 // DistortionLoss and ScaleRays. The formulas are those of distortion_loss_cpu.cc.
 //
-// A thread a ray, in order, so results are the same on every run. Running sums in 48 bits, and
+// A thread per ray, in order, so results are the same on every run. Running sums in 48 bits, and
 // middles as exact differences: neighbouring samples far from the origin are still told apart.
 
 #include <metal_stdlib>

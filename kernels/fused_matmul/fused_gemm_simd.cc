@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of 16 floats at most, two a row; rows such that the sums fill the registers but for a
+// Vectors of 16 floats at most, two per row; rows such that the sums fill the registers but for a
 // few.
 using DF = hn::CappedTag<float, kMaxTileColumns / 2>;
 using VF = hn::Vec<DF>;

@@ -9,7 +9,7 @@
 
 using namespace metal;
 
-// One thread a row. Without columns the mean is 0 / 0, NaN.
+// One thread per row. Without columns the mean is 0 / 0, NaN.
 template <typename T>
 kernel void row_means(device const float* parts [[buffer(0)]], device T* means [[buffer(1)]],
                       constant RowMeansParams& params [[buffer(2)]],

@@ -1,6 +1,6 @@
 // PackedScan and PackedProdGrad.
 //
-// A thread a ray, in order, so results are the same on every run. Sums run in 48 bits, products
+// A thread per ray, in order, so results are the same on every run. Sums run in 48 bits, products
 // with an exponent of their own, and both are rounded once.
 
 #include <metal_stdlib>

@@ -1,6 +1,6 @@
 // RayMarch in two passes, count and write, as sizes must be known between them; and PackOccupancy.
 //
-// A thread a ray, no atomics: samples lie ray after ray, whatever the threads' order.
+// A thread per ray, no atomics: samples lie ray after ray, whatever the threads' order.
 
 #include <metal_stdlib>
 

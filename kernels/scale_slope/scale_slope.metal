@@ -1,4 +1,4 @@
-// ScaleSlope: one thread an element. ScaleSlopeSum: one thread a sum of a few terms, pass after
+// ScaleSlope: one thread per element. ScaleSlopeSum: one thread per sum of a few terms, pass after
 // pass.
 
 #include <metal_stdlib>

@@ -49,7 +49,7 @@ KernelRegistrar::KernelRegistrar(const char* op, const KernelFunctions& function
 
 }  // namespace metal_ops
 
-// Empty when every kernel was registered, else one line a kernel that was not.
+// Empty when every kernel was registered, else one line per kernel that was not.
 extern "C" __attribute__((visibility("default"))) const char* metal_kernels_error() {
   return metal_ops::RegistrationError().c_str();
 }

@@ -56,7 +56,7 @@ kernel void batch_norm_variance(device const float* sums [[buffer(0)]],
   average[c] = p.momentum == 1.0f ? unbiased : fma(p.momentum, unbiased - running[c], running[c]);
 }
 
-// One thread an element: (channel, point) with NHWC, (point, channel, image) with NCHW.
+// One thread per element: (channel, point) with NHWC, (point, channel, image) with NCHW.
 template <typename T, bool kNchw>
 kernel void batch_norm(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
                        constant BatchNormParams& p [[buffer(2)]],

@@ -110,7 +110,7 @@ kernel void depthwise_conv(device const T* in [[buffer(0)]], device T* out [[buf
   for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(sum[k]);
 }
 
-// One thread a row.
+// One thread per row.
 template <typename T, bool kLog>
 kernel void softmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                     constant uint& columns [[buffer(2)]], uint row [[thread_position_in_grid]]) {

@@ -1,4 +1,4 @@
-// Gradients of pooling and of depthwise convolution. A thread an element of what is computed adds what
+// Gradients of pooling and of depthwise convolution. A thread per element of what is computed adds what
 // it is given, in one order: no atomics.
 
 #include "device/kernels/nn/spatial_params.h"

@@ -211,7 +211,12 @@ def test_a_wrapper_of_messages(tmp_path: Path) -> None:
 
 
 def cmake() -> str:
-    found = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    """PyPI's, wherever it is installed, or the system's."""
+    try:
+        from cmake import CMAKE_BIN_DIR
+    except ImportError:
+        CMAKE_BIN_DIR = ""
+    found = shutil.which("cmake", path=f"{CMAKE_BIN_DIR}:{os.environ['PATH']}")
     return found or untried("cmake is missing, which `make test` installs")
 
 

@@ -13,7 +13,7 @@ build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textu
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -c $< -o $@
 
-build/gpu/textures.metallib: tools/gpu/textures.metal $(METAL_FLAGS_FILE) | build/system-metal.stamp
+build/gpu/textures.metallib: tools/gpu/textures.metal | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@$(PY) $(PKG)/metal --gpu=sm_80,sm_90 $< -o $@
 

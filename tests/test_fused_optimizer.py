@@ -165,6 +165,15 @@ def test_graph_equals_eager():
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_row_of_nan_is_not_skipped():
+    """NaN is no zero, in rows that are worked on in vectors (1, 2, 4, 8) and in others."""
+    for row in (1, 2, 3, 4, 8):
+        gradients = np.zeros((1, 40, row), np.float32)
+        gradients[0, 5] = np.nan
+        x = run_adam(np.ones((40, row), np.float32), gradients, 0.1, skip_zero_rows=True)[0]
+        np.testing.assert_array_equal(np.isnan(x).all(axis=1), np.arange(40) == 5, err_msg=str(row))
+
+
 def test_nan_and_infinity_stay_where_they_are():
     x, gradients = make((40,), 3)
     clean = run_adam(x, gradients, 0.1, amsgrad=True)

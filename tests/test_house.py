@@ -61,7 +61,9 @@ def missing(root: Path, family: str) -> set[str]:
         # MetalKernel's is TensorFlow's alone, and lies with the adapter.
         "cpu kernel": formulas
         or any(
-            any(place.glob(f"{family}*_cpu.cc")) for place in (folder, folder.parent / "tensorflow")
+            any(place.glob(f"{family}*_{kind}.cc"))
+            for place in (folder, folder.parent / "tensorflow")
+            for kind in ("cpu", "simd")
         ),
         "metal kernel": formulas or any(folder.glob("*_metal.mm")),
         "shader": any(folder.glob("*.metal")),

@@ -264,8 +264,8 @@ def test_address_spaces_of_shaders(shader: Path, opencl: Callable[..., str]):
         ("hash_encode", "metal::min(rest, rest", "metal::min(int(rest), rest", "is ambiguous"),
         (
             "fused_optimizer",
-            "constant SgdParams<float>& p",
-            "device SgdParams<float>& p",
+            "constant FusedUpdateParams& params) {",
+            "device FusedUpdateParams& params) {",
             "address space",
         ),
     ],

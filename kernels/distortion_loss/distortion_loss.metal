@@ -1,4 +1,4 @@
-// DistortionLoss and ScaleRays. The formulas are those of distortion_loss_cpu.cc.
+// DistortionLoss and ScaleRays. The formulas are those of distortion_loss_simd.cc.
 //
 // A thread per ray, in order, so results are the same on every run. Running sums in 48 bits, and
 // middles as exact differences: neighbouring samples far from the origin are still told apart.

@@ -1,23 +1,35 @@
-// The distortion of one ray: the formulas of distortion_loss_cpu.cc, a vector of samples at a time,
-// in double.
+// DistortionLoss and ScaleRays on the CPU, a vector of samples at a time.
+//
+// Equation 15 of mip-NeRF 360 (Barron et al. 2022). With interval middles m_i in order, lengths d_i
+// and weights w_i of one ray:
+//   loss = sum_ij w_i w_j |m_i - m_j| + 1/3 sum_i w_i^2 d_i = 2 sum_i w_i A_i + 1/3 sum_i w_i^2 d_i
+//   A_i = sum over j < i of w_j (m_i - m_j) = A_{i-1} + W_{i-1} (m_i - m_{i-1})
+//   with W_i = w_0 + ... + w_i, and B_i the same as A_i from the other end
+//   d loss / d w_i = 2 (A_i + B_i) + 2/3 w_i d_i
+//   d loss / d m_i = 2 w_i (sum of w before i - sum behind),  d loss / d d_i = 1/3 w_i^2
+// All terms of A and B have one sign, so nothing cancels, wherever the ray begins. A ray is done by
+// one thread, in double, so results do not depend on the number of threads.
 
-#include "kernels/distortion_loss/distortion_loss_simd.h"
+#include <atomic>
+#include <string>
 
-#include "kernels/simd/simd_targets.h"
+#include "kernels/rays/call_rays.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/distortion_loss/distortion_loss_simd.cc"
-#include <hwy/foreach_target.h>
-// Highway wants this order.
-#include <hwy/highway.h>
-
+#include "kernels/simd/all_targets-inl.h"
 #include "kernels/simd/scan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+// The arrays of one ray. Slopes that nobody wants are null; `starts_slope` wants `slope`.
+struct DistortionRay {
+  const float *weights, *t_starts, *t_ends;
+  float *slope, *starts_slope, *ends_slope;
+  int64_t count;
+};
 
 // What is known of the samples on one side.
 struct Side {
@@ -129,7 +141,8 @@ double Middle(const DistortionRay& ray, int64_t i) {
   return 0.5 * (double{ray.t_starts[i]} + ray.t_ends[i]);
 }
 
-bool Distort(const DistortionRay& ray, float* loss) {
+// Loss and slopes of one ray. False if its middles are not in order.
+bool DistortRay(const DistortionRay& ray, float* loss) {
   *loss = 0.0f;
   if (ray.count == 0) return true;
   const hn::ScalableTag<double> d;
@@ -146,18 +159,55 @@ bool Distort(const DistortionRay& ray, float* loss) {
   return true;
 }
 
+void DistortionLoss(CpuCall& call) {
+  PackedRays rays;
+  if (!InitRays(call, 3, 0, &rays)) return;
+  for (const int output : {1, 2, 3}) ClearUncovered(call, rays, output);
+  const bool t_gradients = call.Bool("t_gradients");
+  // Nobody may want the derivative: TensorFlow knows while it runs a graph.
+  const bool with_slope = t_gradients || call.IsWanted(1);
+  std::atomic<int64_t> bad_ray{-1};
+  call.ParallelFor(rays.n_rays(), rays.Cycles(8), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const RayRange range = rays[r];
+      const DistortionRay ray = {call.in<float>(0) + range.start,
+                                 call.in<float>(1) + range.start,
+                                 call.in<float>(2) + range.start,
+                                 with_slope ? call.out<float>(1) + range.start : nullptr,
+                                 t_gradients ? call.out<float>(2) + range.start : nullptr,
+                                 t_gradients ? call.out<float>(3) + range.start : nullptr,
+                                 range.count};
+      if (!DistortRay(ray, call.out<float>(0) + r)) bad_ray = r;
+    }
+  });
+  call.shapes.Require(bad_ray < 0,
+                      "t_starts and t_ends must ascend along each ray, got a sample before its "
+                      "forerunner on ray " +
+                          std::to_string(bad_ray.load()) + ". Sort the samples of a ray.");
+}
+
+void ScaleRays(CpuCall& call) {
+  PackedRays rays;
+  if (!InitRays(call, 2, 1, &rays)) return;
+  ClearUncovered(call, rays, 0);
+  call.ParallelFor(rays.n_rays(), rays.Cycles(1), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const RayRange ray = rays[r];
+      const float g = call.in<float>(0)[r];
+      const float* const from = call.in<float>(1) + ray.start;
+      float* const to = call.out<float>(0) + ray.start;
+      for (int64_t i = 0; i < ray.count; ++i) to[i] = g * from[i];
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace metal_ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace metal_ops {
-
-HWY_EXPORT(Distort);
-
-bool DistortRay(const DistortionRay& ray, float* loss) {
-  return HWY_DYNAMIC_DISPATCH(Distort)(ray, loss);
-}
-
+SIMD_KERNEL("DistortionLoss", DistortionLoss);
+SIMD_KERNEL("ScaleRays", ScaleRays);
 }  // namespace metal_ops
 #endif  // HWY_ONCE

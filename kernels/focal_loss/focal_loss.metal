@@ -1,45 +1,16 @@
 // SigmoidFocalLoss and SoftmaxFocalLoss: the loss and its derivative in one pass over memory.
-// focal_loss_params.h has the formulas; names are those of the CPU's focal_loss_simd.cc.
 
 #include <metal_stdlib>
 
 #include "kernels/focal_loss/focal_loss_params.h"
 #include "kernels/losses/row_means.metal.h"
-#include "kernels/msl/exp_log.h"
+#include "kernels/msl/formula.h"
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;
 
-// q^gamma for q >= 0. gamma = 0: 1; 0^gamma = 0 otherwise.
-inline float focal_power(float q, float gamma) {
-  if (q != q) return q;
-  if (gamma == 0.0f) return 1.0f;
-  if (gamma == 1.0f) return q;
-  if (gamma == 2.0f) return q * q;
-  // Subnormal numbers, which the device may take for 0, are as good as 0.
-  return q < FLT_MIN ? 0.0f : precise::exp(gamma * precise::log(q));
-}
-
-// loss and d loss / d x.
-inline float2 sigmoid_focal(constant FocalLossParams& p, float x, float hard) {
-  if (x != x) return float2(x, x);
-  const float y = fma(p.label_smoothing, 0.5f - hard, hard);  // y (1 - s) + s / 2
-  const float not_y = 1.0f - y;
-  const float e = precise::exp(-fabs(x));
-  const float large = 1.0f / (1.0f + e), small = e * large;
-  const float prob = x >= 0.0f ? large : small;      // sigmoid(x)
-  const float not_prob = x >= 0.0f ? small : large;  // sigmoid(-x)
-  const float q = fma(y, not_prob, not_y * prob);
-  const float entropy = fma(-x, y, max(x, 0.0f)) + precise_log1p(e);
-  const float weight = p.balanced != 0 ? fma(y, p.alpha, not_y * (1.0f - p.alpha)) : 1.0f;
-  const float weighted = weight * focal_power(q, p.gamma);
-  // q vanishes only with p (1 - p), and then so does q^gamma (p - y).
-  const float ratio = q == 0.0f ? 0.0f : (not_y - y) * prob * not_prob / q;
-  // y (p - 1) + (1 - y) p = p - y, without cancelling where p is near y
-  const float error = fma(not_y, prob, -(y * not_prob));
-  return float2(weighted * entropy, weighted * fma(p.gamma * entropy, ratio, error));
-}
+#include "kernels/focal_loss/focal_loss_formula.h"
 
 // Grid: the parts of the rows.
 template <typename T>
@@ -55,9 +26,9 @@ kernel void sigmoid_focal_loss(device const T* logits [[buffer(0)]],
   if (at.row >= rows.n_rows) return;
   CarefulSum sum = careful_sum_zero();
   for (ulong i = at.begin; i < at.end; i += rows.n_parts) {
-    const float2 value = sigmoid_focal(params, float(logits[i]), float(targets[i]));
-    careful_add(sum, value.x);
-    slopes[i] = T(value.y * rows.weight);
+    const FocalTerm<float> term = sigmoid_focal(params, float(logits[i]), float(targets[i]));
+    careful_add(sum, term.loss);
+    slopes[i] = T(term.slope * rows.weight);
   }
   store_row_part(rows, at, sum, losses, parts);
 }
@@ -104,15 +75,10 @@ inline float2 softmax_prob(thread const SoftmaxRow& row, uint c, float x) {
   return float2(prob, c == row.top ? row.others * row.per_total : 1.0f - prob);
 }
 
-// A class's term of the loss, and h: both over alpha.
-inline float2 softmax_focal(thread const SoftmaxRow& row, float gamma, uint c, float x,
-                            float target) {
+inline FocalTerm<float> softmax_focal(thread const SoftmaxRow& row, float gamma, uint c, float x,
+                                      float target) {
   const float2 prob = softmax_prob(row, c, x);
-  const float log_prob = x - row.shift - row.log_total;
-  const float focus = focal_power(prob.y, gamma);
-  // gamma p (1 - p)^(gamma - 1) log p: log p vanishes with 1 - p.
-  const float ratio = prob.y == 0.0f ? -1.0f : log_prob / prob.y;
-  return float2(-target * focus * log_prob, target * focus * fma(gamma * prob.x, ratio, -1.0f));
+  return softmax_focal(gamma, target, prob.x, prob.y, x - row.shift - row.log_total);
 }
 
 // The targets of a row: one value a class, or the class's number.
@@ -161,9 +127,10 @@ inline void softmax_focal_row(constant SoftmaxFocalParams& params, device const 
   for (uint c = lane; c < n; c += kLanes) {
     const float target = fma(targets.of(c), keep, smooth);
     if (target == 0.0f) continue;
-    const float2 term = softmax_focal(row, params.loss.gamma, c, float(logits[c]), target);
-    careful_add(sum_loss, term.x);
-    careful_add(sum_h, term.y);
+    const FocalTerm<float> term =
+        softmax_focal(row, params.loss.gamma, c, float(logits[c]), target);
+    careful_add(sum_loss, term.loss);
+    careful_add(sum_h, term.slope);
   }
   const float total_loss = row_sum<kLanes>(careful_result(sum_loss));
   const float total_h = row_sum<kLanes>(careful_result(sum_h));
@@ -172,8 +139,8 @@ inline void softmax_focal_row(constant SoftmaxFocalParams& params, device const 
     const float2 prob = softmax_prob(row, c, x);
     float slope = total_h * prob.y;  // h (1 - p), where h - p h would cancel
     if (c != own) {
-      const float h = target == 0.0f ? 0.0f : softmax_focal(row, params.loss.gamma, c, x, target).y;
-      slope = fma(-prob.x, total_h, h);
+      const FocalTerm<float> term = softmax_focal(row, params.loss.gamma, c, x, target);
+      slope = fma(-prob.x, total_h, target == 0.0f ? 0.0f : term.slope);
     }
     slopes[c] = T(params.loss.alpha * slope);
   }

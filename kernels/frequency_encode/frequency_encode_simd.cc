@@ -1,89 +1,20 @@
-// Frequency encoding: sine and cosine of a vector of points at a time, written row by row.
-
-#include "kernels/frequency_encode/frequency_encode_simd.h"
+// FrequencyEncode and FrequencyEncodeGrad on the CPU: sine and cosine of a vector of points at a
+// time, written row by row. A point is done by one thread: deterministic.
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "kernels/simd/simd_targets.h"
+#include "kernels/frequency_encode/frequency_encode_plan.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/frequency_encode/frequency_encode_simd.cc"
-#include <hwy/foreach_target.h>
-// Highway wants this order.
-#include <hwy/highway.h>
+#include "kernels/simd/all_targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using DF = hn::ScalableTag<float>;
-using VF = hn::Vec<DF>;
-
-// a b - c with one rounding, on targets without the instruction too.
-HWY_INLINE VF ExactMulSub(VF a, VF b, VF c) {
-#if HWY_NATIVE_FMA
-  return hn::MulSub(a, b, c);
-#else
-  const DF df;
-  HWY_ALIGN float lanes[3][hn::MaxLanes(df)];
-  hn::Store(a, df, lanes[0]);
-  hn::Store(b, df, lanes[1]);
-  hn::Store(c, df, lanes[2]);
-  for (size_t i = 0; i < hn::Lanes(df); ++i) {
-    lanes[0][i] = std::fma(lanes[0][i], lanes[1][i], -lanes[2][i]);
-  }
-  return hn::Load(df, lanes[0]);
-#endif
-}
-
-// A phase in turns, as a sum.
-struct Turns {
-  VF high, low;
-};
-
-HWY_INLINE Turns FirstTurns(const FrequencyEncodeParams& p, VF x) {
-  const DF df;
-  const VF high = hn::Mul(x, hn::Set(df, p.turns_high));
-  const VF rest = ExactMulSub(x, hn::Set(df, p.turns_high), high);
-  return {high, hn::MulAdd(x, hn::Set(df, p.turns_low), rest)};
-}
-
-HWY_INLINE Turns Twice(Turns u) { return {hn::Add(u.high, u.high), hn::Add(u.low, u.low)}; }
-
-// sin and cos of 2 pi u: whole turns dropped, then quarters, then Taylor's series up to pi / 4,
-// where the first term left out is below 2^-28.
-HWY_INLINE void SinCos(Turns u, VF& sine, VF& cosine) {
-  const DF df;
-  VF r = hn::Add(hn::Sub(u.high, hn::Round(u.high)), u.low);
-  r = hn::Sub(r, hn::Round(r));
-  const VF quarters = hn::Round(hn::Mul(r, hn::Set(df, 4.0f)));  // -2 .. 2
-  const VF t =
-      hn::Mul(hn::NegMulAdd(quarters, hn::Set(df, 0.25f), r), hn::Set(df, 6.283185307179586f));
-  const VF t2 = hn::Mul(t, t);
-  VF s = hn::Set(df, 1.0f / 362880.0f);
-  s = hn::MulAdd(s, t2, hn::Set(df, -1.0f / 5040.0f));
-  s = hn::MulAdd(s, t2, hn::Set(df, 1.0f / 120.0f));
-  s = hn::MulAdd(s, t2, hn::Set(df, -1.0f / 6.0f));
-  s = hn::MulAdd(hn::Mul(s, t2), t, t);
-  VF c = hn::Set(df, -1.0f / 3628800.0f);
-  c = hn::MulAdd(c, t2, hn::Set(df, 1.0f / 40320.0f));
-  c = hn::MulAdd(c, t2, hn::Set(df, -1.0f / 720.0f));
-  c = hn::MulAdd(c, t2, hn::Set(df, 1.0f / 24.0f));
-  c = hn::MulAdd(c, t2, hn::Set(df, -0.5f));
-  c = hn::MulAdd(c, t2, hn::Set(df, 1.0f));
-  // An odd number of quarters swaps them; two or more change the sign.
-  const auto odd = hn::Eq(hn::Abs(quarters), hn::Set(df, 1.0f));
-  const auto half = hn::Eq(hn::Abs(quarters), hn::Set(df, 2.0f));
-  const auto back = hn::Eq(quarters, hn::Set(df, -1.0f));
-  const auto on = hn::Eq(quarters, hn::Set(df, 1.0f));
-  const VF swapped_s = hn::IfThenElse(odd, c, s), swapped_c = hn::IfThenElse(odd, s, c);
-  sine = hn::IfThenElse(hn::Or(half, back), hn::Neg(swapped_s), swapped_s);
-  cosine = hn::IfThenElse(hn::Or(half, on), hn::Neg(swapped_c), swapped_c);
-}
+#include "kernels/frequency_encode/frequency_encode_formula.h"
 
 // A vector of points is worked on at a time: their coordinates as they lie in memory, kDims
 // vectors, and each block of the encoding (x, sin w_0 x, ...) in the same order. Rows of the
@@ -95,30 +26,28 @@ class Tile {
       : p_(p),
         n_dims_(kDims > 0 ? kDims : p.n_dims),
         n_blocks_(2 * p.n_frequencies + p.include_input),
-        size_(static_cast<int64_t>(hn::Lanes(DF())) * n_dims_),
+        size_(Floats::Lanes() * n_dims_),
         x_(size_),
         // Where there is no column, still with an address.
         blocks_(size_ * std::max<int64_t>(n_blocks_, 1)),
         rows_(size_ * n_blocks_) {}
 
-  int64_t n_points() const { return static_cast<int64_t>(hn::Lanes(DF())); }
+  int64_t n_points() const { return Floats::Lanes(); }
 
   void Encode(const float* inputs, int64_t i, int64_t n, const MutableFloatArray& outputs) {
-    const DF df;
     const float* const points = Points(inputs, i, n);
-    for (int64_t at = 0; at < size_; at += hn::Lanes(df)) {
-      const VF x = hn::LoadU(df, points + at);
+    for (int64_t at = 0; at < size_; at += Floats::Lanes()) {
+      const Floats x = Floats::Load(points + at);
       float* to = blocks_.data() + at;
       if (p_.include_input) {
-        hn::StoreU(x, df, to);
+        x.Store(to);
         to += size_;
       }
-      Turns u = FirstTurns(p_, x);
-      for (uint32_t k = 0; k < p_.n_frequencies; ++k, u = Twice(u), to += 2 * size_) {
-        VF sine, cosine;
-        SinCos(u, sine, cosine);
-        hn::StoreU(sine, df, to);
-        hn::StoreU(cosine, df, to + size_);
+      auto u = first_turns(p_, x);
+      for (uint32_t k = 0; k < p_.n_frequencies; ++k, u = twice(u), to += 2 * size_) {
+        const auto here = wave(u);
+        here.sine.Store(to);
+        here.cosine.Store(to + size_);
       }
     }
     const int64_t width = n_blocks_ * n_dims_;
@@ -133,7 +62,6 @@ class Tile {
 
   void Differentiate(const FloatArray& d_outputs, const float* inputs, int64_t i, int64_t n,
                      float* to) {
-    const DF df;
     const int64_t width = n_blocks_ * n_dims_;
     const float* const rows = d_outputs.Read(i * width, n * width, rows_.data());
     for (int64_t p = 0; p < n; ++p) {
@@ -143,24 +71,19 @@ class Tile {
     }
     const float* const points = Points(inputs, i, n);
     float* const result = n < n_points() ? x_.data() : to + i * n_dims_;
-    for (int64_t at = 0; at < size_; at += hn::Lanes(df)) {
+    for (int64_t at = 0; at < size_; at += Floats::Lanes()) {
       const float* from = blocks_.data() + at;
-      VF sum = hn::Zero(df);
+      Floats sum = 0.0f, slope = p_.slope;
       if (p_.include_input) {
-        sum = hn::LoadU(df, from);
+        sum = Floats::Load(from);
         from += size_;
       }
-      Turns u = FirstTurns(p_, hn::LoadU(df, points + at));
-      VF slope = hn::Set(df, p_.slope);
-      for (uint32_t k = 0; k < p_.n_frequencies; ++k, u = Twice(u), from += 2 * size_) {
-        VF sine, cosine;
-        SinCos(u, sine, cosine);
-        const VF along =
-            hn::MulSub(hn::LoadU(df, from), cosine, hn::Mul(hn::LoadU(df, from + size_), sine));
-        sum = hn::MulAdd(slope, along, sum);
-        slope = hn::Add(slope, slope);
+      auto u = first_turns(p_, Floats::Load(points + at));
+      for (uint32_t k = 0; k < p_.n_frequencies; ++k, u = twice(u), from += 2 * size_) {
+        sum = fma(slope, along_wave(wave(u), Floats::Load(from), Floats::Load(from + size_)), sum);
+        slope = slope + slope;
       }
-      hn::StoreU(sum, df, result + at);
+      sum.Store(result + at);
     }
     if (n < n_points()) std::copy_n(result, n * n_dims_, to + i * n_dims_);
   }
@@ -184,35 +107,39 @@ class Tile {
 };
 
 template <int kDims>
-void EncodeTiles(const FrequencyEncodeParams& p, const float* inputs, int64_t begin, int64_t end,
-                 const MutableFloatArray& outputs) {
+void EncodeTiles(CpuCall& call, const FrequencyEncodeParams& p, int64_t begin, int64_t end) {
   Tile<kDims> tile(p);
   for (int64_t i = begin; i < end; i += tile.n_points()) {
-    tile.Encode(inputs, i, std::min(tile.n_points(), end - i), outputs);
+    tile.Encode(call.in<float>(0), i, std::min(tile.n_points(), end - i), call.float_out(0));
   }
 }
 
 template <int kDims>
-void DifferentiateTiles(const FrequencyEncodeParams& p, const FloatArray& d_outputs,
-                        const float* inputs, int64_t begin, int64_t end, float* to) {
+void DifferentiateTiles(CpuCall& call, const FrequencyEncodeParams& p, int64_t begin, int64_t end) {
   Tile<kDims> tile(p);
   for (int64_t i = begin; i < end; i += tile.n_points()) {
-    tile.Differentiate(d_outputs, inputs, i, std::min(tile.n_points(), end - i), to);
+    tile.Differentiate(call.floats(0), call.in<float>(1), i, std::min(tile.n_points(), end - i),
+                       call.out<float>(0));
   }
 }
 
-void EncodeRange(const FrequencyEncodeParams& p, const float* inputs, int64_t begin, int64_t end,
-                 const MutableFloatArray& outputs) {
-  const auto run = p.n_dims == 3 ? EncodeTiles<3> : p.n_dims == 2 ? EncodeTiles<2> : EncodeTiles<0>;
-  run(p, inputs, begin, end, outputs);
+using TilesFn = void (*)(CpuCall&, const FrequencyEncodeParams&, int64_t, int64_t);
+
+void ForDims(CpuCall& call, TilesFn of_two, TilesFn of_three, TilesFn of_any) {
+  if (call.outputs[0].n_elements == 0) return;
+  const FrequencyEncodeParams params = MakeFrequencyEncodeParams(call);
+  const TilesFn run = params.n_dims == 3 ? of_three : params.n_dims == 2 ? of_two : of_any;
+  const int64_t cycles = 5 + call.Size("dims") * FrequencyColumns(call) * 3;
+  call.ParallelFor(call.Size("points"), cycles,
+                   [&](int64_t begin, int64_t end) { run(call, params, begin, end); });
 }
 
-void DifferentiateRange(const FrequencyEncodeParams& p, const FloatArray& d_outputs,
-                        const float* inputs, int64_t begin, int64_t end, float* to) {
-  const auto run = p.n_dims == 3   ? DifferentiateTiles<3>
-                   : p.n_dims == 2 ? DifferentiateTiles<2>
-                                   : DifferentiateTiles<0>;
-  run(p, d_outputs, inputs, begin, end, to);
+void FrequencyEncode(CpuCall& call) {
+  ForDims(call, EncodeTiles<2>, EncodeTiles<3>, EncodeTiles<0>);
+}
+
+void FrequencyEncodeGrad(CpuCall& call) {
+  ForDims(call, DifferentiateTiles<2>, DifferentiateTiles<3>, DifferentiateTiles<0>);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -221,19 +148,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace metal_ops {
-
-HWY_EXPORT(EncodeRange);
-HWY_EXPORT(DifferentiateRange);
-
-void EncodeFrequencies(const FrequencyEncodeParams& params, const float* inputs, int64_t begin,
-                       int64_t end, const MutableFloatArray& outputs) {
-  HWY_DYNAMIC_DISPATCH(EncodeRange)(params, inputs, begin, end, outputs);
-}
-
-void DifferentiateFrequencies(const FrequencyEncodeParams& params, const FloatArray& d_outputs,
-                              const float* inputs, int64_t begin, int64_t end, float* to) {
-  HWY_DYNAMIC_DISPATCH(DifferentiateRange)(params, d_outputs, inputs, begin, end, to);
-}
-
+SIMD_KERNEL("FrequencyEncode", FrequencyEncode);
+SIMD_KERNEL("FrequencyEncodeGrad", FrequencyEncodeGrad);
 }  // namespace metal_ops
 #endif  // HWY_ONCE

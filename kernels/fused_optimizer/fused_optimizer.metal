@@ -4,10 +4,13 @@
 #include <metal_stdlib>
 
 #include "kernels/fused_optimizer/fused_optimizer_params.h"
+#include "kernels/msl/formula.h"
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;
+
+#include "kernels/fused_optimizer/fused_optimizer_formula.h"
 
 // A rule takes element i of the variable, x, to its next value, and its state with it. What state
 // it has not is bound to nothing.
@@ -15,17 +18,12 @@ template <bool Amsgrad>
 struct adam {
   static float next(float x, float g, ulong i, device float* m, device float* v, device float* hat,
                     constant FusedUpdateParams& params) {
-    constant AdamParams<float>& p = params.adam;
-    const float m_i = fma(g - m[i], p.one_minus_beta1, m[i]);
-    float v_i = fma(g * g - v[i], p.one_minus_beta2, v[i]);
-    m[i] = m_i;
-    v[i] = v_i;
-    if (Amsgrad) {
-      // A NaN in either must not be dropped.
-      v_i = hat[i] < v_i || isnan(v_i) ? v_i : hat[i];
-      hat[i] = v_i;
-    }
-    return fma(-x, p.decay, x) - m_i * p.alpha / (sqrt(v_i) + p.epsilon);
+    AdamState<float> at = {x, m[i], v[i], Amsgrad ? hat[i] : 0.0f};
+    at = adam_next(at, g, params.adam, Amsgrad);
+    m[i] = at.m;
+    v[i] = at.v;
+    if (Amsgrad) hat[i] = at.hat;
+    return at.x;
   }
 };
 
@@ -33,13 +31,10 @@ template <bool Momentum, bool Nesterov>
 struct sgd {
   static float next(float x, float g, ulong i, device float* m, device float*, device float*,
                     constant FusedUpdateParams& params) {
-    constant SgdParams<float>& p = params.sgd;
-    const float kept = fma(-x, p.decay, x);
-    const float step = g * p.lr;
-    if (!Momentum) return kept - step;
-    const float m_i = fma(m[i], p.momentum, -step);
-    m[i] = m_i;
-    return kept + (Nesterov ? fma(m_i, p.momentum, -step) : m_i);
+    SgdState<float> at = {x, Momentum ? m[i] : 0.0f};
+    at = sgd_next(at, g, params.sgd, Momentum, Nesterov);
+    if (Momentum) m[i] = at.m;
+    return at.x;
   }
 };
 

@@ -1,37 +1,22 @@
-// Fused Adam and SGD: each element of variable, gradient and moments is touched once.
-
-#include "kernels/fused_optimizer/fused_optimizer_simd.h"
+// ResourceFusedAdam and ResourceFusedSgd on the CPU: one pass over memory, in vectors, shared out on
+// threads.
 
 #include <algorithm>
 
-#include "kernels/simd/simd_targets.h"
+#include "kernels/fused_optimizer/fused_optimizer_call.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fused_optimizer/fused_optimizer_simd.cc"
-#include <hwy/foreach_target.h>
-// Highway wants this order.
-#include <hwy/highway.h>
+#include "kernels/simd/all_targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+#include "kernels/fused_optimizer/fused_optimizer_formula.h"
 
 // Elements that half-precision variables are worked on at a time, a multiple of every vector.
 constexpr int64_t kPiece = 512;
-
-// n >= 1 elements with one update; `update(d, i)` does a vector at i, with a tag of 1 lane for the
-// rest.
-template <typename Real, class Update>
-HWY_INLINE void ForElements(int64_t n, const Update& update) {
-  const hn::ScalableTag<Real> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) update(d, i);
-  const hn::CappedTag<Real, 1> one;
-  for (; i < n; ++i) update(one, i);
-}
 
 // Which elements of a vector take their next value: all, or those of rows in use.
 struct All {
@@ -41,21 +26,16 @@ struct All {
   }
 };
 
-template <class M>
+template <class V>
 struct Where {
-  M used;
-  template <class V>
-  HWY_INLINE V operator()(V next, V now) const {
-    return hn::IfThenElse(used, next, now);
-  }
+  typename V::Bool used;
+  HWY_INLINE V operator()(V next, V now) const { return select(now, next, used); }
 };
 
 template <typename Real>
 struct Adam {
   AdamParams<Real> p;
-  Real* m;
-  Real* v;
-  Real* hat;
+  Real *m, *v, *hat;  // the last may be null
 
   void Advance(int64_t n) {
     m += n;
@@ -63,44 +43,34 @@ struct Adam {
     if (hat != nullptr) hat += n;
   }
 
-  template <class D, class Choice, class V = hn::Vec<D>>
-  HWY_INLINE V Run(D d, V x, V g, int64_t i, const Choice& choose) const {
-    const V old_m = hn::LoadU(d, m + i), old_v = hn::LoadU(d, v + i);
-    const V m_i = hn::MulAdd(hn::Sub(g, old_m), hn::Set(d, p.one_minus_beta1), old_m);
-    V v_i = hn::MulAdd(hn::Sub(hn::Mul(g, g), old_v), hn::Set(d, p.one_minus_beta2), old_v);
-    hn::StoreU(choose(m_i, old_m), d, m + i);
-    hn::StoreU(choose(v_i, old_v), d, v + i);
-    if (hat != nullptr) {
-      const V old = hn::LoadU(d, hat + i);
-      // A NaN in either must not be dropped.
-      v_i = hn::IfThenElse(hn::Or(hn::Lt(old, v_i), hn::IsNaN(v_i)), v_i, old);
-      hn::StoreU(choose(v_i, old), d, hat + i);
-    }
-    const V kept = hn::NegMulAdd(x, hn::Set(d, p.decay), x);
-    const V size = hn::Add(hn::Sqrt(v_i), hn::Set(d, p.epsilon));
-    return choose(hn::Sub(kept, hn::Div(hn::Mul(m_i, hn::Set(d, p.alpha)), size)), x);
+  template <class V, class Choice>
+  HWY_INLINE V Run(V x, V g, int64_t i, const Choice& choose) const {
+    const bool amsgrad = hat != nullptr;
+    const AdamState<V> now = {x, V::Load(m + i), V::Load(v + i), amsgrad ? V::Load(hat + i) : V(0)};
+    const AdamState<V> next = adam_next(now, g, p, amsgrad);
+    choose(next.m, now.m).Store(m + i);
+    choose(next.v, now.v).Store(v + i);
+    if (amsgrad) choose(next.hat, now.hat).Store(hat + i);
+    return choose(next.x, x);
   }
 };
 
 template <typename Real>
 struct Sgd {
   SgdParams<Real> p;
-  Real* m;
+  Real* m;  // null: no momentum
   bool nesterov;
 
   void Advance(int64_t n) {
     if (m != nullptr) m += n;
   }
 
-  template <class D, class Choice, class V = hn::Vec<D>>
-  HWY_INLINE V Run(D d, V x, V g, int64_t i, const Choice& choose) const {
-    const V kept = hn::NegMulAdd(x, hn::Set(d, p.decay), x);
-    const V step = hn::Mul(g, hn::Set(d, p.lr));
-    if (m == nullptr) return choose(hn::Sub(kept, step), x);
-    const V momentum = hn::Set(d, p.momentum), old_m = hn::LoadU(d, m + i);
-    const V m_i = hn::MulSub(old_m, momentum, step);
-    hn::StoreU(choose(m_i, old_m), d, m + i);
-    return choose(hn::Add(kept, nesterov ? hn::MulSub(m_i, momentum, step) : m_i), x);
+  template <class V, class Choice>
+  HWY_INLINE V Run(V x, V g, int64_t i, const Choice& choose) const {
+    const SgdState<V> now = {x, m != nullptr ? V::Load(m + i) : V(0)};
+    const SgdState<V> next = sgd_next(now, g, p, m != nullptr, nesterov);
+    if (m != nullptr) choose(next.m, now.m).Store(m + i);
+    return choose(next.x, x);
   }
 };
 
@@ -108,9 +78,13 @@ struct Sgd {
 template <typename Real, class Rule>
 HWY_INLINE void Update(const Rule& rule, Real* HWY_RESTRICT x, const Real* HWY_RESTRICT g,
                        int64_t n) {
-  ForElements<Real>(n, [&](auto d, int64_t i) HWY_ATTR {
-    hn::StoreU(rule.Run(d, hn::LoadU(d, x + i), hn::LoadU(d, g + i), i, All()), d, x + i);
-  });
+  using V = Vector<hn::ScalableTag<Real>>;
+  using One = Vector<hn::CappedTag<Real, 1>>;
+  int64_t i = 0;
+  for (; i + V::Lanes() <= n; i += V::Lanes()) {
+    rule.Run(V::Load(x + i), V::Load(g + i), i, All()).Store(x + i);
+  }
+  for (; i < n; ++i) rule.Run(One::Load(x + i), One::Load(g + i), i, All()).Store(x + i);
 }
 
 // Lanes of which any in their row of kRow is set.
@@ -132,15 +106,14 @@ HWY_INLINE M AnyOfRow(D d, M mask) {
 template <int kRow, typename Real, class Rule>
 HWY_INLINE int64_t UpdateShortRows(const Rule& rule, Real* HWY_RESTRICT x,
                                    const Real* HWY_RESTRICT g, int64_t n) {
-  const hn::ScalableTag<Real> d;
+  constexpr hn::ScalableTag<Real> d;
   int64_t i = 0;
   if constexpr (kRow <= hn::MaxLanes(d)) {
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (; i + lanes <= n; i += lanes) {
-      const auto g_i = hn::LoadU(d, g + i);
-      const auto used = AnyOfRow<kRow>(d, hn::Ne(g_i, hn::Zero(d)));
-      const Where<decltype(used)> where = {used};
-      hn::StoreU(rule.Run(d, hn::LoadU(d, x + i), g_i, i, where), d, x + i);
+    using V = Vector<hn::ScalableTag<Real>>;
+    for (; i + V::Lanes() <= n; i += V::Lanes()) {
+      const V g_i = V::Load(g + i);
+      const Where<V> where = {{AnyOfRow<kRow>(d, (g_i != 0).mask)}};
+      rule.Run(V::Load(x + i), g_i, i, where).Store(x + i);
     }
   }
   return i;
@@ -148,11 +121,10 @@ HWY_INLINE int64_t UpdateShortRows(const Rule& rule, Real* HWY_RESTRICT x,
 
 template <typename Real>
 HWY_INLINE bool AllZero(const Real* g, int64_t n) {
-  const hn::ScalableTag<Real> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  using V = Vector<hn::ScalableTag<Real>>;
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    if (!hn::AllTrue(d, hn::Eq(hn::LoadU(d, g + i), hn::Zero(d)))) return false;
+  for (; i + V::Lanes() <= n; i += V::Lanes()) {
+    if (any_of(V::Load(g + i) != 0)) return false;
   }
   for (; i < n; ++i) {
     if (g[i] != 0) return false;
@@ -190,15 +162,18 @@ HWY_INLINE void UpdateRows(Rule rule, Real* x, const Real* g, int64_t n, int64_t
   }
 }
 
+// Elements [begin, end) of x and g, which are of `type` (kFloat if Real is double: then they are
+// double), in whole rows.
 template <typename Real, class Rule>
-void UpdateRangeOf(Rule rule, FloatType type, void* x, const void* g, const UpdateRange& range) {
-  rule.Advance(range.begin);
-  const int64_t n = range.end - range.begin;
+void UpdateRange(Rule rule, FloatType type, void* x, const void* g, int64_t begin, int64_t end,
+                 int64_t row, bool skip) {
+  rule.Advance(begin);
+  const int64_t n = end - begin;
   if (type == FloatType::kFloat) {
-    Real* const to = static_cast<Real*>(x) + range.begin;
-    const Real* const from = static_cast<const Real*>(g) + range.begin;
-    if (range.skip_zero_rows) {
-      UpdateRows(rule, to, from, n, range.row);
+    Real* const to = static_cast<Real*>(x) + begin;
+    const Real* const from = static_cast<const Real*>(g) + begin;
+    if (skip) {
+      UpdateRows(rule, to, from, n, row);
     } else {
       Update(rule, to, from, n);
     }
@@ -206,19 +181,18 @@ void UpdateRangeOf(Rule rule, FloatType type, void* x, const void* g, const Upda
   }
   if constexpr (sizeof(Real) == 4) {
     // A piece ends with a row where rows matter; a longer row is looked at as a whole.
-    const bool skip = range.skip_zero_rows;
     float x_piece[kPiece], g_piece[kPiece];
     char* const x_bytes = static_cast<char*>(x);
     const char* const g_bytes = static_cast<const char*>(g);
-    const int64_t piece = !skip || range.row > kPiece ? kPiece : kPiece / range.row * range.row;
+    const int64_t piece = !skip || row > kPiece ? kPiece : kPiece / row * row;
     for (int64_t done = 0; done < n;) {
       int64_t limit = n;
-      if (skip && range.row > kPiece) {
-        limit = (done / range.row + 1) * range.row;
+      if (skip && row > kPiece) {
+        limit = (done / row + 1) * row;
         bool zero = true;
         for (int64_t at = done; zero && at < limit; at += kPiece) {
           const int64_t size = std::min(kPiece, limit - at);
-          WidenFloats(type, g_bytes + 2 * (range.begin + at), size, g_piece);
+          WidenFloats(type, g_bytes + 2 * (begin + at), size, g_piece);
           zero = AllZero(g_piece, size);
         }
         if (zero) {
@@ -229,41 +203,59 @@ void UpdateRangeOf(Rule rule, FloatType type, void* x, const void* g, const Upda
       int64_t size = 0;
       for (; done < limit; done += size) {
         size = std::min(piece, limit - done);
-        WidenFloats(type, g_bytes + 2 * (range.begin + done), size, g_piece);
-        WidenFloats(type, x_bytes + 2 * (range.begin + done), size, x_piece);
+        WidenFloats(type, g_bytes + 2 * (begin + done), size, g_piece);
+        WidenFloats(type, x_bytes + 2 * (begin + done), size, x_piece);
         Rule here = rule;
         here.Advance(done);
-        if (skip && range.row <= kPiece) {
-          UpdateRows(here, x_piece, g_piece, size, range.row);
+        if (skip && row <= kPiece) {
+          UpdateRows(here, x_piece, g_piece, size, row);
         } else {
           Update(here, x_piece, g_piece, size);
         }
-        NarrowFloats(type, x_piece, size, x_bytes + 2 * (range.begin + done));
+        NarrowFloats(type, x_piece, size, x_bytes + 2 * (begin + done));
       }
     }
   }
 }
 
-void AdamFloat(const AdamParams<float>& p, const AdamArrays<float>& a, const UpdateRange& range) {
-  UpdateRangeOf<float>(Adam<float>{p, a.m, a.v, a.hat}, a.type, a.x, a.g, range);
+template <typename Real, class Rule>
+void ForRanges(CpuCall& call, const Rule& rule) {
+  constexpr int64_t kCycles = 4;
+  const int gradient = call.Index("gradient");
+  const int64_t n = call.inputs[gradient].n_elements;
+  if (n == 0) return;
+  const ArgShape& shape = call.in_shapes[gradient];
+  const bool skip = call.Bool("skip_zero_rows");
+  const int64_t row = skip ? n / (shape.rank() == 0 ? 1 : shape.dims[0]) : 1;
+  call.ParallelFor(n / row, kCycles * row, [&](int64_t begin, int64_t end) {
+    UpdateRange<Real>(rule, ToFloatType(call.Type("T")), call.variable<void>(0),
+                      call.inputs[gradient].data, begin * row, end * row, row, skip);
+  });
 }
 
-void SgdFloat(const SgdParams<float>& p, const SgdArrays<float>& a, const UpdateRange& range) {
-  UpdateRangeOf<float>(Sgd<float>{p, a.m, a.nesterov}, a.type, a.x, a.g, range);
+template <typename Real>
+void RunAdam(CpuCall& call) {
+  const bool amsgrad = call.Int("n_hats") == 1;
+  ForRanges<Real>(
+      call, Adam<Real>{ToAdamParams<Real>(call), call.variable<Real>(1), call.variable<Real>(2),
+                       amsgrad ? call.variable<Real>(3) : nullptr});
 }
 
-#if HWY_HAVE_FLOAT64
-void AdamDouble(const AdamParams<double>& p, const AdamArrays<double>& a,
-                const UpdateRange& range) {
-  UpdateRangeOf<double>(Adam<double>{p, a.m, a.v, a.hat}, a.type, a.x, a.g, range);
+void FusedAdam(CpuCall& call) {
+  call.Type("T") == DType::kDouble ? RunAdam<double>(call) : RunAdam<float>(call);
 }
 
-void SgdDouble(const SgdParams<double>& p, const SgdArrays<double>& a, const UpdateRange& range) {
-  UpdateRangeOf<double>(Sgd<double>{p, a.m, a.nesterov}, a.type, a.x, a.g, range);
+template <typename Real>
+void RunSgd(CpuCall& call) {
+  const bool with_momentum = call.Int("n_momenta") == 1;
+  ForRanges<Real>(
+      call, Sgd<Real>{ToSgdParams<Real>(call), with_momentum ? call.variable<Real>(1) : nullptr,
+                      with_momentum && call.Bool("nesterov")});
 }
-#else
-#error "every target that this is compiled for has float64"
-#endif
+
+void FusedSgd(CpuCall& call) {
+  call.Type("T") == DType::kDouble ? RunSgd<double>(call) : RunSgd<float>(call);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace metal_ops
@@ -271,31 +263,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace metal_ops {
-
-HWY_EXPORT(AdamFloat);
-HWY_EXPORT(AdamDouble);
-HWY_EXPORT(SgdFloat);
-HWY_EXPORT(SgdDouble);
-
-void UpdateAdam(const AdamParams<float>& params, const AdamArrays<float>& arrays,
-                const UpdateRange& range) {
-  HWY_DYNAMIC_DISPATCH(AdamFloat)(params, arrays, range);
-}
-
-void UpdateAdam(const AdamParams<double>& params, const AdamArrays<double>& arrays,
-                const UpdateRange& range) {
-  HWY_DYNAMIC_DISPATCH(AdamDouble)(params, arrays, range);
-}
-
-void UpdateSgd(const SgdParams<float>& params, const SgdArrays<float>& arrays,
-               const UpdateRange& range) {
-  HWY_DYNAMIC_DISPATCH(SgdFloat)(params, arrays, range);
-}
-
-void UpdateSgd(const SgdParams<double>& params, const SgdArrays<double>& arrays,
-               const UpdateRange& range) {
-  HWY_DYNAMIC_DISPATCH(SgdDouble)(params, arrays, range);
-}
-
+SIMD_KERNEL("ResourceFusedAdam", FusedAdam);
+SIMD_KERNEL("ResourceFusedSgd", FusedSgd);
 }  // namespace metal_ops
 #endif  // HWY_ONCE

@@ -3,7 +3,6 @@
 #include "kernels/packed_scan/pack_ray_indices.h"
 #include "kernels/packed_scan/packed_scan_params.h"
 #include "kernels/rays/metal_rays.h"
-#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 namespace {
@@ -13,38 +12,23 @@ PackedScanParams Params(const MetalCall& call) {
 }
 
 Status PackedScan(MetalCall& call) {
-  MetalRays rays;
-  RETURN_IF_ERROR(rays.Init(call.op.name.c_str(), call.in(1), call.in(0)));
   const char* const stem = call.Text("reduction") == "sum" ? "packed_sum" : "packed_prod";
-  return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
-    return encoder.Launch({stem, call.in(0).dtype()}, Grid(rays.n_rays()),
-                          {{"inputs", call.in(0)},
-                           {"spans", rays.spans()},
-                           {"outputs", call.out(0)},
-                           {"layout", rays.layout()},
-                           {"params", Params(call)}});
-  });
+  return MetalRays::Launch(
+      call, 1, 0, {0}, {stem, call.in(0).dtype()},
+      {{"inputs", call.in(0)}, {"outputs", call.out(0)}, {"params", Params(call)}});
 }
 METAL_KERNEL("PackedScan", PackedScan);
 
 Status PackedProdGrad(MetalCall& call) {
   const Tensor& inputs = call.in(1);
-  MetalRays rays;
-  RETURN_IF_ERROR(rays.Init(call.op.name.c_str(), call.in(2), inputs));
   Tensor before;  // a ScaledFloat of the shader is three words
   RETURN_IF_ERROR(call.AllocateTemp(DType::kInt32, {inputs.num_elements(), 3}, &before));
-  return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0)}));
-    return encoder.Launch({"packed_prod_grad", inputs.dtype()}, Grid(rays.n_rays()),
-                          {{"d_outputs", call.in(0)},
-                           {"inputs", inputs},
-                           {"spans", rays.spans()},
-                           {"before", before},
-                           {"outputs", call.out(0)},
-                           {"layout", rays.layout()},
-                           {"params", Params(call)}});
-  });
+  return MetalRays::Launch(call, 2, 1, {0}, {"packed_prod_grad", inputs.dtype()},
+                           {{"d_outputs", call.in(0)},
+                            {"inputs", inputs},
+                            {"before", before},
+                            {"outputs", call.out(0)},
+                            {"params", Params(call)}});
 }
 METAL_KERNEL("PackedProdGrad", PackedProdGrad);
 

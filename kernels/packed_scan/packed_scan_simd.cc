@@ -1,24 +1,23 @@
-// Scans along rays: a vector of samples at a time, in double, rounded once.
+// PackedScan, PackedProdGrad and PackRayIndices on the CPU: a vector of samples at a time.
+//
+// A ray is done by one thread, so results do not depend on the number of threads. Sums and products
+// run in double and are rounded once.
 
-#include "kernels/packed_scan/packed_scan_simd.h"
-
+#include <algorithm>
+#include <functional>
 #include <vector>
 
-#include "kernels/simd/simd_targets.h"
+#include "kernels/packed_scan/pack_ray_indices.h"
+#include "kernels/rays/call_rays.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/packed_scan/packed_scan_simd.cc"
-#include <hwy/foreach_target.h>
-// Highway wants this order.
-#include <hwy/highway.h>
-
+#include "kernels/simd/all_targets-inl.h"
 #include "kernels/simd/scan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 using DD = hn::ScalableTag<double>;
 using VD = hn::Vec<DD>;
@@ -52,7 +51,7 @@ HWY_INLINE int64_t VectorAt(int64_t i, int64_t lanes, int64_t n) {
 }
 
 template <class Reduction, bool kReverse>
-HWY_INLINE void ScanOne(const float* in, int64_t n, bool exclusive, float* out) {
+void ScanOne(const float* in, int64_t n, bool exclusive, float* out) {
   const DD d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const VD start = hn::Set(d, Reduction::kStart);
@@ -74,10 +73,13 @@ HWY_INLINE void ScanOne(const float* in, int64_t n, bool exclusive, float* out) 
   }
 }
 
-// `before` is for n doubles.
+// d loss / d x_i = P_i R_i with P_i = product of x_j before i, and R_i = sum over the outputs j
+// that x_i is in, of g_j times all other factors behind i: R_i = g_i + x_{i+1} R_{i+1} (inclusive),
+// R_i = g_{i+1} + x_{i+1} R_{i+1} (exclusive). The result may be the same array as g or x; `before`
+// is for n doubles.
 template <bool kReverse>
-HWY_INLINE void ProdGradOne(const float* g, const float* x, int64_t n, bool exclusive,
-                            double* HWY_RESTRICT before, float* out) {
+void ProdGradOne(const float* g, const float* x, int64_t n, bool exclusive,
+                 double* HWY_RESTRICT before, float* out) {
   const DD d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const VD one = hn::Set(d, 1.0);
@@ -132,45 +134,70 @@ HWY_INLINE void ProdGradOne(const float* g, const float* x, int64_t n, bool excl
   }
 }
 
-void ScanAll(const ScanKind& kind, const PackedRays& rays, int64_t begin, int64_t end,
-             const FloatArray& in, const MutableFloatArray& out) {
-  std::vector<float> narrow;
-  for (int64_t r = begin; r < end; ++r) {
-    const RayRange ray = rays[r];
-    if (ray.count == 0) continue;
-    if (in.type != FloatType::kFloat) narrow.resize(ray.count);
-    const float* const from = in.Read(ray.start, ray.count, narrow.data());
-    float* const to = out.Piece(ray.start, narrow.data());
-    const bool exclusive = kind.exclusive;
-    if (kind.sum) {
-      kind.reverse ? ScanOne<Sum, true>(from, ray.count, exclusive, to)
-                   : ScanOne<Sum, false>(from, ray.count, exclusive, to);
-    } else {
-      kind.reverse ? ScanOne<Product, true>(from, ray.count, exclusive, to)
-                   : ScanOne<Product, false>(from, ray.count, exclusive, to);
+// Of one thread.
+struct Buffers {
+  std::vector<float> narrow[2];
+  std::vector<double> before;
+};
+
+// Calls `work(ray, buffers)` for rays with samples; `cycles` is what a sample takes, roughly.
+void ForRays(CpuCall& call, int64_t cycles,
+             const std::function<void(const RayRange&, Buffers&)>& work) {
+  const int packed_info = static_cast<int>(call.inputs.size()) - 1;
+  PackedRays rays;
+  if (!InitRays(call, packed_info, packed_info - 1, &rays)) return;
+  ClearUncovered(call, rays, 0);
+  if (rays.n_samples() == 0) return;  // however many rays there are
+  call.ParallelFor(rays.n_rays(), rays.Cycles(cycles), [&](int64_t begin, int64_t end) {
+    Buffers buffers;
+    for (int64_t r = begin; r < end; ++r) {
+      const RayRange ray = rays[r];
+      if (ray.count == 0) continue;
+      if (call.inputs[0].type != DType::kFloat) {
+        for (std::vector<float>& narrow : buffers.narrow) narrow.resize(ray.count);
+      }
+      work(ray, buffers);
     }
-    out.Store(ray.start, ray.count, to);
-  }
+  });
 }
 
-void ProdGradAll(const ScanKind& kind, const PackedRays& rays, int64_t begin, int64_t end,
-                 const FloatArray& g, const FloatArray& x, const MutableFloatArray& out) {
-  std::vector<double> before;
-  std::vector<float> narrow_g, narrow_x;
-  for (int64_t r = begin; r < end; ++r) {
-    const RayRange ray = rays[r];
-    if (ray.count == 0) continue;
-    if (static_cast<int64_t>(before.size()) < ray.count) before.resize(ray.count);
-    if (g.type != FloatType::kFloat) {
-      narrow_g.resize(ray.count);
-      narrow_x.resize(ray.count);
-    }
-    const float* const from_g = g.Read(ray.start, ray.count, narrow_g.data());
-    const float* const from_x = x.Read(ray.start, ray.count, narrow_x.data());
-    float* const to = out.Piece(ray.start, narrow_g.data());
-    kind.reverse ? ProdGradOne<true>(from_g, from_x, ray.count, kind.exclusive, before.data(), to)
-                 : ProdGradOne<false>(from_g, from_x, ray.count, kind.exclusive, before.data(), to);
+void PackedScan(CpuCall& call) {
+  const bool exclusive = call.Bool("exclusive"), reverse = call.Bool("reverse");
+  const auto scan = call.Text("reduction") == "sum"
+                        ? (reverse ? ScanOne<Sum, true> : ScanOne<Sum, false>)
+                        : (reverse ? ScanOne<Product, true> : ScanOne<Product, false>);
+  const FloatArray in = call.floats(0);
+  const MutableFloatArray out = call.float_out(0);
+  ForRays(call, 2, [&](const RayRange& ray, Buffers& buffers) {
+    float* const narrow = buffers.narrow[0].data();
+    float* const to = out.Piece(ray.start, narrow);
+    scan(in.Read(ray.start, ray.count, narrow), ray.count, exclusive, to);
     out.Store(ray.start, ray.count, to);
+  });
+}
+
+void PackedProdGrad(CpuCall& call) {
+  const bool exclusive = call.Bool("exclusive");
+  const auto differentiate = call.Bool("reverse") ? ProdGradOne<true> : ProdGradOne<false>;
+  const FloatArray g = call.floats(0), x = call.floats(1);
+  const MutableFloatArray out = call.float_out(0);
+  ForRays(call, 5, [&](const RayRange& ray, Buffers& buffers) {
+    float* const narrow = buffers.narrow[0].data();
+    buffers.before.resize(std::max<size_t>(buffers.before.size(), ray.count));
+    float* const to = out.Piece(ray.start, narrow);
+    differentiate(g.Read(ray.start, ray.count, narrow),
+                  x.Read(ray.start, ray.count, buffers.narrow[1].data()), ray.count, exclusive,
+                  buffers.before.data(), to);
+    out.Store(ray.start, ray.count, to);
+  });
+}
+
+void PackRayIndices(CpuCall& call) {
+  const int64_t n_rays = call.out_shapes[0].dims[0];
+  if (call.inputs[0].type == DType::kInt64) {
+    metal_ops::PackRayIndices(call, call.in<int64_t>(0), n_rays, call.out<int64_t>(0));
+  } else {
+    metal_ops::PackRayIndices(call, call.in<int32_t>(0), n_rays, call.out<int32_t>(0));
   }
 }
 
@@ -180,19 +207,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace metal_ops {
-
-HWY_EXPORT(ScanAll);
-HWY_EXPORT(ProdGradAll);
-
-void ScanRays(const ScanKind& kind, const PackedRays& rays, int64_t begin, int64_t end,
-              const FloatArray& in, const MutableFloatArray& out) {
-  HWY_DYNAMIC_DISPATCH(ScanAll)(kind, rays, begin, end, in, out);
-}
-
-void ProdGradRays(const ScanKind& kind, const PackedRays& rays, int64_t begin, int64_t end,
-                  const FloatArray& g, const FloatArray& x, const MutableFloatArray& out) {
-  HWY_DYNAMIC_DISPATCH(ProdGradAll)(kind, rays, begin, end, g, x, out);
-}
-
+SIMD_KERNEL("PackedScan", PackedScan);
+SIMD_KERNEL("PackedProdGrad", PackedProdGrad);
+SIMD_KERNEL("PackRayIndices", PackRayIndices);
 }  // namespace metal_ops
 #endif  // HWY_ONCE

@@ -12,8 +12,7 @@
 
 #include "kernels/rays/packed_rays.h"
 #include "kernels/rays/ray_layout.h"
-#include "kernels/runtime/encoder.h"
-#include "kernels/runtime/op.h"
+#include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
 
@@ -47,6 +46,22 @@ class MetalRays {
   int64_t n_rays() const { return layout_.n_rays; }
   Value spans() const { return HostArray(spans_.data(), static_cast<int64_t>(spans_.size())); }
   Value layout() const { return layout_; }
+
+  // A kernel's one launch, a thread a ray, with these and "spans" and "layout" as arguments. Results
+  // of samples of no ray, in `outputs`, become zero before.
+  static Status Launch(MetalCall& call, int packed_info, int samples,
+                       std::initializer_list<int> outputs, const Shader& shader,
+                       std::vector<Argument> arguments, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+    MetalRays rays;
+    RETURN_IF_ERROR(rays.Init(call.op.name.c_str(), call.in(packed_info), call.in(samples)));
+    arguments.push_back({"spans", rays.spans()});
+    arguments.push_back({"layout", rays.layout()});
+    return call.Encode([&](Encoder& encoder) -> Status {
+      for (const int i : outputs) RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(i)}));
+      return encoder.Launch(shader, Grid(rays.n_rays()), arguments, file, line);
+    });
+  }
 
   // Results of samples of no ray are zero. Before the dispatch that writes the others.
   Status ClearUncovered(Encoder& encoder, std::initializer_list<const Tensor*> outputs) const {

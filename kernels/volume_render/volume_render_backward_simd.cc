@@ -1,4 +1,4 @@
-// Volume rendering: gradients of one ray's samples.
+// VolumeRenderGrad and RenderWeightsGrad on the CPU: a ray is done by one thread.
 //
 // With h_i the derivative of the loss with respect to w_i (through rgb, depth and the weights
 // themselves), q_i that with respect to T_i, and x_i the optical thickness:
@@ -9,28 +9,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
-#include "kernels/simd/simd_targets.h"
 #include "kernels/volume_render/volume_render_params.h"
-#include "kernels/volume_render/volume_render_simd.h"
+#include "kernels/volume_render/volume_render_rays.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/volume_render/volume_render_backward_simd.cc"
-#include <hwy/foreach_target.h>
-// Highway wants this order.
-#include <hwy/highway.h>
-
-#include "kernels/simd/math-inl.h"
+#include "kernels/simd/all_targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 using DF = hn::ScalableTag<float>;
 
+// Cycles that a sample takes, roughly.
+constexpr int64_t kCycles = 30;
+
 constexpr int64_t kMostLanes = 64;
+
+// Gradients of a loss with respect to one ray's results; null where there is none.
+struct RayGradients {
+  const float* rgb;  // [n_channels]
+  float opacity;
+  float depth;
+  float depth_median;
+  const float* weights;        // [samples] of all rays
+  const float* transmittance;  // [samples] of all rays
+};
+
+// Gradients of the inputs, each [samples, ...] of all rays; null where none is wanted.
+struct SampleGradients {
+  MutableFloatArray sigmas;
+  MutableFloatArray rgbs;
+  float* t_starts;
+  float* t_ends;
+};
 
 // h_i += d loss / d rgb . c_i, and the gradient of c_i: w_i d loss / d rgb.
 HWY_INLINE void ThroughColours(const float* HWY_RESTRICT rgbs, const float* HWY_RESTRICT from,
@@ -60,7 +75,8 @@ HWY_INLINE void ThroughColours(const float* HWY_RESTRICT rgbs, const float* HWY_
   }
 }
 
-float DifferentiateOne(const RenderInputs& in, int64_t start, int64_t count,
+// Returns T_end, which is the derivative of rgb with respect to the background.
+float DifferentiateRay(const RenderInputs& in, int64_t start, int64_t count,
                        const float* background, const RayGradients& from, const SampleGradients& to,
                        RayScratch* scratch) {
   const DF df;
@@ -177,20 +193,77 @@ float DifferentiateOne(const RenderInputs& in, int64_t start, int64_t count,
   return behind;
 }
 
+// Times are outputs `first_time` and the next one.
+SampleGradients Gradients(const CpuCall& call, int first_time) {
+  SampleGradients to = {};
+  to.sigmas = call.float_out(0);
+  if (!call.Bool("t_gradients")) return to;
+  to.t_starts = call.out<float>(first_time);
+  to.t_ends = call.out<float>(first_time + 1);
+  return to;
+}
+
+void VolumeRenderGrad(CpuCall& call) {
+  const RenderInputs in(call);
+  const int64_t n_channels = in.n_channels, n_rays = call.Size("rays");
+  SampleGradients to = Gradients(call, 3);
+  to.rgbs = call.float_out(1);
+  const float* const from_rgb = FloatsOrNull(call, 0);
+  const float* const from_opacity = FloatsOrNull(call, 1);
+  const float* const from_depth = FloatsOrNull(call, 2);
+  const float* const from_median = FloatsOrNull(call, 3);
+  const float* const light = FloatsOrNull(call, 10);
+  const int64_t light_stride = call.in_shapes[10].rank() == 2 ? n_channels : 0;
+  // Not empty: a null pointer stands for "no colours", and there may be no channels.
+  const std::vector<float> no_rgb(n_channels + 1, 0.0f);
+  std::vector<float> behind(n_rays);
+  ForRays(call, kCycles, {0, 1, 3, 4}, [&](int64_t r, const RayRange& range, RayScratch* scratch) {
+    RayGradients from = {};
+    from.rgb = from_rgb == nullptr ? no_rgb.data() : from_rgb + r * n_channels;
+    from.opacity = from_opacity == nullptr ? 0.0f : from_opacity[r];
+    from.depth = from_depth == nullptr ? 0.0f : from_depth[r];
+    from.depth_median = from_median == nullptr ? 0.0f : from_median[r];
+    from.weights = FloatsOrNull(call, 4);
+    behind[r] =
+        DifferentiateRay(in, range.start, range.count,
+                         light == nullptr ? nullptr : light + r * light_stride, from, to, scratch);
+  });
+
+  // d loss / d background = T_end d loss / d rgb; one background for all rays: their sum, in order.
+  if (light == nullptr || !call.shapes.ok()) return;
+  float* const out = call.out<float>(2);
+  std::vector<double> sum(light_stride == 0 ? n_channels : 0);
+  for (int64_t r = 0; r < n_rays; ++r) {
+    for (int64_t c = 0; c < n_channels; ++c) {
+      const float g = from_rgb == nullptr ? 0.0f : from_rgb[r * n_channels + c];
+      if (light_stride == 0) {
+        sum[c] += static_cast<double>(behind[r]) * g;
+      } else {
+        out[r * n_channels + c] = behind[r] * g;
+      }
+    }
+  }
+  for (size_t c = 0; c < sum.size(); ++c) out[c] = static_cast<float>(sum[c]);
+}
+
+void RenderWeightsGrad(CpuCall& call) {
+  const RenderInputs in(call);
+  const SampleGradients to = Gradients(call, 1);
+  RayGradients from = {};
+  from.weights = FloatsOrNull(call, 0);
+  from.transmittance = FloatsOrNull(call, 1);
+  ForRays(call, kCycles, {0, 1, 2}, [&](int64_t, const RayRange& ray, RayScratch* scratch) {
+    DifferentiateRay(in, ray.start, ray.count, nullptr, from, to, scratch);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace metal_ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace metal_ops {
-
-HWY_EXPORT(DifferentiateOne);
-
-float DifferentiateRay(const RenderInputs& in, int64_t start, int64_t count,
-                       const float* background, const RayGradients& from, const SampleGradients& to,
-                       RayScratch* scratch) {
-  return HWY_DYNAMIC_DISPATCH(DifferentiateOne)(in, start, count, background, from, to, scratch);
-}
-
+SIMD_KERNEL("VolumeRenderGrad", VolumeRenderGrad);
+SIMD_KERNEL("RenderWeightsGrad", RenderWeightsGrad);
 }  // namespace metal_ops
 #endif  // HWY_ONCE

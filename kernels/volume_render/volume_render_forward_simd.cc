@@ -1,27 +1,35 @@
-// Volume rendering: one ray's weights and sums.
+// VolumeRender and RenderWeights on the CPU: rays are shared out on threads. A ray is done by one of
+// them, so results do not depend on their number.
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
-#include "kernels/simd/simd_targets.h"
 #include "kernels/volume_render/volume_render_params.h"
-#include "kernels/volume_render/volume_render_simd.h"
+#include "kernels/volume_render/volume_render_rays.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/volume_render/volume_render_forward_simd.cc"
-#include <hwy/foreach_target.h>
-// Highway wants this order.
-#include <hwy/highway.h>
-
-#include "kernels/simd/math-inl.h"
+#include "kernels/simd/all_targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 using DF = hn::ScalableTag<float>;
+
+// Cycles that a sample takes, roughly: two exponentials in vectors, two serial additions.
+constexpr int64_t kCycles = 15;
+
+// One ray's results; null where none is wanted.
+struct RenderedRay {
+  const float* background;  // [n_channels], or null
+  float* rgb;               // [n_channels]
+  float* opacity;
+  float* depth;  // sum of w_i (t_start_i + t_end_i) / 2
+  float*
+      depth_median;  // middle of the first sample with opacity >= 1/2 behind it, else of the last
+};
 
 // The piece's weights and transmittances from its optical thicknesses, in buffers of whole vectors.
 HWY_INLINE void WeighPiece(const float* HWY_RESTRICT thickness, const float* HWY_RESTRICT before,
@@ -77,7 +85,9 @@ HWY_INLINE double SumOfDepths(const float* HWY_RESTRICT weights, const float* HW
   return 0.5 * total;
 }
 
-void RenderOne(const RenderInputs& in, int64_t start, int64_t count, float* weights,
+// Samples [start, start + count) -> weights (and transmittance, if not null) of these samples, and
+// the ray's sums, if `ray` is not null. Each sample array begins at sample 0 of all rays.
+void RenderRay(const RenderInputs& in, int64_t start, int64_t count, float* weights,
                float* transmittance, const RenderedRay* ray, RayScratch* scratch) {
   const int64_t n_channels = in.n_channels;
   HWY_ALIGN float thickness[kRayPiece];
@@ -150,19 +160,33 @@ void RenderOne(const RenderInputs& in, int64_t start, int64_t count, float* weig
   *ray->depth_median = median;
 }
 
+void VolumeRender(CpuCall& call) {
+  const RenderInputs in(call);
+  const int64_t n_channels = in.n_channels;
+  const float* const behind = FloatsOrNull(call, 5);
+  const int64_t behind_stride = call.in_shapes[5].rank() == 2 ? n_channels : 0;
+  ForRays(call, kCycles, {4}, [&](int64_t r, const RayRange& range, RayScratch* scratch) {
+    const RenderedRay ray = {behind == nullptr ? nullptr : behind + r * behind_stride,
+                             call.out<float>(0) + r * n_channels, call.out<float>(1) + r,
+                             call.out<float>(2) + r, call.out<float>(3) + r};
+    RenderRay(in, range.start, range.count, call.out<float>(4), nullptr, &ray, scratch);
+  });
+}
+
+void RenderWeights(CpuCall& call) {
+  const RenderInputs in(call);
+  ForRays(call, kCycles, {0, 1}, [&](int64_t, const RayRange& ray, RayScratch* scratch) {
+    RenderRay(in, ray.start, ray.count, call.out<float>(0), call.out<float>(1), nullptr, scratch);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace metal_ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace metal_ops {
-
-HWY_EXPORT(RenderOne);
-
-void RenderRay(const RenderInputs& in, int64_t start, int64_t count, float* weights,
-               float* transmittance, const RenderedRay* ray, RayScratch* scratch) {
-  HWY_DYNAMIC_DISPATCH(RenderOne)(in, start, count, weights, transmittance, ray, scratch);
-}
-
+SIMD_KERNEL("VolumeRender", VolumeRender);
+SIMD_KERNEL("RenderWeights", RenderWeights);
 }  // namespace metal_ops
 #endif  // HWY_ONCE

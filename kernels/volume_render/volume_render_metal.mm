@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "kernels/rays/metal_rays.h"
-#include "kernels/runtime/metal_call.h"
 #include "kernels/volume_render/volume_render_call.h"
 #include "kernels/volume_render/volume_render_params.h"
 
@@ -137,50 +136,50 @@ Status VolumeRenderGrad(MetalCall& call) {
 METAL_KERNEL("VolumeRenderGrad", VolumeRenderGrad);
 
 Status RenderWeights(MetalCall& call) {
-  MetalRays rays;
-  VolumeRenderParams params;
-  RETURN_IF_ERROR(Init(call, &rays, &params));
-  return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0), &call.out(1)}));
-    return encoder.Launch({"render_weights", call.in(0).dtype()}, Grid(rays.n_rays()),
-                          {{"sigmas", call.in(0)},
-                           {"t_starts", call.in(1)},
-                           {"t_ends", call.in(2)},
-                           {"spans", rays.spans()},
-                           {"weights", call.out(0)},
-                           {"transmittance", call.out(1)},
-                           {"layout", rays.layout()},
-                           {"params", params}});
-  });
+  VolumeRenderParams params = {};
+  params.max_thickness = MaxThickness(call);
+  return MetalRays::Launch(call, call.Index("packed_info"), 0, {0, 1},
+                           {"render_weights", call.in(0).dtype()},
+                           {{"sigmas", call.in(0)},
+                            {"t_starts", call.in(1)},
+                            {"t_ends", call.in(2)},
+                            {"weights", call.out(0)},
+                            {"transmittance", call.out(1)},
+                            {"params", params}});
 }
 METAL_KERNEL("RenderWeights", RenderWeights);
 
 Status RenderWeightsGrad(MetalCall& call) {
-  MetalRays rays;
-  VolumeRenderParams params;
-  RETURN_IF_ERROR(Init(call, &rays, &params));
   const Tensor& sigmas = call.in(2);
   Tensor passed;
   RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, sigmas.shape(), &passed));
+  VolumeRenderParams params = {};
+  params.max_thickness = MaxThickness(call);
   params.present = Present(call.in(0), VOLUME_RENDER_FROM_WEIGHTS) |
                    Present(call.in(1), VOLUME_RENDER_FROM_TRANSMITTANCE) |
                    (call.Bool("t_gradients") ? VOLUME_RENDER_T_GRADIENTS : 0);
-  return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(rays.ClearUncovered(encoder, {&call.out(0), &call.out(1), &call.out(2)}));
-    // The shader is told that there are no colours, and touches none of what stands for them.
-    const Nothing none;
-    return encoder.Launch({"volume_render_grad", sigmas.dtype()}, Grid(rays.n_rays()),
-                          {{"sigmas", sigmas},           {"rgbs", none},
-                           {"t_starts", call.in(3)},     {"t_ends", call.in(4)},
-                           {"spans", rays.spans()},      {"background", none},
-                           {"from_rgb", none},           {"from_opacity", none},
-                           {"from_depth", none},         {"from_median", none},
-                           {"from_weights", call.in(0)}, {"from_transmittance", call.in(1)},
-                           {"to_sigmas", call.out(0)},   {"to_rgbs", none},
-                           {"to_starts", call.out(1)},   {"to_ends", call.out(2)},
-                           {"passed", passed},           {"behind", none},
-                           {"layout", rays.layout()},    {"params", params}});
-  });
+  // The shader is told that there are no colours, and touches none of what stands for them.
+  const Nothing none;
+  return MetalRays::Launch(call, call.Index("packed_info"), 2, {0, 1, 2},
+                           {"volume_render_grad", sigmas.dtype()},
+                           {{"sigmas", sigmas},
+                            {"rgbs", none},
+                            {"t_starts", call.in(3)},
+                            {"t_ends", call.in(4)},
+                            {"background", none},
+                            {"from_rgb", none},
+                            {"from_opacity", none},
+                            {"from_depth", none},
+                            {"from_median", none},
+                            {"from_weights", call.in(0)},
+                            {"from_transmittance", call.in(1)},
+                            {"to_sigmas", call.out(0)},
+                            {"to_rgbs", none},
+                            {"to_starts", call.out(1)},
+                            {"to_ends", call.out(2)},
+                            {"passed", passed},
+                            {"behind", none},
+                            {"params", params}});
 }
 METAL_KERNEL("RenderWeightsGrad", RenderWeightsGrad);
 

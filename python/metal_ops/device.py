@@ -38,16 +38,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from metal_ops._placement import Copy, Report, report
 from metal_ops._version import TENSORFLOW_RELEASE
 
 __all__ = [
+    "Copy",
     "Device",
     "DeviceError",
+    "Report",
     "clear_error",
     "list",
     "load",
     "load_if_asked",
     "memory",
+    "report",
     "synchronize",
 ]
 

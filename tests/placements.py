@@ -7,27 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tensorflow.python.eager import context  # a test: the package itself has no use for it
-
-
-@contextlib.contextmanager
-def functions() -> Iterator[list[list[Any]]]:
-    """Functions that are first called inside: the nodes of each as they run, of all devices. Filled in at the end."""
-    found: list[list[Any]] = []
-    context.enable_graph_collection()
-    try:
-        yield found
-        for function in context.export_run_metadata().function_graphs:
-            found.append([node for graph in function.partition_graphs for node in graph.node])
-    finally:
-        context.disable_graph_collection()
+from metal_ops._placement import functions, short
 
 
 def where(nodes: Iterable[Any]) -> dict[str, set[str]]:
     """The ops of nodes, and the devices ("GPU:0") of each."""
     found: dict[str, set[str]] = defaultdict(set)
     for node in nodes:
-        found[node.op].add(node.device.rpartition("device:")[2])
+        found[node.op].add(short(node.device))
     return found
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,34 +124,42 @@ def report(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         )
     # As it is: a function within a function would have other names in the graph.
     traced = tf.function(getattr(function, "python_function", function))
-    # tf.summary.trace_on has the same under a public name, but goes on collecting after trace_off.
-    from tensorflow.python.eager import context
-
-    context.enable_graph_collection()
-    try:
-        context.export_run_metadata()  # what others left
+    with functions() as ran:
         result = traced(*args, **kwargs)
-        functions = context.export_run_metadata().function_graphs
-    finally:
-        context.disable_graph_collection()
     shapes: dict[str, Any] = {}
     for op in traced.get_concrete_function(*args, **kwargs).graph.get_operations():
         shapes |= {output.name: output.shape for output in op.outputs}
 
     ops: dict[str, Counter[str]] = {}
     copies = []
-    graphs = [graph for each in functions for graph in each.partition_graphs]
-    for node in (node for graph in graphs for node in graph.node):
+    for node in (node for nodes in ran for node in nodes):
         if node.op == "_Send":
             copies.append(_copy(tf, node, shapes))
         elif node.op not in _NO_WORK and not node.op.startswith("_"):
-            ops.setdefault(_short(node.device), Counter())[node.op] += 1
+            ops.setdefault(short(node.device), Counter())[node.op] += 1
     return Report({device: dict(kinds) for device, kinds in ops.items()}, tuple(copies), result)
 
 
-def _short(device: str | bytes) -> str:
-    text = device.decode() if isinstance(device, bytes) else device
-    return text.rpartition("device:")[2]
+@contextlib.contextmanager
+def functions() -> Iterator[list[list[Any]]]:
+    """Functions that are first called inside: the nodes of each as they run, of all devices. Filled in at the end."""
+    # tf.summary.trace_on has the same under a public name, but goes on collecting after trace_off.
+    from tensorflow.python.eager import context
+
+    found: list[list[Any]] = []
+    context.enable_graph_collection()
+    try:
+        context.export_run_metadata()  # what others left
+        yield found
+        for function in context.export_run_metadata().function_graphs:
+            found.append([node for graph in function.partition_graphs for node in graph.node])
+    finally:
+        context.disable_graph_collection()
+
+
+def short(device: str) -> str:
+    """The end of a device's name: "GPU:0"."""
+    return device.rpartition("device:")[2]
 
 
 def _copy(tf: Any, send: Any, shapes: dict[str, Any]) -> Copy:
@@ -160,8 +169,8 @@ def _copy(tf: Any, send: Any, shapes: dict[str, Any]) -> Copy:
     known = tuple(shape.as_list()) if shape is not None and shape.is_fully_defined() else None
     return Copy(
         tensor=maker,
-        source=_short(send.attr["send_device"].s),
-        destination=_short(send.attr["recv_device"].s),
+        source=short(send.attr["send_device"].s.decode()),
+        destination=short(send.attr["recv_device"].s.decode()),
         dtype=dtype.name,
         shape=known,
         bytes=math.prod(known) * dtype.size if known is not None else None,

@@ -62,7 +62,7 @@ class Declaration:
         """Of attributes that are numbers, by their names."""
         known = {"float": _arguments.number, "int": _arguments.integer, "bool": _arguments.flag}
         return {
-            name: known.get(re.match(r"\w*", spec)[0])  # type: ignore[index]
+            name: known.get(re.split(r"\W", spec, maxsplit=1)[0])
             for name, spec in self.attrs.items()
         }
 

@@ -1,12 +1,26 @@
 // What hostmetal corrects in GNUstep: see hostmetal/src/foundation.mm and file_manager.mm.
+#include <stdlib.h>
 #include <unistd.h>
+
+#include <string>
 
 #include "tests/hostmetal/harness.h"
 
+namespace {
+
+// An empty one, where temporary files go.
+NSString* NewFolder() {
+  NSString* pattern =
+      [NSTemporaryDirectory() stringByAppendingPathComponent:@"hostmetal-files-XXXXXX"];
+  std::string name = [pattern fileSystemRepresentation];
+  CHECK(mkdtemp(name.data()) != nullptr);
+  return [NSString stringWithUTF8String:name.c_str()];
+}
+
+}  // namespace
+
 TEST(file_enumerators_of_urls_give_urls) {
-  char folder[] = "/tmp/hostmetal-files-XXXXXX";
-  CHECK(mkdtemp(folder) != nullptr);
-  NSString* root = [NSString stringWithUTF8String:folder];
+  NSString* root = NewFolder();
   NSFileManager* files = [NSFileManager defaultManager];
   [files createDirectoryAtPath:[root stringByAppendingPathComponent:@"a/.hidden"]
       withIntermediateDirectories:YES
@@ -40,9 +54,7 @@ TEST(file_enumerators_of_urls_give_urls) {
 
 // Each way to read a file says why it could not, as on a Mac.
 TEST(files_that_cannot_be_read_are_errors) {
-  char folder[] = "/tmp/hostmetal-files-XXXXXX";
-  CHECK(mkdtemp(folder) != nullptr);
-  NSString* root = [NSString stringWithUTF8String:folder];
+  NSString* root = NewFolder();
   NSString* latin = [root stringByAppendingPathComponent:@"latin.txt"];
   [[NSData dataWithBytes:"gr\xfc\xdf" length:4] writeToFile:latin atomically:NO];
   struct Reading {

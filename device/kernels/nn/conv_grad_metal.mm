@@ -3,9 +3,8 @@
 #include <vector>
 
 #include "device/kernels/layout.h"
+#include "device/kernels/nn/product.h"
 #include "device/kernels/nn/windows.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/gemm/gemm_plan.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -39,15 +38,10 @@ Status Clear(KernelContext* ctx, const char* op, const Tensor& out) {
   return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
 }
 
-Status RunConv(KernelContext* ctx, const char* op, const GemmParams& params,
-               const ArgShapes& shapes, const Tensor& a, const Tensor& b, const Tensor& out) {
+Status RunConv(KernelContext* ctx, const GemmParams& params, const ArgShapes& shapes,
+               const Tensor& a, const Tensor& b, const Tensor& out) {
   RETURN_IF_ERROR(ToStatus(shapes));
-  void* stream = nullptr;
-  RETURN_IF_ERROR(ctx->Stream(&stream));
-  const auto floats = [&](const Shape& shape, Tensor* tensor) {
-    return ctx->AllocateTemp(DType::kFloat, shape, tensor);
-  };
-  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, nullptr, out);
+  return RunProduct(ctx, params, a, b, out);
 }
 
 // d_input = d_out, with zeros between its points where the stride is more than 1, convolved with the
@@ -109,7 +103,7 @@ class Conv2DBackpropInputOp {
     }));
     ArgShapes shapes(kOp);
     const GemmParams params = PlanConv(&shapes, t, attrs_.nchw);
-    return RunConv(ctx, kOp, params, shapes, spreads ? spread : d_out, turned, d_in);
+    return RunConv(ctx, params, shapes, spreads ? spread : d_out, turned, d_in);
   }
 
   ConvAttrs attrs_;
@@ -183,7 +177,7 @@ class Conv2DBackpropFilterOp {
     params.out_image = s.out_c;
     params.out_point = s.in_c * s.out_c;
     params.out_column = 1;
-    return RunConv(ctx, kOp, params, shapes, channels, filter, d_filter);
+    return RunConv(ctx, params, shapes, channels, filter, d_filter);
   }
 
   ConvAttrs attrs_;

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "device/kernels/nn/conv_attrs.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/gemm/gemm_plan.h"
+#include "device/kernels/nn/product.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -25,16 +24,6 @@ int64_t SplitSums(const GemmParams& params) {
       Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
   if (!plain || tiles >= kBusy) return 1;
   return std::max<int64_t>(1, std::min(kBusy / tiles, GemmDepth(params) / kLeastPart));
-}
-
-Status RunProduct(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
-                  const Tensor& out) {
-  void* stream = nullptr;
-  RETURN_IF_ERROR(ctx->Stream(&stream));
-  const auto floats = [&](const Shape& shape, Tensor* tensor) {
-    return ctx->AllocateTemp(DType::kFloat, shape, tensor);
-  };
-  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, nullptr, out);
 }
 
 Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tensor& a,

@@ -1,0 +1,250 @@
+// What the cells of LSTMs and GRUs do beside their products, forwards and back. Gates and state are
+// float; products are the host's to encode.
+
+#include <metal_stdlib>
+
+#include "device/kernels/nn/recurrent_params.h"
+#include "kernels/gemm/epilogue.metal.h"
+#include "kernels/msl/instantiate.h"
+
+using namespace metal;
+
+// out[i] = in[first + i]
+template <typename T, typename Out>
+kernel void convert_from(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
+                         constant ulong& first [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+  out[i] = Out(float((in + first)[i]));
+}
+INSTANTIATE_KERNEL("convert_from_float_float", convert_from, float, float)
+INSTANTIATE_KERNEL("convert_from_half_float", convert_from, half, float)
+INSTANTIATE_KERNEL("convert_from_float_half", convert_from, float, half)
+
+// Grid: cells, batch. `from_x` and `from_h` are the two parts of the gates' sums.
+template <typename T>
+kernel void lstm_step(device const float* from_x [[buffer(0)]],
+                      device const float* from_h [[buffer(1)]], device const T* b [[buffer(2)]],
+                      device const T* wci [[buffer(3)]], device const T* wcf [[buffer(4)]],
+                      device const T* wco [[buffer(5)]], device float* cs_state [[buffer(6)]],
+                      device float* h_state [[buffer(7)]], device T* i_out [[buffer(8)]],
+                      device T* cs_out [[buffer(9)]], device T* f_out [[buffer(10)]],
+                      device T* o_out [[buffer(11)]], device T* ci_out [[buffer(12)]],
+                      device T* co_out [[buffer(13)]], device T* h_out [[buffer(14)]],
+                      constant LstmParams& p [[buffer(15)]],
+                      uint2 position [[thread_position_in_grid]]) {
+  const uint cell = position.x;
+  const ulong row = p.row + position.y;
+  device const float* const x = from_x + row * (4 * p.cells);
+  device const float* const h = from_h + ulong(position.y) * (4 * p.cells);
+  const ulong state = ulong(position.y) * p.cells + cell;
+  const uint at_ci = p.ci_gate * p.cells + cell, at_f = p.f_gate * p.cells + cell,
+             at_o = 3 * p.cells + cell;
+  float i = x[cell] + h[cell] + float(b[cell]);
+  const float ci = epilogue_tanh(x[at_ci] + h[at_ci] + float(b[at_ci]));
+  float f = x[at_f] + h[at_f] + float(b[at_f]) + p.forget_bias;
+  float o = x[at_o] + h[at_o] + float(b[at_o]);
+  const float before = cs_state[state];
+  if (p.peephole != 0) {
+    i += before * float(wci[cell]);
+    f += before * float(wcf[cell]);
+  }
+  i = epilogue_sigmoid(i);
+  f = epilogue_sigmoid(f);
+  float cs = i * ci + f * before;
+  if (p.cell_clip > 0.0f) cs = clamp(cs, -p.cell_clip, p.cell_clip);
+  if (p.peephole != 0) o += cs * float(wco[cell]);
+  o = epilogue_sigmoid(o);
+  const float co = epilogue_tanh(cs);
+  cs_state[state] = cs;
+  h_state[state] = o * co;
+  const ulong out = row * p.cells + cell;
+  i_out[out] = T(i);
+  cs_out[out] = T(cs);
+  f_out[out] = T(f);
+  o_out[out] = T(o);
+  ci_out[out] = T(ci);
+  co_out[out] = T(co);
+  h_out[out] = T(o * co);
+}
+
+// Grid: cells, batch. `d_cs_state` and `d_h_state` are what the next step hands back; the former becomes
+// what the one before gets. The gates' gradients go to two places: all steps', and this step's.
+template <typename T>
+kernel void lstm_step_grad(
+    device const T* cs_before [[buffer(0)]], device const T* i_in [[buffer(1)]],
+    device const T* cs_in [[buffer(2)]], device const T* f_in [[buffer(3)]],
+    device const T* o_in [[buffer(4)]], device const T* ci_in [[buffer(5)]],
+    device const T* co_in [[buffer(6)]], device const T* wci [[buffer(7)]],
+    device const T* wcf [[buffer(8)]], device const T* wco [[buffer(9)]],
+    device const T* d_cs [[buffer(10)]], device const T* d_h [[buffer(11)]],
+    device float* d_cs_state [[buffer(12)]], device const float* d_h_state [[buffer(13)]],
+    device float* d_gates [[buffer(14)]], device float* d_gates_now [[buffer(15)]],
+    constant LstmParams& p [[buffer(16)]], uint2 position [[thread_position_in_grid]]) {
+  const uint cell = position.x;
+  const ulong at = (p.row + position.y) * p.cells + cell;
+  const ulong state = ulong(position.y) * p.cells + cell;
+  const float i = float(i_in[at]), f = float(f_in[at]), o = float(o_in[at]), ci = float(ci_in[at]),
+              co = float(co_in[at]);
+  const float before = float(cs_before[(p.row_before + position.y) * p.cells + cell]);
+  const float slope_h = float(d_h[at]) + d_h_state[state];
+  const float slope_o = o * (1.0f - o) * slope_h * co;
+  float slope_cs = (1.0f - co * co) * slope_h * o + float(d_cs[at]) + d_cs_state[state];
+  if (p.peephole != 0) slope_cs += slope_o * float(wco[cell]);
+  const float slope_ci = (1.0f - ci * ci) * slope_cs * i;
+  const float slope_f = f * (1.0f - f) * slope_cs * before;
+  const float slope_i = i * (1.0f - i) * slope_cs * ci;
+  float back = slope_cs * f;
+  if (p.peephole != 0) back += slope_i * float(wci[cell]) + slope_f * float(wcf[cell]);
+  d_cs_state[state] = back;
+  const uint at_ci = p.ci_gate * p.cells + cell, at_f = p.f_gate * p.cells + cell,
+             at_o = 3 * p.cells + cell;
+  device float* const all = d_gates + (p.row + position.y) * (4 * p.cells);
+  device float* const now = d_gates_now + ulong(position.y) * (4 * p.cells);
+  all[cell] = now[cell] = slope_i;
+  all[at_ci] = now[at_ci] = slope_ci;
+  all[at_f] = now[at_f] = slope_f;
+  all[at_o] = now[at_o] = slope_o;
+}
+
+// [x, h of the step before] for all steps: a column a thread of a row.
+template <typename T>
+kernel void lstm_inputs(device const T* x [[buffer(0)]], device const T* h_prev [[buffer(1)]],
+                        device const T* h [[buffer(2)]], device float* out [[buffer(3)]],
+                        constant uint& inputs [[buffer(4)]], constant LstmParams& p [[buffer(5)]],
+                        uint2 position [[thread_position_in_grid]]) {
+  const uint column = position.x, row = position.y, cell = column - inputs;
+  const ulong at = ulong(row) * (inputs + p.cells) + column;
+  if (column < inputs) {
+    out[at] = float(x[ulong(row) * inputs + column]);
+  } else if (row < p.batch) {
+    out[at] = float(h_prev[ulong(row) * p.cells + cell]);
+  } else {
+    out[at] = float(h[ulong(row - p.batch) * p.cells + cell]);
+  }
+}
+
+// Sums of columns. One thread a column.
+template <typename T>
+kernel void lstm_bias_grad(device const float* d_gates [[buffer(0)]], device T* out [[buffer(1)]],
+                           constant uint& rows [[buffer(2)]], constant uint& columns [[buffer(3)]],
+                           uint column [[thread_position_in_grid]]) {
+  float sum = 0.0f;
+  for (uint row = 0; row < rows; ++row) sum += d_gates[ulong(row) * columns + column];
+  out[column] = T(sum);
+}
+
+// One thread a cell.
+template <typename T>
+kernel void lstm_peephole_grad(device const float* d_gates [[buffer(0)]],
+                               device const T* cs_prev [[buffer(1)]],
+                               device const T* cs [[buffer(2)]], device T* d_wci [[buffer(3)]],
+                               device T* d_wcf [[buffer(4)]], device T* d_wco [[buffer(5)]],
+                               constant uint& rows [[buffer(6)]],
+                               constant LstmParams& p [[buffer(7)]],
+                               uint cell [[thread_position_in_grid]]) {
+  float i = 0.0f, f = 0.0f, o = 0.0f;
+  for (uint row = 0; row < rows; ++row) {
+    device const float* const gates = d_gates + ulong(row) * (4 * p.cells);
+    const float before = row < p.batch ? float(cs_prev[ulong(row) * p.cells + cell])
+                                       : float(cs[ulong(row - p.batch) * p.cells + cell]);
+    i += gates[cell] * before;
+    f += gates[p.f_gate * p.cells + cell] * before;
+    o += gates[3 * p.cells + cell] * float(cs[ulong(row) * p.cells + cell]);
+  }
+  d_wci[cell] = T(i);
+  d_wcf[cell] = T(f);
+  d_wco[cell] = T(o);
+}
+
+#define LSTM(type)                                                  \
+  INSTANTIATE_KERNEL("lstm_step_" #type, lstm_step, type)           \
+  INSTANTIATE_KERNEL("lstm_step_grad_" #type, lstm_step_grad, type) \
+  INSTANTIATE_KERNEL("lstm_inputs_" #type, lstm_inputs, type)       \
+  INSTANTIATE_KERNEL("lstm_bias_grad_" #type, lstm_bias_grad, type) \
+  INSTANTIATE_KERNEL("lstm_peephole_grad_" #type, lstm_peephole_grad, type)
+LSTM(float)
+LSTM(half)
+
+// ---- GRU: float alone ---------------------------------------------------------------------------
+
+// [x, h], or [x, r h] where r is the first half of gates. Grid: columns, batch.
+kernel void gru_inputs(device const float* x [[buffer(0)]], device const float* h [[buffer(1)]],
+                       device const float* r [[buffer(2)]], device float* out [[buffer(3)]],
+                       constant uint& gated [[buffer(4)]], constant GruParams& p [[buffer(5)]],
+                       uint2 position [[thread_position_in_grid]]) {
+  const uint column = position.x;
+  const ulong row = position.y;
+  const ulong at = row * (p.inputs + p.cells) + column;
+  if (column < p.inputs) {
+    out[at] = x[row * p.inputs + column];
+  } else {
+    const ulong cell = row * p.cells + (column - p.inputs);
+    out[at] = gated != 0 ? h[cell] * r[cell] : h[cell];
+  }
+}
+
+// Grid of these: cells, batch.
+kernel void gru_gates(device const float* sums [[buffer(0)]], device const float* b [[buffer(1)]],
+                      device float* r [[buffer(2)]], device float* u [[buffer(3)]],
+                      constant GruParams& p [[buffer(4)]],
+                      uint2 position [[thread_position_in_grid]]) {
+  const ulong row = position.y;
+  const uint cell = position.x;
+  device const float* const sum = sums + row * (2 * p.cells);
+  r[row * p.cells + cell] = epilogue_sigmoid(sum[cell] + b[cell]);
+  u[row * p.cells + cell] = epilogue_sigmoid(sum[p.cells + cell] + b[p.cells + cell]);
+}
+
+kernel void gru_step(device const float* sums [[buffer(0)]], device const float* b [[buffer(1)]],
+                     device const float* u [[buffer(2)]], device const float* h_prev [[buffer(3)]],
+                     device float* c [[buffer(4)]], device float* h [[buffer(5)]],
+                     constant GruParams& p [[buffer(6)]],
+                     uint2 position [[thread_position_in_grid]]) {
+  const ulong at = ulong(position.y) * p.cells + position.x;
+  const float candidate = epilogue_tanh(sums[at] + b[position.x]);
+  c[at] = candidate;
+  h[at] = u[at] * h_prev[at] + (1.0f - u[at]) * candidate;
+}
+
+kernel void gru_grad_candidate(
+    device const float* h_prev [[buffer(0)]], device const float* u [[buffer(1)]],
+    device const float* c [[buffer(2)]], device const float* d_h [[buffer(3)]],
+    device float* d_c_sum [[buffer(4)]], device float* d_gates [[buffer(5)]],
+    constant GruParams& p [[buffer(6)]], uint2 position [[thread_position_in_grid]]) {
+  const ulong row = position.y;
+  const ulong at = row * p.cells + position.x;
+  d_c_sum[at] = d_h[at] * (1.0f - u[at]) * (1.0f - c[at] * c[at]);
+  d_gates[row * (2 * p.cells) + p.cells + position.x] =
+      d_h[at] * (h_prev[at] - c[at]) * u[at] * (1.0f - u[at]);
+}
+
+// d_inputs: of [x, r h].
+kernel void gru_grad_reset(device const float* h_prev [[buffer(0)]],
+                           device const float* r [[buffer(1)]],
+                           device const float* d_inputs [[buffer(2)]],
+                           device float* d_gates [[buffer(3)]], constant GruParams& p [[buffer(4)]],
+                           uint2 position [[thread_position_in_grid]]) {
+  const ulong row = position.y;
+  const ulong at = row * p.cells + position.x;
+  const float d_rh = d_inputs[row * (p.inputs + p.cells) + p.inputs + position.x];
+  d_gates[row * (2 * p.cells) + position.x] = d_rh * h_prev[at] * r[at] * (1.0f - r[at]);
+}
+
+// Grid: columns, batch.
+kernel void gru_grad_inputs(device const float* d_candidate [[buffer(0)]],
+                            device const float* d_from_gates [[buffer(1)]],
+                            device const float* r [[buffer(2)]],
+                            device const float* u [[buffer(3)]],
+                            device const float* d_h [[buffer(4)]], device float* d_x [[buffer(5)]],
+                            device float* d_h_prev [[buffer(6)]],
+                            constant GruParams& p [[buffer(7)]],
+                            uint2 position [[thread_position_in_grid]]) {
+  const uint column = position.x;
+  const ulong row = position.y;
+  const ulong at = row * (p.inputs + p.cells) + column;
+  if (column < p.inputs) {
+    d_x[row * p.inputs + column] = d_candidate[at] + d_from_gates[at];
+  } else {
+    const ulong cell = row * p.cells + (column - p.inputs);
+    d_h_prev[cell] = d_from_gates[at] + d_candidate[at] * r[cell] + d_h[cell] * u[cell];
+  }
+}

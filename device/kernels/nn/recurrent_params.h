@@ -1,0 +1,29 @@
+// Cells of recurrent networks: structs read by host code and shaders alike.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_NN_RECURRENT_PARAMS_H_
+#define METAL_OPS_DEVICE_KERNELS_NN_RECURRENT_PARAMS_H_
+
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
+// A step of an LSTM. What has a row for every step and sequence is read from row `row` on, the cells
+// before it from row `row_before` on.
+struct LstmParams {
+  uint64_t row, row_before;
+  uint32_t batch, cells;
+  uint32_t ci_gate, f_gate;  // which quarter of the gates; i is the first, o the last
+  uint32_t peephole;
+  float forget_bias, cell_clip;
+  uint32_t reserved;
+};
+static_assert(sizeof(LstmParams) == 48, "host and shader must agree");
+
+struct GruParams {
+  uint32_t inputs, cells;
+};
+static_assert(sizeof(GruParams) == 8, "host and shader must agree");
+
+#endif  // METAL_OPS_DEVICE_KERNELS_NN_RECURRENT_PARAMS_H_

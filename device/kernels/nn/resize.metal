@@ -1,0 +1,376 @@
+// Images resized, cropped by boxes and moved by projections; gradients are gathered, in one order. Grids
+// are (width * channels, height, images) of what is written, so that channels are neighbours.
+
+#include <metal_stdlib>
+
+#include "device/kernels/nn/image_params.h"
+#include "kernels/msl/instantiate.h"
+#include "kernels/msl/wide.h"
+
+using namespace metal;
+
+inline long pixel_at(uint image, uint y, uint x, uint channel, uint height, uint width,
+                     uint channels) {
+  return ((long(image) * height + y) * width + x) * channels + channel;
+}
+
+// ---- resizing -----------------------------------------------------------------------------------
+
+// The two points that a result lies between.
+struct Between {
+  int lower, upper;
+  float part;  // of the upper one
+};
+inline Between find_between(float scale, bool half_pixel, uint i, uint size) {
+  const float at = half_pixel ? (float(i) + 0.5f) * scale - 0.5f : float(i) * scale;
+  const float low = floor(at);
+  Between between;
+  between.lower = clamp(int(low), 0, int(size) - 1);
+  between.upper = min(int(ceil(at)), int(size) - 1);
+  between.part = at - low;
+  return between;
+}
+// How much of the result `i` comes from point `point`.
+inline float part_from(float scale, bool half_pixel, uint i, uint size, int point) {
+  const Between between = find_between(scale, half_pixel, i, size);
+  return (between.lower == point ? 1.0f - between.part : 0.0f) +
+         (between.upper == point ? between.part : 0.0f);
+}
+inline int find_nearest(float scale, constant ResizeParams& p, uint i, uint size) {
+  const float at = p.half_pixel_centers != 0 ? (float(i) + 0.5f) * scale : float(i) * scale;
+  return clamp(int(p.align_corners != 0 ? round(at) : floor(at)), 0, int(size) - 1);
+}
+// Results that may have something of a point: x at least, y at most. The ends have what lies outside,
+// too.
+inline int2 results_of(float scale, int point, uint size, uint results) {
+  const int last = int(results) - 1;
+  if (scale <= 0.0f) return int2(0, last);
+  const float from = floor((float(point) - 1.0f) / scale) - 2.0f,
+              to = ceil((float(point) + 1.0f) / scale) + 2.0f;
+  return int2(point == 0 ? 0 : clamp(int(from), 0, last),
+              point == int(size) - 1 ? last : clamp(int(to), 0, last));
+}
+
+template <typename T>
+kernel void resize_bilinear(device const T* in [[buffer(0)]], device float* out [[buffer(1)]],
+                            constant ResizeParams& p [[buffer(2)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
+  const Between across = find_between(p.scale_w, p.half_pixel_centers != 0, x, p.in_w);
+  const Between down = find_between(p.scale_h, p.half_pixel_centers != 0, position.y, p.in_h);
+  device const T* const top =
+      in + pixel_at(position.z, uint(down.lower), 0, channel, p.in_h, p.in_w, p.channels);
+  device const T* const bottom =
+      in + pixel_at(position.z, uint(down.upper), 0, channel, p.in_h, p.in_w, p.channels);
+  const uint left = uint(across.lower) * p.channels, right = uint(across.upper) * p.channels;
+  const float a = float(top[left]), b = float(top[right]), c = float(bottom[left]),
+              d = float(bottom[right]);
+  const float above = a + (b - a) * across.part, below = c + (d - c) * across.part;
+  out[pixel_at(position.z, position.y, x, channel, p.out_h, p.out_w, p.channels)] =
+      above + (below - above) * down.part;
+}
+
+template <typename T>
+kernel void resize_bilinear_grad(device const float* d_out [[buffer(0)]],
+                                 device T* d_in [[buffer(1)]],
+                                 constant ResizeParams& p [[buffer(2)]],
+                                 uint3 position [[thread_position_in_grid]]) {
+  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
+  const bool half_pixel = p.half_pixel_centers != 0;
+  const int2 rows = results_of(p.scale_h, int(position.y), p.in_h, p.out_h),
+             columns = results_of(p.scale_w, int(x), p.in_w, p.out_w);
+  float sum = 0.0f;
+  for (int row = rows.x; row <= rows.y; ++row) {
+    const float down = part_from(p.scale_h, half_pixel, uint(row), p.in_h, int(position.y));
+    if (down == 0.0f) continue;
+    for (int column = columns.x; column <= columns.y; ++column) {
+      const float part = down * part_from(p.scale_w, half_pixel, uint(column), p.in_w, int(x));
+      sum += part * d_out[pixel_at(position.z, uint(row), uint(column), channel, p.out_h, p.out_w,
+                                   p.channels)];
+    }
+  }
+  d_in[pixel_at(position.z, position.y, x, channel, p.in_h, p.in_w, p.channels)] = T(sum);
+}
+
+template <typename T>
+kernel void resize_nearest(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                           constant ResizeParams& p [[buffer(2)]],
+                           uint3 position [[thread_position_in_grid]]) {
+  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
+  const int from_y = find_nearest(p.scale_h, p, position.y, p.in_h),
+            from_x = find_nearest(p.scale_w, p, x, p.in_w);
+  out[pixel_at(position.z, position.y, x, channel, p.out_h, p.out_w, p.channels)] =
+      in[pixel_at(position.z, uint(from_y), uint(from_x), channel, p.in_h, p.in_w, p.channels)];
+}
+
+template <typename T>
+kernel void resize_nearest_grad(device const T* d_out [[buffer(0)]], device T* d_in [[buffer(1)]],
+                                constant ResizeParams& p [[buffer(2)]],
+                                uint3 position [[thread_position_in_grid]]) {
+  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
+  const int2 rows = results_of(p.scale_h, int(position.y), p.in_h, p.out_h),
+             columns = results_of(p.scale_w, int(x), p.in_w, p.out_w);
+  typename wide<T>::type sum = 0;
+  for (int row = rows.x; row <= rows.y; ++row) {
+    if (find_nearest(p.scale_h, p, uint(row), p.in_h) != int(position.y)) continue;
+    for (int column = columns.x; column <= columns.y; ++column) {
+      if (find_nearest(p.scale_w, p, uint(column), p.in_w) != int(x)) continue;
+      sum += typename wide<T>::type(d_out[pixel_at(position.z, uint(row), uint(column), channel,
+                                                   p.out_h, p.out_w, p.channels)]);
+    }
+  }
+  d_in[pixel_at(position.z, position.y, x, channel, p.in_h, p.in_w, p.channels)] = T(sum);
+}
+
+// ---- crops --------------------------------------------------------------------------------------
+
+// Where point i of `points` between `from` and `to`, parts of the image's size, lies; `step` is what it
+// changes by with `to`, 1 - step with `from`.
+struct CropPoint {
+  float at, step;
+  bool inside;
+};
+inline CropPoint crop_point(float from, float to, uint i, uint points, uint size) {
+  const float last = float(size) - 1.0f;
+  CropPoint point;
+  if (points > 1) {
+    point.step = float(i) / float(points - 1);
+    point.at = from * last + float(i) * ((to - from) * last / float(points - 1));
+  } else {
+    point.step = 0.5f;
+    point.at = 0.5f * (from + to) * last;
+  }
+  point.inside = point.at >= 0.0f && point.at <= last;
+  return point;
+}
+
+template <typename T>
+kernel void crop_and_resize(device const T* image [[buffer(0)]],
+                            device const float* boxes [[buffer(1)]],
+                            device const int* box_ind [[buffer(2)]],
+                            device float* crops [[buffer(3)]], constant CropParams& p [[buffer(4)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
+  device const float* const box = boxes + ulong(position.z) * 4;
+  const CropPoint down = crop_point(box[0], box[2], position.y, p.crop_h, p.in_h),
+                  across = crop_point(box[1], box[3], x, p.crop_w, p.in_w);
+  const int index = box_ind[position.z];
+  float value = p.outside;
+  if (index >= 0 && index < int(p.images) && down.inside && across.inside) {
+    if (p.nearest != 0) {
+      value = float(image[pixel_at(uint(index), uint(round(down.at)), uint(round(across.at)),
+                                   channel, p.in_h, p.in_w, p.channels)]);
+    } else {
+      const uint top = uint(floor(down.at)), bottom = uint(ceil(down.at)),
+                 left = uint(floor(across.at)), right = uint(ceil(across.at));
+      const uint i = uint(index);
+      const float a = float(image[pixel_at(i, top, left, channel, p.in_h, p.in_w, p.channels)]),
+                  b = float(image[pixel_at(i, top, right, channel, p.in_h, p.in_w, p.channels)]),
+                  c = float(image[pixel_at(i, bottom, left, channel, p.in_h, p.in_w, p.channels)]),
+                  d = float(image[pixel_at(i, bottom, right, channel, p.in_h, p.in_w, p.channels)]);
+      const float part = across.at - floor(across.at);
+      const float above = a + (b - a) * part, below = c + (d - c) * part;
+      value = above + (below - above) * (down.at - floor(down.at));
+    }
+  }
+  crops[pixel_at(position.z, position.y, x, channel, p.crop_h, p.crop_w, p.channels)] = value;
+}
+
+// A thread adds up one row of one channel of one image, so that no other touches it. Grid: channels,
+// height, images. `sums` begins as zeros.
+kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
+                            device const float* boxes [[buffer(1)]],
+                            device const int* box_ind [[buffer(2)]],
+                            device float* sums [[buffer(3)]], constant CropParams& p [[buffer(4)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const uint channel = position.x;
+  const float row = float(position.y);
+  device float* const line =
+      sums + pixel_at(position.z, position.y, 0, channel, p.in_h, p.in_w, p.channels);
+  for (uint b = 0; b < p.boxes; ++b) {
+    if (box_ind[b] != int(position.z)) continue;
+    device const float* const box = boxes + ulong(b) * 4;
+    for (uint y = 0; y < p.crop_h; ++y) {
+      const CropPoint down = crop_point(box[0], box[2], y, p.crop_h, p.in_h);
+      if (!down.inside) continue;
+      const float top = floor(down.at), part = down.at - top;
+      float share;
+      if (p.nearest != 0) {
+        share = round(down.at) == row ? 1.0f : 0.0f;
+      } else {
+        share = (top == row ? 1.0f - part : 0.0f) + (ceil(down.at) == row ? part : 0.0f);
+      }
+      if (share == 0.0f) continue;
+      for (uint x = 0; x < p.crop_w; ++x) {
+        const CropPoint across = crop_point(box[1], box[3], x, p.crop_w, p.in_w);
+        if (!across.inside) continue;
+        const float slope =
+            share * d_crops[pixel_at(b, y, x, channel, p.crop_h, p.crop_w, p.channels)];
+        if (p.nearest != 0) {
+          line[ulong(round(across.at)) * p.channels] += slope;
+        } else {
+          const float left = floor(across.at), lerp = across.at - left;
+          line[ulong(left) * p.channels] += (1.0f - lerp) * slope;
+          line[ulong(ceil(across.at)) * p.channels] += lerp * slope;
+        }
+      }
+    }
+  }
+}
+
+// Grid: boxes.
+template <typename T>
+kernel void crop_grad_boxes(device const float* d_crops [[buffer(0)]],
+                            device const T* image [[buffer(1)]],
+                            device const float* boxes [[buffer(2)]],
+                            device const int* box_ind [[buffer(3)]],
+                            device float* d_boxes [[buffer(4)]],
+                            constant CropParams& p [[buffer(5)]],
+                            uint b [[thread_position_in_grid]]) {
+  device const float* const box = boxes + ulong(b) * 4;
+  const int index = box_ind[b];
+  float y1 = 0.0f, x1 = 0.0f, y2 = 0.0f, x2 = 0.0f;
+  if (index >= 0 && index < int(p.images)) {
+    for (uint y = 0; y < p.crop_h; ++y) {
+      const CropPoint down = crop_point(box[0], box[2], y, p.crop_h, p.in_h);
+      if (!down.inside) continue;
+      const uint top = uint(floor(down.at)), bottom = uint(ceil(down.at));
+      const float part_y = down.at - floor(down.at);
+      for (uint x = 0; x < p.crop_w; ++x) {
+        const CropPoint across = crop_point(box[1], box[3], x, p.crop_w, p.in_w);
+        if (!across.inside) continue;
+        const uint left = uint(floor(across.at)), right = uint(ceil(across.at));
+        const float part_x = across.at - floor(across.at);
+        const uint i = uint(index);
+        device const T* const at_a = image + pixel_at(i, top, left, 0, p.in_h, p.in_w, p.channels);
+        device const T* const at_b = image + pixel_at(i, top, right, 0, p.in_h, p.in_w, p.channels);
+        device const T* const at_c =
+            image + pixel_at(i, bottom, left, 0, p.in_h, p.in_w, p.channels);
+        device const T* const at_d =
+            image + pixel_at(i, bottom, right, 0, p.in_h, p.in_w, p.channels);
+        device const float* const slopes =
+            d_crops + pixel_at(b, y, x, 0, p.crop_h, p.crop_w, p.channels);
+        float down_sum = 0.0f, across_sum = 0.0f;
+        for (uint k = 0; k < p.channels; ++k) {
+          const float a = float(at_a[k]), e = float(at_b[k]), c = float(at_c[k]),
+                      d = float(at_d[k]);
+          down_sum += ((c - a) * (1.0f - part_x) + (d - e) * part_x) * slopes[k];
+          across_sum += ((e - a) * (1.0f - part_y) + (d - c) * part_y) * slopes[k];
+        }
+        down_sum *= float(p.in_h) - 1.0f;
+        across_sum *= float(p.in_w) - 1.0f;
+        // Of a single point both ends have a half: 1 - step, too.
+        y1 += down_sum * (1.0f - down.step);
+        y2 += down_sum * down.step;
+        x1 += across_sum * (1.0f - across.step);
+        x2 += across_sum * across.step;
+      }
+    }
+  }
+  device float* const out = d_boxes + ulong(b) * 4;
+  out[0] = y1;
+  out[1] = x1;
+  out[2] = y2;
+  out[3] = x2;
+}
+
+// ---- projections --------------------------------------------------------------------------------
+
+inline float fold_coordinate(float at, float size, uint mode) {
+  if (mode == FILL_CONSTANT) return at;
+  if (mode == FILL_REFLECT && size > 1.0f) {
+    const float period = 2.0f * size;
+    if (at < 0.0f) {
+      at = at + period * trunc(-at / period);
+      at = at < -size ? at + period : -at - 1.0f;
+    } else if (at > size - 1.0f) {
+      at -= period * trunc(at / period);
+      if (at >= size) at = period - at - 1.0f;
+    }
+  } else if (mode == FILL_WRAP && size > 1.0f) {
+    if (at < 0.0f) {
+      at += size * (trunc(-at / (size - 1.0f)) + 1.0f);
+    } else if (at > size - 1.0f) {
+      at -= size * trunc(at / (size - 1.0f));
+    }
+  }
+  return clamp(at, 0.0f, size - 1.0f);
+}
+
+template <typename T>
+inline float read_or_fill(device const T* image, float y, float x, constant TransformParams& p) {
+  // Not so for NaN, either.
+  const bool inside = y >= 0.0f && y < float(p.in_h) && x >= 0.0f && x < float(p.in_w);
+  return inside ? float(image[(long(y) * p.in_w + long(x)) * p.channels]) : p.fill;
+}
+
+template <typename T>
+kernel void projective_transform(device const T* images [[buffer(0)]],
+                                 device const float* transforms [[buffer(1)]],
+                                 device T* out [[buffer(2)]],
+                                 constant TransformParams& p [[buffer(3)]],
+                                 uint3 position [[thread_position_in_grid]],
+                                 uint3 grid [[threads_per_grid]]) {
+  const uint column = position.x / p.channels, channel = position.x - column * p.channels;
+  device const float* const t = transforms + (p.one_transform != 0 ? 0 : ulong(position.z) * 8);
+  device const T* const image =
+      images + pixel_at(position.z, 0, 0, channel, p.in_h, p.in_w, p.channels);
+  const float px = float(column), py = float(position.y);
+  const float depth = t[6] * px + t[7] * py + 1.0f;
+  device T* const result =
+      out + pixel_at(position.z, position.y, column, channel, grid.y, p.out_w, p.channels);
+  if (depth == 0.0f) {
+    *result = T(p.fill);
+    return;
+  }
+  const float x =
+      fold_coordinate((t[0] * px + t[1] * py + t[2]) / depth, float(p.in_w), p.fill_mode);
+  const float y =
+      fold_coordinate((t[3] * px + t[4] * py + t[5]) / depth, float(p.in_h), p.fill_mode);
+  if (p.bilinear == 0) {
+    const float from_y = round(y), from_x = round(x);
+    const bool inside =
+        from_y >= 0.0f && from_y < float(p.in_h) && from_x >= 0.0f && from_x < float(p.in_w);
+    *result = inside ? image[(long(from_y) * p.in_w + long(from_x)) * p.channels] : T(p.fill);
+    return;
+  }
+  const float top = floor(y), left = floor(x), bottom = top + 1.0f, right = left + 1.0f;
+  const float above = (right - x) * read_or_fill(image, top, left, p) +
+                      (x - left) * read_or_fill(image, top, right, p);
+  const float below = (right - x) * read_or_fill(image, bottom, left, p) +
+                      (x - left) * read_or_fill(image, bottom, right, p);
+  *result = T((bottom - y) * above + (y - top) * below);
+}
+
+#define IMAGES(type)                                                          \
+  INSTANTIATE_KERNEL("resize_bilinear_" #type, resize_bilinear, type)         \
+  INSTANTIATE_KERNEL("resize_nearest_grad_" #type, resize_nearest_grad, type) \
+  INSTANTIATE_KERNEL("crop_and_resize_" #type, crop_and_resize, type)         \
+  INSTANTIATE_KERNEL("crop_grad_boxes_" #type, crop_grad_boxes, type)
+IMAGES(float)
+IMAGES(half)
+IMAGES(bfloat)
+IMAGES(char)
+IMAGES(short)
+IMAGES(int)
+IMAGES(long)
+IMAGES(uchar)
+IMAGES(ushort)
+IMAGES(uint)
+IMAGES(ulong)
+
+INSTANTIATE_KERNEL("resize_bilinear_grad_float", resize_bilinear_grad, float)
+INSTANTIATE_KERNEL("resize_bilinear_grad_half", resize_bilinear_grad, half)
+INSTANTIATE_KERNEL("resize_bilinear_grad_bfloat", resize_bilinear_grad, bfloat)
+// What is only moved, by its size.
+INSTANTIATE_KERNEL("resize_nearest_uchar", resize_nearest, uchar)
+INSTANTIATE_KERNEL("resize_nearest_ushort", resize_nearest, ushort)
+INSTANTIATE_KERNEL("resize_nearest_uint", resize_nearest, uint)
+INSTANTIATE_KERNEL("resize_nearest_ulong", resize_nearest, ulong)
+
+INSTANTIATE_KERNEL("projective_transform_float", projective_transform, float)
+INSTANTIATE_KERNEL("projective_transform_half", projective_transform, half)
+INSTANTIATE_KERNEL("projective_transform_bfloat", projective_transform, bfloat)
+INSTANTIATE_KERNEL("projective_transform_int", projective_transform, int)
+INSTANTIATE_KERNEL("projective_transform_long", projective_transform, long)
+INSTANTIATE_KERNEL("projective_transform_uchar", projective_transform, uchar)

@@ -115,21 +115,31 @@ def test_points_that_are_no_numbers_harm_only_themselves(device, op, bad):
         assert np.isnan(result[~others]).any(axis=1).all()
 
 
+def unaligned(arrays: dict, offset: int) -> dict:
+    """The same values in tensors that begin `offset` elements behind a multiple of 64 bytes."""
+    tensors = {}
+    for name, values in arrays.items():
+        padded = np.zeros(values.size + 64, values.dtype)
+        start = offset + (-padded.ctypes.data // values.itemsize) % (64 // values.itemsize)
+        view = padded[start : start + values.size].reshape(values.shape)
+        view[:] = values
+        assert view.ctypes.data % 64 == offset * values.itemsize
+        tensors[name] = tf.experimental.dlpack.from_dlpack(view.__dlpack__())
+    return tensors
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_unaligned_tensors(op):
     """Tensors that begin anywhere: TensorFlow aligns its own, but other frameworks' memory arrives as it is."""
     arrays = dict(BASE.arrays)
-    expected = run(op, arrays, BASE.grid).numpy()
+    expected = run(op, arrays, BASE.grid)
+    # Shaders add to a table in any order, but under op determinism: on_device/test_determinism.py.
+    any_order = "GPU" in expected.device and op in ("HashEncodeGrad", "HashEncodeJvpGrad")
     for offset in (1, 3):
-        unaligned = {}
-        for name, values in arrays.items():
-            padded = np.zeros(values.size + 64, values.dtype)
-            start = offset + (-padded.ctypes.data // values.itemsize) % (64 // values.itemsize)
-            view = padded[start : start + values.size].reshape(values.shape)
-            view[:] = values
-            assert view.ctypes.data % 64 == offset * values.itemsize
-            unaligned[name] = tf.experimental.dlpack.from_dlpack(view.__dlpack__())
-        np.testing.assert_array_equal(run(op, unaligned, BASE.grid).numpy(), expected)
+        result = run(op, unaligned(arrays, offset), BASE.grid)
+        check(op, result, arrays, BASE.oracle_grid, "float32")
+        if not any_order:
+            np.testing.assert_array_equal(result.numpy(), expected.numpy())
 
 
 def test_slices_of_bigger_tensors(device):

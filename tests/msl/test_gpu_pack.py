@@ -28,17 +28,24 @@ def test_launches():
     assert x[4] == 8 and s[0]["b"][1] == 7
 '''
 
+CASES = ("blit_copies_and_fills", "function_constant_errors", "there_is_no_such_case")
+
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory) -> Path:
-    subprocess.run(["make", "-s", "build/gpu/replay"], cwd=ROOT, check=True)
+    tests, fixture = "build/tests/hostmetal/hostmetal_tests", "build/gpu/fixtures/fixture.metallib"
+    subprocess.run(["make", "-s", "build/gpu/replay", tests, fixture], cwd=ROOT, check=True)
     out = tmp_path_factory.mktemp("pack")
     for file in (
         "tools/gpu/run.py",
         "build/gpu/replay",
         "python/metal_ops/libhostmetal.so",
+        tests,
     ):
         shutil.copy(ROOT / file, out)
+    (out / "fixtures").mkdir()
+    shutil.copy(ROOT / fixture, out / "fixtures")
+    (out / "cases").write_text("\n".join(CASES))
     (out / "commit").write_text("a commit\n")
     (out / "test_recorded.py").write_text(RECORDED)
     command = ["-m", "pytest", "-q", "-p", "tools.gpu.record", "-p", "no:cacheprovider"]
@@ -67,6 +74,9 @@ def test_what_was_recorded_gives_the_same_again(pack: Path) -> None:
     said = run(pack, "2")
     assert "launches of tests/msl: 2, run 2 times, always as on the CPU device: 2" in said, said
     assert "FAILED textures: No such file" in said  # a program that was not packed is no success
+    assert "tests of hostmetal: 3, passed: 1" in said
+    assert "open function_constant_errors: a compiled library cannot know" in said
+    assert "FAILED there_is_no_such_case: exit status 2: no case of that name" in said
 
 
 def test_what_differs_is_named_but_not_between_fields(pack: Path) -> None:

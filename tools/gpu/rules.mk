@@ -17,13 +17,21 @@ build/gpu/textures.metallib: tools/gpu/textures.metal | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@$(PY) $(PKG)/metal --gpu=sm_80,sm_90 $< -o $@
 
-gpu-test: metal build/gpu/replay build/gpu/hash_encode build/gpu/textures build/gpu/textures.metallib | $(VENV)/test.stamp  ## Pack the tests of GPUs into OUT=<folder>; run run.py there
+# The fixture of hostmetal's tests as a shader.
+build/gpu/fixtures/fixture.metallib: tests/hostmetal/fixture.metal | build/system-metal.stamp
+	@mkdir -p $(@D)
+	@$(PY) $(PKG)/metal --gpu=sm_80,sm_90 $< -o $@
+
+gpu-test: metal build/gpu/replay build/gpu/hash_encode build/gpu/textures build/gpu/textures.metallib $(HOSTMETAL_TESTS) \
+    build/gpu/fixtures/fixture.metallib | $(VENV)/test.stamp  ## Pack the tests of GPUs into OUT=<folder>; run run.py there
 	@[ -n "$(OUT)" ] || { echo "make gpu-test needs OUT=<folder>" >&2; exit 2; }
 	@[ -n "$(GPU)" ] || { echo "make gpu-test needs GPU=1: shaders with code for GPUs" >&2; exit 2; }
-	@rm -rf "$(OUT)" && mkdir -p "$(OUT)/lib"
+	@rm -rf "$(OUT)" && mkdir -p "$(OUT)/lib" "$(OUT)/fixtures"
 	@git describe --always --dirty > "$(OUT)/commit"
 	@cp tools/gpu/run.py build/gpu/replay build/gpu/hash_encode build/gpu/textures build/gpu/textures.metallib \
-	  $(HOSTMETAL_SO) $(METALLIB) "$(OUT)"
+	  $(HOSTMETAL_SO) $(METALLIB) $(HOSTMETAL_TESTS) "$(OUT)"
+	@cp $(filter-out %/fixture.metallib,$(HOSTMETAL_FIXTURES)) build/gpu/fixtures/fixture.metallib "$(OUT)/fixtures"
+	@sed -nE 's/^TEST\((\w+)\).*/\1/p' $(HOSTMETAL_TEST_SRC) > "$(OUT)/cases"
 	@ldd $(HOSTMETAL_SO) | awk '$$2 == "=>" && $$3 ~ /^\// { print $$3 }' | \
 	  grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so' | xargs -I{} cp -L {} "$(OUT)/lib"
 	@GPU_RECORD="$(abspath $(OUT))/launches" $(PY) -m pytest -q -p tools.gpu.record -p no:cacheprovider \

@@ -6,6 +6,7 @@ python3 run.py [RUNS]          # needs Python 3 and NumPy, and no network; a rac
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -27,6 +28,14 @@ OTHERWISE = {
     "test_exchange_loses_nothing": "which thread comes last is open",
     "test_vectors_need_no_more_alignment": "a vector in memory lies at a multiple of its size",
     "test_scalars_are_shared_too": "threads add to a variable without an atomic, a race that the CPU device has not",
+}
+# Of hostmetal's tests, with tests/hostmetal/fixture.metal in place of kernels written by hand.
+CASES_OTHERWISE = {
+    "threadgroup_memory_lengths_reach_the_kernel": "a shader does not see how much threadgroup memory there is",
+    "shader_fault_is_a_page_fault_error": "a shader cannot say that it has faulted",
+    "pipeline_of_nil_function_is_an_error": "a shader of so much threadgroup memory does not compile",
+    "function_constants_by_index_name_and_range": "a compiled library lists the constants of the file",
+    "function_constant_errors": "a compiled library cannot know which constants a kernel needs",
 }
 ROUNDING = 4e-7  # of float32 sums in another order
 # Compared with the CPU device, and measured.
@@ -125,6 +134,37 @@ def difference(what: str, expected: np.ndarray, got: np.ndarray) -> str:
     return f"{what}: {counts}, [{first}] is {got[first]}, on the CPU {expected[first]}"
 
 
+def case(name: str) -> str:
+    """What one of hostmetal's tests says in a process of its own; "" where it passes."""
+    environment = {**ENVIRONMENT, "HOSTMETAL_FIXTURES": str(HERE / "fixtures")}
+    try:
+        done = subprocess.run(
+            [HERE / "hostmetal_tests", name],
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+        )
+    except subprocess.TimeoutExpired:
+        return "did not end in 60 s"
+    except OSError as error:
+        return error.strerror or "did not start"
+    said = " ".join((done.stdout + done.stderr).split())
+    return f"exit status {done.returncode}: {said}" if done.returncode else ""
+
+
+def cases() -> Iterator[str]:
+    """hostmetal's own tests, but those of the compiler, which such a machine has not."""
+    names = (HERE / "cases").read_text().split()
+    with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        wrong = {n: why for n, why in zip(names, pool.map(case, names), strict=True) if why}
+    yield f"tests of hostmetal: {len(names)}, passed: {len(names) - len(wrong)}"
+    for name, why in wrong.items():
+        known = CASES_OTHERWISE.get(name)
+        yield f"  {'open' if known else 'FAILED'} {name}: {known or why}"
+
+
 def output(*command: str | Path) -> Iterator[str]:
     try:
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
@@ -159,6 +199,7 @@ def main() -> None:
         f"launches of tests/msl: {len(rows)}, run {times}, always as on the CPU device: {same}"
     )
     report += [f"  {launch}, {wrong[launch]} of {runs}: {why}" for launch, why in first.items()]
+    report += cases()
     for program, *arguments in PROGRAMS:
         report += output(HERE / program, *(HERE / a if a[0] != "-" else a for a in arguments))
     failed = sum(line.lstrip().startswith("FAILED") for line in report)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from metal_ops import raw_ops
-from tests import cases
+from tests import cases, test_hash_encode
 from tests.metal_kernels.on_device.test_hash_encode import CASE, OPS, TABLE_GRADIENTS, call, run
 
 tf.config.experimental.enable_op_determinism()
@@ -31,6 +31,18 @@ def test_the_order_of_the_points_does_not_matter(op: str) -> None:
     order = np.random.default_rng(1).permutation(CASE.n_points)
     shuffled = {name: CASE.arrays[name][order] for name in ("g", "points", "v")}
     np.testing.assert_array_equal(call(op, "GPU:0", **shuffled).numpy(), first)
+
+
+@pytest.mark.parametrize("op", ["HashEncodeGrad", "HashEncodeJvpGrad"])
+def test_unaligned_tensors(op: str) -> None:
+    base = test_hash_encode.BASE
+    arrays = dict(base.arrays)
+    with tf.device("GPU:0"):
+        expected = test_hash_encode.run(op, arrays, base.grid)
+        assert expected.device.endswith("GPU:0") and np.count_nonzero(expected) > 50
+        for offset in (1, 3):
+            result = test_hash_encode.run(op, test_hash_encode.unaligned(arrays, offset), base.grid)
+            np.testing.assert_array_equal(result.numpy(), expected.numpy())
 
 
 # Three points at the origin of a level of 4 x 4 rows: position 0.5, so each of the four corners gets a quarter of g.

@@ -21,6 +21,7 @@ SOURCES = {
     "metal_kernel": ("kernels/metal_kernel", "python/metal_ops/kernel", "device", "hostmetal"),
     "nerf": ("kernels", "python/metal_ops/nerf"),
     "ops": ("kernels", "device", "hostmetal"),
+    "shader_compiler": ("python/metal_ops/metal", "hostmetal/msl"),
     "optimizers": ("kernels/fused_optimizer",),
     "rays": (
         *("kernels/volume_render", "kernels/packed_scan", "kernels/distortion_loss"),

@@ -259,6 +259,9 @@ typedef struct metallib_launch {
 
 enum metallib_kernel_flags {
   METALLIB_KERNEL_FIBERS = 1u << 0, /* has barriers or simdgroup functions: one fiber a thread */
+  /* Its code was left out (metal --on-demand): scratch_size and run are NULL. A library of its own
+   * brings them. */
+  METALLIB_KERNEL_ABSENT = 1u << 1,
 };
 
 typedef struct metallib_kernel {

@@ -137,7 +137,14 @@ std::string CompileSource(const CompileJob& job, Failure* failure) {
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
-  if (!job.gpu.empty()) arguments.push_back("--gpu=" + job.gpu);
+  const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
+  arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
+  if (!job.gpu.empty()) {
+    arguments.push_back("--gpu=" + job.gpu);
+  } else if (job.kernels.empty()) {
+    arguments.push_back("--on-demand");
+  }
+  for (const std::string& name : job.kernels) arguments.push_back("--kernel=" + name);
   int status = Spawn(arguments, input, messages);
   if (status == -1) {
     return fail(kLibraryInternal, "[newLibraryWithSource] cannot run '" + arguments[0] +

@@ -7,10 +7,10 @@
 #include "hostmetal/include/hostmetal.h"
 #include "hostmetal/src/buffer.h"
 #include "hostmetal/src/command_buffer.h"
-#include "hostmetal/src/compiler.h"
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/event.h"
 #include "hostmetal/src/library.h"
+#include "hostmetal/src/on_demand.h"
 #include "hostmetal/src/pipeline.h"
 #include "hostmetal/src/texture.h"
 
@@ -366,10 +366,9 @@ bool Exists(const std::string& path) {
       job.macros.emplace_back(ToString(name), ToString([[macros objectForKey:name] description]));
     }
   }
+  job.checked = _validate;
   Failure failure;
-  std::string bytes = hostmetal::CompileSource(job, &failure);
-  if (failure) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
-  auto module = _driver->LoadData(bytes, "source.metallib", _validate, &failure);
+  auto module = hostmetal::CompileModule(_driver, std::move(job), &failure);
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
   HMLibrary* library = [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
   library->_state->max_threads = [options maxTotalThreadsPerThreadgroup];
@@ -432,7 +431,12 @@ bool Exists(const std::string& path) {
                                                                         maxThreads:maxThreads
                                                                    multipleOfWidth:multipleOfWidth
                                                                              label:label];
-  if (Failure failure = _driver->Prepare(state->_kernel)) {
+  Failure failure;
+  if (entry->flags & METALLIB_KERNEL_ABSENT) {
+    failure = state->_kernel->module->Complete(state->_kernel);
+  }
+  if (!failure) failure = _driver->Prepare(state->_kernel);
+  if (failure) {
     [state release];
     return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
   }

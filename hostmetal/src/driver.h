@@ -31,6 +31,8 @@ enum FailureCode {
   kLibraryFileNotFound = 6,
 };
 
+struct Kernel;
+
 struct Failure {
   int code = kNoFailure;
   std::string message;
@@ -58,6 +60,8 @@ class Module {
  public:
   virtual ~Module() = default;
   virtual const std::vector<const metallib_kernel*>& kernels() const = 0;
+  // Gives a kernel its code, where its entry has METALLIB_KERNEL_ABSENT: another module and entry.
+  virtual Failure Complete(Kernel* kernel);
   // Its code for GPUs, if any.
   virtual const metallib_gpu_library* gpu() const = 0;
 };
@@ -73,6 +77,13 @@ struct Kernel {
   // on one thread.
   mutable std::atomic<uint64_t> group_cost{0};
 };
+
+inline Failure Module::Complete(Kernel* kernel) {
+  return {kLibraryInternal, std::string("[newComputePipelineState] function '") +
+                                kernel->entry->name +
+                                "' has no code, as its library was made by 'metal --on-demand'; "
+                                "compile it without"};
+}
 
 // One dispatch. Arrays are indexed as in metallib_launch, up to the highest index that the kernel
 // declares.

@@ -1,4 +1,8 @@
 // newLibraryWithSource: the shader compiler behind Apple's call.
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "tests/hostmetal/harness.h"
 
 using harness::Buffer;
@@ -91,6 +95,96 @@ TEST(source_compiles_in_the_background) {
   CHECK([[library functionNames] containsObject:@"scale"]);
   [library release];
   dispatch_release(done);
+}
+
+// More kernels than the compiler makes at once: each gets its code with its pipeline.
+TEST(validation_kernels_are_compiled_when_a_pipeline_asks) {
+  NSMutableString* text =
+      [NSMutableString stringWithString:@"#include <metal_stdlib>\n"
+                                         "using namespace metal;\n"
+                                         "constant int c [[function_constant(0)]];\n"];
+  constexpr int kKernels = 40;
+  for (int n = 0; n < kKernels; ++n) {
+    [text
+        appendFormat:
+            @"kernel void k%d(device int* x [[buffer(3)]], threadgroup int* t [[threadgroup(0)]],\n"
+             "                uint i [[thread_position_in_grid]]) {\n"
+             "  t[i] = %d + c;\n"
+             "  threadgroup_barrier(mem_flags::mem_threadgroup);\n"
+             "  x[i] = t[i ^ 1] + i;\n"
+             "}\n",
+            n, 100 * n];
+  }
+  NSError* error = nil;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:text options:nil
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  CHECK_EQ([[library functionNames] count], NSUInteger(kKernels));
+  MTLFunctionConstantValues* values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  int seven = 7;
+  [values setConstantValue:&seven type:MTLDataTypeInt atIndex:0];
+  id<MTLBuffer> buffer = Buffer(4 * 8);
+  id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+  // Out of order, one twice, and one that the call before it brought along.
+  for (int n : {31, 3, 3, 39, 0, 12, 13}) {
+    id<MTLFunction> function = [[library newFunctionWithName:[NSString stringWithFormat:@"k%d", n]
+                                              constantValues:values
+                                                       error:&error] autorelease];
+    CHECK_EQ(Message(error), "(nil)");
+    MTLAutoreleasedComputePipelineReflection reflection = nil;
+    id<MTLComputePipelineState> state =
+        [[Device() newComputePipelineStateWithFunction:function
+                                               options:MTLPipelineOptionBindingInfo
+                                            reflection:&reflection
+                                                 error:&error] autorelease];
+    CHECK_EQ(Message(error), "(nil)");
+    CHECK_EQ([[reflection bindings] count], NSUInteger(2));
+    CHECK_EQ([[[reflection bindings] objectAtIndex:0] index], NSUInteger(3));
+    id<MTLCommandBuffer> commands = queue.commandBuffer;
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    [encoder setComputePipelineState:state];
+    [encoder setBuffer:buffer offset:0 atIndex:3];
+    [encoder setThreadgroupMemoryLength:32 atIndex:0];
+    [encoder dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK_EQ(Message(commands.error), "(nil)");
+    for (int i = 0; i < 8; ++i) CHECK_EQ(Contents<int>(buffer)[i], 100 * n + 7 + i);
+  }
+  // A library that begins now has from the beginning what was made for this one.
+  id<MTLLibrary> later = [[Device() newLibraryWithSource:text options:nil
+                                                   error:&error] autorelease];
+  id<MTLFunction> function = [[later newFunctionWithName:@"k31" constantValues:values
+                                                   error:&error] autorelease];
+  CHECK([[Device() newComputePipelineStateWithFunction:function error:&error] autorelease] != nil);
+}
+
+TEST(source_pipelines_of_one_library_are_made_by_several_threads) {
+  NSMutableString* text = [NSMutableString string];
+  for (int n = 0; n < 24; ++n)
+    [text appendFormat:@"kernel void k%d(device int* x) { x[0] = %d; }\n", n, n];
+  NSError* error = nil;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:text options:nil
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  std::atomic<int> made{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      @autoreleasepool {
+        for (int n : {t, 20}) {
+          id<MTLFunction> function =
+              [[library newFunctionWithName:[NSString stringWithFormat:@"k%d", n]] autorelease];
+          NSError* wrong = nil;
+          made += [[Device() newComputePipelineStateWithFunction:function
+                                                           error:&wrong] autorelease] != nil;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(made.load(), 4);
 }
 
 TEST(validation_stops_out_of_range_accesses) {

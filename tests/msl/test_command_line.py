@@ -75,6 +75,12 @@ def test_objects_and_linking(metal, tmp_path):
     metal("metallib", "fast.air", "-o", "fast.metallib")
     with pytest.raises(ValueError, match="metallib_v1_checked"):
         Library(tmp_path / "fast.metallib", checked=True)
+    metal("--on-demand", "-fshader-validation-only", "one.metal", "-o", "checked.metallib")
+    assert set(Library(tmp_path / "checked.metallib", checked=True).kernels) == {"one"}
+    assert not Library(tmp_path / "checked.metallib").kernels
+    for wrong in (["-c"], ["--gpu=sm_80"], ["second.metal"]):
+        said = metal("one.metal", "--kernel=one", *wrong, code=1)
+        assert "--on-demand and --kernel take one source" in said
 
 
 def test_includes_and_dependencies(metal, tmp_path):

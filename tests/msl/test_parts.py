@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import pytest
 
-from metal_ops.metal import CompileError, Options, compile_object, cpu, ir, link
+from metal_ops.metal import (
+    CompileError,
+    Options,
+    cache,
+    compile_object,
+    compiler,
+    cpu,
+    ir,
+    link,
+    on_demand,
+)
+from metal_ops.metal.launch import Library
 
-from .shaders import HEADER, library
+from .shaders import HEADER, library, path
 
 KERNELS = 3 * cpu.KERNELS_PER_PART + 5
 # What kernels of several parts share: a table, strings, function constants, functions that call each other, one with a
@@ -84,3 +96,115 @@ def test_sizes_of_parts(kernels, sizes):
     assert [n for numbers, _ in parts for n in numbers] == list(range(kernels))
     for numbers, part in parts:
         assert part.count("define ") == len(numbers)
+
+
+# ---- on demand: the library of many kernels that has what describes them, and the code of those that are asked for
+
+
+class Ask:
+    """Compiles SOURCE as nobody did before, and counts the calls of the front end."""
+
+    def __init__(self, monkeypatch):
+        self.front_ends = 0
+        self._files = 0
+        self._define = f"TIME={time.time_ns()}"  # what the cache has goes by it
+        front_end = cpu.front_end
+
+        def counted(*arguments):
+            self.front_ends += 1
+            return front_end(*arguments)
+
+        monkeypatch.setattr(cpu, "front_end", counted)
+
+    def options(self, checked: bool = False) -> Options:
+        return Options(validation=checked, plain=not checked, defines=(self._define,))
+
+    def __call__(self, *kernels: str, source: str = SOURCE, checked: bool = False) -> Library:
+        self._files += 1
+        file = path(f"{self._define}_{self._files}.metallib")
+        options = self.options(checked)
+        file.write_bytes(
+            on_demand.compile_library("many.metal", options, HEADER + source, kernels)[0]
+        )
+        return Library(file, checked)
+
+
+@pytest.fixture
+def ask(monkeypatch) -> Ask:
+    return Ask(monkeypatch)
+
+
+def right(shader: Library, n: int) -> None:
+    out = np.zeros(8, np.float32)
+    shader[f"k{n}"].run(8, 8, {0: out}, constants={0: np.int32(3)})
+    np.testing.assert_array_equal(out, expected(n, 3), f"k{n}")
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_code_comes_when_it_is_asked_for(ask, checked):
+    every = {f"k{n}" for n in range(KERNELS)}
+    first = ask(checked=checked)
+    assert {name for name, kernel in first.kernels.items() if kernel.absent} == every
+    for name, kernel in library(SOURCE, checked).kernels.items():  # as one with code says it
+        for what in ("arguments", "constants", "fibers", "static_threadgroup_bytes"):
+            assert getattr(first[name], what) == getattr(kernel, what)
+    with pytest.raises(
+        ValueError, match="k7 has no code: its library was made by 'metal --on-demand'"
+    ):
+        first["k7"].run(8, 8)
+    # A function and a barrier, alone and with others; more of them than one optimiser has.
+    for wanted in ([6], [7, 0], range(20, 20 + 2 * cpu.KERNELS_PER_PART)):
+        some = ask(*(f"k{n}" for n in wanted), checked=checked)
+        assert sorted(some.kernels) == sorted(f"k{n}" for n in wanted)
+        for n in wanted:
+            right(some, n)
+    later = ask(checked=checked)
+    there = {name for name, kernel in later.kernels.items() if not kernel.absent}
+    assert there == {f"k{n}" for n in (6, 7, 0, *range(20, 20 + 2 * cpu.KERNELS_PER_PART))}
+    assert set(later.kernels) == every
+    for n in (0, 7, 25):
+        right(later, n)
+    assert ask.front_ends == 1
+
+
+def test_what_the_cache_lost_is_made_again(ask):
+    ask()
+    right(ask("k3"), 3)
+    key = compiler.unit("many.metal", ask.options(), HEADER + SOURCE).key
+    lost = list(cache.folder().glob(f"{key}*"))
+    assert {file.suffix for file in lost} == {".ir", ".o", ".index"}
+    for file in lost:
+        file.unlink()
+    assert ask()["k3"].absent
+    right(ask("k3"), 3)
+    assert ask.front_ends == 2
+
+
+def test_few_kernels_are_compiled_at_once(ask):
+    source = SOURCE[: SOURCE.index("kernel void k2(")]
+    for kernels in ((), ("k1",)):
+        shader = ask(*kernels, source=source)
+        right(shader, 0)
+        right(shader, 1)
+
+
+def test_a_kernel_that_is_not_there(ask):
+    ask()
+    with pytest.raises(
+        CompileError,
+        match=r"--kernel=other: many.metal has no kernel of that name; it has k0, k1, .*",
+    ):
+        ask("other")
+
+
+def test_one_variant_alone(tmp_path):
+    text = HEADER + "kernel void one(device float* out) { out[0] = 1; }"
+    for options in (Options(plain=False), Options(validation=False)):
+        data = link([compile_object("one.metal", options, text)[0]])
+        file = tmp_path / f"{options.plain}.metallib"
+        file.write_bytes(data)
+        assert bool(Library(file).kernels) == options.plain
+        if options.validation:
+            assert set(Library(file, checked=True).kernels) == {"one"}
+    with pytest.raises(CompileError, match="duplicate kernel name 'one'"):
+        link([compile_object(f"{i}.metal", Options(plain=False), text)[0] for i in range(2)])

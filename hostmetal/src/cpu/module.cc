@@ -68,6 +68,13 @@ class CpuModule : public Module {
       auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
       // A library without checked kernels still runs; there is nothing to check with.
       if (safe) library = safe;
+    } else if (library->begin == library->end && dlsym(handle_, METALLIB_CHECKED_SYMBOL)) {
+      auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
+      if (safe->begin != safe->end) {
+        return Bad(name,
+                   "holds bounds-checked kernels alone; set METAL_DEVICE_WRAPPER_TYPE=1, or "
+                   "compile it without -fshader-validation-only");
+      }
     }
     for (auto* kernel = library->begin; kernel != library->end; ++kernel) {
       kernels_.push_back(*kernel);

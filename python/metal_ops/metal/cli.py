@@ -14,6 +14,7 @@ from typing import Any
 
 from . import compiler, gpu, toolchain
 from .compiler import CompileError, Options
+from .on_demand import compile_library
 
 USAGE = """\
 usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .air)
@@ -31,6 +32,9 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   --gpu=<targets>       code for NVIDIA GPUs as well: sm_80 (Ampere and later), sm_90 (Hopper), or both with a comma
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
+  -fshader-validation-only  leave out the others
+  --on-demand           of a library of many kernels, only what describes them; --kernel=<name>, as often as one likes,
+                        makes a library of these alone. The runtime asks so for sources that are compiled while it runs
   -M, -MD, -MF <file>   write the included files as a make rule
   --version
 
@@ -97,6 +101,7 @@ def _metal(arguments: list[str]) -> int:
         )
         return 0
     out, only_compile, inputs, depend, report = None, False, [], None, False
+    on_demand, kernels = False, []
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
     lists = {
         "-I": "include",
@@ -136,6 +141,12 @@ def _metal(arguments: list[str]) -> int:
             fields["gpu"] = _gpus(item[6:])
         elif item in ("-fshader-validation", "-fno-shader-validation"):
             fields["validation"] = item == "-fshader-validation"
+        elif item == "-fshader-validation-only":
+            fields["validation"], fields["plain"] = True, False
+        elif item == "--on-demand":
+            on_demand = True
+        elif item.startswith("--kernel="):
+            kernels.append(item[9:])
         elif item.startswith("-W") or item in ("-w", "-pedantic"):
             fields["warnings"].append(item)
         elif item in ("-MD", "-MMD"):
@@ -158,7 +169,29 @@ def _metal(arguments: list[str]) -> int:
         usages = [usage for file in inputs for usage in compiler.gpu_usage(file, options)]
         print(gpu.report(usages), end="")
         return 0
+    if on_demand or kernels:
+        if only_compile or len(inputs) > 1 or options.gpu or inputs[0].endswith((".air", ".o")):
+            raise CompileError(
+                "metal: error: --on-demand and --kernel take one source, and go with neither -c nor --gpu"
+            )
+        text = _text(inputs[0])
+        data, said = compile_library(_name(inputs[0]), options, text, kernels)
+        sys.stderr.write(said if not kernels else "")
+        _write(out or "default.metallib", data)
+        return 0
     return _build(inputs, out, only_compile, depend, options)
+
+
+def _text(file: str) -> str | None:
+    """What is read from the standard input instead of the file."""
+    if file != "-" and not os.path.exists(file):
+        raise CompileError(f"metal: error: no such file or directory: '{file}'")
+    return sys.stdin.read() if file == "-" else None
+
+
+def _name(file: str) -> str:
+    """What messages call it."""
+    return "<stdin>" if file == "-" else file
 
 
 def _gpus(names: str) -> tuple[str, ...]:
@@ -194,10 +227,7 @@ def _build(
         if file.endswith((".air", ".o")):
             objects.append(Path(file).read_bytes())
             continue
-        text = sys.stdin.read() if file == "-" else None
-        if text is None and not os.path.exists(file):
-            raise CompileError(f"metal: error: no such file or directory: '{file}'")
-        data, said = compiler.compile_object("<stdin>" if file == "-" else file, options, text)
+        data, said = compiler.compile_object(_name(file), options, _text(file))
         sys.stderr.write(said)
         if only_compile:
             _write(out or Path(file).stem + ".air", data)

@@ -36,6 +36,7 @@ class Options:
       warnings: clang's -W flags.
       target: `x86-64-v3`, `native` or another CPU name of clang's -march; None for the default.
       validation: also make the bounds-checked kernels for METAL_DEVICE_WRAPPER_TYPE=1.
+      plain: make the kernels that check nothing.
       gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
     """
 
@@ -46,8 +47,14 @@ class Options:
     warnings: tuple[str, ...] = ()
     target: str | None = None
     validation: bool = True
+    plain: bool = True
     undefines: tuple[str, ...] = field(default=())
     gpu: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The kinds of kernels to make."""
+        return ("plain",) * self.plain + ("checked",) * self.validation
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""
@@ -87,7 +94,53 @@ def _flat(file: str, text: str | None, options: Options, defines: list[str]) -> 
     return flatten(file, text, [*include, *undefines], [f"-D{d}" for d in defines])
 
 
-def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
+@dataclass(frozen=True)
+class Unit:
+    """One .metal file and what its code for this processor depends on.
+
+    Attributes:
+      flat: its text with its includes.
+      key: the cache's name for all of this.
+    """
+
+    file: str
+    options: Options
+    flat: str
+    key: str
+    target: str
+
+    def kept(self) -> tuple[bytes, str] | None:
+        """The object and the warnings, if the cache has them."""
+        kept = cache.read(f"{self.key}.air")
+        if kept is None:
+            return None
+        # The messages lie before the object, so that both come from one write.
+        said, _, data = kept.partition(b"\0")
+        return data, said.decode()
+
+    def flags(self, work: Path) -> list[str]:
+        """All of clang's; `work` is a folder for the precompiled header."""
+        fast = self.options.fast_math
+        prelude = str(toolchain.prelude(self.target, fast, work))
+        own = toolchain.code_flags(self.target, fast)
+        return [*own, "-include-pch", prelude, *self.options.warnings]
+
+    def read(self, flags: list[str]) -> tuple[Source, Reflection, str]:
+        """The rewritten source, what is in it, and the warnings."""
+        return _reflect(self.flat, self.file, self.options, flags, self.options.language_defines())
+
+    def compile(
+        self, source: Source, reflection: Reflection, said: str, flags: list[str], work: Path
+    ) -> bytes:
+        """The object of what was read, which the cache has from then on."""
+        variants = self.options.variants
+        data = cpu.compile_text(source.text, reflection, flags, self.target, variants, work)
+        cache.write(f"{self.key}.air", said.encode() + b"\0" + data)
+        return data
+
+
+def unit(file: str, options: Options, text: str | None) -> Unit:
+    """One .metal file with its includes."""
     defines = options.language_defines()
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
@@ -100,22 +153,22 @@ def _processor_object(file: str, options: Options, text: str | None) -> tuple[by
         repr(defines),
         repr(options.warnings),
         repr(options.std),
-        str(options.validation),
+        repr(options.variants),
         file,
     )
-    # The messages lie before the object, so that both come from one write.
-    kept = cache.read(f"{key}.air")
+    return Unit(file, options, flat, key, target)
+
+
+def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
+    one = unit(file, options, text)
+    kept = one.kept()
     if kept is not None:
-        kept_text, _, data = kept.partition(b"\0")
-        return data, kept_text.decode()
+        return kept
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         work = Path(folder)
-        prelude = str(toolchain.prelude(target, options.fast_math, work))
-        flags += ["-include-pch", prelude, *options.warnings]
-        source, reflection, said = _reflect(flat, file, options, flags, defines)
-        data = cpu.compile_text(source.text, reflection, flags, target, options.validation, work)
-    cache.write(f"{key}.air", said.encode() + b"\0" + data)
-    return data, said
+        flags = one.flags(work)
+        source, reflection, said = one.read(flags)
+        return one.compile(source, reflection, said, flags, work), said
 
 
 def gpu_usage(file: str, options: Options, text: str | None = None) -> list[gpu.Usage]:

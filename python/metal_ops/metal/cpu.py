@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -175,42 +176,85 @@ static const metallib_kernel* const _msl_entry{number} __attribute__((section("m
 """
 
 
+def front_end(text: str, reflection: Reflection, flags: list[str]) -> str:
+    """The rewritten source and the wrappers of its kernels as IR; `flags` are all of clang's."""
+    command = [*flags, "-w", "-x", "c++", "-", "-S", "-emit-llvm", "-Xclang"]
+    return toolchain.run(
+        [toolchain.clang(), *command, "-disable-llvm-passes", "-o", "-"],
+        "the front end",
+        text + wrappers(reflection),
+    )
+
+
 def compile_text(
     text: str,
     reflection: Reflection,
     flags: list[str],
     target: str,
-    validation: bool,
+    variants: Sequence[str],
     work: Path,
 ) -> bytes:
     """The rewritten source as a relocatable object; `flags` are all of clang's, `work` is a folder for files."""
-    constants = [c.name for c in reflection.constants]
-    command = [*flags, "-w", "-x", "c++", "-", "-S", "-emit-llvm", "-Xclang"]
-    module = toolchain.run(
-        [toolchain.clang(), *command, "-disable-llvm-passes", "-o", "-"],
-        "the front end",
-        text + wrappers(reflection),
-    )
+    parts = ir.split(front_end(text, reflection, flags), KERNELS_PER_PART)
     names = [kernel.host_name for kernel in reflection.kernels]
+    constants = [c.name for c in reflection.constants]
+    return compile_parts(parts, names, constants, target, variants, work)
+
+
+def compile_parts(
+    parts: list[tuple[list[int], str]],
+    names: Sequence[str],
+    constants: list[str],
+    target: str,
+    variants: Sequence[str],
+    work: Path,
+) -> bytes:
+    """Parts of a module, as ir.split cuts them, as one object; `names` are those of all of the module's kernels."""
+
+    def back_end(i: int, variant: str, stack: int) -> tuple[int, Path]:
+        numbers, part = parts[i]
+        out = work / f"{variant}{i}.o"
+        text = ir.unaligned(ir.prepare(part, stack, constants))
+        # A kernel's name is marked once.
+        if variant == variants[0]:
+            text += ir.mark_names([names[number] for number in numbers])
+        if variant == "checked":
+            return _back_end_checked(ir.checked(text), target, out), out
+        return _back_end(ir.unchecked(text), target, out), out
 
     def back_ends(stack: int) -> tuple[int, list[Path]]:
-        prepared = ir.unaligned(ir.prepare(module, stack, constants))
-        jobs, parts = [], []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for i, (numbers, part) in enumerate(ir.split(prepared, KERNELS_PER_PART)):
-                marks = ir.mark_names([names[number] for number in numbers])
-                parts.append(work / f"kernels{i}.o")
-                jobs.append(pool.submit(_back_end, ir.unchecked(part) + marks, target, parts[-1]))
-                if validation:
-                    parts.append(work / f"checked{i}.o")
-                    jobs.append(pool.submit(_back_end_checked, ir.checked(part), target, parts[-1]))
-            return max(job.result() for job in jobs), parts
+            jobs = [
+                pool.submit(back_end, i, variant, stack)
+                for i in range(len(parts))
+                for variant in variants
+            ]
+            done = [job.result() for job in jobs]
+        return max(needed for needed, _ in done), [out for _, out in done]
 
-    needed, parts = back_ends(STACK_BYTES)
+    needed, objects = back_ends(STACK_BYTES)
     if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
-        _, parts = back_ends((needed + 4095) // 4096 * 4096)
+        _, objects = back_ends((needed + 4095) // 4096 * 4096)
+    return _joined(objects, work)
+
+
+def compile_tables(
+    whole: ir.Pieces, numbers: Sequence[int], target: str, variants: Sequence[str], work: Path
+) -> bytes:
+    """What describes these kernels, without their code, as an object."""
+    objects = []
+    for variant in variants:
+        text = ir.prepare(whole.tables(numbers), STACK_BYTES, [])
+        text = ir.checked(text) if variant == "checked" else ir.unchecked(text)
+        objects.append(work / f"tables_{variant}.o")
+        command = [toolchain.clang(), "-x", "ir", "-O0", "-fPIC", "-c", "-w", "-"]
+        toolchain.run([*command, "-o", str(objects[-1]), *_march(target)], "the tables", text)
+    return _joined(objects, work)
+
+
+def _joined(objects: list[Path], work: Path) -> bytes:
     out = work / "out.air"
-    toolchain.run([toolchain.linker(), "-r", *map(str, parts), "-o", str(out)], "the linker")
+    toolchain.run([toolchain.linker(), "-r", *map(str, objects), "-o", str(out)], "the linker")
     return out.read_bytes()
 
 

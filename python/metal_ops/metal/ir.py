@@ -5,7 +5,12 @@ The text is clang 19's own output, one instruction a line; what is matched here 
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .abi import number as number_of
 
 NAME_MARK = "msl kernel "
 _LINKAGE = r"(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|internal|available_externally|protected)\s+)*"
@@ -128,18 +133,73 @@ _SYMBOL = re.compile(r"@(?:\"[^\"]+\"|[\w.$-]+)")
 _FUNCTION = re.compile(r"^define [^@]*(@(?:\"[^\"]+\"|[\w.$-]+))\(.*?^}\n", re.M | re.S)
 _VARIABLE = re.compile(r"^(@(?:\"[^\"]+\"|[\w.$-]*[A-Za-z_.$-][\w.$-]*)) = .*\n", re.M)
 _USED = re.compile(r"^@llvm(?:\.compiler)?\.used = .*\n", re.M)
+# A kernel's table: its name, its flags, ..., and last its two functions.
+_TABLE = re.compile(
+    r"^(@\w+ = (?:internal )?constant %struct\.metallib_kernel \{ ptr [^,]+, i32 )(\d+)(, .*), ptr @[^,]+, ptr @[^,]+ \}"
+)
 
 
-def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
-    """Cuts a module between its kernels, for as many optimisers: each part has some kernels and what they reach.
+@dataclass
+class Pieces:
+    """A module, definition by definition.
 
-    A few kernels too many for a part do not make another. Returns the numbers of each part's kernels, and its text.
+    Attributes:
+      frame: what belongs to every part: types, declarations, attributes.
+      definitions: functions and variables by name.
+      entries: the variable that makes a kernel part of the library, by the kernel's number.
     """
-    entries = {int(number): name for name, number in _ENTRY.findall(text)}
-    numbers = sorted(entries)
-    n_parts = max(1, round(len(numbers) / per_part))
-    if n_parts == 1:
-        return [(numbers, text)]
+
+    frame: str
+    definitions: dict[str, str]
+    entries: dict[int, str]
+    _reaches: dict[str, set[str]] = field(default_factory=dict, repr=False)
+
+    def part(self, numbers: Sequence[int]) -> str:
+        """A module of these kernels and what they reach."""
+        return self._closure(numbers, {})
+
+    def tables(self, numbers: Sequence[int]) -> str:
+        """A module of what describes these kernels, without their code."""
+        absent = number_of("KERNEL_ABSENT")
+        without: dict[str, str] = {}
+        for number in numbers:
+            (name,) = self._names(self.definitions[self.entries[number]]) - {self.entries[number]}
+            without[name], found = _TABLE.subn(
+                lambda m: f"{m[1]}{int(m[2]) | absent}{m[3]}, ptr null, ptr null }}",
+                self.definitions[name],
+            )
+            assert found == 1, self.definitions[name]
+        return self._closure(numbers, without)
+
+    def _closure(self, numbers: Sequence[int], instead: dict[str, str]) -> str:
+        names = [self.entries[number] for number in numbers]
+        kept, ahead = set(names), list(names)
+        while ahead:
+            name = ahead.pop()
+            if name in instead:
+                new = self._names(instead[name]) - kept
+            else:
+                if name not in self._reaches:
+                    self._reaches[name] = self._names(self.definitions[name])
+                new = self._reaches[name] - kept
+            kept |= new
+            ahead += new
+        used = ", ".join(f"ptr {name}" for name in names)
+        body = "".join(
+            instead.get(name, text) for name, text in self.definitions.items() if name in kept
+        )
+        return (
+            f"{self.frame}{body}@llvm.compiler.used = appending global [{len(names)} x ptr] [{used}], "
+            'section "llvm.metadata"\n'
+        )
+
+    def _names(self, text: str) -> set[str]:
+        """The definitions that a text names."""
+        return {*_SYMBOL.findall(text)} & self.definitions.keys()
+
+
+def pieces(text: str) -> Pieces:
+    """Takes a module apart."""
     definitions: dict[str, str] = {}
 
     def take(match: re.Match[str]) -> str:
@@ -147,29 +207,32 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
         return ""
 
     frame = _VARIABLE.sub(take, _USED.sub("", _FUNCTION.sub(take, text)))
-    reaches = {
-        name: {other for other in _SYMBOL.findall(body) if other in definitions}
-        for name, body in definitions.items()
-    }
-    parts = []
-    for i in range(n_parts):
-        own = numbers[len(numbers) * i // n_parts : len(numbers) * (i + 1) // n_parts]
-        names = [entries[number] for number in own]
-        kept, ahead = set(names), list(names)
-        while ahead:
-            new = reaches[ahead.pop()] - kept
-            kept |= new
-            ahead += new
-        used = ", ".join(f"ptr {name}" for name in names)
-        body = "".join(definition for name, definition in definitions.items() if name in kept)
-        parts.append(
-            (
-                own,
-                f"{frame}{body}@llvm.compiler.used = appending global [{len(names)} x ptr] [{used}], "
-                'section "llvm.metadata"\n',
-            )
-        )
-    return parts
+    # Kept small, as every part has it.
+    frame = _COMDAT.sub("", re.sub(r"(?m)^; Function Attrs:.*\n", "", frame))
+    return Pieces(frame, definitions, _entries(text))
+
+
+def _entries(text: str) -> dict[int, str]:
+    return {int(number): name for name, number in _ENTRY.findall(text)}
+
+
+def groups(numbers: Sequence[int], per_part: int) -> list[list[int]]:
+    """Kernels in parts of about as many; a few too many for a part do not make another."""
+    n_parts = max(1, round(len(numbers) / per_part))
+    edges = [len(numbers) * i // n_parts for i in range(n_parts + 1)]
+    return [list(numbers[begin:end]) for begin, end in itertools.pairwise(edges)]
+
+
+def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
+    """Cuts a module between its kernels, for as many optimisers: each part has some kernels and what they reach.
+
+    Returns the numbers of each part's kernels, and its text.
+    """
+    parts = groups(sorted(_entries(text)), per_part)
+    if len(parts) == 1:
+        return [(parts[0], text)]
+    whole = pieces(text)
+    return [(numbers, whole.part(numbers)) for numbers in parts]
 
 
 def unchecked(text: str) -> str:

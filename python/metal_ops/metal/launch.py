@@ -125,6 +125,7 @@ class Kernel:
         self._table = table
         self.name: str = table.name.decode()
         self.fibers = bool(table.flags & number("KERNEL_FIBERS"))
+        self.absent = bool(table.flags & number("KERNEL_ABSENT"))
         self.max_total_threads: int = table.max_total_threads
         self.static_threadgroup_bytes: int = table.static_threadgroup_bytes
         self.arguments = [
@@ -165,7 +166,13 @@ class Kernel:
 
         Raises:
           Fault: in the checked library, an access out of range.
+          ValueError: the library has not the kernel's code.
         """
+        if self.absent:
+            raise ValueError(
+                f"{self.name} has no code: its library was made by 'metal --on-demand'; compile it without, or with "
+                f"--kernel={self.name}"
+            )
         launch = _Launch(size=C.sizeof(_Launch))
         total, group = _three(threads), _three(threadgroup)
         for i in range(3):

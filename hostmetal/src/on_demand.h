@@ -1,0 +1,17 @@
+// Libraries of sources whose kernels are compiled when a pipeline asks for them.
+#ifndef HOSTMETAL_SRC_ON_DEMAND_H_
+#define HOSTMETAL_SRC_ON_DEMAND_H_
+
+#include <memory>
+
+#include "hostmetal/src/compiler.h"
+#include "hostmetal/src/driver.h"
+
+namespace hostmetal {
+
+// The library of a source: all of it, or what describes its kernels where these are many.
+std::shared_ptr<Module> CompileModule(Driver* driver, CompileJob job, Failure* failure);
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_ON_DEMAND_H_

@@ -1,0 +1,122 @@
+"""Libraries of many kernels whose code is made when a pipeline asks for it; what describes the kernels is there at once.
+
+Nothing but the cache is kept between the calls: the front end's IR, and each object that was made, which the next
+library of the same source has from the beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import cache, cpu, ir, toolchain
+from .compiler import Options, Unit, link, unit
+from .toolchain import CompileError
+
+
+def compile_library(
+    file: str, options: Options, text: str | None = None, kernels: Sequence[str] = ()
+) -> tuple[bytes, str]:
+    """A .metallib of one source, and the warnings.
+
+    A library of few kernels has the code of all of them. One of many has, of those that nobody asked for so far, what
+    describes them (METALLIB_KERNEL_ABSENT).
+
+    Args:
+      file: the source's path, which messages name.
+      text: its content, if not that of the file.
+      kernels: makes the code of these, and a library of nothing else.
+
+    Raises:
+      CompileError: with the messages.
+    """
+    one = unit(file, options, text)
+    made = one.kept()
+    if made is not None:
+        return link([made[0]], options.target), made[1]
+    with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+        work = Path(folder)
+        kept = cache.read(f"{one.key}.ir")
+        if kept is not None:
+            module = _Module(**json.loads(kept))
+        else:
+            flags = one.flags(work)
+            source, reflection, said = one.read(flags)
+            if len(reflection.kernels) <= cpu.KERNELS_PER_PART:
+                data = one.compile(source, reflection, said, flags, work)
+                return link([data], options.target), said
+            whole = ir.pieces(cpu.front_end(source.text, reflection, flags))
+            module = _Module(
+                [whole.frame, whole.definitions, whole.entries],
+                [kernel.host_name for kernel in reflection.kernels],
+                [constant.name for constant in reflection.constants],
+                said,
+            )
+            cache.write(f"{one.key}.ir", json.dumps(vars(module)).encode())
+        objects = _of(module, one, kernels, work) if kernels else _all(module, one, work)
+    return link(objects, options.target), module.said
+
+
+class _Module:
+    """What the front end made of a source, as the cache keeps it."""
+
+    def __init__(self, module: list[Any], names: list[str], constants: list[str], said: str):
+        self.module = module
+        self.names = names
+        self.constants = constants
+        self.said = said
+
+    def pieces(self) -> ir.Pieces:
+        """The IR."""
+        frame, definitions, entries = self.module
+        # JSON has texts where the numbers of kernels were.
+        return ir.Pieces(
+            frame, definitions, {int(number): name for number, name in entries.items()}
+        )
+
+
+def _of(module: _Module, one: Unit, kernels: Sequence[str], work: Path) -> list[bytes]:
+    """The object of some kernels."""
+    numbers = {name: number for number, name in enumerate(module.names)}
+    missing = [name for name in kernels if name not in numbers]
+    if missing:
+        raise CompileError(
+            f"metal: error: --kernel={missing[0]}: {one.file} has no kernel of that name; it has "
+            f"{', '.join(module.names[:10])}{', ...' * (len(module.names) > 10)}"
+        )
+    wanted = sorted(numbers[name] for name in set(kernels))
+    entry = f"{one.key}-{toolchain.cache_key(*map(str, wanted))[:16]}.o"
+    data = cache.read(entry)
+    if data is None:
+        whole = module.pieces()
+        parts = [(part, whole.part(part)) for part in ir.groups(wanted, cpu.KERNELS_PER_PART)]
+        variants = one.options.variants
+        data = cpu.compile_parts(parts, module.names, module.constants, one.target, variants, work)
+        cache.write(entry, data)
+        # Two processes at once may forget what the other one made: it is made again then.
+        cache.write(f"{one.key}.index", json.dumps([*_index(one), [entry, wanted]]).encode())
+    return [data]
+
+
+def _all(module: _Module, one: Unit, work: Path) -> list[bytes]:
+    """The objects of all kernels that were asked for at any time, and the tables of the others."""
+    absent = set(range(len(module.names)))
+    objects = []
+    for entry, numbers in _index(one):
+        if absent.issuperset(numbers) and (data := cache.read(entry)) is not None:
+            absent.difference_update(numbers)
+            objects.append(data)
+    if absent:
+        variants = one.options.variants
+        tables = cpu.compile_tables(module.pieces(), sorted(absent), one.target, variants, work)
+        objects.append(tables)
+    return objects
+
+
+def _index(one: Unit) -> list[tuple[str, list[int]]]:
+    """The objects that were made of a source: their entries in the cache, and their kernels."""
+    kept = cache.read(f"{one.key}.index")
+    return json.loads(kept) if kept else []

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "device/kernels/layout.h"
+#include "device/kernels/nn/conv_grad.h"
 #include "device/kernels/nn/product.h"
 #include "device/kernels/nn/windows.h"
 #include "kernels/tensorflow/registrar.h"
@@ -44,8 +45,101 @@ Status RunConv(KernelContext* ctx, const GemmParams& params, const ArgShapes& sh
   return RunProduct(ctx, params, a, b, out);
 }
 
+}  // namespace
+
 // d_input = d_out, with zeros between its points where the stride is more than 1, convolved with the
 // filter turned round.
+Status ConvInputGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
+                     const Tensor& filter, const Tensor& d_out, const Tensor& d_in) {
+  Tensor turned, spread;
+  const Shape out_shape = s.OutputShape(nchw);
+  const size_t h = nchw ? 2 : 1, w = h + 1;
+  ConvSizes t = s;
+  t.in_h = (s.out_h - 1) * s.stride_h + 1;
+  t.in_w = (s.out_w - 1) * s.stride_w + 1;
+  t.in_c = s.out_c;
+  t.out_h = s.in_h;
+  t.out_w = s.in_w;
+  t.out_c = s.in_c;
+  t.stride_h = t.stride_w = 1;
+  t.pad_top = (s.filter_h - 1) * s.dilation_h - s.pad_top;
+  t.pad_left = (s.filter_w - 1) * s.dilation_w - s.pad_left;
+  // [filter_h, filter_w, in_c, out_c], from its end, to [filter_h, filter_w, out_c, in_c].
+  const Shape turned_shape = {s.filter_h, s.filter_w, s.out_c, s.in_c};
+  const int64_t point = s.in_c * s.out_c;
+  const Walk turn = {{-s.filter_w * point, -point, 1, s.out_c},
+                     (s.filter_h * s.filter_w - 1) * point};
+  const bool spreads = s.stride_h > 1 || s.stride_w > 1;
+  const Shape spread_shape =
+      nchw ? Shape{s.n, s.out_c, t.in_h, t.in_w} : Shape{s.n, t.in_h, t.in_w, s.out_c};
+  RETURN_IF_ERROR(ctx->AllocateTemp(filter.dtype(), turned_shape, &turned));
+  if (spreads) RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), spread_shape, &spread));
+  RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(
+        EncodeCopy(encoder, op, turned_shape, filter, turn, turned, {DenseStrides(turned_shape)}));
+    if (!spreads) return Status();
+    RETURN_IF_ERROR(EncodeZeros(encoder, op, spread));
+    Walk to = {DenseStrides(spread_shape)};
+    to.strides[h] *= s.stride_h;
+    to.strides[w] *= s.stride_w;
+    return EncodeCopy(encoder, op, out_shape, d_out, {DenseStrides(out_shape)}, spread, to);
+  }));
+  ArgShapes shapes(op);
+  const GemmParams params = PlanConv(&shapes, t, nchw);
+  return RunConv(ctx, params, shapes, spreads ? spread : d_out, turned, d_in);
+}
+
+// d_filter = input convolved with d_out as the filter: the images are the channels, the channels
+// images, strides and dilations change places.
+Status ConvFilterGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
+                      const Tensor& input, const Tensor& d_out, const Tensor& d_filter) {
+  Tensor channels, filter;
+  ConvSizes t;
+  t.n = s.in_c;
+  t.in_h = s.in_h;
+  t.in_w = s.in_w;
+  t.in_c = s.n;
+  t.filter_h = s.out_h;
+  t.filter_w = s.out_w;
+  t.out_c = s.out_c;
+  t.out_h = s.filter_h;
+  t.out_w = s.filter_w;
+  t.stride_h = s.dilation_h;
+  t.stride_w = s.dilation_w;
+  t.dilation_h = s.stride_h;
+  t.dilation_w = s.stride_w;
+  t.pad_top = s.pad_top;
+  t.pad_left = s.pad_left;
+  // The images innermost, so that sums run along memory.
+  const Shape channels_shape = {s.in_c, s.in_h, s.in_w, s.n};
+  const Shape filter_shape = {s.out_h, s.out_w, s.n, s.out_c};
+  const Shape in_shape =
+      nchw ? Shape{s.n, s.in_c, s.in_h, s.in_w} : Shape{s.n, s.in_h, s.in_w, s.in_c};
+  const std::vector<int64_t> in = DenseStrides(in_shape), out = DenseStrides(s.OutputShape(nchw));
+  const size_t h = nchw ? 2 : 1, w = h + 1, c = nchw ? 1 : 3;
+  RETURN_IF_ERROR(ctx->AllocateTemp(input.dtype(), channels_shape, &channels));
+  RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), filter_shape, &filter));
+  RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(EncodeCopy(encoder, op, channels_shape, input, {{in[c], in[h], in[w], in[0]}},
+                               channels, {DenseStrides(channels_shape)}));
+    return EncodeCopy(encoder, op, filter_shape, d_out, {{out[h], out[w], out[0], out[c]}}, filter,
+                      {DenseStrides(filter_shape)});
+  }));
+  ArgShapes shapes(op);
+  // Not as NHWC, where rows and columns of a product have one order: of the product
+  // [in_c, filter_h, filter_w, out_c] the filter has the first dimension third.
+  GemmParams params = PlanConv(&shapes, t, /*nchw=*/true);
+  params.a_y = s.in_w * s.n;
+  params.a_x = s.n;
+  params.a_c = 1;
+  params.out_image = s.out_c;
+  params.out_point = s.in_c * s.out_c;
+  params.out_column = 1;
+  return RunConv(ctx, params, shapes, channels, filter, d_filter);
+}
+
+namespace {
+
 class Conv2DBackpropInputOp {
  public:
   static constexpr char kOp[] = "Conv2DBackpropInput";
@@ -60,7 +154,7 @@ class Conv2DBackpropInputOp {
  private:
   Status Run(KernelContext* ctx) {
     Shape shape;
-    Tensor filter, d_out, d_in, turned, spread;
+    Tensor filter, d_out, d_in;
     ConvSizes s;
     RETURN_IF_ERROR(SizesInput(ctx, kOp, "input_sizes", 0, &shape));
     RETURN_IF_ERROR(ctx->Input(1, &filter));
@@ -70,40 +164,7 @@ class Conv2DBackpropInputOp {
     if (d_in.num_elements() == 0) return Status();
     if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_in);
 
-    ConvSizes t = s;
-    t.in_h = (s.out_h - 1) * s.stride_h + 1;
-    t.in_w = (s.out_w - 1) * s.stride_w + 1;
-    t.in_c = s.out_c;
-    t.out_h = s.in_h;
-    t.out_w = s.in_w;
-    t.out_c = s.in_c;
-    t.stride_h = t.stride_w = 1;
-    t.pad_top = (s.filter_h - 1) * s.dilation_h - s.pad_top;
-    t.pad_left = (s.filter_w - 1) * s.dilation_w - s.pad_left;
-    // [filter_h, filter_w, in_c, out_c], from its end, to [filter_h, filter_w, out_c, in_c].
-    const Shape turned_shape = {s.filter_h, s.filter_w, s.out_c, s.in_c};
-    const int64_t point = s.in_c * s.out_c;
-    const Walk turn = {{-s.filter_w * point, -point, 1, s.out_c},
-                       (s.filter_h * s.filter_w - 1) * point};
-    const bool spreads = s.stride_h > 1 || s.stride_w > 1;
-    const Shape spread_shape =
-        attrs_.nchw ? Shape{s.n, s.out_c, t.in_h, t.in_w} : Shape{s.n, t.in_h, t.in_w, s.out_c};
-    RETURN_IF_ERROR(ctx->AllocateTemp(filter.dtype(), turned_shape, &turned));
-    if (spreads) RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), spread_shape, &spread));
-    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(EncodeCopy(encoder, kOp, turned_shape, filter, turn, turned,
-                                 {DenseStrides(turned_shape)}));
-      if (!spreads) return Status();
-      RETURN_IF_ERROR(EncodeZeros(encoder, kOp, spread));
-      Walk to = {DenseStrides(spread_shape)};
-      to.strides[attrs_.dim_h()] *= s.stride_h;
-      to.strides[attrs_.dim_w()] *= s.stride_w;
-      return EncodeCopy(encoder, kOp, d_out.shape(), d_out, {DenseStrides(d_out.shape())}, spread,
-                        to);
-    }));
-    ArgShapes shapes(kOp);
-    const GemmParams params = PlanConv(&shapes, t, attrs_.nchw);
-    return RunConv(ctx, params, shapes, spreads ? spread : d_out, turned, d_in);
+    return ConvInputGrad(ctx, kOp, s, attrs_.nchw, filter, d_out, d_in);
   }
 
   ConvAttrs attrs_;
@@ -111,8 +172,6 @@ class Conv2DBackpropInputOp {
 REGISTER_METAL_KERNEL(Conv2DBackpropInputOp,
                       .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("input_sizes"));
 
-// d_filter = input convolved with d_out as the filter: the images are the channels, the channels
-// images, strides and dilations change places.
 class Conv2DBackpropFilterOp {
  public:
   static constexpr char kOp[] = "Conv2DBackpropFilter";
@@ -126,7 +185,7 @@ class Conv2DBackpropFilterOp {
 
  private:
   Status Run(KernelContext* ctx) {
-    Tensor input, d_out, d_filter, channels, filter;
+    Tensor input, d_out, d_filter;
     Shape shape;
     ConvSizes s;
     RETURN_IF_ERROR(ctx->Input(0, &input));
@@ -137,47 +196,7 @@ class Conv2DBackpropFilterOp {
     if (d_filter.num_elements() == 0) return Status();
     if (input.num_elements() == 0 || d_out.num_elements() == 0) return Clear(ctx, kOp, d_filter);
 
-    ConvSizes t;
-    t.n = s.in_c;
-    t.in_h = s.in_h;
-    t.in_w = s.in_w;
-    t.in_c = s.n;
-    t.filter_h = s.out_h;
-    t.filter_w = s.out_w;
-    t.out_c = s.out_c;
-    t.out_h = s.filter_h;
-    t.out_w = s.filter_w;
-    t.stride_h = s.dilation_h;
-    t.stride_w = s.dilation_w;
-    t.dilation_h = s.stride_h;
-    t.dilation_w = s.stride_w;
-    t.pad_top = s.pad_top;
-    t.pad_left = s.pad_left;
-    // The images innermost, so that sums run along memory.
-    const Shape channels_shape = {s.in_c, s.in_h, s.in_w, s.n};
-    const Shape filter_shape = {s.out_h, s.out_w, s.n, s.out_c};
-    const std::vector<int64_t> in = DenseStrides(input.shape()), out = DenseStrides(d_out.shape());
-    const int h = attrs_.dim_h(), w = attrs_.dim_w(), c = attrs_.dim_c();
-    RETURN_IF_ERROR(ctx->AllocateTemp(input.dtype(), channels_shape, &channels));
-    RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), filter_shape, &filter));
-    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(EncodeCopy(encoder, kOp, channels_shape, input,
-                                 {{in[c], in[h], in[w], in[0]}}, channels,
-                                 {DenseStrides(channels_shape)}));
-      return EncodeCopy(encoder, kOp, filter_shape, d_out, {{out[h], out[w], out[0], out[c]}},
-                        filter, {DenseStrides(filter_shape)});
-    }));
-    ArgShapes shapes(kOp);
-    // Not as NHWC, where rows and columns of a product have one order: of the product
-    // [in_c, filter_h, filter_w, out_c] the filter has the first dimension third.
-    GemmParams params = PlanConv(&shapes, t, /*nchw=*/true);
-    params.a_y = s.in_w * s.n;
-    params.a_x = s.n;
-    params.a_c = 1;
-    params.out_image = s.out_c;
-    params.out_point = s.in_c * s.out_c;
-    params.out_column = 1;
-    return RunConv(ctx, params, shapes, channels, filter, d_filter);
+    return ConvFilterGrad(ctx, kOp, s, attrs_.nchw, input, d_out, d_filter);
   }
 
   ConvAttrs attrs_;

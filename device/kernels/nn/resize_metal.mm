@@ -5,25 +5,12 @@
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/nn/image_params.h"
+#include "device/kernels/nn/volumes.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
-
-// Integers that only move, and floats that do, are unsigned integers of their size.
-DType Bits(const Tensor& tensor) {
-  switch (tensor.element_bytes()) {
-    case 1:
-      return DType::kUint8;
-    case 2:
-      return DType::kUint16;
-    case 4:
-      return DType::kUint32;
-    default:
-      return DType::kUint64;
-  }
-}
 
 // What the shaders count in 32 bits.
 Status CheckImage(const char* op, const char* name, const Shape& shape) {

@@ -1,0 +1,239 @@
+// Conv3D and its gradients: convolutions of images whose channels are those of all planes that the
+// filter reaches.
+
+#include <string>
+#include <vector>
+
+#include "device/kernels/elementwise.h"
+#include "device/kernels/layout.h"
+#include "device/kernels/nn/conv_grad.h"
+#include "device/kernels/nn/product.h"
+#include "device/kernels/nn/volumes.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+Status GetAttrs(KernelConstruction* ctx, const char* op, VolumeAttrs* attrs) {
+  std::string data_format;
+  RETURN_IF_ERROR(ctx->GetAttr("strides", &attrs->conv.strides));
+  RETURN_IF_ERROR(ctx->GetAttr("dilations", &attrs->conv.dilations));
+  RETURN_IF_ERROR(ctx->GetAttr("padding", &attrs->conv.padding));
+  RETURN_IF_ERROR(ctx->GetAttr("data_format", &data_format));
+  if (data_format != "NDHWC") {
+    return Unimplemented(op, ": data_format ", data_format,
+                         " is not provided on the METAL device, use NDHWC");
+  }
+  attrs->window.assign(5, 1);
+  return attrs->Check(op, 5);
+}
+
+// One convolution of volumes.
+struct VolumeConv {
+  VolumeConv(KernelContext* ctx, const char* op) : ctx(ctx), op(op) {}
+
+  // Of an input of shape `in` and a filter of shape `filter`.
+  Status Plan(VolumeAttrs attrs, const Shape& in, const Shape& filter) {
+    if (filter.size() != 5 || in.size() != 5 || filter[3] != in[4]) {
+      return InvalidArgument(op, ": input must be [batch, depth, height, width, channels] and ",
+                             "filter [depth, height, width, channels, output channels], got ",
+                             ToString(in), " and ", ToString(filter),
+                             "; groups of channels are not provided on the METAL device");
+    }
+    for (int i = 0; i < 3; ++i) attrs.window[1 + i] = filter[i];
+    RETURN_IF_ERROR(attrs.Check(op, 5));
+    RETURN_IF_ERROR(attrs.Plan(op, in, &planes, &out_shape));
+    out_shape[4] = filter[4];
+    const VolumeParams& p = planes;
+    s.n = in[0] * p.out_d;
+    s.in_h = p.in_h;
+    s.in_w = p.in_w;
+    s.in_c = filter[0] * filter[3];
+    s.filter_h = p.window_h;
+    s.filter_w = p.window_w;
+    s.out_c = filter[4];
+    s.out_h = p.out_h;
+    s.out_w = p.out_w;
+    s.stride_h = p.stride_h;
+    s.stride_w = p.stride_w;
+    s.dilation_h = p.dilation_h;
+    s.dilation_w = p.dilation_w;
+    s.pad_top = p.pad_top;
+    s.pad_left = p.pad_left;
+    // From here on a window is along the depth alone.
+    planes.out_h = planes.in_h;
+    planes.out_w = planes.in_w;
+    planes.window_h = planes.window_w = planes.stride_h = planes.stride_w = 1;
+    planes.dilation_h = planes.dilation_w = 1;
+    planes.pad_top = planes.pad_left = 0;
+    in_shape = in;
+    filter_shape = filter;
+    by_planes = !(planes.window_d == 1 && planes.stride_d == 1);
+    return CheckGrid(op, "planes", s.n * s.in_h);
+  }
+
+  Shape PlanesShape() const { return {s.n, s.in_h, s.in_w, s.in_c}; }
+
+  // The input's planes that each plane of the output reaches, channel by channel.
+  Status GatherPlanes(const Tensor& in, Tensor* out) {
+    RETURN_IF_ERROR(ctx->AllocateTemp(in.dtype(), PlanesShape(), out));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch(
+          {"patches", Bits(in)}, Grid(s.in_c, s.in_w, s.n * s.in_h),
+          {{"in", Value(in).Untyped()}, {"out", Value(*out).Untyped()}, {"p", planes}});
+    });
+  }
+
+  // [depth, height, width, channels, out] to [height, width, depth, channels, out], or back.
+  Status TurnFilter(const Tensor& from, const Tensor& to, bool back) {
+    const Shape& f = filter_shape;
+    const int64_t points = f[3] * f[4];
+    const Shape shape = {f[1], f[2], f[0], points};
+    const Walk as_given = {{f[2] * points, points, f[1] * f[2] * points, 1}};
+    const Walk dense = {DenseStrides(shape)};
+    return Encode(ctx, [&](Encoder& encoder) {
+      return EncodeCopy(encoder, op, shape, from, back ? dense : as_given, to,
+                        back ? as_given : dense);
+    });
+  }
+  Status TurnedFilter(const Tensor& filter, Tensor* turned) {
+    RETURN_IF_ERROR(ctx->AllocateTemp(filter.dtype(), filter_shape, turned));
+    return TurnFilter(filter, *turned, false);
+  }
+
+  Status Clear(const Tensor& out) {
+    return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
+  }
+
+  KernelContext* ctx;
+  const char* op;
+  VolumeParams planes = {};
+  ConvSizes s;
+  Shape in_shape, filter_shape, out_shape;
+  bool by_planes = false;  // else volumes are images one after the other
+};
+
+class Conv3DOp {
+ public:
+  static constexpr char kOp[] = "Conv3D";
+
+  explicit Conv3DOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor in, filter, out, gathered, turned;
+    VolumeConv conv(ctx, kOp);
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &filter));
+    RETURN_IF_ERROR(conv.Plan(attrs_, in.shape(), filter.shape()));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, conv.out_shape, &out));
+    if (out.num_elements() == 0) return Status();
+    if (in.num_elements() == 0) return conv.Clear(out);
+    if (conv.by_planes) {
+      RETURN_IF_ERROR(conv.GatherPlanes(in, &gathered));
+      RETURN_IF_ERROR(conv.TurnedFilter(filter, &turned));
+    }
+    ArgShapes shapes(kOp);
+    const GemmParams params = PlanConv(&shapes, conv.s, /*nchw=*/false);
+    RETURN_IF_ERROR(ToStatus(shapes));
+    return RunProduct(ctx, params, conv.by_planes ? gathered : in, conv.by_planes ? turned : filter,
+                      out);
+  }
+
+  VolumeAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(Conv3DOp, .Types("T", METAL_DEVICE_FLOATS));
+
+Status CheckSlopes(const char* op, const Tensor& d_out, const Shape& shape) {
+  if (d_out.shape() == shape) return Status();
+  return InvalidArgument(op, ": out_backprop must have shape ", ToString(shape),
+                         ", that of the convolution's output, got ", ToString(d_out.shape()));
+}
+
+Status HostSizes(KernelContext* ctx, const char* op, const char* name, int i, Shape* sizes) {
+  Tensor tensor;
+  RETURN_IF_ERROR(ctx->Input(i, &tensor));
+  RETURN_IF_ERROR(Indices(op, name, tensor, sizes));
+  if (sizes->size() == 5 && NumElements(*sizes) >= 0) return Status();
+  return InvalidArgument(op, ": ", name, " must be 5 sizes >= 0, got ", ToString(*sizes));
+}
+
+class Conv3DInputGradOp {
+ public:
+  static constexpr char kOp[] = "Conv3DBackpropInputV2";
+
+  explicit Conv3DInputGradOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Shape shape;
+    Tensor filter, d_out, d_in, turned, d_planes;
+    VolumeConv conv(ctx, kOp);
+    RETURN_IF_ERROR(HostSizes(ctx, kOp, "input_sizes", 0, &shape));
+    RETURN_IF_ERROR(ctx->Input(1, &filter));
+    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(conv.Plan(attrs_, shape, filter.shape()));
+    RETURN_IF_ERROR(CheckSlopes(kOp, d_out, conv.out_shape));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
+    if (d_in.num_elements() == 0) return Status();
+    if (d_out.num_elements() == 0) return conv.Clear(d_in);
+    if (!conv.by_planes) return ConvInputGrad(ctx, kOp, conv.s, false, filter, d_out, d_in);
+    RETURN_IF_ERROR(conv.TurnedFilter(filter, &turned));
+    RETURN_IF_ERROR(ctx->AllocateTemp(d_in.dtype(), conv.PlanesShape(), &d_planes));
+    RETURN_IF_ERROR(ConvInputGrad(ctx, kOp, conv.s, false, turned, d_out, d_planes));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"depth_patches_grad", d_in.dtype()},
+                            VolumeInGrid(conv.planes, shape[0]),
+                            {{"d_patches", d_planes}, {"d_in", d_in}, {"p", conv.planes}});
+    });
+  }
+
+  VolumeAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(Conv3DInputGradOp,
+                      .Types("T", METAL_DEVICE_FLOATS).HostMemory("input_sizes"));
+
+class Conv3DFilterGradOp {
+ public:
+  static constexpr char kOp[] = "Conv3DBackpropFilterV2";
+
+  explicit Conv3DFilterGradOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Shape shape;
+    Tensor in, d_out, d_filter, gathered, turned;
+    VolumeConv conv(ctx, kOp);
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(HostSizes(ctx, kOp, "filter_sizes", 1, &shape));
+    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(conv.Plan(attrs_, in.shape(), shape));
+    RETURN_IF_ERROR(CheckSlopes(kOp, d_out, conv.out_shape));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
+    if (d_filter.num_elements() == 0) return Status();
+    if (in.num_elements() == 0 || d_out.num_elements() == 0) return conv.Clear(d_filter);
+    if (!conv.by_planes) return ConvFilterGrad(ctx, kOp, conv.s, false, in, d_out, d_filter);
+    RETURN_IF_ERROR(conv.GatherPlanes(in, &gathered));
+    RETURN_IF_ERROR(ctx->AllocateTemp(d_filter.dtype(), shape, &turned));
+    RETURN_IF_ERROR(ConvFilterGrad(ctx, kOp, conv.s, false, gathered, d_out, turned));
+    return conv.TurnFilter(turned, d_filter, true);
+  }
+
+  VolumeAttrs attrs_;
+};
+REGISTER_METAL_KERNEL(Conv3DFilterGradOp,
+                      .Types("T", METAL_DEVICE_FLOATS).HostMemory("filter_sizes"));
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,0 +1,467 @@
+// Windows over volumes and images: pools of every number, with places, of three dimensions, their
+// gradients; patches; dilation. Gradients are gathered, in one order: no atomics. Grids are (width *
+// channels, height, volumes * depth) of what is written.
+
+#include <metal_stdlib>
+
+#include "device/kernels/nn/volume_params.h"
+#include "kernels/msl/instantiate.h"
+#include "kernels/msl/wide.h"
+
+using namespace metal;
+
+// Which element a thread computes.
+struct Element {
+  uint volume, channel;
+  int z, y, x;
+};
+inline Element find_element(constant VolumeParams& p, uint3 position, uint depth) {
+  Element e;
+  e.x = int(position.x / p.channels);
+  e.channel = position.x - uint(e.x) * p.channels;
+  e.y = int(position.y);
+  e.volume = position.z / depth;
+  e.z = int(position.z - e.volume * depth);
+  return e;
+}
+inline Element out_element(constant VolumeParams& p, uint3 position) {
+  return find_element(p, position, p.out_d);
+}
+inline Element in_element(constant VolumeParams& p, uint3 position) {
+  return find_element(p, position, p.in_d);
+}
+inline long in_at(constant VolumeParams& p, Element e, int z, int y, int x) {
+  return long(e.volume) * p.in_volume + long(z) * p.in_z + long(y) * p.in_y + long(x) * p.in_x +
+         long(e.channel) * p.in_c;
+}
+inline long out_at(constant VolumeParams& p, Element e, int z, int y, int x) {
+  return long(e.volume) * p.out_volume + long(z) * p.out_z + long(y) * p.out_y + long(x) * p.out_x +
+         long(e.channel) * p.out_c;
+}
+
+// Which point of its window the loops below are at.
+#define TAP(p) ((fz * p.window_h + fy) * p.window_w + fx)
+
+// The points z, y, x of an output's window that lie in the input, in order.
+inline int window_point(int at, uint offset, uint stride, uint dilation, int pad) {
+  return at * int(stride) - pad + int(offset * dilation);
+}
+inline bool is_inside(int at, uint size) { return at >= 0 && at < int(size); }
+#define FOR_WINDOW(p, e)                                                              \
+  for (uint fz = 0; fz < p.window_d; ++fz)                                            \
+    for (int z = window_point(e.z, fz, p.stride_d, p.dilation_d, p.pad_front),        \
+             once_z = is_inside(z, p.in_d) ? 1 : 0;                                   \
+         once_z != 0; once_z = 0)                                                     \
+      for (uint fy = 0; fy < p.window_h; ++fy)                                        \
+        for (int y = window_point(e.y, fy, p.stride_h, p.dilation_h, p.pad_top),      \
+                 once_y = is_inside(y, p.in_h) ? 1 : 0;                               \
+             once_y != 0; once_y = 0)                                                 \
+          for (uint fx = 0; fx < p.window_w; ++fx)                                    \
+            for (int x = window_point(e.x, fx, p.stride_w, p.dilation_w, p.pad_left), \
+                     once_x = is_inside(x, p.in_w) ? 1 : 0;                           \
+                 once_x != 0; once_x = 0)
+
+// The windows z, y, x that an element of the input lies in, the last first; -1: none.
+inline int window_of(int at, uint offset, uint dilation, int pad, uint stride, uint windows) {
+  const int from = at + pad - int(offset * dilation);
+  if (from < 0 || from % int(stride) != 0) return -1;
+  const int window = from / int(stride);
+  return window < int(windows) ? window : -1;
+}
+#define FOR_WINDOWS_OF(p, e)                                                                \
+  for (uint fz = 0; fz < p.window_d; ++fz)                                                  \
+    for (int z = window_of(e.z, fz, p.dilation_d, p.pad_front, p.stride_d, p.out_d),        \
+             once_z = z >= 0 ? 1 : 0;                                                       \
+         once_z != 0; once_z = 0)                                                           \
+      for (uint fy = 0; fy < p.window_h; ++fy)                                              \
+        for (int y = window_of(e.y, fy, p.dilation_h, p.pad_top, p.stride_h, p.out_h),      \
+                 once_y = y >= 0 ? 1 : 0;                                                   \
+             once_y != 0; once_y = 0)                                                       \
+          for (uint fx = 0; fx < p.window_w; ++fx)                                          \
+            for (int x = window_of(e.x, fx, p.dilation_w, p.pad_left, p.stride_w, p.out_w), \
+                     once_x = x >= 0 ? 1 : 0;                                               \
+                 once_x != 0; once_x = 0)
+
+template <typename T>
+inline T lowest() {
+  return numeric_limits<T>::lowest();
+}
+template <>
+inline float lowest() {
+  return -3.402823466e38f;
+}
+
+// ---- largest of windows -------------------------------------------------------------------------
+
+// The first of the largest; NaN is so if it comes first, as on the CPU.
+template <typename T>
+struct First {
+  T value;
+  uint tap;
+  int z, y, x;
+  bool found;
+};
+template <typename T>
+inline First<typename wide<T>::type> find_first(device const T* in, constant VolumeParams& p,
+                                                Element e) {
+  using Wide = typename wide<T>::type;
+  First<Wide> first;
+  first.value = lowest<Wide>();
+  first.tap = 0;
+  first.z = first.y = first.x = 0;
+  first.found = false;
+  FOR_WINDOW(p, e) {
+    const Wide value = Wide(in[in_at(p, e, z, y, x)]);
+    if (!first.found || value > first.value) {
+      first.value = value;
+      first.tap = TAP(p);
+      first.z = z;
+      first.y = y;
+      first.x = x;
+      first.found = true;
+    }
+  }
+  return first;
+}
+
+template <typename T>
+kernel void max_volume(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                       constant VolumeParams& p [[buffer(2)]],
+                       uint3 position [[thread_position_in_grid]]) {
+  const Element e = out_element(p, position);
+  using Wide = typename wide<T>::type;
+  Wide largest = lowest<Wide>();
+  bool found = false;
+  FOR_WINDOW(p, e) {
+    const Wide value = Wide(in[in_at(p, e, z, y, x)]);
+    largest = !found || value > largest || value != value ? value : largest;
+    found = true;
+  }
+  out[out_at(p, e, e.z, e.y, e.x)] = T(largest);
+}
+
+// `argmax` has `words` words each.
+template <typename T>
+kernel void max_volume_argmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                              device uint* argmax [[buffer(2)]], constant uint& words [[buffer(3)]],
+                              constant VolumeParams& p [[buffer(4)]],
+                              uint3 position [[thread_position_in_grid]]) {
+  Element e = out_element(p, position);
+  const auto first = find_first(in, p, e);
+  const long at = out_at(p, e, e.z, e.y, e.x);
+  out[at] = T(first.value);
+  if (p.whole_index == 0) e.volume = 0;
+  const long index = in_at(p, e, first.z, first.y, first.x);
+  argmax[at * words] = uint(index);
+  if (words > 1) argmax[at * words + 1] = uint(index >> 32);
+}
+
+// The gradient of the gradient: what stands where the largest was.
+template <typename T>
+kernel void max_volume_grad_grad(device const T* in [[buffer(0)]],
+                                 device const T* d_in [[buffer(1)]], device T* out [[buffer(2)]],
+                                 constant VolumeParams& p [[buffer(3)]],
+                                 uint3 position [[thread_position_in_grid]]) {
+  const Element e = out_element(p, position);
+  const auto first = find_first(in, p, e);
+  out[out_at(p, e, e.z, e.y, e.x)] = d_in[in_at(p, e, first.z, first.y, first.x)];
+}
+
+template <typename T>
+kernel void max_volume_taps(device const T* in [[buffer(0)]], device uint* taps [[buffer(1)]],
+                            constant VolumeParams& p [[buffer(2)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const Element e = out_element(p, position);
+  taps[out_at(p, e, e.z, e.y, e.x)] = find_first(in, p, e).tap;
+}
+
+// What windows whose result was an element's pass on to it.
+template <typename T>
+kernel void taps_grad(device const uint* taps [[buffer(0)]], device const T* d_out [[buffer(1)]],
+                      device T* d_in [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
+                      uint3 position [[thread_position_in_grid]]) {
+  const Element e = in_element(p, position);
+  typename wide<T>::type sum = 0;
+  FOR_WINDOWS_OF(p, e) {
+    const long at = out_at(p, e, z, y, x);
+    if (taps[at] == TAP(p)) sum += typename wide<T>::type(d_out[at]);
+  }
+  d_in[in_at(p, e, e.z, e.y, e.x)] = T(sum);
+}
+
+// Every element that equals its window's largest has the gradient, as MaxPool3DGrad's have.
+template <typename T>
+kernel void max_volume_grad(device const T* in [[buffer(0)]], device const T* pooled [[buffer(1)]],
+                            device const T* d_out [[buffer(2)]], device T* d_in [[buffer(3)]],
+                            constant VolumeParams& p [[buffer(4)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const Element e = in_element(p, position);
+  const long here = in_at(p, e, e.z, e.y, e.x);
+  const float value = float(in[here]);
+  float sum = 0.0f;
+  FOR_WINDOWS_OF(p, e) {
+    const long at = out_at(p, e, z, y, x);
+    if (float(pooled[at]) == value) sum += float(d_out[at]);
+  }
+  d_in[here] = T(sum);
+}
+
+inline ulong index_of(device const uint* argmax, ulong at, uint words) {
+  return words > 1 ? ulong(argmax[2 * at]) | ulong(argmax[2 * at + 1]) << 32 : ulong(argmax[at]);
+}
+
+// Adds the gradients of a volume to where its indices say; a thread has a range of the volume, so that
+// the order is one. Grid: ranges, volumes. `d_in` begins as zeros.
+template <typename T>
+kernel void argmax_grad(device const T* d_out [[buffer(0)]],
+                        device const uint* argmax [[buffer(1)]],
+                        device typename wide<T>::type* d_in [[buffer(2)]],
+                        constant uint& words [[buffer(3)]], constant uint& ranges [[buffer(4)]],
+                        constant VolumeParams& p [[buffer(5)]],
+                        uint2 position [[thread_position_in_grid]]) {
+  const ulong size = ulong(p.in_volume), part = (size + ranges - 1) / ranges;
+  const ulong first = position.x * part, end = min(first + part, size);
+  const ulong base = ulong(position.y) * size;
+  for (ulong i = 0; i < ulong(p.out_volume); ++i) {
+    const ulong at = ulong(position.y) * ulong(p.out_volume) + i;
+    const ulong index = index_of(argmax, at, words) - (p.whole_index != 0 ? base : 0);
+    if (index < first || index >= end) continue;
+    d_in[base + index] += typename wide<T>::type(d_out[at]);
+  }
+}
+
+// Grid: elements of `out`.
+template <typename T>
+kernel void argmax_grad_grad(device const T* d_in [[buffer(0)]],
+                             device const uint* argmax [[buffer(1)]], device T* out [[buffer(2)]],
+                             constant uint& words [[buffer(3)]],
+                             constant VolumeParams& p [[buffer(4)]],
+                             uint i [[thread_position_in_grid]]) {
+  const ulong size = ulong(p.in_volume);
+  const ulong base = i / ulong(p.out_volume) * size;
+  const ulong index = index_of(argmax, i, words) - (p.whole_index != 0 ? base : 0);
+  out[i] = index < size ? d_in[base + index] : T(0);
+}
+
+// ---- means --------------------------------------------------------------------------------------
+
+inline float window_size(constant VolumeParams& p, int z, int y, int x) {
+  const int front = z * int(p.stride_d) - p.pad_front, top = y * int(p.stride_h) - p.pad_top,
+            left = x * int(p.stride_w) - p.pad_left;
+  const int d = min(front + int(p.window_d), int(p.in_d)) - max(front, 0),
+            h = min(top + int(p.window_h), int(p.in_h)) - max(top, 0),
+            w = min(left + int(p.window_w), int(p.in_w)) - max(left, 0);
+  return float(d) * float(h) * float(w);
+}
+
+template <typename T>
+kernel void avg_volume(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                       constant VolumeParams& p [[buffer(2)]],
+                       uint3 position [[thread_position_in_grid]]) {
+  const Element e = out_element(p, position);
+  float sum = 0.0f;
+  FOR_WINDOW(p, e) sum += float(in[in_at(p, e, z, y, x)]);
+  out[out_at(p, e, e.z, e.y, e.x)] = T(sum / window_size(p, e.z, e.y, e.x));
+}
+
+template <typename T>
+kernel void avg_volume_grad(device const T* d_out [[buffer(0)]], device T* d_in [[buffer(1)]],
+                            constant VolumeParams& p [[buffer(2)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const Element e = in_element(p, position);
+  float sum = 0.0f;
+  FOR_WINDOWS_OF(p, e) { sum += float(d_out[out_at(p, e, z, y, x)]) / window_size(p, z, y, x); }
+  d_in[in_at(p, e, e.z, e.y, e.x)] = T(sum);
+}
+
+// ---- patches ------------------------------------------------------------------------------------
+
+// out [..., window, channels]: a thread has one channel of one point of one window. Grid: (window *
+// channels, width, volumes * depth * height) of the output.
+template <typename T>
+kernel void patches(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                    constant VolumeParams& p [[buffer(2)]],
+                    uint3 position [[thread_position_in_grid]], uint3 grid [[threads_per_grid]]) {
+  Element e;
+  uint tap = position.x / p.channels;
+  e.channel = position.x - tap * p.channels;
+  e.x = int(position.y);
+  e.y = int(position.z % p.out_h);
+  e.z = int(position.z / p.out_h % p.out_d);
+  e.volume = position.z / p.out_h / p.out_d;
+  const uint fx = tap % p.window_w;
+  tap /= p.window_w;
+  const uint fy = tap % p.window_h, fz = tap / p.window_h;
+  const int z = window_point(e.z, fz, p.stride_d, p.dilation_d, p.pad_front),
+            y = window_point(e.y, fy, p.stride_h, p.dilation_h, p.pad_top),
+            x = window_point(e.x, fx, p.stride_w, p.dilation_w, p.pad_left);
+  const bool inside = is_inside(z, p.in_d) && is_inside(y, p.in_h) && is_inside(x, p.in_w);
+  out[(long(position.z) * p.out_w + position.y) * grid.x + position.x] =
+      inside ? in[in_at(p, e, z, y, x)] : T(0);
+}
+
+// The gradient of patches along the depth alone, [volumes, out_d, height, width, window, channels].
+template <typename T>
+kernel void depth_patches_grad(device const T* d_patches [[buffer(0)]],
+                               device T* d_in [[buffer(1)]], constant VolumeParams& p [[buffer(2)]],
+                               uint3 position [[thread_position_in_grid]]) {
+  const Element e = in_element(p, position);
+  float sum = 0.0f;
+  for (uint tap = 0; tap < p.window_d; ++tap) {
+    const int z = window_of(e.z, tap, p.dilation_d, p.pad_front, p.stride_d, p.out_d);
+    if (z < 0) continue;
+    const long point = ((long(e.volume) * p.out_d + z) * p.in_h + e.y) * p.in_w + e.x;
+    sum += float(d_patches[(point * p.window_d + tap) * p.channels + e.channel]);
+  }
+  d_in[in_at(p, e, e.z, e.y, e.x)] = T(sum);
+}
+
+// ---- dilation -----------------------------------------------------------------------------------
+
+// The largest of in + filter; filter [window, channels].
+template <typename T>
+inline First<typename wide<T>::type> find_sum(device const T* in, device const T* filter,
+                                              constant VolumeParams& p, Element e) {
+  using Wide = typename wide<T>::type;
+  First<Wide> first;
+  first.value = lowest<Wide>();
+  first.found = false;
+  // Where nothing is larger the first point of the window within the image counts.
+  FOR_WINDOW(p, e) {
+    const Wide value =
+        Wide(Wide(in[in_at(p, e, z, y, x)]) + Wide(filter[TAP(p) * p.channels + e.channel]));
+    if (!first.found) first.tap = TAP(p);
+    first.found = true;
+    if (value > first.value) {
+      first.value = value;
+      first.tap = TAP(p);
+    }
+  }
+  return first;
+}
+
+template <typename T>
+kernel void dilation(device const T* in [[buffer(0)]], device const T* filter [[buffer(1)]],
+                     device T* out [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
+                     uint3 position [[thread_position_in_grid]]) {
+  const Element e = out_element(p, position);
+  out[out_at(p, e, e.z, e.y, e.x)] = T(find_sum(in, filter, p, e).value);
+}
+
+template <typename T>
+kernel void dilation_taps(device const T* in [[buffer(0)]], device const T* filter [[buffer(1)]],
+                          device uint* taps [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
+                          uint3 position [[thread_position_in_grid]]) {
+  const Element e = out_element(p, position);
+  taps[out_at(p, e, e.z, e.y, e.x)] = find_sum(in, filter, p, e).tap;
+}
+
+// Grid: channels, window.
+template <typename T>
+kernel void dilation_filter_grad(device const uint* taps [[buffer(0)]],
+                                 device const T* d_out [[buffer(1)]],
+                                 device T* d_filter [[buffer(2)]],
+                                 constant uint& points [[buffer(3)]],
+                                 constant VolumeParams& p [[buffer(4)]],
+                                 uint2 position [[thread_position_in_grid]]) {
+  typename wide<T>::type sum = 0;
+  for (uint i = 0; i < points; ++i) {
+    const long at = long(i) * p.channels + position.x;
+    if (taps[at] == position.y) sum += typename wide<T>::type(d_out[at]);
+  }
+  d_filter[position.y * p.channels + position.x] = T(sum);
+}
+
+#define VOLUME(type)                                                            \
+  INSTANTIATE_KERNEL("max_volume_" #type, max_volume, type)                     \
+  INSTANTIATE_KERNEL("max_volume_argmax_" #type, max_volume_argmax, type)       \
+  INSTANTIATE_KERNEL("max_volume_grad_grad_" #type, max_volume_grad_grad, type) \
+  INSTANTIATE_KERNEL("max_volume_taps_" #type, max_volume_taps, type)           \
+  INSTANTIATE_KERNEL("taps_grad_" #type, taps_grad, type)                       \
+  INSTANTIATE_KERNEL("argmax_grad_" #type, argmax_grad, type)                   \
+  INSTANTIATE_KERNEL("dilation_" #type, dilation, type)                         \
+  INSTANTIATE_KERNEL("dilation_taps_" #type, dilation_taps, type)               \
+  INSTANTIATE_KERNEL("dilation_filter_grad_" #type, dilation_filter_grad, type)
+VOLUME(float)
+VOLUME(half)
+VOLUME(bfloat)
+VOLUME(char)
+VOLUME(short)
+VOLUME(int)
+VOLUME(long)
+VOLUME(uchar)
+VOLUME(ushort)
+VOLUME(uint)
+VOLUME(ulong)
+
+#define VOLUME_FLOATS(type)                                           \
+  INSTANTIATE_KERNEL("max_volume_grad_" #type, max_volume_grad, type) \
+  INSTANTIATE_KERNEL("avg_volume_" #type, avg_volume, type)           \
+  INSTANTIATE_KERNEL("avg_volume_grad_" #type, avg_volume_grad, type) \
+  INSTANTIATE_KERNEL("depth_patches_grad_" #type, depth_patches_grad, type)
+VOLUME_FLOATS(float)
+VOLUME_FLOATS(half)
+VOLUME_FLOATS(bfloat)
+
+// What is only moved, by its size.
+#define VOLUME_BITS(type)                                               \
+  INSTANTIATE_KERNEL("argmax_grad_grad_" #type, argmax_grad_grad, type) \
+  INSTANTIATE_KERNEL("patches_" #type, patches, type)
+VOLUME_BITS(uchar)
+VOLUME_BITS(ushort)
+VOLUME_BITS(uint)
+VOLUME_BITS(ulong)
+
+// ---- local response normalisation ---------------------------------------------------------------
+
+template <typename T>
+inline float lrn_norm(device const T* row, uint i, constant LrnParams& p) {
+  const uint first = i > p.radius ? i - p.radius : 0;
+  const uint last = min(i + p.radius, p.depth - 1);
+  float sum = 0.0f;
+  for (uint k = first; k <= last; ++k) sum += float(row[k]) * float(row[k]);
+  return p.bias + p.alpha * sum;
+}
+
+// Grid of these: depth, rows.
+template <typename T>
+kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                constant LrnParams& p [[buffer(2)]], uint2 position [[thread_position_in_grid]]) {
+  device const T* const row = in + ulong(position.y) * p.depth;
+  out[ulong(position.y) * p.depth + position.x] =
+      T(float(row[position.x]) * pow(lrn_norm(row, position.x, p), -p.beta));
+}
+
+// What is passed on to all within reach: gradient * out / norm.
+template <typename T>
+kernel void lrn_grad_shares(device const T* d_out [[buffer(0)]], device const T* in [[buffer(1)]],
+                            device const T* out [[buffer(2)]], device float* shares [[buffer(3)]],
+                            constant LrnParams& p [[buffer(4)]],
+                            uint2 position [[thread_position_in_grid]]) {
+  device const T* const row = in + ulong(position.y) * p.depth;
+  const ulong at = ulong(position.y) * p.depth + position.x;
+  shares[at] = float(d_out[at]) * float(out[at]) / lrn_norm(row, position.x, p);
+}
+template <typename T>
+kernel void lrn_grad(device const T* d_out [[buffer(0)]], device const T* in [[buffer(1)]],
+                     device const float* shares [[buffer(2)]], device T* d_in [[buffer(3)]],
+                     constant LrnParams& p [[buffer(4)]],
+                     uint2 position [[thread_position_in_grid]]) {
+  device const T* const row = in + ulong(position.y) * p.depth;
+  device const float* const near = shares + ulong(position.y) * p.depth;
+  const uint i = position.x;
+  const uint first = i > p.radius ? i - p.radius : 0;
+  const uint last = min(i + p.radius, p.depth - 1);
+  float sum = 0.0f;
+  for (uint k = first; k <= last; ++k) sum += near[k];
+  const ulong at = ulong(position.y) * p.depth + i;
+  d_in[at] = T(float(d_out[at]) * pow(lrn_norm(row, i, p), -p.beta) -
+               2.0f * p.alpha * p.beta * float(row[i]) * sum);
+}
+#define LRN(type)                                                     \
+  INSTANTIATE_KERNEL("lrn_" #type, lrn, type)                         \
+  INSTANTIATE_KERNEL("lrn_grad_shares_" #type, lrn_grad_shares, type) \
+  INSTANTIATE_KERNEL("lrn_grad_" #type, lrn_grad, type)
+LRN(float)
+LRN(half)
+LRN(bfloat)

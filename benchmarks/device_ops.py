@@ -42,6 +42,11 @@ def gpu_kernels() -> dict[str, list[Any]]:
     return found
 
 
+def takes_refs(op: str) -> bool:
+    """Whether it changes variables of TensorFlow 1, which only graphs have."""
+    return any(argument.is_ref for argument in op_def_registry.get(op).input_arg)
+
+
 def device_kernels() -> dict[str, list[Any]]:
     """Loads the device; the kernels of TensorFlow's ops that came with it, by op."""
     from metal_ops import device, raw_ops
@@ -131,7 +136,17 @@ def _stripes(n: int) -> Arguments:
 
 
 def _step(_: int) -> Arguments:
-    names = ("alpha", "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
+    names = (
+        "alpha",
+        "beta1_power",
+        "beta2_power",
+        "lr",
+        "beta1",
+        "beta2",
+        "epsilon",
+        "rho",
+        "momentum",
+    )
     return dict.fromkeys(names, np.float32(0.5))
 
 
@@ -145,7 +160,7 @@ def _nd(n: int) -> Arguments:
         "tensor": square,
         "input": square,
     }
-    return tensors | {"ref": square, "shape": [n, n]}
+    return tensors | {"ref": square, "shape": [n, n], "dtype": tf.float32}
 
 
 def _rows(n: int) -> Arguments:
@@ -161,9 +176,33 @@ def _whole(n: int) -> Arguments:
     return _seeded(n) | {"dtype": tf.int32}
 
 
+def _sorted(n: int) -> Arguments:
+    rows = {"sorted_inputs": np.sort(values((8, n))), "values": values((8, n * n // 8))}
+    return rows | {"boundaries": [i / 100 for i in range(100)]}
+
+
+def _top(n: int) -> Arguments:
+    targets = _random.integers(0, n, n).astype(np.int32)
+    return {"k": min(n, 10), "targets": targets}
+
+
+def _counted(n: int) -> Arguments:
+    index = _random.integers(0, n, n * n).astype(np.int32)
+    return {"arr": index, "input": index, "size": np.int32(n), "weights": values((n * n,))}
+
+
+def _histogram(n: int) -> Arguments:
+    limits = np.array([0, 1], np.float32)
+    return {"values": values((n * n,)), "value_range": limits, "nbins": np.int32(100)}
+
+
 # Whatever an op has of these inputs and attributes it gets; the first pattern that matches counts. What is named in
 # none, a tensor or a variable, is a square.
 RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
+    ("(LowerBound|UpperBound|Bucketize)", _sorted),
+    ("(TopKV2|ApproxTopK|InTopK.*)", _top),
+    ("(Dense)?Bincount", _counted),
+    ("HistogramFixedWidth", _histogram),
     ("Acosh", lambda n: {"x": values((n, n)) + 1}),
     ("Conv2D.*", _convolution),
     ("DepthwiseConv2d.*", functools.partial(_convolution, depthwise=True)),
@@ -172,7 +211,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("FusedBatchNorm.*", _batch_norm),
     ("BiasAdd(Grad)?", _bias),
     ("Sparse.*Logits", lambda n: {"labels": np.arange(n)}),
-    ("(GatherNd|ScatterNd.*|TensorScatter.*|ResourceScatterNd.*)", _nd),
+    ("((Resource)?GatherNd|ScatterNd.*|TensorScatter.*|ResourceScatterNd.*)", _nd),
     ("UnsortedSegment.*", lambda n: {"segment_ids": _random.integers(0, n, n), "num_segments": n}),
     ("Gather|GatherV2|Resource(Gather|Scatter).*", _rows),
     ("Arg(Max|Min)", lambda _: {"dimension": 1}),
@@ -355,7 +394,7 @@ def main() -> int:
     rows: list[Row] = []
     failed: dict[str, str] = {}
     for op, kernel_list in device_kernels().items():
-        if not re.search(options.filter, op):
+        if takes_refs(op) or not re.search(options.filter, op):
             continue
         try:
             rows.append(measure(op, kernel_list, QUICK_ROUNDS if options.quick else ROUNDS))

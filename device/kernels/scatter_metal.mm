@@ -125,12 +125,28 @@ class GatherNdOp {
     OP_REQUIRES_OK(ctx, Gather(ctx, kOp, in, indices));
   }
 };
+
+class ResourceGatherNdOp {
+ public:
+  static constexpr char kOp[] = "ResourceGatherNd";
+
+  explicit ResourceGatherNdOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, /*exclusive=*/false, {0});
+    Tensor params, indices;
+    if (!lock.Get(0, &params)) return;
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
+    OP_REQUIRES_OK(ctx, Gather(ctx, kOp, params, indices));
+  }
+};
 // For both types of indices; `host` names the inputs in host memory.
 #define INDEXED(Kernel, attr, host, ...)                                                     \
   REGISTER_METAL_KERNEL(Kernel, .Types(attr, __VA_ARGS__).Where("Tindices", TF_INT32) host); \
   REGISTER_METAL_KERNEL(Kernel, .Types(attr, __VA_ARGS__).Where("Tindices", TF_INT64) host)
 #define ALL_TYPES METAL_DEVICE_ALL_TYPES
 INDEXED(GatherNdOp, "Tparams", , ALL_TYPES);
+INDEXED(ResourceGatherNdOp, "dtype", .HostMemory("resource"), ALL_TYPES);
 
 // ---- ScatterNd ----------------------------------------------------------------------------------
 
@@ -228,6 +244,7 @@ class ResourceScatterOp {
     Tensor var;
     if (!lock.Get(0, &var)) return;
     OP_REQUIRES_OK(ctx, Run(ctx, var));
+    if (Op::kRef) TF_OpKernelContext_ForwardRefInputToRefOutput(ctx->raw(), 0, 0);
   }
 
  private:
@@ -247,13 +264,16 @@ class ResourceScatterOp {
   }
 };
 
+#define VARIABLE_CHANGE(op, change, signless, nd, ref) \
+  struct op {                                          \
+    static constexpr char kOp[] = #op;                 \
+    static constexpr char kChange[] = change;          \
+    static constexpr bool kSignless = signless;        \
+    static constexpr bool kNd = nd;                    \
+    static constexpr bool kRef = ref;                  \
+  }
 #define RESOURCE(op, change, signless, nd, attr, ...) \
-  struct op {                                         \
-    static constexpr char kOp[] = #op;                \
-    static constexpr char kChange[] = change;         \
-    static constexpr bool kSignless = signless;       \
-    static constexpr bool kNd = nd;                   \
-  };                                                  \
+  VARIABLE_CHANGE(op, change, signless, nd, false);   \
   INDEXED(ResourceScatterOp<op>, attr, .HostMemory(nd ? "ref" : "resource"), __VA_ARGS__)
 #define FLOATS METAL_DEVICE_FLOATS
 RESOURCE(ResourceScatterUpdate, "update", true, false, "dtype", ALL_TYPES);
@@ -268,6 +288,15 @@ RESOURCE(ResourceScatterNdAdd, "add", true, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdSub, "sub", true, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdMax, "max", false, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdMin, "min", false, true, "T", SUMMED_TYPES);
+// Of TensorFlow 1's graphs.
+#define REF(op, change, signless, ...)               \
+  VARIABLE_CHANGE(op, change, signless, true, true); \
+  INDEXED(ResourceScatterOp<op>, "T", , __VA_ARGS__)
+REF(ScatterNdUpdate, "update", true, ALL_TYPES);
+REF(ScatterNdAdd, "add", true, SUMMED_TYPES);
+REF(ScatterNdSub, "sub", true, SUMMED_TYPES);
+REF(ScatterNdMax, "max", false, SUMMED_TYPES);
+REF(ScatterNdMin, "min", false, SUMMED_TYPES);
 
 // ---- segments -----------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-// AssignVariableOp, AssignAddVariableOp, AssignSubVariableOp for every type that variables have.
+// AssignVariableOp, AssignAddVariableOp, AssignSubVariableOp for every type that variables have, and Assign,
+// AssignAdd, AssignSub of TensorFlow 1's variables.
 //
 // TensorFlow registers these for DEVICE_DEFAULT too, with code that treats device memory as host
 // memory: an assign_add would write over the buffer object. So every type needs a kernel here, also
@@ -39,6 +40,26 @@ class AssignOp {
 
  private:
   bool validate_shape_ = false;
+};
+
+// What TensorFlow 1's graphs have for it: a variable whose tensor the graph's edges share.
+class AssignRefOp {
+ public:
+  static constexpr char kOp[] = "Assign";
+
+  explicit AssignRefOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("validate_shape", &validate_shape_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("use_locking", &use_locking_));
+  }
+
+  void Compute(KernelContext* ctx) {
+    CStatus status;
+    TF_AssignRefVariable(ctx->raw(), 0, 0, 1, use_locking_, validate_shape_, CopyTensor, status);
+    OP_REQUIRES_OK(ctx, status.Get());
+  }
+
+ private:
+  bool validate_shape_ = false, use_locking_ = false;
 };
 
 // float64 and complex128 have no shader type: the host calculates.
@@ -88,34 +109,40 @@ class UpdateOp {
     switch (static_cast<TF_DataType>(var.dtype())) {
       case TF_DOUBLE:
         OP_REQUIRES_OK(ctx, UpdateOnHost<double>(ctx, var, value, Op::kSubtract));
-        return;
+        break;
       case TF_COMPLEX128:
         OP_REQUIRES_OK(ctx, UpdateOnHost<std::complex<double>>(ctx, var, value, Op::kSubtract));
-        return;
-      default:
         break;
+      default:
+        OP_REQUIRES_OK(ctx, UpdateOnDevice(ctx, var, value));
     }
+    if (Op::kRef) TF_OpKernelContext_ForwardRefInputToRefOutput(ctx->raw(), 0, 0);
+  }
+
+ private:
+  static Status UpdateOnDevice(KernelContext* ctx, const Tensor& var, const Tensor& value) {
     const bool complex = var.dtype() == TF_COMPLEX64;  // two floats, added one by one
     const DType type = complex ? DType::kFloat : Unsigned(var.dtype());
     const int64_t n = var.num_elements() * (complex ? 2 : 1);
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return LaunchElementwise(encoder, {Op::kSubtract ? "sub" : "add", type, "11"},
-                                              n,
-                                              {{"a", Value(var).Untyped()},
-                                               {"b", Value(value).Untyped()},
-                                               {"out", Value(var).Untyped()}});
-                   }));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return LaunchElementwise(encoder, {Op::kSubtract ? "sub" : "add", type, "11"}, n,
+                               {{"a", Value(var).Untyped()},
+                                {"b", Value(value).Untyped()},
+                                {"out", Value(var).Untyped()}});
+    });
   }
 };
 
-struct AssignAdd {
-  static constexpr char kOp[] = "AssignAddVariableOp";
-  static constexpr bool kSubtract = false;
-};
-struct AssignSub {
-  static constexpr char kOp[] = "AssignSubVariableOp";
-  static constexpr bool kSubtract = true;
-};
+#define UPDATE(Name, op, subtract, ref)         \
+  struct Name {                                 \
+    static constexpr char kOp[] = op;           \
+    static constexpr bool kSubtract = subtract; \
+    static constexpr bool kRef = ref;           \
+  }
+UPDATE(AssignAdd, "AssignAddVariableOp", false, false);
+UPDATE(AssignSub, "AssignSubVariableOp", true, false);
+UPDATE(AssignAddRef, "AssignAdd", false, true);
+UPDATE(AssignSubRef, "AssignSub", true, true);
 
 // The resource handle is a host tensor. Strings, variants and resources keep TensorFlow's kernel:
 // their memory is the host's on every device.
@@ -126,6 +153,14 @@ REGISTER_METAL_KERNEL(AssignOp,
                               TF_INT32,      TF_INT64,  TF_UINT4,    TF_UINT8,  TF_UINT16,
                               TF_UINT32,     TF_UINT64, TF_QINT8,    TF_QUINT8, TF_QINT32})
                           .HostMemory("resource"));
+// Those types that TensorFlow has variables of on any device.
+#define REF_TYPES \
+  {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_INT64, TF_UINT32}
+REGISTER_METAL_KERNEL(AssignRefOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64,
+                                   TF_COMPLEX128, TF_BOOL, TF_INT64, TF_UINT32}));
+REGISTER_METAL_KERNEL(UpdateOp<AssignAddRef>, .Types("T", REF_TYPES));
+REGISTER_METAL_KERNEL(UpdateOp<AssignSubRef>, .Types("T", REF_TYPES));
 REGISTER_METAL_KERNEL(UpdateOp<AssignAdd>,
                       .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
 REGISTER_METAL_KERNEL(UpdateOp<AssignSub>,

@@ -1,4 +1,5 @@
-// Resource variables in Metal kernels, through the experimental kernel C API.
+// Variables in Metal kernels, through the experimental kernel C API: resources, and the ref inputs of
+// TensorFlow 1's graphs, which are tensors of the device's.
 //
 //   void Compute(KernelContext* ctx) {
 //     VariableLock lock(ctx, /*exclusive=*/true, {0});

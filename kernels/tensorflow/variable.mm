@@ -24,10 +24,18 @@ VariableLock::~VariableLock() { TF_ReleaseVariableInputLockHolder(holder_); }
 bool VariableLock::Get(int input, Tensor* tensor) {
   CStatus status;
   TF_Tensor* raw = nullptr;
-  // On failure it has already reported to the context.
+  // On failure it has already reported to the context, of resources.
   TF_GetInputTensorFromVariable(ctx_->raw(), input, /*lock_held=*/true, /*isVariantType=*/false,
                                 /*sparse=*/false, CopyTensor, &raw, status);
-  if (raw == nullptr) return false;
+  if (raw == nullptr) {
+    CStatus ref;
+    if (TF_IsRefInput(ctx_->raw(), input, ref)) {
+      ctx_->Fail(Status(Code::kFailedPrecondition,
+                        StrCat("Attempting to use an uninitialized variable, input ", input,
+                               "; run its initializer first")));
+    }
+    return false;
+  }
   *tensor = ToTensor(raw);
   return true;
 }

@@ -196,6 +196,18 @@ def _histogram(n: int) -> Arguments:
     return {"values": values((n * n,)), "value_range": limits, "nbins": np.int32(100)}
 
 
+def _segments(n: int) -> Arguments:
+    ids, rows = np.sort(_random.integers(0, n // 8, n)), _random.integers(0, n, n)
+    return {"segment_ids": ids, "indices": rows, "num_segments": n // 8, "output_dim0": np.int32(n)}
+
+
+def _partitions(n: int) -> Arguments:
+    parts = _random.integers(0, 8, n).astype(np.int32)
+    halves = np.split(_random.permutation(n).astype(np.int32), 2)
+    stitched = {"indices": halves, "data": [values((n // 2, n))] * 2}
+    return {"partitions": parts, "num_partitions": 8, "stitched": stitched}
+
+
 # Whatever an op has of these inputs and attributes it gets; the first pattern that matches counts. What is named in
 # none, a tensor or a variable, is a square.
 RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
@@ -203,13 +215,24 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("(TopKV2|ApproxTopK|InTopK.*)", _top),
     ("(Dense)?Bincount", _counted),
     ("HistogramFixedWidth", _histogram),
+    ("(Sparse)?Segment.*", _segments),
+    ("DynamicPartition", _partitions),
+    ("DynamicStitch", lambda n: _partitions(n)["stitched"]),
+    ("ReverseSequence", lambda n: {"seq_lengths": np.arange(n), "seq_dim": 1, "batch_dim": 0}),
+    ("MirrorPadGrad", lambda _: {"paddings": [[1, 1], [2, 2]], "mode": "REFLECT"}),
+    ("Cross", lambda n: {"a": values((n * n // 3, 3)), "b": values((n * n // 3, 3))}),
+    ("CheckNumerics.*", lambda _: {"message": ""}),
+    ("UnravelIndex", lambda n: {"indices": np.arange(n * n), "dims": np.array([n, n])}),
+    ("Bitcast", lambda _: {"type": tf.int32}),
+    ("Diag", lambda n: {"diagonal": values((n,))}),
+    ("BatchMatMulV3", lambda _: {"Tout": tf.float32}),
     ("Acosh", lambda n: {"x": values((n, n)) + 1}),
     ("Conv2D.*", _convolution),
     ("DepthwiseConv2d.*", functools.partial(_convolution, depthwise=True)),
     ("(Max|Avg)Pool.*", _pool),
     ("FusedBatchNormGrad.*", functools.partial(_batch_norm, gradient=True)),
     ("FusedBatchNorm.*", _batch_norm),
-    ("BiasAdd(Grad)?", _bias),
+    ("BiasAdd(Grad|V1)?", _bias),
     ("Sparse.*Logits", lambda n: {"labels": np.arange(n)}),
     ("((Resource)?GatherNd|ScatterNd.*|TensorScatter.*|ResourceScatterNd.*)", _nd),
     ("UnsortedSegment.*", lambda n: {"segment_ids": _random.integers(0, n, n), "num_segments": n}),

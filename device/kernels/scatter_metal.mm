@@ -7,7 +7,7 @@
 #include "device/kernels/elementwise.h"
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
-#include "device/kernels/scatter_params.h"
+#include "device/kernels/scatter.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
@@ -45,7 +45,8 @@ Status PlanNd(const char* op, const Shape& shape, const Tensor& indices, Scatter
   return Status();
 }
 
-// `indices` [...] of rows of a tensor of `shape`.
+}  // namespace
+
 Status PlanRows(const char* op, const Shape& shape, const Tensor& indices, ScatterParams* p,
                 Shape* slices) {
   if (shape.empty()) {
@@ -80,6 +81,8 @@ Status EncodeScatter(Encoder& encoder, const char* op, const char* change, bool 
                          {"out", Value(out).Untyped()},
                          {"p", p}});
 }
+
+namespace {
 
 Status CheckUpdates(const char* op, const Tensor& updates, const Shape& slices) {
   if (updates.shape() == slices) return Status();

@@ -1,4 +1,4 @@
-// MatMul, BatchMatMulV2 and Conv2D.
+// MatMul, BatchMatMul in three versions, and Conv2D.
 
 #include <algorithm>
 
@@ -89,11 +89,12 @@ class MatMulOp {
 };
 REGISTER_METAL_KERNEL(MatMulOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
-class BatchMatMulV2Op {
+template <typename Op>
+class BatchMatMulOp {
  public:
-  static constexpr char kOp[] = "BatchMatMulV2";
+  static constexpr const char* kOp = Op::kOp;
 
-  explicit BatchMatMulV2Op(KernelConstruction* ctx) {
+  explicit BatchMatMulOp(KernelConstruction* ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("adj_x", &adj_x_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("adj_y", &adj_y_));
   }
@@ -103,7 +104,20 @@ class BatchMatMulV2Op {
  private:
   bool adj_x_ = false, adj_y_ = false;
 };
-REGISTER_METAL_KERNEL(BatchMatMulV2Op, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+struct BatchMatMul {
+  static constexpr char kOp[] = "BatchMatMul";
+};
+struct BatchMatMulV2 {
+  static constexpr char kOp[] = "BatchMatMulV2";
+};
+struct BatchMatMulV3 {
+  static constexpr char kOp[] = "BatchMatMulV3";
+};
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMul>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV2>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+#define OF_ONE_TYPE(type) .Types("Ta", {type}).Where("Tb", type).Where("Tout", type)
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, OF_ONE_TYPE(TF_FLOAT));
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, OF_ONE_TYPE(TF_BFLOAT16));
 
 class Conv2DOp {
  public:

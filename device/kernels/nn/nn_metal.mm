@@ -1,4 +1,4 @@
-// BiasAdd, Softmax, LogSoftmax, Pad and PadV2.
+// BiasAdd, BiasAddV1, Softmax, LogSoftmax, Pad and PadV2.
 
 #include <string>
 #include <vector>
@@ -13,11 +13,13 @@ namespace {
 
 // ---- BiasAdd ------------------------------------------------------------------------------------
 
+template <typename Op>
 class BiasAddOp {
  public:
-  static constexpr char kOp[] = "BiasAdd";
+  static constexpr const char* kOp = Op::kOp;
 
   explicit BiasAddOp(KernelConstruction* ctx) {
+    if (!Op::kFormats) return;
     std::string data_format;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("data_format", &data_format));
     nchw_ = data_format == "NCHW";
@@ -28,11 +30,11 @@ class BiasAddOp {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &value));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &bias));
     OP_REQUIRES(ctx, value.rank() >= 2,
-                InvalidArgument("BiasAdd: value must have at least 2 dimensions, got ",
+                InvalidArgument(kOp, ": value must have at least 2 dimensions, got ",
                                 ToString(value.shape())));
     const int channel_dim = nchw_ ? 1 : value.rank() - 1;
     OP_REQUIRES(ctx, bias.rank() == 1 && bias.dim(0) == value.dim(channel_dim),
-                InvalidArgument("BiasAdd: bias must have shape [", value.dim(channel_dim),
+                InvalidArgument(kOp, ": bias must have shape [", value.dim(channel_dim),
                                 "], the channels of value ", ToString(value.shape()), ", got ",
                                 ToString(bias.shape())));
     OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, value.shape(), &out));
@@ -53,7 +55,16 @@ class BiasAddOp {
  private:
   bool nchw_ = false;
 };
-REGISTER_METAL_KERNEL(BiasAddOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+struct BiasAdd {
+  static constexpr char kOp[] = "BiasAdd";
+  static constexpr bool kFormats = true;
+};
+struct BiasAddV1 {
+  static constexpr char kOp[] = "BiasAddV1";
+  static constexpr bool kFormats = false;
+};
+REGISTER_METAL_KERNEL(BiasAddOp<BiasAdd>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(BiasAddOp<BiasAddV1>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
 // ---- Softmax ------------------------------------------------------------------------------------
 

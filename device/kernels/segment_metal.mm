@@ -1,0 +1,226 @@
+// SegmentMax, SegmentMin; SparseSegmentSum, -Mean, -SqrtN, with a number of segments, too, and gradients.
+
+#include <utility>
+
+#include "device/kernels/elementwise.h"
+#include "device/kernels/layout.h"
+#include "device/kernels/scatter.h"
+#include "device/kernels/segment_params.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+// Waits for it: the largest of ids that are in order, and one more.
+Status SegmentsOf(KernelContext* ctx, const char* op, const Tensor& ids, int64_t* segments) {
+  *segments = 0;
+  const int64_t n = ids.num_elements();
+  if (n == 0) return Status();
+  ReadBack last;
+  RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(encoder.Allocate(sizeof(int64_t), &last));
+    const auto at = static_cast<uint64_t>(n - 1);
+    return encoder.Launch({"element", ids.dtype()}, Grid(1),
+                          {{"in", ids}, {"out", last}, {"at", at}});
+  }));
+  *segments = *last.data<int64_t>() + 1;
+  if (*segments >= 1) return Status();
+  return InvalidArgument(op, ": segment ids must be >= 0, got ", *segments - 1);
+}
+
+Status CheckIds(const char* op, const Tensor& data, const Tensor& ids, int64_t n) {
+  if (data.rank() < 1) return InvalidArgument(op, ": input must be at least rank 1");
+  if (ids.rank() != 1) {
+    return InvalidArgument(op, ": segment_ids should be a vector, got ", ToString(ids.shape()));
+  }
+  if (ids.dim(0) == n) return Status();
+  return InvalidArgument(op, ": segment_ids should be the same size as ", n, " rows, got ",
+                         ids.dim(0));
+}
+
+SegmentParams PlanSegments(const Tensor& data, const Tensor& ids, float power) {
+  SegmentParams p = {};
+  p.n = static_cast<uint64_t>(ids.num_elements());
+  p.inner = static_cast<uint64_t>(NumElements(Dims(data.shape(), 1, data.shape().size())));
+  p.rows = static_cast<uint64_t>(data.dim(0));
+  p.power = power;
+  return p;
+}
+
+Shape WithRows(const Tensor& data, int64_t rows) {
+  Shape shape = data.shape();
+  shape[0] = rows;
+  return shape;
+}
+
+#define SEGMENT_OP(op, shader)                \
+  struct op {                                 \
+    static constexpr char kOp[] = #op;        \
+    static constexpr char kShader[] = shader; \
+  }
+
+template <typename Op>
+class SegmentOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit SegmentOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor data, ids, out;
+    int64_t segments;
+    RETURN_IF_ERROR(ctx->Input(0, &data));
+    RETURN_IF_ERROR(ctx->Input(1, &ids));
+    RETURN_IF_ERROR(CheckIds(kOp, data, ids, data.rank() < 1 ? 0 : data.dim(0)));
+    RETURN_IF_ERROR(SegmentsOf(ctx, kOp, ids, &segments));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, WithRows(data, segments), &out));
+    const SegmentParams p = PlanSegments(data, ids, 0);
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({Op::kShader, data.dtype(), ids.dtype()},
+                            Grid(static_cast<int64_t>(p.inner), segments),
+                            {{"data", data}, {"ids", ids}, {"out", out}, {"p", p}});
+    });
+  }
+};
+SEGMENT_OP(SegmentMax, "segment_max");
+SEGMENT_OP(SegmentMin, "segment_min");
+#define NUMBERS .Types("T", METAL_DEVICE_ALL_NUMBERS)
+REGISTER_METAL_KERNEL(SegmentOp<SegmentMax>, NUMBERS.Where("Tindices", TF_INT32));
+REGISTER_METAL_KERNEL(SegmentOp<SegmentMax>, NUMBERS.Where("Tindices", TF_INT64));
+REGISTER_METAL_KERNEL(SegmentOp<SegmentMin>, NUMBERS.Where("Tindices", TF_INT32));
+REGISTER_METAL_KERNEL(SegmentOp<SegmentMin>, NUMBERS.Where("Tindices", TF_INT64));
+
+// ---- of rows that indices name ------------------------------------------------------------------
+
+template <typename Op>
+class SparseSegmentOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit SparseSegmentOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor data, indices, ids, out;
+    int64_t segments;
+    RETURN_IF_ERROR(ctx->Input(0, &data));
+    RETURN_IF_ERROR(ctx->Input(1, &indices));
+    RETURN_IF_ERROR(ctx->Input(2, &ids));
+    if (indices.rank() != 1) {
+      return InvalidArgument(kOp, ": indices should be a vector, got ", ToString(indices.shape()));
+    }
+    RETURN_IF_ERROR(CheckIds(kOp, data, ids, indices.dim(0)));
+    if (Op::kGiven) {
+      RETURN_IF_ERROR(Given(ctx, &segments));
+    } else {
+      RETURN_IF_ERROR(SegmentsOf(ctx, kOp, ids, &segments));
+    }
+    const Shape shape = WithRows(data, segments);
+    RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", shape));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    const SegmentParams p = PlanSegments(data, ids, Op::kPower);
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch(
+          {"sparse_segment", data.dtype(), indices.dtype(), ids.dtype()},
+          Grid(static_cast<int64_t>(p.inner), segments),
+          {{"data", data}, {"indices", indices}, {"ids", ids}, {"out", out}, {"p", p}});
+    });
+  }
+
+  static Status Given(KernelContext* ctx, int64_t* segments) {
+    Tensor tensor;
+    Shape counts;
+    RETURN_IF_ERROR(ctx->Input(3, &tensor));
+    RETURN_IF_ERROR(Indices(kOp, "num_segments", tensor, &counts));
+    if (tensor.rank() != 0 || counts[0] < 0) {
+      return InvalidArgument(kOp, ": num_segments must be one number >= 0, got ", ToString(counts));
+    }
+    *segments = counts[0];
+    return Status();
+  }
+};
+
+// Rows of a tensor of `output_dim0` rows get their segments' gradients.
+template <typename Op>
+class SparseSegmentGradOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit SparseSegmentGradOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor grad, indices, ids, rows_tensor, spread, out;
+    Shape rows, slices;
+    ScatterParams scatter;
+    RETURN_IF_ERROR(ctx->Input(0, &grad));
+    RETURN_IF_ERROR(ctx->Input(1, &indices));
+    RETURN_IF_ERROR(ctx->Input(2, &ids));
+    RETURN_IF_ERROR(ctx->Input(3, &rows_tensor));
+    RETURN_IF_ERROR(Indices(kOp, "output_dim0", rows_tensor, &rows));
+    if (rows_tensor.rank() != 0) {
+      return InvalidArgument(kOp, ": output_dim0 should be a scalar, got ",
+                             ToString(rows_tensor.shape()));
+    }
+    if (indices.rank() != 1) {
+      return InvalidArgument(kOp, ": indices should be a vector, got ", ToString(indices.shape()));
+    }
+    RETURN_IF_ERROR(CheckIds(kOp, grad, ids, indices.dim(0)));
+    const Shape shape = WithRows(grad, rows[0]);
+    RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", shape));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    RETURN_IF_ERROR(PlanRows(kOp, shape, indices, &scatter, &slices));
+    RETURN_IF_ERROR(ctx->AllocateTemp(grad.dtype(), slices, &spread));
+    const SegmentParams p = PlanSegments(grad, ids, Op::kPower);
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
+      if (grad.num_elements() == 0) return Status();
+      RETURN_IF_ERROR(encoder.Launch({"sparse_segment_spread", grad.dtype(), ids.dtype()},
+                                     Grid(static_cast<int64_t>(p.inner), ids.dim(0)),
+                                     {{"grad", grad}, {"ids", ids}, {"out", spread}, {"p", p}}));
+      return EncodeScatter(encoder, kOp, "add", /*signless=*/true, scatter, indices, spread, out);
+    });
+  }
+};
+
+#define SPARSE_(Kernel, op, power, given, ...)             \
+  struct op {                                              \
+    static constexpr char kOp[] = #op;                     \
+    static constexpr float kPower = power;                 \
+    [[maybe_unused]] static constexpr bool kGiven = given; \
+  };                                                       \
+  SPARSE_INDEX(Kernel<op>, TF_INT32, __VA_ARGS__);         \
+  SPARSE_INDEX(Kernel<op>, TF_INT64, __VA_ARGS__)
+#define SPARSE_INDEX(Kernel, index, ...)            \
+  SPARSE_IDS(Kernel, index, TF_INT32, __VA_ARGS__); \
+  SPARSE_IDS(Kernel, index, TF_INT64, __VA_ARGS__)
+#define SPARSE_IDS(Kernel, index, ids, ...) \
+  REGISTER_METAL_KERNEL(                    \
+      Kernel,                               \
+      .Types("T", METAL_DEVICE_FLOATS).Where("Tidx", index).Where("Tsegmentids", ids) __VA_ARGS__)
+#define SPARSE(op, power) SPARSE_(SparseSegmentOp, op, power, false, )
+#define SPARSE_GIVEN(op, power) \
+  SPARSE_(SparseSegmentOp, op, power, true, .HostMemory("num_segments"))
+#define SPARSE_GRAD(op, power) \
+  SPARSE_(SparseSegmentGradOp, op, power, false, .HostMemory("output_dim0"))
+SPARSE(SparseSegmentSum, 0.0f);
+SPARSE(SparseSegmentMean, 1.0f);
+SPARSE(SparseSegmentSqrtN, 0.5f);
+SPARSE_GIVEN(SparseSegmentSumWithNumSegments, 0.0f);
+SPARSE_GIVEN(SparseSegmentMeanWithNumSegments, 1.0f);
+SPARSE_GIVEN(SparseSegmentSqrtNWithNumSegments, 0.5f);
+SPARSE_GRAD(SparseSegmentSumGrad, 0.0f);
+SPARSE_GRAD(SparseSegmentMeanGrad, 1.0f);
+SPARSE_GRAD(SparseSegmentSqrtNGrad, 0.5f);
+
+}  // namespace
+}  // namespace metal_ops

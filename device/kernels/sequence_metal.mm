@@ -1,0 +1,583 @@
+// DynamicPartition, DynamicStitch, ReverseSequence, MirrorPadGrad, Cross, CheckNumerics, UnravelIndex, Bitcast,
+// Snapshot, Diag, DiagPart.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/kernels/elementwise.h"
+#include "device/kernels/layout.h"
+#include "device/kernels/segment_params.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+// Output 0 is input 0, the same memory.
+Status PassOn(KernelContext* ctx) {
+  CStatus status;
+  TF_Tensor* tensor = nullptr;
+  TF_GetInput(ctx->raw(), 0, &tensor, status);
+  if (!status.ok()) return status.Get();
+  TF_SetOutput(ctx->raw(), 0, tensor, status);
+  TF_DeleteTensor(tensor);
+  return status.Get();
+}
+
+// ---- DynamicPartition ---------------------------------------------------------------------------
+
+// Waits, as how many rows each partition has must be known for the results' shapes.
+class DynamicPartitionOp {
+ public:
+  static constexpr char kOp[] = "DynamicPartition";
+
+  explicit DynamicPartitionOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_partitions", &parts_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor data, partitions, order;
+    RETURN_IF_ERROR(ctx->Input(0, &data));
+    RETURN_IF_ERROR(ctx->Input(1, &partitions));
+    const size_t rank = partitions.shape().size();
+    if (data.shape().size() < rank || Dims(data.shape(), 0, rank) != partitions.shape()) {
+      return InvalidArgument(kOp, ": data.shape must start with partitions.shape, got data.shape ",
+                             "= ", ToString(data.shape()),
+                             ", partitions.shape = ", ToString(partitions.shape()));
+    }
+    const Shape slice = Dims(data.shape(), rank, data.shape().size());
+    const int64_t n = partitions.num_elements(), chunks = std::clamp<int64_t>(n / 4096, 1, 32);
+    const auto total = static_cast<uint64_t>(n), chunk = (total + chunks - 1) / chunks;
+    std::vector<int64_t> places(static_cast<size_t>(chunks * parts_)), sizes(parts_, 0);
+    if (n > 0) {
+      ReadBack counts;
+      RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
+        RETURN_IF_ERROR(encoder.Allocate(places.size() * sizeof(int64_t), &counts));
+        return encoder.Launch("partition_counts", Grid(chunks),
+                              {{"partitions", partitions},
+                               {"counts", counts},
+                               {"n", total},
+                               {"chunk", chunk},
+                               {"parts", parts_}});
+      }));
+      std::copy_n(counts.data<int64_t>(), places.size(), places.begin());
+    }
+    // Counts become places: partition by partition, in each chunk by chunk.
+    int64_t place = 0;
+    for (int32_t part = 0; part < parts_; ++part) {
+      const int64_t first = place;
+      for (int64_t i = 0; i < chunks; ++i) {
+        const int64_t count = std::exchange(places[i * parts_ + part], place);
+        place += count;
+      }
+      sizes[part] = place - first;
+    }
+    if (place != n) {
+      return InvalidArgument(kOp, ": ", n - place, " of partitions are not in [0, ", parts_, ")");
+    }
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_INT64, {n}, &order));
+    std::vector<Tensor> outs(parts_);
+    for (int32_t part = 0; part < parts_; ++part) {
+      Shape shape = slice;
+      shape.insert(shape.begin(), sizes[part]);
+      RETURN_IF_ERROR(ctx->AllocateOutput(part, shape, &outs[part]));
+    }
+    MoveParams p = {};
+    p.inner = static_cast<uint64_t>(NumElements(slice));
+    if (n == 0 || p.inner == 0) return Status();
+    Tensor at;
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_INT64, {chunks, parts_}, &at));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeCopy(encoder, kOp, at.shape(),
+                                 HostArray(places.data(), chunks * parts_),
+                                 {DenseStrides(at.shape())}, at, {DenseStrides(at.shape())}));
+      RETURN_IF_ERROR(encoder.Launch("partition_places", Grid(chunks),
+                                     {{"partitions", partitions},
+                                      {"places", at},
+                                      {"order", order},
+                                      {"n", total},
+                                      {"chunk", chunk},
+                                      {"parts", parts_}}));
+      for (int32_t part = 0; part < parts_; ++part) {
+        RETURN_IF_ERROR(encoder.Launch({"take_rows", std::to_string(data.element_bytes())},
+                                       Grid(static_cast<int64_t>(p.inner), sizes[part]),
+                                       {{"in", Value(data).Untyped()},
+                                        {"order", order},
+                                        {"out", Value(outs[part]).Untyped()},
+                                        {"p", p}}));
+        p.first += static_cast<uint64_t>(sizes[part]);
+      }
+      return Status();
+    });
+  }
+
+  int32_t parts_ = 0;
+};
+REGISTER_METAL_KERNEL(DynamicPartitionOp, .Types("T", METAL_DEVICE_ALL_TYPES));
+
+// ---- DynamicStitch ------------------------------------------------------------------------------
+
+// Of indices that are there twice the last counts; rows that none names are zero.
+class DynamicStitchOp {
+ public:
+  static constexpr char kOp[] = "DynamicStitch";
+
+  explicit DynamicStitchOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    const int n = ctx->num_inputs() / 2;
+    std::vector<Tensor> indices(n), data(n);
+    Shape slice;
+    int64_t rows = 0;
+    for (int i = 0; i < n; ++i) {
+      RETURN_IF_ERROR(ctx->Input(i, &indices[i]));
+      RETURN_IF_ERROR(ctx->Input(n + i, &data[i]));
+      const size_t rank = indices[i].shape().size();
+      const Shape& shape = data[i].shape();
+      if (shape.size() < rank || Dims(shape, 0, rank) != indices[i].shape()) {
+        return InvalidArgument(kOp, ": data[", i, "].shape = ", ToString(shape),
+                               " does not start with indices[", i,
+                               "].shape = ", ToString(indices[i].shape()));
+      }
+      const Shape rest = Dims(shape, rank, shape.size());
+      if (i == 0) slice = rest;
+      if (rest != slice) {
+        return InvalidArgument(kOp, ": Need data[0].shape and data[", i, "].shape to agree after ",
+                               "their indices' dimensions, got ", ToString(slice), " and ",
+                               ToString(rest));
+      }
+      for (int64_t k = 0; k < indices[i].num_elements(); ++k) {
+        const int32_t row = indices[i].host<int32_t>()[k];
+        if (row < 0) {
+          return InvalidArgument(kOp, ": indices[", i, "] is out of range: ", row, " < 0");
+        }
+        rows = std::max<int64_t>(rows, int64_t{row} + 1);
+      }
+    }
+    Tensor out;
+    Shape shape = slice;
+    shape.insert(shape.begin(), rows);
+    RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", shape));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    MoveParams p = {};
+    p.inner = static_cast<uint64_t>(NumElements(slice));
+    if (out.num_elements() == 0) return Status();
+    // From behind: what a later index names is taken.
+    std::vector<bool> taken(static_cast<size_t>(rows), false);
+    std::vector<std::vector<int32_t>> places(n);
+    int64_t covered = 0;
+    for (int i = n - 1; i >= 0; --i) {
+      places[i].assign(static_cast<size_t>(indices[i].num_elements()), -1);
+      for (auto k = static_cast<int64_t>(places[i].size()) - 1; k >= 0; --k) {
+        const int32_t row = indices[i].host<int32_t>()[k];
+        if (taken[row]) continue;
+        taken[row] = true;
+        places[i][k] = row;
+        ++covered;
+      }
+    }
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      if (covered < rows) RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
+      for (int i = 0; i < n; ++i) {
+        const auto count = static_cast<int64_t>(places[i].size());
+        RETURN_IF_ERROR(encoder.Launch({"put_rows", std::to_string(out.element_bytes())},
+                                       Grid(static_cast<int64_t>(p.inner), count),
+                                       {{"in", Value(data[i]).Untyped()},
+                                        {"places", HostArray(places[i].data(), count)},
+                                        {"out", Value(out).Untyped()},
+                                        {"p", p}}));
+      }
+      return Status();
+    });
+  }
+};
+REGISTER_METAL_KERNEL(DynamicStitchOp, .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("indices"));
+
+// ---- ReverseSequence ----------------------------------------------------------------------------
+
+// A length that is more than the dimension reverses nothing.
+class ReverseSequenceOp {
+ public:
+  static constexpr char kOp[] = "ReverseSequence";
+
+  explicit ReverseSequenceOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("seq_dim", &sequence_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dim", &batch_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor in, lengths, out;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &lengths));
+    const int64_t rank = in.rank();
+    const int64_t batch = batch_ < 0 ? batch_ + rank : batch_;
+    if (batch < 0 || batch >= rank || sequence_ < 0 || sequence_ >= rank || batch == sequence_) {
+      return InvalidArgument(kOp, ": batch_dim ", batch_, " and seq_dim ", sequence_,
+                             " must be different dimensions of input ", ToString(in.shape()));
+    }
+    if (lengths.shape() != Shape{in.dim(static_cast<int>(batch))}) {
+      return InvalidArgument(kOp, ": Length of seq_lengths must be ",
+                             in.dim(static_cast<int>(batch)), ", that of input's batch_dim, got ",
+                             ToString(lengths.shape()));
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &out));
+    if (out.num_elements() == 0) return Status();
+    const auto first = static_cast<size_t>(std::min(batch, sequence_));
+    const auto second = static_cast<size_t>(std::max(batch, sequence_));
+    ReverseParams p = {};
+    p.swapped = sequence_ < batch ? 1 : 0;
+    p.first = static_cast<uint64_t>(in.shape()[first]);
+    p.second = static_cast<uint64_t>(in.shape()[second]);
+    p.middle = static_cast<uint64_t>(NumElements(Dims(in.shape(), first + 1, second)));
+    p.inner = static_cast<uint64_t>(NumElements(Dims(in.shape(), second + 1, in.shape().size())));
+    p.total = static_cast<uint64_t>(in.num_elements());
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch(
+          {"reverse_sequence", std::to_string(in.element_bytes()), lengths.dtype()},
+          Grid::Flat(in.num_elements()),
+          {{"in", Value(in).Untyped()},
+           {"lengths", lengths},
+           {"out", Value(out).Untyped()},
+           {"p", p}});
+    });
+  }
+
+  int64_t sequence_ = 0, batch_ = 0;
+};
+#define REVERSE_SEQUENCE .Types("T", METAL_DEVICE_ALL_TYPES)
+REGISTER_METAL_KERNEL(ReverseSequenceOp, REVERSE_SEQUENCE.Where("Tlen", TF_INT32));
+REGISTER_METAL_KERNEL(ReverseSequenceOp, REVERSE_SEQUENCE.Where("Tlen", TF_INT64));
+
+// ---- MirrorPadGrad ------------------------------------------------------------------------------
+
+class MirrorPadGradOp {
+ public:
+  static constexpr char kOp[] = "MirrorPadGrad";
+
+  explicit MirrorPadGradOp(KernelConstruction* ctx) {
+    std::string mode;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("mode", &mode));
+    edge_ = mode == "SYMMETRIC" ? 0 : 1;
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor in, paddings, out;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &paddings));
+    const size_t rank = in.shape().size();
+    if (paddings.shape() != Shape{in.rank(), 2}) {
+      return InvalidArgument(kOp, ": paddings must have shape [", rank, ", 2], got ",
+                             ToString(paddings.shape()));
+    }
+    std::vector<FoldParams> folds(rank);
+    Shape shape = in.shape();
+    std::vector<size_t> folded;
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t before = At(paddings, 2 * d), after = At(paddings, 2 * d + 1);
+      const int64_t size = shape[d] - before - after;
+      if (before < 0 || after < 0 || before > size - edge_ || after > size - edge_) {
+        return InvalidArgument(kOp, ": paddings must be >= 0 and no greater than the output ",
+                               "dimension size", edge_ == 1 ? " less 1" : "", ": ", before, ", ",
+                               after, " for size ", size);
+      }
+      shape[d] = size;
+      folds[d].before = static_cast<uint64_t>(before);
+      folds[d].after = static_cast<uint64_t>(after);
+      if (before + after > 0) folded.push_back(d);
+    }
+    if (folded.empty()) return PassOn(ctx);
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    // The last fold writes the output, the others memory of their own.
+    std::vector<Tensor> between(folded.size() - 1);
+    Shape part = in.shape();
+    for (size_t i = 0; i < folded.size(); ++i) {
+      const size_t d = folded[i];
+      part[d] = shape[d];
+      folds[d].size = static_cast<uint64_t>(shape[d]);
+      folds[d].inner = static_cast<uint64_t>(NumElements(Dims(part, d + 1, rank)));
+      folds[d].total = static_cast<uint64_t>(NumElements(part));
+      folds[d].edge = static_cast<uint64_t>(edge_);
+      if (i + 1 < folded.size()) RETURN_IF_ERROR(ctx->AllocateTemp(in.dtype(), part, &between[i]));
+    }
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      for (size_t i = 0; i < folded.size(); ++i) {
+        const Tensor& from = i == 0 ? in : between[i - 1];
+        const Tensor& to = i + 1 == folded.size() ? out : between[i];
+        const FoldParams& p = folds[folded[i]];
+        RETURN_IF_ERROR(encoder.Launch(
+            {"fold_edges", Unsigned(in.dtype())}, Grid::Flat(static_cast<int64_t>(p.total)),
+            {{"in", Value(from).Untyped()}, {"out", Value(to).Untyped()}, {"p", p}}));
+      }
+      return Status();
+    });
+  }
+
+  static int64_t At(const Tensor& paddings, size_t i) {
+    return paddings.dtype() == TF_INT64 ? paddings.host<int64_t>()[i] : paddings.host<int32_t>()[i];
+  }
+
+  int64_t edge_ = 0;  // elements at the edge that are not repeated
+};
+REGISTER_METAL_KERNEL(MirrorPadGradOp,
+                      .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("paddings"));
+
+// ---- small things -------------------------------------------------------------------------------
+
+class CrossOp {
+ public:
+  static constexpr char kOp[] = "Cross";
+
+  explicit CrossOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor a, b, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &a));
+    OP_REQUIRES_OK(ctx, ctx->Input(1, &b));
+    OP_REQUIRES(ctx, a.shape() == b.shape(),
+                InvalidArgument(kOp, ": Both inputs must be of same shape: ", ToString(a.shape()),
+                                " vs. ", ToString(b.shape())));
+    OP_REQUIRES(ctx, a.rank() >= 1 && a.dim(a.rank() - 1) == 3,
+                InvalidArgument(kOp, ": Cross-products are only defined for 3-element vectors, ",
+                                "got ", ToString(a.shape())));
+    OP_REQUIRES_OK(ctx, CheckGrid(kOp, "vectors", a.num_elements() / 3));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, a.shape(), &out));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return encoder.Launch({"cross_product", Unsigned(a.dtype())},
+                                           Grid(a.num_elements() / 3),
+                                           {{"a", Value(a).Untyped()},
+                                            {"b", Value(b).Untyped()},
+                                            {"out", Value(out).Untyped()}});
+                   }));
+  }
+};
+REGISTER_METAL_KERNEL(CrossOp, .Types("T", METAL_DEVICE_ALL_NUMBERS));
+
+// Waits, as it is an error that the caller gets.
+template <typename Op>
+class CheckNumericsOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit CheckNumericsOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("message", &message_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor in;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    const auto n = static_cast<uint64_t>(in.num_elements());
+    const auto pieces = static_cast<int64_t>((n + CHECK_PIECE - 1) / CHECK_PIECE);
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements", pieces));
+    uint32_t bits = 0;
+    if (pieces > 0) {
+      ReadBack found;
+      RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
+        RETURN_IF_ERROR(encoder.Allocate(pieces * sizeof(uint32_t), &found));
+        return encoder.Launch({"check_numerics", in.dtype()}, Grid(pieces),
+                              {{"in", in}, {"found", found}, {"n", n}});
+      }));
+      for (int64_t i = 0; i < pieces; ++i) bits |= found.data<uint32_t>()[i];
+    }
+    if (bits != 0) return InvalidArgument(message_, " : Tensor had ", Describe(bits), " values");
+    return PassOn(ctx);
+  }
+
+  static std::string Describe(uint32_t bits) {
+    std::vector<std::string> found;
+    if (Op::kSigns) {
+      if ((bits & 4) != 0) found.push_back("-Inf");
+      if ((bits & 2) != 0) found.push_back("+Inf");
+    } else if ((bits & 6) != 0) {
+      found.push_back("Inf");
+    }
+    if ((bits & 1) != 0) found.push_back("NaN");
+    std::string text = found[0];
+    for (size_t i = 1; i < found.size(); ++i) {
+      text += (found.size() > 2 ? ", " : " ") + std::string(i + 1 == found.size() ? "and " : "");
+      text += found[i];
+    }
+    return text;
+  }
+
+  std::string message_;
+};
+struct CheckNumerics {
+  static constexpr char kOp[] = "CheckNumerics";
+  static constexpr bool kSigns = false;
+};
+struct CheckNumericsV2 {
+  static constexpr char kOp[] = "CheckNumericsV2";
+  static constexpr bool kSigns = true;
+};
+REGISTER_METAL_KERNEL(CheckNumericsOp<CheckNumerics>, .Types("T", METAL_DEVICE_FLOATS));
+REGISTER_METAL_KERNEL(CheckNumericsOp<CheckNumericsV2>, .Types("T", METAL_DEVICE_FLOATS));
+
+class UnravelIndexOp {
+ public:
+  static constexpr char kOp[] = "UnravelIndex";
+
+  explicit UnravelIndexOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor indices, dims, out;
+    Shape sizes;
+    RETURN_IF_ERROR(ctx->Input(0, &indices));
+    RETURN_IF_ERROR(ctx->Input(1, &dims));
+    if (indices.rank() > 1 || dims.rank() != 1) {
+      return InvalidArgument(kOp, ": The indices can only be scalar or vector and dims a vector, ",
+                             "got ", ToString(indices.shape()), " and ", ToString(dims.shape()));
+    }
+    RETURN_IF_ERROR(Indices(kOp, "dims", dims, &sizes));
+    UnravelParams p = {};
+    if (sizes.size() > UNRAVEL_DIMS) {
+      return InvalidArgument(kOp, ": dims may have ", UNRAVEL_DIMS, " numbers at most, got ",
+                             sizes.size());
+    }
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d] <= 0) {
+        return InvalidArgument(kOp, ": Input dims cannot contain a dim of zero or less, got ",
+                               ToString(sizes));
+      }
+      p.dims[d] = sizes[d];
+    }
+    p.n = static_cast<uint64_t>(indices.num_elements());
+    p.rank = static_cast<uint32_t>(sizes.size());
+    Shape shape = indices.shape();
+    shape.insert(shape.begin(), dims.dim(0));
+    RETURN_IF_ERROR(CheckGrid(kOp, "indices", indices.num_elements()));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"unravel_index", indices.dtype()}, Grid(indices.num_elements()),
+                            {{"indices", indices}, {"out", out}, {"p", p}});
+    });
+  }
+};
+REGISTER_METAL_KERNEL(UnravelIndexOp, .Types("Tidx", {TF_INT32, TF_INT64}).HostMemory("dims"));
+
+class BitcastOp {
+ public:
+  static constexpr char kOp[] = "Bitcast";
+
+  explicit BitcastOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor in, out;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    const auto from = static_cast<int64_t>(in.element_bytes());
+    const auto to =
+        static_cast<int64_t>(TF_DataTypeSize(static_cast<TF_DataType>(ctx->output_dtype(0))));
+    Shape shape = in.shape();
+    if (from > to) shape.push_back(from / to);
+    if (from < to) {
+      if (shape.empty() || shape.back() != to / from) {
+        return InvalidArgument(kOp, ": Cannot bitcast from ", ToString(in.dtype()), " to ",
+                               ToString(ctx->output_dtype(0)), ": the last dimension of input ",
+                               ToString(shape), " must be ", to / from);
+      }
+      shape.pop_back();
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    return Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(in, out); });
+  }
+};
+REGISTER_METAL_KERNEL(BitcastOp,
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64,
+                                   TF_COMPLEX128, TF_INT8, TF_INT16, TF_INT32, TF_INT64, TF_UINT8,
+                                   TF_UINT16, TF_UINT32, TF_UINT64}));
+
+class SnapshotOp {
+ public:
+  static constexpr char kOp[] = "Snapshot";
+
+  explicit SnapshotOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, in.shape(), &out));
+    if (out.opaque() == in.opaque() || out.num_elements() == 0) return;
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(in, out); }));
+  }
+};
+REGISTER_METAL_KERNEL(SnapshotOp, .Types("T", METAL_DEVICE_ALL_TYPES));
+
+// A tensor on the diagonal of one with twice its dimensions, and back.
+class DiagOp {
+ public:
+  static constexpr char kOp[] = "Diag";
+
+  explicit DiagOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    OP_REQUIRES(ctx, in.rank() >= 1,
+                InvalidArgument(kOp, ": Input must be at least rank 1, got 0"));
+    Shape shape = in.shape();
+    shape.insert(shape.end(), in.shape().begin(), in.shape().end());
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "the output's shape", shape));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    const int64_t n = in.num_elements();
+    if (n == 0) return;
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
+                     return EncodeCopy(encoder, kOp, {n}, in, {{1}}, out, {{n + 1}});
+                   }));
+  }
+};
+
+class DiagPartOp {
+ public:
+  static constexpr char kOp[] = "DiagPart";
+
+  explicit DiagPartOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    const size_t rank = in.shape().size() / 2;
+    const Shape shape = Dims(in.shape(), 0, rank);
+    OP_REQUIRES(
+        ctx, rank > 0 && in.shape().size() == 2 * rank && shape == Dims(in.shape(), rank, 2 * rank),
+        InvalidArgument(kOp, ": The rank of the tensor should be even and positive, its ",
+                        "first half of dimensions the second; got ", ToString(in.shape())));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    const int64_t n = out.num_elements();
+    if (n == 0) return;
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return EncodeCopy(encoder, kOp, {n}, in, {{n + 1}}, out, {{1}});
+                   }));
+  }
+};
+#define DIAGONAL_TYPES \
+  {TF_FLOAT, TF_HALF, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_INT32, TF_INT64}
+REGISTER_METAL_KERNEL(DiagOp, .Types("T", DIAGONAL_TYPES));
+REGISTER_METAL_KERNEL(DiagPartOp, .Types("T", DIAGONAL_TYPES));
+
+}  // namespace
+}  // namespace metal_ops

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Two launches, one of a struct with a gap between its fields.
+# Two launches, one of a struct with a gap between its fields, and the same in a test that is left out.
 RECORDED = '''
 import numpy as np
+import pytest
 from tests.msl.shaders import library
 
 def test_launches():
@@ -26,6 +27,10 @@ def test_launches():
     s = np.zeros(2, np.dtype({"names": ["a", "b"], "formats": ["u1", "2f4"], "offsets": [0, 4], "itemsize": 12}))
     shader["made"].run(1, 1, {0: s, 1: np.float32(7)})
     assert x[4] == 8 and s[0]["b"][1] == 7
+
+@pytest.mark.parametrize("case", [0])
+def test_vectors_need_no_more_alignment_than_their_elements(case):
+    test_launches()
 '''
 
 CASES = ("blit_copies_and_fills", "function_constant_errors", "there_is_no_such_case")
@@ -73,6 +78,7 @@ def run(pack: Path, *arguments: str, device: str = "cpu") -> str:
 def test_what_was_recorded_gives_the_same_again(pack: Path) -> None:
     said = run(pack, "2")
     assert "launches of tests/msl: 2, run 2 times, always as on the CPU device: 2" in said, said
+    assert "not run: test_vectors_need_no_more_alignment_than_their_elements: a vector in" in said
     assert "FAILED textures: No such file" in said  # a program that was not packed is no success
     assert "tests of hostmetal: 3, passed: 1" in said
     assert "open function_constant_errors: a compiled library cannot know" in said

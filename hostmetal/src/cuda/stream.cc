@@ -135,8 +135,18 @@ class GpuStream : public hostmetal::Stream {
   Failure Copy(void* destination, const void* source, size_t bytes) override {
     if (!bytes) return {};
     if (Failure failure = Begin("a copy")) return failure;
-    return Check("[copy]",
-                 cu_.MemcpyAsync(ToAddress(destination), ToAddress(source), bytes, stream_));
+    const Address to = ToAddress(destination), from = ToAddress(source);
+    const bool up = to > from;
+    const size_t apart = up ? to - from : from - to;
+    if (apart >= bytes) return Check("[copy]", cu_.MemcpyAsync(to, from, bytes, stream_));
+    // The library's copies may not overlap: parts, from the end that nothing else is copied to.
+    const size_t most = std::max(apart, kStagingBytes);
+    for (size_t done = 0; apart && done < bytes;) {
+      const size_t part = std::min(most, bytes - done), at = up ? bytes - done - part : done;
+      if (Failure failure = CopyPart(to + at, from + at, part, part > apart)) return failure;
+      done += part;
+    }
+    return {};
   }
 
   Failure Fill(void* destination, uint8_t value, size_t bytes) override {
@@ -189,6 +199,17 @@ class GpuStream : public hostmetal::Stream {
     if (Failure failure = Check("[commandBuffer]", events_->Take(&begin_))) return failure;
     names_ = what;
     return Check("[commandBuffer]", cu_.EventRecord(begin_, stream_));
+  }
+
+  // Where they overlap by way of the staging memory, which is free between two launches of a stream.
+  Failure CopyPart(Address to, Address from, size_t bytes, bool overlap) {
+    if (overlap) {
+      if (Failure failure = Check("[copy]", cu_.MemcpyAsync(device_, from, bytes, stream_))) {
+        return failure;
+      }
+      from = device_;
+    }
+    return Check("[copy]", cu_.MemcpyAsync(to, from, bytes, stream_));
   }
 
   // Bytes of the host as memory of the GPU, until the stream has come so far.

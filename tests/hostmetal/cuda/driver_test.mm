@@ -202,6 +202,34 @@ const std::map<std::string, std::function<void()>> kCases = {
        id<MTLBuffer> zero = Buffer(3 << 20, MTLResourceCPUCacheModeWriteCombined);
        Check(static_cast<const char*>([zero contents])[(3 << 20) - 1] == 0, "new ones are zero");
      }},
+    {"overlapping_copies",
+     [] {
+       constexpr size_t kMiB = 1 << 20;
+       const size_t rows[][3] = {  // from, to, bytes
+           {0, 100, 300},    {100, 0, 300},           {7, 7, 300},   {0, 1, 9 * kMiB},
+           {1, 0, 9 * kMiB}, {0, 5 * kMiB, 9 * kMiB}, {0, 300, 300}, {5 * kMiB, 0, 9 * kMiB}};
+       std::vector<char> values(14 * kMiB);
+       for (size_t i = 0; i < values.size(); ++i) values[i] = char(i * 2654435761u >> 13);
+       id<MTLBuffer> buffer = Buffer(values.size());
+       auto* contents = reinterpret_cast<char*>([buffer gpuAddress]);
+       for (const auto& [from, to, bytes] : rows) {
+         memcpy(contents, values.data(), values.size());
+         id<MTLCommandBuffer> commands = [[[Device() newCommandQueue] autorelease] commandBuffer];
+         id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+         [blit copyFromBuffer:buffer
+                  sourceOffset:from
+                      toBuffer:buffer
+             destinationOffset:to
+                          size:bytes];
+         [blit endEncoding];
+         [commands commit];
+         [commands waitUntilCompleted];
+         std::vector<char> expected = values;
+         memmove(&expected[to], &values[from], bytes);
+         Check(![commands error] && !memcmp(contents, expected.data(), expected.size()),
+               Number(bytes) + " bytes from " + Number(from) + " to " + Number(to));
+       }
+     }},
     {"runs_ahead",
      [] {
        id<MTLComputePipelineState> pipeline = Pipeline(@"other");

@@ -201,6 +201,11 @@ def _segments(n: int) -> Arguments:
     return {"segment_ids": ids, "indices": rows, "num_segments": n // 8, "output_dim0": np.int32(n)}
 
 
+def _generator(_: int) -> Arguments:
+    state = {"variable": np.arange(3), "alg": np.int32(1), "algorithm": np.int64(1)}
+    return state | {"delta": np.uint64(9)}
+
+
 def _partitions(n: int) -> Arguments:
     parts = _random.integers(0, 8, n).astype(np.int32)
     halves = np.split(_random.permutation(n).astype(np.int32), 2)
@@ -216,6 +221,10 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("(Dense)?Bincount", _counted),
     ("HistogramFixedWidth", _histogram),
     ("(Sparse)?Segment.*", _segments),
+    ("RngSkip", lambda n: _generator(n) | {"delta": np.int64(9)}),
+    ("RngReadAndSkip", _generator),
+    ("Zeta", lambda n: {"x": values((n, n)) + 1}),
+    ("Polygamma", lambda n: {"a": np.ones((n, n), np.float32)}),
     ("DynamicPartition", _partitions),
     ("DynamicStitch", lambda n: _partitions(n)["stitched"]),
     ("ReverseSequence", lambda n: {"seq_lengths": np.arange(n), "seq_dim": 1, "batch_dim": 0}),
@@ -295,7 +304,10 @@ def arguments(op: str, types: dict[str, str], side: int = SIDE) -> Arguments:
         name = RENAMED.get((op, argument.name)) or RENAMED.get(("", argument.name), argument.name)
         dtype = types.get(argument.type_attr) or tf.as_dtype(argument.type).name
         if dtype == "resource":
-            found[name] = functools.partial(tf.Variable, values((side, side)))
+            start = given.get("variable")
+            found[name] = functools.partial(
+                tf.Variable, values((side, side)) if start is None else start
+            )
         elif name in given:
             value = given[name]
             floats = isinstance(value, np.ndarray) and value.dtype == np.float32

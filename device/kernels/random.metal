@@ -143,3 +143,15 @@ kernel void random_uniform_long(device long* out [[buffer(0)]],
     out[first + i] = long(ulong(p.low) + both % p.range);
   }
 }
+
+// A generator's state, [counter, counter, key]: what it was, and that much further. One thread.
+kernel void random_skip(device ulong* state [[buffer(0)]], device ulong* before [[buffer(1)]],
+                        constant ulong& count [[buffer(2)]], constant uint& read [[buffer(3)]],
+                        uint i [[thread_position_in_grid]]) {
+  if (read != 0) {
+    for (uint k = 0; k < 3; ++k) before[i + k] = state[k];
+  }
+  const ulong low = state[i] + count;
+  if (low < count) ++state[i + 1];
+  state[i] = low;
+}

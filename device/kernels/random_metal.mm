@@ -1,16 +1,23 @@
 // Random numbers, those of TensorFlow's own kernels: of a key and a counter, of a seed, and of a
-// generator that goes on; uniform, normal, normal within 2, and integers.
+// generator that goes on; uniform, normal, normal within 2, and integers; generators in variables; shuffled rows.
 
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <numeric>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/random_params.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 #include "tensorflow/core/lib/random/philox_random.h"
+#include "tensorflow/core/lib/random/random_distributions.h"
 
 namespace metal_ops {
 namespace {
@@ -165,6 +172,13 @@ class FromState {
     generator_.Skip(static_cast<uint64_t>(total) * 256);
     return Status();
   }
+  // A generator of the next 4 * `groups` numbers.
+  PhiloxRandom Take(uint64_t groups) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const PhiloxRandom taken = generator_;
+    generator_.Skip(groups);
+    return taken;
+  }
 
  private:
   std::mutex mutex_;
@@ -255,6 +269,115 @@ RANDOM(RandomStandardNormal, FromState, "random_normal", false, false, FLOATS);
 RANDOM(TruncatedNormal, FromState, "random_truncated_normal", false, false, FLOATS);
 RANDOM(RandomUniformInt, FromState, "random_uniform", false, true,
        .Types("Tout", {TF_INT32, TF_INT64}).HostMemory("minval").HostMemory("maxval"));
+
+// ---- generators in variables, and shuffling -----------------------------------------------------
+
+// The variable `resource`: a counter of two numbers and a key. Output 0 is what it was.
+template <typename Op>
+class SkipOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit SkipOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, /*exclusive=*/true, {0});
+    Tensor state;
+    if (!lock.Get(0, &state)) return;
+    OP_REQUIRES_OK(ctx, Run(ctx, state));
+  }
+
+ private:
+  static Status Run(KernelContext* ctx, const Tensor& state) {
+    Tensor algorithm, delta, before;
+    RETURN_IF_ERROR(ctx->Input(1, &algorithm));
+    RETURN_IF_ERROR(ctx->Input(2, &delta));
+    if (algorithm.num_elements() != 1 || delta.num_elements() != 1) {
+      return InvalidArgument(kOp, ": algorithm and delta must be scalars, got ",
+                             ToString(algorithm.shape()), " and ", ToString(delta.shape()));
+    }
+    RETURN_IF_ERROR(CheckAlgorithm(kOp, algorithm.dtype() == TF_INT64
+                                            ? static_cast<int32_t>(*algorithm.host<int64_t>())
+                                            : *algorithm.host<int32_t>()));
+    if (state.dtype() != TF_INT64 || state.rank() != 1 || state.dim(0) < 3) {
+      return InvalidArgument(kOp, ": For the Philox algorithm, the size of state must be at least ",
+                             "3, of int64; got ", ToString(state.dtype()), " ",
+                             ToString(state.shape()));
+    }
+    if (Op::kRead) RETURN_IF_ERROR(ctx->AllocateOutput(0, {3}, &before));
+    // As many as TensorFlow takes for any distribution.
+    const uint64_t count = *delta.host<uint64_t>() * 256;
+    const uint32_t read = Op::kRead ? 1 : 0;
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch("random_skip", Grid(1),
+                            {{"state", Value(state).Untyped()},
+                             {"before", Op::kRead ? Value(before).Untyped() : Value(Nothing())},
+                             {"count", count},
+                             {"read", read}});
+    });
+  }
+};
+struct RngSkip {
+  static constexpr char kOp[] = "RngSkip";
+  static constexpr bool kRead = false;
+};
+struct RngReadAndSkip {
+  static constexpr char kOp[] = "RngReadAndSkip";
+  static constexpr bool kRead = true;
+};
+REGISTER_METAL_KERNEL(SkipOp<RngSkip>,
+                      .HostMemory("resource").HostMemory("algorithm").HostMemory("delta"));
+REGISTER_METAL_KERNEL(SkipOp<RngReadAndSkip>,
+                      .HostMemory("resource").HostMemory("alg").HostMemory("delta"));
+
+// Rows change places one after the other, as TensorFlow has it: the host finds out which goes where.
+class ShuffleOp {
+ public:
+  static constexpr char kOp[] = "RandomShuffle";
+
+  explicit ShuffleOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, source_.Init(ctx, kOp)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor in, out;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &out));
+    if (out.num_elements() == 0) return Status();
+    const int64_t rows = in.rank() == 0 ? 1 : in.dim(0), inner = in.num_elements() / rows;
+    if (rows == 1) {
+      return Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(in, out); });
+    }
+    if (rows > std::numeric_limits<int32_t>::max()) {
+      return InvalidArgument(kOp, ": value may have less than 2^31 rows, got ", rows,
+                             "; place the op on the CPU");
+    }
+    std::vector<int32_t> order(static_cast<size_t>(rows));
+    std::iota(order.begin(), order.end(), 0);
+    PhiloxRandom generator = source_.Take(static_cast<uint64_t>(rows + 2) / 4);
+    tensorflow::random::SingleSampleAdapter<PhiloxRandom> numbers(&generator);
+    for (size_t i = 0; i + 1 < order.size(); ++i) {
+      std::swap(order[i], order[i + numbers() % static_cast<uint32_t>(order.size() - i)]);
+    }
+    GatherParams p = {};
+    p.outer = 1;
+    p.rows = p.indices = static_cast<uint64_t>(rows);
+    p.inner = static_cast<uint64_t>(inner);
+    p.total = static_cast<uint64_t>(out.num_elements());
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"gather", std::to_string(in.element_bytes()), DType::kInt32},
+                            Grid::Flat(out.num_elements()),
+                            {{"params_", Value(in).Untyped()},
+                             {"indices", HostArray(order.data(), rows)},
+                             {"out", Value(out).Untyped()},
+                             {"p", p}});
+    });
+  }
+
+  FromState source_;
+};
+REGISTER_METAL_KERNEL(ShuffleOp, .Types("T", METAL_DEVICE_ALL_TYPES));
 
 }  // namespace
 }  // namespace metal_ops

@@ -46,23 +46,24 @@ kernel void partition_counts(device const int* partitions [[buffer(0)]],
   }
 }
 
-// Row i of `out` is row order[first + i] of `in`. Grid: inner, rows.
-template <typename T>
+// Row i of `out` is row order[first + i] of `in`. Grid: inner, rows; or rows, inner (Long).
+template <typename T, bool Long>
 kernel void take_rows(device const T* in [[buffer(0)]], device const long* order [[buffer(1)]],
                       device T* out [[buffer(2)]], constant MoveParams& p [[buffer(3)]],
                       uint2 position [[thread_position_in_grid]]) {
-  const ulong from = ulong(order[p.first + position.y]);
-  out[ulong(position.y) * p.inner + position.x] = in[from * p.inner + position.x];
+  const ulong row = Long ? position.x : position.y, column = Long ? position.y : position.x;
+  out[row * p.inner + column] = in[ulong(order[p.first + row]) * p.inner + column];
 }
 
-// Row i of `in` goes to row places[i] of `out`; nowhere if that is negative. Grid: inner, rows.
-template <typename T>
+// Row i of `in` goes to row places[i] of `out`; nowhere if that is negative. Grid: as above.
+template <typename T, bool Long>
 kernel void put_rows(device const T* in [[buffer(0)]], device const int* places [[buffer(1)]],
                      device T* out [[buffer(2)]], constant MoveParams& p [[buffer(3)]],
                      uint2 position [[thread_position_in_grid]]) {
-  const int to = places[position.y];
+  const ulong row = Long ? position.x : position.y, column = Long ? position.y : position.x;
+  const int to = places[row];
   if (to < 0) return;
-  out[ulong(to) * p.inner + position.x] = in[ulong(position.y) * p.inner + position.x];
+  out[ulong(to) * p.inner + column] = in[row * p.inner + column];
 }
 
 template <typename T, typename I>
@@ -87,8 +88,10 @@ kernel void reverse_sequence(device const T* in [[buffer(0)]],
 }
 
 #define MOVE(bytes, type)                                                           \
-  INSTANTIATE_KERNEL("take_rows_" bytes, take_rows, type)                           \
-  INSTANTIATE_KERNEL("put_rows_" bytes, put_rows, type)                             \
+  INSTANTIATE_KERNEL("take_rows_" bytes, take_rows, type, false)                    \
+  INSTANTIATE_KERNEL("take_rows_long_" bytes, take_rows, type, true)                \
+  INSTANTIATE_KERNEL("put_rows_" bytes, put_rows, type, false)                      \
+  INSTANTIATE_KERNEL("put_rows_long_" bytes, put_rows, type, true)                  \
   INSTANTIATE_KERNEL("reverse_sequence_" bytes "_int", reverse_sequence, type, int) \
   INSTANTIATE_KERNEL("reverse_sequence_" bytes "_long", reverse_sequence, type, long)
 MOVE("1", uchar)

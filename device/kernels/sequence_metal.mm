@@ -26,6 +26,14 @@ Status PassOn(KernelContext* ctx) {
   return status.Get();
 }
 
+// Short rows have a thread each for every element of them.
+Status LaunchRows(Encoder& encoder, const char* shader, const Tensor& out, int64_t inner,
+                  int64_t rows, Arguments arguments) {
+  const bool is_long = inner < 8;
+  return encoder.Launch({shader, is_long ? "long" : "", std::to_string(out.element_bytes())},
+                        is_long ? Grid(rows, inner) : Grid(inner, rows), arguments);
+}
+
 // ---- DynamicPartition ---------------------------------------------------------------------------
 
 // Waits, as how many rows each partition has must be known for the results' shapes.
@@ -104,12 +112,12 @@ class DynamicPartitionOp {
                                       {"chunk", chunk},
                                       {"parts", parts_}}));
       for (int32_t part = 0; part < parts_; ++part) {
-        RETURN_IF_ERROR(encoder.Launch({"take_rows", std::to_string(data.element_bytes())},
-                                       Grid(static_cast<int64_t>(p.inner), sizes[part]),
-                                       {{"in", Value(data).Untyped()},
-                                        {"order", order},
-                                        {"out", Value(outs[part]).Untyped()},
-                                        {"p", p}}));
+        RETURN_IF_ERROR(LaunchRows(encoder, "take_rows", data, static_cast<int64_t>(p.inner),
+                                   sizes[part],
+                                   {{"in", Value(data).Untyped()},
+                                    {"order", order},
+                                    {"out", Value(outs[part]).Untyped()},
+                                    {"p", p}}));
         p.first += static_cast<uint64_t>(sizes[part]);
       }
       return Status();
@@ -188,12 +196,11 @@ class DynamicStitchOp {
       if (covered < rows) RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       for (int i = 0; i < n; ++i) {
         const auto count = static_cast<int64_t>(places[i].size());
-        RETURN_IF_ERROR(encoder.Launch({"put_rows", std::to_string(out.element_bytes())},
-                                       Grid(static_cast<int64_t>(p.inner), count),
-                                       {{"in", Value(data[i]).Untyped()},
-                                        {"places", HostArray(places[i].data(), count)},
-                                        {"out", Value(out).Untyped()},
-                                        {"p", p}}));
+        RETURN_IF_ERROR(LaunchRows(encoder, "put_rows", out, static_cast<int64_t>(p.inner), count,
+                                   {{"in", Value(data[i]).Untyped()},
+                                    {"places", HostArray(places[i].data(), count)},
+                                    {"out", Value(out).Untyped()},
+                                    {"p", p}}));
       }
       return Status();
     });

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.device.on_device.test_ops import FLOATS, on_device
+from tests.device.on_device.test_ops import FLOATS, on_device, put, random
 from tests.device.test_loading import ON_GPU
 
 raw = tf.raw_ops
@@ -125,3 +125,63 @@ def test_bad_arguments():
             raw.StatelessRandomUniformInt(shape=[3], seed=[1, 2], minval=3, maxval=3)
         with pytest.raises(tf.errors.InvalidArgumentError, match="negative|>= 0"):
             raw.RandomUniform(shape=[-3], dtype=tf.float32)
+
+
+def test_generators_in_variables():
+    """Of tf.random.Generator: read and moved on as on the CPU, also over the counter's end."""
+    start = np.array([2**63 - 3, 7, -12345], np.int64)
+    for delta in (0, 1, 5, 2**40, 2**55):
+        found = []
+        for device in ("CPU:0", "GPU:0"):
+            with tf.device(device):
+                state = tf.Variable(start)
+                steps = [tf.constant(delta, tf.uint64), tf.constant(3, tf.uint64)]
+                read = [
+                    raw.RngReadAndSkip(resource=state.handle, alg=1, delta=step) for step in steps
+                ]
+                raw.RngSkip(resource=state.handle, algorithm=np.int64(1), delta=np.int64(delta))
+                found.append([*read, state.numpy()])
+                assert read[0].device.endswith(device)
+        for got, want in zip(found[1], found[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+    state = np.full(3, -1, np.int64)
+    with tf.device("GPU:0"):
+        carried, small = tf.Variable(state), tf.Variable(state[:2])
+        raw.RngSkip(resource=carried.handle, algorithm=np.int64(1), delta=np.int64(1))
+        np.testing.assert_array_equal(carried.numpy(), [255, 0, -1])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least 3"):
+            raw.RngSkip(resource=small.handle, algorithm=np.int64(1), delta=np.int64(1))
+        with pytest.raises(tf.errors.UnimplementedError, match="algorithm 2"):
+            raw.RngSkip(resource=carried.handle, algorithm=np.int64(2), delta=np.int64(1))
+
+
+def test_a_generator():
+    def draw(device):
+        with tf.device(device):
+            generator = tf.random.Generator.from_seed(3, alg="philox")
+            assert generator.state.device.endswith(device)
+            return [generator.normal([5]), generator.uniform([3, 2]), generator.normal([4])]
+
+    tf.config.set_soft_device_placement(True)  # it slices the state for the host
+    try:
+        got, want = draw("GPU:0"), draw("CPU:0")
+    finally:
+        tf.config.set_soft_device_placement(False)
+    for a, b in zip(got, want, strict=True):
+        check(a.numpy(), b.numpy(), normal=True)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "bool", "int8", "int32", "int64", "complex128"])
+def test_shuffle(dtype):
+    for shape in [(), (0,), (1, 3), (2,), (7,), (40, 3), (5, 2, 9), (3001,)]:
+        x = random(shape, dtype)
+
+        def draw(device, x=x):
+            with tf.Graph().as_default(), tf.device(device):
+                shuffled = raw.RandomShuffle(value=tf.constant(x), seed=3, seed2=4)
+                with tf.compat.v1.Session() as session:
+                    return [session.run(shuffled) for _ in range(3)]
+
+        for got, want in zip(draw("GPU:0"), draw("CPU:0"), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert on_device(raw.RandomShuffle(value=put(x))).shape == x.shape

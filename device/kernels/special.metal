@@ -1,0 +1,168 @@
+// Functions of two numbers that are sums: the incomplete gamma functions, Hurwitz's zeta function, polygamma.
+// Abramowitz and Stegun 6.1, 6.3, 6.4, 6.5; zeta by the formula of Euler and Maclaurin (Knuth, TAOCP 1, 1.2.11.2).
+
+#include "device/kernels/elementwise.metal.h"
+#include "kernels/msl/exp_log.h"
+
+using namespace metal;
+
+// log(gamma(1 + a)) for a > 0, by Stirling's series from 8 on.
+inline float log_factorial(float a) {
+  float product = 1.0f;
+  float z = a + 1.0f;
+  while (z < 8.0f) {
+    product *= z;
+    z += 1.0f;
+  }
+  const float r = 1.0f / z, square = r * r;
+  const float rest = r * (0.083333333f + square * (-0.0027777778f + square * 7.9365079e-4f));
+  return (z - 0.5f) * log(z) - z + 0.91893853f + rest - log(product);
+}
+
+// x^a exp(-x) / gamma(1 + a). For large a by how far x is from it: the terms would cancel.
+inline float gamma_term(float a, float x) {
+  if (a < 8.0f) return exp(a * log(x) - x - log_factorial(a));
+  const float far = (x - a) / a;
+  float exponent;
+  if (abs(far) < 0.125f) {
+    // log(1 + far) - far.
+    float sum = 0.0f;
+    for (int i = 9; i >= 2; --i) sum = (i % 2 == 0 ? -1.0f : 1.0f) / float(i) + far * sum;
+    exponent = a * far * far * sum;
+  } else {
+    exponent = a * (log(x / a) - far);
+  }
+  const float r = 1.0f / a, square = r * r;
+  const float rest = r * (0.083333333f + square * (-0.0027777778f + square * 7.9365079e-4f));
+  return exp(exponent - rest) / sqrt(6.2831853f * a);
+}
+
+#define SPECIAL_EPSILON 5.9604645e-8f
+#define SPECIAL_TERMS 2000
+
+// The lower function's series, of x up to a.
+inline float gamma_series(float a, float x) {
+  float term = 1.0f, sum = 1.0f, r = a;
+  for (int i = 0; i < SPECIAL_TERMS && term > SPECIAL_EPSILON * sum; ++i) {
+    r += 1.0f;
+    term *= x / r;
+    sum += term;
+  }
+  return sum * gamma_term(a, x);
+}
+
+// The upper function's continued fraction, of x from a on, by Lentz's method.
+inline float gamma_fraction(float a, float x) {
+  const float tiny = 1e-30f;
+  float b = x + 1.0f - a;
+  float c = 1.0f / tiny;
+  float d = 1.0f / (abs(b) < tiny ? tiny : b);
+  float h = d;
+  for (int i = 1; i < SPECIAL_TERMS; ++i) {
+    const float n = -float(i) * (float(i) - a);
+    b += 2.0f;
+    d = n * d + b;
+    d = 1.0f / (abs(d) < tiny ? tiny : d);
+    c = b + n / c;
+    c = abs(c) < tiny ? tiny : c;
+    const float change = d * c;
+    h *= change;
+    if (abs(change - 1.0f) < SPECIAL_EPSILON * 2.0f) break;
+  }
+  return h * a * gamma_term(a, x);
+}
+
+inline bool gamma_undefined(float a, float x) {
+  return a != a || x != x || x < 0.0f || a <= 0.0f || (isinf(a) && isinf(x));
+}
+
+struct Igamma {
+  float operator()(float a, float x) const {
+    if (gamma_undefined(a, x)) return NAN;
+    if (x == 0.0f || isinf(a)) return 0.0f;
+    if (isinf(x)) return 1.0f;
+    return x > 1.0f && x > a ? 1.0f - gamma_fraction(a, x) : gamma_series(a, x);
+  }
+};
+struct Igammac {
+  float operator()(float a, float x) const {
+    if (gamma_undefined(a, x)) return NAN;
+    if (x == 0.0f || isinf(a)) return 1.0f;
+    if (isinf(x)) return 0.0f;
+    return x > 1.0f && x > a ? gamma_fraction(a, x) : 1.0f - gamma_series(a, x);
+  }
+};
+
+// The sum of (q + i)^-x.
+inline float hurwitz_zeta(float x, float q) {
+  if (x == 1.0f) return INFINITY;
+  if (!(x > 1.0f) || q != q) return NAN;
+  if (q <= 0.0f) {
+    if (q == floor(q)) return INFINITY;
+    if (x != floor(x)) return NAN;
+  }
+  const bool odd = fmod(x, 2.0f) == 1.0f;
+  float sum = 0.0f, a = q, power = 0.0f;
+  for (int i = 0; i < 10 || a < 10.0f; ++i) {
+    const float size = pow(abs(a), -x);
+    power = a < 0.0f && odd ? -size : size;
+    sum += power;
+    if (i > 0 && abs(power) < SPECIAL_EPSILON * abs(sum) && a > 0.0f) return sum;
+    a += 1.0f;
+  }
+  // What is left from a on: its integral, and the series of its derivatives.
+  power = pow(a, -x);
+  sum += a * power / (x - 1.0f) + 0.5f * power;
+  const float numbers[8] = {12.0f,       -720.0f,       30240.0f,       -1209600.0f,
+                            47900160.0f, -1.8924376e9f, 7.47242496e10f, -2.9501307e12f};
+  float factor = 1.0f, k = 0.0f;
+  for (int i = 0; i < 8; ++i) {
+    factor *= x + k;
+    power /= a;
+    const float term = factor * power / numbers[i];
+    sum += term;
+    if (abs(term) < SPECIAL_EPSILON * abs(sum)) break;
+    factor *= x + k + 1.0f;
+    power /= a;
+    k += 2.0f;
+  }
+  return sum;
+}
+struct Zeta {
+  float operator()(float x, float q) const { return hurwitz_zeta(x, q); }
+};
+
+// The derivative of log(gamma(x)).
+inline float digamma(float x) {
+  float reflected = 0.0f;
+  if (x <= 0.0f) {
+    if (x == floor(x)) return x == 0.0f ? -INFINITY : NAN;
+    const float angle = x - floor(x);
+    reflected = 3.14159265f / tan(3.14159265f * angle);
+    x = 1.0f - x;
+  }
+  float below = 0.0f;
+  while (x < 10.0f) {
+    below += 1.0f / x;
+    x += 1.0f;
+  }
+  const float r = 1.0f / (x * x);
+  const float series = r * (0.083333333f - r * (0.0083333333f - r * 0.003968254f));
+  return log(x) - 0.5f / x - series - below - reflected;
+}
+
+struct Polygamma {
+  float operator()(float n, float x) const {
+    if (n < 0.0f || n != floor(n)) return NAN;
+    if (n == 0.0f) return digamma(x);
+    float factorial = 1.0f;
+    for (float i = 2.0f; i <= n && factorial < INFINITY; i += 1.0f) factorial *= i;
+    const float size = factorial * hurwitz_zeta(n + 1.0f, x);
+    return fmod(n, 2.0f) == 1.0f ? size : -size;
+  }
+};
+
+BINARY("igamma", Igamma, float)
+BINARY("igammac", Igammac, float)
+BINARY("zeta", Zeta, float)
+BINARY("polygamma", Polygamma, float)

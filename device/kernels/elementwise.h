@@ -65,15 +65,17 @@ inline bool HasRows(DType dtype) {
 }
 
 // Launches a shader of two operands that are broadcast to `out`, whose shape is theirs together.
-inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shader, DType dtype,
-                           const Tensor& a, const Tensor& b, const Tensor& out) {
+// `shader` gives it, by which of its variants; `rows` says whether it knows rows that are repeated.
+template <typename ShaderOf>
+Status LaunchBroadcast(KernelContext* ctx, const char* op, const ShaderOf& shader, bool rows,
+                       const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.num_elements() == 0) return Status();
   // One value per thread, or a single value for all.
   if (a.shape() == b.shape() || b.rank() == 0 || a.rank() == 0) {
     const bool a_is_scalar = a.rank() == 0 && b.rank() != 0;
     const char* strides = a_is_scalar ? "01" : b.rank() == 0 && a.rank() != 0 ? "10" : "11";
     return Encode(ctx, [&](Encoder& encoder) {
-      return LaunchElementwise(encoder, {shader, dtype, strides}, out.num_elements(),
+      return LaunchElementwise(encoder, shader(strides), out.num_elements(),
                                {{"a", a}, {"b", b}, {"out", out}});
     });
   }
@@ -83,11 +85,17 @@ inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shade
                             Broadcast(b.shape(), out.shape()),
                             {DenseStrides(out.shape())}},
                            &loop));
-  if (!HasRows(dtype)) loop.variant = "strided";
   return Encode(ctx, [&](Encoder& encoder) {
-    return encoder.Launch({shader, dtype, loop.variant}, loop.grid,
+    return encoder.Launch(shader(rows ? loop.variant.c_str() : "strided"), loop.grid,
                           {{"a", a}, {"b", b}, {"out", out}, {"params", loop.params}});
   });
+}
+
+// The same of a shader that is called after the operands' dtype.
+inline Status LaunchBinary(KernelContext* ctx, const char* op, const char* shader, DType dtype,
+                           const Tensor& a, const Tensor& b, const Tensor& out) {
+  const auto of = [&](const char* variant) { return Shader(shader, dtype, variant); };
+  return LaunchBroadcast(ctx, op, of, HasRows(dtype), a, b, out);
 }
 
 template <typename Op>

@@ -79,9 +79,7 @@ struct VolumeConv {
   Status GatherPlanes(const Tensor& in, Tensor* out) {
     RETURN_IF_ERROR(ctx->AllocateTemp(in.dtype(), PlanesShape(), out));
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch(
-          {"patches", Bits(in)}, Grid(s.in_c, s.in_w, s.n * s.in_h),
-          {{"in", Value(in).Untyped()}, {"out", Value(*out).Untyped()}, {"p", planes}});
+      return EncodePatches(encoder, in, planes, s.in_c, s.n * s.in_h, *out);
     });
   }
 

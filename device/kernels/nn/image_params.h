@@ -18,6 +18,17 @@ struct ResizeParams {
 };
 static_assert(sizeof(ResizeParams) == 36, "host and shader must agree");
 
+// Channels that a thread of these computes: a vector of a CPU's.
+#define RESIZE_LANES 8
+
+// Along one dimension: [outer, size, inner] resized to `results`.
+struct ResizeAxis {
+  uint32_t size, results, inner;
+  float scale;
+  uint32_t half_pixel_centers, align_corners;
+};
+static_assert(sizeof(ResizeAxis) == 24, "host and shader must agree");
+
 struct CropParams {
   uint32_t images, in_h, in_w, channels;
   uint32_t boxes, crop_h, crop_w;

@@ -47,13 +47,12 @@ class PatchesOp {
     shape.back() *= points;
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return Status();
-    const Grid grid(shape.back(), p.out_w, in.dim(0) * p.out_d * p.out_h);
-    for (const int64_t size : {grid.width, grid.depth}) {
+    const int64_t rows = in.dim(0) * p.out_d * p.out_h;
+    for (const int64_t size : {shape.back(), rows}) {
       RETURN_IF_ERROR(CheckGrid(kOp, "values of a patch or rows", size));
     }
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"patches", Bits(in)}, grid,
-                            {{"in", Value(in).Untyped()}, {"out", Value(out).Untyped()}, {"p", p}});
+      return EncodePatches(encoder, in, p, shape.back(), rows, out);
     });
   }
 

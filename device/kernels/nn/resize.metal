@@ -36,90 +36,108 @@ inline float part_from(float scale, bool half_pixel, uint i, uint size, int poin
   return (between.lower == point ? 1.0f - between.part : 0.0f) +
          (between.upper == point ? between.part : 0.0f);
 }
-inline int find_nearest(float scale, constant ResizeParams& p, uint i, uint size) {
-  const float at = p.half_pixel_centers != 0 ? (float(i) + 0.5f) * scale : float(i) * scale;
-  return clamp(int(p.align_corners != 0 ? round(at) : floor(at)), 0, int(size) - 1);
+inline int find_nearest(float scale, bool half_pixel, bool align_corners, uint i, uint size) {
+  const float at = half_pixel ? (float(i) + 0.5f) * scale : float(i) * scale;
+  return clamp(int(align_corners ? round(at) : floor(at)), 0, int(size) - 1);
 }
 // Results that may have something of a point: x at least, y at most. The ends have what lies outside,
 // too.
-inline int2 results_of(float scale, int point, uint size, uint results) {
+inline int2 results_of(float scale, bool half_pixel, int point, uint size, uint results) {
   const int last = int(results) - 1;
   if (scale <= 0.0f) return int2(0, last);
-  const float from = floor((float(point) - 1.0f) / scale) - 2.0f,
-              to = ceil((float(point) + 1.0f) / scale) + 2.0f;
+  const float center = half_pixel ? 0.5f : 0.0f;
+  const float from = floor((float(point) - 1.0f) / scale - center),
+              to = ceil((float(point) + 1.0f + center) / scale);
   return int2(point == 0 ? 0 : clamp(int(from), 0, last),
               point == int(size) - 1 ? last : clamp(int(to), 0, last));
+}
+
+// Threads of these have a block of neighbouring channels of a pixel: the work of finding the pixel is
+// shared. Grid: (blocks * width, height, images).
+#define FOR_BLOCK(k, first, channels)                                                              \
+  for (uint k = first, end_of_block = min(first + RESIZE_LANES, uint(channels)); k < end_of_block; \
+       ++k)
+struct Block {
+  uint x, first;
+};
+inline Block find_block(uint at, uint channels) {
+  const uint blocks = (channels + RESIZE_LANES - 1) / RESIZE_LANES;
+  Block block;
+  block.x = at / blocks;
+  block.first = (at - block.x * blocks) * RESIZE_LANES;
+  return block;
 }
 
 template <typename T>
 kernel void resize_bilinear(device const T* in [[buffer(0)]], device float* out [[buffer(1)]],
                             constant ResizeParams& p [[buffer(2)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
-  const Between across = find_between(p.scale_w, p.half_pixel_centers != 0, x, p.in_w);
+  const Block block = find_block(position.x, p.channels);
+  const Between across = find_between(p.scale_w, p.half_pixel_centers != 0, block.x, p.in_w);
   const Between down = find_between(p.scale_h, p.half_pixel_centers != 0, position.y, p.in_h);
   device const T* const top =
-      in + pixel_at(position.z, uint(down.lower), 0, channel, p.in_h, p.in_w, p.channels);
+      in + pixel_at(position.z, uint(down.lower), 0, 0, p.in_h, p.in_w, p.channels);
   device const T* const bottom =
-      in + pixel_at(position.z, uint(down.upper), 0, channel, p.in_h, p.in_w, p.channels);
+      in + pixel_at(position.z, uint(down.upper), 0, 0, p.in_h, p.in_w, p.channels);
   const uint left = uint(across.lower) * p.channels, right = uint(across.upper) * p.channels;
-  const float a = float(top[left]), b = float(top[right]), c = float(bottom[left]),
-              d = float(bottom[right]);
-  const float above = a + (b - a) * across.part, below = c + (d - c) * across.part;
-  out[pixel_at(position.z, position.y, x, channel, p.out_h, p.out_w, p.channels)] =
-      above + (below - above) * down.part;
-}
-
-template <typename T>
-kernel void resize_bilinear_grad(device const float* d_out [[buffer(0)]],
-                                 device T* d_in [[buffer(1)]],
-                                 constant ResizeParams& p [[buffer(2)]],
-                                 uint3 position [[thread_position_in_grid]]) {
-  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
-  const bool half_pixel = p.half_pixel_centers != 0;
-  const int2 rows = results_of(p.scale_h, int(position.y), p.in_h, p.out_h),
-             columns = results_of(p.scale_w, int(x), p.in_w, p.out_w);
-  float sum = 0.0f;
-  for (int row = rows.x; row <= rows.y; ++row) {
-    const float down = part_from(p.scale_h, half_pixel, uint(row), p.in_h, int(position.y));
-    if (down == 0.0f) continue;
-    for (int column = columns.x; column <= columns.y; ++column) {
-      const float part = down * part_from(p.scale_w, half_pixel, uint(column), p.in_w, int(x));
-      sum += part * d_out[pixel_at(position.z, uint(row), uint(column), channel, p.out_h, p.out_w,
-                                   p.channels)];
-    }
+  device float* const to =
+      out + pixel_at(position.z, position.y, block.x, 0, p.out_h, p.out_w, p.channels);
+  FOR_BLOCK(k, block.first, p.channels) {
+    const float a = float(top[left + k]), b = float(top[right + k]), c = float(bottom[left + k]),
+                d = float(bottom[right + k]);
+    const float above = a + (b - a) * across.part, below = c + (d - c) * across.part;
+    to[k] = above + (below - above) * down.part;
   }
-  d_in[pixel_at(position.z, position.y, x, channel, p.in_h, p.in_w, p.channels)] = T(sum);
 }
 
 template <typename T>
 kernel void resize_nearest(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                            constant ResizeParams& p [[buffer(2)]],
                            uint3 position [[thread_position_in_grid]]) {
-  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
-  const int from_y = find_nearest(p.scale_h, p, position.y, p.in_h),
-            from_x = find_nearest(p.scale_w, p, x, p.in_w);
-  out[pixel_at(position.z, position.y, x, channel, p.out_h, p.out_w, p.channels)] =
-      in[pixel_at(position.z, uint(from_y), uint(from_x), channel, p.in_h, p.in_w, p.channels)];
+  const Block block = find_block(position.x, p.channels);
+  const int from_y = find_nearest(p.scale_h, p.half_pixel_centers != 0, p.align_corners != 0,
+                                  position.y, p.in_h),
+            from_x = find_nearest(p.scale_w, p.half_pixel_centers != 0, p.align_corners != 0,
+                                  block.x, p.in_w);
+  device const T* const from =
+      in + pixel_at(position.z, uint(from_y), uint(from_x), 0, p.in_h, p.in_w, p.channels);
+  device T* const to =
+      out + pixel_at(position.z, position.y, block.x, 0, p.out_h, p.out_w, p.channels);
+  FOR_BLOCK(k, block.first, p.channels) to[k] = from[k];
 }
 
-template <typename T>
-kernel void resize_nearest_grad(device const T* d_out [[buffer(0)]], device T* d_in [[buffer(1)]],
-                                constant ResizeParams& p [[buffer(2)]],
-                                uint3 position [[thread_position_in_grid]]) {
-  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
-  const int2 rows = results_of(p.scale_h, int(position.y), p.in_h, p.out_h),
-             columns = results_of(p.scale_w, int(x), p.in_w, p.out_w);
-  typename wide<T>::type sum = 0;
-  for (int row = rows.x; row <= rows.y; ++row) {
-    if (find_nearest(p.scale_h, p, uint(row), p.in_h) != int(position.y)) continue;
-    for (int column = columns.x; column <= columns.y; ++column) {
-      if (find_nearest(p.scale_w, p, uint(column), p.in_w) != int(x)) continue;
-      sum += typename wide<T>::type(d_out[pixel_at(position.z, uint(row), uint(column), channel,
-                                                   p.out_h, p.out_w, p.channels)]);
+// Gradients go along one dimension after the other, [outer, results, inner] to [outer, size, inner].
+// Grid: (blocks of inner, size, outer).
+template <typename T, typename Out, bool kNearest>
+kernel void resize_grad(device const T* d_out [[buffer(0)]], device Out* d_in [[buffer(1)]],
+                        constant ResizeAxis& p [[buffer(2)]],
+                        uint3 position [[thread_position_in_grid]]) {
+  const uint first = position.x * RESIZE_LANES, point = position.y;
+  const bool half_pixel = p.half_pixel_centers != 0;
+  using Wide = typename wide<Out>::type;
+  Wide sum[RESIZE_LANES];
+  for (uint k = 0; k < RESIZE_LANES; ++k) sum[k] = 0;
+  const int2 results = results_of(p.scale, half_pixel, int(point), p.size, p.results);
+  for (int i = results.x; i <= results.y; ++i) {
+    const bool meets = !kNearest || find_nearest(p.scale, half_pixel, p.align_corners != 0, uint(i),
+                                                 p.size) == int(point);
+    const float part =
+        kNearest ? 1.0f : part_from(p.scale, half_pixel, uint(i), p.size, int(point));
+    if (!meets || part == 0.0f) continue;
+    device const T* const from =
+        d_out + (ulong(position.z) * p.results + uint(i)) * p.inner + first;
+    if (first + RESIZE_LANES <= p.inner) {
+      for (uint k = 0; k < RESIZE_LANES; ++k) {
+        sum[k] += kNearest ? Wide(from[k]) : Wide(part * float(from[k]));
+      }
+    } else {
+      for (uint k = 0; first + k < p.inner; ++k) {
+        sum[k] += kNearest ? Wide(from[k]) : Wide(part * float(from[k]));
+      }
     }
   }
-  d_in[pixel_at(position.z, position.y, x, channel, p.in_h, p.in_w, p.channels)] = T(sum);
+  device Out* const to = d_in + (ulong(position.z) * p.size + point) * p.inner + first;
+  for (uint k = 0; k < RESIZE_LANES && first + k < p.inner; ++k) to[k] = Out(sum[k]);
 }
 
 // ---- crops --------------------------------------------------------------------------------------
@@ -342,10 +360,9 @@ kernel void projective_transform(device const T* images [[buffer(0)]],
   *result = T((bottom - y) * above + (y - top) * below);
 }
 
-#define IMAGES(type)                                                          \
-  INSTANTIATE_KERNEL("resize_bilinear_" #type, resize_bilinear, type)         \
-  INSTANTIATE_KERNEL("resize_nearest_grad_" #type, resize_nearest_grad, type) \
-  INSTANTIATE_KERNEL("crop_and_resize_" #type, crop_and_resize, type)         \
+#define IMAGES(type)                                                  \
+  INSTANTIATE_KERNEL("resize_bilinear_" #type, resize_bilinear, type) \
+  INSTANTIATE_KERNEL("crop_and_resize_" #type, crop_and_resize, type) \
   INSTANTIATE_KERNEL("crop_grad_boxes_" #type, crop_grad_boxes, type)
 IMAGES(float)
 IMAGES(half)
@@ -359,9 +376,28 @@ IMAGES(ushort)
 IMAGES(uint)
 IMAGES(ulong)
 
-INSTANTIATE_KERNEL("resize_bilinear_grad_float", resize_bilinear_grad, float)
-INSTANTIATE_KERNEL("resize_bilinear_grad_half", resize_bilinear_grad, half)
-INSTANTIATE_KERNEL("resize_bilinear_grad_bfloat", resize_bilinear_grad, bfloat)
+// From what is given to float, or to the dtype itself, and from there on.
+#define RESIZE_GRAD(name, type, Out, nearest) \
+  INSTANTIATE_KERNEL("resize_grad_" name, resize_grad, type, Out, nearest)
+RESIZE_GRAD("bilinear_float_float", float, float, false)
+RESIZE_GRAD("bilinear_float_half", float, half, false)
+RESIZE_GRAD("bilinear_float_bfloat", float, bfloat, false)
+#define RESIZE_GRAD_FLOATS(type) RESIZE_GRAD("nearest_" #type "_float", type, float, true)
+RESIZE_GRAD_FLOATS(float)
+RESIZE_GRAD_FLOATS(half)
+RESIZE_GRAD_FLOATS(bfloat)
+RESIZE_GRAD("nearest_float_half", float, half, true)
+RESIZE_GRAD("nearest_float_bfloat", float, bfloat, true)
+#define RESIZE_GRAD_INTEGERS(type) RESIZE_GRAD("nearest_" #type "_" #type, type, type, true)
+RESIZE_GRAD_INTEGERS(char)
+RESIZE_GRAD_INTEGERS(short)
+RESIZE_GRAD_INTEGERS(int)
+RESIZE_GRAD_INTEGERS(long)
+RESIZE_GRAD_INTEGERS(uchar)
+RESIZE_GRAD_INTEGERS(ushort)
+RESIZE_GRAD_INTEGERS(uint)
+RESIZE_GRAD_INTEGERS(ulong)
+
 // What is only moved, by its size.
 INSTANTIATE_KERNEL("resize_nearest_uchar", resize_nearest, uchar)
 INSTANTIATE_KERNEL("resize_nearest_ushort", resize_nearest, ushort)

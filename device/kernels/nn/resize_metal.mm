@@ -106,7 +106,8 @@ class ResizeOp {
     const Shader shader(Op::kShader, Op::kBits ? Bits(images) : images.dtype());
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          shader, ImageGrid(shape),
+          shader,
+          Grid(shape[2] * ((shape[3] + RESIZE_LANES - 1) / RESIZE_LANES), shape[1], shape[0]),
           {{"in", Value(images).Untyped()}, {"out", Value(out).Untyped()}, {"p", p}});
     });
   }
@@ -131,7 +132,7 @@ REGISTER_METAL_KERNEL(ResizeOp<ResizeNearest>,
 // Which shape the images had: that of an example, or of sizes in host memory.
 struct ResizeBilinearGrad {
   static constexpr char kOp[] = "ResizeBilinearGrad";
-  static constexpr char kShader[] = "resize_bilinear_grad";
+  static constexpr char kShader[] = "resize_grad_bilinear";
 
   static Status ImageShape(const Tensor& image, const Tensor& d_out, Shape* shape) {
     *shape = image.shape();
@@ -144,7 +145,7 @@ struct ResizeBilinearGrad {
 };
 struct ResizeNearestGrad {
   static constexpr char kOp[] = "ResizeNearestNeighborGrad";
-  static constexpr char kShader[] = "resize_nearest_grad";
+  static constexpr char kShader[] = "resize_grad_nearest";
 
   static Status ImageShape(const Tensor& size, const Tensor& d_out, Shape* shape) {
     Shape sizes;
@@ -174,11 +175,35 @@ class ResizeGradOp {
     RETURN_IF_ERROR(Op::ImageShape(image, d_out, &shape));
     RETURN_IF_ERROR(attrs_.Plan(kOp, shape, d_out.shape(), &p));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
+    if (d_out.num_elements() == 0) {
+      return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, d_in); });
+    }
+    // First across, then down; in between in float if in floats.
+    const DType dtype = d_in.dtype();
+    const bool floats =
+        dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
+    Tensor across;
+    const Shape half = {shape[0], d_out.dim(1), shape[2], shape[3]};
+    RETURN_IF_ERROR(ctx->AllocateTemp(floats ? DType::kFloat : dtype, half, &across));
+    RETURN_IF_ERROR(CheckGrid(kOp, "rows", half[0] * half[1]));
+    RETURN_IF_ERROR(CheckGrid(kOp, "values of a row", half[2] * half[3]));
+    const ResizeAxis x = Axis(p.in_w, p.out_w, p.channels, p.scale_w, p);
+    const ResizeAxis y = Axis(p.in_h, p.out_h, p.in_w * p.channels, p.scale_h, p);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      if (d_out.num_elements() == 0) return EncodeZeros(encoder, kOp, d_in);
-      return encoder.Launch({Op::kShader, d_in.dtype()}, ImageGrid(shape),
-                            {{"d_out", d_out}, {"d_in", d_in}, {"p", p}});
+      RETURN_IF_ERROR(encoder.Launch({Op::kShader, d_out.dtype(), across.dtype()},
+                                     AxisGrid(x, half[0] * half[1]),
+                                     {{"d_out", d_out}, {"d_in", across}, {"p", x}}));
+      return encoder.Launch({Op::kShader, across.dtype(), dtype}, AxisGrid(y, shape[0]),
+                            {{"d_out", across}, {"d_in", d_in}, {"p", y}});
     });
+  }
+
+  static ResizeAxis Axis(uint32_t size, uint32_t results, uint32_t inner, float scale,
+                         const ResizeParams& p) {
+    return {size, results, inner, scale, p.half_pixel_centers, p.align_corners};
+  }
+  static Grid AxisGrid(const ResizeAxis& axis, int64_t outer) {
+    return Grid((axis.inner + RESIZE_LANES - 1) / RESIZE_LANES, axis.size, outer);
   }
 
   ResizeAttrs attrs_;

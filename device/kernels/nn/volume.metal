@@ -276,15 +276,16 @@ kernel void avg_volume_grad(device const T* d_out [[buffer(0)]], device T* d_in 
 
 // ---- patches ------------------------------------------------------------------------------------
 
-// out [..., window, channels]: a thread has one channel of one point of one window. Grid: (window *
-// channels, width, volumes * depth * height) of the output.
-template <typename T>
+// out [..., window, channels]: a thread has kLanes channels of one point of one window. Grid: (window *
+// channels / kLanes, width, volumes * depth * height) of the output.
+template <typename T, uint kLanes>
 kernel void patches(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                     constant VolumeParams& p [[buffer(2)]],
                     uint3 position [[thread_position_in_grid]], uint3 grid [[threads_per_grid]]) {
   Element e;
-  uint tap = position.x / p.channels;
-  e.channel = position.x - tap * p.channels;
+  const uint blocks = p.channels / kLanes;
+  uint tap = position.x / blocks;
+  e.channel = (position.x - tap * blocks) * kLanes;
   e.x = int(position.y);
   e.y = int(position.z % p.out_h);
   e.z = int(position.z / p.out_h % p.out_d);
@@ -295,9 +296,14 @@ kernel void patches(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
   const int z = window_point(e.z, fz, p.stride_d, p.dilation_d, p.pad_front),
             y = window_point(e.y, fy, p.stride_h, p.dilation_h, p.pad_top),
             x = window_point(e.x, fx, p.stride_w, p.dilation_w, p.pad_left);
-  const bool inside = is_inside(z, p.in_d) && is_inside(y, p.in_h) && is_inside(x, p.in_w);
-  out[(long(position.z) * p.out_w + position.y) * grid.x + position.x] =
-      inside ? in[in_at(p, e, z, y, x)] : T(0);
+  device T* const to =
+      out + ((long(position.z) * p.out_w + position.y) * grid.x + position.x) * kLanes;
+  if (is_inside(z, p.in_d) && is_inside(y, p.in_h) && is_inside(x, p.in_w)) {
+    device const T* const from = in + in_at(p, e, z, y, x);
+    for (uint k = 0; k < kLanes; ++k) to[k] = from[k];
+  } else {
+    for (uint k = 0; k < kLanes; ++k) to[k] = T(0);
+  }
 }
 
 // The gradient of patches along the depth alone, [volumes, out_d, height, width, window, channels].
@@ -406,7 +412,8 @@ VOLUME_FLOATS(bfloat)
 // What is only moved, by its size.
 #define VOLUME_BITS(type)                                               \
   INSTANTIATE_KERNEL("argmax_grad_grad_" #type, argmax_grad_grad, type) \
-  INSTANTIATE_KERNEL("patches_" #type, patches, type)
+  INSTANTIATE_KERNEL("patches_" #type, patches, type, 1)                \
+  INSTANTIATE_KERNEL("patches_lanes_" #type, patches, type, VOLUME_LANES)
 VOLUME_BITS(uchar)
 VOLUME_BITS(ushort)
 VOLUME_BITS(uint)

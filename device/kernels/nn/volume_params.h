@@ -10,6 +10,9 @@
 #include <stdint.h>
 #endif
 
+// Channels that a thread moves at a time where they are a multiple of it: a vector of a CPU's.
+#define VOLUME_LANES 8
+
 // Strides are in elements; of what is [volumes, depth, height, width, channels] in one of its orders.
 struct VolumeParams {
   int64_t in_volume, in_z, in_y, in_x, in_c;

@@ -160,6 +160,15 @@ inline Status ZeroOutput(KernelContext* ctx, const char* op, const Tensor& out) 
   return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
 }
 
+// Patches of `in`, whose channels are neighbours, into `out`, rows of `row` elements.
+inline Status EncodePatches(Encoder& encoder, const Tensor& in, const VolumeParams& p, int64_t row,
+                            int64_t rows, const Tensor& out) {
+  const bool lanes = p.channels % VOLUME_LANES == 0;
+  return encoder.Launch({lanes ? "patches_lanes" : "patches", Bits(in)},
+                        Grid(row / (lanes ? VOLUME_LANES : 1), p.out_w, rows),
+                        {{"in", Value(in).Untyped()}, {"out", Value(out).Untyped()}, {"p", p}});
+}
+
 }  // namespace metal_ops
 
 #endif  // METAL_OPS_DEVICE_KERNELS_NN_VOLUMES_H_

@@ -288,3 +288,99 @@ def test_projective_transform(dtype, mode):
 def test_images_bad(op, inputs, attrs, says):
     with pytest.raises(tf.errors.InvalidArgumentError, match=says):
         run(op, inputs, host=["size", "crop_size", "output_shape"], **attrs)
+
+
+# ---- colours --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_colours(dtype):
+    for shape in [(3,), (1, 1, 3), (4, 5, 3), (2, 33, 31, 3), (0, 4, 3)]:
+        x = tf.abs(random(shape, dtype, scale=0.5))
+        check(raw.RGBToHSV, dict(images=x), dtype, error=1e-5)
+        hsv = tf.cast(tf.constant(np.random.default_rng(3).uniform(0, 1, shape)), dtype)
+        check(raw.HSVToRGB, dict(images=hsv), dtype, error=1e-5)
+        if len(shape) < 3 or dtype == "bfloat16":
+            continue
+        for amount in (-0.3, 0.0, 0.7, 1.6):
+            number = tf.constant(amount)
+            check(raw.AdjustContrastv2, dict(images=x, contrast_factor=number), dtype, error=1e-5)
+            if x.shape[0] == 0:
+                continue
+            check(raw.AdjustHue, dict(images=x, delta=tf.constant(amount % 1.0)), dtype, error=1e-5)
+            check(raw.AdjustSaturation, dict(images=x, scale=number), dtype, error=1e-5)
+    grey = tf.constant(np.repeat(np.float32([0, 0.5, 1])[:, None], 3, 1))
+    check(raw.RGBToHSV, dict(images=grey))
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "says"),
+    [
+        (raw.RGBToHSV, dict(images=tf.ones([2, 4])), "3"),
+        (raw.AdjustHue, dict(images=tf.ones([2, 3]), delta=tf.constant(0.1)), "3"),
+        (raw.AdjustHue, dict(images=tf.ones([2, 2, 3]), delta=tf.constant([0.1])), "scalar|rank 0"),
+        (raw.AdjustContrastv2, dict(images=tf.ones([2, 3]), contrast_factor=tf.constant(0.1)), "3"),
+    ],
+)
+def test_colours_bad(op, inputs, says):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=says):
+        run(op, inputs)
+
+
+# ---- fake quantization ----------------------------------------------------------------------------------------------
+
+RANGES = [(-6.0, 6.0), (0.0, 4.0), (-3.0, -0.5), (0.2, 1.7), (-0.1, 5.3)]
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("bits", [2, 8, 16])
+def test_fake_quant(bits, narrow):
+    attrs = dict(num_bits=bits, narrow_range=narrow)
+    for shape, (least, largest) in itertools.product([(1,), (0,), (7, 5), (3, 1025)], RANGES):
+        x, slope = random(shape, scale=4), random(shape, seed=1)
+        given = dict(min=least, max=largest)
+        step = (largest - least) / (2**bits - 1 - narrow)
+        for op, inputs, more in [
+            (raw.FakeQuantWithMinMaxArgs, dict(inputs=x), given),
+            (raw.FakeQuantWithMinMaxVars, dict(inputs=x) | {k: tf.constant(v) for k, v in given.items()}, {}),
+            (raw.FakeQuantWithMinMaxVarsPerChannel,
+             dict(inputs=x) | {k: tf.constant([v] * shape[-1], tf.float32) for k, v in given.items()}, {}),
+        ]:  # fmt: skip
+            (want,) = on_cpu(op, inputs, **more, **attrs)
+            (got,) = run(op, inputs, **more, **attrs)
+            # What lies between two steps to the last bit may be rounded to either.
+            off = np.abs(got.numpy() - want.numpy())
+            assert (off <= 1.001 * step + 1e-5).all() and (off > 1e-5).sum() <= off.size / 500
+        back = dict(gradients=slope, inputs=x)
+        check(raw.FakeQuantWithMinMaxArgsGradient, back, **given, **attrs)
+        scalars = back | {k: tf.constant(v) for k, v in given.items()}
+        check(raw.FakeQuantWithMinMaxVarsGradient, scalars, error=1e-5, **attrs)
+        channels = back | {k: tf.constant([v] * shape[-1], tf.float32) for k, v in given.items()}
+        check(raw.FakeQuantWithMinMaxVarsPerChannelGradient, channels, error=1e-5, **attrs)
+    # No range: everything is 0, and gradients pass.
+    none = dict(inputs=random((5,)), min=tf.constant(0.0), max=tf.constant(0.0))
+    check(raw.FakeQuantWithMinMaxVars, none, error=0, **attrs)
+    check(
+        raw.FakeQuantWithMinMaxVarsGradient,
+        dict(gradients=random((5,), seed=1)) | none,
+        error=0,
+        **attrs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs", "says"),
+    [
+        (raw.FakeQuantWithMinMaxArgs, dict(inputs=tf.ones([2])), dict(min=1.0, max=1.0), "smaller than max"),
+        (raw.FakeQuantWithMinMaxArgs, dict(inputs=tf.ones([2])), dict(num_bits=17), "between 2 and 16"),
+        (raw.FakeQuantWithMinMaxVars, dict(inputs=tf.ones([2]), min=tf.zeros([2]), max=tf.ones([2])), {},
+         "rank 0|scalar|min and max"),
+        (raw.FakeQuantWithMinMaxVarsPerChannel, dict(inputs=tf.ones([2]), min=tf.zeros([3]), max=tf.ones([3])), {},
+         "min|equal"),
+        (raw.FakeQuantWithMinMaxVarsGradient, dict(gradients=tf.ones([3]), inputs=tf.ones([2]), min=tf.constant(0.0),
+                                                   max=tf.constant(1.0)), {}, "same size|equal"),
+    ],
+)  # fmt: skip
+def test_fake_quant_bad(op, inputs, attrs, says):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=says):
+        run(op, inputs, **attrs)

@@ -1,0 +1,211 @@
+// Fourier transforms of any length: Stockham's passes of radix 2 to 7, and Bluestein's way to one of them
+// for lengths that have other factors. Complex numbers are float2; their arithmetic as ops.
+
+#include <metal_stdlib>
+
+#include "device/kernels/arc.metal.h"
+#include "device/kernels/elementwise.metal.h"
+#include "device/kernels/fft_params.h"
+
+using namespace metal;
+
+inline float2 times(float2 a, float2 b) {
+  return float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+
+// e^(sign 2 pi i k / n), from the first eighth of the circle: there the angle is exact.
+inline float2 root_of_one(uint k, uint n, float sign) {
+  const bool lower = 2 * ulong(k) > n;
+  ulong half_turns = 2 * ulong(lower ? n - k : k);  // by n
+  const bool left = 2 * half_turns > n;
+  if (left) half_turns = n - half_turns;
+  const bool steep = 4 * half_turns > n;
+  const float angle =
+      steep ? float(n - 2 * half_turns) / float(2 * ulong(n)) : float(half_turns) / float(n);
+  const float s = sinpi(angle), c = cospi(angle);
+  const float x = steep ? s : c, y = steep ? c : s;
+  return float2(left ? -x : x, lower ? -sign * y : sign * y);
+}
+
+// Grid: n.
+kernel void fft_roots(device float2* roots [[buffer(0)]], constant uint& n [[buffer(1)]],
+                      constant float& sign [[buffer(2)]], uint k [[thread_position_in_grid]]) {
+  roots[k] = root_of_one(k, n, sign);
+}
+
+// The groups of a pass: `from` is where the first of a group's points is, `to` where its first result
+// goes.
+template <uint R>
+inline void transform_group(device const float2* in, device float2* out, device const float2* roots,
+                            float sign, constant FftStage& p, ulong from, ulong to, uint group) {
+  float2 x[R], y[R];
+  for (uint j = 0; j < R; ++j) x[j] = in[from + ulong(j) * p.points];
+  if (R == 2) {
+    y[0] = x[0] + x[1];
+    y[1] = x[0] - x[1];
+  } else if (R == 4) {
+    const float2 a = x[0] + x[2], b = x[0] - x[2], c = x[1] + x[3], d = x[1] - x[3];
+    const float2 turned = float2(-sign * d.y, sign * d.x);
+    y[0] = a + c;
+    y[1] = b + turned;
+    y[2] = a - c;
+    y[3] = b - turned;
+  } else {
+    float2 w[R];
+    for (uint j = 0; j < R; ++j) w[j] = roots[j * p.roots_part];
+    for (uint k = 0; k < R; ++k) {
+      y[k] = x[0];
+      for (uint j = 1; j < R; ++j) y[k] += times(x[j], w[j * k % R]);
+    }
+  }
+  out[to] = y[0] * p.scale;
+  for (uint k = 1; k < R; ++k) {
+    out[to + ulong(k) * p.together] = times(y[k], roots[ulong(group) * k * p.roots_step]) * p.scale;
+  }
+}
+
+// Grid: (points, outer).
+template <uint R>
+kernel void fft_stage(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                      device const float2* roots [[buffer(2)]], constant float& sign [[buffer(3)]],
+                      constant FftStage& p [[buffer(4)]],
+                      uint2 position [[thread_position_in_grid]]) {
+  const ulong from = ulong(position.y) * (ulong(p.points) * R) + position.x;
+  const uint group = position.x / p.together;
+  transform_group<R>(in, out, roots, sign, p, from, from + ulong(group) * p.together * (R - 1),
+                     group);
+}
+// The same where many have the same factors, one after the other. Grid: (together, groups, outer).
+template <uint R>
+kernel void fft_rows(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                     device const float2* roots [[buffer(2)]], constant float& sign [[buffer(3)]],
+                     constant FftStage& p [[buffer(4)]],
+                     uint3 position [[thread_position_in_grid]]) {
+  const uint group = position.y;
+  const ulong from =
+      ulong(position.z) * (ulong(p.points) * R) + ulong(group) * p.together + position.x;
+  transform_group<R>(in, out, roots, sign, p, from, from + ulong(group) * p.together * (R - 1),
+                     group);
+}
+INSTANTIATE_KERNEL("fft_stage_2", fft_stage, 2)
+INSTANTIATE_KERNEL("fft_rows_2", fft_rows, 2)
+INSTANTIATE_KERNEL("fft_stage_3", fft_stage, 3)
+INSTANTIATE_KERNEL("fft_rows_3", fft_rows, 3)
+INSTANTIATE_KERNEL("fft_stage_4", fft_stage, 4)
+INSTANTIATE_KERNEL("fft_rows_4", fft_rows, 4)
+INSTANTIATE_KERNEL("fft_stage_5", fft_stage, 5)
+INSTANTIATE_KERNEL("fft_rows_5", fft_rows, 5)
+INSTANTIATE_KERNEL("fft_stage_7", fft_stage, 7)
+INSTANTIATE_KERNEL("fft_rows_7", fft_rows, 7)
+
+// ---- other lengths: jk = (j^2 + k^2 - (k - j)^2) / 2 makes a transform a convolution --------------
+
+// e^(sign pi i k^2 / n)
+inline float2 chirp(uint k, uint n, float sign) {
+  return root_of_one(uint(ulong(k) * k % (2 * ulong(n))), 2 * n, sign);
+}
+// Grid: padded.
+kernel void fft_chirp(device float2* out [[buffer(0)]], constant float& sign [[buffer(1)]],
+                      constant ChirpParams& p [[buffer(2)]], uint k [[thread_position_in_grid]]) {
+  const uint distance = min(k, p.padded - k);
+  out[k] = distance < p.length ? chirp(distance, p.length, -sign) : float2(0.0f);
+}
+// Grid of these: (inner, padded or length, outer).
+kernel void fft_chirp_in(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                         constant float& sign [[buffer(2)]], constant ChirpParams& p [[buffer(3)]],
+                         uint3 position [[thread_position_in_grid]]) {
+  const uint k = position.y;
+  float2 value = float2(0.0f);
+  if (k < p.length) {
+    value = times(in[(ulong(position.z) * p.length + k) * p.inner + position.x],
+                  chirp(k, p.length, sign));
+  }
+  out[(ulong(position.z) * p.padded + k) * p.inner + position.x] = value;
+}
+kernel void fft_chirp_times(device float2* series [[buffer(0)]],
+                            device const float2* factors [[buffer(1)]],
+                            constant ChirpParams& p [[buffer(2)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const ulong at = (ulong(position.z) * p.padded + position.y) * p.inner + position.x;
+  series[at] = times(series[at], factors[position.y]);
+}
+kernel void fft_chirp_out(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                          constant float& sign [[buffer(2)]], constant ChirpParams& p [[buffer(3)]],
+                          uint3 position [[thread_position_in_grid]]) {
+  const uint k = position.y;
+  out[(ulong(position.z) * p.length + k) * p.inner + position.x] =
+      times(in[(ulong(position.z) * p.padded + k) * p.inner + position.x],
+            chirp(k, p.length, sign)) *
+      p.scale;
+}
+
+// ---- what real transforms read and write ---------------------------------------------------------
+
+inline float2 as_complex(float x) { return float2(x, 0.0f); }
+inline float2 as_complex(float2 x) { return x; }
+
+// As far as `in` goes, then zeros. Grid: (out[2], out[1], batch * out[0]).
+template <typename T>
+kernel void fft_copy(device const T* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                     constant FftCopy& p [[buffer(2)]],
+                     uint3 position [[thread_position_in_grid]]) {
+  const uint batch = position.z / p.out[0], z = position.z % p.out[0];
+  float2 value = float2(0.0f);
+  if (z < p.in[0] && position.y < p.in[1] && position.x < p.in[2]) {
+    value = as_complex(
+        in[((ulong(batch) * p.in[0] + z) * p.in[1] + position.y) * p.in[2] + position.x]);
+  }
+  out[(ulong(position.z) * p.out[1] + position.y) * p.out[2] + position.x] = value;
+}
+INSTANTIATE_KERNEL("fft_copy_float", fft_copy, float)
+INSTANTIATE_KERNEL("fft_copy_complex", fft_copy, float2)
+
+// The whole series of which the first half is given; what has no counterpart is real. Grid: (n, rows).
+kernel void fft_hermitian(device const float2* half_series [[buffer(0)]],
+                          device float2* out [[buffer(1)]],
+                          uint2 position [[thread_position_in_grid]],
+                          uint2 grid [[threads_per_grid]]) {
+  const uint k = position.x, n = grid.x;
+  device const float2* const row = half_series + ulong(position.y) * (n / 2 + 1);
+  const float2 value = row[min(k, n - k)];
+  const bool alone = k == 0 || 2 * k == n;
+  out[ulong(position.y) * n + k] = float2(value.x, alone ? 0.0f : 2 * k > n ? -value.y : value.y);
+}
+
+// ---- arithmetic ----------------------------------------------------------------------------------
+
+#define COMPLEX_1(name, Name, Out, expression)            \
+  struct Name {                                           \
+    Out operator()(float2 x) const { return expression; } \
+  };                                                      \
+  INSTANTIATE_KERNEL(name "_complex", elementwise_1, Name, float2, Out)
+COMPLEX_1("real", Real, float, x.x)
+COMPLEX_1("imag", Imag, float, x.y)
+COMPLEX_1("conj", Conj, float2, float2(x.x, -x.y))
+COMPLEX_1("neg", Negative, float2, -x)
+COMPLEX_1("angle", Angle, float, arc_tangent_2(x.y, x.x))
+
+// Neither square leaves the range.
+struct Magnitude {
+  float operator()(float2 x) const {
+    const float a = abs(x.x), b = abs(x.y);
+    const float large = max(a, b), part = min(a, b) / large;
+    if (isinf(a) || isinf(b)) return INFINITY;
+    if (a != a || b != b) return NAN;
+    return large == 0.0f ? 0.0f : large * sqrt(1.0f + part * part);
+  }
+};
+INSTANTIATE_KERNEL("abs_complex", elementwise_1, Magnitude, float2, float)
+
+#define COMPLEX_2(name, Name, T, expression)                           \
+  struct Name {                                                        \
+    float2 operator()(T a, T b) const { return expression; }           \
+  };                                                                   \
+  INSTANTIATE_KERNEL(name "_11", elementwise_2, Name, T, 1, 1, float2) \
+  INSTANTIATE_KERNEL(name "_10", elementwise_2, Name, T, 1, 0, float2) \
+  INSTANTIATE_KERNEL(name "_01", elementwise_2, Name, T, 0, 1, float2) \
+  INSTANTIATE_KERNEL(name "_strided", binary_strided, Name, T, float2)
+COMPLEX_2("complex", Join, float, float2(a, b))
+COMPLEX_2("add_complex", Add, float2, a + b)
+COMPLEX_2("sub_complex", Sub, float2, a - b)
+COMPLEX_2("mul_complex", Mul, float2, times(a, b))

@@ -1,0 +1,317 @@
+// FFT, IFFT, RFFT and IRFFT of one to three dimensions.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "device/kernels/fft_params.h"
+#include "device/kernels/layout.h"
+#include "kernels/runtime/elementwise.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+// The radices whose product is `length`; empty if it has other factors.
+std::vector<uint32_t> Radices(int64_t length) {
+  std::vector<uint32_t> radices;
+  for (const uint32_t radix : {4, 2, 3, 5, 7}) {
+    for (; length % radix == 0; length /= radix) radices.push_back(radix);
+  }
+  if (length != 1) radices.clear();
+  return radices;
+}
+
+// Elements with the same factors from which on they make a row of their own: two vectors of a CPU's.
+constexpr uint32_t kRows = 16;
+
+// One call: which device memory there is, and which way it goes.
+struct Fft {
+  Fft(KernelContext* ctx, const char* op, bool inverse)
+      : ctx(ctx), op(op), sign(inverse ? 1.0f : -1.0f), inverse(inverse) {}
+
+  Status Complex(int64_t elements, Tensor* tensor) {
+    return ctx->AllocateTemp(TF_COMPLEX64, {elements}, tensor);
+  }
+
+  // Transforms `series` [outer, length, inner] along `length`, of factors that there are passes for.
+  // The result is in `series`; `other` is of the same size.
+  Status Passes(const std::vector<uint32_t>& radices, int64_t outer, int64_t length, int64_t inner,
+                float direction, float scale, Tensor* series, Tensor* other) {
+    Tensor roots;
+    RETURN_IF_ERROR(Complex(length, &roots));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+      const auto n = static_cast<uint32_t>(length);
+      RETURN_IF_ERROR(encoder.Launch("fft_roots", Grid(length),
+                                     {{"roots", roots}, {"n", n}, {"sign", direction}}));
+      uint32_t done = 1;
+      for (size_t i = 0; i < radices.size(); ++i) {
+        FftStage p = {};
+        p.points = static_cast<uint32_t>(length * inner / radices[i]);
+        p.together = static_cast<uint32_t>(done * inner);
+        p.roots_step = done;
+        p.roots_part = static_cast<uint32_t>(length / radices[i]);
+        p.scale = i + 1 == radices.size() ? scale : 1.0f;
+        const bool rows = p.together >= kRows;
+        const Grid grid =
+            rows ? Grid(p.together, p.points / p.together, outer) : Grid(p.points, outer);
+        RETURN_IF_ERROR(encoder.Launch(
+            {rows ? "fft_rows" : "fft_stage", radices[i]}, grid,
+            {{"in", *series}, {"out", *other}, {"roots", roots}, {"sign", direction}, {"p", p}}));
+        std::swap(*series, *other);
+        done *= radices[i];
+      }
+      return Status();
+    }));
+    return Status();
+  }
+
+  // The same for any length.
+  Status Transform(int64_t outer, int64_t length, int64_t inner, Tensor* series, Tensor* other) {
+    const float scale = inverse ? 1.0f / static_cast<float>(length) : 1.0f;
+    if (length == 1) return Status();
+    const std::vector<uint32_t> radices = Radices(length);
+    if (!radices.empty()) {
+      return Passes(radices, outer, length, inner, sign, scale, series, other);
+    }
+    int64_t padded = 1;
+    while (padded < 2 * length - 1) padded *= 2;
+    for (const int64_t size : {padded * inner, outer * padded}) {
+      RETURN_IF_ERROR(CheckGrid(op, "elements with room for a convolution", size));
+    }
+    Tensor a, b, factors, spare;
+    RETURN_IF_ERROR(Complex(outer * padded * inner, &a));
+    RETURN_IF_ERROR(Complex(outer * padded * inner, &b));
+    RETURN_IF_ERROR(Complex(padded, &factors));
+    RETURN_IF_ERROR(Complex(padded, &spare));
+    ChirpParams p = {};
+    p.length = static_cast<uint32_t>(length);
+    p.padded = static_cast<uint32_t>(padded);
+    p.inner = static_cast<uint32_t>(inner);
+    p.scale = scale;
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(
+          encoder.Launch("fft_chirp", Grid(padded), {{"out", factors}, {"sign", sign}, {"p", p}}));
+      return encoder.Launch("fft_chirp_in", Grid(inner, padded, outer),
+                            {{"in", *series}, {"out", a}, {"sign", sign}, {"p", p}});
+    }));
+    const std::vector<uint32_t> of_padded = Radices(padded);
+    RETURN_IF_ERROR(Passes(of_padded, 1, padded, 1, -1.0f, 1.0f, &factors, &spare));
+    RETURN_IF_ERROR(Passes(of_padded, outer, padded, inner, -1.0f, 1.0f, &a, &b));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch("fft_chirp_times", Grid(inner, padded, outer),
+                            {{"series", a}, {"factors", factors}, {"p", p}});
+    }));
+    RETURN_IF_ERROR(
+        Passes(of_padded, outer, padded, inner, 1.0f, 1.0f / static_cast<float>(padded), &a, &b));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch("fft_chirp_out", Grid(inner, length, outer),
+                            {{"in", a}, {"out", *series}, {"sign", sign}, {"p", p}});
+    });
+  }
+
+  KernelContext* ctx;
+  const char* op;
+  float sign;
+  bool inverse;
+};
+
+// The last `dims` dimensions of `shape` behind ones, and what is before them as one.
+struct Sizes {
+  int64_t batch = 1;
+  int64_t size[3] = {1, 1, 1};
+
+  Sizes(const Shape& shape, int dims) {
+    const size_t before = shape.size() - static_cast<size_t>(dims);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (d < before) {
+        batch *= shape[d];
+      } else {
+        size[3 - (shape.size() - d)] = shape[d];
+      }
+    }
+  }
+  int64_t elements() const { return batch * size[0] * size[1] * size[2]; }
+};
+
+Status CheckSizes(const char* op, const Sizes& s) {
+  return CheckGrid(op, "elements", s.elements());
+}
+
+// All of the dimensions from `first` (of three) to `last`, of [batch, size...].
+Status TransformDims(Fft& fft, const Sizes& s, int first, int last, Tensor* series, Tensor* other) {
+  for (int d = last; d >= first; --d) {
+    int64_t outer = s.batch, inner = 1;
+    for (int i = 0; i < d; ++i) outer *= s.size[i];
+    for (int i = d + 1; i < 3; ++i) inner *= s.size[i];
+    RETURN_IF_ERROR(fft.Transform(outer, s.size[d], inner, series, other));
+  }
+  return Status();
+}
+
+Status EncodeFftCopy(KernelContext* ctx, const char* shader, const Tensor& in, const Sizes& from,
+                     const Tensor& out, const Sizes& to) {
+  FftCopy p;
+  for (int d = 0; d < 3; ++d) {
+    p.in[d] = static_cast<uint32_t>(from.size[d]);
+    p.out[d] = static_cast<uint32_t>(to.size[d]);
+  }
+  return Encode(ctx, [&](Encoder& encoder) {
+    return encoder.Launch(shader, Grid(to.size[2], to.size[1], to.batch * to.size[0]),
+                          {{"in", in}, {"out", out}, {"p", p}});
+  });
+}
+
+Status CheckRank(const char* op, const Tensor& in, int dims) {
+  if (in.rank() >= dims) return Status();
+  return InvalidArgument(op, ": Input must have rank of at least ", dims,
+                         " but got: ", ToString(in.shape()));
+}
+
+// What an op is: over how many dimensions, and which way.
+template <typename Op>
+class FftOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit FftOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor in, out, a, b;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(CheckRank(kOp, in, Op::kDims));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &out));
+    if (out.num_elements() == 0) return Status();
+    const Sizes s(in.shape(), Op::kDims);
+    RETURN_IF_ERROR(CheckSizes(kOp, s));
+    Fft fft(ctx, kOp, Op::kInverse);
+    RETURN_IF_ERROR(fft.Complex(s.elements(), &a));
+    RETURN_IF_ERROR(fft.Complex(s.elements(), &b));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(in, a); }));
+    RETURN_IF_ERROR(TransformDims(fft, s, 3 - Op::kDims, 2, &a, &b));
+    return Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(a, out); });
+  }
+};
+#define FFT_OP(name, dims, inverse)           \
+  struct name {                               \
+    static constexpr char kOp[] = #name;      \
+    static constexpr int kDims = dims;        \
+    static constexpr bool kInverse = inverse; \
+  };                                          \
+  REGISTER_METAL_KERNEL(FftOp<name>, .Types("Tcomplex", {TF_COMPLEX64}))
+FFT_OP(FFT, 1, false);
+FFT_OP(FFT2D, 2, false);
+FFT_OP(FFT3D, 3, false);
+FFT_OP(IFFT, 1, true);
+FFT_OP(IFFT2D, 2, true);
+FFT_OP(IFFT3D, 3, true);
+
+// Of real numbers: half of the last dimension of what is complex is kept.
+template <typename Op>
+class RealFftOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit RealFftOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor in, length, out;
+    Shape lengths;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &length));
+    RETURN_IF_ERROR(CheckRank(kOp, in, Op::kDims));
+    if (length.shape() != Shape{Op::kDims}) {
+      return InvalidArgument(kOp, ": fft_length must have shape [", Op::kDims, "], got ",
+                             ToString(length.shape()));
+    }
+    RETURN_IF_ERROR(Indices(kOp, "fft_length", length, &lengths));
+    Shape whole = in.shape(), half = in.shape();
+    for (int d = 0; d < Op::kDims; ++d) {
+      const size_t at = whole.size() - Op::kDims + d;
+      const bool last = d + 1 == Op::kDims;
+      if (lengths[d] < 0) {
+        return InvalidArgument(kOp, ": fft_length[", d, "] must be >= 0, but got: ", lengths[d]);
+      }
+      whole[at] = lengths[d];
+      half[at] = last && lengths[d] > 0 ? lengths[d] / 2 + 1 : lengths[d];
+      const int64_t least = Op::kInverse ? half[at] : whole[at];
+      if (in.dim(static_cast<int>(at)) < least && in.num_elements() > 0) {
+        return InvalidArgument(kOp, ": Input dimension ", at, " must have length of at least ",
+                               least, " but got: ", in.dim(static_cast<int>(at)));
+      }
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, Op::kInverse ? whole : half, &out));
+    if (out.num_elements() == 0) return Status();
+    if (in.num_elements() == 0) {
+      return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, out); });
+    }
+    const Sizes given(in.shape(), Op::kDims), all(whole, Op::kDims), kept(half, Op::kDims);
+    RETURN_IF_ERROR(CheckSizes(kOp, given));
+    RETURN_IF_ERROR(CheckSizes(kOp, all));
+    return Op::kInverse ? Backward(ctx, in, given, all, kept, out)
+                        : Forward(ctx, in, given, all, kept, out);
+  }
+
+  static constexpr int kFirst = 3 - Op::kDims;
+
+  static Status Forward(KernelContext* ctx, const Tensor& in, const Sizes& given, const Sizes& all,
+                        const Sizes& kept, const Tensor& out) {
+    Tensor a, b, c, d;
+    Fft fft(ctx, kOp, false);
+    RETURN_IF_ERROR(fft.Complex(all.elements(), &a));
+    RETURN_IF_ERROR(fft.Complex(all.elements(), &b));
+    RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_float", in, given, a, all));
+    RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &a, &b));
+    if (Op::kDims == 1) return EncodeFftCopy(ctx, "fft_copy_complex", a, all, out, kept);
+    RETURN_IF_ERROR(fft.Complex(kept.elements(), &c));
+    RETURN_IF_ERROR(fft.Complex(kept.elements(), &d));
+    RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_complex", a, all, c, kept));
+    RETURN_IF_ERROR(TransformDims(fft, kept, kFirst, 1, &c, &d));
+    return Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(c, out); });
+  }
+
+  static Status Backward(KernelContext* ctx, const Tensor& in, const Sizes& given, const Sizes& all,
+                         const Sizes& kept, const Tensor& out) {
+    Tensor a, b, c, d;
+    Fft fft(ctx, kOp, true);
+    RETURN_IF_ERROR(fft.Complex(kept.elements(), &a));
+    RETURN_IF_ERROR(fft.Complex(kept.elements(), &b));
+    RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_complex", in, given, a, kept));
+    RETURN_IF_ERROR(TransformDims(fft, kept, kFirst, 1, &a, &b));
+    RETURN_IF_ERROR(fft.Complex(all.elements(), &c));
+    RETURN_IF_ERROR(fft.Complex(all.elements(), &d));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch("fft_hermitian", Grid(all.size[2], all.elements() / all.size[2]),
+                            {{"half_series", a}, {"out", c}});
+    }));
+    RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &c, &d));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return LaunchElementwise(encoder, "real_complex", all.elements(), {{"a", c}, {"out", out}});
+    });
+  }
+};
+#define REAL_FFT_OP(name, dims, inverse)      \
+  struct name {                               \
+    static constexpr char kOp[] = #name;      \
+    static constexpr int kDims = dims;        \
+    static constexpr bool kInverse = inverse; \
+  };                                          \
+  REGISTER_METAL_KERNEL(                      \
+      RealFftOp<name>,                        \
+      .Types("Treal", {TF_FLOAT}).Where("Tcomplex", TF_COMPLEX64).HostMemory("fft_length"))
+REAL_FFT_OP(RFFT, 1, false);
+REAL_FFT_OP(RFFT2D, 2, false);
+REAL_FFT_OP(RFFT3D, 3, false);
+REAL_FFT_OP(IRFFT, 1, true);
+REAL_FFT_OP(IRFFT2D, 2, true);
+REAL_FFT_OP(IRFFT3D, 3, true);
+
+}  // namespace
+}  // namespace metal_ops

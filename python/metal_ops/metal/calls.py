@@ -19,13 +19,35 @@ class _Function:
     static_bytes: int = 0
 
 
+class _Ids:
+    """The kinds of nodes that matter here, as numbers."""
+
+    def __init__(self, tree: SyntaxTree):
+        kind = tree.kind
+        self.call = tree.ids(kind.CALL_EXPR)
+        self.member = tree.ids(kind.MEMBER_REF_EXPR)
+        self.reference = tree.ids(kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR)
+        self.variable = tree.ids(kind.VAR_DECL)
+        self.unexposed = tree.ids(kind.UNEXPOSED_EXPR)
+        self.function = tree.ids(
+            kind.FUNCTION_DECL,
+            kind.CXX_METHOD,
+            kind.CONSTRUCTOR,
+            kind.CONVERSION_FUNCTION,
+            kind.DESTRUCTOR,
+        )
+
+
 class Calls:
     """The functions of one syntax tree, each scanned once."""
 
     def __init__(self, tree: SyntaxTree, rules: Rules):
         self._tree = tree
         self._rules = rules
+        self._ids = _Ids(tree)
         self._functions: dict[int, _Function] = {}
+        # Whether the library's functions are barriers or the like; None for the user's.
+        self._synchronise: dict[int, bool | None] = {}
 
     def follow(self, kernel: Kernel, root: Any) -> None:
         """Adds to `kernel` what its function, `root`, and all that it calls need."""
@@ -58,38 +80,39 @@ class Calls:
     def _scan(self, function: Any, is_kernel: bool) -> _Function:
         out = _Function()
         seen: set[int] = set()
-        kind = self._tree.kind
-        stack = [(child, False) for child in function.get_children()]
+        tree, ids = self._tree, self._ids
+        stack = [(child, False) for child in tree.children(function)]
         while stack:
             cursor, is_object = stack.pop()
+            what = cursor._kind_id
             # What lies left of . and -> may be anywhere: member functions accept every address space.
-            stack.extend(
-                (child, cursor.kind == kind.MEMBER_REF_EXPR) for child in cursor.get_children()
-            )
-            if cursor.kind in (kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR):
+            is_member = what in ids.member
+            stack += [(child, is_member) for child in tree.children(cursor)]
+            if what in ids.reference:
                 target = cursor.referenced
                 if target is None:
                     continue
-                if target.kind in (kind.FUNCTION_DECL, kind.CXX_METHOD, kind.CONSTRUCTOR, kind.CONVERSION_FUNCTION,
-                                   kind.DESTRUCTOR):  # fmt: skip
-                    if not self._tree.is_users(target):
-                        out.fibers = out.fibers or _synchronises(target)
+                if target._kind_id in ids.function and (key := target.hash) not in seen:
+                    seen.add(key)
+                    if key not in self._synchronise:
+                        users = self._tree.is_users(target)
+                        self._synchronise[key] = None if users else _synchronises(target)
+                    synchronises = self._synchronise[key]
+                    if synchronises is None:
+                        out.callees.append(target.get_definition() or target)
                     else:
-                        target = target.get_definition() or target
-                        if target.hash not in seen:
-                            seen.add(target.hash)
-                            out.callees.append(target)
-                if cursor.kind == kind.CALL_EXPR and target is not None:
+                        out.fibers = out.fibers or synchronises
+                if what in ids.call and target is not None:
                     self._rules.check_call(cursor, target)
-            elif cursor.kind == kind.VAR_DECL:
+            elif what in ids.variable:
                 if "threadgroup" in self._tree.annotations(cursor):
                     out.static_bytes += (max(cursor.type.get_size(), 0) + 15) // 16 * 16
                     if not is_kernel:
                         self._tree.say(cursor, "a variable in the threadgroup address space must be declared in a kernel "
                                   "function")  # fmt: skip
                 else:
-                    self._rules.check_binding(cursor, cursor.type, list(cursor.get_children())[-1:])
-            elif cursor.kind == kind.UNEXPOSED_EXPR and not is_object:
+                    self._rules.check_binding(cursor, cursor.type, tree.children(cursor)[-1:])
+            elif what in ids.unexposed and not is_object:
                 self._rules.check_pointer(cursor)
         return out
 

@@ -148,7 +148,7 @@ class Rules:
         type_ = cursor.type.get_canonical()
         if type_.kind != self._types.POINTER or self._tree.space(type_.get_pointee()):
             return
-        for child in cursor.get_children():
+        for child in self._tree.children(cursor):
             inner = child.type.get_canonical()
             if inner.kind == self._types.POINTER and self._tree.space(inner.get_pointee()):
                 self._tree.say(cursor, f"cannot convert '{self._tree.spell(inner)}' to '{self._tree.spell(type_)}': the address spaces "
@@ -175,7 +175,7 @@ class Rules:
                     self._tree.say(where, f"cannot bind 'thread {self._tree.name(pointee)} &' to an object of type "
                               f"'{self._tree.spell(value.type)}': the address spaces differ")  # fmt: skip
                     break
-                inner = list(value.get_children())
+                inner = self._tree.children(value)
                 if value.kind != self._tree.kind.UNEXPOSED_EXPR or len(inner) != 1:
                     break
                 value = inner[0]

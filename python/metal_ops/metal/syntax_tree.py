@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .libclang import cindex
@@ -26,7 +26,40 @@ class SyntaxTree:
         self.index = self.bindings.Index.create(excludeDecls=True)
         self.unit = self.index.parse(MAIN, args=flags, unsaved_files=[(MAIN, source.text)])
         self._said: set[tuple[Place | None, str]] = set()
+        self._visit = self._visitor()
         self.conditionals: set[int] = set()  # offsets of ?: that `Source` has to help with
+
+    # ---- nodes
+
+    def _visitor(self) -> Callable[[Any, list[Any]], int]:
+        """libclang's visit of a node's children, which appends them to a list.
+
+        Half of the time that a large file took went into the callback that the bindings make for every node, and the
+        null cursor that they ask for at every child.
+        """
+        cursor = self.bindings.Cursor
+        callback = ctypes.CFUNCTYPE(ctypes.c_int, cursor, cursor, ctypes.py_object)
+        library = ctypes.CDLL(self.bindings.conf.lib._name)  # for a prototype of its own
+        library.clang_visitChildren.argtypes = [cursor, callback, ctypes.py_object]
+        unit = self.unit
+
+        def take(child: Any, _: Any, into: list[Any]) -> int:
+            child._tu = unit  # as the bindings do: whoever has a node keeps its file
+            into.append(child)
+            return 1  # CXChildVisit_Continue
+
+        taken = callback(take)
+        return lambda parent, into: library.clang_visitChildren(parent, taken, into)  # type: ignore[no-any-return]
+
+    def children(self, cursor: Any) -> list[Any]:
+        """A node's children."""
+        found: list[Any] = []
+        self._visit(cursor, found)
+        return found
+
+    def ids(self, *kinds: Any) -> frozenset[int]:
+        """Kinds as the numbers that nodes have in `_kind_id`, which are quicker to ask for than `kind`."""
+        return frozenset(kind.value for kind in kinds)
 
     # ---- messages
 
@@ -111,7 +144,7 @@ class SyntaxTree:
 
     def declarations(self, parent: Any) -> Iterator[Any]:
         """User declarations of the file and of its namespaces."""
-        for cursor in parent.get_children():
+        for cursor in self.children(parent):
             if not self.is_users(cursor):
                 continue
             # Instantiations of templates come as declarations of their own, at the end of the file.
@@ -138,7 +171,7 @@ class SyntaxTree:
     def annotations(self, cursor: Any) -> dict[str, str]:
         """What the rewriting has noted at a declaration: attribute -> its arguments' text."""
         out = {}
-        for child in cursor.get_children():
+        for child in self.children(cursor):
             if child.kind == self.kind.ANNOTATE_ATTR and child.spelling.startswith("msl."):
                 name, _, value = child.spelling[4:].partition("=")
                 out[name] = value

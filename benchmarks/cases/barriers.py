@@ -1,0 +1,65 @@
+"""hostmetal: kernels whose threads meet at barriers, against the same work as loops over the threads."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.registry import Case, Contender, Context, Results, register
+
+SHADER = Path(__file__).parents[1] / "barriers.metal"
+# Kernel -> what it does, its threads, threadgroups, and the numbers that a threadgroup reads, shares and writes.
+KERNELS: dict[str, tuple[str, int, int, int, int, int]] = {
+    "rms": ("root mean squares of 256 rows of 4096", 256, 256, 4096, 8, 4096),
+    "sort": ("bitonic sort of 64 rows of 1024", 1024, 64, 1024, 1024, 1024),
+    "tile": ("64 tiles of 64 x 32, depth 512, by simdgroup matrices", 128, 64, 32 * 512, 3072, 2048),
+}  # fmt: skip
+
+
+def barriers(context: Context, kernel: str) -> list[Contender]:
+    from metal_ops.metal import Options, compile_object, link
+    from metal_ops.metal.launch import Library
+
+    _, threads, groups, reads, shares, writes = KERNELS[kernel]
+    file = context.stack.enter_context(tempfile.NamedTemporaryFile(suffix=".metallib"))
+    file.write(link([compile_object(str(SHADER), Options(validation=False))[0]]))
+    file.flush()
+    library = Library(file.name)
+    numbers = np.random.default_rng(0)
+    x = numbers.standard_normal((groups, reads), np.float32)
+    w = numbers.standard_normal((64, 512), np.float32)
+
+    def contender(name: str, way: str, width: int, **more: Any) -> Contender:
+        y = np.zeros((groups, writes), np.float32)
+
+        def time_ms() -> float:
+            begin = time.perf_counter()
+            library[f"{kernel}_{way}"].run(
+                width * groups, width, {0: x, 1: y, 2: w}, threadgroup_memory={0: 4 * shares}
+            )
+            return (time.perf_counter() - begin) * 1e3
+
+        def results() -> Results:
+            return {"y": y}
+
+        return Contender(name, time_ms, results, **more)
+
+    return [
+        contender("threads that meet", "threads", threads, note="one core"),
+        contender("loops over the threads", "loops", 1, note="by hand, in the same language"),
+    ]
+
+
+for _kernel, _what in KERNELS.items():
+    register(
+        Case(
+            group="hostmetal",
+            name=f"hostmetal-barriers-{_kernel}",
+            title=f"Threads that meet: {_what[0]}",
+            contenders=lambda context, kernel=_kernel: barriers(context, kernel),  # type: ignore[misc]
+        )
+    )

@@ -366,12 +366,15 @@ class ShuffleOp {
     p.inner = static_cast<uint64_t>(inner);
     p.total = static_cast<uint64_t>(out.num_elements());
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"gather", std::to_string(in.element_bytes()), DType::kInt32},
-                            Grid::Flat(out.num_elements()),
-                            {{"params_", Value(in).Untyped()},
-                             {"indices", HostArray(order.data(), rows)},
-                             {"out", Value(out).Untyped()},
-                             {"p", p}});
+      const bool blocks = inner >= GATHER_BLOCK;
+      return encoder.Launch(
+          {blocks ? "gather_rows" : "gather", std::to_string(in.element_bytes()), DType::kInt32},
+          blocks ? Grid((inner + GATHER_BLOCK - 1) / GATHER_BLOCK, rows)
+                 : Grid::Flat(out.num_elements()),
+          {{"params_", Value(in).Untyped()},
+           {"indices", HostArray(order.data(), rows)},
+           {"out", Value(out).Untyped()},
+           {"p", p}});
     });
   }
 

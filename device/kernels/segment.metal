@@ -29,20 +29,24 @@ struct Min {
   }
 };
 
-// How many ids are less than `segment`.
+// Where each segment begins among the ids, and the last one ends. Grid: segments and one more.
 template <typename S>
-inline ulong segment_begin(device const S* ids, ulong n, long segment) {
+kernel void segment_begins(device const S* ids [[buffer(0)]], device ulong* begins [[buffer(1)]],
+                           constant ulong& n [[buffer(2)]],
+                           uint segment [[thread_position_in_grid]]) {
   ulong first = 0, last = n;
   while (first < last) {
     const ulong middle = first + (last - first) / 2;
-    if (long(ids[middle]) < segment) {
+    if (long(ids[middle]) < long(segment)) {
       first = middle + 1;
     } else {
       last = middle;
     }
   }
-  return first;
+  begins[segment] = first;
 }
+INSTANTIATE_KERNEL("segment_begins_int", segment_begins, int)
+INSTANTIATE_KERNEL("segment_begins_long", segment_begins, long)
 
 inline float segment_scale(float power, ulong count) {
   return power == 0.0f || count < 2 ? 1.0f
@@ -50,58 +54,74 @@ inline float segment_scale(float power, ulong count) {
                                     : 1.0f / sqrt(float(count));
 }
 
-// Empty segments are zero. Grid: inner, segments.
-template <typename Op, typename T, typename S>
-kernel void segment(device const T* data [[buffer(0)]], device const S* ids [[buffer(1)]],
+// A row joined to `width` sums.
+template <typename Op, typename T>
+inline void join_row(thread typename wide<T>::type* sums, device const T* row, uint width) {
+  using Wide = typename wide<T>::type;
+  if (width == SEGMENT_BLOCK) {
+    for (uint k = 0; k < SEGMENT_BLOCK; ++k) sums[k] = Op::join(sums[k], Wide(row[k]));
+  } else {
+    for (uint k = 0; k < width; ++k) sums[k] = Op::join(sums[k], Wide(row[k]));
+  }
+}
+
+// Empty segments are zero. Grid: blocks of inner, segments.
+template <typename Op, typename T>
+kernel void segment(device const T* data [[buffer(0)]], device const ulong* begins [[buffer(1)]],
                     device T* out [[buffer(2)]], constant SegmentParams& p [[buffer(3)]],
                     uint2 position [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
-  const ulong first = segment_begin(ids, p.n, long(position.y));
-  const ulong last = segment_begin(ids, p.n, long(position.y) + 1);
-  Wide total = first < last ? Wide(data[first * p.inner + position.x]) : Wide(0);
-  for (ulong i = first + 1; i < last; ++i) {
-    total = Op::join(total, Wide(data[i * p.inner + position.x]));
+  const ulong column = ulong(position.x) * SEGMENT_BLOCK;
+  const uint width = uint(min(ulong(SEGMENT_BLOCK), p.inner - column));
+  const ulong first = begins[position.y], last = begins[position.y + 1];
+  Wide sums[SEGMENT_BLOCK];
+  for (uint k = 0; k < width; ++k) {
+    sums[k] = first < last ? Wide(data[first * p.inner + column + k]) : Wide(0);
   }
-  out[ulong(position.y) * p.inner + position.x] = T(total);
+  for (ulong i = first + 1; i < last; ++i) {
+    join_row<Op, T>(sums, data + i * p.inner + column, width);
+  }
+  for (uint k = 0; k < width; ++k) out[position.y * p.inner + column + k] = T(sums[k]);
 }
 
-// Rows that `indices` name; one that is outside adds nothing. Grid: inner, segments.
-template <typename T, typename I, typename S>
+// Rows that `indices` name; one that is outside adds nothing. Grid: blocks of inner, segments.
+template <typename T, typename I>
 kernel void sparse_segment(device const T* data [[buffer(0)]],
-                           device const I* indices [[buffer(1)]], device const S* ids [[buffer(2)]],
-                           device T* out [[buffer(3)]], constant SegmentParams& p [[buffer(4)]],
+                           device const I* indices [[buffer(1)]],
+                           device const ulong* begins [[buffer(2)]], device T* out [[buffer(3)]],
+                           constant SegmentParams& p [[buffer(4)]],
                            uint2 position [[thread_position_in_grid]]) {
-  const ulong first = segment_begin(ids, p.n, long(position.y));
-  const ulong last = segment_begin(ids, p.n, long(position.y) + 1);
-  float total = 0.0f;
+  const ulong column = ulong(position.x) * SEGMENT_BLOCK;
+  const uint width = uint(min(ulong(SEGMENT_BLOCK), p.inner - column));
+  const ulong first = begins[position.y], last = begins[position.y + 1];
+  float sums[SEGMENT_BLOCK];
+  for (uint k = 0; k < SEGMENT_BLOCK; ++k) sums[k] = 0.0f;
   for (ulong i = first; i < last; ++i) {
     const long row = long(indices[i]);
-    if (row >= 0 && row < long(p.rows)) {
-      total += float(data[ulong(row) * p.inner + position.x]);
-    }
+    if (row < 0 || row >= long(p.rows)) continue;
+    join_row<Sum, T>(sums, data + ulong(row) * p.inner + column, width);
   }
-  out[ulong(position.y) * p.inner + position.x] = T(total * segment_scale(p.power, last - first));
+  const float scale = segment_scale(p.power, last - first);
+  for (uint k = 0; k < width; ++k) out[position.y * p.inner + column + k] = T(sums[k] * scale);
 }
 
 // What the rows of each segment get of its gradient. Grid: inner, n.
 template <typename T, typename S>
 kernel void sparse_segment_spread(device const T* grad [[buffer(0)]],
-                                  device const S* ids [[buffer(1)]], device T* out [[buffer(2)]],
-                                  constant SegmentParams& p [[buffer(3)]],
+                                  device const S* ids [[buffer(1)]],
+                                  device const ulong* begins [[buffer(2)]],
+                                  device T* out [[buffer(3)]],
+                                  constant SegmentParams& p [[buffer(4)]],
                                   uint2 position [[thread_position_in_grid]]) {
   const long id = long(ids[position.y]);
-  float scale = 1.0f;
-  if (p.power != 0.0f) {
-    scale = segment_scale(p.power, segment_begin(ids, p.n, id + 1) - segment_begin(ids, p.n, id));
-  }
   const bool inside = id >= 0 && id < long(p.rows);
-  const float value = float(grad[(inside ? ulong(id) : 0) * p.inner + position.x]);
+  const ulong row = inside ? ulong(id) : 0;
+  const float scale = segment_scale(p.power, begins[row + 1] - begins[row]);
+  const float value = float(grad[row * p.inner + position.x]);
   out[ulong(position.y) * p.inner + position.x] = T(inside ? value * scale : 0.0f);
 }
 
-#define SEGMENT_OP(name, op, type)                                             \
-  INSTANTIATE_KERNEL("segment_" name "_" #type "_int", segment, op, type, int) \
-  INSTANTIATE_KERNEL("segment_" name "_" #type "_long", segment, op, type, long)
+#define SEGMENT_OP(name, op, type) INSTANTIATE_KERNEL("segment_" name "_" #type, segment, op, type)
 #define SEGMENT(type)          \
   SEGMENT_OP("max", Max, type) \
   SEGMENT_OP("min", Min, type)
@@ -117,12 +137,9 @@ SEGMENT(ushort)
 SEGMENT(uint)
 SEGMENT(ulong)
 
-#define SPARSE_IDS(type, index)                                                                   \
-  INSTANTIATE_KERNEL("sparse_segment_" #type "_" #index "_int", sparse_segment, type, index, int) \
-  INSTANTIATE_KERNEL("sparse_segment_" #type "_" #index "_long", sparse_segment, type, index, long)
 #define SPARSE(type)                                                                          \
-  SPARSE_IDS(type, int)                                                                       \
-  SPARSE_IDS(type, long)                                                                      \
+  INSTANTIATE_KERNEL("sparse_segment_" #type "_int", sparse_segment, type, int)               \
+  INSTANTIATE_KERNEL("sparse_segment_" #type "_long", sparse_segment, type, long)             \
   INSTANTIATE_KERNEL("sparse_segment_spread_" #type "_int", sparse_segment_spread, type, int) \
   INSTANTIATE_KERNEL("sparse_segment_spread_" #type "_long", sparse_segment_spread, type, long)
 SPARSE(float)

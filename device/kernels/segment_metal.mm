@@ -48,6 +48,17 @@ SegmentParams PlanSegments(const Tensor& data, const Tensor& ids, float power) {
   return p;
 }
 
+// Where each of `segments` begins among the ids.
+Status EncodeBegins(Encoder& encoder, const Tensor& ids, const Tensor& begins) {
+  const auto n = static_cast<uint64_t>(ids.num_elements());
+  return encoder.Launch({"segment_begins", ids.dtype()}, Grid(begins.num_elements()),
+                        {{"ids", ids}, {"begins", begins}, {"n", n}});
+}
+
+Grid BlocksOf(const SegmentParams& p, int64_t segments) {
+  return Grid(static_cast<int64_t>((p.inner + SEGMENT_BLOCK - 1) / SEGMENT_BLOCK), segments);
+}
+
 Shape WithRows(const Tensor& data, int64_t rows) {
   Shape shape = data.shape();
   shape[0] = rows;
@@ -79,10 +90,12 @@ class SegmentOp {
     RETURN_IF_ERROR(SegmentsOf(ctx, kOp, ids, &segments));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, WithRows(data, segments), &out));
     const SegmentParams p = PlanSegments(data, ids, 0);
-    return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({Op::kShader, data.dtype(), ids.dtype()},
-                            Grid(static_cast<int64_t>(p.inner), segments),
-                            {{"data", data}, {"ids", ids}, {"out", out}, {"p", p}});
+    Tensor begins;
+    RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, {segments + 1}, &begins));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
+      return encoder.Launch({Op::kShader, data.dtype()}, BlocksOf(p, segments),
+                            {{"data", data}, {"begins", begins}, {"out", out}, {"p", p}});
     });
   }
 };
@@ -125,11 +138,13 @@ class SparseSegmentOp {
     RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     const SegmentParams p = PlanSegments(data, ids, Op::kPower);
-    return Encode(ctx, [&](Encoder& encoder) {
+    Tensor begins;
+    RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, {segments + 1}, &begins));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
       return encoder.Launch(
-          {"sparse_segment", data.dtype(), indices.dtype(), ids.dtype()},
-          Grid(static_cast<int64_t>(p.inner), segments),
-          {{"data", data}, {"indices", indices}, {"ids", ids}, {"out", out}, {"p", p}});
+          {"sparse_segment", data.dtype(), indices.dtype()}, BlocksOf(p, segments),
+          {{"data", data}, {"indices", indices}, {"begins", begins}, {"out", out}, {"p", p}});
     });
   }
 
@@ -181,12 +196,16 @@ class SparseSegmentGradOp {
     RETURN_IF_ERROR(PlanRows(kOp, shape, indices, &scatter, &slices));
     RETURN_IF_ERROR(ctx->AllocateTemp(grad.dtype(), slices, &spread));
     const SegmentParams p = PlanSegments(grad, ids, Op::kPower);
+    Tensor begins;
+    RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, {grad.dim(0) + 1}, &begins));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       if (grad.num_elements() == 0) return Status();
-      RETURN_IF_ERROR(encoder.Launch({"sparse_segment_spread", grad.dtype(), ids.dtype()},
-                                     Grid(static_cast<int64_t>(p.inner), ids.dim(0)),
-                                     {{"grad", grad}, {"ids", ids}, {"out", spread}, {"p", p}}));
+      RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
+      RETURN_IF_ERROR(encoder.Launch(
+          {"sparse_segment_spread", grad.dtype(), ids.dtype()},
+          Grid(static_cast<int64_t>(p.inner), ids.dim(0)),
+          {{"grad", grad}, {"ids", ids}, {"begins", begins}, {"out", spread}, {"p", p}}));
       return EncodeScatter(encoder, kOp, "add", /*signless=*/true, scatter, indices, spread, out);
     });
   }

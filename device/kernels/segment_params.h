@@ -9,6 +9,8 @@
 #include <stdint.h>
 #endif
 
+#define SEGMENT_BLOCK 64
+
 // data [rows, inner], ids [n] in order, out [segments, inner].
 struct SegmentParams {
   uint64_t n, inner, rows;

@@ -3,6 +3,7 @@
 
 #include <metal_stdlib>
 
+#include "device/kernels/gather.metal.h"
 #include "device/kernels/segment_params.h"
 #include "kernels/msl/grid.h"
 #include "kernels/msl/instantiate.h"
@@ -46,13 +47,19 @@ kernel void partition_counts(device const int* partitions [[buffer(0)]],
   }
 }
 
-// Row i of `out` is row order[first + i] of `in`. Grid: inner, rows; or rows, inner (Long).
+// Row i of `out` is row order[first + i] of `in`. Grid: blocks of inner, rows; or rows, inner (Long).
 template <typename T, bool Long>
 kernel void take_rows(device const T* in [[buffer(0)]], device const long* order [[buffer(1)]],
                       device T* out [[buffer(2)]], constant MoveParams& p [[buffer(3)]],
                       uint2 position [[thread_position_in_grid]]) {
-  const ulong row = Long ? position.x : position.y, column = Long ? position.y : position.x;
-  out[row * p.inner + column] = in[ulong(order[p.first + row]) * p.inner + column];
+  const ulong row = Long ? position.x : position.y;
+  const ulong column = Long ? position.y : ulong(position.x) * GATHER_BLOCK;
+  const ulong from = ulong(order[p.first + row]) * p.inner + column, to = row * p.inner + column;
+  if (Long) {
+    out[to] = in[from];
+  } else {
+    gather_block(in + from, out + to, true, p.inner - column);
+  }
 }
 
 // Row i of `in` goes to row places[i] of `out`; nowhere if that is negative. Grid: as above.
@@ -60,10 +67,15 @@ template <typename T, bool Long>
 kernel void put_rows(device const T* in [[buffer(0)]], device const int* places [[buffer(1)]],
                      device T* out [[buffer(2)]], constant MoveParams& p [[buffer(3)]],
                      uint2 position [[thread_position_in_grid]]) {
-  const ulong row = Long ? position.x : position.y, column = Long ? position.y : position.x;
-  const int to = places[row];
-  if (to < 0) return;
-  out[ulong(to) * p.inner + column] = in[row * p.inner + column];
+  const ulong row = Long ? position.x : position.y;
+  const ulong column = Long ? position.y : ulong(position.x) * GATHER_BLOCK;
+  if (places[row] < 0) return;
+  const ulong to = ulong(places[row]) * p.inner + column, from = row * p.inner + column;
+  if (Long) {
+    out[to] = in[from];
+  } else {
+    gather_block(in + from, out + to, true, p.inner - column);
+  }
 }
 
 template <typename T, typename I>
@@ -100,26 +112,25 @@ MOVE("4", uint)
 MOVE("8", ulong)
 MOVE("16", ulong2)
 
-// The gradient of a mirrored edge: added to what it mirrors, along one dimension.
-template <typename T>
+// The gradient of a mirrored edge: added to what it mirrors, along one dimension. Grid: inner, size, outer; or
+// size, outer where inner is 1 (Long).
+template <typename T, bool Long>
 kernel void fold_edges(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                        constant FoldParams& p [[buffer(2)]],
-                       uint2 position [[thread_position_in_grid]],
-                       uint2 threads [[threads_per_grid]]) {
+                       uint3 position [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
-  const ulong i = flat_index(position, threads);
-  if (i >= p.total) return;
-  const ulong inner = i % p.inner, row = i / p.inner % p.size, outer = i / p.inner / p.size;
-  device const T* const line = in + outer * (p.size + p.before + p.after) * p.inner + inner;
-  Wide sum = Wide(line[(p.before + row) * p.inner]);
+  const ulong inner = Long ? 0 : position.x, row = Long ? position.x : position.y;
+  const ulong outer = Long ? position.y : position.z, step = Long ? 1 : p.inner;
+  device const T* const line = in + outer * (p.size + p.before + p.after) * step + inner;
+  Wide sum = Wide(line[(p.before + row) * step]);
   if (row >= p.edge && row - p.edge < p.before) {
-    sum += Wide(line[(p.before - 1 - (row - p.edge)) * p.inner]);
+    sum += Wide(line[(p.before - 1 - (row - p.edge)) * step]);
   }
   const ulong back = p.size - 1 - row;
   if (back >= p.edge && back - p.edge < p.after) {
-    sum += Wide(line[(p.before + p.size + back - p.edge) * p.inner]);
+    sum += Wide(line[(p.before + p.size + back - p.edge) * step]);
   }
-  out[i] = T(sum);
+  out[(outer * p.size + row) * step + inner] = T(sum);
 }
 
 // Grid: products.
@@ -135,8 +146,9 @@ kernel void cross_product(device const T* a [[buffer(0)]], device const T* b [[b
   out[at + 2] = T(ax * by - ay * bx);
 }
 
-#define CALCULATE(type)                                     \
-  INSTANTIATE_KERNEL("fold_edges_" #type, fold_edges, type) \
+#define CALCULATE(type)                                                \
+  INSTANTIATE_KERNEL("fold_edges_" #type, fold_edges, type, false)     \
+  INSTANTIATE_KERNEL("fold_edges_long_" #type, fold_edges, type, true) \
   INSTANTIATE_KERNEL("cross_product_" #type, cross_product, type)
 CALCULATE(float)
 CALCULATE(half)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/segment_params.h"
 #include "kernels/runtime/encoder.h"
@@ -29,9 +30,11 @@ Status PassOn(KernelContext* ctx) {
 // Short rows have a thread each for every element of them.
 Status LaunchRows(Encoder& encoder, const char* shader, const Tensor& out, int64_t inner,
                   int64_t rows, Arguments arguments) {
-  const bool is_long = inner < 8;
-  return encoder.Launch({shader, is_long ? "long" : "", std::to_string(out.element_bytes())},
-                        is_long ? Grid(rows, inner) : Grid(inner, rows), arguments);
+  const bool is_long = inner < GATHER_BLOCK;
+  return encoder.Launch(
+      {shader, is_long ? "long" : "", std::to_string(out.element_bytes())},
+      is_long ? Grid(rows, inner) : Grid((inner + GATHER_BLOCK - 1) / GATHER_BLOCK, rows),
+      arguments);
 }
 
 // ---- DynamicPartition ---------------------------------------------------------------------------
@@ -326,8 +329,11 @@ class MirrorPadGradOp {
         const Tensor& from = i == 0 ? in : between[i - 1];
         const Tensor& to = i + 1 == folded.size() ? out : between[i];
         const FoldParams& p = folds[folded[i]];
+        const auto size = static_cast<int64_t>(p.size), inner = static_cast<int64_t>(p.inner);
+        const int64_t outer = static_cast<int64_t>(p.total) / size / inner;
         RETURN_IF_ERROR(encoder.Launch(
-            {"fold_edges", Unsigned(in.dtype())}, Grid::Flat(static_cast<int64_t>(p.total)),
+            {"fold_edges", inner == 1 ? "long" : "", Unsigned(in.dtype())},
+            inner == 1 ? Grid(size, outer) : Grid(inner, size, outer),
             {{"in", Value(from).Untyped()}, {"out", Value(to).Untyped()}, {"p", p}}));
       }
       return Status();

@@ -236,12 +236,17 @@ kernel void in_top_k(device const float* predictions [[buffer(0)]],
   const bool inside = target >= 0 && target < long(columns);
   device const float* const line = predictions + ulong(row) * columns;
   const float at = inside ? line[target] : NAN;
-  uint more = 0, unclear = isfinite(at) ? 0 : 1;
-  for (ulong i = 0; i < columns; ++i) {
-    more += line[i] > at ? 1 : 0;
-    unclear |= isfinite(line[i]) ? 0 : 1;
+  long more = isfinite(at) ? 0 : k;
+  for (ulong first = 0; first < columns && more < k; first += 256) {
+    const ulong last = min(first + 256, columns);
+    uint here = 0, unclear = 0;
+    for (ulong i = first; i < last; ++i) {
+      here += line[i] > at ? 1 : 0;
+      unclear |= isfinite(line[i]) ? 0 : 1;
+    }
+    more = unclear != 0 ? k : more + long(here);
   }
-  precision[row] = unclear == 0 && long(more) < k;
+  precision[row] = more < k;
 }
 
 #define SORT_TYPE(type, key)                                   \

@@ -211,24 +211,21 @@ def compile_parts(
 ) -> bytes:
     """Parts of a module, as ir.split cuts them, as one object; `names` are those of all of the module's kernels."""
 
-    def back_end(i: int, variant: str, stack: int) -> tuple[int, Path]:
-        numbers, part = parts[i]
+    def back_end(i: int, variant: str, text: str) -> tuple[int, Path]:
         out = work / f"{variant}{i}.o"
-        text = ir.unaligned(ir.prepare(part, stack, constants))
         # A kernel's name is marked once.
         if variant == variants[0]:
-            text += ir.mark_names([names[number] for number in numbers])
+            text += ir.mark_names([names[number] for number in parts[i][0]])
         if variant == "checked":
             return _back_end_checked(ir.checked(text), target, out), out
         return _back_end(ir.unchecked(text), target, out), out
 
     def back_ends(stack: int) -> tuple[int, list[Path]]:
+        jobs = []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            jobs = [
-                pool.submit(back_end, i, variant, stack)
-                for i in range(len(parts))
-                for variant in variants
-            ]
+            for i, (_, part) in enumerate(parts):
+                text = ir.unaligned(ir.prepare(part, stack, constants))
+                jobs += [pool.submit(back_end, i, variant, text) for variant in variants]
             done = [job.result() for job in jobs]
         return max(needed for needed, _ in done), [out for _, out in done]
 

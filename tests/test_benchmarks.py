@@ -170,7 +170,9 @@ def test_every_op_of_the_device_has_arguments_to_be_measured_with():
     ops = {op.strip() for row in rows for op in row.split(",")}
     ops = {op for op in ops if op in dir(device_ops.tf.raw_ops)}
     assert len(ops) > 200
-    for op in sorted(op for op in ops if not device_ops.takes_refs(op)):
+    without = device_ops.without_cpu_kernel(ops)
+    assert without <= {"MaxPoolGradGradWithArgmax"}
+    for op in sorted(op for op in ops - without if not device_ops.takes_refs(op)):
         given = device_ops.arguments(op, device_ops.chosen_types(op, []), side=16)
         keep: list[Any] = []
         getattr(device_ops.tf.raw_ops, op)(**device_ops.placed(given, "CPU:0", set(), keep))

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +104,27 @@ def test_what_differs_is_named_but_not_between_fields(pack: Path) -> None:
 
 def test_without_a_gpu_it_says_so(pack: Path) -> None:
     assert "NVIDIA's driver library cannot be loaded: no_libcuda.so" in run(pack, device="cuda:0")
+
+
+def test_who_is_stopped_has_a_report_of_what_ended(pack: Path) -> None:
+    report, program = pack / "report.txt", pack / "textures"
+    report.unlink(missing_ok=True)
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o700)
+    running = subprocess.Popen(
+        [sys.executable, pack / "run.py", "3"],
+        env={**os.environ, "HOSTMETAL_DEVICE": "cpu"},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while "3 of 3 runs" not in (report.read_text() if report.exists() else ""):
+            assert running.poll() is None
+            time.sleep(0.05)
+    finally:
+        os.killpg(running.pid, signal.SIGTERM)
+        running.wait()
+        program.unlink()
+    said = report.read_text().splitlines()
+    assert said[-1] == "NOT FINISHED: 3 of 3 runs"
+    assert "launches of tests/msl: 2, run 3 times, always as on the CPU device: 2" in said

@@ -1,6 +1,8 @@
 """On a machine with a GPU, in the folder that `make gpu-test` packed: runs everything and writes report.txt.
 
 python3 run.py [RUNS]          # needs Python 3 and NumPy, and no network; a race may show in the twentieth run
+
+Several runs go at once. report.txt holds what has ended so far, also when this is stopped; its last line says so.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ CASES_OTHERWISE = {
     "function_constants_by_index_name_and_range": "a compiled library lists the constants of the file",
     "function_constant_errors": "a compiled library cannot know which constants a kernel needs",
 }
+AT_ONCE = min(4, os.cpu_count() or 1)
 ROUNDING = 4e-7  # of float32 sums in another order
 # Compared with the CPU device, and measured.
 PROGRAMS = (
@@ -50,7 +53,7 @@ PROGRAMS = (
 )
 
 
-def launches() -> list[dict]:
+def launches(number: int) -> list[dict]:
     """Replays what record.py kept; each row gets what differs, "" if nothing does."""
     folder = HERE / "launches"
     rows = json.loads((folder / "launches.json").read_text())
@@ -61,24 +64,27 @@ def launches() -> list[dict]:
         for buffer in row["buffers"]:
             items += buffer[:2]
         for part in (row["constants"], row["threadgroup"]):
-            items += [number for entry in part for number in entry]
+            items += [item for entry in part for item in entry]
         lines.append(" ".join(map(str, items)))
-    (HERE / "list").write_text("\n".join(lines) + "\n")
+    listed, results = HERE / f"list.{number}", HERE / f"results.{number}"
+    listed.write_text("\n".join(lines) + "\n")
     got = np.zeros(0, np.uint8)
     first = 0
     while first < len(rows):  # a fault ends a process; the next one goes on behind it
-        command = [HERE / "replay", folder, HERE / "list", HERE / "results", str(first)]
+        command = [HERE / "replay", folder, listed, results, str(first)]
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
         if done.returncode not in (0, 3):
             sys.exit(f"replay failed: {done.stdout}{done.stderr}")
         print(done.stdout, end="")
-        part, at = np.fromfile(HERE / "results", np.uint8), 0
+        part, at = np.fromfile(results, np.uint8), 0
         if not part.size:
             sys.exit(f"replay wrote no results: {done.stdout}{done.stderr}")
         while at < len(part):
             at += 4 + sum(size for _, size, _ in rows[first]["buffers"])
             first += 1
         got = np.concatenate([got, part])
+    listed.unlink()
+    results.unlink()
     expected = np.memmap(folder / "data", np.uint8, "r")
     at = of = 0
     for row in rows:
@@ -180,6 +186,10 @@ def output(*command: str | Path) -> Iterator[str]:
         yield f"FAILED {Path(command[0]).name}: exit status {done.returncode}"
 
 
+def write(report: list[str], last: str) -> None:
+    (HERE / "report.txt").write_text("\n".join([*report, last]) + "\n")
+
+
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     commit = (HERE / "commit").read_text().strip()
@@ -189,29 +199,34 @@ def main() -> None:
     ]
     wrong: collections.Counter[str] = collections.Counter()
     first: dict[str, str] = {}
-    for _ in range(runs):
-        rows = launches()
-        for number, row in enumerate(rows):
-            if row["differs"]:
-                why = next((why for name, why in OTHERWISE.items() if name in row["test"]), None)
-                launch = f"{'open' if why else 'FAILED'} {row['test']} {row['kernel']} ({number})"
-                wrong[launch] += 1
-                first.setdefault(launch, why or row["differs"])
-    times = "once" if runs == 1 else f"{runs} times"
-    same = len(rows) - len(wrong)
-    report.append(
-        f"launches of tests/msl: {len(rows)}, run {times}, always as on the CPU device: {same}"
-    )
-    report += [f"  {launch}, {wrong[launch]} of {runs}: {why}" for launch, why in first.items()]
     left_out = json.loads((HERE / "launches" / "left_out.json").read_text())
-    report += [f"  not run: {test}: {why}" for test, why in left_out.items()]
-    report += cases()
+    head = report
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for done, rows in enumerate(pool.map(launches, range(runs)), 1):
+            for number, row in enumerate(rows):
+                if row["differs"]:
+                    why = next((why for name, why in OTHERWISE.items() if name in row["test"]), "")
+                    launch = (
+                        f"{'open' if why else 'FAILED'} {row['test']} {row['kernel']} ({number})"
+                    )
+                    wrong[launch] += 1
+                    first.setdefault(launch, why or row["differs"])
+            times = "once" if done == 1 else f"{done} times"
+            report = [
+                *head,
+                f"launches of tests/msl: {len(rows)}, run {times}, always as on the CPU device: "
+                f"{len(rows) - len(wrong)}",
+                *(f"  {launch}, {wrong[launch]} of {done}: {why}" for launch, why in first.items()),
+                *(f"  not run: {test}: {why}" for test, why in left_out.items()),
+            ]
+            write(report, f"NOT FINISHED: {done} of {runs} runs")
     for program, *arguments in PROGRAMS:
         report += output(HERE / program, *(HERE / a if a[0] != "-" else a for a in arguments))
+        write(report, f"NOT FINISHED: behind {program}")
+    report += cases()
     failed = sum(line.lstrip().startswith("FAILED") for line in report)
-    report.append(f"{failed} failed")
-    (HERE / "report.txt").write_text("\n".join(report) + "\n")
-    print("\n".join(report))
+    write(report, f"{failed} failed")
+    print((HERE / "report.txt").read_text(), end="")
     sys.exit(failed != 0)
 
 

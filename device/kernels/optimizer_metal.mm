@@ -12,8 +12,8 @@
 namespace metal_ops {
 namespace {
 
-// What the inputs are, by their letter: a variable and its slots, one number, a gradient.
-constexpr char kVariable = 'v', kScalar = 's', kGradient = 'g';
+// What the inputs are, by their letter: a variable and its slots, one number; 'g' is a gradient.
+constexpr char kVariable = 'v', kScalar = 's';
 
 // All inputs of an op in their order, as "vsg" says; the shader has arguments of these names.
 template <typename Op>

@@ -49,7 +49,6 @@ Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tens
   });
 }
 
-// Zeros, which sums without terms leave, come out of the shaders like any other result.
 Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool transpose_b) {
   Tensor a, b, out;
   RETURN_IF_ERROR(ctx->Input(0, &a));
@@ -60,15 +59,8 @@ Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool tran
   CheckMatMul(&shapes, a_shape, b_shape, transpose_a, transpose_b, &product);
   RETURN_IF_ERROR(ToStatus(shapes));
   RETURN_IF_ERROR(ctx->AllocateOutput(0, product.dims, &out));
-  if (out.num_elements() == 0) return Status();
-  const GemmParams params = PlanMatMul(
-      &shapes, ToMatMulSizes(a_shape, b_shape, transpose_a, product), transpose_a, transpose_b);
-  RETURN_IF_ERROR(ToStatus(shapes));
-  const int64_t parts = SplitSums(params);
-  bool tiles;
-  RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
-  if (tiles && parts > 1) return RunSplit(ctx, params, parts, a, b, out);
-  return RunProduct(ctx, params, a, b, out);
+  return EncodeProduct(ctx, op, ToMatMulSizes(a_shape, b_shape, transpose_a, product), transpose_a,
+                       transpose_b, a, b, out);
 }
 
 class MatMulOp {
@@ -149,4 +141,19 @@ class Conv2DOp {
 REGISTER_METAL_KERNEL(Conv2DOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 
 }  // namespace
+
+// Zeros, which sums without terms leave, come out of the shaders like any other result.
+Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& sizes, bool transpose_a,
+                     bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (out.num_elements() == 0) return Status();
+  ArgShapes shapes(op);
+  const GemmParams params = PlanMatMul(&shapes, sizes, transpose_a, transpose_b);
+  RETURN_IF_ERROR(ToStatus(shapes));
+  const int64_t parts = SplitSums(params);
+  bool tiles;
+  RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
+  if (tiles && parts > 1) return RunSplit(ctx, params, parts, a, b, out);
+  return RunProduct(ctx, params, a, b, out);
+}
+
 }  // namespace metal_ops

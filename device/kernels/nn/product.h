@@ -19,18 +19,17 @@ inline Status RunProduct(KernelContext* ctx, const GemmParams& params, const Ten
   return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, nullptr, out);
 }
 
-// out = a b of matrices whose shapes are known to agree, each turned round if asked. An empty result
-// is left alone.
+// Matrices [..., m, k] (or [..., k, m]) by [..., k, n] (or [..., n, k]); an empty result is left alone, and
+// sums without terms are zeros.
+Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& sizes, bool transpose_a,
+                     bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out);
+
+// The same of tensors whose shapes are known to agree.
 inline Status RunProduct(KernelContext* ctx, const char* op, const Tensor& a, bool transpose_a,
                          const Tensor& b, bool transpose_b, const Tensor& out) {
-  if (out.num_elements() == 0) return Status();
-  ArgShapes shapes(op);
-  const GemmParams params = PlanMatMul(
-      &shapes,
-      ToMatMulSizes(ArgShape(a.shape()), ArgShape(b.shape()), transpose_a, ArgShape(out.shape())),
-      transpose_a, transpose_b);
-  RETURN_IF_ERROR(ToStatus(shapes));
-  return RunProduct(ctx, params, a, b, out);
+  const MatMulSizes sizes =
+      ToMatMulSizes(ArgShape(a.shape()), ArgShape(b.shape()), transpose_a, ArgShape(out.shape()));
+  return EncodeProduct(ctx, op, sizes, transpose_a, transpose_b, a, b, out);
 }
 
 }  // namespace metal_ops

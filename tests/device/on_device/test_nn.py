@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.fusion.test_models import randomize
-
 raw = tf.raw_ops
 FLOATS = ["float32", "float16", "bfloat16"]
 # What the one rounding of a result may change, as a part of it; and at least: float16 has fixed steps near 0.
@@ -105,6 +103,64 @@ def test_batch_matmul(a, b, dtype):
         y = (*b[:-2], b[-1], b[-2]) if adj_y else b
         inputs = dict(x=random(x, dtype), y=random(y, dtype, 1))
         check(raw.BatchMatMulV2, inputs, dtype, terms=a[-1], adj_x=adj_x, adj_y=adj_y)
+
+
+EINSUMS = [
+    ("ij,jk->ik", (3, 5), (5, 7)),
+    ("ij,kj->ki", (33, 70), (17, 70)),
+    ("bij,bjk->bik", (4, 3, 5), (4, 5, 6)),
+    ("aecd,abcd->acbe", (2, 5, 3, 8), (2, 4, 3, 8)),  # attention's scores
+    ("acbe,aecd->abcd", (2, 3, 4, 5), (2, 5, 3, 8)),  # and values
+    ("abc,cde->abde", (2, 3, 8), (8, 2, 4)),
+    ("abde,cde->abc", (2, 3, 2, 4), (8, 2, 4)),  # a gradient of it
+    ("ikl,jlk->ij", (3, 4, 5), (6, 5, 4)),
+    ("...ij,...jk->...ik", (2, 1, 3, 5), (4, 5, 6)),
+    ("i...,...j->...ij", (3, 1, 4), (2, 4, 5)),
+    ("...i,...i->...", (2, 3, 5), (2, 3, 5)),
+    ("i,j->ji", (4,), (5,)),
+    (",ij->ji", (), (4, 5)),
+    ("ijk,kl->i", (3, 4, 5), (5, 6)),  # labels of one tensor alone are summed
+    ("iij,jk->ik", (4, 4, 5), (5, 3)),  # diagonals
+    ("i,i->ii", (5,), (5,)),
+    ("ij,jk->ik", (3, 0), (0, 4)),
+    ("ij,jk->ik", (0, 3), (3, 4)),
+    ("abcdef->fbdaec", (2, 3, 2, 2, 3, 4), None),
+    ("ij->j", (130, 7), None),
+    ("i...->...", (6, 3, 5), None),
+    ("ijk->", (3, 4, 5), None),
+    ("iji->ij", (4, 3, 4), None),
+    ("ii->", (6, 6), None),
+    ("i->ii", (5,), None),
+    ("ij->j", (0, 4), None),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_einsum(dtype):
+    for equation, *shapes in EINSUMS:
+        given = [random(s, dtype, i) for i, s in enumerate(shapes) if s is not None]
+        sizes = [1, *(n for x in given for n in x.shape)]
+        inputs = {f"x{i}": x for i, x in enumerate(given)}
+
+        def einsum(equation=equation, **inputs):
+            return raw.Einsum(inputs=list(inputs.values()), equation=equation)
+
+        check(einsum, inputs, dtype, terms=np.prod(sizes, dtype=float), around=4.0)
+
+
+def test_einsum_gradients():
+    for equation, *shapes in EINSUMS:
+        given = [random(s, seed=i) for i, s in enumerate(shapes) if s is not None]
+        found = []
+        for device in ("CPU:0", "GPU:0"):
+            with tf.device(device), tf.GradientTape() as tape:
+                inputs = [tf.identity(x) for x in given]
+                tape.watch(inputs)
+                loss = tf.reduce_sum(tf.sin(raw.Einsum(inputs=inputs, equation=equation)))
+            found.append(tape.gradient(loss, inputs))
+        for want, got in zip(*found, strict=True):
+            assert got.device.endswith("GPU:0"), got.device
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=equation)
 
 
 # ---- windows --------------------------------------------------------------------------------------------------------
@@ -411,6 +467,18 @@ def test_bad_arguments():
             raw.Pad(input=x, paddings=tf.constant([[0, 0], [-1, 0], [0, 0], [0, 0]]))
         with pytest.raises(Invalid):
             raw.MatMul(a=tf.ones((2, 3)), b=tf.ones((2, 3)))
+        for equation, message in {
+            "ij,jk->ik": "input 1 must be 3",
+            "ijk,jk->ik": r"input 0 must have 3 dimensions for 'ijk', got shape \[2, 3\]",
+            "ij,ik->il": "label 'l' must be one of an input",
+            "ij,ik": "must have '->'",
+            "i1,ik->k": "must have letters",
+            "ij->i": "must be of the 2 inputs",
+            "ijk...,ik->k": "must have 3 or more dimensions",
+            "i...,ik->k": "must have '...' in the output",
+        }.items():
+            with pytest.raises(Invalid, match=message):
+                raw.Einsum(inputs=[tf.ones((2, 3)), tf.ones((2, 3))], equation=equation)
 
 
 def test_bad_windows():
@@ -489,31 +557,3 @@ def test_training_step():
     for a, b in zip(got, want, strict=True):
         assert np.abs(b).max() > 0.01
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_resnet50_stays_on_the_device():
-    """Every op of the model has a kernel here: soft placement is off, and the result is the CPU's."""
-    import keras
-
-    keras.utils.set_random_seed(0)
-    with tf.device("CPU:0"):
-        model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
-        # Statistics and scales of 0 and 1, as they are at first, would hide what is wrong with them.
-        randomize(model)
-        x = np.random.default_rng(0).uniform(-1, 1, (2, 64, 64, 3)).astype("f")
-        function = tf.function(lambda x: model(x, training=False), jit_compile=False)
-        want = function(tf.constant(x)).numpy()
-    # Only random initial values need the CPU.
-    tf.config.set_soft_device_placement(True)
-    try:
-        with tf.device("GPU:0"):
-            twin = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
-            twin.set_weights(model.get_weights())
-    finally:
-        tf.config.set_soft_device_placement(False)
-    assert twin.weights[0].value.device.endswith("GPU:0")
-    with tf.device("GPU:0"):
-        got = tf.function(lambda x: twin(x, training=False), jit_compile=False)(tf.constant(x))
-    assert got.device.endswith("GPU:0"), got.device
-    assert np.ptp(want) > 0.01  # probabilities that differ
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)

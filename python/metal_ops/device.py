@@ -20,9 +20,9 @@ device is an error that says so, and so is the call of any `tf.function`, for wh
 any device. Start such a process by `multiprocessing.get_context("spawn")` or "forkserver"; CUDA wants the same.
 Forked processes that do other work, as a pool that reads files, are not touched.
 
-Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, and XLA has no compiler
-for METAL. A model with a layer of metal_ops is exempt (those layers say `supports_jit = False`); compile others
-with `jit_compile=False`.
+Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, LSTM and GRU pick cuDNN;
+METAL has neither. Keras leaves XLA out on Macs, and where this device is loaded it leaves out both: `jit_compile=True`
+is a warning, and `use_cudnn=True` Keras' own error.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from metal_ops._keras_on_metal import teach_keras
 from metal_ops._placement import Copy, Report, report
 from metal_ops._version import TENSORFLOW_RELEASE
 
@@ -254,6 +255,7 @@ def _load_linux() -> Device:
     if why_not:
         raise DeviceError(f"metal_ops: the METAL device declined: {why_not.decode()}.")
     os.register_at_fork(after_in_child=functools.partial(_refuse_functions_if_forked, tf))
+    teach_keras()
     return Device(
         name="GPU:0",
         hardware=library.metal_device_name().decode(),

@@ -1,4 +1,4 @@
-"""What benchmarks.device_ops calls each op with. One that RULES does not name gets tensors of one shape for all inputs."""
+"""What benchmarks.device_ops calls ops with. One that RULES does not name gets tensors of one shape for all inputs."""
 
 from __future__ import annotations
 

@@ -40,6 +40,16 @@ def sums(dtype, ids, inner, kind, kind_of_ids):
     return {"data": x, "indices": index, "segment_ids": np.array(ids, kind_of_ids)}
 
 
+def test_a_segment_with_nan_is_nan():
+    """Wherever in it that lies; on the CPU it depends on where."""
+    x = np.ones((5, 3), "f")
+    x[[0, 1, 2, 4], [0, 1, 2, 2]] = np.nan
+    for op in (raw.SegmentMax, raw.SegmentMin):
+        with tf.device("GPU:0"):
+            got = op(data=tf.constant(x), segment_ids=tf.constant([0, 0, 0, 1, 1]))
+        np.testing.assert_array_equal(np.isnan(got), [[True] * 3, [False, False, True]])
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sparse_segments(dtype):
     for ids in IDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
 from pathlib import Path
@@ -60,6 +61,6 @@ for _kernel, _what in KERNELS.items():
             group="hostmetal",
             name=f"hostmetal-barriers-{_kernel}",
             title=f"Threads that meet: {_what[0]}",
-            contenders=lambda context, kernel=_kernel: barriers(context, kernel),  # type: ignore[misc]
+            contenders=functools.partial(barriers, kernel=_kernel),
         )
     )

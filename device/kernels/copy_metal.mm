@@ -38,6 +38,10 @@ Status EncodeZeros(Encoder& encoder, const char* op, const Tensor& out) {
   return EncodeSpread(encoder, op, HostArray(kZero, 2), {}, out);
 }
 
+Status ZeroOutput(KernelContext* ctx, const char* op, const Tensor& out) {
+  return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
+}
+
 namespace {
 
 class SliceOp {

@@ -249,9 +249,7 @@ class RealFftOp {
     }
     RETURN_IF_ERROR(ctx->AllocateOutput(0, Op::kInverse ? whole : half, &out));
     if (out.num_elements() == 0) return Status();
-    if (in.num_elements() == 0) {
-      return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, out); });
-    }
+    if (in.num_elements() == 0) return ZeroOutput(ctx, kOp, out);
     const Sizes given(in.shape(), Op::kDims), all(whole, Op::kDims), kept(half, Op::kDims);
     RETURN_IF_ERROR(CheckSizes(kOp, given));
     RETURN_IF_ERROR(CheckSizes(kOp, all));

@@ -30,6 +30,9 @@ Status EncodeSpread(Encoder& encoder, const char* op, const Value& value, const 
 // Zeros of any dtype.
 Status EncodeZeros(Encoder& encoder, const char* op, const Tensor& out);
 
+// The same, where that is all of an op's work.
+Status ZeroOutput(KernelContext* ctx, const char* op, const Tensor& out);
+
 }  // namespace metal_ops
 
 #endif  // METAL_OPS_DEVICE_KERNELS_LAYOUT_H_

@@ -238,8 +238,7 @@ class EmptyOp {
     OP_REQUIRES_OK(ctx, CheckShape(kOp, "shape", shape));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     if (!init_) return;
-    OP_REQUIRES_OK(ctx,
-                   Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, out); }));
+    OP_REQUIRES_OK(ctx, ZeroOutput(ctx, kOp, out));
   }
 
  private:

@@ -29,8 +29,7 @@ void AddElements(TF_OpKernelContext* raw, TF_Tensor* raw_a, TF_Tensor* raw_b, TF
 void ZeroElements(TF_OpKernelContext* raw, TF_Tensor* input, TF_Tensor* raw_out) {
   KernelContext ctx(raw);
   const Tensor in = ToTensor(input), out = ToTensor(raw_out);
-  OP_REQUIRES_OK(
-      &ctx, Encode(&ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, "ZerosLike", out); }));
+  OP_REQUIRES_OK(&ctx, ZeroOutput(&ctx, "ZerosLike", out));
 }
 
 class AddNVariantOp {

@@ -100,10 +100,6 @@ struct VolumeConv {
     return TurnFilter(filter, *turned, false);
   }
 
-  Status Clear(const Tensor& out) {
-    return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
-  }
-
   KernelContext* ctx;
   const char* op;
   VolumeParams planes = {};
@@ -129,7 +125,7 @@ class Conv3DOp {
     RETURN_IF_ERROR(conv.Plan(attrs_, in.shape(), filter.shape()));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, conv.out_shape, &out));
     if (out.num_elements() == 0) return Status();
-    if (in.num_elements() == 0) return conv.Clear(out);
+    if (in.num_elements() == 0) return ZeroOutput(ctx, kOp, out);
     if (conv.by_planes) {
       RETURN_IF_ERROR(conv.GatherPlanes(in, &gathered));
       RETURN_IF_ERROR(conv.TurnedFilter(filter, &turned));
@@ -181,7 +177,7 @@ class Conv3DInputGradOp {
     RETURN_IF_ERROR(CheckSlopes(kOp, d_out, conv.out_shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
     if (d_in.num_elements() == 0) return Status();
-    if (d_out.num_elements() == 0) return conv.Clear(d_in);
+    if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
     if (!conv.by_planes) return ConvInputGrad(ctx, kOp, conv.s, false, filter, d_out, d_in);
     RETURN_IF_ERROR(conv.TurnedFilter(filter, &turned));
     RETURN_IF_ERROR(ctx->AllocateTemp(d_in.dtype(), conv.PlanesShape(), &d_planes));
@@ -220,7 +216,7 @@ class Conv3DFilterGradOp {
     RETURN_IF_ERROR(CheckSlopes(kOp, d_out, conv.out_shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
     if (d_filter.num_elements() == 0) return Status();
-    if (in.num_elements() == 0 || d_out.num_elements() == 0) return conv.Clear(d_filter);
+    if (in.num_elements() == 0 || d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_filter);
     if (!conv.by_planes) return ConvFilterGrad(ctx, kOp, conv.s, false, in, d_out, d_filter);
     RETURN_IF_ERROR(conv.GatherPlanes(in, &gathered));
     RETURN_IF_ERROR(ctx->AllocateTemp(d_filter.dtype(), shape, &turned));

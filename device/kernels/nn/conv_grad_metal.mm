@@ -35,10 +35,6 @@ Status SizesInput(KernelContext* ctx, const char* op, const char* name, int i, S
   return InvalidArgument(op, ": ", name, " must be 4 sizes >= 0, got ", ToString(*shape));
 }
 
-Status Clear(KernelContext* ctx, const char* op, const Tensor& out) {
-  return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
-}
-
 Status RunConv(KernelContext* ctx, const GemmParams& params, const ArgShapes& shapes,
                const Tensor& a, const Tensor& b, const Tensor& out) {
   RETURN_IF_ERROR(ToStatus(shapes));
@@ -162,7 +158,7 @@ class Conv2DBackpropInputOp {
     RETURN_IF_ERROR(Sizes(kOp, attrs_, shape, filter.shape(), d_out, false, &s));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
     if (d_in.num_elements() == 0) return Status();
-    if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_in);
+    if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
 
     return ConvInputGrad(ctx, kOp, s, attrs_.nchw, filter, d_out, d_in);
   }
@@ -194,7 +190,8 @@ class Conv2DBackpropFilterOp {
     RETURN_IF_ERROR(Sizes(kOp, attrs_, input.shape(), shape, d_out, false, &s));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
     if (d_filter.num_elements() == 0) return Status();
-    if (input.num_elements() == 0 || d_out.num_elements() == 0) return Clear(ctx, kOp, d_filter);
+    if (input.num_elements() == 0 || d_out.num_elements() == 0)
+      return ZeroOutput(ctx, kOp, d_filter);
 
     return ConvFilterGrad(ctx, kOp, s, attrs_.nchw, input, d_out, d_filter);
   }
@@ -225,7 +222,7 @@ class DepthwiseInputGradOp {
     RETURN_IF_ERROR(Sizes(kOp, attrs_, shape, filter.shape(), d_out, true, &s));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
     if (d_in.num_elements() == 0) return Status();
-    if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_in);
+    if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
     WindowParams params;
     RETURN_IF_ERROR(PlanWindows(kOp, s, attrs_.nchw, &params));
     return Encode(ctx, [&](Encoder& encoder) {
@@ -261,7 +258,7 @@ class DepthwiseFilterGradOp {
     RETURN_IF_ERROR(Sizes(kOp, attrs_, input.shape(), shape, d_out, true, &s));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
     if (d_filter.num_elements() == 0) return Status();
-    if (d_out.num_elements() == 0) return Clear(ctx, kOp, d_filter);
+    if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_filter);
     WindowParams params;
     RETURN_IF_ERROR(PlanWindows(kOp, s, attrs_.nchw, &params));
     const int64_t rows = s.n * s.out_h;

@@ -499,9 +499,7 @@ class GruGradOp {
     RETURN_IF_ERROR(ctx->AllocateOutput(1, call.h_prev.shape(), &d_h_prev));
     RETURN_IF_ERROR(ctx->AllocateOutput(2, call.h_prev.shape(), &d_c_sum));
     RETURN_IF_ERROR(ctx->AllocateOutput(3, {call.batch, 2 * call.cells}, &d_gates));
-    if (d_h_prev.num_elements() == 0) {
-      return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, d_x); });
-    }
+    if (d_h_prev.num_elements() == 0) return ZeroOutput(ctx, kOp, d_x);
     const Shape joined = {call.batch, call.inputs + call.cells};
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, joined, &d_candidate));
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, joined, &d_from_gates));

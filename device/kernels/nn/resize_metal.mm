@@ -175,9 +175,7 @@ class ResizeGradOp {
     RETURN_IF_ERROR(Op::ImageShape(image, d_out, &shape));
     RETURN_IF_ERROR(attrs_.Plan(kOp, shape, d_out.shape(), &p));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
-    if (d_out.num_elements() == 0) {
-      return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, kOp, d_in); });
-    }
+    if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
     // First across, then down; in between in float if in floats.
     const DType dtype = d_in.dtype();
     const bool floats =

@@ -156,10 +156,6 @@ inline Status CheckShapeOf(const char* op, const char* name, const Tensor& tenso
                          ToString(tensor.shape()));
 }
 
-inline Status ZeroOutput(KernelContext* ctx, const char* op, const Tensor& out) {
-  return Encode(ctx, [&](Encoder& encoder) { return EncodeZeros(encoder, op, out); });
-}
-
 // Patches of `in`, whose channels are neighbours, into `out`, rows of `row` elements.
 inline Status EncodePatches(Encoder& encoder, const Tensor& in, const VolumeParams& p, int64_t row,
                             int64_t rows, const Tensor& out) {

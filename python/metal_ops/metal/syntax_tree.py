@@ -49,6 +49,7 @@ class SyntaxTree:
             return 1  # CXChildVisit_Continue
 
         taken = callback(take)
+        # What a function of ctypes returns has no type for mypy; int() around it would be called for every node.
         return lambda parent, into: library.clang_visitChildren(parent, taken, into)  # type: ignore[no-any-return]
 
     def children(self, cursor: Any) -> list[Any]:

@@ -109,7 +109,7 @@ class ResourceGatherOp {
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, /*exclusive=*/false, {0});
     Tensor params, indices;
-    if (!lock.Get(0, &params)) return;
+    OP_REQUIRES_OK(ctx, lock.Read(0, &params));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
     OP_REQUIRES_OK(ctx, RunGather(ctx, kOp, params, indices, batch_dims_, batch_dims_));
   }

@@ -37,7 +37,7 @@ class OptimizerOp {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const int input = static_cast<int>(i);
       if (Op::kKinds[i] == kVariable) {
-        if (!lock.Get(input, &inputs[i])) return;
+        OP_REQUIRES_OK(ctx, lock.Get(input, &inputs[i]));
       } else {
         OP_REQUIRES_OK(ctx, ctx->Input(input, &inputs[i]));
       }
@@ -53,7 +53,7 @@ class OptimizerOp {
                      return encoder.Launch({Op::kShader, variant_, inputs[0].dtype()},
                                            Grid(inputs[0].num_elements()), arguments);
                    }));
-    if (Op::kRef) TF_OpKernelContext_ForwardRefInputToRefOutput(ctx->raw(), 0, 0);
+    if (Op::kRef) ForwardRef(ctx, 0, 0);
   }
 
  private:

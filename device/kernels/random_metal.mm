@@ -283,7 +283,7 @@ class SkipOp {
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, /*exclusive=*/true, {0});
     Tensor state;
-    if (!lock.Get(0, &state)) return;
+    OP_REQUIRES_OK(ctx, lock.Get(0, &state));
     OP_REQUIRES_OK(ctx, Run(ctx, state));
   }
 

@@ -138,7 +138,7 @@ class ResourceGatherNdOp {
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, /*exclusive=*/false, {0});
     Tensor params, indices;
-    if (!lock.Get(0, &params)) return;
+    OP_REQUIRES_OK(ctx, lock.Read(0, &params));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
     OP_REQUIRES_OK(ctx, Gather(ctx, kOp, params, indices));
   }
@@ -245,9 +245,9 @@ class ResourceScatterOp {
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, /*exclusive=*/true, {0});
     Tensor var;
-    if (!lock.Get(0, &var)) return;
+    OP_REQUIRES_OK(ctx, lock.Get(0, &var));
     OP_REQUIRES_OK(ctx, Run(ctx, var));
-    if (Op::kRef) TF_OpKernelContext_ForwardRefInputToRefOutput(ctx->raw(), 0, 0);
+    if (Op::kRef) ForwardRef(ctx, 0, 0);
   }
 
  private:

@@ -33,9 +33,7 @@ class AssignOp {
   }
 
   void Compute(KernelContext* ctx) {
-    CStatus status;
-    TF_AssignVariable(ctx->raw(), 0, 1, validate_shape_, CopyTensor, status);
-    OP_REQUIRES_OK(ctx, status.Get());
+    OP_REQUIRES_OK(ctx, AssignVariable(ctx, 0, 1, validate_shape_));
   }
 
  private:
@@ -53,9 +51,7 @@ class AssignRefOp {
   }
 
   void Compute(KernelContext* ctx) {
-    CStatus status;
-    TF_AssignRefVariable(ctx->raw(), 0, 0, 1, use_locking_, validate_shape_, CopyTensor, status);
-    OP_REQUIRES_OK(ctx, status.Get());
+    OP_REQUIRES_OK(ctx, AssignRef(ctx, 0, 1, use_locking_, validate_shape_));
   }
 
  private:
@@ -95,11 +91,10 @@ class UpdateOp {
 
   explicit UpdateOp(KernelConstruction*) {}
 
-  // Not TF_AssignUpdateVariable: it ends the process if the variable does not exist.
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, /*exclusive=*/true, {0});
     Tensor var, value;
-    if (!lock.Get(0, &var)) return;
+    OP_REQUIRES_OK(ctx, lock.Get(0, &var));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &value));
     OP_REQUIRES(ctx, var.dtype() == value.dtype() && var.shape() == value.shape(),
                 InvalidArgument(kOp, ": Cannot update variable with shape ", ToString(var.shape()),
@@ -116,7 +111,7 @@ class UpdateOp {
       default:
         OP_REQUIRES_OK(ctx, UpdateOnDevice(ctx, var, value));
     }
-    if (Op::kRef) TF_OpKernelContext_ForwardRefInputToRefOutput(ctx->raw(), 0, 0);
+    if (Op::kRef) ForwardRef(ctx, 0, 0);
   }
 
  private:

@@ -109,14 +109,11 @@ class TensorFlowCall : public MetalCall {
     if (!shapes.ok()) return Fail(Checked());
     lock_ = std::make_unique<VariableLock>(ctx_, /*exclusive=*/true, numbers);
     for (const int i : numbers) {
-      if (!lock_->Get(i, &inputs[i])) return false;
+      const Status status = lock_->Get(i, &inputs[i]);
+      if (status.code() == Code::kFailedPrecondition)
+        return Fail(Status(status.code(), NoValue(i)));
+      if (!status.ok()) return Fail(status);
       in_shapes[i] = ArgShape(inputs[i].shape());
-      // What a variable without a value shows here, unless it is to be empty.
-      const std::string& shape = InputArg(i).shape;
-      const int like = shape.rfind("like ", 0) == 0 ? Index(shape.c_str() + 5) : -1;
-      if (inputs[i].shape() == Shape{0} && like >= 0 && inputs[like].num_elements() > 0) {
-        return Fail(Status(Code::kFailedPrecondition, NoValue(i)));
-      }
       CheckVariable(i, inputs[i].dtype());
     }
     return shapes.ok() || Fail(Checked());

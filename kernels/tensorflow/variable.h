@@ -1,28 +1,27 @@
-// Variables in Metal kernels, through the experimental kernel C API: resources, and the ref inputs of
-// TensorFlow 1's graphs, which are tensors of the device's.
+// Variables in Metal kernels: resources, and the ref inputs of TensorFlow 1's graphs, which are tensors of the
+// device's.
 //
 //   void Compute(KernelContext* ctx) {
 //     VariableLock lock(ctx, /*exclusive=*/true, {0});
 //     Tensor var;
-//     if (!lock.Get(0, &var)) return;
+//     OP_REQUIRES_OK(ctx, lock.Get(0, &var));
 //     ... encode a shader that writes var; the stream runs it after all that was encoded before ...
 //   }
 //
 // Register the resource inputs with HostMemory: a handle is the host's on every device.
+//
+// What the kernel C API had for this, kernels_experimental.h, is not in TensorFlow's libraries from 2.20 on, although
+// its header is. So this stands on what every release has: TensorFlow's own Var.
 
 #ifndef METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_
 #define METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_
 
+#include <memory>
 #include <vector>
 
 #include "kernels/tensorflow/op_kernel.h"
-#include "tensorflow/c/kernels_experimental.h"
 
 namespace metal_ops {
-
-// What TensorFlow calls when a variable must not be written in place, because somebody still holds
-// what it read. Takes both tensors.
-void CopyTensor(TF_OpKernelContext* ctx, TF_Tensor* source, TF_Tensor* dest);
 
 // Holds the mutexes of the variables behind some inputs, taken in one order by all ops.
 class VariableLock {
@@ -33,17 +32,28 @@ class VariableLock {
   VariableLock(const VariableLock&) = delete;
   VariableLock& operator=(const VariableLock&) = delete;
 
-  // The variable's tensor, which may be written: nobody else's results lie in its memory. False if
-  // there is no such variable; that is reported already.
-  bool Get(int input, Tensor* tensor);
+  // The variable's tensor, which may be written: nobody else's results lie in its memory. An error if there is no such
+  // variable, or no value in it.
+  Status Get(int input, Tensor* tensor);
+  // The same to be read only, for which no copy is made.
+  Status Read(int input, Tensor* tensor);
 
  private:
-  KernelContext* ctx_;
-  TF_VariableInputLockHolder* holder_ = nullptr;
+  struct State;
+  const std::unique_ptr<State> state_;
 };
 
 // Whether two resource inputs are one variable.
 Status SameVariable(KernelContext* ctx, int a, int b, bool* same);
+
+// Makes the value in input `value` that of the variable in input `variable`: a resource, which is created if need be,
+// or a ref input, which is output 0 then, too.
+Status AssignVariable(KernelContext* ctx, int variable, int value, bool validate_shape);
+Status AssignRef(KernelContext* ctx, int variable, int value, bool use_locking,
+                 bool validate_shape);
+
+// A ref input as an output.
+void ForwardRef(KernelContext* ctx, int input, int output);
 
 }  // namespace metal_ops
 

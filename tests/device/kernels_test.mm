@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -20,9 +21,9 @@
 #include <vector>
 
 #include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 #include "tensorflow/c/kernels.h"
-#include "tensorflow/c/kernels_experimental.h"
 #include "tensorflow/c/tf_status.h"
 #include "tensorflow/c/tf_tensor.h"
 
@@ -87,10 +88,6 @@ struct TF_OpKernelContext {
   Variable* variable = nullptr;  // input 0, if the op has one
   TF_Tensor output;
   std::string error;
-};
-
-struct TF_VariableInputLockHolder {
-  std::unique_lock<std::mutex> lock;
 };
 
 namespace {
@@ -185,23 +182,27 @@ void TF_OpKernelContext_Failure(TF_OpKernelContext* context, TF_Status* status) 
   context->error = TF_Message(status);
 }
 
-void TF_MaybeLockVariableInputMutexesInOrder(TF_OpKernelContext* context, bool, bool, const int*,
-                                             size_t,
-                                             void (*)(TF_OpKernelContext*, TF_Tensor*, TF_Tensor*),
-                                             TF_VariableInputLockHolder** holder,
-                                             TF_Status* status) {
-  *holder = new TF_VariableInputLockHolder{std::unique_lock<std::mutex>(context->variable->mutex)};
-  TF_SetStatus(status, TF_OK, "");
-}
-void TF_GetInputTensorFromVariable(TF_OpKernelContext* context, int, bool, bool, bool,
-                                   void (*)(TF_OpKernelContext*, TF_Tensor*, TF_Tensor*),
-                                   TF_Tensor** tensor, TF_Status* status) {
-  *tensor = new TF_Tensor(context->variable->tensor);
-  TF_SetStatus(status, TF_OK, "");
-}
-void TF_ReleaseVariableInputLockHolder(TF_VariableInputLockHolder* holder) { delete holder; }
-
 }  // extern "C"
+
+// In place of kernels/tensorflow/variable.mm, which asks TensorFlow's own variables.
+struct metal_ops::VariableLock::State {
+  TF_OpKernelContext* context;
+  std::unique_lock<std::mutex> lock;
+};
+metal_ops::VariableLock::VariableLock(KernelContext* ctx, bool, const std::vector<int>&)
+    : state_(new State{ctx->raw(), std::unique_lock(ctx->raw()->variable->mutex)}) {}
+metal_ops::VariableLock::~VariableLock() {}
+metal_ops::Status metal_ops::VariableLock::Get(int, Tensor* tensor) {
+  *tensor = ToTensor(new TF_Tensor(state_->context->variable->tensor));
+  return Status();
+}
+metal_ops::Status metal_ops::VariableLock::Read(int input, Tensor* tensor) {
+  return Get(input, tensor);
+}
+// Linked, and not called here.
+metal_ops::Status metal_ops::AssignVariable(KernelContext*, int, int, bool) { abort(); }
+metal_ops::Status metal_ops::AssignRef(KernelContext*, int, int, bool, bool) { abort(); }
+void metal_ops::ForwardRef(KernelContext*, int, int) { abort(); }
 
 namespace {
 

@@ -212,6 +212,60 @@ def test_memory_is_given_back():
 # ---- functions, loops, models ---------------------------------------------------------------------------------------
 
 
+def test_gathering_copies_no_variable():
+    """Although somebody holds what was read of it, whose memory that is too."""
+    from metal_ops import device
+
+    with tf.device(GPU):
+        v = tf.Variable(tf.ones([1 << 18, 4]))
+        kept = v.read_value()
+        before = device.memory()["in_use"]
+        for gathered in (tf.gather(v, [1]), tf.gather_nd(v, [[1, 2]])):
+            device.synchronize()
+            assert device.memory()["in_use"] <= before + 4096
+            assert gathered.numpy().sum() == gathered.shape.num_elements()
+        v.assign_add(tf.ones([1 << 18, 4]))  # the control
+        assert device.memory()["in_use"] >= before + (4 << 20) and kept.numpy()[0, 0] == 1
+
+
+@pytest.mark.parametrize("initialized", [False, True])
+def test_variables_without_a_value(initialized):
+    """None there, and one whose value was taken back."""
+    with tf.device(GPU):
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=tf.float32, shape=[3], shared_name=f"without a value, {initialized}"
+        )
+        if initialized:
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.ones([3]))
+            tf.raw_ops.DestroyResourceOp(resource=handle)
+        calls = {
+            "assign_add": lambda: tf.raw_ops.AssignAddVariableOp(
+                resource=handle, value=tf.ones([3])
+            ),
+            "gather": lambda: tf.raw_ops.ResourceGather(
+                resource=handle, indices=[0], dtype=tf.float32
+            ),
+            "scatter": lambda: tf.raw_ops.ResourceScatterAdd(
+                resource=handle, indices=[0], updates=tf.ones([1])
+            ),
+            "step": lambda: tf.raw_ops.ResourceApplyGradientDescent(
+                var=handle, alpha=1.0, delta=tf.ones([3])
+            ),
+        }
+        for name, call in calls.items():
+            with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized variable"):
+                call()
+                pytest.fail(name)
+
+
+def test_assigning_another_dtype_is_refused():
+    with tf.device(GPU):
+        v = tf.Variable(tf.ones([3]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="wrong dtype"):
+            tf.raw_ops.AssignVariableOp(resource=v.handle, value=tf.ones([3], tf.float16))
+        assert v.numpy().tolist() == [1, 1, 1]
+
+
 def test_function_matches_the_cpu():
     def body(x, y):
         z = x * y - tf.cast(tf.shape(x)[0], tf.float32)

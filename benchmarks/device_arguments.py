@@ -331,6 +331,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Bitcast", lambda _: {"type": tf.int32}),
     ("Diag", lambda n: {"diagonal": values((n,))}),
     ("BatchMatMulV3", lambda _: {"Tout": tf.float32}),
+    ("Cholesky", lambda n: {"input": (values((n, n)) + n * np.eye(n)).astype(np.float32)}),
     ("Acosh", lambda n: {"x": values((n, n)) + 1}),
     ("Conv2D.*", _convolution),
     ("DepthwiseConv2d.*", functools.partial(_convolution, depthwise=True)),

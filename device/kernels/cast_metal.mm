@@ -9,8 +9,9 @@
 namespace metal_ops {
 namespace {
 
-constexpr TF_DataType kTypes[] = {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16,  TF_INT32,
-                                  TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64, TF_BOOL};
+constexpr TF_DataType kTypes[] = {TF_FLOAT,  TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16,
+                                  TF_INT32,  TF_INT64, TF_UINT8,    TF_UINT16, TF_UINT32,
+                                  TF_UINT64, TF_BOOL,  TF_COMPLEX64};
 
 class CastOp {
  public:

@@ -1,4 +1,4 @@
-// Arithmetic of complex64: two float32 that are neighbours.
+// Elementwise ops of complex64 whose formula is in complex.metal: two float32 that are neighbours.
 
 #include "device/kernels/elementwise.h"
 #include "kernels/runtime/encoder.h"
@@ -7,30 +7,37 @@
 namespace metal_ops {
 namespace {
 
+// Whose result is real.
 template <typename Op>
-class ComplexUnaryOp {
+class ToRealOp {
  public:
   static constexpr const char* kOp = Op::kOp;
 
-  explicit ComplexUnaryOp(KernelConstruction*) {}
+  explicit ToRealOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) {
     Tensor x, out;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return LaunchElementwise(encoder, Op::kShader, x.num_elements(),
+                     return LaunchElementwise(encoder, {Op::kShader, x.dtype()}, x.num_elements(),
                                               {{"a", x}, {"out", out}});
                    }));
   }
 };
+#define TO_REAL(op, shader)             \
+  ELEMENTWISE_NAMES(op, shader, false); \
+  REGISTER_METAL_KERNEL(ToRealOp<op>, .Types("T", {TF_COMPLEX64}).Where("Tout", TF_FLOAT))
+TO_REAL(Real, "real");
+TO_REAL(Imag, "imag");
+TO_REAL(Angle, "angle");
+TO_REAL(ComplexAbs, "abs");
 
-template <typename Op>
-class ComplexBinaryOp {
+class ComplexOp {
  public:
-  static constexpr const char* kOp = Op::kOp;
+  static constexpr char kOp[] = "Complex";
 
-  explicit ComplexBinaryOp(KernelConstruction*) {}
+  explicit ComplexOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
@@ -42,41 +49,34 @@ class ComplexBinaryOp {
     RETURN_IF_ERROR(ctx->Input(1, &b));
     RETURN_IF_ERROR(BroadcastShape(kOp, a.shape(), b.shape(), &shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    const auto shader = [](const char* variant) { return Shader(Op::kShader, variant); };
+    const auto shader = [](const char* variant) { return Shader("complex_float", variant); };
     return LaunchBroadcast(ctx, kOp, shader, /*rows=*/false, a, b, out);
   }
 };
+REGISTER_METAL_KERNEL(ComplexOp, .Types("T", {TF_FLOAT}).Where("Tout", TF_COMPLEX64));
 
-#define COMPLEX_NAMES(op, shader)             \
-  struct op {                                 \
-    static constexpr char kOp[] = #op;        \
-    static constexpr char kShader[] = shader; \
-  }
-#define TO_REAL .Types("T", {TF_COMPLEX64}).Where("Tout", TF_FLOAT)
-COMPLEX_NAMES(Real, "real_complex");
-COMPLEX_NAMES(Imag, "imag_complex");
-COMPLEX_NAMES(Angle, "angle_complex");
-COMPLEX_NAMES(ComplexAbs, "abs_complex");
-COMPLEX_NAMES(Conj, "conj_complex");
-COMPLEX_NAMES(Neg, "neg_complex");
-REGISTER_METAL_KERNEL(ComplexUnaryOp<Real>, TO_REAL);
-REGISTER_METAL_KERNEL(ComplexUnaryOp<Imag>, TO_REAL);
-REGISTER_METAL_KERNEL(ComplexUnaryOp<Angle>, TO_REAL);
-REGISTER_METAL_KERNEL(ComplexUnaryOp<ComplexAbs>, TO_REAL);
-REGISTER_METAL_KERNEL(ComplexUnaryOp<Conj>, .Types("T", {TF_COMPLEX64}));
-REGISTER_METAL_KERNEL(ComplexUnaryOp<Neg>, .Types("T", {TF_COMPLEX64}));
-
-COMPLEX_NAMES(Complex, "complex");
-COMPLEX_NAMES(Add, "add_complex");
-COMPLEX_NAMES(AddV2, "add_complex");
-COMPLEX_NAMES(Sub, "sub_complex");
-COMPLEX_NAMES(Mul, "mul_complex");
-REGISTER_METAL_KERNEL(ComplexBinaryOp<Complex>,
-                      .Types("T", {TF_FLOAT}).Where("Tout", TF_COMPLEX64));
-REGISTER_METAL_KERNEL(ComplexBinaryOp<Add>, .Types("T", {TF_COMPLEX64}));
-REGISTER_METAL_KERNEL(ComplexBinaryOp<AddV2>, .Types("T", {TF_COMPLEX64}));
-REGISTER_METAL_KERNEL(ComplexBinaryOp<Sub>, .Types("T", {TF_COMPLEX64}));
-REGISTER_METAL_KERNEL(ComplexBinaryOp<Mul>, .Types("T", {TF_COMPLEX64}));
+#define COMPLEX(Kernel, op, shader) ELEMENTWISE_OP(Kernel, op, shader, {TF_COMPLEX64})
+COMPLEX(UnaryOp, Conj, "conj");
+COMPLEX(UnaryOp, Neg, "neg");
+COMPLEX(UnaryOp, Sign, "sign");
+COMPLEX(UnaryOp, Square, "square");
+COMPLEX(UnaryOp, Reciprocal, "reciprocal");
+COMPLEX(UnaryOp, Inv, "reciprocal");
+COMPLEX(UnaryOp, Exp, "exp");
+COMPLEX(UnaryOp, Log, "log");
+COMPLEX(UnaryOp, Sqrt, "sqrt");
+COMPLEX(UnaryOp, Rsqrt, "rsqrt");
+COMPLEX(SlopeOp, SqrtGrad, "sqrt_grad");
+COMPLEX(SlopeOp, ReciprocalGrad, "reciprocal_grad");
+COMPLEX(SlopeOp, InvGrad, "reciprocal_grad");
+COMPLEX(BinaryOp, Add, "add");
+COMPLEX(BinaryOp, AddV2, "add");
+COMPLEX(BinaryOp, Sub, "sub");
+COMPLEX(BinaryOp, Mul, "mul");
+COMPLEX(BinaryOp, RealDiv, "div");
+COMPLEX(BinaryOp, Div, "div");
+COMPLEX(BinaryOp, DivNoNan, "div_no_nan");
+COMPLEX(BinaryOp, SquaredDifference, "squared_difference");
 
 }  // namespace
 }  // namespace metal_ops

@@ -116,7 +116,7 @@ struct NotEqual {
 };
 #define COMPARABLE                                                  \
   {TF_FLOAT, TF_HALF,   TF_BFLOAT16, TF_INT8,   TF_INT16, TF_INT64, \
-   TF_UINT8, TF_UINT16, TF_UINT32,   TF_UINT64, TF_BOOL}
+   TF_UINT8, TF_UINT16, TF_UINT32,   TF_UINT64, TF_BOOL,  TF_COMPLEX64}
 REGISTER_METAL_KERNEL(EqualityOp<Equal>, .Types("T", COMPARABLE));
 REGISTER_METAL_KERNEL(EqualityOp<NotEqual>, .Types("T", COMPARABLE));
 
@@ -233,6 +233,7 @@ class AddNOp {
   }
 };
 REGISTER_METAL_KERNEL(AddNOp, .Types("T", METAL_DEVICE_NUMBERS));
+REGISTER_METAL_KERNEL(AddNOp, .Types("T", {TF_COMPLEX64}));
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,17 +1,13 @@
 // Fourier transforms of any length: Stockham's passes of radix 2 to 7, and Bluestein's way to one of them
-// for lengths that have other factors. Complex numbers are float2; their arithmetic as ops.
+// for lengths that have other factors. Complex numbers are float2.
 
 #include <metal_stdlib>
 
-#include "device/kernels/arc.metal.h"
-#include "device/kernels/elementwise.metal.h"
+#include "device/kernels/complex.metal.h"
 #include "device/kernels/fft_params.h"
+#include "kernels/msl/instantiate.h"
 
 using namespace metal;
-
-inline float2 times(float2 a, float2 b) {
-  return float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
 
 // e^(sign 2 pi i k / n), from the first eighth of the circle: there the angle is exact.
 inline float2 root_of_one(uint k, uint n, float sign) {
@@ -171,41 +167,3 @@ kernel void fft_hermitian(device const float2* half_series [[buffer(0)]],
   const bool alone = k == 0 || 2 * k == n;
   out[ulong(position.y) * n + k] = float2(value.x, alone ? 0.0f : 2 * k > n ? -value.y : value.y);
 }
-
-// ---- arithmetic ----------------------------------------------------------------------------------
-
-#define COMPLEX_1(name, Name, Out, expression)            \
-  struct Name {                                           \
-    Out operator()(float2 x) const { return expression; } \
-  };                                                      \
-  INSTANTIATE_KERNEL(name "_complex", elementwise_1, Name, float2, Out)
-COMPLEX_1("real", Real, float, x.x)
-COMPLEX_1("imag", Imag, float, x.y)
-COMPLEX_1("conj", Conj, float2, float2(x.x, -x.y))
-COMPLEX_1("neg", Negative, float2, -x)
-COMPLEX_1("angle", Angle, float, arc_tangent_2(x.y, x.x))
-
-// Neither square leaves the range.
-struct Magnitude {
-  float operator()(float2 x) const {
-    const float a = abs(x.x), b = abs(x.y);
-    const float large = max(a, b), part = min(a, b) / large;
-    if (isinf(a) || isinf(b)) return INFINITY;
-    if (a != a || b != b) return NAN;
-    return large == 0.0f ? 0.0f : large * sqrt(1.0f + part * part);
-  }
-};
-INSTANTIATE_KERNEL("abs_complex", elementwise_1, Magnitude, float2, float)
-
-#define COMPLEX_2(name, Name, T, expression)                           \
-  struct Name {                                                        \
-    float2 operator()(T a, T b) const { return expression; }           \
-  };                                                                   \
-  INSTANTIATE_KERNEL(name "_11", elementwise_2, Name, T, 1, 1, float2) \
-  INSTANTIATE_KERNEL(name "_10", elementwise_2, Name, T, 1, 0, float2) \
-  INSTANTIATE_KERNEL(name "_01", elementwise_2, Name, T, 0, 1, float2) \
-  INSTANTIATE_KERNEL(name "_strided", binary_strided, Name, T, float2)
-COMPLEX_2("complex", Join, float, float2(a, b))
-COMPLEX_2("add_complex", Add, float2, a + b)
-COMPLEX_2("sub_complex", Sub, float2, a - b)
-COMPLEX_2("mul_complex", Mul, float2, times(a, b))

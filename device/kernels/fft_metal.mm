@@ -291,7 +291,7 @@ class RealFftOp {
     }));
     RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &c, &d));
     return Encode(ctx, [&](Encoder& encoder) {
-      return LaunchElementwise(encoder, "real_complex", all.elements(), {{"a", c}, {"out", out}});
+      return LaunchElementwise(encoder, "real_float2", all.elements(), {{"a", c}, {"out", out}});
     });
   }
 };

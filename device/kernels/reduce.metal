@@ -78,6 +78,10 @@ inline Total finish(constant ReduceParams& params, Total total) {
   return params.divisor != 1.0f ? Total(total / Total(params.divisor)) : total;
 }
 
+inline float2 finish(constant ReduceParams& params, float2 total) {
+  return params.divisor != 1.0f ? total / params.divisor : total;
+}
+
 template <typename Op, typename T, typename Total, typename Out>
 kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
                    constant ReduceParams& params [[buffer(2)]],
@@ -185,6 +189,7 @@ kernel void reduce_columns(device const T* in [[buffer(0)]], device Out* out [[b
   REDUCE(name, op, long, long, long)
 REDUCE_FLOATS("sum", Sum)
 REDUCE_SIGNLESS("sum", Sum)
+REDUCE("sum", Sum, float2, float2, float2)  // complex
 REDUCE_FLOATS("squares", Squares)
 REDUCE_FLOATS("prod", Prod)
 REDUCE_SIGNLESS("prod", Prod)

@@ -183,6 +183,8 @@ class ReduceOp {
 #define FLOATS .Types("T", METAL_DEVICE_FLOATS)
 REDUCTION(Sum, "sum", true, kNothing, NUMBERS);
 REDUCTION(Mean, "sum", false, kMean, FLOATS);
+REGISTER_METAL_KERNEL(ReduceOp<Sum>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
+REGISTER_METAL_KERNEL(ReduceOp<Mean>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REDUCTION(EuclideanNorm, "squares", false, kRoot, FLOATS);
 REDUCTION(Prod, "prod", true, kNothing, NUMBERS);
 REDUCTION(Max, "max", false, kNothing, NUMBERS);

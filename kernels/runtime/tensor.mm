@@ -36,7 +36,7 @@ constexpr TypeNames kTypes[] = {
     {DType::kUint32, "uint32", "uint"},
     {DType::kUint64, "uint64", "ulong"},
     {DType::kBool, "bool", "bool"},
-    {DType::kComplex64, "complex64", nullptr},
+    {DType::kComplex64, "complex64", "float2"},
     {DType::kComplex128, "complex128", nullptr},
 };
 

@@ -152,12 +152,29 @@ def test_arithmetic():
     for a, b in [((4, 5), (4, 5)), ((4, 5), (5,)), ((4, 1), (1, 5)), ((), (3,)), ((3,), ()), ((0, 2), (2,)),
                  ((1025,), (1025,))]:  # fmt: skip
         x, y = tf.constant(numbers(a)), tf.constant(numbers(b, seed=1))
-        for op in (raw.Add, raw.AddV2, raw.Sub, raw.Mul):
+        for op in (
+            raw.Add,
+            raw.AddV2,
+            raw.Sub,
+            raw.Mul,
+            raw.RealDiv,
+            raw.Div,
+            raw.DivNoNan,
+            raw.SquaredDifference,
+        ):
             check(op, dict(x=x, y=y))
+        for op in (raw.Equal, raw.NotEqual):
+            check(op, dict(x=x, y=y), error=0)
+            check(op, dict(x=x, y=tf.identity(x)), error=0)
         check(raw.Complex, dict(real=tf.math.real(x), imag=tf.math.imag(y)), error=0)
+    check(raw.DivNoNan, dict(x=x, y=tf.zeros_like(x)), error=0)
     for name in ("Real", "Imag", "Conj", "Angle"):
         check(getattr(raw, name), dict(input=x))
-    check(raw.Neg, dict(x=x))
+    for name in ("Neg", "Sign", "Square", "Reciprocal", "Inv", "Exp", "Log", "Sqrt", "Rsqrt"):
+        check(getattr(raw, name), dict(x=x))
+    for name in ("SqrtGrad", "ReciprocalGrad", "InvGrad"):
+        check(getattr(raw, name), dict(y=x, dy=tf.constant(numbers(x.shape, seed=3))))
+    check(raw.Sign, dict(x=tf.zeros([3], tf.complex64)), error=0)
     special = [
         3 + 4j,
         3e38 + 1j,
@@ -171,6 +188,91 @@ def test_arithmetic():
     with np.errstate(invalid="ignore"):
         (got,) = run(raw.ComplexAbs, dict(x=tf.constant(special, tf.complex64)))
     np.testing.assert_allclose(got, np.abs(np.complex64(special).astype("complex128")), rtol=1e-6)
+
+
+def test_functions_near_their_cuts():
+    unit = np.exp(1j * np.linspace(-3.1, 3.1, 50)) * (1 + 1e-5 * np.linspace(-1, 1, 50))
+    with np.errstate(all="ignore"):
+        for name, values in {
+            "Log": [*unit, 1e-30, -1e-30j, 3e38 + 3e38j, -2.0, -2 - 1e-30j],
+            "Sqrt": [0, 4, -4, -4 - 1e-30j, 4j, 1e-38, 3e38 + 3e38j, -1e30 + 1j],
+            "Exp": [0, 1j * np.pi, 80 - 2j, -200 + 1j, 88.0],
+        }.items():
+            z = np.array(values, "complex64")
+            (got,) = run(getattr(raw, name), dict(x=tf.constant(z)))
+            want = getattr(np, name.lower())(z.astype("complex128"))
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-12)
+        big = np.array([1e30 + 1e30j, 1e-30j, 5, 2j], "complex64")
+        (got,) = run(raw.RealDiv, dict(x=tf.constant(big), y=tf.constant(big[[0, 1, 3, 2]])))
+        np.testing.assert_allclose(got, [1, 1, -2.5j, 0.4j], rtol=1e-6)
+
+
+def test_sums_and_conversions():
+    for shape in [(), (1,), (7,), (33, 65), (2, 3, 4, 5), (0, 3), (5000,)]:
+        x = tf.constant(numbers(shape))
+        for axes in [list(range(len(shape))), [0], [-1]] if shape else [[]]:
+            for op in (raw.Sum, raw.Mean):
+                if 0 in shape and op is raw.Mean:
+                    continue
+                check(
+                    op,
+                    dict(input=x, axis=tf.constant(axes, tf.int32)),
+                    host=["axis"],
+                    keep_dims=True,
+                )
+        with tf.device("GPU:0"):
+            total = raw.AddN(inputs=[tf.identity(x)] * 9)
+        assert total.device.endswith("GPU:0")
+        np.testing.assert_allclose(total, 9 * x.numpy(), rtol=1e-6)
+    for name in (
+        "float32",
+        "float16",
+        "bfloat16",
+        "int8",
+        "int32",
+        "int64",
+        "uint8",
+        "uint64",
+        "bool",
+    ):
+        real = tf.cast(tf.constant([0.0, 1.0, 3.0, 100.0]), name)
+        check(raw.Cast, dict(x=real), error=0, widen=False, DstT=tf.complex64)
+        whole = tf.constant(np.array([0, 1 + 2j, 3 - 1j, 100 + 7j], "c8"))
+        check(raw.Cast, dict(x=whole), error=0, DstT=tf.as_dtype(name))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.abs(tf.signal.rfft(x)),
+        lambda x: tf.abs(tf.signal.stft(x, 16, 8, pad_end=True)),
+        lambda x: tf.math.real(tf.signal.ifft(tf.signal.fft(tf.cast(x, tf.complex64)))),
+        lambda x: tf.signal.irfft(tf.signal.rfft(x) * tf.complex(0.5, 2.0)),
+        lambda x: tf.math.angle(tf.signal.rfft(x)),
+        lambda x: tf.abs(tf.signal.rfft2d(x)) ** 2,
+        lambda x: tf.math.real(tf.math.log(tf.complex(x, x + 3.0)) / tf.complex(x, 2.0)),
+        lambda x: tf.math.imag(tf.sqrt(tf.exp(tf.complex(x, 0.5 * x)))),
+    ],
+)
+def test_gradients_stay_on_the_device(function):
+    """With soft placement off every op of the gradient must have a kernel."""
+    x = numbers((4, 32), "float32", seed=5)
+    found = []
+    for device in ("CPU:0", "GPU:0"):
+        with tf.device(device):
+
+            @tf.function
+            def gradient(x):
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = function(x)
+                    weight = tf.reshape(tf.cos(tf.range(tf.size(y), dtype=tf.float32)), tf.shape(y))
+                    loss = tf.reduce_sum(y * weight)
+                return tape.gradient(loss, x)
+
+            found.append(gradient(tf.identity(tf.constant(x))))
+    assert found[1].device.endswith("GPU:0")
+    np.testing.assert_allclose(found[1], found[0], rtol=2e-4, atol=2e-4)
 
 
 def test_short_time_transforms_and_back():

@@ -1,0 +1,138 @@
+// Elementwise operators of complex numbers, and conversions to and from them. Named as those of other types
+// that the same kernels launch.
+
+#include "device/kernels/arc.metal.h"
+#include "device/kernels/complex.metal.h"
+#include "device/kernels/elementwise.metal.h"
+#include "kernels/msl/exp_log.h"
+
+using namespace metal;
+
+#define COMPLEX_1(name, Name, Out, expression)            \
+  struct Name {                                           \
+    Out operator()(float2 x) const { return expression; } \
+  };                                                      \
+  INSTANTIATE_KERNEL(name "_float2", elementwise_1, Name, float2, Out)
+COMPLEX_1("real", Real, float, x.x)
+COMPLEX_1("imag", Imag, float, x.y)
+COMPLEX_1("angle", Angle, float, arc_tangent_2(x.y, x.x))
+COMPLEX_1("abs", Magnitude, float, magnitude(x))
+COMPLEX_1("conj", Conj, float2, conjugate(x))
+COMPLEX_1("neg", Negative, float2, -x)
+COMPLEX_1("square", Square, float2, times(x, x))
+COMPLEX_1("reciprocal", Reciprocal, float2, over(float2(1.0f, 0.0f), x))
+
+struct Sign {
+  float2 operator()(float2 x) const {
+    const float size = magnitude(x);
+    return size == 0.0f ? float2(0.0f) : x / size;
+  }
+};
+INSTANTIATE_KERNEL("sign_float2", elementwise_1, Sign, float2)
+
+COMPLEX_1("exp", Exp, float2,
+          x.y == 0.0f ? float2(exp(x.x), x.y) : float2(cos(x.y), sin(x.y)) * exp(x.x))
+
+// Near the unit circle by how far the square is from 1, the squares' rounding put back.
+struct Log {
+  float2 operator()(float2 x) const {
+    const float large = max(abs(x.x), abs(x.y)), small = min(abs(x.x), abs(x.y));
+    const float a = large * large, b = small * small;
+    const float far = (a - 1.0f + b) + (fma(large, large, -a) + fma(small, small, -b));
+    const float part = large == 0.0f || isinf(large) ? 0.0f : small / large;
+    const float size = abs(far) < 0.5f ? 0.5f * precise_log1p(far)
+                                       : log(large) + 0.5f * precise_log1p(part * part);
+    return float2(size, arc_tangent_2(x.y, x.x));
+  }
+};
+INSTANTIATE_KERNEL("log_float2", elementwise_1, Log, float2)
+
+// The root whose real part is not negative.
+inline float2 root_in_range(float2 x) {
+  const float size = magnitude(x);
+  if (size == 0.0f) return float2(0.0f, x.y);
+  const float half_size = sqrt(0.5f * (size + abs(x.x)));
+  const float other = 0.5f * abs(x.y) / half_size;
+  const float2 result = x.x >= 0.0f ? float2(half_size, other) : float2(other, half_size);
+  return float2(result.x, copysign(result.y, x.y));
+}
+inline float2 root(float2 x) {
+  const bool large = max(abs(x.x), abs(x.y)) > 1e38f;
+  return large ? 2.0f * root_in_range(0.25f * x) : root_in_range(x);
+}
+COMPLEX_1("sqrt", Sqrt, float2, root(x))
+COMPLEX_1("rsqrt", Rsqrt, float2, over(float2(1.0f, 0.0f), root(x)))
+
+#define COMPLEX_2(name, Name, a, b, expression)                        \
+  struct Name {                                                        \
+    float2 operator()(float2 a, float2 b) const { return expression; } \
+  };                                                                   \
+  BINARY_FEW(name, Name, float2)
+COMPLEX_2("add", Add, a, b, a + b)
+COMPLEX_2("sub", Sub, a, b, a - b)
+COMPLEX_2("mul", Mul, a, b, times(a, b))
+COMPLEX_2("div", Div, a, b, over(a, b))
+COMPLEX_2("div_no_nan", DivNoNan, a, b, b.x == 0.0f && b.y == 0.0f ? float2(0.0f) : over(a, b))
+COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(a - b)))
+
+// Gradients: the operands in the op's order.
+#define COMPLEX_SLOPE(name, Name, expression)                                 \
+  struct Name {                                                               \
+    float2 operator()(float2 y, float2 gradient) const { return expression; } \
+  };                                                                          \
+  INSTANTIATE_KERNEL(name "_float2_11", elementwise_2, Name, float2, 1, 1)
+COMPLEX_SLOPE("sqrt_grad", SqrtGrad, over(0.5f * gradient, conjugate(y)))
+COMPLEX_SLOPE("reciprocal_grad", ReciprocalGrad,
+              -times(times(conjugate(y), gradient), conjugate(y)))
+
+struct Equal {
+  bool operator()(float2 a, float2 b) const { return a.x == b.x && a.y == b.y; }
+};
+struct NotEqual {
+  bool operator()(float2 a, float2 b) const { return a.x != b.x || a.y != b.y; }
+};
+COMPARE_FEW("equal", Equal, float2)
+COMPARE_FEW("not_equal", NotEqual, float2)
+
+// Of two real numbers.
+struct Join {
+  float2 operator()(float a, float b) const { return float2(a, b); }
+};
+INSTANTIATE_KERNEL("complex_float_11", elementwise_2, Join, float, 1, 1, float2)
+INSTANTIATE_KERNEL("complex_float_10", elementwise_2, Join, float, 1, 0, float2)
+INSTANTIATE_KERNEL("complex_float_01", elementwise_2, Join, float, 0, 1, float2)
+INSTANTIATE_KERNEL("complex_float_strided", binary_strided, Join, float, float2)
+
+// ---- conversions: a real number has no imaginary part, and that of a complex one is dropped -----
+
+template <typename From>
+kernel void cast_to_complex(device const From* x [[buffer(0)]], device float2* out [[buffer(1)]],
+                            uint i [[thread_position_in_grid]]) {
+  out[i] = float2(float(x[i]), 0.0f);
+}
+template <typename To>
+kernel void cast_from_complex(device const float2* x [[buffer(0)]], device To* out [[buffer(1)]],
+                              uint i [[thread_position_in_grid]]) {
+  out[i] = To(typename wide<To>::type(x[i].x));
+}
+kernel void cast_float2_float2(device const float2* x [[buffer(0)]],
+                               device float2* out [[buffer(1)]],
+                               uint i [[thread_position_in_grid]]) {
+  out[i] = x[i];
+}
+
+#define CAST(type)                                                   \
+  INSTANTIATE_KERNEL("cast_" #type "_float2", cast_to_complex, type) \
+  INSTANTIATE_KERNEL("cast_float2_" #type, cast_from_complex, type)
+CAST(float)
+CAST(half)
+CAST(bfloat)
+CAST(char)
+CAST(short)
+CAST(int)
+CAST(long)
+CAST(uchar)
+CAST(ushort)
+CAST(uint)
+CAST(ulong)
+CAST(bool)

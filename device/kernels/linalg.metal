@@ -1,0 +1,362 @@
+// Triangular systems, Cholesky, LU and QR decomposition, eigenvalues of symmetric matrices. A group of
+// threads has a matrix: Golub and Van Loan, "Matrix Computations", 3.4 (LU with partial pivoting), 4.2
+// (Cholesky), 5.2 (Householder), 8.5 (Jacobi, in rounds of disjoint pairs).
+
+#include <metal_stdlib>
+
+#include "device/kernels/complex.metal.h"
+#include "device/kernels/linalg_params.h"
+#include "kernels/msl/instantiate.h"
+#include "kernels/msl/wide.h"
+
+using namespace metal;
+
+// Sums that do not wait for each other.
+inline float dot_rows(device const float* a, device const float* b, uint n) {
+  float sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+  uint i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (uint k = 0; k < 8; ++k) sums[k] += a[i + k] * b[i + k];
+  }
+  for (; i < n; ++i) sums[0] += a[i] * b[i];
+  for (uint width = 4; width > 0; width /= 2) {
+    for (uint k = 0; k < width; ++k) sums[k] += sums[k + width];
+  }
+  return sums[0];
+}
+// a times the conjugate of b.
+inline float2 dot_rows(device const float2* a, device const float2* b, uint n) {
+  float2 sum = float2(0.0f);
+  for (uint i = 0; i < n; ++i) sum += times(a[i], conjugate(b[i]));
+  return sum;
+}
+
+// ---- triangular systems -------------------------------------------------------------------------
+
+// Of matrices [rows, rows] and right hand sides [rows, columns], which `batches` pairs. Grid: blocks of
+// columns, batches.
+template <typename T>
+kernel void triangular_solve(device const T* matrices [[buffer(0)]],
+                             device const T* sides [[buffer(1)]], device T* out [[buffer(2)]],
+                             constant ulong2* batches [[buffer(3)]],
+                             constant LinalgParams& p [[buffer(4)]],
+                             uint2 position [[thread_position_in_grid]]) {
+  const uint n = p.rows, columns = p.columns;
+  const uint first = position.x * LINALG_BLOCK;
+  const uint width = min(uint(LINALG_BLOCK), columns - first);
+  device const T* const a = matrices + batches[position.y].x * n * n;
+  device const T* const b = sides + batches[position.y].y * n * columns + first;
+  device T* const x = out + ulong(position.y) * n * columns + first;
+  const bool downwards = (p.lower != 0) != (p.adjoint != 0);
+  for (uint step = 0; step < n; ++step) {
+    const uint i = downwards ? step : n - 1 - step;
+    const uint from = downwards ? 0 : i + 1, to = downwards ? i : n;
+    T rest[LINALG_BLOCK];
+    for (uint k = 0; k < LINALG_BLOCK; ++k) rest[k] = k < width ? b[ulong(i) * columns + k] : T(0);
+    if (width == LINALG_BLOCK) {
+      for (uint j = from; j < to; ++j) {
+        const T factor = p.adjoint != 0 ? conjugate(a[ulong(j) * n + i]) : a[ulong(i) * n + j];
+        for (uint k = 0; k < LINALG_BLOCK; ++k) rest[k] -= times(factor, x[ulong(j) * columns + k]);
+      }
+    } else {
+      for (uint j = from; j < to; ++j) {
+        const T factor = p.adjoint != 0 ? conjugate(a[ulong(j) * n + i]) : a[ulong(i) * n + j];
+        for (uint k = 0; k < width; ++k) rest[k] -= times(factor, x[ulong(j) * columns + k]);
+      }
+    }
+    const T pivot = a[ulong(i) * n + i];
+    const T divisor = p.adjoint != 0 ? conjugate(pivot) : pivot;
+    for (uint k = 0; k < width; ++k) x[ulong(i) * columns + k] = over(rest[k], divisor);
+  }
+}
+INSTANTIATE_KERNEL("triangular_solve_float", triangular_solve, float)
+INSTANTIATE_KERNEL("triangular_solve_float2", triangular_solve, float2)
+
+// ---- Cholesky -----------------------------------------------------------------------------------
+
+inline float real_part(float x) { return x; }
+inline float real_part(float2 x) { return x.x; }
+template <typename T>
+inline T from_real(float x);
+template <>
+inline float from_real<float>(float x) {
+  return x;
+}
+template <>
+inline float2 from_real<float2>(float x) {
+  return float2(x, 0.0f);
+}
+
+// The lower triangle alone is read. NaN where a matrix is not positive definite. Grid: LINALG_THREADS a
+// matrix.
+template <typename T>
+kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                     constant LinalgParams& p [[buffer(2)]],
+                     uint lane [[thread_position_in_threadgroup]],
+                     uint group [[threadgroup_position_in_grid]]) {
+  const uint n = p.rows;
+  device const T* const a = in + ulong(group) * n * n;
+  device T* const l = out + ulong(group) * n * n;
+  for (uint j = 0; j < n; ++j) {
+    device T* const row = l + ulong(j) * n;
+    if (lane == 0) {
+      const float square = real_part(a[ulong(j) * n + j]) - real_part(dot_rows(row, row, j));
+      row[j] = from_real<T>(square > 0.0f ? sqrt(square) : NAN);
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+    const float root = real_part(row[j]);
+    for (uint i = lane; i < n; i += LINALG_THREADS) {
+      if (i < j) {
+        l[ulong(i) * n + j] = T(0);
+      } else if (i > j) {
+        l[ulong(i) * n + j] = (a[ulong(i) * n + j] - dot_rows(l + ulong(i) * n, row, j)) / root;
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+  }
+}
+
+INSTANTIATE_KERNEL("cholesky_float", cholesky, float)
+INSTANTIATE_KERNEL("cholesky_float2", cholesky, float2)
+
+// ---- LU -----------------------------------------------------------------------------------------
+
+// Partial pivoting. `order` [rows]: which row of the input is there. Grid: LINALG_THREADS a matrix.
+template <typename T, typename Index>
+kernel void lu(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+               device Index* order [[buffer(2)]], constant LinalgParams& p [[buffer(3)]],
+               uint lane [[thread_position_in_threadgroup]],
+               uint group [[threadgroup_position_in_grid]]) {
+  const uint n = p.rows;
+  device const T* const a = in + ulong(group) * n * n;
+  device T* const m = out + ulong(group) * n * n;
+  device Index* const places = order + ulong(group) * n;
+  for (uint i = lane; i < n; i += LINALG_THREADS) {
+    places[i] = Index(i);
+    for (uint j = 0; j < n; ++j) m[ulong(i) * n + j] = a[ulong(i) * n + j];
+  }
+  threadgroup uint found[1];
+  for (uint k = 0; k < n; ++k) {
+    threadgroup_barrier(mem_flags::mem_device);
+    if (lane == 0) {
+      found[0] = k;
+      float largest = magnitude(m[ulong(k) * n + k]);
+      for (uint i = k + 1; i < n; ++i) {
+        const float size = magnitude(m[ulong(i) * n + k]);
+        if (size > largest) {
+          largest = size;
+          found[0] = i;
+        }
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const uint best = found[0];
+    if (best != k) {
+      for (uint j = lane; j < n; j += LINALG_THREADS) {
+        const T value = m[ulong(k) * n + j];
+        m[ulong(k) * n + j] = m[ulong(best) * n + j];
+        m[ulong(best) * n + j] = value;
+      }
+      if (lane == 0) {
+        const Index place = places[k];
+        places[k] = places[best];
+        places[best] = place;
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+    device const T* const pivot = m + ulong(k) * n;
+    for (uint i = k + 1 + lane; i < n; i += LINALG_THREADS) {
+      device T* const row = m + ulong(i) * n;
+      const T factor = over(row[k], pivot[k]);
+      row[k] = factor;
+      for (uint j = k + 1; j < n; ++j) row[j] -= times(factor, pivot[j]);
+    }
+  }
+}
+INSTANTIATE_KERNEL("lu_float_int", lu, float, int)
+INSTANTIATE_KERNEL("lu_float_long", lu, float, long)
+INSTANTIATE_KERNEL("lu_float2_int", lu, float2, int)
+INSTANTIATE_KERNEL("lu_float2_long", lu, float2, long)
+
+// ---- QR -----------------------------------------------------------------------------------------
+
+// Householder's reflections of the columns, which lie in `work` as rows: [columns, rows]; `basis`
+// [kept, rows] becomes the columns of Q. Grid: LINALG_THREADS a matrix.
+template <typename T>
+kernel void qr(device const T* in [[buffer(0)]], device T* q [[buffer(1)]],
+               device T* r [[buffer(2)]], device float* works [[buffer(3)]],
+               device float* bases [[buffer(4)]], device float* scales [[buffer(5)]],
+               constant LinalgParams& p [[buffer(6)]], uint lane [[thread_position_in_threadgroup]],
+               uint group [[threadgroup_position_in_grid]]) {
+  const uint m = p.rows, n = p.columns, steps = min(m, n);
+  device const T* const a = in + ulong(group) * m * n;
+  device float* const work = works + ulong(group) * m * n;
+  device float* const basis = bases + ulong(group) * m * p.kept;
+  device float* const scale = scales + ulong(group) * steps;
+  for (uint j = lane; j < n; j += LINALG_THREADS) {
+    for (uint i = 0; i < m; ++i) work[ulong(j) * m + i] = float(a[ulong(i) * n + j]);
+  }
+  threadgroup_barrier(mem_flags::mem_device);
+  for (uint k = 0; k < steps; ++k) {
+    // The reflection 1 - tau v v^T, with v[0] = 1, that leaves beta of a column.
+    device float* const column = work + ulong(k) * m + k;
+    const uint length = m - k;
+    if (lane == 0) {
+      const float tail = dot_rows(column + 1, column + 1, length - 1);
+      const float head = column[0];
+      float tau = 0.0f;
+      if (tail > 0.0f) {
+        const float norm = sqrt(head * head + tail);
+        const float beta = head >= 0.0f ? -norm : norm;
+        tau = (beta - head) / beta;
+        for (uint i = 1; i < length; ++i) column[i] /= head - beta;
+        // What is left of the column goes where R is written from; v[0] is known.
+        column[0] = beta;
+      }
+      scale[k] = tau;
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+    const float tau = scale[k];
+    for (uint j = k + 1 + lane; j < n; j += LINALG_THREADS) {
+      device float* const other = work + ulong(j) * m + k;
+      const float sum = tau * (other[0] + dot_rows(column + 1, other + 1, length - 1));
+      other[0] -= sum;
+      for (uint i = 1; i < length; ++i) other[i] -= sum * column[i];
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+  }
+  // Columns of Q: those of the identity, reflected in the opposite order.
+  for (uint j = lane; j < p.kept; j += LINALG_THREADS) {
+    device float* const mine = basis + ulong(j) * m;
+    for (uint i = 0; i < m; ++i) mine[i] = i == j ? 1.0f : 0.0f;
+    for (uint k = steps; k-- > 0;) {
+      device const float* const column = work + ulong(k) * m + k;
+      const float sum = scale[k] * (mine[k] + dot_rows(column + 1, mine + k + 1, m - k - 1));
+      mine[k] -= sum;
+      for (uint i = 1; i < m - k; ++i) mine[k + i] -= sum * column[i];
+    }
+    for (uint i = 0; i < m; ++i) q[(ulong(group) * m + i) * p.kept + j] = T(mine[i]);
+  }
+  for (uint j = lane; j < n; j += LINALG_THREADS) {
+    for (uint i = 0; i < p.kept; ++i) {
+      r[(ulong(group) * p.kept + i) * n + j] = T(i <= j ? work[ulong(j) * m + i] : 0.0f);
+    }
+  }
+}
+INSTANTIATE_KERNEL("qr_float", qr, float)
+INSTANTIATE_KERNEL("qr_half", qr, half)
+
+// ---- eigenvalues of symmetric matrices ----------------------------------------------------------
+
+// Jacobi's rotations in rounds: of the n columns (and one that is none, of an odd number) each meets each
+// other once in a sweep, n / 2 pairs at a time. The lower triangle alone is read. `works` [rows, rows],
+// `vectors` [rows, rows] whose rows become the eigenvectors, `turns` [pairs] sines, and the
+// tangents of half the angles: with these a small turn does not stretch (Rutishauser 1966).
+// Grid: LINALG_THREADS a matrix.
+kernel void symmetric_eigen(device const float* in [[buffer(0)]],
+                            device float* values [[buffer(1)]], device float* out [[buffer(2)]],
+                            device float* works [[buffer(3)]], device float* bases [[buffer(4)]],
+                            device float2* turns [[buffer(5)]],
+                            constant LinalgParams& p [[buffer(6)]],
+                            uint lane [[thread_position_in_threadgroup]],
+                            uint group [[threadgroup_position_in_grid]]) {
+  const uint n = p.rows, pairs = (n + 1) / 2, rounds = 2 * pairs - 1;
+  device const float* const given = in + ulong(group) * n * n;
+  device float* const a = works + ulong(group) * n * n;
+  device float* const v = bases + ulong(group) * n * n;
+  device float2* const turn = turns + ulong(group) * pairs;
+  for (uint i = lane; i < n; i += LINALG_THREADS) {
+    for (uint j = 0; j < n; ++j) {
+      a[ulong(i) * n + j] = i >= j ? given[ulong(i) * n + j] : given[ulong(j) * n + i];
+      v[ulong(i) * n + j] = i == j ? 1.0f : 0.0f;
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_device);
+  threadgroup uint done[1];
+  for (uint sweep = 0; sweep < 30; ++sweep) {
+    if (lane == 0) {
+      float off = 0.0f, all = 0.0f;
+      for (uint i = 0; i < n; ++i) {
+        const float rest = dot_rows(a + ulong(i) * n, a + ulong(i) * n, i);
+        const float diagonal = a[ulong(i) * n + i];
+        off += rest;
+        all += rest + diagonal * diagonal;
+      }
+      done[0] = off > 2e-14f * float(n) * all ? 0 : 1;  // what rounding leaves
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (done[0] != 0) break;
+    for (uint round = 0; round < rounds; ++round) {
+      threadgroup_barrier(mem_flags::mem_device);
+      for (uint k = lane; k < pairs; k += LINALG_THREADS) {
+        // The last column stays, the others go round.
+        const uint x = k == 0 ? rounds : (round + k) % rounds;
+        const uint y = k == 0 ? round : (round + rounds - k) % rounds;
+        const uint i = min(x, y), j = max(x, y);
+        float2 angle = float2(0.0f);
+        if (j < n) {
+          const float side = a[ulong(i) * n + j];
+          const float lower = a[ulong(i) * n + i], upper = a[ulong(j) * n + j];
+          if (side != 0.0f) {
+            const float theta = (upper - lower) / (2.0f * side);
+            const float t = isinf(theta * theta) ? 0.5f / theta
+                                                 : (theta >= 0.0f ? 1.0f : -1.0f) /
+                                                       (abs(theta) + sqrt(1.0f + theta * theta));
+            const float c = 1.0f / sqrt(1.0f + t * t);
+            angle = float2(t * c, t * c / (1.0f + c));
+          }
+        }
+        turn[k] = angle;
+      }
+      threadgroup_barrier(mem_flags::mem_device);
+      for (uint k = lane; k < pairs; k += LINALG_THREADS) {
+        const uint x = k == 0 ? rounds : (round + k) % rounds;
+        const uint y = k == 0 ? round : (round + rounds - k) % rounds;
+        const uint i = min(x, y), j = max(x, y);
+        if (j >= n) continue;
+        const float s = turn[k].x, half_turn = turn[k].y;
+        for (uint at = 0; at < n; ++at) {
+          const float upper = a[ulong(i) * n + at], lower = a[ulong(j) * n + at];
+          a[ulong(i) * n + at] = upper - s * (lower + half_turn * upper);
+          a[ulong(j) * n + at] = lower + s * (upper - half_turn * lower);
+        }
+        if (p.kept != 0) {
+          for (uint at = 0; at < n; ++at) {
+            const float upper = v[ulong(i) * n + at], lower = v[ulong(j) * n + at];
+            v[ulong(i) * n + at] = upper - s * (lower + half_turn * upper);
+            v[ulong(j) * n + at] = lower + s * (upper - half_turn * lower);
+          }
+        }
+      }
+      threadgroup_barrier(mem_flags::mem_device);
+      for (uint row = lane; row < n; row += LINALG_THREADS) {
+        for (uint k = 0; k < pairs; ++k) {
+          const uint x = k == 0 ? rounds : (round + k) % rounds;
+          const uint y = k == 0 ? round : (round + rounds - k) % rounds;
+          const uint i = min(x, y), j = max(x, y);
+          if (j >= n) continue;
+          const float s = turn[k].x, half_turn = turn[k].y;
+          const float left = a[ulong(row) * n + i], right = a[ulong(row) * n + j];
+          a[ulong(row) * n + i] = left - s * (right + half_turn * left);
+          a[ulong(row) * n + j] = right + s * (left - half_turn * right);
+        }
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+  }
+  // In ascending order; NaN last.
+  for (uint i = lane; i < n; i += LINALG_THREADS) {
+    const float value = a[ulong(i) * n + i];
+    uint place = 0;
+    for (uint j = 0; j < n; ++j) {
+      const float other = a[ulong(j) * n + j];
+      const bool before = other < value || (value != value && other == other);
+      const bool same = other == value || (value != value && other != other);
+      if (before || (same && j < i)) ++place;
+    }
+    values[ulong(group) * n + place] = value;
+    if (p.kept != 0) {
+      for (uint j = 0; j < n; ++j) out[(ulong(group) * n + j) * n + place] = v[ulong(i) * n + j];
+    }
+  }
+}

@@ -1,0 +1,22 @@
+// What the host tells the shaders of linalg.metal.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_
+#define METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_
+
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
+#define LINALG_THREADS 64  // that share a matrix
+#define LINALG_BLOCK 16    // right hand sides that a thread solves side by side
+
+struct LinalgParams {
+  uint32_t rows, columns;
+  uint32_t kept;     // rows of R and columns of Q; of eigenvalues: whether vectors are wanted
+  uint32_t lower;    // the triangle that counts,
+  uint32_t adjoint;  // of the conjugated transpose
+};
+
+#endif  // METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_

@@ -40,7 +40,8 @@ def well_conditioned(shape, dtype, seed=0):
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_triangular_solve(dtype):
     for batch, side, n, k in [((), (), 1, 1), ((), (), 5, 3), ((2,), (2,), 7, 16), ((), (3,), 4, 17),
-                              ((3, 1), (2,), 4, 2), ((), (), 65, 40), ((2,), (), 33, 1), ((0,), (0,), 3, 2), ((), (), 3, 0)]:  # fmt: skip
+                              ((3, 1), (2,), 4, 2), ((), (), 65, 40), ((2,), (), 33, 1),
+                              ((0,), (0,), 3, 2), ((), (), 3, 0)]:  # fmt: skip
         a, b = well_conditioned((*batch, n, n), dtype), matrices((*side, n, k), dtype, 1)
         for lower in (False, True):
             for conjugated in (False, True):

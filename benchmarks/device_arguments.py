@@ -285,6 +285,17 @@ def _recurrent(n: int, steps: int = 0) -> Arguments:  # rows of a batch, and as 
     return tensors | {"seq_len_max": np.int64(steps), "use_peephole": False}
 
 
+def _sequences(n: int) -> Arguments:  # of speech: times, sequences, letters
+    times, batch, letters = n // 4, max(n // 32, 1), max(n // 16, 4)
+    places = np.array([(b, i) for b in range(batch) for i in range(max(times // 8, 1))])
+    labels = _random.integers(1, letters - 1, len(places)).astype(np.int32)
+    given = {"labels_indices": places, "labels_values": labels}
+    return given | {
+        "inputs": values((times, batch, letters)),
+        "sequence_length": np.full(batch, times, np.int32),
+    }
+
+
 # Whatever an op has of these inputs and attributes it gets; the first pattern that matches counts. What is named in
 # none, a tensor or a variable, is a square.
 RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
@@ -331,6 +342,9 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Bitcast", lambda _: {"type": tf.int32}),
     ("Diag", lambda n: {"diagonal": values((n,))}),
     ("BatchMatMulV3", lambda _: {"Tout": tf.float32}),
+    ("CTCLoss(V2)?", _sequences),
+    ("Multinomial", lambda n: {"num_samples": np.int32(n)}),
+    ("StatelessMultinomial", lambda n: {"num_samples": np.int32(n), "seed": [1, 2]}),
     ("Cholesky", lambda n: {"input": (values((n, n)) + n * np.eye(n)).astype(np.float32)}),
     ("Acosh", lambda n: {"x": values((n, n)) + 1}),
     ("Conv2D.*", _convolution),

@@ -155,3 +155,63 @@ kernel void random_skip(device ulong* state [[buffer(0)]], device ulong* before 
   if (low < count) ++state[i + 1];
   state[i] = low;
 }
+
+// ---- classes by their logits --------------------------------------------------------------------
+
+// What classes up to each have of a row's probability; not divided by it all. Logits that are no number
+// or infinite have none. Grid: rows.
+template <typename T>
+kernel void multinomial_sums(device const T* logits [[buffer(0)]], device float* sums [[buffer(1)]],
+                             constant uint& classes [[buffer(2)]],
+                             uint row [[thread_position_in_grid]]) {
+  device const T* const from = logits + ulong(row) * classes;
+  device float* const to = sums + ulong(row) * classes;
+  float largest = -INFINITY;
+  for (uint i = 0; i < classes; ++i) {
+    const float x = float(from[i]);
+    if (isfinite(x)) largest = max(largest, x);
+  }
+  // What adding rounds away is put back.
+  float sum = 0.0f, lost = 0.0f;
+  for (uint i = 0; i < classes; ++i) {
+    const float x = float(from[i]);
+    const float term = (isfinite(x) ? exp(x - largest) : 0.0f) - lost;
+    const float next = sum + term;
+    lost = (next - sum) - term;
+    sum = next;
+    to[i] = sum;
+  }
+}
+INSTANTIATE_KERNEL("multinomial_sums_float", multinomial_sums, float)
+INSTANTIATE_KERNEL("multinomial_sums_half", multinomial_sums, half)
+INSTANTIATE_KERNEL("multinomial_sums_bfloat", multinomial_sums, bfloat)
+
+// The first class whose sum is more than a part of it all. The part is a number of 52 bits, as the CPU
+// draws them: two for every sample. Grid: samples, rows.
+template <typename T>
+kernel void multinomial_draw(device const float* sums [[buffer(0)]], device T* out [[buffer(1)]],
+                             constant uint& classes [[buffer(2)]],
+                             constant RandomParams& p [[buffer(3)]],
+                             uint2 position [[thread_position_in_grid]],
+                             uint2 size [[threads_per_grid]]) {
+  const ulong i = ulong(position.y) * size.x + position.x;
+  const uint4 bits = random_group(p, i / 2);
+  const uint high = i % 2 == 0 ? bits.x : bits.z, low = i % 2 == 0 ? bits.y : bits.w;
+  const float rounded = fma(float(low), 0x1p-52f, float(high & 0xfffffu) * 0x1p-20f);
+  const float part = min(rounded, 0x1.fffffep-1f);
+  device const float* const row = sums + ulong(position.y) * classes;
+  const float wanted = part * row[classes - 1];
+  uint first = 0, count = classes;
+  while (count > 0) {
+    const uint half_count = count / 2;
+    if (!(wanted < row[first + half_count])) {
+      first += half_count + 1;
+      count -= half_count + 1;
+    } else {
+      count = half_count;
+    }
+  }
+  out[i] = T(first);
+}
+INSTANTIATE_KERNEL("multinomial_draw_int", multinomial_draw, int)
+INSTANTIATE_KERNEL("multinomial_draw_long", multinomial_draw, long)

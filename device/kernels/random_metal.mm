@@ -1,5 +1,6 @@
 // Random numbers, those of TensorFlow's own kernels: of a key and a counter, of a seed, and of a
-// generator that goes on; uniform, normal, normal within 2, and integers; generators in variables; shuffled rows.
+// generator that goes on; uniform, normal, normal within 2, and integers; generators in variables; shuffled rows; classes by
+// their logits.
 
 #include <cstring>
 #include <limits>
@@ -269,6 +270,81 @@ RANDOM(RandomStandardNormal, FromState, "random_normal", false, false, FLOATS);
 RANDOM(TruncatedNormal, FromState, "random_truncated_normal", false, false, FLOATS);
 RANDOM(RandomUniformInt, FromState, "random_uniform", false, true,
        .Types("Tout", {TF_INT32, TF_INT64}).HostMemory("minval").HostMemory("maxval"));
+
+// ---- classes by their logits --------------------------------------------------------------------
+
+// Input 2 is the seed of one without a state.
+class FromThirdInput {
+ public:
+  Status Init(KernelConstruction*, const char*) { return Status(); }
+  static Status Get(KernelContext* ctx, const char* op, int64_t, RandomParams* p) {
+    Tensor seed;
+    RETURN_IF_ERROR(ctx->Input(2, &seed));
+    return Scramble(op, seed, p);
+  }
+};
+
+// The CPU's classes but where a number falls within rounding of the border between two: it adds in
+// float64. A CPU with many threads begins anew in each thread's first row; here rows go on.
+template <typename Op>
+class MultinomialOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit MultinomialOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, source_.Init(ctx, kOp)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) {
+    Tensor logits, samples_tensor, out, sums;
+    RETURN_IF_ERROR(ctx->Input(0, &logits));
+    RETURN_IF_ERROR(ctx->Input(1, &samples_tensor));
+    if (logits.rank() != 2 || logits.dim(1) == 0) {
+      return InvalidArgument(kOp, ": logits must be [rows, classes] with at least one class, got ",
+                             ToString(logits.shape()));
+    }
+    if (samples_tensor.rank() != 0) {
+      return InvalidArgument(kOp, ": num_samples should be a scalar, got shape ",
+                             ToString(samples_tensor.shape()));
+    }
+    const int64_t rows = logits.dim(0), samples = *samples_tensor.host<int32_t>();
+    if (samples < 0) {
+      return InvalidArgument(kOp, ": num_samples should be non-negative, got ", samples);
+    }
+    RETURN_IF_ERROR(CheckGrid(kOp, "rows", rows));
+    RETURN_IF_ERROR(CheckGrid(kOp, "classes", logits.dim(1)));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, {rows, samples}, &out));
+    if (out.num_elements() == 0) return Status();
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, logits.shape(), &sums));
+    RandomParams p = {};
+    RETURN_IF_ERROR(source_.Get(ctx, kOp, rows * ((samples + 3) / 4 * 4) * 2, &p));
+    const auto classes = static_cast<uint32_t>(logits.dim(1));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(encoder.Launch({"multinomial_sums", logits.dtype()}, Grid(rows),
+                                     {{"logits", logits}, {"sums", sums}, {"classes", classes}}));
+      return encoder.Launch({"multinomial_draw", out.dtype()}, Grid(samples, rows),
+                            {{"sums", sums}, {"out", out}, {"classes", classes}, {"p", p}});
+    });
+  }
+
+  typename Op::Source source_;
+};
+struct Multinomial {
+  static constexpr char kOp[] = "Multinomial";
+  using Source = FromState;
+};
+struct StatelessMultinomial {
+  static constexpr char kOp[] = "StatelessMultinomial";
+  using Source = FromThirdInput;
+};
+#define LOGITS .Types("T", METAL_DEVICE_FLOATS).HostMemory("num_samples")
+REGISTER_METAL_KERNEL(MultinomialOp<Multinomial>, LOGITS.Where("output_dtype", TF_INT32));
+REGISTER_METAL_KERNEL(MultinomialOp<Multinomial>, LOGITS.Where("output_dtype", TF_INT64));
+REGISTER_METAL_KERNEL(MultinomialOp<StatelessMultinomial>,
+                      LOGITS.HostMemory("seed").Where("output_dtype", TF_INT32));
+REGISTER_METAL_KERNEL(MultinomialOp<StatelessMultinomial>,
+                      LOGITS.HostMemory("seed").Where("output_dtype", TF_INT64));
 
 // ---- generators in variables, and shuffling -----------------------------------------------------
 

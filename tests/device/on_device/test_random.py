@@ -185,3 +185,62 @@ def test_shuffle(dtype):
         for got, want in zip(draw("GPU:0"), draw("CPU:0"), strict=True):
             np.testing.assert_array_equal(got, want)
     assert on_device(raw.RandomShuffle(value=put(x))).shape == x.shape
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_classes_by_their_logits(dtype):
+    rng = np.random.default_rng(4)
+    for rows, classes, samples in [
+        (1, 1, 5),
+        (1, 4, 1),
+        (3, 7, 9),
+        (2, 1000, 33),
+        (5, 3, 0),
+        (0, 3, 4),
+        (1, 50, 4001),
+    ]:
+        logits = (3 * rng.normal(size=(rows, classes))).astype("f")
+        if classes > 3:
+            logits[0, 1], logits[0, 2] = -np.inf, np.nan
+        for index in (tf.int32, tf.int64):
+            found = []
+            for device in ("CPU:0", "GPU:0", "GPU:0"):
+                with tf.device(device):
+                    x = tf.cast(tf.constant(logits), dtype)
+                    given = dict(num_samples=samples, output_dtype=index)
+                    with_seed = tf.raw_ops.StatelessMultinomial(logits=x, seed=[3, 5], **given)
+                    tf.random.set_seed(7)
+                    with_state = [
+                        tf.raw_ops.Multinomial(logits=x, seed=7, seed2=9, **given) for _ in range(2)
+                    ]
+                    found.append([with_seed, *with_state])
+            for want, got, again in zip(*found, strict=True):
+                assert got.device.endswith("GPU:0") and got.dtype == index
+                if classes != 7:  # a kernel is shared by calls: the second time it goes on
+                    assert got.shape == again.shape
+                # The CPU adds in float64: where a number falls on the border of two classes it may differ.
+                differ = np.sum(want.numpy() != got.numpy()) if rows * samples < 500 else 0
+                assert differ <= 1, (rows, classes, samples, differ)
+            if samples > 1000:
+                with tf.device("CPU:0"):
+                    p = tf.nn.softmax(
+                        tf.where(tf.math.is_finite(x), tf.cast(x, tf.float32), -1e30)
+                    ).numpy()[0]
+                share = np.bincount(found[1][0].numpy()[0], minlength=classes) / samples
+                assert np.abs(share - p).max() < 4 * np.sqrt(p.max() / samples)
+                assert np.mean(found[0][0].numpy() != found[1][0].numpy()) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("logits", "samples", "says"),
+    [
+        (tf.ones([3]), 2, "rank 2|must be .rows"),
+        (tf.ones([2, 0]), 2, "at least one class"),
+        (tf.ones([1, 2]), -1, "non-negative"),
+    ],
+)
+def test_bad_classes(logits, samples, says):
+    with tf.device("GPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match=says):
+        tf.raw_ops.StatelessMultinomial(
+            logits=tf.identity(logits), num_samples=samples, seed=[1, 2]
+        )

@@ -54,8 +54,10 @@ NSString* const kSource =
      "}\n";
 
 id<MTLComputePipelineState> Pipeline(NSString* name) {
+  NSError* error = nil;
   id<MTLLibrary> library = [[Device() newLibraryWithSource:kSource options:nil
-                                                     error:nil] autorelease];
+                                                     error:&error] autorelease];
+  if (!library) CHECK_EQ(Message(error), "");
   id<MTLFunction> function = [[library newFunctionWithName:name] autorelease];
   CHECK(function != nil);
   return [[Device() newComputePipelineStateWithFunction:function error:nil] autorelease];
@@ -590,8 +592,10 @@ TEST(validation_checks_texture_usage) {
 }
 
 TEST(texture_arguments_are_reflected) {
+  NSError* error = nil;
   id<MTLLibrary> library = [[Device() newLibraryWithSource:kSource options:nil
-                                                     error:nil] autorelease];
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "");
   id<MTLFunction> function = [[library newFunctionWithName:@"invert"] autorelease];
   MTLAutoreleasedComputePipelineReflection reflection = nil;
   id<MTLComputePipelineState> state =

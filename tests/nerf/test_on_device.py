@@ -13,11 +13,14 @@ import pytest
 from metal_ops.nerf import checkpoint
 from tests.processes import Process
 
-# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it.
+# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it. On a GPU, too, in the
+# steps that the CPU makes; what a GPU makes by itself is for test_packed.py.
 PROGRAM = """
 import sys
 import tensorflow as tf
 from metal_ops import cli
+from metal_ops.nerf import packed, train
+packed.has_own_memory = train.has_own_memory = lambda device: False
 tf.debugging.set_log_device_placement(True)
 options = ("--size 32 --levels 6 --log2-hashmap-size 12 --samples 1024 --frames 1 --eval-views 3 --seed 3 "
            "--runs " + sys.argv[1]).split()
@@ -107,7 +110,7 @@ from metal_ops.nerf.scenes.procedural import procedural_scene
 from metal_ops.nerf.train import Trainer
 device.load()
 scene = procedural_scene(size=16, train_views=4, test_views=1, supersample=1)
-config = TrainConfig(seconds=None, steps=9, target_samples=256)
+config = TrainConfig(seconds=None, steps=9, target_samples=256, packed=False)
 with tf.device("GPU:0"):
     trainer = Trainer(scene, ModelConfig(n_levels=4, log2_hashmap_size=10), config)
     context.enable_run_metadata()

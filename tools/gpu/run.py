@@ -2,12 +2,12 @@
 
 python3 run.py [RUNS]          # needs Python 3 and NumPy, and no network; a race may show in the twentieth run
 
-Behind the first, several runs go at once. report.txt holds what has ended so far, also when this is stopped.
+Several processes go at once, each with a part of the launches. report.txt holds what has ended so far, also when this is
+stopped.
 """
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import itertools
 import json
@@ -44,7 +44,8 @@ CASES_OTHERWISE = {
     "function_constants_by_index_name_and_range": "a compiled library lists the constants of the file",
     "function_constant_errors": "a compiled library cannot know which constants a kernel needs",
 }
-AT_ONCE = min(4, os.cpu_count() or 1)
+AT_ONCE = min(6, os.cpu_count() or 1)  # processes take turns on a GPU, and each compiles kernels meanwhile
+PART = 8  # launches a process: to start one takes half a second, to compile a kernel for a GPU up to seconds
 ROUNDING = 4e-7  # of float32 sums in another order
 # Compared with the CPU device, and measured.
 PROGRAMS = (
@@ -54,55 +55,77 @@ PROGRAMS = (
 )
 
 
-def launches(number: int) -> list[dict]:
-    """Replays what record.py kept; each row gets what differs, "" if nothing does."""
-    folder = HERE / "launches"
-    rows = json.loads((folder / "launches.json").read_text())
-    lines = []
-    for row in rows:
-        items = [row["library"], row["kernel"], *row["threads"], *row["group"], len(row["buffers"]),
-                 len(row["constants"]), len(row["threadgroup"])]  # fmt: skip
-        for buffer in row["buffers"]:
-            items += buffer[:2]
-        for part in (row["constants"], row["threadgroup"]):
-            items += [item for entry in part for item in entry]
-        lines.append(" ".join(map(str, items)))
-    listed, results = HERE / f"list.{number}", HERE / f"results.{number}"
-    listed.write_text("\n".join(lines) + "\n")
-    got = np.zeros(0, np.uint8)
-    first = 0
-    while first < len(rows):  # a fault ends a process; the next one goes on behind it
-        command = [HERE / "replay", folder, listed, results, str(first)]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
-        if done.returncode not in (0, 3):
-            sys.exit(f"replay failed: {done.stdout}{done.stderr}")
-        print(done.stdout, end="")
-        part, at = np.fromfile(results, np.uint8), 0
-        if not part.size:
-            sys.exit(f"replay wrote no results: {done.stdout}{done.stderr}")
-        while at < len(part):
-            at += 4 + sum(size for _, size, _ in rows[first]["buffers"])
-            first += 1
-        got = np.concatenate([got, part])
-    listed.unlink()
-    results.unlink()
-    expected = np.memmap(folder / "data", np.uint8, "r")
-    at = of = 0
-    for row in rows:
-        ran = bool(got[of])
-        of += 4
-        sizes = [size for _, size, _ in row["buffers"]]
-        at += sum(sizes) + sum(size for _, _, size in row["constants"])
-        row["differs"] = "" if ran else "did not run"
-        for (index, size, dtype), offset in zip(
-            row["buffers"], np.cumsum([0, *sizes]), strict=False
-        ):
-            a = expected[at + offset : at + offset + size].view(dtype_of(dtype))
-            b = got[of + offset : of + offset + size].view(dtype_of(dtype))
-            row["differs"] = row["differs"] or difference(f"buffer {index}", a, b)
-        at += sum(sizes)
-        of += sum(sizes)
-    return rows
+class Launches:
+    """What record.py kept."""
+
+    def __init__(self) -> None:
+        self.folder = HERE / "launches"
+        self.rows: list[dict] = json.loads((self.folder / "launches.json").read_text())
+        self.left_out: dict[str, str] = json.loads((self.folder / "left_out.json").read_text())
+        self.listed = HERE / "list"
+        self.listed.write_text("".join(line(row) + "\n" for row in self.rows))
+        self.data = np.memmap(self.folder / "data", np.uint8, "r")
+        self.sizes = [[size for _, size, _ in row["buffers"]] for row in self.rows]
+        constants = [sum(size for _, _, size in row["constants"]) for row in self.rows]
+        before = [sum(sizes) + c for sizes, c in zip(self.sizes, constants, strict=True)]
+        lengths = [b + sum(sizes) for b, sizes in zip(before, self.sizes, strict=True)]
+        starts = itertools.accumulate(lengths, initial=0)
+        self.expected = [start + b for start, b in zip(starts, before, strict=False)]
+
+    def replay(self, numbers: range, runs: int) -> dict[int, list[str]]:
+        """What differs in each run of these launches, "" where nothing does."""
+        found: dict[int, list[str]] = {}
+        results = HERE / f"results.{numbers.start}"
+        first = numbers.start
+        while first < numbers.stop:  # a fault ends a process; the next one goes on behind it
+            command = [HERE / "replay", self.folder, self.listed, results]
+            done = subprocess.run(
+                [*command, *map(str, (first, numbers.stop, runs))],
+                env=ENVIRONMENT,
+                capture_output=True,
+                text=True,
+                timeout=500,
+            )
+            if done.returncode not in (0, 3):
+                sys.exit(f"replay failed: {done.stdout}{done.stderr}")
+            print(done.stdout, end="")
+            got, at = np.fromfile(results, np.uint8), 0
+            if not got.size:
+                sys.exit(f"replay wrote no results: {done.stdout}{done.stderr}")
+            while at < len(got):
+                length = 4 + sum(self.sizes[first])
+                part = got[at : at + runs * length]
+                found[first] = [
+                    self.differs(first, part[i : i + length]) for i in range(0, len(part), length)
+                ]
+                at += len(part)
+                first += 1
+        results.unlink()
+        return found
+
+    def differs(self, number: int, got: np.ndarray) -> str:
+        if not got[0]:
+            return "did not run"
+        of, at = 4, self.expected[number]
+        for index, size, dtype in self.rows[number]["buffers"]:
+            kind = dtype_of(dtype)
+            a, b = self.data[at : at + size].view(kind), got[of : of + size].view(kind)
+            if why := difference(f"buffer {index}", a, b):
+                return why
+            at += size
+            of += size
+        return ""
+
+
+def line(row: dict) -> str:
+    """A launch as replay reads it."""
+    items = [row["library"], row["kernel"], *row["threads"], *row["group"], len(row["buffers"]),
+             len(row["constants"]), len(row["threadgroup"])]  # fmt: skip
+    for buffer in row["buffers"]:
+        items += buffer[:2]
+    for part in (row["constants"], row["threadgroup"]):
+        items += [item for entry in part for item in entry]
+    return " ".join(map(str, items))
 
 
 def dtype_of(recorded: str | list) -> np.dtype:
@@ -166,12 +189,18 @@ def case(name: str) -> str:
 
 
 def cases() -> Iterator[str]:
-    """hostmetal's own tests, but those of the compiler, which such a machine has not."""
+    """hostmetal's own tests; those that compile shaders where HOSTMETAL_COMPILER and clang are."""
     names = (HERE / "cases").read_text().split()
     with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         wrong = {n: why for n, why in zip(names, pool.map(case, names), strict=True) if why}
-    yield f"tests of hostmetal: {len(names)}, passed: {len(names) - len(wrong)}"
+    uncompiled = [n for n, why in wrong.items() if "no shader compiler" in why]
+    ran = len(names) - len(uncompiled)
+    yield f"tests of hostmetal: {ran}, passed: {len(names) - len(wrong)}"
+    if uncompiled:
+        yield f"  not run, as no shader compiler is here: {' '.join(uncompiled)}"
     for name, why in wrong.items():
+        if name in uncompiled:
+            continue
         known = CASES_OTHERWISE.get(name)
         yield f"  {'open' if known else 'FAILED'} {name}: {known or why}"
 
@@ -191,38 +220,47 @@ def write(report: list[str], last: str) -> None:
     (HERE / "report.txt").write_text("\n".join([*report, last]) + "\n")
 
 
+def replayed(runs: int) -> Iterator[tuple[int, int, list[str]]]:
+    """How many launches have run, of how many, and what is to be said of them, part by part."""
+    launches = Launches()
+    total = len(launches.rows)
+    parts = [range(i, min(i + PART, total)) for i in range(0, total, PART)]
+    ended, right, lines = 0, 0, []
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for part in pool.map(lambda numbers: launches.replay(numbers, runs), parts):
+            for number, differences in part.items():
+                row, wrong = launches.rows[number], list(filter(None, differences))
+                ended += 1
+                right += not wrong
+                if wrong:
+                    why = next((why for name, why in OTHERWISE.items() if name in row["test"]), "")
+                    lines.append(
+                        f"  {'open' if why else 'FAILED'} {row['test']} {row['kernel']} ({number}), "
+                        f"{len(wrong)} of {runs}: {why or wrong[0]}"
+                    )
+            times = "once" if runs == 1 else f"{runs} times"
+            yield (
+                ended,
+                total,
+                [
+                    f"launches of tests/msl: {ended}, run {times}, always as on the CPU device: {right}",
+                    *lines,
+                    *(f"  not run: {test}: {why}" for test, why in launches.left_out.items()),
+                ],
+            )
+
+
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     commit = (HERE / "commit").read_text().strip()
-    report = [
+    head = [
         f"commit {commit}",
         *output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"),
     ]
-    wrong: collections.Counter[str] = collections.Counter()
-    first: dict[str, str] = {}
-    left_out = json.loads((HERE / "launches" / "left_out.json").read_text())
-    head = report
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        # The first has every kernel compiled, which the driver keeps for the others.
-        results = itertools.chain((launches(0),), pool.map(launches, range(1, runs)))
-        for done, rows in enumerate(results, 1):
-            for number, row in enumerate(rows):
-                if row["differs"]:
-                    why = next((why for name, why in OTHERWISE.items() if name in row["test"]), "")
-                    launch = (
-                        f"{'open' if why else 'FAILED'} {row['test']} {row['kernel']} ({number})"
-                    )
-                    wrong[launch] += 1
-                    first.setdefault(launch, why or row["differs"])
-            times = "once" if done == 1 else f"{done} times"
-            report = [
-                *head,
-                f"launches of tests/msl: {len(rows)}, run {times}, always as on the CPU device: "
-                f"{len(rows) - len(wrong)}",
-                *(f"  {launch}, {wrong[launch]} of {done}: {why}" for launch, why in first.items()),
-                *(f"  not run: {test}: {why}" for test, why in left_out.items()),
-            ]
-            write(report, f"NOT FINISHED: {done} of {runs} runs")
+    report = head
+    for ended, total, lines in replayed(runs):
+        report = [*head, *lines]
+        write(report, f"NOT FINISHED: {ended} of {total} launches")
     for program, *arguments in PROGRAMS:
         report += output(HERE / program, *(HERE / a if a[0] != "-" else a for a in arguments))
         write(report, f"NOT FINISHED: behind {program}")

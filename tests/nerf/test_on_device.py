@@ -13,8 +13,8 @@ import pytest
 from metal_ops.nerf import checkpoint
 from tests.processes import Process
 
-# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it. On a GPU, too, in the
-# steps that the CPU makes; what a GPU makes by itself is for test_packed.py.
+# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it. On a GPU, too,
+# in the steps that the CPU makes; what a GPU makes by itself is for test_packed.py.
 PROGRAM = """
 import sys
 import tensorflow as tf

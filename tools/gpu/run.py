@@ -2,8 +2,8 @@
 
 python3 run.py [RUNS]          # needs Python 3 and NumPy, and no network; a race may show in the twentieth run
 
-Several processes go at once, each with a part of the launches. report.txt holds what has ended so far, also when this is
-stopped.
+Several processes go at once, each with a part of the launches. report.txt holds what has ended so far, also when this
+is stopped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ CASES_OTHERWISE = {
     "function_constants_by_index_name_and_range": "a compiled library lists the constants of the file",
     "function_constant_errors": "a compiled library cannot know which constants a kernel needs",
 }
-AT_ONCE = min(6, os.cpu_count() or 1)  # processes take turns on a GPU, and each compiles kernels meanwhile
+AT_ONCE = min(
+    6, os.cpu_count() or 1
+)  # processes take turns on a GPU, and each compiles kernels meanwhile
 PART = 8  # launches a process: to start one takes half a second, to compile a kernel for a GPU up to seconds
 ROUNDING = 4e-7  # of float32 sums in another order
 # Compared with the CPU device, and measured.

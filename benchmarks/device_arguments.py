@@ -296,6 +296,13 @@ def _sequences(n: int) -> Arguments:  # of speech: times, sequences, letters
     }
 
 
+def _boxes(n: int) -> Arguments:
+    corners = values((n, 2))
+    limits = {"max_output_size": np.int32(n // 8), "iou_threshold": np.float32(0.5)}
+    scored = {"boxes": np.concatenate([corners, corners + 0.2], 1), "scores": values((n,))}
+    return scored | limits | {"score_threshold": np.float32(0)}
+
+
 # Whatever an op has of these inputs and attributes it gets; the first pattern that matches counts. What is named in
 # none, a tensor or a variable, is a square.
 RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
@@ -343,6 +350,10 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Diag", lambda n: {"diagonal": values((n,))}),
     ("BatchMatMulV3", lambda _: {"Tout": tf.float32}),
     ("CTCLoss(V2)?", _sequences),
+    ("NonMaxSuppressionV.", _boxes),
+    ("QuantizeAndDequantizeV.*", lambda _: {
+        "input_min": np.float32(0.2), "input_max": np.float32(0.7), "num_bits": np.int32(8)
+    }),
     ("Multinomial", lambda n: {"num_samples": np.int32(n)}),
     ("StatelessMultinomial", lambda n: {"num_samples": np.int32(n), "seed": [1, 2]}),
     ("Cholesky", lambda n: {"input": (values((n, n)) + n * np.eye(n)).astype(np.float32)}),

@@ -1,4 +1,4 @@
-// Igamma, Igammac, Zeta, Polygamma.
+// Igamma, Igammac, Zeta, Polygamma, Betainc.
 
 #include "device/kernels/elementwise.h"
 #include "kernels/tensorflow/registrar.h"
@@ -10,6 +10,45 @@ ELEMENTWISE_OP(BinaryOp, Zeta, "zeta", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Igamma, "igamma", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Igammac, "igammac", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Polygamma, "polygamma", {TF_FLOAT});
+
+// All of one shape, but for those that are single values.
+class BetaincOp {
+ public:
+  static constexpr char kOp[] = "Betainc";
+
+  explicit BetaincOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Run(KernelContext* ctx) {
+    Tensor in[3], out;
+    Shape shape;
+    for (int i = 0; i < 3; ++i) {
+      RETURN_IF_ERROR(ctx->Input(i, &in[i]));
+      if (in[i].rank() != 0) shape = in[i].shape();
+    }
+    uint32_t steps[3];
+    for (int i = 0; i < 3; ++i) {
+      steps[i] = in[i].rank() == 0 ? 0 : 1;
+      if (in[i].rank() == 0 || in[i].shape() == shape) continue;
+      return InvalidArgument(kOp, ": a, b and x must have one shape or be scalars, got ",
+                             ToString(in[0].shape()), ", ", ToString(in[1].shape()), " and ",
+                             ToString(in[2].shape()));
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements", out.num_elements()));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch("betainc", Grid(out.num_elements()),
+                            {{"a_values", in[0]},
+                             {"b_values", in[1]},
+                             {"x_values", in[2]},
+                             {"out", out},
+                             {"steps", HostArray(steps, 3)}});
+    });
+  }
+};
+REGISTER_METAL_KERNEL(BetaincOp, .Types("T", {TF_FLOAT}));
 
 }  // namespace
 }  // namespace metal_ops

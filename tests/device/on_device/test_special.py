@@ -1,4 +1,4 @@
-"""Incomplete gamma functions, zeta, polygamma on the device against the CPU in float64."""
+"""Incomplete gamma and beta functions, zeta, polygamma on the device against the CPU in float64."""
 
 from __future__ import annotations
 
@@ -72,6 +72,37 @@ def test_special_values(name):
     values = dict(zip(FUNCTIONS[name][1], pairs, strict=True))
     got = on_device(FUNCTIONS[name][0](**{key: put(value) for key, value in values.items()}))
     np.testing.assert_allclose(got, oracle(name, values), rtol=2e-5)
+
+
+def beta_oracle(*values):
+    with tf.device("CPU:0"):
+        return tf.math.betainc(*[tf.constant(np.asarray(v, "float64")) for v in values]).numpy()
+
+
+def test_incomplete_beta():
+    rng = np.random.default_rng(2)
+    for shapes in [
+        ((), (), ()),
+        ((5,), (5,), (5,)),
+        ((), (3, 4), ()),
+        ((2, 3), (), (2, 3)),
+        ((0,), (0,), ()),
+        ((2000,),) * 3,
+    ]:
+        for most, error in [(3.0, 1e-4), (50.0, 1e-4), (2000.0, 1e-3)]:
+            a, b = (rng.uniform(0.05, most, s).astype("f") for s in shapes[:2])
+            x = rng.uniform(0, 1, shapes[2]).astype("f")
+            if most > 50.0:  # around where it rises
+                x = np.clip(a / (a + b) + 0.03 * (x - 0.5), 0, 1).astype("f")
+            got = on_device(tf.raw_ops.Betainc(a=put(a), b=put(b), x=put(x)))
+            np.testing.assert_allclose(got, beta_oracle(a, b, x), rtol=error, atol=error * 0.1)
+    a, b, x = np.array(
+        [(1, 1, 0), (2, 3, 1), (0, 1, 0.5), (-1, 1, 0.5), (1, 1, 1.5), (1, 1, -0.5), (np.nan, 1, 0.5), (1e-3, 5, 1e-6),
+         (0.5, 0.5, 0.5), (1, 1, 0.25)], "f").T  # fmt: skip
+    got = on_device(tf.raw_ops.Betainc(a=put(a), b=put(b), x=put(x)))
+    np.testing.assert_allclose(got, beta_oracle(a, b, x), rtol=2e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.raw_ops.Betainc(a=put(a), b=put(b[:3]), x=put(x))
 
 
 def test_bad_shapes():

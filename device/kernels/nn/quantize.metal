@@ -1,0 +1,89 @@
+// Quantization and back at once, in ranges that are given or found, of all elements or of channels.
+
+#include <metal_stdlib>
+
+#include "device/kernels/nn/quantize_params.h"
+
+using namespace metal;
+
+// The least and largest of a part of a channel. Grid: chunks, channels.
+kernel void quantize_ends(device const float* in [[buffer(0)]], device float2* ends [[buffer(1)]],
+                          constant QuantizeParams& p [[buffer(2)]],
+                          uint2 position [[thread_position_in_grid]]) {
+  const ulong count = p.outer * p.inner;
+  ulong at = position.x * p.chunk;
+  const ulong end = min(at + p.chunk, count);
+  float least = INFINITY, largest = -INFINITY;
+  while (at < end) {
+    const ulong outer = at / p.inner, inner = at - outer * p.inner;
+    const ulong run = min(p.inner - inner, end - at);
+    device const float* const from = in + (outer * p.channels + position.y) * p.inner + inner;
+    for (ulong i = 0; i < run; ++i) {
+      least = min(least, from[i]);
+      largest = max(largest, from[i]);
+    }
+    at += run;
+  }
+  ends[position.y * p.chunks + position.x] = float2(least, largest);
+}
+
+// The channels' ranges and scales: the larger scale that keeps both ends within the whole numbers, and 0
+// where it is; the end that does not set it moves. Grid: channels.
+kernel void quantize_scales(device const float* least [[buffer(0)]],
+                            device const float* largest [[buffer(1)]],
+                            device const float2* ends [[buffer(2)]],
+                            device float4* scales [[buffer(3)]],
+                            constant QuantizeParams& p [[buffer(4)]],
+                            uint channel [[thread_position_in_grid]]) {
+  float low, high;
+  if (p.given != 0) {
+    low = least[channel];
+    high = largest[channel];
+  } else {
+    low = INFINITY;
+    high = -INFINITY;
+    for (uint i = 0; i < p.chunks; ++i) {
+      low = min(low, ends[channel * p.chunks + i].x);
+      high = max(high, ends[channel * p.chunks + i].y);
+    }
+  }
+  const float most = numeric_limits<float>::max();
+  const float by_low = p.least * low > 0.0f ? p.least / low : most;
+  const float by_high = p.largest * high > 0.0f ? p.largest / high : most;
+  float scale, inverse;
+  if (by_low < by_high) {
+    scale = by_low;
+    inverse = low / p.least;
+    high = p.largest * inverse;
+  } else {
+    scale = by_high;
+    inverse = high / p.largest;
+    low = p.least * inverse;
+  }
+  scales[channel] = float4(scale, inverse, low, high);
+}
+
+// Grid: inner, channels, outer.
+kernel void quantize_dequantize(device const float* in [[buffer(0)]],
+                                device const float4* scales [[buffer(1)]],
+                                device float* out [[buffer(2)]],
+                                constant QuantizeParams& p [[buffer(3)]],
+                                uint3 position [[thread_position_in_grid]]) {
+  const ulong i = (position.z * ulong(p.channels) + position.y) * p.inner + position.x;
+  const float4 range = scales[position.y];
+  const float x = (p.given != 0 ? max(min(in[i], range.w), range.z) : in[i]) * range.x;
+  out[i] = (p.half_up != 0 ? floor(x + 0.5f) : rint(x)) * range.y;
+}
+
+// What lies in the range passes. Grid: inner, channels, outer.
+kernel void quantize_grad(device const float* gradients [[buffer(0)]],
+                          device const float* in [[buffer(1)]],
+                          device const float* least [[buffer(2)]],
+                          device const float* largest [[buffer(3)]],
+                          device float* out [[buffer(4)]], constant QuantizeParams& p [[buffer(5)]],
+                          uint3 position [[thread_position_in_grid]]) {
+  const ulong i = (position.z * ulong(p.channels) + position.y) * p.inner + position.x;
+  const float x = in[i];
+  const bool inside = x >= least[position.y] && x <= largest[position.y];
+  out[i] = gradients[i] * (inside ? 1.0f : 0.0f);
+}

@@ -1,0 +1,22 @@
+// What the host tells the shaders of quantize.metal.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_NN_QUANTIZE_PARAMS_H_
+#define METAL_OPS_DEVICE_KERNELS_NN_QUANTIZE_PARAMS_H_
+
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
+// Elements [outer, channels, inner]; each channel has a range.
+struct QuantizeParams {
+  uint64_t outer, inner;
+  uint64_t chunk;  // elements of a channel that a thread looks through
+  uint32_t channels, chunks;
+  float least, largest;  // of the whole numbers
+  uint32_t given;        // the range is
+  uint32_t half_up;      // how halves are rounded: up, or to even numbers
+};
+
+#endif  // METAL_OPS_DEVICE_KERNELS_NN_QUANTIZE_PARAMS_H_

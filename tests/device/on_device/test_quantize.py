@@ -1,0 +1,145 @@
+"""Quantization and back, and boxes that overlap better ones, on the device against the CPU."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.device.on_device.test_layers import check, on_cpu, random, run
+
+raw = tf.raw_ops
+SHAPES = [((), -1), ((1,), -1), ((1025,), -1), ((3, 5), 0), ((3, 5), 1), ((2, 7, 3), 1), ((2, 3, 4, 5), 2),
+          ((5000, 2), 1), ((0, 3), -1)]  # fmt: skip
+
+
+def ends(shape, axis, given=(-1.5, 2.25)):
+    n = () if axis < 0 else (shape[axis],)
+    rng = np.random.default_rng(3)
+    spread = rng.uniform(0.5, 1.5, n).astype("f")
+    return {
+        "input_min": tf.constant(np.float32(given[0]) * spread),
+        "input_max": tf.constant(np.float32(given[1]) * spread),
+    }
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_quantize_and_back(shape, axis):
+    x = {"input": random(shape, scale=2.0)}
+    for given, signed, narrow in itertools.product((False, True), repeat=3):
+        if not given and 0 in shape:
+            continue  # of nothing there is no range
+        attrs = dict(range_given=given, signed_input=signed, narrow_range=narrow, axis=axis)
+        for span in [(-1.5, 2.25), (0.25, 3.0), (-2.0, 0.0), (0.0, 0.0)]:
+            inputs = x | ends(shape, axis if given else -1, span)
+            if given and axis >= 0:  # for which the CPU has the third version alone
+                bits = {"num_bits": tf.constant(8)}
+                (want,) = on_cpu(raw.QuantizeAndDequantizeV3, inputs | bits, **attrs)
+                (got,) = run(raw.QuantizeAndDequantizeV3, inputs | bits, ["num_bits"], **attrs)
+                np.testing.assert_array_equal(got, want)
+                for op in (raw.QuantizeAndDequantizeV2, raw.QuantizeAndDequantizeV4):
+                    np.testing.assert_array_equal(run(op, inputs, **attrs)[0], want)
+                continue
+            for bits, mode in [(8, "HALF_TO_EVEN"), (3, "HALF_UP"), (16, "HALF_TO_EVEN")]:
+                for op in (raw.QuantizeAndDequantizeV2, raw.QuantizeAndDequantizeV4):
+                    check(op, inputs, error=0, num_bits=bits, round_mode=mode, **attrs)
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_gradient(shape, axis):
+    inputs = dict(gradients=random(shape, seed=1), input=random(shape, scale=2.0)) | ends(
+        shape, axis
+    )
+    check(raw.QuantizeAndDequantizeV4Grad, inputs, error=0, axis=axis)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "says"),
+    [
+        (dict(num_bits=0), "num_bits is out of range"),
+        (dict(round_mode="UP"), "HALF_UP"),
+        (dict(axis=3), "axis|rank"),
+        (dict(axis=1), "shape|size|range"),
+    ],
+)
+def test_bad(attrs, says):
+    inputs = dict(input=random((2, 3))) | ends((2, 3), -1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=says):
+        run(raw.QuantizeAndDequantizeV2, inputs, range_given=True, **attrs)
+
+
+# ---- boxes ----------------------------------------------------------------------------------------------------------
+
+HOST = ["max_output_size", "iou_threshold", "score_threshold"]
+
+
+def boxes(n, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    corner, size = rng.uniform(0, 1, (n, 2)), rng.uniform(-0.2, 0.4, (n, 2))
+    scores = np.round(rng.normal(size=n), 1)  # some are equal
+    return {
+        "boxes": tf.constant(np.concatenate([corner, corner + size], 1).astype(dtype)),
+        "scores": tf.constant(scores.astype(dtype)),
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65, 1000])
+def test_boxes(dtype, n):
+    for most, threshold, score in [
+        (0, 0.5, 0.0),
+        (3, 0.5, -1e4),
+        (1000, 0.3, 0.1),
+        (50, 0.0, -1.0),
+        (2000, 1.0, -1e4),
+    ]:
+        x = boxes(n, dtype) | {
+            "max_output_size": tf.constant(most),
+            "iou_threshold": tf.constant(threshold, dtype),
+        }
+        check(raw.NonMaxSuppressionV2, x, error=0, host=HOST, widen=False)
+        x["score_threshold"] = tf.constant(score, dtype)
+        check(raw.NonMaxSuppressionV3, x, error=0, host=HOST, widen=False)
+        for pad in (False, True):
+            check(
+                raw.NonMaxSuppressionV4,
+                x,
+                error=0,
+                host=HOST,
+                widen=False,
+                pad_to_max_output_size=pad,
+            )
+
+
+def test_boxes_in_functions():
+    x = boxes(200, "float32")
+
+    def chosen(boxes, scores):
+        return tf.gather(boxes, tf.image.non_max_suppression(boxes, scores, 20, 0.4))
+
+    with tf.device("CPU:0"):
+        want = chosen(**x)
+    with tf.device("GPU:0"):
+        got = tf.function(chosen)(*[tf.identity(v) for v in x.values()])
+    np.testing.assert_array_equal(got, want)
+    special = {"boxes": x["boxes"][:4], "scores": tf.constant([np.nan, -np.inf, np.inf, 1.0])}
+    more = {"max_output_size": tf.constant(4), "iou_threshold": tf.constant(1.0)}
+    assert on_cpu(raw.NonMaxSuppressionV2, special | more)[0].numpy().tolist() == [2, 3]
+    assert run(raw.NonMaxSuppressionV2, special | more, HOST)[0].numpy().tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (dict(boxes=tf.ones([3, 5])), "4"),
+        (dict(scores=tf.ones([4])), "scores|must be equal"),
+        (dict(max_output_size=tf.constant(-1)), "negative"),
+        (dict(iou_threshold=tf.constant(1.5)), r"iou_threshold must be in \[0, 1\]"),
+    ],
+)
+def test_bad_boxes(change, says):
+    x = boxes(3, "float32") | {"max_output_size": tf.constant(3), "iou_threshold": tf.constant(0.5)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=says):
+        run(raw.NonMaxSuppressionV2, x | change, HOST)

@@ -13,6 +13,7 @@ Environment variables, read when the device is loaded (Linux):
 | `METAL_OPS_DEVICE_BATCH=n` | kernels in one command buffer before it is committed, 2 as in tensorflow-metal |
 | `METAL_OPS_DEVICE_SYNC=1` | wait for every op, so that a failure is reported by the op that caused it |
 | `METAL_OPS_DEVICE_SCRIBBLE=1` | overwrite freed memory, so that a use after the end shows as NaN |
+| `METAL_OPS_DEVICE_FALLBACK=warn` | tell ops that the device has no kernel for; `error`: they are a `DeviceError` |
 | `METAL_DEVICE_WRAPPER_TYPE=1` | Apple's validation switch: bounds checks in shaders, and both of the above |
 
 Processes: threads do not survive a fork, so in a process that is forked after the device was used, every use of the
@@ -38,6 +39,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from metal_ops import _fallback
 from metal_ops._keras_on_metal import teach_keras
 from metal_ops._placement import Copy, Report, report
 from metal_ops._version import TENSORFLOW_RELEASE
@@ -124,6 +126,7 @@ def load(kernels: bool = True) -> Device:
     with _lock:
         if _loaded is None:
             _loaded = _load_macos() if sys.platform == "darwin" else _load_linux()
+            _fallback.install(os.environ.get("METAL_OPS_DEVICE_FALLBACK", ""), DeviceError)
         if kernels and _loaded.kernels is None:
             _loaded = dataclasses.replace(_loaded, kernels=_load_kernels())
         return _loaded

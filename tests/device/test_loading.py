@@ -289,3 +289,60 @@ def test_exit_while_the_device_works():
         print("left")
     """)
     assert out == "left\n"
+
+
+FALLBACKS = """
+    import warnings
+    import metal_ops, tensorflow as tf
+    warnings.simplefilter("always")
+    warnings.showwarning = lambda message, kind, *_: print(kind.__name__, message)
+    try:
+        metal_ops.device.load()
+        x = tf.eye(3)
+        for _ in range(2):
+            print(tf.linalg.det(tf.linalg.inv(x @ x)).device[-5:])
+        f = tf.function(lambda x: tf.linalg.logm(tf.cast(x, tf.complex64)))
+        f(x)
+        tf.constant([1.0], tf.float64) * 2.0
+        with tf.device("CPU:0"):
+            tf.linalg.expm(x)
+            tf.linalg.svd(x)
+        list(tf.data.Dataset.from_tensors(x).map(tf.linalg.svd))
+        tf.strings.length("a")
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+        model.compile("adam", "mse")
+        model.fit(x, x[:, :2], verbose=0)
+    except metal_ops.device.DeviceError as error:
+        print("error:", error)
+    """
+
+
+def test_ops_that_the_device_has_not_run_on_the_cpu():
+    assert run(FALLBACKS) == "CPU:0\nCPU:0\n"
+    assert run(FALLBACKS, METAL_OPS_DEVICE_FALLBACK="silent") == "CPU:0\nCPU:0\n"
+
+
+def test_ops_that_the_device_has_not_are_told_once():
+    out = run(FALLBACKS, METAL_OPS_DEVICE_FALLBACK="warn")
+    lines = [line for line in out.splitlines() if "metal_ops" in line]
+    ops = [line.split()[2:5] for line in lines]
+    assert ops == [
+        ["MatrixInverse", "of", "float32"],
+        ["MatrixDeterminant", "of", "float32"],
+        ["MatrixLogarithm", "of", "complex64"],
+        ["Mul", "of", "float64"],
+    ], out
+    assert all(line.startswith("RuntimeWarning metal_ops: ") for line in lines)
+    assert "the device has no kernel for this op. metal_ops.device.report(" in lines[0]
+    assert "the device's kernels of it are for " in lines[3] and "float32" in lines[3]
+    assert out.count("CPU:0\n") == 2
+
+
+def test_ops_that_the_device_has_not_can_be_errors():
+    out = run(FALLBACKS, METAL_OPS_DEVICE_FALLBACK="error")
+    assert "error: metal_ops: MatrixInverse of float32 runs on the CPU" in out
+    assert "CPU:0" not in out
+    in_graph = FALLBACKS.replace("x = tf.eye(3)", "x = tf.eye(3); tf.function(tf.linalg.svd)(x)")
+    assert "error: metal_ops: Svd of float32" in run(in_graph, METAL_OPS_DEVICE_FALLBACK="error")
+    out = run(FALLBACKS, METAL_OPS_DEVICE_FALLBACK="loud")
+    assert "METAL_OPS_DEVICE_FALLBACK is 'loud', expected silent" in out

@@ -1,6 +1,7 @@
 // MTLCommandBuffer.
 #include "hostmetal/src/blit_encoder.h"
 #include "hostmetal/src/compute_encoder.h"
+#include "hostmetal/src/counters.h"
 #include "hostmetal/src/dispatch/dispatch_object.h"
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/event.h"
@@ -159,22 +160,59 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 
 @implementation MTLComputePassDescriptor
 @synthesize dispatchType = _dispatchType;
+- (id)init {
+  self = [super init];
+  if (self) {
+    _sampleBufferAttachments = [[MTLComputePassSampleBufferAttachmentDescriptorArray alloc] init];
+  }
+  return self;
+}
+- (void)dealloc {
+  [_sampleBufferAttachments release];
+  [super dealloc];
+}
+- (MTLComputePassSampleBufferAttachmentDescriptorArray*)sampleBufferAttachments {
+  return _sampleBufferAttachments;
+}
 + (MTLComputePassDescriptor*)computePassDescriptor {
   return [[[MTLComputePassDescriptor alloc] init] autorelease];
 }
 - (id)copyWithZone:(NSZone*)zone {
   MTLComputePassDescriptor* copy = [[MTLComputePassDescriptor alloc] init];
   [copy setDispatchType:_dispatchType];
+  for (NSUInteger i = 0; i < 4; ++i) {
+    [copy->_sampleBufferAttachments setObject:[_sampleBufferAttachments objectAtIndexedSubscript:i]
+                           atIndexedSubscript:i];
+  }
   return copy;
 }
 @end
 
 @implementation MTLBlitPassDescriptor
+- (id)init {
+  self = [super init];
+  if (self) {
+    _sampleBufferAttachments = [[MTLBlitPassSampleBufferAttachmentDescriptorArray alloc] init];
+  }
+  return self;
+}
+- (void)dealloc {
+  [_sampleBufferAttachments release];
+  [super dealloc];
+}
+- (MTLBlitPassSampleBufferAttachmentDescriptorArray*)sampleBufferAttachments {
+  return _sampleBufferAttachments;
+}
 + (MTLBlitPassDescriptor*)blitPassDescriptor {
   return [[[MTLBlitPassDescriptor alloc] init] autorelease];
 }
 - (id)copyWithZone:(NSZone*)zone {
-  return [[MTLBlitPassDescriptor alloc] init];
+  MTLBlitPassDescriptor* copy = [[MTLBlitPassDescriptor alloc] init];
+  for (NSUInteger i = 0; i < 4; ++i) {
+    [copy->_sampleBufferAttachments setObject:[_sampleBufferAttachments objectAtIndexedSubscript:i]
+                           atIndexedSubscript:i];
+  }
+  return copy;
 }
 @end
 
@@ -348,14 +386,19 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDescriptor:
     (MTLComputePassDescriptor*)descriptor {
-  return [self computeCommandEncoderWithDispatchType:[descriptor dispatchType]];
+  id<MTLComputeCommandEncoder> encoder =
+      [self computeCommandEncoderWithDispatchType:[descriptor dispatchType]];
+  if (encoder) hostmetal::EncodeSamples((HMEncoder*)encoder, descriptor);
+  return encoder;
 }
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder {
   if (![self canEncode:"blitCommandEncoder"]) return nil;
   return [[[HM_CLASS(HMBlitCommandEncoder) alloc] initWithCommandBuffer:self] autorelease];
 }
 - (id<MTLBlitCommandEncoder>)blitCommandEncoderWithDescriptor:(MTLBlitPassDescriptor*)descriptor {
-  return [self blitCommandEncoder];
+  id<MTLBlitCommandEncoder> encoder = [self blitCommandEncoder];
+  if (encoder) hostmetal::EncodeSamples((HMEncoder*)encoder, descriptor);
+  return encoder;
 }
 
 - (void)encode:(CommandType)type event:(id<MTLEvent>)event value:(uint64_t)value {

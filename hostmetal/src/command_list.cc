@@ -239,6 +239,9 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSigna
           if (!failure) c.event->Signal(c.event_value);
         }
         break;
+      case CommandType::kSample:
+        failure = stream.Sample(static_cast<std::atomic<uint64_t>*>(c.destination));
+        break;
       case CommandType::kFail:
         failure = list.failures[c.failure];
         break;

@@ -71,6 +71,7 @@ enum class CommandType : uint8_t {
   kFill,
   kWait,
   kSignal,
+  kSample,
   kFail
 };
 
@@ -87,7 +88,7 @@ struct Command {
   uint32_t encoder;  // number of its encoder in the command buffer
   DispatchCommand dispatch;
   const uint32_t* indirect;  // threadgroups per grid, read when the command runs
-  void* destination;
+  void* destination;         // of kSample: its slot, a std::atomic<uint64_t>
   const void* source;
   size_t bytes;
   const CopyBox* box;  // of kCopyBox

@@ -7,6 +7,7 @@
 #include "hostmetal/include/hostmetal.h"
 #include "hostmetal/src/buffer.h"
 #include "hostmetal/src/command_buffer.h"
+#include "hostmetal/src/counters.h"
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/event.h"
 #include "hostmetal/src/library.h"
@@ -176,6 +177,18 @@ bool Exists(const std::string& path) {
 
 - (void)sampleTimestamps:(MTLTimestamp*)cpu gpuTimestamp:(MTLTimestamp*)gpu {
   *cpu = *gpu = hostmetal::Now();
+}
+
+- (NSArray<id<MTLCounterSet>>*)counterSets {
+  return hostmetal::CounterSets();
+}
+- (BOOL)supportsCounterSampling:(MTLCounterSamplingPoint)samplingPoint {
+  return samplingPoint == MTLCounterSamplingPointAtStageBoundary;
+}
+- (id<MTLCounterSampleBuffer>)newCounterSampleBufferWithDescriptor:
+                                  (MTLCounterSampleBufferDescriptor*)descriptor
+                                                             error:(NSError**)error {
+  return [HMCounterSampleBuffer newOn:self descriptor:descriptor error:error];
 }
 
 // ---- buffers

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hostmetal/msl/metallib_abi.h"
+#include "hostmetal/src/sync.h"
 
 namespace hostmetal {
 
@@ -107,6 +108,8 @@ class Point {
   // After Wait(): how long the device was busy with what lies between this point and the one before
   // it, 0 where nobody knows.
   virtual uint64_t BusyNanoseconds() const { return 0; }
+  // After Wait(): when it passed, on Now()'s clock; 0 where nobody knows.
+  virtual uint64_t EndNanoseconds() const { return 0; }
 };
 
 // Work of one command queue, in order. Finish() returns when everything given to the stream is
@@ -120,6 +123,12 @@ class Stream {
   virtual Failure Fill(void* destination, uint8_t value, size_t bytes) = 0;
   // Copies to the host's memory, and waits for it.
   virtual Failure Read(void* host, const void* source, size_t bytes) = 0;
+  // The time when everything given so far is done, on Now()'s clock: in the slot at once, or when the
+  // next point has passed.
+  virtual Failure Sample(std::atomic<uint64_t>* slot) {
+    slot->store(Now(), std::memory_order_relaxed);
+    return {};
+  }
   virtual Failure Finish() = 0;
   // The point behind everything given so far, from a stream whose work goes on after its calls have
   // returned; nullptr from others, which have to be finished.

@@ -14,6 +14,8 @@
   HMCommandBuffer* _buffer;
   uint32_t _number;
   BOOL _ended;
+  std::atomic<uint64_t>* _lastSamples[4];  // to be taken at the end
+  int _lastSampleCount;
 }
 - (id)initWithCommandBuffer:(HMCommandBuffer*)buffer;
 - (void)updateFence:(id<MTLFence>)fence;
@@ -22,6 +24,8 @@
 // NO, and an error of the command buffer, where it has ended.
 - (BOOL)isOpen:(const char*)method;
 - (void)fail:(int)code message:(const std::string&)message;
+// The time when all before it is done.
+- (void)sample:(std::atomic<uint64_t>*)slot;
 // The buffer, checked and kept alive; nil after an error.
 - (HMBuffer*)use:(id<MTLBuffer>)object
           offset:(NSUInteger)offset

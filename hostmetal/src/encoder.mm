@@ -50,7 +50,12 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     [self isOpen:"endEncoding"];
     return;
   }
+  for (int i = 0; i < _lastSampleCount; ++i) [self sample:_lastSamples[i]];
   [self detach];
+}
+
+- (void)sample:(std::atomic<uint64_t>*)slot {
+  _buffer->_state->list.Add(hostmetal::CommandType::kSample).destination = slot;
 }
 
 // Misuse is an error of the command buffer while that can still carry one.

@@ -165,7 +165,8 @@ void QueueState::Settle(Pending p, HMCommandBuffer* waiter) {
   if (p.event) p.event->Keep(p.promise, p.value);
   if (p.buffer) {
     CommandBufferState& b = *p.buffer->_state;
-    const uint64_t end = Now(), busy = p.point->BusyNanoseconds();
+    const uint64_t passed = p.point->EndNanoseconds(), busy = p.point->BusyNanoseconds();
+    const uint64_t end = passed ? passed : Now();
     b.gpu_end.store(end, std::memory_order_relaxed);
     // The device's own clock leaves out the way there and back.
     if (busy) b.gpu_start.store(end - std::min(busy, end), std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 #ifndef HOSTMETAL_MTLDEVICE_H_
 #define HOSTMETAL_MTLDEVICE_H_
 
+#import <Metal/MTLCounters.h>
 #import <Metal/MTLDefines.h>
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLPixelFormat.h>
@@ -79,6 +80,14 @@ typedef NS_ENUM(NSUInteger, MTLDeviceLocation) {
   MTLDeviceLocationUnspecified = NSUIntegerMax,
 };
 
+typedef NS_ENUM(NSUInteger, MTLCounterSamplingPoint) {
+  MTLCounterSamplingPointAtStageBoundary,
+  MTLCounterSamplingPointAtDrawBoundary,
+  MTLCounterSamplingPointAtDispatchBoundary,
+  MTLCounterSamplingPointAtTileDispatchBoundary,
+  MTLCounterSamplingPointAtBlitBoundary,
+};
+
 // The name of the processor's architecture.
 MTL_EXPORT
 @interface MTLArchitecture : NSObject <NSCopying> {
@@ -112,6 +121,14 @@ MTL_EXPORT
 // The answer is about the compute half of a family; there is no rendering at all.
 - (BOOL)supportsFamily:(MTLGPUFamily)gpuFamily;
 - (void)sampleTimestamps:(MTLTimestamp*)cpuTimestamp gpuTimestamp:(MTLTimestamp*)gpuTimestamp;
+
+@property(readonly, nullable) NSArray<id<MTLCounterSet>>* counterSets;
+// At the start and the end of passes, MTLCounterSamplingPointAtStageBoundary, as on Apple's GPUs.
+- (BOOL)supportsCounterSampling:(MTLCounterSamplingPoint)samplingPoint;
+// 1 to 4096 samples.
+- (nullable id<MTLCounterSampleBuffer>)
+    newCounterSampleBufferWithDescriptor:(MTLCounterSampleBufferDescriptor*)descriptor
+                                   error:(__autoreleasing NSError**)error;
 
 // At most 64 command buffers that are not completed.
 - (nullable id<MTLCommandQueue>)newCommandQueue;

@@ -14,6 +14,7 @@
 #import <Metal/MTLComputeCommandEncoder.h>
 #import <Metal/MTLComputePass.h>
 #import <Metal/MTLComputePipeline.h>
+#import <Metal/MTLCounters.h>
 #import <Metal/MTLDefines.h>
 #import <Metal/MTLDevice.h>
 #import <Metal/MTLEvent.h>

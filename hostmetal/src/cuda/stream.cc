@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "hostmetal/src/cuda/driver.h"
 
@@ -57,11 +58,22 @@ class Events {
   std::vector<Event> free_;
 };
 
+// An event whose time is wanted, and where.
+struct Sampled {
+  Event event;
+  std::atomic<uint64_t>* slot;
+};
+
 class GpuPoint : public Point {
  public:
   // `begin` may be nullptr: nothing was given since the point before.
-  GpuPoint(std::shared_ptr<Events> events, Event begin, Event end, std::string what, Result result)
-      : events_(std::move(events)), begin_(begin), end_(end), what_(std::move(what)) {
+  GpuPoint(std::shared_ptr<Events> events, Event begin, Event end, std::vector<Sampled> samples,
+           std::string what, Result result)
+      : events_(std::move(events)),
+        begin_(begin),
+        end_(end),
+        samples_(std::move(samples)),
+        what_(std::move(what)) {
     ++events_->ahead;
     if (result != kSuccess) Passed(result);
   }
@@ -69,6 +81,7 @@ class GpuPoint : public Point {
     if (!passed_) --events_->ahead;
     if (begin_) events_->Give(begin_);
     if (end_) events_->Give(end_);
+    for (const Sampled& sample : samples_) events_->Give(sample.event);
   }
 
   Failure Wait() override {
@@ -79,15 +92,25 @@ class GpuPoint : public Point {
       Result result = end_ ? cu.EventSynchronize(end_) : kSuccess;
       float milliseconds = 0;
       if (result == kSuccess && begin_) result = cu.EventElapsedTime(&milliseconds, begin_, end_);
-      busy_ = uint64_t(double(milliseconds) * 1e6);
+      passed_at_ = Now();
+      busy_ = Nanoseconds(milliseconds);
+      for (size_t i = 0; i < samples_.size() && result == kSuccess; ++i) {
+        result = cu.EventElapsedTime(&milliseconds, begin_, samples_[i].event);
+        if (result != kSuccess) break;
+        samples_[i].slot->store(passed_at_ - busy_ + std::min(busy_, Nanoseconds(milliseconds)),
+                                std::memory_order_relaxed);
+      }
       Passed(result);
     }
     return failure_;
   }
   uint64_t BusyNanoseconds() const override { return busy_; }
+  uint64_t EndNanoseconds() const override { return passed_at_; }
   Event end() const { return end_; }
 
  private:
+  static uint64_t Nanoseconds(float milliseconds) { return uint64_t(double(milliseconds) * 1e6); }
+
   void Passed(Result result) {
     passed_ = true;
     --events_->ahead;
@@ -96,11 +119,12 @@ class GpuPoint : public Point {
 
   const std::shared_ptr<Events> events_;
   const Event begin_, end_;
+  const std::vector<Sampled> samples_;
   const std::string what_;  // what ran, for messages
   std::mutex mutex_;        // guards what follows
   bool passed_ = false;
   Failure failure_;
-  uint64_t busy_ = 0;
+  uint64_t busy_ = 0, passed_at_ = 0;
 };
 
 class GpuStream : public hostmetal::Stream {
@@ -119,6 +143,7 @@ class GpuStream : public hostmetal::Stream {
     gpu_.Enter();
     if (stream_) cu_.StreamSynchronize(stream_);
     if (begin_) events_->Give(begin_);
+    for (const Sampled& sample : samples_) events_->Give(sample.event);
     if (host_) cu_.MemFreeHost(host_);
     if (device_) cu_.MemFree(device_);
     if (stream_) cu_.StreamDestroy(stream_);
@@ -160,6 +185,14 @@ class GpuStream : public hostmetal::Stream {
     return Check("[read]", cu_.StreamSynchronize(stream_));
   }
 
+  Failure Sample(std::atomic<uint64_t>* slot) override {
+    if (Failure failure = Begin("a sample")) return failure;
+    Event event = nullptr;
+    if (Failure failure = Check("[sample]", events_->Take(&event))) return failure;
+    samples_.push_back({event, slot});
+    return Check("[sample]", cu_.EventRecord(event, stream_));
+  }
+
   Failure Finish() override { return Mark()->Wait(); }
 
   std::shared_ptr<Point> Mark() override {
@@ -176,7 +209,8 @@ class GpuStream : public hostmetal::Stream {
       end = nullptr;
       result = kSuccess;
     }
-    return std::make_shared<GpuPoint>(events_, begin, end, std::move(what), result);
+    return std::make_shared<GpuPoint>(events_, begin, end, std::exchange(samples_, {}),
+                                      std::move(what), result);
   }
 
   bool StartAfter(const Point& point) override {
@@ -298,7 +332,8 @@ class GpuStream : public hostmetal::Stream {
   Result broken_ = kSuccess;
   const std::shared_ptr<Events> events_;
   cuda::Stream stream_ = nullptr;
-  Event begin_ = nullptr;  // before the first work since the last point, if there was any
+  Event begin_ = nullptr;         // before the first work since the last point, if there was any
+  std::vector<Sampled> samples_;  // since the last point
   char* host_ = nullptr;
   Address device_ = 0;
   size_t staged_ = 0;

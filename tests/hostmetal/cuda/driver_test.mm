@@ -270,6 +270,35 @@ const std::map<std::string, std::function<void()>> kCases = {
          Check([commands status] == MTLCommandBufferStatusCompleted && ![commands error], "done");
        }
      }},
+    {"samples_are_times_of_events",
+     [] {
+       auto* wanted = [[[MTLCounterSampleBufferDescriptor alloc] init] autorelease];
+       wanted.counterSet = [Device().counterSets objectAtIndex:0];
+       wanted.sampleCount = 4;
+       id<MTLCounterSampleBuffer> samples =
+           [[Device() newCounterSampleBufferWithDescriptor:wanted error:nullptr] autorelease];
+       id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];
+       id<MTLCommandBuffer> commands = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       for (NSUInteger i = 0; i < 2; ++i) {
+         auto* pass = [MTLBlitPassDescriptor blitPassDescriptor];
+         auto* attachment = [[pass sampleBufferAttachments] objectAtIndexedSubscript:0];
+         attachment.sampleBuffer = samples;
+         attachment.startOfEncoderSampleIndex = 2 * i;
+         attachment.endOfEncoderSampleIndex = 2 * i + 1;
+         id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoderWithDescriptor:pass];
+         [blit fillBuffer:Buffer(4096) range:NSMakeRange(0, 4096) value:1];
+         [blit endEncoding];
+         [commands encodeSignalEvent:event value:i + 1];  // a point between the two passes
+       }
+       [commands commit];
+       [commands waitUntilCompleted];
+       Check(![commands error], "no error");
+       NSData* data = [samples resolveCounterRange:NSMakeRange(0, 4)];
+       const auto* at = static_cast<const MTLCounterResultTimestamp*>([data bytes]);
+       // The library there says a quarter of a millisecond from each event to the next.
+       Check(at[1].timestamp - at[0].timestamp == 250000, "the first pass");
+       Check(at[3].timestamp - at[2].timestamp == 250000, "the second pass");
+     }},
     {"handlers_may_wait",
      [] {
        // For a command buffer behind theirs, which the thread that waits for theirs must not stop.

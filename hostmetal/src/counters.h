@@ -1,0 +1,34 @@
+// MTLCounterSampleBuffer: slots that streams write times to.
+#ifndef HOSTMETAL_SRC_COUNTERS_H_
+#define HOSTMETAL_SRC_COUNTERS_H_
+
+#import <Metal/Metal.h>
+
+#include "hostmetal/src/device.h"
+#include "hostmetal/src/encoder.h"
+
+@interface HMCounterSampleBuffer : HMObject <MTLCounterSampleBuffer> {
+ @public
+  HMDevice* _device;
+  NSString* _label;
+  NSUInteger _count;
+  std::atomic<uint64_t>* _slots;
+}
+// nil, and an error, for what this device does not have.
++ (HMCounterSampleBuffer*)newOn:(HMDevice*)device
+                     descriptor:(MTLCounterSampleBufferDescriptor*)descriptor
+                          error:(NSError**)error;
+@end
+
+namespace hostmetal {
+
+NSArray<id<MTLCounterSet>>* CounterSets();
+
+// The samples of a pass' attachments: the first ones are encoded now, the last ones are kept for the
+// encoder's end. An error of the command buffer where one of them does not fit.
+void EncodeSamples(HMEncoder* encoder, MTLComputePassDescriptor* descriptor);
+void EncodeSamples(HMEncoder* encoder, MTLBlitPassDescriptor* descriptor);
+
+}  // namespace hostmetal
+
+#endif  // HOSTMETAL_SRC_COUNTERS_H_

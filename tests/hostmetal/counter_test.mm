@@ -1,0 +1,123 @@
+// Counters: times at the start and the end of passes.
+#include <vector>
+
+#include "tests/hostmetal/harness.h"
+
+using harness::Buffer;
+using harness::Contents;
+using harness::Device;
+using harness::Message;
+using harness::Pipeline;
+using harness::Text;
+
+namespace {
+
+id<MTLCounterSet> Set() { return [Device().counterSets objectAtIndex:0]; }
+
+MTLCounterSampleBufferDescriptor* Wanted(NSUInteger count) {
+  auto* wanted = [[[MTLCounterSampleBufferDescriptor alloc] init] autorelease];
+  wanted.counterSet = Set();
+  wanted.label = @"times";
+  wanted.sampleCount = count;
+  return wanted;
+}
+
+id<MTLCounterSampleBuffer> Samples(NSUInteger count) {
+  NSError* error = nil;
+  id<MTLCounterSampleBuffer> samples = [Device() newCounterSampleBufferWithDescriptor:Wanted(count)
+                                                                                error:&error];
+  CHECK(samples != nil && error == nil);
+  return [samples autorelease];
+}
+
+std::vector<uint64_t> Times(id<MTLCounterSampleBuffer> samples) {
+  NSData* data = [samples resolveCounterRange:NSMakeRange(0, samples.sampleCount)];
+  CHECK_EQ([data length], samples.sampleCount * sizeof(MTLCounterResultTimestamp));
+  const auto* results = static_cast<const MTLCounterResultTimestamp*>([data bytes]);
+  std::vector<uint64_t> times;
+  for (NSUInteger i = 0; i < samples.sampleCount; ++i) times.push_back(results[i].timestamp);
+  return times;
+}
+
+void Append(id<MTLCommandBuffer> commands, id<MTLCounterSampleBuffer> samples, NSUInteger first,
+            NSUInteger last) {
+  auto* pass = [MTLComputePassDescriptor computePassDescriptor];
+  [pass.sampleBufferAttachments objectAtIndexedSubscript:0].sampleBuffer = samples;
+  [pass.sampleBufferAttachments objectAtIndexedSubscript:0].startOfEncoderSampleIndex = first;
+  [pass.sampleBufferAttachments objectAtIndexedSubscript:0].endOfEncoderSampleIndex = last;
+  pass = [[pass copy] autorelease];  // with what is attached
+  id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoderWithDescriptor:pass];
+  const uint32_t value = 7;
+  [encoder setComputePipelineState:Pipeline("append")];
+  [encoder setBuffer:Buffer(4096) offset:0 atIndex:0];
+  [encoder setBytes:&value length:4 atIndex:1];
+  [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+  [encoder endEncoding];
+}
+
+}  // namespace
+
+TEST(counters_are_timestamps_of_passes) {
+  CHECK_EQ(Device().counterSets.count, 1u);
+  CHECK_EQ(Text(Set().name), Text(MTLCommonCounterSetTimestamp));
+  CHECK_EQ(Text(((id<MTLCounter>)[Set().counters objectAtIndex:0]).name),
+           Text(MTLCommonCounterTimestamp));
+  CHECK([Device() supportsCounterSampling:MTLCounterSamplingPointAtStageBoundary]);
+  CHECK(![Device() supportsCounterSampling:MTLCounterSamplingPointAtDispatchBoundary]);
+}
+
+TEST(passes_write_their_times_in_order) {
+  id<MTLCounterSampleBuffer> samples = Samples(6);
+  CHECK(samples.device == Device());
+  CHECK_EQ(Text(samples.label), "times");
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  Append(commands, samples, 0, 1);
+  auto* pass = [MTLBlitPassDescriptor blitPassDescriptor];
+  [pass.sampleBufferAttachments objectAtIndexedSubscript:3].sampleBuffer = samples;
+  [pass.sampleBufferAttachments objectAtIndexedSubscript:3].startOfEncoderSampleIndex = 2;
+  [pass.sampleBufferAttachments objectAtIndexedSubscript:3].endOfEncoderSampleIndex = 3;
+  pass = [[pass copy] autorelease];
+  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoderWithDescriptor:pass];
+  id<MTLBuffer> filled = Buffer(1 << 22);
+  [blit fillBuffer:filled range:NSMakeRange(0, 1 << 22) value:3];
+  [blit endEncoding];
+  Append(commands, samples, MTLCounterDontSample, 5);
+  for (uint64_t time : Times(samples)) CHECK_EQ(time, MTLCounterErrorValue);
+  MTLTimestamp before, after, gpu_before, gpu_after;
+  [Device() sampleTimestamps:&before gpuTimestamp:&gpu_before];
+  harness::Finish(commands);
+  [Device() sampleTimestamps:&after gpuTimestamp:&gpu_after];
+  std::vector<uint64_t> times = Times(samples);
+  CHECK_EQ(times[4], MTLCounterErrorValue);
+  times.erase(times.begin() + 4);
+  CHECK(gpu_before < times[0]);
+  for (size_t i = 1; i < times.size(); ++i) CHECK(times[i - 1] <= times[i]);
+  CHECK(times[3] - times[2] > 1000);  // 4 MiB take more than a microsecond
+  CHECK(times.back() < gpu_after);
+  // The command buffer's own times contain them.
+  CHECK(commands.GPUStartTime <= double(times[0]) * 1e-9);
+  CHECK(double(times.back()) * 1e-9 <= commands.GPUEndTime);
+}
+
+TEST(samples_out_of_range_are_errors) {
+  NSError* error = nil;
+  CHECK(![Device() newCounterSampleBufferWithDescriptor:Wanted(0) error:&error]);
+  CHECK_CONTAINS(Message(error), "sampleCount is 0; 1 to 4096 are allowed");
+  CHECK(![Device() newCounterSampleBufferWithDescriptor:Wanted(4097) error:&error]);
+  auto* wanted = Wanted(1);
+  wanted.counterSet = nil;
+  CHECK(![Device() newCounterSampleBufferWithDescriptor:wanted error:&error]);
+  CHECK_CONTAINS(Message(error), "counterSet is nil");
+  CHECK_EQ(error.code, MTLCounterSampleBufferErrorInvalid);
+  wanted = Wanted(1);
+  wanted.storageMode = MTLStorageModePrivate;
+  CHECK(![Device() newCounterSampleBufferWithDescriptor:wanted error:&error]);
+  CHECK_CONTAINS(Message(error), "not MTLStorageModeShared");
+
+  id<MTLCounterSampleBuffer> samples = Samples(2);
+  CHECK([samples resolveCounterRange:NSMakeRange(1, 2)] == nil);
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  Append(commands, samples, 0, 2);
+  harness::Finish(commands);
+  CHECK_CONTAINS(Message(commands.error), "sample 2 of a buffer of 2");
+}

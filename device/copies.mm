@@ -13,6 +13,7 @@
 #include "device/executor.h"
 #include "device/fork.h"
 #include "device/memory.h"
+#include "device/profiler.h"
 #include "device/stream.h"
 #include "hostmetal/include/hostmetal.h"
 #include "tensorflow/c/tf_status.h"
@@ -28,6 +29,14 @@ bool CheckError(TF_Status* status) {
   return false;
 }
 
+ProfiledPass Pass(PassKind kind, const char* name, uint64_t bytes) {
+  ProfiledPass pass;
+  pass.kind = kind;
+  pass.name = name;
+  pass.bytes = bytes;
+  return pass;
+}
+
 struct Place {
   id<MTLBuffer> buffer = nil;
   uint64_t offset = 0;
@@ -35,12 +44,14 @@ struct Place {
 
 // Bytes between a place and the host, now: work on the place has been waited for.
 void Read(const Place& from, void* to, uint64_t size, TF_Status* status) {
+  const HostScope copies(static_cast<uint32_t>(EventKind::kToHost), "copy to the host", size);
   if (!hostmetal_read(from.buffer, from.offset, to, size)) {
     TF_SetStatus(status, TF_INTERNAL, "METAL device: the device refused a copy to the host");
   }
 }
 
 void Write(const Place& to, const void* from, uint64_t size, TF_Status* status) {
+  const HostScope copies(static_cast<uint32_t>(PassKind::kToDevice), "copy from the host", size);
   if (!hostmetal_write(to.buffer, to.offset, from, size)) {
     TF_SetStatus(status, TF_INTERNAL, "METAL device: the device refused a copy from the host");
   }
@@ -105,13 +116,14 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
       uint64_t offset = 0;
       id<MTLBuffer> from = WrapHost((id<MTLDevice>)device->device_handle, source, size, &offset);
       if (from != nil) {
-        [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-          [blit copyFromBuffer:from
-                   sourceOffset:offset
-                       toBuffer:to.buffer
-              destinationOffset:to.offset
-                           size:size];
-        }];
+        [ToStream(stream) encode:Pass(PassKind::kToDevice, "copy from the host", size)
+                            blit:[&](id<MTLBlitCommandEncoder> blit) {
+                              [blit copyFromBuffer:from
+                                       sourceOffset:offset
+                                           toBuffer:to.buffer
+                                  destinationOffset:to.offset
+                                               size:size];
+                            }];
         return;
       }
       [ToStream(stream) flush];
@@ -129,13 +141,14 @@ void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBas
         !Find(target, size, "copy on the device, target", &to, status)) {
       return;
     }
-    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-      [blit copyFromBuffer:from.buffer
-               sourceOffset:from.offset
-                   toBuffer:to.buffer
-          destinationOffset:to.offset
-                       size:size];
-    }];
+    [ToStream(stream) encode:Pass(PassKind::kCopy, "copy", size)
+                        blit:[&](id<MTLBlitCommandEncoder> blit) {
+                          [blit copyFromBuffer:from.buffer
+                                   sourceOffset:from.offset
+                                       toBuffer:to.buffer
+                              destinationOffset:to.offset
+                                           size:size];
+                        }];
   });
 }
 
@@ -179,9 +192,12 @@ void Memset(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target, uin
   Guarded(status, [&] {
     Place to;
     if (!CheckFork(status) || !Find(target, size, "memset", &to, status)) return;
-    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-      [blit fillBuffer:to.buffer range:NSMakeRange(to.offset, size) value:pattern];
-    }];
+    [ToStream(stream) encode:Pass(PassKind::kFill, "fill", size)
+                        blit:[&](id<MTLBlitCommandEncoder> blit) {
+                          [blit fillBuffer:to.buffer
+                                     range:NSMakeRange(to.offset, size)
+                                     value:pattern];
+                        }];
   });
 }
 
@@ -206,20 +222,21 @@ void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* ta
         newBufferWithBytes:&pattern
                     length:sizeof(pattern)
                    options:MTLResourceStorageModeShared] autorelease];
-    [ToStream(stream) encodeBlit:[&](id<MTLBlitCommandEncoder> blit) {
-      [blit copyFromBuffer:word
-               sourceOffset:0
-                   toBuffer:to.buffer
-          destinationOffset:to.offset
-                       size:4];
-      for (uint64_t done = 4; done < size; done *= 2) {
-        [blit copyFromBuffer:to.buffer
-                 sourceOffset:to.offset
-                     toBuffer:to.buffer
-            destinationOffset:to.offset + done
-                         size:std::min(done, size - done)];
-      }
-    }];
+    [ToStream(stream) encode:Pass(PassKind::kFill, "fill", size)
+                        blit:[&](id<MTLBlitCommandEncoder> blit) {
+                          [blit copyFromBuffer:word
+                                   sourceOffset:0
+                                       toBuffer:to.buffer
+                              destinationOffset:to.offset
+                                           size:4];
+                          for (uint64_t done = 4; done < size; done *= 2) {
+                            [blit copyFromBuffer:to.buffer
+                                     sourceOffset:to.offset
+                                         toBuffer:to.buffer
+                                destinationOffset:to.offset + done
+                                             size:std::min(done, size - done)];
+                          }
+                        }];
   });
 }
 

@@ -39,6 +39,9 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset);
 
 MemoryStatistics GetMemoryStatistics();
 
+// The device of InitMemory.
+id<MTLDevice> TheDevice();
+
 // Whether the host's memory is the device's.
 bool HasUnifiedMemory();
 

@@ -119,6 +119,8 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
   return true;
 }
 
+id<MTLDevice> TheDevice() { return TheMemory().device; }
+
 bool HasUnifiedMemory() { return [TheMemory().device hasUnifiedMemory]; }
 
 MemoryStatistics GetMemoryStatistics() {

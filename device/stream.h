@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/profiler.h"
 #include "kernels/runtime/tf_metal_stream.h"
 
 @interface MetalDeviceStream : NSObject <TF_MetalStream> {
@@ -28,6 +29,8 @@
   dispatch_queue_t _queue;
   id<MTLCommandBuffer> _current;  // touched on _queue only
   int _encoded;  // kernels that said `commit` since the last real one; on _queue only
+  metal_device::BufferProfile* _profile;  // of _current, if somebody profiles; on _queue only
+  uint32_t _number;                       // among the process' streams, from 1
   id<MTLSharedEvent> _timeline;
 
   std::mutex _mutex;  // guards what follows
@@ -57,8 +60,13 @@
 // Later work starts after `number` of `other`.
 - (void)waitFor:(MetalDeviceStream*)other until:(uint64_t)number;
 
-// Encodes copies or fills in the stream's order.
-- (void)encodeBlit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body;
+// Encodes copies or fills in the stream's order. `pass` says which, to the profiler.
+- (void)encode:(const metal_device::ProfiledPass&)pass
+          blit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body;
+
+// On the queue: an encoder whose times the profiler gets, if somebody profiles.
+- (id<MTLComputeCommandEncoder>)computeEncoderFor:(const metal_device::ProfiledPass&)pass;
+- (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass;
 
 // Runs `body` on the host after all work so far; later work starts after it. Returns the number of
 // that point.

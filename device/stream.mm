@@ -125,6 +125,8 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
       return nil;
     }
     dispatch_queue_set_specific(_queue, &metal_device::kOnStreamQueue, self, nullptr);
+    static std::atomic<uint32_t> streams{0};
+    _number = ++streams;
     std::lock_guard<std::mutex> lock(AllStreams().mutex);
     AllStreams().all.push_back(self);
   }
@@ -139,6 +141,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   }
   for (const Wait& wait : _waits) DropWait(wait.stream, wait.event);
   [_current release];
+  metal_device::DeleteProfile(_profile);
   [_timeline release];
   [_commandQueue release];
   if (_queue != nil) dispatch_release(_queue);
@@ -209,8 +212,13 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   if (_current != nil) {
     // Other streams' command buffers wait for it on the device; a failed one signals, too.
     if (signals) [_current encodeSignalEvent:_timeline value:number];
+    metal_device::BufferProfile* profile = _profile;
+    _profile = nullptr;
+    if (profile == nullptr && metal_device::IsProfiled()) {
+      profile = metal_device::EmptyProfile(_current);
+    }
     [_current addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
-      [self finish:number buffer:buffer];
+      [self finish:number buffer:buffer profile:profile];
     }];
     id<MTLCommandBuffer> committed = _current;
     _current = nil;
@@ -224,8 +232,11 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 }
 
 // On a thread of the Metal runtime, after the work of command buffer `number`.
-- (void)finish:(uint64_t)number buffer:(id<MTLCommandBuffer>)buffer {
+- (void)finish:(uint64_t)number
+        buffer:(id<MTLCommandBuffer>)buffer
+       profile:(metal_device::BufferProfile*)profile {
   @autoreleasepool {
+    if (profile != nullptr) metal_device::FinishProfile(profile, buffer, _number, number);
     if ([buffer status] == MTLCommandBufferStatusError) {
       NSString* text = [[buffer error] localizedDescription];
       metal_device::ReportError(text == nil ? "a command buffer failed, no reason given"
@@ -262,6 +273,9 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 - (void)waitUntil:(uint64_t)number {
   if (Forked()) return;
   std::unique_lock<std::mutex> lock(_mutex);
+  if (_completed >= number) return;
+  const metal_device::HostScope waits(static_cast<uint32_t>(metal_device::EventKind::kWait),
+                                      "wait for the device");
   for (const auto& running : _running) {
     if (running.first < number) continue;
     id<MTLCommandBuffer> buffer = [running.second retain];
@@ -340,12 +354,24 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   _waits.push_back({[other retain], [event retain], value});
 }
 
-- (void)encodeBlit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body {
+- (id<MTLComputeCommandEncoder>)computeEncoderFor:(const metal_device::ProfiledPass&)pass {
+  return metal_device::ProfiledCompute(&_profile, [self currentCommandBuffer], pass);
+}
+
+- (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass {
+  if (!metal_device::IsProfiled()) return [[self currentCommandBuffer] blitCommandEncoder];
+  return metal_device::ProfiledBlit(&_profile, [self currentCommandBuffer], pass);
+}
+
+- (void)encode:(const metal_device::ProfiledPass&)pass
+          blit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body {
   if (Forked()) return;
-  const std::function<void(id<MTLBlitCommandEncoder>)>* encode = &body;  // a block would copy it
+  // A block would copy them.
+  const std::function<void(id<MTLBlitCommandEncoder>)>* encode = &body;
+  const metal_device::ProfiledPass* what = &pass;
   dispatch_sync(_queue, ^{
     @autoreleasepool {
-      id<MTLBlitCommandEncoder> blit = [[self currentCommandBuffer] blitCommandEncoder];
+      id<MTLBlitCommandEncoder> blit = [self blitEncoderFor:*what];
       (*encode)(blit);
       [blit endEncoding];
       [self commit];

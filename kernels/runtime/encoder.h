@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "kernels/runtime/metal_buffer.h"
+#include "kernels/runtime/profile.h"
 #include "kernels/runtime/shader.h"
 #include "kernels/runtime/tensor.h"
 #include "kernels/runtime/tf_metal_stream.h"
@@ -206,10 +207,11 @@ class Encoder {
   // Where the arguments go: which binding each is for.
   static Status Bind(const Pipeline& pipeline, Arguments arguments, uint8_t* places);
   static Status Mismatch(const Pipeline& pipeline, Arguments arguments, const std::string& what);
-  Status Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places);
+  Status Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places, MTLSize threads,
+             MTLSize group);
   void EndCompute();
   // Ends computing and begins a blit, which the caller ends.
-  Status Blit(id<MTLBlitCommandEncoder>* blit);
+  Status Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* blit);
 
   // The stream's, once for all: it changes with a commit, which comes when encoding is done.
   Status Commands();

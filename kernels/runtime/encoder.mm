@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "kernels/runtime/platform.h"
+#include "kernels/runtime/profile.h"
 
 namespace metal_ops {
 namespace {
@@ -87,6 +88,20 @@ id<MTLBuffer> BufferOfNothing(id<MTLDevice> device) {
     buffer = [device newBufferWithLength:16 options:MTLResourceStorageModeShared];
   }
   return buffer;
+}
+
+ProfiledPass ToPass(const std::string& shader, MTLSize threads, MTLSize group, uint64_t bytes) {
+  ProfiledPass pass;
+  pass.name = shader.c_str();
+  pass.op = OpScope::Current();
+  pass.bytes = bytes;
+  const NSUInteger sides[2][3] = {{threads.width, threads.height, threads.depth},
+                                  {group.width, group.height, group.depth}};
+  for (int i = 0; i < 3; ++i) {
+    pass.grid[i] = static_cast<uint32_t>(sides[0][i]);
+    pass.group[i] = static_cast<uint32_t>(sides[1][i]);
+  }
+  return pass;
 }
 
 struct Encoding {
@@ -240,16 +255,18 @@ Status Encoder::Launch(const Shader& shader, Grid grid, Arguments arguments, con
   }
   if (grid.group[0] != 0) RETURN_IF_ERROR(CheckThreadgroup(*pipeline, grid));
   RETURN_IF_ERROR(Bind(*pipeline, arguments, places));
-  RETURN_IF_ERROR(Set(*pipeline, arguments, places));
-  if (pipeline->last_line.load(std::memory_order_relaxed) != line) Visit(*pipeline, file, line);
   const MTLSize threads =
       MTLSizeMake(static_cast<NSUInteger>(grid.width), static_cast<NSUInteger>(grid.height),
                   static_cast<NSUInteger>(grid.depth));
-  [compute_ dispatchThreads:threads threadsPerThreadgroup:ThreadgroupSize(*pipeline, grid)];
+  const MTLSize group = ThreadgroupSize(*pipeline, grid);
+  RETURN_IF_ERROR(Set(*pipeline, arguments, places, threads, group));
+  if (pipeline->last_line.load(std::memory_order_relaxed) != line) Visit(*pipeline, file, line);
+  [compute_ dispatchThreads:threads threadsPerThreadgroup:group];
   return Status();
 }
 
-Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places) {
+Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places,
+                    MTLSize threads, MTLSize group) {
   // All that can fail comes before the first call on the encoder: a half-encoded launch cannot be
   // taken back.
   BufferRef refs[kMaxArguments];
@@ -275,6 +292,18 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
       return ResourceExhausted("out of device memory: ", value.size_, " bytes for argument '",
                                argument.name, "' of shader '", pipeline.name, "'");
     }
+  }
+  if (const ProfilerHooks* const profiler = Profiling()) {
+    uint64_t bytes = 0;
+    i = 0;
+    for (const Argument& argument : arguments) {
+      const Tensor* const tensor = argument.value.tensor();
+      const BufferRef& ref = refs[i++];
+      bytes += tensor != nullptr ? tensor->byte_size() : [ref.buffer length];
+    }
+    EndCompute();  // times are a pass'
+    compute_ = [static_cast<id<MTLComputeCommandEncoder>>(
+        profiler->compute(stream_, ToPass(pipeline.name, threads, group, bytes))) retain];
   }
   if (compute_ == nil) compute_ = [[commands_ computeCommandEncoder] retain];
   if (compute_ == nil) return Internal("the command buffer gave no compute encoder");
@@ -305,7 +334,7 @@ Status Encoder::Fill(const Tensor& tensor, uint8_t value) {
                     tensor.byte_size(), " bytes at offset ", static_cast<uint64_t>(ref.offset));
   }
   id<MTLBlitCommandEncoder> blit = nil;
-  RETURN_IF_ERROR(Blit(&blit));
+  RETURN_IF_ERROR(Blit(PassKind::kFill, tensor.byte_size(), &blit));
   [blit fillBuffer:ref.buffer range:NSMakeRange(ref.offset, tensor.byte_size()) value:value];
   [blit endEncoding];
   return Status();
@@ -321,7 +350,7 @@ Status Encoder::Copy(const Tensor& from, const Tensor& to) {
   RETURN_IF_ERROR(ResolveBuffer(to, &target));
   if (source.buffer == nil) return Status();
   id<MTLBlitCommandEncoder> blit = nil;
-  RETURN_IF_ERROR(Blit(&blit));
+  RETURN_IF_ERROR(Blit(PassKind::kCopy, from.byte_size(), &blit));
   [blit copyFromBuffer:source.buffer
            sourceOffset:source.offset
                toBuffer:target.buffer
@@ -342,10 +371,18 @@ Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
   return Status();
 }
 
-Status Encoder::Blit(id<MTLBlitCommandEncoder>* blit) {
+Status Encoder::Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* blit) {
   EndCompute();
   RETURN_IF_ERROR(Commands());
-  *blit = [commands_ blitCommandEncoder];
+  if (const ProfilerHooks* const profiler = Profiling()) {
+    ProfiledPass pass;
+    pass.kind = kind;
+    pass.name = kind == PassKind::kFill ? "fill" : "copy";
+    pass.op = OpScope::Current();
+    pass.bytes = bytes;
+    *blit = static_cast<id<MTLBlitCommandEncoder>>(profiler->blit(stream_, pass));
+  }
+  if (*blit == nil) *blit = [commands_ blitCommandEncoder];
   if (*blit == nil) return Internal("the command buffer gave no blit encoder");
   used_ = true;
   return Status();

@@ -18,6 +18,10 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset);
 // for (METAL_DEVICE_WRAPPER_TYPE=1) that is this kernel's own. OK where the device does not tell.
 Status DeviceFailure();
 
+// Whom the device wants to be told what runs; nullptr for a device that has no profiler.
+struct ProfilerHooks;
+const ProfilerHooks* DeviceProfiler();
+
 // Whether the threads of a threadgroup really run at once, so that they gain by sharing what they
 // read. Where a processor plays their parts one after the other, each barrier is a change of actor.
 bool ThreadgroupsRunAtOnce();

@@ -32,6 +32,8 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset) {
 
 Status DeviceFailure() { return Status(); }
 
+const ProfilerHooks* DeviceProfiler() { return nullptr; }
+
 bool ThreadgroupsRunAtOnce() { return true; }
 
 Status ProcessorDevice(const char* what, void**) {
@@ -84,6 +86,12 @@ Status DeviceFailure() {
   static const auto failure = reinterpret_cast<Failure>(FindInDevice("metal_device_failure"));
   const char* message = failure == nullptr ? nullptr : failure();
   return message == nullptr ? Status() : Internal(message);
+}
+
+const ProfilerHooks* DeviceProfiler() {
+  const auto find =
+      reinterpret_cast<const ProfilerHooks* (*)()>(FindInDevice("metal_device_profiler"));
+  return find == nullptr ? nullptr : find();
 }
 
 bool ThreadgroupsRunAtOnce() {

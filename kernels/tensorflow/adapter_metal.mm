@@ -218,6 +218,7 @@ void Compute(void* raw_kernel, TF_OpKernelContext* raw) {
   if (kernel == nullptr) return ctx.Fail(ResourceExhausted("out of host memory"));
   if (!kernel->error.ok()) return ctx.Fail(kernel->error);
   const OpDeclaration& op = *kernel->entry.op;
+  const OpScope scope(ToRunningOp(op.name.c_str(), raw));
   Guarded(op.name.c_str(), &ctx, [&] {
     std::vector<Tensor> inputs(ctx.num_inputs());
     std::vector<ArgShape> shapes;

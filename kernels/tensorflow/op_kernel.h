@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/profile.h"
 #include "kernels/runtime/status.h"
 #include "kernels/runtime/tensor.h"
 #include "tensorflow/c/kernels.h"
@@ -117,6 +118,9 @@ class KernelContext {
   TF_OpKernelContext* ctx_;
   CStatus status_;  // of all its calls: to make one takes as long as a call
 };
+
+// What the kernel that a thread is at is called, for profiles.
+RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx);
 
 // Encodes on the context's stream what `body` launches: Status(Encoder&).
 template <typename Body>

@@ -189,6 +189,15 @@ void KernelContext::Fail(const Status& status) {
   TF_OpKernelContext_Failure(ctx_, c_status);
 }
 
+RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx) {
+  const auto node = [](void* context, size_t* length) {
+    const TF_StringView name = TF_GetOpKernelName(static_cast<TF_OpKernelContext*>(context));
+    *length = name.len;
+    return name.data;
+  };
+  return {type, ctx, node};
+}
+
 bool OpDeterminismRequired() { return tensorflow::OpDeterminismRequired(); }
 
 }  // namespace metal_ops

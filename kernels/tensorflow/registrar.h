@@ -99,6 +99,7 @@ struct KernelThunks {
 
   static void Compute(void* raw_built, TF_OpKernelContext* raw) {
     KernelContext ctx(raw);
+    const OpScope scope(ToRunningOp(Kernel::kOp, raw));
     auto* const built = static_cast<Built*>(raw_built);
     if (built == nullptr) return ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
     if (!built->error.ok()) return ctx.Fail(built->error);

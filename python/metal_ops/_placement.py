@@ -135,7 +135,7 @@ def report(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     for node in (node for nodes in ran for node in nodes):
         if node.op == "_Send":
             copies.append(_copy(tf, node, shapes))
-        elif node.op not in _NO_WORK and not node.op.startswith("_"):
+        elif is_work(node):
             ops.setdefault(short(node.device), Counter())[node.op] += 1
     return Report({device: dict(kinds) for device, kinds in ops.items()}, tuple(copies), result)
 
@@ -155,6 +155,11 @@ def functions() -> Iterator[list[list[Any]]]:
             found.append([node for graph in function.partition_graphs for node in graph.node])
     finally:
         context.disable_graph_collection()
+
+
+def is_work(node: Any) -> bool:
+    """Whether a graph's node computes something."""
+    return node.op not in _NO_WORK and not node.op.startswith("_")
 
 
 def short(device: str) -> str:

@@ -6,7 +6,16 @@ from metal_ops import _library
 
 _library.load()
 
-from metal_ops import device, fusion, layers, losses, ops, optimizers, raw_ops  # noqa: E402
+from metal_ops import (  # noqa: E402
+    device,
+    fusion,
+    layers,
+    losses,
+    ops,
+    optimizers,
+    profiler,
+    raw_ops,
+)
 from metal_ops.grid import HashGrid  # noqa: E402
 from metal_ops.occupancy import OccupancyGrid  # noqa: E402
 from metal_ops.ops import *  # noqa: E402, F403
@@ -16,4 +25,4 @@ fusion.configure_from_environment()
 
 if not TYPE_CHECKING:  # type checkers take every name above
     __all__ = ["HashGrid", "OccupancyGrid", "device", "fusion", "layers", "losses"]
-    __all__ += ["ops", "optimizers", "raw_ops", *ops.__all__]
+    __all__ += ["ops", "optimizers", "profiler", "raw_ops", *ops.__all__]

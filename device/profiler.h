@@ -1,0 +1,87 @@
+// What the device did, while somebody asks: metal_ops.profiler through the C interface at the end of
+// profiler.mm, TensorFlow's profiler through TF_InitProfiler (profiler_plugin.mm).
+
+#ifndef METAL_OPS_DEVICE_PROFILER_H_
+#define METAL_OPS_DEVICE_PROFILER_H_
+
+#import <Metal/Metal.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/runtime/profile.h"
+
+namespace metal_device {
+
+using metal_ops::PassKind;
+using metal_ops::ProfiledPass;
+
+// Goes on from PassKind.
+enum class EventKind : uint32_t { kToHost = 4, kWait = 5, kOp = 6, kCommandBuffer = 7 };
+
+// Something that took time. python/metal_ops/profiler.py reads it as it lies here.
+struct ProfileEvent {
+  uint64_t start, end;  // nanoseconds of CLOCK_MONOTONIC; of a pass by the device's clock
+  uint64_t encoded;     // when the host asked for it
+  uint64_t bytes;
+  uint64_t thread;          // the host's that asked
+  uint32_t kind;            // PassKind or EventKind
+  uint32_t name, op, node;  // numbers of strings
+  uint32_t stream, buffer;  // the stream's number from 1, its command buffer's; 0: by the host
+  uint32_t grid[3], group[3];
+};
+
+struct Profile {
+  std::vector<ProfileEvent> events;
+  std::vector<std::string> strings;  // the first is empty
+  uint64_t began = 0, ended = 0;
+  uint64_t dropped = 0;  // events beyond the limit
+};
+
+// Both may profile at the same time, each its own stretch.
+enum class Profiler : uint32_t { kPython = 1, kTensorFlow = 2 };
+
+// Waits for the device, so that only what comes later is seen. False: this one profiles already, or
+// the device takes no times, which `why` says.
+bool StartProfile(Profiler who, id<MTLDevice> device, uint64_t most_events, std::string* why);
+// Waits for the device, so that all that was asked for is seen.
+Profile StopProfile(Profiler who);
+
+// What runs while somebody profiles; each is nothing otherwise.
+bool IsProfiled();
+uint64_t Nanoseconds();
+
+// The passes of one command buffer, encoded on the stream's queue.
+class BufferProfile;
+void DeleteProfile(BufferProfile* profile);
+BufferProfile* EmptyProfile(id<MTLCommandBuffer> buffer);
+id<MTLComputeCommandEncoder> ProfiledCompute(BufferProfile** profile, id<MTLCommandBuffer> buffer,
+                                             const ProfiledPass& pass);
+id<MTLBlitCommandEncoder> ProfiledBlit(BufferProfile** profile, id<MTLCommandBuffer> buffer,
+                                       const ProfiledPass& pass);
+// It is done: its passes have their times. Deletes the profile.
+void FinishProfile(BufferProfile* profile, id<MTLCommandBuffer> buffer, uint32_t stream,
+                   uint64_t number);
+
+// What the host does itself, until the scope ends: a copy, or waiting.
+class HostScope {
+ public:
+  HostScope(uint32_t kind, const char* name, uint64_t bytes = 0)
+      : kind_(kind), name_(name), bytes_(bytes), began_(IsProfiled() ? Nanoseconds() : 0) {}
+  ~HostScope();
+  HostScope(const HostScope&) = delete;
+  HostScope& operator=(const HostScope&) = delete;
+
+ private:
+  uint32_t kind_;
+  const char* name_;
+  uint64_t bytes_, began_;
+};
+
+// An XSpace (tsl/profiler/protobuf/xplane.proto), serialised.
+std::string ToXSpace(const Profile& profile, const std::string& hardware);
+
+}  // namespace metal_device
+
+#endif  // METAL_OPS_DEVICE_PROFILER_H_

@@ -350,6 +350,10 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Diag", lambda n: {"diagonal": values((n,))}),
     ("BatchMatMulV3", lambda _: {"Tout": tf.float32}),
     ("CTCLoss(V2)?", _sequences),
+    ("Unique.*", lambda n: {"x": _random.integers(0, n, n * n), "axis": np.zeros(0, np.int64)}),
+    ("SparseTensorDenseMatMul", lambda n: {
+        "a_indices": _random.integers(0, n, (8 * n, 2)), "a_values": values((8 * n,)), "a_shape": np.array([n, n])
+    }),
     ("NonMaxSuppressionV.", _boxes),
     ("QuantizeAndDequantizeV.*", lambda _: {
         "input_min": np.float32(0.2), "input_max": np.float32(0.7), "num_bits": np.int32(8)

@@ -1,0 +1,70 @@
+// SparseTensorDenseMatMul.
+
+#include "device/kernels/elementwise.h"
+#include "device/kernels/layout.h"
+#include "device/kernels/sparse_params.h"
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+
+namespace metal_ops {
+namespace {
+
+class SparseProductOp {
+ public:
+  static constexpr char kOp[] = "SparseTensorDenseMatMul";
+
+  explicit SparseProductOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("adjoint_a", &adjoint_a_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("adjoint_b", &adjoint_b_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor indices, values, a_shape, b, out;
+    Shape sizes;
+    RETURN_IF_ERROR(ctx->Input(0, &indices));
+    RETURN_IF_ERROR(ctx->Input(1, &values));
+    RETURN_IF_ERROR(ctx->Input(2, &a_shape));
+    RETURN_IF_ERROR(ctx->Input(3, &b));
+    RETURN_IF_ERROR(Indices(kOp, "a_shape", a_shape, &sizes));
+    if (sizes.size() != 2 || sizes[0] < 0 || sizes[1] < 0 || b.rank() != 2) {
+      return InvalidArgument(kOp, ": a_shape must have 2 sizes and b 2 dimensions, got ",
+                             ToString(sizes), " and ", ToString(b.shape()));
+    }
+    if (values.rank() != 1 || indices.shape() != Shape{values.dim(0), 2}) {
+      return InvalidArgument(kOp, ": a_indices must have shape [n, 2] and a_values [n], got ",
+                             ToString(indices.shape()), " and ", ToString(values.shape()));
+    }
+    const int64_t rows = sizes[adjoint_a_ ? 1 : 0], inner = sizes[adjoint_a_ ? 0 : 1];
+    const int64_t columns = b.dim(adjoint_b_ ? 0 : 1), terms = b.dim(adjoint_b_ ? 1 : 0);
+    if (inner != terms) {
+      return InvalidArgument(kOp, ": Cannot multiply A and B because inner dimension does not ",
+                             "match: ", inner, " vs. ", terms, "; did you forget a transpose?");
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, {rows, columns}, &out));
+    if (out.num_elements() == 0) return Status();
+    SparseParams p = {};
+    p.elements = static_cast<uint64_t>(values.dim(0));
+    p.rows = static_cast<uint64_t>(rows);
+    p.inner = static_cast<uint64_t>(inner);
+    p.columns = static_cast<uint64_t>(columns);
+    p.step = adjoint_b_ ? 1 : p.columns;
+    p.column_step = adjoint_b_ ? p.inner : 1;
+    p.adjoint = adjoint_a_ ? 1 : 0;
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch(
+          {"sparse_product", indices.dtype()}, Grid((columns + SPARSE_BLOCK - 1) / SPARSE_BLOCK),
+          {{"indices", indices}, {"values", values}, {"b", b}, {"out", out}, {"p", p}});
+    });
+  }
+
+  bool adjoint_a_ = false, adjoint_b_ = false;
+};
+#define PRODUCT .Types("T", {TF_FLOAT}).HostMemory("a_shape")
+REGISTER_METAL_KERNEL(SparseProductOp, PRODUCT.Where("Tindices", TF_INT32));
+REGISTER_METAL_KERNEL(SparseProductOp, PRODUCT.Where("Tindices", TF_INT64));
+
+}  // namespace
+}  // namespace metal_ops

@@ -1,6 +1,7 @@
-// MatMul, BatchMatMul in three versions, and Conv2D.
+// MatMul, BatchMatMul in three versions, SparseMatMul, and Conv2D.
 
 #include <algorithm>
+#include <utility>
 
 #include "device/kernels/nn/conv_attrs.h"
 #include "device/kernels/nn/product.h"
@@ -110,6 +111,54 @@ REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV2>, .Types("T", {TF_FLOAT, TF_HA
 #define OF_ONE_TYPE(type) .Types("Ta", {type}).Where("Tb", type).Where("Tout", type)
 REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, OF_ONE_TYPE(TF_FLOAT));
 REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, OF_ONE_TYPE(TF_BFLOAT16));
+
+// Of matrices with many zeros, which are multiplied as all others are. One of bfloat16 is made float32.
+class SparseMatMulOp {
+ public:
+  static constexpr char kOp[] = "SparseMatMul";
+
+  explicit SparseMatMulOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("transpose_a", &transpose_a_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("transpose_b", &transpose_b_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  static Status Floats(KernelContext* ctx, int input, Tensor* floats) {
+    Tensor in;
+    RETURN_IF_ERROR(ctx->Input(input, &in));
+    if (in.dtype() == TF_FLOAT) {
+      *floats = std::move(in);
+      return Status();
+    }
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, in.shape(), floats));
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements", in.num_elements()));
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"cast", in.dtype(), floats->dtype()}, Grid(in.num_elements()),
+                            {{"x", in}, {"out", *floats}});
+    });
+  }
+
+  Status Run(KernelContext* ctx) const {
+    Tensor a, b, out;
+    RETURN_IF_ERROR(Floats(ctx, 0, &a));
+    RETURN_IF_ERROR(Floats(ctx, 1, &b));
+    ArgShapes shapes(kOp);
+    const ArgShape a_shape(a.shape()), b_shape(b.shape());
+    ArgShape product;
+    CheckMatMul(&shapes, a_shape, b_shape, transpose_a_, transpose_b_, &product);
+    RETURN_IF_ERROR(ToStatus(shapes));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, product.dims, &out));
+    return EncodeProduct(ctx, kOp, ToMatMulSizes(a_shape, b_shape, transpose_a_, product),
+                         transpose_a_, transpose_b_, a, b, out);
+  }
+
+  bool transpose_a_ = false, transpose_b_ = false;
+};
+REGISTER_METAL_KERNEL(SparseMatMulOp, .Types("Ta", {TF_FLOAT, TF_BFLOAT16}).Where("Tb", TF_FLOAT));
+REGISTER_METAL_KERNEL(SparseMatMulOp,
+                      .Types("Ta", {TF_FLOAT, TF_BFLOAT16}).Where("Tb", TF_BFLOAT16));
 
 class Conv2DOp {
  public:

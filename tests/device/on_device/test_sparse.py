@@ -71,6 +71,30 @@ def test_bad_products():
             run(raw.SparseTensorDenseMatMul, a | change, host=["a_shape"])
 
 
+@pytest.mark.parametrize(
+    "types",
+    [("float32", "float32"), ("float32", "bfloat16"), ("bfloat16", "float32"), ("bfloat16",) * 2],
+)
+def test_products_of_many_zeros(types):
+    rng = np.random.default_rng(6)
+    for rows, inner, columns in [(1, 1, 1), (3, 5, 7), (33, 65, 17), (2, 0, 3), (0, 2, 3)]:
+        for transpose_a in (False, True):
+            for transpose_b in (False, True):
+                a = rng.normal(size=(inner, rows) if transpose_a else (rows, inner))
+                b = rng.normal(size=(columns, inner) if transpose_b else (inner, columns))
+                a, b = (
+                    tf.cast(tf.constant(x * (rng.random(x.shape) < 0.5)), t)
+                    for x, t in zip((a, b), types, strict=True)
+                )
+                flags = dict(transpose_a=transpose_a, transpose_b=transpose_b)
+                (got,) = run(raw.SparseMatMul, dict(a=a, b=b), **flags)
+                want = tf.matmul(tf.cast(a, tf.float64), tf.cast(b, tf.float64), **flags)
+                assert got.dtype == tf.float32
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="SparseMatMul|must be equal"):
+        run(raw.SparseMatMul, dict(a=tf.ones([2, 3]), b=tf.ones([2, 3])))
+
+
 TYPES = [
     "float32",
     "float16",

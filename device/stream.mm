@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "device/fork.h"
+#include "kernels/runtime/labels.h"
 
 namespace metal_device {
 namespace {
@@ -112,6 +113,25 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
   [event release];
 }
 
+// With labels, errors say in which encoder they happened.
+static id<MTLCommandBuffer> NewCommandBuffer(id<MTLCommandQueue> queue) {
+  if (!metal_ops::Labelled()) return [queue commandBuffer];
+  auto* const wanted = [[[MTLCommandBufferDescriptor alloc] init] autorelease];
+  [wanted setErrorOptions:MTLCommandBufferErrorOptionEncoderExecutionStatus];
+  return [queue commandBufferWithDescriptor:wanted];
+}
+
+// ", in 'Conv2D model/conv/Conv2D'"; "" where nothing says so.
+static std::string FaultedEncoder(NSError* error) {
+  for (id<MTLCommandBufferEncoderInfo> info in
+       [[error userInfo] objectForKey:MTLCommandBufferEncoderInfoErrorKey]) {
+    if ([info errorState] != MTLCommandEncoderErrorStateFaulted || [[info label] length] == 0)
+      continue;
+    return std::string(", in '") + [[info label] UTF8String] + "'";
+  }
+  return "";
+}
+
 @implementation MetalDeviceStream
 
 - (instancetype)initWithDevice:(id<MTLDevice>)device {
@@ -158,7 +178,7 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
 - (id<MTLCommandBuffer>)currentCommandBuffer {
   if (Forked()) return nil;
   if (_current == nil) {
-    _current = [[_commandQueue commandBuffer] retain];
+    _current = [NewCommandBuffer(_commandQueue) retain];
     std::vector<Wait> waits;
     {
       std::lock_guard<std::mutex> lock(_mutex);
@@ -239,8 +259,10 @@ static void DropWait(MetalDeviceStream* stream, id<MTLSharedEvent> event) {
     if (profile != nullptr) metal_device::FinishProfile(profile, buffer, _number, number);
     if ([buffer status] == MTLCommandBufferStatusError) {
       NSString* text = [[buffer error] localizedDescription];
-      metal_device::ReportError(text == nil ? "a command buffer failed, no reason given"
-                                            : [text UTF8String]);
+      metal_device::ReportError((text == nil
+                                     ? std::string("a command buffer failed, no reason given")
+                                     : std::string([text UTF8String])) +
+                                FaultedEncoder([buffer error]));
     }
     std::lock_guard<std::mutex> lock(_mutex);
     // A failed command buffer also counts as done: whoever waits must wake up to hear of it.

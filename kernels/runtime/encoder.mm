@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "kernels/runtime/labels.h"
 #include "kernels/runtime/platform.h"
 #include "kernels/runtime/profile.h"
 
@@ -88,6 +89,16 @@ id<MTLBuffer> BufferOfNothing(id<MTLDevice> device) {
     buffer = [device newBufferWithLength:16 options:MTLResourceStorageModeShared];
   }
   return buffer;
+}
+
+NSString* ToNSString(const char* text) { return [NSString stringWithUTF8String:text]; }
+
+// "Conv2D model/conv/Conv2D": the op and its node.
+NSString* LabelOf(const RunningOp* op) {
+  if (op == nullptr) return @"metal_ops";
+  size_t length = 0;
+  const char* const node = op->node(op->context, &length);
+  return ToNSString(StrCat(op->type, " ", std::string(node, length)).c_str());
 }
 
 ProfiledPass ToPass(const std::string& shader, MTLSize threads, MTLSize group, uint64_t bytes) {
@@ -261,7 +272,9 @@ Status Encoder::Launch(const Shader& shader, Grid grid, Arguments arguments, con
   const MTLSize group = ThreadgroupSize(*pipeline, grid);
   RETURN_IF_ERROR(Set(*pipeline, arguments, places, threads, group));
   if (pipeline->last_line.load(std::memory_order_relaxed) != line) Visit(*pipeline, file, line);
+  if (Labelled()) [compute_ pushDebugGroup:ToNSString(pipeline->name.c_str())];
   [compute_ dispatchThreads:threads threadsPerThreadgroup:group];
+  if (Labelled()) [compute_ popDebugGroup];
   return Status();
 }
 
@@ -307,6 +320,7 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
   }
   if (compute_ == nil) compute_ = [[commands_ computeCommandEncoder] retain];
   if (compute_ == nil) return Internal("the command buffer gave no compute encoder");
+  if (Labelled()) [compute_ setLabel:LabelOf(OpScope::Current())];
   used_ = true;
   [compute_ setComputePipelineState:pipeline.state];
   i = 0;
@@ -384,6 +398,7 @@ Status Encoder::Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* b
   }
   if (*blit == nil) *blit = [commands_ blitCommandEncoder];
   if (*blit == nil) return Internal("the command buffer gave no blit encoder");
+  if (Labelled()) [*blit setLabel:LabelOf(OpScope::Current())];
   used_ = true;
   return Status();
 }

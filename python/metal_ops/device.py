@@ -12,6 +12,7 @@ Environment variables, read when the device is loaded (Linux):
 | `METAL_OPS_DEVICE_MEMORY_MB=n` | how much memory tensors may take; then ops raise `ResourceExhaustedError` |
 | `METAL_OPS_DEVICE_BATCH=n` | kernels in one command buffer before it is committed, 2 as in tensorflow-metal |
 | `METAL_OPS_DEVICE_SYNC=1` | wait for every op, so that a failure is reported by the op that caused it |
+| `METAL_OPS_LABELS=1` | encoders are labelled with op and node, launches with the shader; errors name the node |
 | `METAL_OPS_DEVICE_SCRIBBLE=1` | overwrite freed memory, so that a use after the end shows as NaN |
 | `METAL_OPS_DEVICE_FALLBACK=warn` | tell ops that the device has no kernel for; `error`: they are a `DeviceError` |
 | `METAL_DEVICE_WRAPPER_TYPE=1` | Apple's validation switch: bounds checks in shaders, and both of the above |

@@ -69,6 +69,20 @@ def test_the_op_that_caused_it(library):
     assert found["error"] == "None"
 
 
+def test_labels_name_the_node(library):
+    body = """
+        attempt("faulty", lambda: tf.function(lambda x: tf.math.digamma(x, name="culprit"))(x))
+    """
+    out = run(
+        PROLOGUE.format(library=str(library)) + body,
+        METAL_DEVICE_WRAPPER_TYPE="1",
+        METAL_OPS_LABELS="1",
+    )
+    assert "in 'Digamma culprit'" in lines(out)["faulty"], out
+    out = run(PROLOGUE.format(library=str(library)) + body, METAL_DEVICE_WRAPPER_TYPE="1")
+    assert "culprit'" not in lines(out)["faulty"].partition("[[")[0], out
+
+
 def test_kernels_that_do_not_ask(library):
     # A third party's kernel does not ask how its work went: the fault comes out where its result would be used.
     out = run(

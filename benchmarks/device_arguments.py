@@ -397,6 +397,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Slice", lambda n: {"begin": [0, 1], "size": [n, n - 2]}),
     ("StridedSlice", _stripes),
     ("StridedSliceGrad", lambda n: _stripes(n) | {"dy": values((n, n - 2))}),
+    (".*StridedSlice(Assign|Update)", lambda n: _stripes(n) | {"value": values((n, n - 2))}),
     ("Tile", lambda n: {"input": values((n, n // 4)), "multiples": [1, 4]}),
     ("(Conjugate)?Transpose", lambda _: {"perm": [1, 0]}),
     ("Cast", lambda _: {"DstT": tf.float16}),

@@ -1,4 +1,4 @@
-// Ops that rearrange elements: StridedSlice and its gradient, Transpose, Tile, Pack.
+// Ops that rearrange elements: StridedSlice, its gradient and assignments to it, Transpose, Tile, Pack.
 
 #include <algorithm>
 #include <vector>
@@ -6,6 +6,7 @@
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
+#include "kernels/tensorflow/variable.h"
 
 namespace metal_ops {
 namespace {
@@ -29,7 +30,8 @@ struct Masks {
 struct Part {
   Shape shape;   // of the result
   Shape region;  // the same before axes are dropped and added: one entry a dimension of the tensor
-  Walk walk;     // over the tensor, along `region`
+  std::vector<int> axes;  // of each of region's dimensions the one of shape, or -1
+  Walk walk;              // over the tensor, along `region`
 };
 
 Status FindPart(const char* op, const Masks& masks, const Shape& shape, const Shape& begin,
@@ -54,6 +56,7 @@ Status FindPart(const char* op, const Masks& masks, const Shape& shape, const Sh
   size_t dim = 0;
   auto take_whole = [&](size_t count) {
     for (; count > 0; --count, ++dim) {
+      part->axes.push_back(static_cast<int>(part->shape.size()));
       part->shape.push_back(shape[dim]);
       part->region.push_back(shape[dim]);
       part->walk.strides.push_back(dense[dim]);
@@ -84,6 +87,7 @@ Status FindPart(const char* op, const Masks& masks, const Shape& shape, const Sh
       }
       if (step < 0) return InvalidArgument(op, ": only stride 1 allowed on non-range indexing.");
       count = 1;
+      part->axes.push_back(-1);
     } else {
       const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
       first = has(masks.begin, i) ? (step > 0 ? low : high)
@@ -92,6 +96,7 @@ Status FindPart(const char* op, const Masks& masks, const Shape& shape, const Sh
           has(masks.end, i) ? (step > 0 ? high : low) : std::clamp(from_the_end(end[i]), low, high);
       const int64_t span = last - first;
       count = span == 0 || (span < 0) != (step < 0) ? 0 : span / step + (span % step != 0);
+      part->axes.push_back(static_cast<int>(part->shape.size()));
       part->shape.push_back(count);
     }
     part->region.push_back(count);
@@ -176,6 +181,100 @@ REGISTER_METAL_KERNEL(StridedSliceGradOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES
                                               .HostMemory("begin")
                                               .HostMemory("end")
                                               .HostMemory("strides"));
+
+// x[begin:end:strides] = value, which is broadcast to it: x is a variable, or a tensor that becomes the output.
+class SliceUpdate {
+ public:
+  Status Get(KernelConstruction* ctx) { return masks_.Get(ctx); }
+
+  // `to` may be `from` itself: where it lies elsewhere it gets the other elements, too.
+  Status Run(KernelContext* ctx, const char* op, const Tensor& from, const Tensor& to) const {
+    Tensor value;
+    Part part;
+    RETURN_IF_ERROR(ctx->Input(4, &value));
+    RETURN_IF_ERROR(FindPart(ctx, op, masks_, to.shape(), &part));
+    Shape whole;
+    const Shape& given = value.shape();
+    size_t ones = 0;  // in front, which an assignment may have too many of
+    while (given.size() - ones > part.shape.size() && given[ones] == 1) ++ones;
+    const Shape shape = Dims(given, ones, given.size());
+    if (!BroadcastShape(op, shape, part.shape, &whole).ok() || whole != part.shape) {
+      return InvalidArgument(op, ": value must be broadcastable to the slice, of shape ",
+                             ToString(part.shape), ", got shape ", ToString(given));
+    }
+    const Walk along = Broadcast(shape, part.shape);
+    Walk walk;
+    for (const int axis : part.axes) walk.strides.push_back(axis < 0 ? 0 : along.strides[axis]);
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      if (to.opaque() != from.opaque()) RETURN_IF_ERROR(encoder.Copy(from, to));
+      return EncodeCopy(encoder, op, part.region, value, walk, to, part.walk);
+    });
+  }
+
+ private:
+  Masks masks_ = {};
+};
+
+template <typename Op>
+class StridedSliceAssignOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit StridedSliceAssignOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, update_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, /*exclusive=*/true, {0});
+    Tensor var;
+    OP_REQUIRES_OK(ctx, lock.Get(0, &var));
+    OP_REQUIRES_OK(ctx, update_.Run(ctx, kOp, var, var));
+    if (Op::kRef) ForwardRef(ctx, 0, 0);
+  }
+
+ private:
+  SliceUpdate update_;
+};
+struct ResourceStridedSliceAssign {
+  static constexpr char kOp[] = "ResourceStridedSliceAssign";
+  static constexpr bool kRef = false;
+};
+struct StridedSliceAssign {
+  static constexpr char kOp[] = "StridedSliceAssign";
+  static constexpr bool kRef = true;
+};
+REGISTER_METAL_KERNEL(StridedSliceAssignOp<ResourceStridedSliceAssign>,
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES)
+                          .HostMemory("ref")
+                          .HostMemory("begin")
+                          .HostMemory("end")
+                          .HostMemory("strides"));
+REGISTER_METAL_KERNEL(StridedSliceAssignOp<StridedSliceAssign>,
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES)
+                          .HostMemory("begin")
+                          .HostMemory("end")
+                          .HostMemory("strides"));
+
+class TensorStridedSliceUpdateOp {
+ public:
+  static constexpr char kOp[] = "TensorStridedSliceUpdate";
+
+  explicit TensorStridedSliceUpdateOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, update_.Get(ctx));
+  }
+
+  void Compute(KernelContext* ctx) {
+    Tensor tensor, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &tensor));
+    OP_REQUIRES_OK(ctx, ctx->ForwardInputOrAllocateOutput(0, 0, tensor.shape(), &out));
+    OP_REQUIRES_OK(ctx, update_.Run(ctx, kOp, tensor, out));
+  }
+
+ private:
+  SliceUpdate update_;
+};
+REGISTER_METAL_KERNEL(TensorStridedSliceUpdateOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES)
+                                                      .HostMemory("begin")
+                                                      .HostMemory("end")
+                                                      .HostMemory("strides"));
 
 // ---- Transpose, Tile, Pack ----------------------------------------------------------------------
 

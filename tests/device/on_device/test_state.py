@@ -53,6 +53,71 @@ def test_assign(dtype, shape):
         np.testing.assert_array_equal(v.numpy(), np.zeros(shape))
 
 
+# What a slice is given, and the shape of it where not the slice's.
+SLICES = {
+    "a row": (np.s_[1], ()),
+    "rows": (np.s_[1:3], (2, 4, 6)),
+    "broadcast": (np.s_[1:3], (4, 1)),
+    "more ones in front": (np.s_[..., 2:4], (1, 1, 5, 4, 2)),
+    "backwards": (np.s_[::-2, 3:0:-1, ..., -2], (3, 3)),
+    "a new axis": (np.s_[:, np.newaxis, 1:2], (5, 1, 1, 6)),
+    "nothing": (np.s_[5:], (0, 4, 6)),
+    "all": (np.s_[...], (5, 4, 6)),
+    "an element": (np.s_[4, 0, -1], ()),
+}
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
+@pytest.mark.parametrize("case", SLICES)
+def test_slices_of_variables_are_assigned(dtype, case):
+    part, shape = SLICES[case]
+    before, value = values(dtype, (5, 4, 6)), values(dtype, shape, 1)
+    want = before.copy()
+    want[part] = value
+    with tf.device(GPU):
+        v = tf.Variable(before)
+        kept = v.read_value()
+        v[part].assign(value)
+        np.testing.assert_array_equal(v.numpy(), want)
+        np.testing.assert_array_equal(kept.numpy(), before)
+        in_a_function = tf.Variable(before)
+
+        @tf.function
+        def assign(x):
+            in_a_function[part].assign(x)
+            return in_a_function.read_value()
+
+        np.testing.assert_array_equal(assign(value).numpy(), want)
+
+
+def test_slices_of_tensors_and_of_old_variables_are_updated():
+    arguments = {"begin": [1, 0], "end": [5, 3], "strides": [2, 1], "value": [[7.0], [8.0]]}
+    x = values("float32", (5, 4))
+    want = x.copy()
+    want[1:5:2, 0:3] = [[7], [8]]
+    with tf.device(GPU):
+        tensor = tf.constant(x)
+        np.testing.assert_array_equal(
+            tf.raw_ops.TensorStridedSliceUpdate(input=tensor, **arguments).numpy(), want
+        )
+        np.testing.assert_array_equal(tensor.numpy(), x)
+    with tf.Graph().as_default(), tf.device(GPU), tf.compat.v1.Session() as session:
+        old = tf.compat.v1.get_variable("old", initializer=x, use_resource=False)
+        session.run(old.initializer)
+        done = tf.raw_ops.StridedSliceAssign(ref=old._variable, **arguments)
+        assert done.device.endswith(GPU)
+        np.testing.assert_array_equal(session.run(done), want)
+
+
+def test_what_does_not_fit_a_slice_is_named():
+    with tf.device(GPU):
+        v = tf.Variable(tf.zeros([4, 3]))
+        message = r"value must be broadcastable to the slice, of shape \[2, 3\], got shape \[3, 3\]"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            v[1:3].assign(tf.zeros([3, 3]))
+        np.testing.assert_array_equal(v.numpy(), np.zeros([4, 3]))
+
+
 def test_updates_in_a_function():
     with tf.device(GPU):
         v = tf.Variable(tf.zeros([1000]))

@@ -19,7 +19,19 @@ endif
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s%s\n", $$1, $$2 }'
-	@echo "Options: DATA=<folder or .npz> for nerf, GPU=1 for metal (code for NVIDIA GPUs, too), PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
+	@echo "Options: DATA=<folder or .npz> for nerf, GPU=1 for metal (code for NVIDIA GPUs, too), TF=2.21 for that release of TensorFlow, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
+
+# ---- another release of TensorFlow ----------------------------------------------------------------------------------
+# make TF=2.21 <goals>: the same goals in build/tf-2.21, a copy of the sources with an environment and libraries of its own.
+# In there that release is the tree's own, whatever is called.
+OTHER_RELEASE := $(if $(TF),$(filter-out $(shell tools/setup.sh --release),$(TF)))
+ifneq ($(OTHER_RELEASE),)
+OTHER_GOALS := $(or $(MAKECMDGOALS),metal)
+.PHONY: $(OTHER_GOALS) other-release
+$(OTHER_GOALS): other-release ; @:
+other-release:
+	@tools/other_release.sh $(TF) && make -C build/tf-$(TF) $(OTHER_GOALS)
+else
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
 # One step at a time, whatever -j says, and two makes take turns; who comes second finds the work done.
@@ -53,7 +65,8 @@ $(VENV)/stamp $(VENV)/package.stamp $(VENV)/test.stamp: | build/system.stamp
 else
 $(VENV)/stamp: requirements.txt | build/system.stamp
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating $(VENV) with $$python" && \
-	$(LOCKED) sh -c "{ [ -x $(PY) ] || $$python -m venv $(VENV); } && $(PIP_INSTALL) -r $<" && touch $@
+	tools/setup.sh --requirements > build/requirements.txt && \
+	$(LOCKED) sh -c "{ [ -x $(PY) ] || $$python -m venv $(VENV); } && $(PIP_INSTALL) -r build/requirements.txt" && touch $@
 
 # Apart from the above, so that an edit of pyproject.toml does not recompile the world.
 $(VENV)/package.stamp: pyproject.toml | $(VENV)/stamp
@@ -66,16 +79,11 @@ endif
 
 # TensorFlow's own compile and link flags, asked once an environment. Files and not variables, so that what needs no
 # TensorFlow is compiled while pip fetches it.
-TF := build/tensorflow
-TF_CFLAGS := @$(TF)/cflags
-TF_LDFLAGS := @$(TF)/ldflags
-$(TF)/cflags: $(VENV)/stamp
-	@mkdir -p $(@D)
-	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) -c "import tensorflow as tf; s = tf.sysconfig; folder = s.get_include(); \
-	open('$(@D)/ldflags', 'w').write(' '.join(s.get_link_flags())); \
-	open('$(@D)/rpath', 'w').write('-Wl,-rpath,' + s.get_lib()); \
-	open('$@', 'w').write(' '.join(f.replace('-I', '-isystem ') for f in s.get_compile_flags()) + \
-	  f' -ffile-prefix-map={folder}=tensorflow')"
+TF_FLAGS := build/tensorflow
+TF_CFLAGS := @$(TF_FLAGS)/cflags
+TF_LDFLAGS := @$(TF_FLAGS)/ldflags
+$(TF_FLAGS)/cflags: tools/tensorflow_flags.py $(VENV)/stamp
+	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) $< $(@D)
 
 # The same sources give the same bytes wherever the checkout and, by the flags above, TensorFlow lie.
 REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
@@ -150,4 +158,5 @@ fresh:  ## Try the README's two commands in new Debian roots (ARGS=--help: how, 
 clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
+endif
 .PHONY: help setup build metal nerf test test-ops test-shaders bench lint format fresh clean

@@ -1,6 +1,8 @@
 """Builds the package `tensorflow-metal-ops`: the Python files, the compiled CPU ops, on macOS the Metal kernels too.
 
 Everything else is in pyproject.toml. An editable install compiles nothing: `make` does.
+
+The libraries are of one release of TensorFlow and of no Python: so are the version, which ends with it, and the wheel.
 """
 
 import platform
@@ -8,8 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from setuptools import Distribution, setup
-from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
@@ -33,22 +34,26 @@ class BuildWithLibraries(build_py):
             libraries.provide(LIBRARIES, Path(self.build_lib) / "metal_ops")
 
 
-class OfThisMachine(bdist_wheel):
-    """python.org's Python on macOS is for two kinds of processors, what is compiled here for one."""
-
-    def get_tag(self) -> tuple[str, str, str]:
-        python, abi, system = super().get_tag()
-        return python, abi, system.replace("universal2", platform.machine())
-
-
-class BinaryDistribution(Distribution):
-    """One that is of a platform and a Python, although setuptools compiles nothing of it."""
-
-    def has_ext_modules(self) -> bool:
-        return True
-
+RELEASE, TENSORFLOW = libraries.tensorflow()
+DEPENDENCIES = [
+    f"tensorflow-cpu=={TENSORFLOW}; sys_platform == 'linux'",
+    f"tensorflow=={TENSORFLOW}; sys_platform == 'darwin'",
+    "numpy>=1.26",
+    "pillow>=10",
+    "imageio>=2.31",
+    "matplotlib>=3.8",
+    "rich>=13",
+    "wrapt>=1.14",  # TensorFlow's own dependency: tells when Keras is imported
+]
+# Of the same version: it asks for exactly this one.
+METAL = ["tensorflow-metal-ops-hostmetal; sys_platform == 'linux'"]
+if libraries.has_tensorflow_metal(RELEASE):
+    METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")
 
 setup(
-    distclass=BinaryDistribution,
-    cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": OfThisMachine},
+    version=libraries.version(),
+    install_requires=DEPENDENCIES,
+    extras_require={"metal": METAL},
+    distclass=libraries.BinaryDistribution,
+    cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": libraries.AnyPython},
 )

@@ -17,8 +17,9 @@
 #include "device/stream.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
-#include "tensorflow/core/public/version.h"
 
+#define METAL_OPS_TEXT_OF(x) #x
+#define METAL_OPS_TEXT(x) METAL_OPS_TEXT_OF(x)
 #define METAL_DEVICE_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace metal_device {
@@ -62,10 +63,11 @@ void Find(Plugin* plugin) {
     return;
   }
   // Layouts of C++ types and the plugin C API change between minor releases.
-  static constexpr char kRelease[] = TF_STR(TF_MAJOR_VERSION) "." TF_STR(TF_MINOR_VERSION) ".";
-  if (strncmp(TF_Version(), kRelease, strlen(kRelease)) != 0) {
-    plugin->why_not = std::string("this plugin is built for TensorFlow ") + kRelease +
-                      "x, the process runs " + TF_Version();
+  static constexpr char kVersion[] = METAL_OPS_TEXT(METAL_OPS_TENSORFLOW);
+  const std::string release(kVersion, strrchr(kVersion, '.') + 1);
+  if (strncmp(TF_Version(), release.c_str(), release.size()) != 0) {
+    plugin->why_not =
+        "this plugin is built for TensorFlow " + release + "x, the process runs " + TF_Version();
     return;
   }
   plugin->device = MTLCreateSystemDefaultDevice();

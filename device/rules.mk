@@ -13,7 +13,7 @@ DEVICE_AIR := $(DEVICE_SHADERS:%.metal=build/%.air)
 DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) \
   -Wno-missing-field-initializers -MMD -MP
 
-build/device_so/%.o: %.mm $(TF)/cflags device/rules.mk | build/system-metal.stamp
+build/device_so/%.o: %.mm $(TF_FLAGS)/cflags device/rules.mk | build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(DEVICE_OBJCXXFLAGS) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
@@ -36,17 +36,17 @@ METAL_LIBRARIES += $(DEVICE_TEST)
 $(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
 	@echo "  link    $@"
 	@$(OBJCXX) -pthread $< -o $@ -L$(PKG) -lmetal_device $(HOSTMETAL_LDFLAGS) $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 \
-	  -Wl,-rpath,$(abspath $(PKG)) @$(TF)/rpath $(LDFLAGS)
+	  -Wl,-rpath,$(abspath $(PKG)) @$(TF_FLAGS)/rpath $(LDFLAGS)
 
 # The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`. And the device's
 # kernels, with the test in TensorFlow's place, which alone is seen by ThreadSanitizer.
 DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) tests/device/executor_test.mm
 DEVICE_KERNELS_SRC := $(HOSTMETAL_SRC) $(filter-out kernels/tensorflow/variable.mm,$(DEVICE_SRC)) tests/device/kernels_test.mm
-DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF)/rpath
+DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF_FLAGS)/rpath
 define device_sanitize_rules
 $(foreach room,device kernels tests/device,build/sanitize/$(1)/$(room)/%.o): OBJCXXFLAGS += $$(TF_CFLAGS) \
   -ffp-contract=off -Wno-missing-field-initializers
-$$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SRC) $$(wildcard tests/device/*_test.mm))): $$(TF)/cflags
+$$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SRC) $$(wildcard tests/device/*_test.mm))): $$(TF_FLAGS)/cflags
 build/sanitize/$(1)/device_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SANITIZE_SRC)))
 	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
 

@@ -242,7 +242,7 @@ Refusal Chain::CheckKernels() const {
   nodes.push_back(Finished());
   for (NodeDef& node : nodes) {
     const tensorflow::OpDef* op_def = nullptr;
-    tensorflow::Status status = tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op_def);
+    absl::Status status = tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op_def);
     if (status.ok()) {
       tensorflow::AddDefaultsToNodeDef(*op_def, &node);
       status = tensorflow::ValidateNodeDef(node, *op_def);

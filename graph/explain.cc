@@ -26,11 +26,11 @@
 namespace metal_ops::fusion {
 namespace {
 
+using absl::Status;
 using tensorflow::Graph;
 using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 using tensorflow::OptimizationPassRegistry;
-using tensorflow::Status;
 
 // A device that can be placed on, and nothing else: the real ones belong to TensorFlow's runtime.
 class NamedDevice : public tensorflow::Device {
@@ -38,7 +38,7 @@ class NamedDevice : public tensorflow::Device {
   NamedDevice(const std::string& name, const std::string& type)
       : Device(nullptr, BuildDeviceAttributes(name, tensorflow::DeviceType(type),
                                               tensorflow::Bytes(1 << 30), {})) {}
-  Status Sync() override { return tensorflow::OkStatus(); }
+  Status Sync() override { return absl::OkStatus(); }
   tensorflow::Allocator* GetAllocator(tensorflow::AllocatorAttributes) override { return nullptr; }
 };
 
@@ -63,7 +63,7 @@ Status Explain(const GraphDef& message, Recording* recording) {
   tensorflow::FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
                                                 message.library());
   const tensorflow::FunctionDef* function = library.Find(request.function);
-  if (!function) return tensorflow::errors::NotFound("no function '", request.function, "'");
+  if (!function) return absl::NotFoundError(absl::StrCat("no function '", request.function, "'"));
   std::unique_ptr<tensorflow::FunctionBody> body;
   TF_RETURN_IF_ERROR(FunctionDefToBodyHelper(*function, tensorflow::AttrSlice(), &library, &body));
 
@@ -73,7 +73,7 @@ Status Explain(const GraphDef& message, Recording* recording) {
     if (!node->IsArg()) continue;
     const size_t index = node->attrs().Find("index")->i();
     if (index >= request.args.size()) {
-      return tensorflow::errors::InvalidArgument("argument ", index, " is not described");
+      return absl::InvalidArgumentError(absl::StrCat("argument ", index, " is not described"));
     }
     for (const auto& [name, value] : request.args[index]->attr()) node->AddAttr(name, value);
     if (!request.args[index]->device().empty()) {
@@ -107,7 +107,7 @@ Status Explain(const GraphDef& message, Recording* recording) {
   TF_RETURN_IF_ERROR(placer.Run(options));
   RecordPass record(recording);
   TF_RETURN_IF_ERROR(passes->RunGrouping(OptimizationPassRegistry::POST_PLACEMENT, options));
-  if (recording->graphs == 0) return tensorflow::errors::Internal("the pass was not run");
+  if (recording->graphs == 0) return absl::InternalError("the pass was not run");
   return recording->status;
 }
 
@@ -195,7 +195,7 @@ std::string ExplainJson(const void* request, size_t size) {
   GraphDef message;
   Status status;
   if (!message.ParseFromArray(request, static_cast<int>(size))) {
-    status = tensorflow::errors::InvalidArgument("the request is not a GraphDef");
+    status = absl::InvalidArgumentError("the request is not a GraphDef");
   }
   Recording recording;
   if (status.ok()) status = Explain(message, &recording);

@@ -14,9 +14,9 @@
 
 namespace metal_ops::fusion {
 
+using absl::Status;
 using tensorflow::DataType;
 using tensorflow::NodeDef;
-using tensorflow::Status;
 using tensorflow::grappler::GraphProperties;
 using tensorflow::grappler::GrapplerItem;
 using tensorflow::grappler::utils::GraphView;
@@ -65,7 +65,7 @@ Status Facts::Make(const GrapplerItem& item, std::unique_ptr<Facts>* facts) {
   }
   made->FindLive();
   *facts = std::move(made);
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 void Facts::FindLive() {

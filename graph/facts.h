@@ -11,12 +11,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/types.pb.h"
 #include "tensorflow/core/grappler/costs/graph_properties.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/utils/graph_view.h"
-#include "tensorflow/core/lib/core/status.h"
 
 namespace metal_ops::fusion {
 
@@ -66,8 +66,8 @@ class Facts {
  public:
   // item.graph is what is asked about; fetches, feeds and further nodes to keep are those of the
   // item.
-  static tensorflow::Status Make(const tensorflow::grappler::GrapplerItem& item,
-                                 std::unique_ptr<Facts>* facts);
+  static absl::Status Make(const tensorflow::grappler::GrapplerItem& item,
+                           std::unique_ptr<Facts>* facts);
 
   const tensorflow::grappler::utils::GraphView& view() const { return *view_; }
 

@@ -11,15 +11,15 @@
 namespace metal_ops::fusion {
 namespace {
 
+using absl::Status;
 using tensorflow::GraphDef;
-using tensorflow::Status;
 using tensorflow::grappler::Cluster;
 using tensorflow::grappler::GrapplerItem;
 
 class MetalFusionOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer*) override {
-    return tensorflow::OkStatus();
+    return absl::OkStatus();
   }
   std::string name() const override { return "metal_fusion"; }
   bool UsesFunctionLibrary() const override { return true; }
@@ -29,7 +29,7 @@ class MetalFusionOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
     for (const auto& node : item.graph.node()) any = any || IsCandidate(node.op(), node.device());
     // Without fetches any node may be asked for. grappler keeps the graph if it hears "aborted".
     if (!any || !GlobalSwitches().enabled || item.fetch.empty()) {
-      return tensorflow::errors::Aborted("Nothing to do.");
+      return absl::AbortedError("Nothing to do.");
     }
     ++GlobalSwitches().graphs;
     Plan plan;
@@ -39,7 +39,7 @@ class MetalFusionOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
     *optimized = item.graph;
     Apply(plan, optimized);
     GlobalSwitches().fused += plan.fused.size();
-    return tensorflow::OkStatus();
+    return absl::OkStatus();
   }
 };
 

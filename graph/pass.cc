@@ -14,8 +14,8 @@
 namespace metal_ops::fusion {
 namespace {
 
+using absl::Status;
 using tensorflow::GraphOptimizationPassOptions;
-using tensorflow::Status;
 
 thread_local Recording* recording = nullptr;
 
@@ -25,7 +25,7 @@ Status Rewrite(const GraphOptimizationPassOptions& options) {
   for (const tensorflow::Node* node : graph->op_nodes()) {
     any = any || IsCandidate(node->type_string(), node->assigned_device_name());
   }
-  if (!any) return tensorflow::OkStatus();
+  if (!any) return absl::OkStatus();
   ++GlobalSwitches().graphs;
 
   tensorflow::grappler::GrapplerItem item;
@@ -47,7 +47,7 @@ Status Rewrite(const GraphOptimizationPassOptions& options) {
   TF_RETURN_IF_ERROR(Apply(plan, graph));
   if (recording) graph->ToGraphDef(&recording->after);
   GlobalSwitches().fused += plan.fused.size();
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 class MetalFusionPass : public tensorflow::GraphOptimizationPass {
@@ -55,20 +55,20 @@ class MetalFusionPass : public tensorflow::GraphOptimizationPass {
   Status Run(const GraphOptimizationPassOptions& options) override {
     // A session's graph is placed before its fetches are known: there any node may be asked for by
     // name.
-    if (!options.graph || !options.is_function_graph) return tensorflow::OkStatus();
-    if (!GlobalSwitches().enabled && !recording) return tensorflow::OkStatus();
+    if (!options.graph || !options.is_function_graph) return absl::OkStatus();
+    if (!GlobalSwitches().enabled && !recording) return absl::OkStatus();
     Status status;
     try {
       status = Rewrite(options);
     } catch (const std::exception& error) {
-      status = tensorflow::errors::Internal(error.what());
+      status = absl::InternalError(error.what());
     }
     // An error from here would abort the user's function, which runs as well without us.
     if (!status.ok() && GlobalSwitches().errors++ == 0) {
       LOG(WARNING) << "metal_ops: a graph is left without fused ops, as looking at it failed ("
                    << status.message() << "). Results are not affected. Said once.";
     }
-    return tensorflow::OkStatus();
+    return absl::OkStatus();
   }
 };
 

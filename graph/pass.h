@@ -15,7 +15,7 @@ namespace metal_ops::fusion {
 struct Recording {
   tensorflow::GraphDef before, after;
   Plan plan;
-  tensorflow::Status status;
+  absl::Status status;
   int graphs = 0;
 };
 

@@ -19,10 +19,10 @@
 namespace metal_ops::fusion {
 namespace {
 
+using absl::Status;
 using absl::StrCat;
 using tensorflow::GraphDef;
 using tensorflow::NodeDef;
-using tensorflow::Status;
 using tensorflow::grappler::GrapplerItem;
 
 bool IsRootOp(const std::string& op) {
@@ -248,7 +248,7 @@ Status MakePlan(const GrapplerItem& item, Plan* plan) {
                               candidate.refusal.condition, candidate.refusal.reason});
     }
   }
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 void Apply(const Plan& plan, GraphDef* graph) {
@@ -296,7 +296,7 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
     std::vector<std::string> names = fusion.chain;
     for (const auto& [name, _] : fusion.shape_inputs) names.push_back(name);
     for (const std::string& name : names) {
-      if (!nodes.count(name)) return tensorflow::errors::Internal("no node ", name);
+      if (!nodes.count(name)) return absl::InternalError(absl::StrCat("no node ", name));
     }
     std::vector<const NodeDef*> defs = {&fusion.node};
     for (const NodeDef& helper : fusion.helpers) defs.push_back(&helper);
@@ -304,7 +304,7 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
       for (const std::string& input : def->input()) {
         const std::string from(tensorflow::ParseTensorName(input).node());
         if (gone.count(from) || !(nodes.count(from) || here.count(from))) {
-          return tensorflow::errors::Internal(def->name(), " needs ", from, ", which is gone");
+          return absl::InternalError(absl::StrCat(def->name(), " needs ", from, ", which is gone"));
         }
       }
     }
@@ -363,7 +363,7 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
       graph->AddEdge(nodes.at(std::string(input.node())), input.index(), node, i);
     }
   }
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace metal_ops::fusion

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/grappler/grappler_item.h"
-#include "tensorflow/core/lib/core/status.h"
 
 namespace metal_ops::fusion {
 
@@ -44,12 +44,12 @@ struct Plan {
 bool IsCandidate(const std::string& op, const std::string& device);
 
 // Looks at item.graph; its feeds, fetches and kept nodes are left alone.
-tensorflow::Status MakePlan(const tensorflow::grappler::GrapplerItem& item, Plan* plan);
+absl::Status MakePlan(const tensorflow::grappler::GrapplerItem& item, Plan* plan);
 
 // Two mutations: the last node of each chain is overwritten, the others are deleted.
 void Apply(const Plan& plan, tensorflow::GraphDef* graph);
 // The same on a Graph. On error the graph is what it was.
-tensorflow::Status Apply(const Plan& plan, tensorflow::Graph* graph);
+absl::Status Apply(const Plan& plan, tensorflow::Graph* graph);
 
 }  // namespace metal_ops::fusion
 

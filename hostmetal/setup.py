@@ -8,8 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from setuptools import Distribution, setup
-from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,30 +50,13 @@ class BuildLibraries(build_py):
         return []
 
 
-class AnyPython(bdist_wheel):
-    """Of a platform, but of no Python: the libraries talk to TensorFlow alone."""
-
-    def get_tag(self) -> tuple[str, str, str]:
-        return "py3", "none", super().get_tag()[2]
-
-
-class BinaryDistribution(Distribution):
-    """One that is of a platform, although setuptools compiles nothing of it."""
-
-    def has_ext_modules(self) -> bool:
-        return True
-
-
-sys.path.insert(0, str(ROOT / "python" / "metal_ops"))
-from _version import __version__  # noqa: E402
-
 setup(
-    version=__version__,
+    version=libraries.version(),
     # They share a folder and an interface that changes without notice.
-    install_requires=[f"tensorflow-metal-ops=={__version__}"],
+    install_requires=[f"tensorflow-metal-ops=={libraries.version()}"],
     # Not read, but setuptools wants a folder.
     packages=["metal_ops"],
     package_dir={"metal_ops": "include"},
-    distclass=BinaryDistribution,
-    cmdclass={"build_py": BuildLibraries, "bdist_wheel": AnyPython},
+    distclass=libraries.BinaryDistribution,
+    cmdclass={"build_py": BuildLibraries, "bdist_wheel": libraries.AnyPython},
 )

@@ -23,7 +23,7 @@ METAL_MM := $(METAL_SHARED_MM) $(wildcard kernels/*/*_metal.mm)
 METAL_CC := $(wildcard kernels/*/*_op.cc)
 METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(METAL_CC:%.cc=build/%.o)
 
-build/metal_so/%.o: %.mm $(TF)/cflags $(METAL_FLAGS)/compiler
+build/metal_so/%.o: %.mm $(TF_FLAGS)/cflags $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$$(cat $(METAL_FLAGS)/compiler) @$(METAL_FLAGS)/cflags -O2 -g1 -fvisibility=hidden -Wall -Wextra \

@@ -16,7 +16,7 @@ build/kernels/%_simd.o: HEADERS_FOUND = -MD
 # Sources include what they use all the same; Bazel compiles without, and so does ccache, which shares no results
 # between checkouts that have headers of their own.
 ifeq ($(shell uname)$(findstring ccache,$(CXX) $(realpath $(shell command -v $(firstword $(CXX))))),Linux)
-PRECOMPILED := $(TF)/headers.h
+PRECOMPILED := $(TF_FLAGS)/headers.h
 endif
 PRECOMPILED_HEADERS := common_shape_fns op op_kernel shape_inference
 
@@ -26,12 +26,12 @@ build/%_simd.o: %_simd.cc | build/system.stamp
 	@echo "  compile $<"
 	@$(CXX) $(OPS_CXXFLAGS) $(CXXFLAGS) -c $< -o $@
 
-build/%.o: %.cc $(TF)/cflags $(PRECOMPILED:=.gch)
+build/%.o: %.cc $(TF_FLAGS)/cflags $(PRECOMPILED:=.gch)
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(CXX) $(OPS_CXXFLAGS) $(CXXFLAGS) $(OPS_DEFINES) $(TF_CFLAGS) $(addprefix -include ,$(PRECOMPILED)) -c $< -o $@
 
-$(TF)/headers.h.gch: $(TF)/cflags
+$(TF_FLAGS)/headers.h.gch: $(TF_FLAGS)/cflags
 	@echo "  compile TensorFlow's headers"
 	@printf '#include "tensorflow/core/framework/%s.h"\n' $(PRECOMPILED_HEADERS) > $(@:.gch=)
 	@$(CXX) $(filter-out -MMD -MP,$(OPS_CXXFLAGS)) $(CXXFLAGS) $(TF_CFLAGS) -x c++-header $(@:.gch=) -o $@

@@ -1,13 +1,17 @@
 // What this library was built with. The text is found in the file without loading it, because a
 // library that was built for another TensorFlow may crash while it loads.
 
-#include "tensorflow/core/public/version.h"
-
 #define METAL_OPS_EXPORT extern "C" __attribute__((visibility("default"), used))
 
 #ifndef METAL_OPS_VERSION
 #error "METAL_OPS_VERSION: the build passes what python/metal_ops/_version.py says"
 #endif
+
+#ifndef METAL_OPS_TENSORFLOW
+#error "METAL_OPS_TENSORFLOW: the build passes TensorFlow's version, which its headers do not say"
+#endif
+#define METAL_OPS_TEXT_OF(x) #x
+#define METAL_OPS_TEXT(x) METAL_OPS_TEXT_OF(x)
 
 #ifdef __clang__
 #define METAL_OPS_COMPILER __VERSION__  // "Clang 19.1.7 ..."
@@ -15,9 +19,7 @@
 #define METAL_OPS_COMPILER "gcc " __VERSION__
 #endif
 
-// TF_VERSION_STRING is put in parentheses there, so the pieces are joined again here. `|` ends the
-// text.
+// `|` ends the text.
 METAL_OPS_EXPORT const char metal_ops_build_info[] =
-    "metal_ops-build-info|version=" METAL_OPS_VERSION "|tensorflow=" TF_STR(
-        TF_MAJOR_VERSION) "." TF_STR(TF_MINOR_VERSION) "." TF_STR(TF_PATCH_VERSION)
-        TF_VERSION_SUFFIX "|compiler=" METAL_OPS_COMPILER "|";
+    "metal_ops-build-info|version=" METAL_OPS_VERSION
+    "|tensorflow=" METAL_OPS_TEXT(METAL_OPS_TENSORFLOW) "|compiler=" METAL_OPS_COMPILER "|";

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/metal_kernel/metal_kernel_launch.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -12,7 +14,7 @@
 namespace metal_ops {
 namespace {
 
-using tensorflow::Status;
+using absl::Status;
 using tensorflow::shape_inference::InferenceContext;
 
 // Shapes are known where the launch is a constant.
@@ -25,18 +27,18 @@ Status MetalKernelShapes(InferenceContext* c) {
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
   const tensorflow::Tensor* launch = c->input_tensor(0);
-  if (launch == nullptr) return tensorflow::OkStatus();
+  if (launch == nullptr) return absl::OkStatus();
   MetalKernelLaunch read;
   const std::string wrong =
       read.Read(static_cast<const int64_t*>(launch->data()), launch->NumElements(),
                 CountThreadgroupArguments(arguments), c->num_outputs());
-  if (!wrong.empty()) return tensorflow::errors::InvalidArgument("[", function, "] ", wrong);
+  if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrCat("[", function, "] ", wrong));
   for (int i = 0; i < c->num_outputs(); ++i) {
     std::vector<tensorflow::shape_inference::DimensionHandle> dims;
     for (const int64_t dim : read.shapes[i]) dims.push_back(c->MakeDim(dim));
     c->set_output(i, c->MakeShape(dims));
   }
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace

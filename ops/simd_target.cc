@@ -10,6 +10,7 @@
 // Sees what of Highway is compiled.
 #include <hwy/targets.h>
 
+#include "absl/status/status.h"
 #include "tensorflow/core/framework/op.h"
 
 #define METAL_OPS_EXPORT extern "C" __attribute__((visibility("default"), used))
@@ -80,9 +81,8 @@ const bool read = [] {
   const char* const name = std::getenv("METAL_OPS_SIMD");
   Error() = Choose(name == nullptr ? "" : name);
   if (!Error().empty()) {
-    tensorflow::OpRegistry::Global()->Register([](tensorflow::OpRegistrationData*) {
-      return tensorflow::errors::InvalidArgument(Error());
-    });
+    tensorflow::OpRegistry::Global()->Register(
+        [](tensorflow::OpRegistrationData*) { return absl::InvalidArgumentError(Error()); });
   }
   return true;
 }();

@@ -5,6 +5,7 @@ The processes are started together, as each spends seconds on importing TensorFl
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import threading
@@ -12,10 +13,11 @@ import threading
 import pytest
 
 from metal_ops import _library
-from metal_ops._version import TENSORFLOW, TENSORFLOW_RELEASE
 from tests.processes import ROOT, Process
 
 PACKAGE = _library.PATH.parent
+TENSORFLOW = _library.build_info()["tensorflow"]
+TENSORFLOW_RELEASE = TENSORFLOW.rpartition(".")[0]
 
 # Imports metal_ops with the library in several states, in one process: only a success is final.
 BROKEN = r"""
@@ -244,7 +246,7 @@ def test_library_is_loaded_once_from_many_threads():
 
 def test_build_info_and_simd_target():
     info = _library.build_info()
-    assert info["tensorflow"] == TENSORFLOW and info["compiler"]
+    assert info["tensorflow"] == importlib.metadata.version("tensorflow-cpu") and info["compiler"]
     assert _library.simd_target()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from metal_ops._version import TENSORFLOW_RELEASES as RELEASES
 from tests.processes import ROOT
 
 CPU = {"g++", "libhwy-dev", "python3", "python3-venv"}
@@ -88,7 +89,7 @@ PYTHON = (
     + r"""
 read -r version rest < "$WORLD/archive"
 case "$*" in
-  *"not in ((3, 11)"*) [ "$version" = 3.11 ] || [ "$version" = 3.12 ] ;;
+  *'"%d.%d"'*) echo "$version" ;;
   *"import platform"*) echo "$version.2" ;;
   *"import ensurepip"*) [ -e "$WORLD/venv" ] ;;
   *"print("*) echo "python$version-venv" ;;
@@ -258,22 +259,106 @@ def test_user_with_sudo(tmp_path: Path):
 
 
 def test_only_packaged_python_is_too_new(tmp_path: Path):
-    """Debian 13: known once apt's lists are there, and nothing is installed."""
-    world = World(tmp_path, python="3.13", gcc="14")
+    """Known once apt's lists are there, and nothing is installed."""
+    world = World(tmp_path, python="3.99", gcc="14")
     code, out, err = world.setup("--metal")
     assert code == 1 and out == "" and err.count("\n") == 1
-    assert "3.13" in err and "Python 3.11 and 3.12" in err and "make PYTHON=" in err
+    assert "3.99" in err and "Python 3.11, 3.12 and" in err and "make PYTHON=" in err
     assert world.installed == []
 
 
 def test_only_installed_python_is_too_new(tmp_path: Path):
-    world = World(tmp_path, python="3.13", gcc="14")
+    world = World(tmp_path, python="3.99", gcc="14")
     shutil.copy(world.path / "fakes" / "python", world.path / "bin" / "python3")
     for words in [(), ("--python",)]:
         code, out, err = world.setup(*words)
         assert code == 1 and out == "" and err.count("\n") == 1
-        assert "this system has 3.13.2" in err
+        assert "this system has 3.99.2" in err
     assert world.calls == []
+
+
+def pinned(requirements: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z-]+)==([\d.]+)", requirements, re.M))
+
+
+@pytest.mark.parametrize(
+    "python, release, metal",
+    [("3.11", "2.18", True), ("3.12", "2.18", True), ("3.13", "2.21", False)],
+)
+def test_the_release_is_one_that_python_has_wheels_of(tmp_path: Path, python, release, metal):
+    """The oldest where it can be: Debian 13 has Python 3.13, thus the newest."""
+    world = World(tmp_path, python=python)
+    shutil.copy(ROOT / "requirements.txt", world.checkout)
+    assert world.setup()[0] == 0
+    assert "python3" in world.installed[0]
+    assert world.setup("--release") == (0, f"{release}\n", "")
+    assert world.setup("--python") == (0, "python3\n", "")
+    versions = pinned(world.setup("--requirements")[1])
+    assert {versions["tensorflow"], versions["tensorflow-cpu"]} == {RELEASES[release][0]}
+    assert versions["numpy"] == RELEASES[release][1] and versions["keras"]
+    assert ("tensorflow-metal" in versions) == metal
+
+
+def test_what_the_environment_was_made_with_counts(tmp_path: Path):
+    """An older Python that comes later changes nothing."""
+    world = World(tmp_path, python="3.13")
+    shutil.copy(world.path / "fakes" / "python", world.path / "bin" / "python3")
+    (world.checkout / ".venv/bin").mkdir(parents=True)
+    shutil.copy(world.path / "fakes" / "python", world.checkout / ".venv/bin/python")
+    world.fake("bin/python3.11", "#!/bin/sh\necho 3.11\n")
+    assert world.setup("--release") == (0, "2.21\n", "")
+    shutil.rmtree(world.checkout / ".venv")  # the control
+    assert world.setup("--release") == (0, "2.18\n", "")
+
+
+def test_a_copy_for_another_release(world: World):
+    """The same files with the same times, what is gone goes, and in there that release is the tree's own."""
+    here, copy = world.checkout, world.checkout / "build/tf-2.20"
+    shutil.copy(ROOT / "tools/other_release.sh", here / "tools")
+    shutil.copy(ROOT / "requirements.txt", here)
+    for program in ("comm", "tar", "tr", "xargs", "find", "mv"):
+        (world.path / "bin" / program).symlink_to(shutil.which(program))
+    (here / ".gitignore").write_text("/build/\n*.so\n*.o\n")
+    (here / "old.cc").write_text("1")
+    (here / "a.so").touch()
+    (here / "link").symlink_to("old.cc")
+    (here / "build/hostmetal/src").mkdir(parents=True)
+    (here / "build/hostmetal/src/a.o").touch()
+    (here / "build/kernels").mkdir()
+    (here / "build/kernels/an_op.o").touch()  # knows TensorFlow
+    subprocess.run(["git", "init", "-q", here], check=True)
+
+    def make_copy() -> None:
+        process = world.start("tools/other_release.sh", "2.20")
+        assert process.communicate(timeout=60)[1] == "" and process.returncode == 0
+
+    make_copy()
+    assert (copy / "old.cc").stat().st_mtime == (here / "old.cc").stat().st_mtime
+    assert (copy / "link").is_symlink() and not (copy / "a.so").exists()
+    assert (copy / "build/hostmetal/src/a.o").exists()
+    assert not (copy / "build/kernels/an_op.o").exists()
+    (here / "old.cc").unlink()
+    (here / "new.cc").write_text("2")
+    (copy / "build/mine.o").touch()
+    make_copy()
+    assert not (copy / "old.cc").exists() and (copy / "new.cc").read_text() == "2"
+    assert (copy / "build/mine.o").exists()
+
+    def release(folder: Path) -> str:
+        command = ["tools/setup.sh", "--release"]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+
+    assert release(copy) == "2.20\n" != release(here)
+
+
+def test_an_unknown_release_is_refused(world: World):
+    shutil.copy(ROOT / "tools/other_release.sh", world.checkout / "tools")
+    process = world.start("tools/other_release.sh", "2.17")
+    assert process.communicate(timeout=60)[1] == (
+        "metal_ops: TF=2.17 is no release of TensorFlow that this can be built for; "
+        "there are 2.18, 2.19, 2.20, 2.21.\n"
+    )
+    assert process.returncode == 1 and not (world.checkout / "build").exists()
 
 
 def test_named_python_is_taken_or_refused(world: World):
@@ -350,7 +435,7 @@ def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str,
     asked = set(words.split())
     for step in steps:
         said = set(re.findall(r"--[a-z-]+", step))
-        assert said <= asked | {"--python", "--find-browser"}, step
+        assert said <= asked | {"--python", "--requirements", "--find-browser"}, step
 
 
 def test_a_compiler_that_this_make_installs_is_asked(checkout: World):
@@ -376,7 +461,7 @@ def test_one_pip_at_a_time(checkout: World):
     assert "overlap" not in checkout.calls
     files = [call.split()[-1] for call in checkout.calls if call.startswith("-r ")]
     assert set(files) == {
-        *("requirements.txt", "requirements-test.txt"),
+        *("build/requirements.txt", "requirements-test.txt"),
         *("requirements-docs.txt", "requirements-browser.txt"),
     }
 

@@ -12,7 +12,7 @@ written, nothing is mounted outside of the script's own mount namespace, and roo
 
 Scenarios, in this order; without names those marked * run:
 * user      Debian 12, a user without sudo: each command ends with one sentence, which names what root has to run
-* trixie    Debian 13, whose only Python is 3.13: each command, as root, ends with one sentence and installs nothing
+* trixie    Debian 13 as root, whose only Python is 3.13: make nerf, with the newest TensorFlow
 * nerf      Debian 12 as root: make nerf, and its pictures are there
 * test      make test, in the root of nerf
 * onednn=0  make test-ops there with TF_ENABLE_ONEDNN_OPTS=0
@@ -260,7 +260,7 @@ if wanted user; then
 fi
 if wanted trixie; then
   enter trixie trixie root
-  for goal in nerf test; do ends_with_a_sentence trixie "3.13" make $goal; done
+  ends_well trixie "$picture" make nerf
 fi
 if wanted nerf; then enter main bookworm root; ends_well nerf "$picture" make nerf; fi
 if wanted test; then enter main bookworm root; ends_well test "$library" make test; fi

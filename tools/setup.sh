@@ -9,6 +9,10 @@
 #          --bazel     Debian's Bazel, where none can be downloaded
 #        What comes after --if-possible is installed with the rest; where it cannot be had, that is said, and no failure.
 #        tools/setup.sh --python        print the interpreter to make .venv with
+#        tools/setup.sh --pythons R     print all interpreters here that TensorFlow R, e.g. 2.21, has wheels for
+#        tools/setup.sh --release       print the release of TensorFlow that this tree is built for
+#        tools/setup.sh --check-release R  end with a sentence if it cannot be built for that one
+#        tools/setup.sh --requirements  print requirements.txt for that release
 #        tools/setup.sh --find-browser  print the browser
 # One at a time: calls from one checkout wait for each other, and all of them for whoever else has the package manager.
 set -u
@@ -18,30 +22,62 @@ die() { echo "metal_ops: $*" >&2; exit 1; }
 # How long to wait for another package manager, in seconds; Ubuntu's own updates take minutes after a start.
 readonly PATIENCE=${METAL_OPS_SETUP_PATIENCE:-600}
 
-# ---- Python ---------------------------------------------------------------------------------------------------------
-# Any interpreter that TensorFlow has wheels for. A pyenv shim can be on PATH and not run, so try it.
-supported() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }
-find_python() {
-  local candidate
-  for candidate in ${PYTHON:-python3.11 python3.12 python3}; do
-    supported "$candidate" && echo "$candidate" && return
+# ---- TensorFlow and Python ------------------------------------------------------------------------------------------
+# A line a release: it, TensorFlow's version, NumPy's, Python's.
+releases() { sed -n 's/^ *"\(2\.[0-9]*\)": ("\([^"]*\)", "\([^"]*\)", "\([^"]*\)"),$/\1 \2 \3 \4/p' python/metal_ops/_version.py; }
+check_release() {
+  releases | grep -q "^$1 " ||
+    die "TF=$1 is no release of TensorFlow that this can be built for; there are $(releases | awk '{ printf "%s%s", (NR > 1 ? ", " : ""), $1 }')."
+}
+pythons_of() { releases | sed -n "s/^$1 [^ ]* [^ ]* //p"; }
+
+# Empty of what does not run: a pyenv shim can be on PATH and have no Python.
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+# find_pythons VERSION...: what is here of these, in this order; PYTHON alone where that is said.
+find_pythons() {
+  local version candidate
+  for version; do
+    for candidate in ${PYTHON:-"python$version" python3 "${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/$version".*/bin/python}; do
+      [ "$(version_of "$candidate")" = "$version" ] && echo "$candidate" && break
+    done
   done
-  return 1
+}
+# This tree's release: that of the copy that tools/other_release.sh made; else the oldest, and the newest where Python is
+# too new for that. What .venv was made with counts, whatever came later.
+release() {
+  local default newest
+  [ ! -e build/release ] || { cat build/release; return; }
+  [ ! -x .venv/bin/python ] || local PYTHON=.venv/bin/python
+  default=$(releases | head -1 | cut -d' ' -f1)
+  newest=$(releases | tail -1 | cut -d' ' -f1)
+  if [ -z "$(find_pythons $(pythons_of "$default"))" ] && [ -n "$(find_pythons $(pythons_of "$newest"))" ]; then
+    echo "$newest"
+  else
+    echo "$default"
+  fi
+}
+find_python() { find_pythons $(pythons_of "$(release)") | head -1 | grep .; }
+requirements() {
+  local release version numpy rest until without=
+  read -r release version numpy rest < <(releases | grep "^$(release) ")
+  until=$(sed -n 's/^TENSORFLOW_METAL_UNTIL = "\(.*\)"/\1/p' python/metal_ops/_version.py)
+  releases | sed "/^$until /q" | grep -q "^$release " || without='/^tensorflow-metal==/d'
+  sed -e "s/^\(tensorflow\(-cpu\)\{0,1\}==\)[0-9.]*/\1$version/" -e "s/^\(numpy==\)[0-9.]*/\1$numpy/" -e "$without" requirements.txt
 }
 # What `apt-get install python3` would bring, e.g. 3.13; nothing where apt's lists are not there yet.
 coming_python() { apt-cache policy python3 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9]*\.[0-9]*\).*/\1/p'; }
 no_python() {
-  die "TensorFlow $(sed -n 's/^TENSORFLOW = "\(.*\)"/\1/p' python/metal_ops/_version.py) has wheels for Python 3.11 and 3.12 only and $1; get one of them, e.g. from pyenv or uv, and call 'make PYTHON=/path/to/python3.12 ...'."
+  die "TensorFlow has wheels for Python 3.11, 3.12 and, from 2.20 on, 3.13 only and $1; get one of them, e.g. from pyenv or uv, and call 'make PYTHON=/path/to/python3.12 ...'."
 }
 # Ends here when no package can help.
 require_python() {
   find_python >/dev/null && return
-  [ -z "${PYTHON:-}" ] || no_python "PYTHON=$PYTHON is neither"
+  [ -z "${PYTHON:-}" ] || no_python "PYTHON=$PYTHON is none for $(release)"
   local installed coming
   installed=$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)
   [ -z "$installed" ] || no_python "this system has $installed"
   coming=$(coming_python)
-  case $coming in "" | 3.11 | 3.12) ;; *) no_python "this system's packages have $coming" ;; esac
+  case $coming in "" | 3.11 | 3.12 | 3.13) ;; *) no_python "this system's packages have $coming" ;; esac
 }
 
 # ---- the browser ----------------------------------------------------------------------------------------------------
@@ -68,7 +104,11 @@ case "${1:-}" in
   --python)
     find_python && exit 0
     require_python
-    die "Python 3.11 or 3.12 is needed and was not found; install one (e.g. 'sudo apt-get install python3 python3-venv') or call 'make PYTHON=/path/to/python3.11 ...'." ;;
+    die "Python 3.11, 3.12 or, for TensorFlow 2.20 and later, 3.13 is needed and was not found; install one (e.g. 'sudo apt-get install python3 python3-venv') or call 'make PYTHON=/path/to/python3.11 ...'." ;;
+  --pythons) check_release "${2:-}" && find_pythons $(pythons_of "$2"); exit 0 ;;
+  --release) release; exit 0 ;;
+  --check-release) check_release "${2:-}"; exit 0 ;;
+  --requirements) requirements; exit 0 ;;
   --find-browser)
     find_browser && exit 0
     by_hand=$(browser_by_hand)
@@ -93,7 +133,7 @@ missing_on_macos() {
     --cpu)
       command -v clang++ >/dev/null || echo "no compiler found; run 'xcode-select --install'."
       [ -e "$(brew --prefix 2>/dev/null)/include/hwy/highway.h" ] || echo "Highway is missing; run 'brew install highway'."
-      find_python >/dev/null || echo "Python 3.11 or 3.12 is missing; run 'brew install python@3.11'." ;;
+      find_python >/dev/null || echo "Python 3.11 or 3.12 is missing, or 3.13 for TensorFlow 2.20 and later; run 'brew install python@3.11'." ;;
     --metal)  # not among the command line tools
       xcrun -sdk macosx metal --version >/dev/null 2>&1 || echo "Apple's Metal compiler is missing; install Xcode from the App Store, then run 'sudo xcode-select -s /Applications/Xcode.app' and, from Xcode 26 on, 'xcodebuild -downloadComponent MetalToolchain'." ;;
     --npm) command -v npm >/dev/null || echo "npm is missing; run 'brew install node'." ;;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kernels/runtime/op.h"
 #include "kernels/tensorflow/parallel.h"
 #include "kernels/tensorflow/tf_arg_shapes.h"
@@ -30,8 +31,7 @@ using tensorflow::shape_inference::InferenceContext;
 
 // From a node's, through whatever has GetAttr: kernels' constructions and shape functions.
 template <typename Context>
-tensorflow::Status ReadAttrs(const OpDeclaration& op, Context* context,
-                             std::vector<AttrValue>* values) {
+absl::Status ReadAttrs(const OpDeclaration& op, Context* context, std::vector<AttrValue>* values) {
   const auto get = [&](const std::string& name, auto* value) {
     return context->GetAttr(name, value);
   };
@@ -73,7 +73,7 @@ tensorflow::Status ReadAttrs(const OpDeclaration& op, Context* context,
       }
     }
   }
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 // One node of a graph that is being built.
@@ -99,7 +99,7 @@ class InferredCall : public OpCall {
   InferenceContext* const context_;
 };
 
-tensorflow::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
+absl::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
   std::vector<AttrValue> attrs;
   TF_RETURN_IF_ERROR(ReadAttrs(op, c, &attrs));
   InferredCall call(op, attrs, c);
@@ -115,7 +115,7 @@ tensorflow::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
       c->set_output(i, shape.known_rank ? ToShape(c, shape.dims) : c->UnknownShape());
     }
   }
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 class TensorFlowCall : public CpuCall {
@@ -134,13 +134,13 @@ class TensorFlowCall : public CpuCall {
 
   // Finds and locks the variables among the inputs, until the call ends. All have memory of their
   // own then: whoever has read one keeps what was read.
-  tensorflow::Status LockVariables() {
+  absl::Status LockVariables() {
     std::vector<int> numbers;
     for (int i = 0; i < context_->num_inputs(); ++i) {
       if (InputArg(i).variable.empty()) continue;
       tensorflow::core::RefCountPtr<Var> var;
       if (!LookupResource(context_, HandleFromInput(context_, i), &var).ok()) {
-        return tensorflow::errors::FailedPrecondition(NoValue(i));
+        return absl::FailedPreconditionError(NoValue(i));
       }
       for (const auto& other : variables_) CheckDistinct(i, other.get() != var.get());
       numbers.push_back(i);
@@ -157,7 +157,7 @@ class TensorFlowCall : public CpuCall {
     for (size_t i = 0; i < variables_.size(); ++i) {
       Tensor* const tensor = variables_[i]->tensor();
       if (!variables_[i]->is_initialized) {
-        return tensorflow::errors::FailedPrecondition(NoValue(numbers[i]));
+        return absl::FailedPreconditionError(NoValue(numbers[i]));
       }
       CheckVariable(numbers[i], static_cast<DType>(tensor->dtype()));
       if (variables_[i]->copy_on_read_mode.load() || !tensor->RefCountIsOne()) {
@@ -178,7 +178,7 @@ class TensorFlowCall : public CpuCall {
   bool Allocate(int output, const std::vector<int64_t>& dims, int reused) override {
     Tensor* tensor = nullptr;
     TensorShape shape;
-    tensorflow::Status status = TensorShape::BuildTensorShape(dims, &shape);
+    absl::Status status = TensorShape::BuildTensorShape(dims, &shape);
     if (status.ok() && reused < 0) status = context_->allocate_output(output, shape, &tensor);
     if (status.ok() && reused >= 0) {
       status = context_->forward_input_or_allocate_output({reused}, output, shape, &tensor);
@@ -194,7 +194,7 @@ class TensorFlowCall : public CpuCall {
 
   void* Scratch(int64_t n_bytes) override {
     scratch_.emplace_back();
-    const tensorflow::Status status = context_->allocate_temp(
+    const absl::Status status = context_->allocate_temp(
         tensorflow::DT_UINT8, TensorShape({std::max<int64_t>(n_bytes, 1)}), &scratch_.back());
     if (status.ok()) return scratch_.back().data();
     context_->SetStatus(status);
@@ -279,7 +279,7 @@ OpKernel* Create(OpKernelConstruction* context) { return new DeclaredKernel(cont
 
 void RegisterOp(const OpDeclaration& op) {
   tensorflow::OpRegistry::Global()->Register(
-      [&op](tensorflow::OpRegistrationData* data) -> tensorflow::Status {
+      [&op](tensorflow::OpRegistrationData* data) -> absl::Status {
         tensorflow::OpDefBuilder builder(op.name);
         for (const OpAttr& attr : op.attrs) builder.Attr(attr.spec);
         for (const OpArg& input : op.inputs) builder.Input(input.name + ": " + input.type);

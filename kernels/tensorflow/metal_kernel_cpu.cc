@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/metal_kernel/metal_kernel_host.h"
 #include "kernels/metal_kernel/metal_kernel_launch.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -19,7 +21,6 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::errors::InvalidArgument;
 
 struct Runtime {
   metal_kernels_new_fn* create = nullptr;
@@ -66,9 +67,9 @@ metal_kernels_array ToArray(const Tensor& tensor, std::vector<std::vector<int64_
           dims->back().data()};
 }
 
-tensorflow::Status ToStatus(int code, const char* message) {
-  if (code == 0) return tensorflow::OkStatus();
-  return tensorflow::Status(static_cast<absl::StatusCode>(code), message);
+absl::Status ToStatus(int code, const char* message) {
+  if (code == 0) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
 }
 
 // What both ops have in common: a kernel, and calls of it.
@@ -81,14 +82,15 @@ class MetalKernelCallOp : public OpKernel {
   }
   void Compute(OpKernelContext* context) override {
     OP_REQUIRES(context, !atomic_ || !tensorflow::OpDeterminismRequired(),
-                tensorflow::errors::Unimplemented(NotDeterministic(function_)));
+                absl::UnimplementedError(NotDeterministic(function_)));
     OP_REQUIRES_OK(context, Make());
     const Tensor& launch = context->input(0);
     MetalKernelLaunch read;
     const std::string wrong =
         read.Read(static_cast<const int64_t*>(launch.data()), launch.NumElements(), n_threadgroup_,
                   context->num_outputs());
-    OP_REQUIRES(context, wrong.empty(), InvalidArgument("[", function_, "] ", wrong));
+    OP_REQUIRES(context, wrong.empty(),
+                absl::InvalidArgumentError(absl::StrCat("[", function_, "] ", wrong)));
     std::vector<std::vector<int64_t>> dims;
     dims.reserve(context->num_inputs() + context->num_outputs());
     std::vector<metal_kernels_array> inputs, outputs;
@@ -118,7 +120,7 @@ class MetalKernelCallOp : public OpKernel {
 
  protected:
   // Sees to it that there is a kernel.
-  virtual tensorflow::Status Make() = 0;
+  virtual absl::Status Make() = 0;
 
   std::string function_;
   bool atomic_ = false;
@@ -150,12 +152,12 @@ class MetalKernelOp : public MetalKernelCallOp {
 
  private:
   // Compiles it. A failure is tried again: a folder may have been full.
-  tensorflow::Status Make() override {
+  absl::Status Make() override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (kernel_ != nullptr) return tensorflow::OkStatus();
+    if (kernel_ != nullptr) return absl::OkStatus();
     const Runtime& runtime = GetRuntime();
     if (!runtime.error.empty()) {
-      return tensorflow::errors::NotFound("[", function_, "] ", runtime.error);
+      return absl::NotFoundError(absl::StrCat("[", function_, "] ", runtime.error));
     }
     std::vector<const char*> arguments;
     for (const std::string& argument : arguments_) arguments.push_back(argument.c_str());
@@ -181,7 +183,7 @@ class MetalKernelByHandleOp : public MetalKernelCallOp {
     OP_REQUIRES_OK(context, context->GetAttr("handle", &handle));
     const Runtime& runtime = GetRuntime();
     OP_REQUIRES(context, runtime.error.empty(),
-                tensorflow::errors::NotFound("[MetalKernelByHandle] ", runtime.error));
+                absl::NotFoundError(absl::StrCat("[MetalKernelByHandle] ", runtime.error)));
     metal_kernels_kept kept = {};
     const char* message = "";
     const int code = runtime.find(handle, &kept, &message);
@@ -193,7 +195,7 @@ class MetalKernelByHandleOp : public MetalKernelCallOp {
   }
 
  private:
-  tensorflow::Status Make() override { return tensorflow::OkStatus(); }
+  absl::Status Make() override { return absl::OkStatus(); }
 };
 
 REGISTER_KERNEL_BUILDER(Name("MetalKernel").Device(tensorflow::DEVICE_CPU), MetalKernelOp);

@@ -9,8 +9,8 @@
 #include <functional>
 #include <memory>
 
+#include "absl/synchronization/notification.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/lib/core/notification.h"
 
 namespace metal_ops {
 
@@ -32,7 +32,7 @@ inline void RunTasks(tensorflow::OpKernelContext* context, int64_t n_tasks, int6
 
   struct Queue {
     std::atomic<int64_t> next{0}, finished{0}, threads{0};
-    tensorflow::Notification all_finished;
+    absl::Notification all_finished;
   };
   const auto queue = std::make_shared<Queue>();
   // Late threads find the queue empty and touch nothing of the caller's, which may have returned.

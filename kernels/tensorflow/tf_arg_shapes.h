@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kernels/runtime/arg_shapes.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/tensor_shape.h"
-#include "tensorflow/core/platform/errors.h"
 
 namespace metal_ops {
 
@@ -46,9 +46,9 @@ std::vector<ArgShape> InputShapes(Context* context) {
   return shapes;
 }
 
-inline tensorflow::Status ToStatus(const ArgShapes& shapes) {
-  if (shapes.ok()) return tensorflow::OkStatus();
-  return tensorflow::errors::InvalidArgument(shapes.error());
+inline absl::Status ToStatus(const ArgShapes& shapes) {
+  if (shapes.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(shapes.error());
 }
 
 // An output of the named sizes, where they are known.

@@ -42,8 +42,8 @@ from typing import Any
 
 from metal_ops import _fallback
 from metal_ops._keras_on_metal import teach_keras
+from metal_ops._library import build_info
 from metal_ops._placement import Copy, Report, report
-from metal_ops._version import TENSORFLOW_RELEASE
 
 __all__ = [
     "Copy",
@@ -305,10 +305,11 @@ def _check_objective_c() -> None:
 
 
 def _check_tensorflow(tf: ModuleType) -> None:
-    if not tf.__version__.startswith(f"{TENSORFLOW_RELEASE}."):
+    release = ".".join(build_info()["tensorflow"].split(".")[:2])
+    if not tf.__version__.startswith(f"{release}."):
         raise DeviceError(
-            f"metal_ops: the METAL device is built for TensorFlow {TENSORFLOW_RELEASE}, but TensorFlow "
-            f"{tf.__version__} is installed; `pip install 'tensorflow-cpu~={TENSORFLOW_RELEASE}.0'`."
+            f"metal_ops: the METAL device is built for TensorFlow {release}, but TensorFlow "
+            f"{tf.__version__} is installed; `pip install 'tensorflow-cpu~={release}.0'`."
         )
     build = tf.sysconfig.get_build_info()
     for name in ("CUDA", "ROCm"):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from metal_ops._version import TENSORFLOW_RELEASE
+from metal_ops._library import build_info
 
 ROOT = Path(__file__).resolve().parents[2]
+RELEASE = build_info()["tensorflow"].rpartition(".")[0]
 ON_GPU = os.environ.get("HOSTMETAL_DEVICE", "").startswith("cuda")
 NO_STAND_IN = pytest.mark.skipif(
     os.environ.get("METAL_OPS_BUILT_BY") == "bazel",
@@ -147,7 +148,7 @@ def test_too_late_is_an_error():
         ("tf.sysconfig.get_build_info = lambda: {'is_cuda_build': True}", "CUDA build"),
         (
             "tf.__version__ = '2.99.0'",
-            f"TensorFlow {TENSORFLOW_RELEASE}, but TensorFlow 2.99.0 is installed",
+            f"TensorFlow {RELEASE}, but TensorFlow 2.99.0 is installed",
         ),
         (
             "device.PLUGIN = device.PLUGIN.with_name('none.so')",

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from metal_ops._version import TENSORFLOW
+from metal_ops._library import build_info
 from tests.packaging.conftest import INSTALL_SOURCE, INSTALL_SOURCES, ROOT, Environment
 
 # What the tests themselves import; their versions are those of the environment that runs this.
@@ -115,7 +115,7 @@ def test_pip_install_from_source(command, tmp_path):
     checkout = clone(tmp_path / "metal_ops")
     environment = new_environment(tmp_path / "environment")
     # setuptools of the new environment may be older than what pyproject.toml asks for.
-    pip(environment, "setuptools>=77", f"tensorflow-cpu=={TENSORFLOW}")
+    pip(environment, "setuptools>=77", f"tensorflow-cpu=={build_info()['tensorflow']}")
     sh(command, checkout, PATH=f"{environment.python.parent}:{os.environ['PATH']}")
     out = environment.run("-m", "metal_ops", "doctor")
     assert "metal_ops works" in out and ("GPU:0" in out) == (command == INSTALL_SOURCES)

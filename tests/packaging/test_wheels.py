@@ -24,6 +24,8 @@ from tests.packaging.conftest import INSTALL_WHEEL, ROOT, Environment
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are the Linux wheels")
 
 MIB = 2**20
+RELEASE = metal_ops._library.build_info()["tensorflow"].rpartition(".")[0]
+VERSION = f"{metal_ops.__version__}+tf{RELEASE}"
 # Registration entry points and the small C interfaces. Everything else is hidden.
 EXPORTED = {
     "metal_ops/_metal_ops.so": r"metal_ops_\w+",
@@ -57,11 +59,9 @@ def names(wheel: Path) -> set[str]:
 
 
 def test_names_and_sizes(wheels):
-    version = metal_ops.__version__
-    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert [wheel.name for wheel in wheels] == [
-        f"tensorflow_metal_ops-{version}-{python}-{python}-linux_x86_64.whl",
-        f"tensorflow_metal_ops_hostmetal-{version}-py3-none-linux_x86_64.whl",
+        f"tensorflow_metal_ops-{VERSION}-py3-none-linux_x86_64.whl",
+        f"tensorflow_metal_ops_hostmetal-{VERSION}-py3-none-linux_x86_64.whl",
     ]
     for wheel in wheels:
         assert wheel.stat().st_size < 10 * MIB
@@ -75,7 +75,6 @@ def test_two_builds_are_the_same_bytes(wheels, tmp_path):
 
 def test_content(wheels):
     package, metal = map(names, wheels)
-    version = metal_ops.__version__
     sources = {
         str(path.relative_to(ROOT / "python"))
         for path in (ROOT / "python/metal_ops").rglob("*")
@@ -86,14 +85,14 @@ def test_content(wheels):
     assert binaries == {"metal_ops/_metal_ops.so", "metal_ops/libhwy.so.1"}
     assert {
         "metal_ops/include/kernels/runtime/encoder.h",
-        f"tensorflow_metal_ops-{version}.dist-info/licenses/LICENSE",
+        f"tensorflow_metal_ops-{VERSION}.dist-info/licenses/LICENSE",
     } <= package
     assert {
         *(name for name in EXPORTED if name != "metal_ops/_metal_ops.so"),
         "metal_ops/include/hostmetal/Metal/Metal.h",
         "metal_ops/metal/msl/lib/prelude.h",
         "metal_ops/metal/msl/include/metal_stdlib",
-        f"tensorflow_metal_ops_hostmetal-{version}.dist-info/licenses/LICENSE",
+        f"tensorflow_metal_ops_hostmetal-{VERSION}.dist-info/licenses/LICENSE",
     } <= metal
     assert not package & metal, "no file belongs to both"
     stray = {
@@ -108,13 +107,14 @@ def test_metadata(wheels):
         return archive.read(next(n for n in names(wheel) if n.endswith("/METADATA"))).decode()
 
     package, metal = map(metadata, wheels)
-    version = metal_ops.__version__
-    assert f"\nVersion: {version}\n" in package and f"\nVersion: {version}\n" in metal
+    assert f"\nVersion: {VERSION}\n" in package and f"\nVersion: {VERSION}\n" in metal
     assert re.search(r"Requires-Dist: tensorflow-metal-ops-hostmetal; .*extra == .metal.", package)
-    assert f"\nRequires-Dist: tensorflow-metal-ops=={version}\n" in metal
-    assert f"\nRequires-Dist: tensorflow-cpu=={_version.TENSORFLOW};" in package
+    assert f"\nRequires-Dist: tensorflow-metal-ops=={VERSION}\n" in metal
+    assert (
+        f"\nRequires-Dist: tensorflow-cpu=={_version.TENSORFLOW_RELEASES[RELEASE][0]};" in package
+    )
     changes = (ROOT / "CHANGELOG.md").read_text()
-    assert f"## [{version}]" in changes or "## [Unreleased]" in changes
+    assert f"## [{metal_ops.__version__}]" in changes or "## [Unreleased]" in changes
 
 
 @pytest.mark.parametrize("library", EXPORTED)
@@ -214,12 +214,12 @@ def test_builds_ops_of_others(installed):
 def test_another_tensorflow_is_refused_in_a_sentence(installed):
     out = installed.run(
         "-c",
-        "import tensorflow as tf; tf.__version__ = '2.19.0'\n"
+        "import tensorflow as tf; tf.__version__ = '2.99.0'\n"
         "try:\n    import metal_ops\nexcept ImportError as error:\n    print(error)",
     )
     built = metal_ops._library.build_info()["tensorflow"]
-    assert f"was built for TensorFlow {built}, but TensorFlow 2.19.0 is installed" in out
-    assert f"pip install 'tensorflow~={_version.TENSORFLOW_RELEASE}.0'" in out
+    assert f"was built for TensorFlow {built}, but TensorFlow 2.99.0 is installed" in out
+    assert f"pip install 'tensorflow~={RELEASE}.0'" in out
 
 
 def test_without_the_metal_half(new_environment: Callable[..., Environment]):

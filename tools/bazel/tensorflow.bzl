@@ -5,7 +5,8 @@ import json, os, sys
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 import tensorflow as tf
 print(json.dumps([sys.executable, tf.__version__, tf.sysconfig.get_include(), tf.sysconfig.get_lib(),
-                  [f for f in tf.sysconfig.get_compile_flags() if f.startswith('-D')]]))
+                  [f for f in tf.sysconfig.get_compile_flags() if f.startswith('-D')]
+                  + ['-DMETAL_OPS_TENSORFLOW=' + tf.__version__]]))
 """
 
 def _is_macos(ctx):
@@ -21,9 +22,10 @@ def _tensorflow_impl(ctx):
         fail("%s cannot import TensorFlow; activate the environment that has it (`make setup` makes .venv), or set METAL_OPS_PYTHON.\n%s" % (python, answer.stderr))
     python, version, include, library, defines = json.decode(answer.stdout.strip().split("\n")[-1])
     versions = ctx.read(ctx.path(Label("//python:metal_ops/_version.py")))
-    supported = versions.split('TENSORFLOW = "')[1].split('"')[0].rpartition(".")[0]
-    if not version.startswith(supported + "."):
-        fail("metal_ops is written for TensorFlow %s, %s has %s" % (supported, python, version))
+    table = versions.split("TENSORFLOW_RELEASES = {")[1].split("}")[0]
+    supported = [line.split('"')[1] for line in table.split("\n") if '"' in line]
+    if ".".join(version.split(".")[:2]) not in supported:
+        fail("metal_ops is written for TensorFlow %s, %s has %s" % (", ".join(supported), python, version))
     ctx.symlink(include, "include")
     framework = "libtensorflow_framework.2.dylib" if _is_macos(ctx) else "libtensorflow_framework.so.2"
     ctx.symlink(library + "/" + framework, framework)

@@ -6,14 +6,19 @@ nor the environment of whoever installs is touched. METAL_OPS_LIBRARIES=<folder>
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from setuptools import Distribution
+from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 MACOS = platform.system() == "Darwin"
@@ -23,6 +28,55 @@ SOURCES = (
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
 )
 HIGHWAY = "libhwy.so.1"
+VERSIONS = runpy.run_path(str(ROOT / "python" / "metal_ops" / "_version.py"))
+
+
+class AnyPython(bdist_wheel):
+    """Of a platform, but of no Python: the libraries talk to TensorFlow alone."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        # python.org's Python on macOS is for two kinds of processors, what is compiled here for one.
+        return "py3", "none", super().get_tag()[2].replace("universal2", platform.machine())
+
+
+class BinaryDistribution(Distribution):
+    """One that is of a platform, although setuptools compiles nothing of it."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+def tensorflow() -> tuple[str, str]:
+    """The release of the TensorFlow that is installed, for which libraries are compiled, and the version to ask for.
+
+    Raises:
+      SystemExit: There is none, or of a release that the sources are not for. The message says which are.
+    """
+    releases = VERSIONS["TENSORFLOW_RELEASES"]
+    for name in ("tensorflow-cpu", "tensorflow"):
+        try:
+            release = ".".join(importlib.metadata.version(name).split(".")[:2])
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if release in releases:
+            return release, releases[release][0]
+        sys.exit(
+            f"metal_ops: {name} {release} is installed, expected one of {', '.join(releases)}."
+        )
+    sys.exit(
+        f"metal_ops: TensorFlow is not installed; `pip install tensorflow-cpu~={next(iter(releases))}.0`."
+    )
+
+
+def has_tensorflow_metal(release: str) -> bool:
+    """Whether Apple's plugin loads into that release of TensorFlow."""
+    releases = list(VERSIONS["TENSORFLOW_RELEASES"])
+    return releases.index(release) <= releases.index(VERSIONS["TENSORFLOW_METAL_UNTIL"])
+
+
+def version() -> str:
+    """That of the package, and TensorFlow's release, so that pip tells the wheels of several apart: 0.1.0+tf2.18."""
+    return f"{VERSIONS['__version__']}+tf{tensorflow()[0]}"
 
 
 def provide(names: Iterable[str], package: Path) -> None:

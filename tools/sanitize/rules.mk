@@ -17,7 +17,7 @@ ASAN_PRECOMPILED := $(ASAN_HEADERS).pch
 endif
 ASAN_FIRST := $(if $(ASAN_PRECOMPILED),$(ASAN_HEADERS),tools/sanitize/absl.h)
 $(ASAN_HEADERS).pch: ASAN_FIRST := tools/sanitize/absl.h
-$(ASAN_HEADERS).pch: tools/sanitize/absl.h $(TF)/cflags | build/sanitize/runtime.stamp
+$(ASAN_HEADERS).pch: tools/sanitize/absl.h $(TF_FLAGS)/cflags | build/sanitize/runtime.stamp
 	@mkdir -p $(@D)
 	@echo "  compile TensorFlow's headers (address)"
 	@printf '#include "%s"\n' tools/sanitize/absl.h $(PRECOMPILED_HEADERS:%=tensorflow/core/framework/%.h) > $(@:.pch=)
@@ -38,7 +38,7 @@ ASAN_OPS := $(call asan_objects,$(OPS_SRC))
 ASAN_KERNELS := $(call asan_objects,$(METAL_MM) $(METAL_CC))
 ASAN_DEVICE := $(call asan_objects,$(DEVICE_SRC))
 ASAN_HOSTMETAL := $(call asan_objects,$(HOSTMETAL_SRC))
-$(sort $(ASAN_OPS) $(ASAN_KERNELS) $(ASAN_DEVICE)) build/sanitize/address/tests/sanitize/planted_ops.o: $(TF)/cflags
+$(sort $(ASAN_OPS) $(ASAN_KERNELS) $(ASAN_DEVICE)) build/sanitize/address/tests/sanitize/planted_ops.o: $(TF_FLAGS)/cflags
 $(sort $(filter-out %_simd.o,$(ASAN_OPS))) build/sanitize/address/tests/sanitize/planted_ops.o: $(ASAN_PRECOMPILED)
 -include $(sort $(ASAN_OPS:.o=.d) $(ASAN_KERNELS:.o=.d) $(ASAN_DEVICE:.o=.d))
 

@@ -131,7 +131,7 @@ def tensorflow_flags() -> tuple[list[str], list[str]]:
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
-        release = runpy.run_path(str(PACKAGE / "_version.py"))["TENSORFLOW_RELEASE"]
+        release = next(iter(runpy.run_path(str(PACKAGE / "_version.py"))["TENSORFLOW_RELEASES"]))
         raise MissingToolError(
             f"TensorFlow is not installed; run 'pip install tensorflow-cpu~={release}.0'."
         )

@@ -1,0 +1,96 @@
+"""What the libraries need of TensorFlow is exported by the release they are built for: of all that are built here."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metal_ops import _library, _version
+from tests.processes import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
+
+HERE = _library.build_info()["tensorflow"].rpartition(".")[0]
+LIBRARIES = ("_metal_ops.so", "_metal_kernels.so", "libmetal_device.so")
+# Gone from libtensorflow_framework in 2.20, although kernels_experimental.h declares them still.
+DROPPED = (
+    r"TF_(Assign\w*Variable|GetInputTensorFromVariable|\w*VariableInputLock\w*|IsRefInput|\w*Variant"
+    r"|\w*RefInput\w*|D?V?Log)"
+)
+
+
+def tree(release: str) -> Path:
+    """Where that release's libraries are built; skips the test if they are not."""
+    # Of a copy that tools/other_release.sh made, the checkout and its other copies are elsewhere.
+    root = ROOT.parents[1] if ROOT.parent.name == "build" else ROOT
+    found = ROOT if release == HERE else root / "build" / f"tf-{release}"
+    if not (found / "python/metal_ops/libmetal_device.so").exists():
+        pytest.skip(f"not built here: make TF={release} metal")
+    return found
+
+
+def tensorflow(release: str) -> list[Path]:
+    """Its libraries."""
+    folder = (tree(release) / "build/tensorflow/rpath").read_text().split("-rpath,")[1]
+    return [tree(release) / folder / f"libtensorflow_{name}.so.2" for name in ("framework", "cc")]
+
+
+@functools.cache
+def symbols(library: Path, kind: str) -> frozenset[str]:
+    """Names of the dynamic symbols that it defines, or needs of others: "--defined-only", "--undefined-only"."""
+    command = ["nm", "-D", "--format=posix", kind, library]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return frozenset(re.findall(r"^([^\s@]+)(?:@\S*)? (?![wv] )", out, re.M))
+
+
+def missing(library: Path, release: str) -> set[str]:
+    """What none of the libraries has that it is linked with, with TensorFlow of that release among them."""
+    linked = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+    found = {Path(path) for path in re.findall(r"(/\S+) \(0x", linked)}
+    found = {path for path in found if "tensorflow" not in path.name} | set(tensorflow(release))
+    needed = symbols(library, "--undefined-only")
+    return set(needed).difference(*(symbols(path, "--defined-only") for path in sorted(found)))
+
+
+@pytest.mark.parametrize("release", _version.TENSORFLOW_RELEASES)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_all_are_there(library, release):
+    path = tree(release) / "python" / "metal_ops" / library
+    assert len(symbols(path, "--undefined-only")) > 100
+    assert missing(path, release) == set()
+
+
+@pytest.mark.parametrize("release", _version.TENSORFLOW_RELEASES)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_none_that_later_releases_dropped(library, release):
+    path = tree(release) / "python" / "metal_ops" / library
+    assert [s for s in symbols(path, "--undefined-only") if re.fullmatch(DROPPED, s)] == []
+
+
+def test_control_the_list_of_what_was_dropped():
+    releases = list(_version.TENSORFLOW_RELEASES)
+    framework = symbols(tensorflow(HERE)[0], "--defined-only")
+    dropped = [s for s in framework if re.fullmatch(DROPPED, s)]
+    assert bool(dropped) == (releases.index(HERE) < releases.index("2.20"))
+
+
+def test_control_another_release_lacks_some():
+    """The reason why import refuses it."""
+    for release in _version.TENSORFLOW_RELEASES:
+        if release != HERE and (tree_or_none := _built(release)):
+            lacking = missing(tree_or_none / "python" / "metal_ops" / LIBRARIES[0], HERE)
+            assert any("absl" in name or "tensorflow" in name for name in lacking)
+            return
+    pytest.skip("no other release is built here: make TF=2.21 metal")
+
+
+def _built(release: str) -> Path | None:
+    try:
+        return tree(release)
+    except pytest.skip.Exception:
+        return None

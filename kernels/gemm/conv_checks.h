@@ -19,7 +19,7 @@ struct ConvAttrs {
   std::vector<int64_t> explicit_paddings;
   std::string padding = "VALID";
   bool nchw = false;
-  // What to do about groups, which no kernel here has.
+  // What to do about groups; null where the kernel has them.
   const char* groups = "Grouped convolutions are not fused: use tf.nn.conv2d.";
 
   int dim_n() const { return 0; }
@@ -96,7 +96,8 @@ inline void CheckConvAttrs(ArgShapes* shapes, const ConvAttrs& attrs) {
 inline void CheckConvChannels(ArgShapes* shapes, const ConvAttrs& attrs, int64_t input,
                               int64_t filter) {
   if (input < 0 || filter < 0 || input == filter) return;
-  const bool grouped = filter > 0 && input % filter == 0;
+  const bool grouped = filter > 0 && input > 0 && input % filter == 0;
+  if (grouped && attrs.groups == nullptr) return;
   shapes->Require(false, "filter must have as many input channels as input, " +
                              std::to_string(input) + ", got " + std::to_string(filter) + "." +
                              (grouped ? std::string(" ") + attrs.groups : ""));

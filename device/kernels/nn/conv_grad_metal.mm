@@ -4,15 +4,13 @@
 
 #include "device/kernels/layout.h"
 #include "device/kernels/nn/conv_grad.h"
+#include "device/kernels/nn/conv_groups.h"
 #include "device/kernels/nn/product.h"
 #include "device/kernels/nn/windows.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
-
-constexpr const char kGroups[] =
-    "Grouped convolutions are not provided on the METAL device: use the CPU.";
 
 // What all gradients check: the shapes are those of one convolution.
 Status Sizes(const char* op, const ConvAttrs& attrs, const Shape& input, const Shape& filter,
@@ -142,7 +140,7 @@ class Conv2DBackpropInputOp {
 
   explicit Conv2DBackpropInputOp(KernelConstruction* ctx) {
     OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
-    attrs_.groups = kGroups;
+    attrs_.groups = nullptr;
   }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -152,15 +150,39 @@ class Conv2DBackpropInputOp {
     Shape shape;
     Tensor filter, d_out, d_in;
     ConvSizes s;
-    RETURN_IF_ERROR(SizesInput(ctx, kOp, "input_sizes", 0, &shape));
     RETURN_IF_ERROR(ctx->Input(1, &filter));
     RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(InputSizes(ctx, filter, d_out, &shape));
     RETURN_IF_ERROR(Sizes(kOp, attrs_, shape, filter.shape(), d_out, false, &s));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
     if (d_in.num_elements() == 0) return Status();
     if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
 
-    return ConvInputGrad(ctx, kOp, s, attrs_.nchw, filter, d_out, d_in);
+    int64_t groups;
+    RETURN_IF_ERROR(SplitGroups(kOp, filter.shape()[2], &s, &groups));
+    const size_t c = attrs_.dim_c();
+    return RunGroups(ctx, kOp, groups, {filter, 3}, {d_out, c}, {d_in, c},
+                     [&](const Tensor& f, const Tensor& d, const Tensor& out) {
+                       return ConvInputGrad(ctx, kOp, s, attrs_.nchw, f, d, out);
+                     });
+  }
+
+  // Height and width are enough.
+  Status InputSizes(KernelContext* ctx, const Tensor& filter, const Tensor& d_out,
+                    Shape* shape) const {
+    Tensor sizes;
+    RETURN_IF_ERROR(ctx->Input(0, &sizes));
+    if (sizes.num_elements() != 2 || filter.rank() != 4 || d_out.rank() != 4) {
+      return SizesInput(ctx, kOp, "input_sizes", 0, shape);
+    }
+    Shape points;
+    RETURN_IF_ERROR(Indices(kOp, "input_sizes", sizes, &points));
+    RETURN_IF_ERROR(CheckShape(kOp, "input_sizes", points));
+    shape->assign(4, d_out.shape()[0]);
+    (*shape)[attrs_.dim_h()] = points[0];
+    (*shape)[attrs_.dim_w()] = points[1];
+    (*shape)[attrs_.dim_c()] = filter.shape()[2];
+    return Status();
   }
 
   ConvAttrs attrs_;
@@ -174,7 +196,7 @@ class Conv2DBackpropFilterOp {
 
   explicit Conv2DBackpropFilterOp(KernelConstruction* ctx) {
     OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
-    attrs_.groups = kGroups;
+    attrs_.groups = nullptr;
   }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -193,7 +215,13 @@ class Conv2DBackpropFilterOp {
     if (input.num_elements() == 0 || d_out.num_elements() == 0)
       return ZeroOutput(ctx, kOp, d_filter);
 
-    return ConvFilterGrad(ctx, kOp, s, attrs_.nchw, input, d_out, d_filter);
+    int64_t groups;
+    RETURN_IF_ERROR(SplitGroups(kOp, shape[2], &s, &groups));
+    const size_t c = attrs_.dim_c();
+    return RunGroups(ctx, kOp, groups, {input, c}, {d_out, c}, {d_filter, 3},
+                     [&](const Tensor& in, const Tensor& d, const Tensor& out) {
+                       return ConvFilterGrad(ctx, kOp, s, attrs_.nchw, in, d, out);
+                     });
   }
 
   ConvAttrs attrs_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "device/kernels/nn/conv_attrs.h"
+#include "device/kernels/nn/conv_groups.h"
 #include "device/kernels/nn/product.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -166,7 +167,7 @@ class Conv2DOp {
 
   explicit Conv2DOp(KernelConstruction* ctx) {
     OP_REQUIRES_OK(ctx, GetConvAttrs(ctx, kOp, &attrs_));
-    attrs_.groups = "Grouped convolutions are not provided on the METAL device: use the CPU.";
+    attrs_.groups = nullptr;
   }
 
   void Compute(KernelContext* ctx) {
@@ -179,9 +180,15 @@ class Conv2DOp {
     OP_REQUIRES_OK(ctx, ToStatus(shapes));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, sizes.OutputShape(attrs_.nchw), &out));
     if (out.num_elements() == 0) return;
+    int64_t groups;
+    OP_REQUIRES_OK(ctx, SplitGroups(kOp, filter.shape()[2], &sizes, &groups));
     const GemmParams params = PlanConv(&shapes, sizes, attrs_.nchw);
     OP_REQUIRES_OK(ctx, ToStatus(shapes));
-    OP_REQUIRES_OK(ctx, RunProduct(ctx, params, input, filter, out));
+    const size_t c = attrs_.dim_c();
+    OP_REQUIRES_OK(ctx, RunGroups(ctx, kOp, groups, {input, c}, {filter, 3}, {out, c},
+                                  [&](const Tensor& a, const Tensor& b, const Tensor& part) {
+                                    return RunProduct(ctx, params, a, b, part);
+                                  }));
   }
 
  private:

@@ -241,6 +241,36 @@ def test_conv(dtype, nchw):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize("groups", [2, 3, 6])
+def test_grouped_conv(dtype, nchw, groups):
+    """With both gradients: those of the groups' own convolutions, on the CPU in float32."""
+    shape, kernel = (2, 7, 6, 6), (3, 2, 6 // groups, 12)
+    x, w = random(shape, dtype), random(kernel, dtype, 1)
+    wide, filters = tf.cast(x, tf.float32), tf.cast(w, tf.float32)
+    options = dict(strides=[1, 2, 1, 1], padding="SAME")
+    with tf.device("CPU:0"), tf.GradientTape() as tape:
+        tape.watch([wide, filters])
+        parts = zip(tf.split(wide, groups, 3), tf.split(filters, groups, 3), strict=True)
+        want = tf.concat([tf.nn.conv2d(a, b, **options) for a, b in parts], 3)
+    d = tf.cast(random(want.shape, dtype, 2), tf.float32)
+    d_want = tape.gradient(want, [wide, filters], d)
+    order = (0, 3, 1, 2) if nchw else (0, 1, 2, 3)
+    if nchw:
+        options = dict(strides=[1, 1, 2, 1], padding="SAME", data_format="NCHW")
+    with tf.device("GPU:0"), tf.GradientTape() as tape:
+        x, w = tf.transpose(x, order), tf.identity(w)
+        tape.watch([x, w])
+        got = tf.nn.conv2d(x, w, **options)
+    d_got = tape.gradient(got, [x, w], tf.transpose(tf.cast(d, dtype), order))
+    back = (0, 2, 3, 1) if nchw else (0, 1, 2, 3)
+    got = [tf.transpose(got, back), tf.transpose(d_got[0], back), d_got[1]]
+    for a, b, terms in zip(got, [want, *d_want], [36 // groups, 72, 56], strict=True):
+        assert a.device.endswith("GPU:0")
+        assert_rounded_once(a, b, terms * 2**-22, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
 def test_depthwise_conv(dtype, nchw):
     for shape, kernel, strides, padding in [
         ((2, 9, 7, 3), (3, 3, 3, 1), (1, 1), "SAME"),
@@ -459,8 +489,22 @@ def test_bad_arguments():
     Invalid = tf.errors.InvalidArgumentError
     with tf.device("GPU:0"):
         x = tf.ones((1, 4, 4, 4))
-        with pytest.raises(Exception, match="Grouped convolutions are not provided|depth"):
-            raw.Conv2D(input=x, filter=tf.ones((1, 1, 2, 4)), strides=[1, 1, 1, 1], padding="SAME")
+        with pytest.raises(Invalid, match="2 groups of 2 input channels, got 3|divisible"):
+            raw.Conv2D(input=x, filter=tf.ones((1, 1, 2, 3)), strides=[1, 1, 1, 1], padding="SAME")
+        with pytest.raises(Invalid, match="as input, 4, got 3|divisible|multiple"):
+            raw.Conv2D(input=x, filter=tf.ones((1, 1, 3, 4)), strides=[1, 1, 1, 1], padding="SAME")
+        assert raw.Conv2D(
+            input=x[..., :0], filter=tf.ones((1, 1, 0, 4)), strides=[1, 1, 1, 1], padding="SAME"
+        ).shape == (1, 4, 4, 4)
+        # Of the input's gradient, height and width are enough.
+        d_x = raw.Conv2DBackpropInput(
+            input_sizes=[4, 4],
+            filter=tf.ones((1, 1, 4, 3)),
+            out_backprop=tf.ones((1, 4, 4, 3)),
+            strides=[1, 1, 1, 1],
+            padding="SAME",
+        )
+        np.testing.assert_array_equal(d_x, np.full((1, 4, 4, 4), 3))
         with pytest.raises(Invalid, match=r"bias.*\[3\]"):
             raw.BiasAdd(value=x, bias=tf.ones(3))
         with pytest.raises(Invalid, match="non-negative"):

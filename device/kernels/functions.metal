@@ -19,7 +19,6 @@ FUNCTION("acosh", Acosh, acosh(x))
 FUNCTION("asin", Asin, arc_sine(x))
 FUNCTION("asinh", Asinh, asinh(x))
 FUNCTION("atan", Atan, arc_tangent(x))
-FUNCTION("atanh", Atanh, atanh(x))
 FUNCTION("ceil", Ceil, ceil(x))
 FUNCTION("cos", Cos, cos(x))
 FUNCTION("cosh", Cosh, cosh(x))
@@ -32,6 +31,14 @@ FUNCTION("sin", Sin, sin(x))
 FUNCTION("sinh", Sinh, sinh(x))
 FUNCTION("softsign", Softsign, x / (1.0f + abs(x)))
 FUNCTION("tan", Tan, tan(x))
+
+struct Atanh {
+  float operator()(float x) const {
+    const float size = abs(x);
+    return copysign(0.5f * precise_log1p(2.0f * size / (1.0f - size)), x);
+  }
+};
+ELEMENTWISE_1("atanh", Atanh)
 
 // By erf's tail where 1 - erf(x) would cancel. The square's rounding would be the result's many
 // times over: it is put back.

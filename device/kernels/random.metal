@@ -50,13 +50,14 @@ inline bfloat unit<bfloat>(uint bits) {
   return bfloat(as_type<float>(((bits & 0x7fu) | 0x3f80u) << 16) - 1.0f);
 }
 
-// Two normal numbers of two uniform ones (Box and Muller).
+// Two normal numbers of two uniform ones (Box and Muller): those of TensorFlow's CPU kernels, as far as
+// logarithm, sine and cosine round as the C library's.
 inline float2 normal_pair(uint a, uint b) {
-  const float length = sqrt(-2.0f * log(max(unit_float(a), 1.0e-7f)));
+  const float length = sqrt(-2.0f * precise::log(max(unit_float(a), 1.0e-7f)));
   // 2 pi times it, as rounded from double.
   const float u = unit_float(b);
   const float angle = fma(u, 6.2831855f, u * -1.7484555e-7f);
-  return float2(sin(angle), cos(angle)) * length;
+  return float2(precise::sin(angle), precise::cos(angle)) * length;
 }
 
 // Grid of all: groups of four.

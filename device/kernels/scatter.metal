@@ -1,8 +1,8 @@
 // Slices of a tensor changed by indices, and slices taken by them.
 //
-// A thread has some rows of the tensor and up to SCATTER_BLOCK elements of them for itself, and looks at
-// all indices for those rows, in their order: so results are the same from run to run, and the
-// CPU's, in every dtype, without atomics. Indices outside the tensor change nothing.
+// A thread has some rows of the tensor and some elements of them for itself, and looks at all indices
+// for those rows, in their order: so results are the same from run to run, and the CPU's, in every
+// dtype, without atomics. Indices outside the tensor change nothing.
 
 #include "device/kernels/gather.metal.h"
 #include "device/kernels/scatter_params.h"
@@ -66,23 +66,35 @@ inline ulong scatter_row(constant ScatterParams& p, device const I* indices, ulo
   return row;
 }
 
-// Grid: blocks of a slice's elements, ranges of rows.
+// `step`: 0 if `from` is one value.
+template <typename Op, typename T>
+inline void scatter_block(device T* to, device const T* from, uint step, ulong left) {
+  using Wide = typename wide<T>::type;
+  const Op op = Op();
+  if (left >= SCATTER_BLOCK && step == 1) {
+    T values[SCATTER_BLOCK];
+    for (uint k = 0; k < SCATTER_BLOCK; ++k) values[k] = T(op(Wide(to[k]), Wide(from[k])));
+    for (uint k = 0; k < SCATTER_BLOCK; ++k) to[k] = values[k];
+  } else {
+    const uint elements = uint(min(ulong(SCATTER_BLOCK), left));
+    for (uint k = 0; k < elements; ++k) to[k] = T(op(Wide(to[k]), Wide(from[k * step])));
+  }
+}
+
+// Grid: parts of a slice's elements, ranges of rows.
 template <typename Op, typename T, typename I>
 kernel void scatter(device const I* indices [[buffer(0)]], device const T* updates [[buffer(1)]],
                     device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],
                     uint2 position [[thread_position_in_grid]]) {
-  using Wide = typename wide<T>::type;
-  const Op op = Op();
   const ulong begin = ulong(position.y) * p.range, end = min(begin + p.range, p.rows);
-  const ulong first = ulong(position.x) * SCATTER_BLOCK;
-  const uint elements = uint(min(ulong(SCATTER_BLOCK), p.inner - first));
+  const ulong first = ulong(position.x) * p.part, last = min(first + p.part, p.inner);
+  const uint step = p.one_value != 0 ? 0 : 1;
   for (ulong i = 0; i < p.updates; ++i) {
     const ulong row = scatter_row(p, indices, i);
     if (row < begin || row >= end) continue;
-    device T* const to = out + row * p.inner + first;
-    device const T* const from = p.one_value != 0 ? updates : updates + i * p.inner + first;
-    for (uint k = 0; k < elements; ++k) {
-      to[k] = T(op(Wide(to[k]), Wide(from[p.one_value != 0 ? 0 : k])));
+    for (ulong at = first; at < last; at += SCATTER_BLOCK) {
+      scatter_block<Op>(out + row * p.inner + at, updates + (i * p.inner + at) * step, step,
+                        last - at);
     }
   }
 }

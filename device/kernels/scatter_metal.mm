@@ -9,6 +9,7 @@
 #include "device/kernels/layout.h"
 #include "device/kernels/scatter.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
 
@@ -67,15 +68,17 @@ Status EncodeScatter(Encoder& encoder, const char* op, const char* change, bool 
                      const Tensor& out) {
   if (p.updates == 0 || p.rows == 0 || p.inner == 0) return Status();
   p.range = (p.rows + kRanges - 1) / kRanges;
-  const auto blocks = static_cast<int64_t>((p.inner + SCATTER_BLOCK - 1) / SCATTER_BLOCK);
   const auto ranges = static_cast<int64_t>((p.rows + p.range - 1) / p.range);
-  RETURN_IF_ERROR(CheckGrid(op, "elements", blocks));
+  // The ranges are enough for the cores of a processor; a GPU has more threads than they are.
+  p.part = ThreadgroupsRunAtOnce() || ranges < kRanges ? SCATTER_BLOCK : p.inner;
+  const auto parts = static_cast<int64_t>((p.inner + p.part - 1) / p.part);
+  RETURN_IF_ERROR(CheckGrid(op, "elements", parts));
   const bool moves = change == std::string("update");
   const DType dtype = signless ? Unsigned(out.dtype()) : out.dtype();
   const Shader shader =
       moves ? Shader("scatter_update", std::to_string(out.element_bytes()), indices.dtype())
             : Shader("scatter", change, dtype, indices.dtype());
-  return encoder.Launch(shader, Grid(blocks, ranges),
+  return encoder.Launch(shader, Grid(parts, ranges),
                         {{"indices", indices},
                          {"updates", Value(updates).Untyped()},
                          {"out", Value(out).Untyped()},

@@ -105,7 +105,7 @@ kernel void sparse_segment(device const T* data [[buffer(0)]],
   for (uint k = 0; k < width; ++k) out[position.y * p.inner + column + k] = T(sums[k] * scale);
 }
 
-// What the rows of each segment get of its gradient. Grid: inner, n.
+// What the rows of each segment get of its gradient. Grid: blocks of inner, n.
 template <typename T, typename S>
 kernel void sparse_segment_spread(device const T* grad [[buffer(0)]],
                                   device const S* ids [[buffer(1)]],
@@ -117,8 +117,16 @@ kernel void sparse_segment_spread(device const T* grad [[buffer(0)]],
   const bool inside = id >= 0 && id < long(p.rows);
   const ulong row = inside ? ulong(id) : 0;
   const float scale = segment_scale(p.power, begins[row + 1] - begins[row]);
-  const float value = float(grad[row * p.inner + position.x]);
-  out[ulong(position.y) * p.inner + position.x] = T(inside ? value * scale : 0.0f);
+  const ulong column = ulong(position.x) * SEGMENT_BLOCK;
+  device const T* const from = grad + row * p.inner + column;
+  device T* const to = out + ulong(position.y) * p.inner + column;
+  if (column + SEGMENT_BLOCK <= p.inner) {
+    T values[SEGMENT_BLOCK];
+    for (uint k = 0; k < SEGMENT_BLOCK; ++k) values[k] = T(inside ? float(from[k]) * scale : 0.0f);
+    for (uint k = 0; k < SEGMENT_BLOCK; ++k) to[k] = values[k];
+  } else {
+    for (uint k = 0; column + k < p.inner; ++k) to[k] = T(inside ? float(from[k]) * scale : 0.0f);
+  }
 }
 
 #define SEGMENT_OP(name, op, type) INSTANTIATE_KERNEL("segment_" name "_" #type, segment, op, type)

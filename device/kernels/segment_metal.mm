@@ -203,8 +203,7 @@ class SparseSegmentGradOp {
       if (grad.num_elements() == 0) return Status();
       RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
       RETURN_IF_ERROR(encoder.Launch(
-          {"sparse_segment_spread", grad.dtype(), ids.dtype()},
-          Grid(static_cast<int64_t>(p.inner), ids.dim(0)),
+          {"sparse_segment_spread", grad.dtype(), ids.dtype()}, BlocksOf(p, ids.dim(0)),
           {{"grad", grad}, {"ids", ids}, {"begins", begins}, {"out", spread}, {"p", p}}));
       return EncodeScatter(encoder, kOp, "add", /*signless=*/true, scatter, indices, spread, out);
     });

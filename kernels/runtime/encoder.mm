@@ -48,6 +48,20 @@ Status CheckThreadgroup(const Pipeline& pipeline, const Grid& grid) {
                          " x ", static_cast<uint64_t>(limits[2]), " per side. Use smaller ones");
 }
 
+// Threads of a group such that a small grid, whose threads may have rows to themselves, makes groups
+// for all cores. Shaders whose threads know their group are left alone.
+NSUInteger ShareOfThreads(const Pipeline& pipeline, const Grid& grid) {
+  if (pipeline.shares) return pipeline.max_threads;
+  const NSUInteger simd = pipeline.simd_width;
+  constexpr int64_t kGroups = 32, kMost = 1024;
+  int64_t threads = 1;
+  for (const int64_t side : {grid.width, grid.height, grid.depth}) {
+    threads = std::min(threads * std::min(side, kGroups * kMost), kGroups * kMost);
+  }
+  const auto share = static_cast<NSUInteger>((threads + kGroups - 1) / kGroups);
+  return std::min<NSUInteger>(pipeline.max_threads, (share + simd - 1) / simd * simd);
+}
+
 // Fills x first, in whole SIMD groups, then y, then z, up to what this pipeline allows.
 MTLSize ThreadgroupSize(const Pipeline& pipeline, const Grid& grid) {
   if (grid.group[0] != 0) {
@@ -56,8 +70,8 @@ MTLSize ThreadgroupSize(const Pipeline& pipeline, const Grid& grid) {
                        static_cast<NSUInteger>(grid.group[2]));
   }
   const MTLSize limit = pipeline.max_sides;
-  NSUInteger left = pipeline.max_threads;
   const NSUInteger simd = pipeline.simd_width;
+  NSUInteger left = ShareOfThreads(pipeline, grid);
   NSUInteger width = std::min<NSUInteger>(left, limit.width);
   const NSUInteger wanted = (static_cast<NSUInteger>(grid.width) + simd - 1) / simd * simd;
   width = std::max<NSUInteger>(1, std::min(width, wanted));

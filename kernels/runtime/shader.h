@@ -144,6 +144,7 @@ struct Pipeline {
   std::string name;
   std::vector<Binding> bindings;  // by index
   NSUInteger simd_width = 1;
+  bool shares = false;  // its threadgroups have memory, or a size of their own
   NSUInteger max_threads = 1;
   MTLSize max_sides = {1, 1, 1};
   mutable std::atomic<int> last_line{0};  // of the source that launched it last

@@ -221,6 +221,9 @@ Status Make(Entry* entry) {
   made.simd_width = [made.state threadExecutionWidth];
   made.max_threads = [made.state maxTotalThreadsPerThreadgroup];
   made.max_sides = [entry->device maxThreadsPerThreadgroup];
+  made.shares =
+      made.max_threads < made.max_sides.width || [made.state staticThreadgroupMemoryLength] > 0;
+  for (const Binding& binding : made.bindings) made.shares |= binding.is_threadgroup;
   return Status();
 }
 

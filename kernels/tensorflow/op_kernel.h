@@ -100,6 +100,8 @@ class KernelContext {
   Status AllocateOutput(int i, const Shape& shape, Tensor* tensor);
   // Reuses the memory of input `input` for output `i` when nobody else reads it, else allocates.
   Status ForwardInputOrAllocateOutput(int input, int i, const Shape& shape, Tensor* tensor);
+  // Output `i` is the memory of input `input`, as its dtype and in `shape`, of as many bytes.
+  Status ShareInput(int input, int i, const Shape& shape);
   // Device memory that lives until the work encoded on it is done.
   Status AllocateTemp(DType dtype, const Shape& shape, Tensor* tensor);
   Status AllocateTemp(TF_DataType dtype, const Shape& shape, Tensor* tensor) {

@@ -164,6 +164,21 @@ Status KernelContext::ForwardInputOrAllocateOutput(int input, int i, const Shape
   return Status();
 }
 
+Status KernelContext::ShareInput(int input, int i, const Shape& shape) {
+  TF_Tensor* raw = nullptr;
+  TF_GetInput(ctx_, input, &raw, status_);
+  RETURN_IF_ERROR(status_.Take());
+  const Tensor in = ToTensor(raw);
+  const auto dtype = static_cast<TF_DataType>(output_dtype(i));
+  const int64_t none = 0;
+  TF_Tensor* const shared = TF_AllocateTensor(dtype, &none, 1, 0);
+  const Tensor out = ToTensor(shared);
+  TF_TensorBitcastFrom(raw, dtype, shared, shape.data(), static_cast<int>(shape.size()), status_);
+  RETURN_IF_ERROR(status_.Take());
+  TF_SetOutput(ctx_, i, shared, status_);
+  return status_.Take();
+}
+
 Status KernelContext::AllocateTemp(DType dtype, const Shape& shape, Tensor* tensor) {
   TF_AllocatorAttributes on_device = {TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE, /*on_host=*/0};
   TF_Tensor* raw = TF_AllocateTemp(ctx_, static_cast<TF_DataType>(dtype), shape.data(),

@@ -218,7 +218,8 @@ def test_report(capsys) -> None:
 ONE = {
     "exp": (np.exp, -105, 90, 1.1), "exp2": (np.exp2, -151, 129, 1.1), "exp10": (lambda x: 10.0**x, -46, 39, 0.51),
     "log": (np.log, 0, 3, 1.0), "log2": (np.log2, 0, 3, 0.51), "log10": (np.log10, 0, 3, 0.51),
-    "sin": (np.sin, -1e4, 1e4, 1.6), "cos": (np.cos, -1e4, 1e4, 1.6), "tan": (np.tan, -100, 100, 0.51),
+    "sin": (np.sin, -1e4, 1e4, 1.6), "cos": (np.cos, -1e4, 1e4, 1.6),
+    "straight_sin": (np.sin, -1e4, 1e4, 1.6), "straight_cos": (np.cos, -1e4, 1e4, 1.6), "tan": (np.tan, -100, 100, 0.51),
     "sinh": (np.sinh, -4, 4, 0.51), "cosh": (np.cosh, -4, 4, 0.51), "tanh": (np.tanh, -4, 4, 0.51),
     "asinh": (np.arcsinh, -4, 4, 0.51), "acosh": (np.arccosh, 0.9, 4, 0.51), "atanh": (np.arctanh, -1.1, 1.1, 0.51),
     "asin": (np.arcsin, -1.1, 1.1, 0.51), "acos": (np.arccos, -1.1, 1.1, 0.51), "atan": (np.arctan, -4, 4, 0.51),

@@ -349,6 +349,13 @@ def test_loops_vectorise_over_threads():
     assert packed_products(f"for (uint j = 1; j < 64; ++j) {{ {work} y[j] = y[j - 1] * 2; }}") == 0
 
 
+@pytest.mark.parametrize("function", ["exp", "exp2", "log", "sin", "cos"])
+def test_functions_vectorise(function):
+    assert packed_products(f"y[i] = {function}(x[i]);") > 0
+    # The control: a call of the C library's.
+    assert packed_products("y[i] = precise::sin(x[i]);") == 0
+
+
 def test_clear_keeps_to_its_elements():
     """Grids of many elements are rows of threads, of which the last is partly used."""
     shader = library(f'#include "{ROOT}/kernels/runtime/clear.metal"\n', include=(str(ROOT),))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.processes import ROOT
+
 from .shaders import from_bfloat, library, to_bfloat
 
 N = 257
@@ -174,6 +176,54 @@ def test_special_value(row, special):
     np.testing.assert_array_max_ulp(special[row], expected, maxulp=1)
     if expected == 0:
         assert np.signbit(special[row]) == np.signbit(expected)
+
+
+# ---- what shaders share
+@pytest.mark.parametrize(
+    "name, oracle, low, high",
+    [("precise_expm1", np.expm1, -20, 89), ("precise_log1p", np.log1p, -1, 1000)],
+)
+def test_without_cancelling(name, oracle, low, high):
+    rng = np.random.default_rng(5)
+    special = [0, -0.0, np.inf, -np.inf, np.nan, -1, -1.5, 1e-40, -1e-40, 3e38, 88.7, 88.8, 6e-8]
+    usual = [rng.uniform(low, high, 50_000), rng.uniform(-1, 1, 50_000)]
+    every = rng.integers(0, 2**32, 100_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x = np.concatenate([np.float32(part) for part in (special, *usual)] + [every])
+    got = np.zeros_like(x)
+    source = f"""#include "kernels/msl/exp_log.h"
+kernel void k(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {{
+  y[i] = {name}(x[i]);
+}}
+"""
+    library(source, include=(str(ROOT),))["k"].run(x.size, 64, {0: x, 1: got})
+    with np.errstate(all="ignore"):
+        want = oracle(x.astype(np.float64))
+        rounded = want.astype(np.float32)
+        unit = np.spacing(np.maximum(np.abs(rounded), np.float32(2**-126))).astype(np.float64)
+        near = np.abs(got - want) <= 1.7 * unit
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    assert (same | near).all(), x[~(same | near)][:5]
+    zeros = x == 0
+    np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(x[zeros]))
+
+
+# 2 / pi times these is within 3e-6 of a whole number: all of the reduction's digits are needed.
+NEAR_ZEROS = (-11094068297728.0, -46178255241216.0, 1.6367e38)
+
+
+def test_circular_functions_of_large_numbers():
+    x = np.float32(np.concatenate([NEAR_ZEROS, np.geomspace(1, 3e38, 61)]))
+    got = np.zeros((2, x.size), np.float32)
+    library(f"""
+kernel void k(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {{
+  y[i] = sin(x[i]);
+  y[i + {x.size}] = cos(x[i]);
+}}
+""")["k"].run(x.size, 64, {0: x, 1: got})
+    for found, oracle in zip(got, (np.sin, np.cos), strict=True):
+        want = oracle(x.astype(np.float64))
+        unit = np.spacing(np.abs(want).astype(np.float32)).astype(np.float64)
+        assert (np.abs(found - want) <= 1.7 * unit).all()
 
 
 # ---- functions with a second result, and geometry

@@ -184,7 +184,7 @@ class Conv3DInputGradOp {
     RETURN_IF_ERROR(ConvInputGrad(ctx, kOp, conv.s, false, turned, d_out, d_planes));
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch({"depth_patches_grad", d_in.dtype()},
-                            VolumeInGrid(conv.planes, shape[0]),
+                            VolumeInGrid(conv.planes, shape[0], 1),
                             {{"d_patches", d_planes}, {"d_in", d_in}, {"p", conv.planes}});
     });
   }

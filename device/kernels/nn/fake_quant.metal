@@ -23,14 +23,15 @@ inline Range find_range(float least, float largest, constant FakeQuantParams& p)
   return range;
 }
 
-// Grid of these: elements, or channels and rows.
+// Grid of these: elements, or channels and rows where each channel has a range.
+template <bool kChannels>
 kernel void fake_quant(device const float* in [[buffer(0)]],
                        device const float* least [[buffer(1)]],
                        device const float* largest [[buffer(2)]], device float* out [[buffer(3)]],
                        constant FakeQuantParams& p [[buffer(4)]],
                        uint2 position [[thread_position_in_grid]]) {
   const ulong i = ulong(position.y) * p.columns + position.x;
-  const uint channel = p.per_channel != 0 ? position.x : 0;
+  const uint channel = kChannels ? position.x : 0;
   const Range range = find_range(least[channel], largest[channel], p);
   const float inverse = 1.0f / range.scale;
   const float zero = floor(-range.least * inverse + 0.5f);
@@ -39,6 +40,7 @@ kernel void fake_quant(device const float* in [[buffer(0)]],
   out[i] = range.none ? 0.0f : step;
 }
 
+template <bool kChannels>
 kernel void fake_quant_grad(device const float* slopes [[buffer(0)]],
                             device const float* in [[buffer(1)]],
                             device const float* least [[buffer(2)]],
@@ -47,13 +49,18 @@ kernel void fake_quant_grad(device const float* slopes [[buffer(0)]],
                             constant FakeQuantParams& p [[buffer(5)]],
                             uint2 position [[thread_position_in_grid]]) {
   const ulong i = ulong(position.y) * p.columns + position.x;
-  const uint channel = p.per_channel != 0 ? position.x : 0;
+  const uint channel = kChannels ? position.x : 0;
   const Range range = find_range(least[channel], largest[channel], p);
   const float x = in[i], slope = slopes[i];
   const float above = x >= range.least ? slope : 0.0f;
   const float inside = x <= range.largest ? above : 0.0f;
   out[i] = range.none ? slope : inside;
 }
+
+INSTANTIATE_KERNEL("fake_quant_all", fake_quant, false)
+INSTANTIATE_KERNEL("fake_quant_channels", fake_quant, true)
+INSTANTIATE_KERNEL("fake_quant_grad_all", fake_quant_grad, false)
+INSTANTIATE_KERNEL("fake_quant_grad_channels", fake_quant_grad, true)
 
 // What lies outside belongs to the ends. Grid: columns / FAKE_QUANT_LANES, chunks.
 kernel void fake_quant_ends(device const float* slopes [[buffer(0)]],

@@ -89,7 +89,7 @@ class FakeQuantOp {
     if (!Op::kGradient) {
       return Encode(ctx, [&](Encoder& encoder) {
         return encoder.Launch(
-            "fake_quant", grid,
+            p.per_channel != 0 ? "fake_quant_channels" : "fake_quant_all", grid,
             {{"in", in}, {"least", low}, {"largest", high}, {"out", out}, {"p", p}});
       });
     }
@@ -98,7 +98,8 @@ class FakeQuantOp {
                              ToString(slopes.shape()), " and ", ToString(in.shape()));
     }
     RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("fake_quant_grad", grid,
+      return encoder.Launch(p.per_channel != 0 ? "fake_quant_grad_channels" : "fake_quant_grad_all",
+                            grid,
                             {{"slopes", slopes},
                              {"in", in},
                              {"least", low},

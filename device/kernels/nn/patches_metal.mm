@@ -112,12 +112,13 @@ class DilationOp {
     attrs.window[1] = filter.dim(0);
     attrs.window[2] = filter.dim(1);
     RETURN_IF_ERROR(attrs.Plan(kOp, in.shape(), &p, &shape));
-    const Grid grid = VolumeOutGrid(p, in.dim(0));
+    const int64_t lanes = VolumeLanes(p, in.dtype());
+    const Grid grid = VolumeOutGrid(p, in.dim(0), lanes);
     if (Op::kResult == Dilated::kOut) {
       RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
       if (out.num_elements() == 0) return Status();
       return Encode(ctx, [&](Encoder& encoder) {
-        return encoder.Launch({"dilation", in.dtype()}, grid,
+        return encoder.Launch(VolumeShader("dilation", p, in.dtype()), grid,
                               {{"in", in}, {"filter", filter}, {"out", out}, {"p", p}});
       });
     }
@@ -131,14 +132,16 @@ class DilationOp {
     RETURN_IF_ERROR(CheckGrid(kOp, "points", points));
     const auto count = static_cast<uint32_t>(points);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Launch({"dilation_taps", in.dtype()}, grid,
+      RETURN_IF_ERROR(encoder.Launch(VolumeShader("dilation_taps", p, in.dtype()), grid,
                                      {{"in", in}, {"filter", filter}, {"taps", taps}, {"p", p}}));
       if (of_input) {
-        return encoder.Launch({"taps_grad", in.dtype()}, VolumeInGrid(p, in.dim(0)),
+        return encoder.Launch(VolumeShader("taps_grad", p, in.dtype()),
+                              VolumeInGrid(p, in.dim(0), lanes),
                               {{"taps", taps}, {"d_out", d_out}, {"d_in", out}, {"p", p}});
       }
       return encoder.Launch(
-          {"dilation_filter_grad", in.dtype()}, Grid(p.channels, filter.dim(0) * filter.dim(1)),
+          VolumeShader("dilation_filter_grad", p, in.dtype()),
+          Grid(p.channels / lanes, filter.dim(0) * filter.dim(1)),
           {{"taps", taps}, {"d_out", d_out}, {"d_filter", out}, {"points", count}, {"p", p}});
     });
   }

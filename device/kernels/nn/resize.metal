@@ -54,19 +54,49 @@ inline int2 results_of(float scale, bool half_pixel, int point, uint size, uint 
 
 // Threads of these have a block of neighbouring channels of a pixel: the work of finding the pixel is
 // shared. Grid: (blocks * width, height, images).
-#define FOR_BLOCK(k, first, channels)                                                              \
-  for (uint k = first, end_of_block = min(first + RESIZE_LANES, uint(channels)); k < end_of_block; \
-       ++k)
 struct Block {
-  uint x, first;
+  uint x, first, count;
 };
 inline Block find_block(uint at, uint channels) {
   const uint blocks = (channels + RESIZE_LANES - 1) / RESIZE_LANES;
   Block block;
   block.x = at / blocks;
   block.first = (at - block.x * blocks) * RESIZE_LANES;
+  block.count = min(uint(RESIZE_LANES), channels - block.first);
   return block;
 }
+// A formula of each channel, written once all are known.
+template <typename Out, typename Formula>
+inline void store_block(device Out* to, uint count, thread const Formula& formula) {
+  if (count == RESIZE_LANES) {
+    Out values[RESIZE_LANES];
+    for (uint k = 0; k < RESIZE_LANES; ++k) values[k] = Out(formula(k));
+    for (uint k = 0; k < RESIZE_LANES; ++k) to[k] = values[k];
+  } else {
+    for (uint k = 0; k < count; ++k) to[k] = Out(formula(k));
+  }
+}
+template <typename T>
+struct SamePixel {
+  device const T* from;
+  T operator()(uint k) const { return from[k]; }
+};
+struct NoPixel {
+  float value;
+  float operator()(uint) const { return value; }
+};
+// Between the pixels a and b above, and c and d below.
+template <typename T>
+struct Blend {
+  device const T *a, *b, *c, *d;
+  float across, down;
+  float operator()(uint k) const {
+    const float left = float(a[k]), under = float(c[k]);
+    const float above = left + (float(b[k]) - left) * across;
+    const float below = under + (float(d[k]) - under) * across;
+    return above + (below - above) * down;
+  }
+};
 
 template <typename T>
 kernel void resize_bilinear(device const T* in [[buffer(0)]], device float* out [[buffer(1)]],
@@ -76,18 +106,15 @@ kernel void resize_bilinear(device const T* in [[buffer(0)]], device float* out 
   const Between across = find_between(p.scale_w, p.half_pixel_centers != 0, block.x, p.in_w);
   const Between down = find_between(p.scale_h, p.half_pixel_centers != 0, position.y, p.in_h);
   device const T* const top =
-      in + pixel_at(position.z, uint(down.lower), 0, 0, p.in_h, p.in_w, p.channels);
+      in + pixel_at(position.z, uint(down.lower), 0, block.first, p.in_h, p.in_w, p.channels);
   device const T* const bottom =
-      in + pixel_at(position.z, uint(down.upper), 0, 0, p.in_h, p.in_w, p.channels);
+      in + pixel_at(position.z, uint(down.upper), 0, block.first, p.in_h, p.in_w, p.channels);
   const uint left = uint(across.lower) * p.channels, right = uint(across.upper) * p.channels;
-  device float* const to =
-      out + pixel_at(position.z, position.y, block.x, 0, p.out_h, p.out_w, p.channels);
-  FOR_BLOCK(k, block.first, p.channels) {
-    const float a = float(top[left + k]), b = float(top[right + k]), c = float(bottom[left + k]),
-                d = float(bottom[right + k]);
-    const float above = a + (b - a) * across.part, below = c + (d - c) * across.part;
-    to[k] = above + (below - above) * down.part;
-  }
+  const Blend<T> blend = {top + left,     top + right, bottom + left,
+                          bottom + right, across.part, down.part};
+  store_block(
+      out + pixel_at(position.z, position.y, block.x, block.first, p.out_h, p.out_w, p.channels),
+      block.count, blend);
 }
 
 template <typename T>
@@ -99,11 +126,11 @@ kernel void resize_nearest(device const T* in [[buffer(0)]], device T* out [[buf
                                   position.y, p.in_h),
             from_x = find_nearest(p.scale_w, p.half_pixel_centers != 0, p.align_corners != 0,
                                   block.x, p.in_w);
-  device const T* const from =
-      in + pixel_at(position.z, uint(from_y), uint(from_x), 0, p.in_h, p.in_w, p.channels);
-  device T* const to =
-      out + pixel_at(position.z, position.y, block.x, 0, p.out_h, p.out_w, p.channels);
-  FOR_BLOCK(k, block.first, p.channels) to[k] = from[k];
+  const SamePixel<T> from = {in + pixel_at(position.z, uint(from_y), uint(from_x), block.first,
+                                           p.in_h, p.in_w, p.channels)};
+  store_block(
+      out + pixel_at(position.z, position.y, block.x, block.first, p.out_h, p.out_w, p.channels),
+      block.count, from);
 }
 
 // Gradients go along one dimension after the other, [outer, results, inner] to [outer, size, inner].
@@ -168,48 +195,63 @@ kernel void crop_and_resize(device const T* image [[buffer(0)]],
                             device const int* box_ind [[buffer(2)]],
                             device float* crops [[buffer(3)]], constant CropParams& p [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const uint x = position.x / p.channels, channel = position.x - x * p.channels;
+  const Block block = find_block(position.x, p.channels);
   device const float* const box = boxes + ulong(position.z) * 4;
   const CropPoint down = crop_point(box[0], box[2], position.y, p.crop_h, p.in_h),
-                  across = crop_point(box[1], box[3], x, p.crop_w, p.in_w);
+                  across = crop_point(box[1], box[3], block.x, p.crop_w, p.in_w);
   const int index = box_ind[position.z];
-  float value = p.outside;
+  device float* const to = crops + pixel_at(position.z, position.y, block.x, block.first, p.crop_h,
+                                            p.crop_w, p.channels);
   if (index >= 0 && index < int(p.images) && down.inside && across.inside) {
+    device const T* const pixels =
+        image + pixel_at(uint(index), 0, 0, block.first, p.in_h, p.in_w, p.channels);
     if (p.nearest != 0) {
-      value = float(image[pixel_at(uint(index), uint(round(down.at)), uint(round(across.at)),
-                                   channel, p.in_h, p.in_w, p.channels)]);
+      const SamePixel<T> from = {pixels + pixel_at(0, uint(round(down.at)), uint(round(across.at)),
+                                                   0, 0, p.in_w, p.channels)};
+      store_block(to, block.count, from);
     } else {
       const uint top = uint(floor(down.at)), bottom = uint(ceil(down.at)),
                  left = uint(floor(across.at)), right = uint(ceil(across.at));
-      const uint i = uint(index);
-      const float a = float(image[pixel_at(i, top, left, channel, p.in_h, p.in_w, p.channels)]),
-                  b = float(image[pixel_at(i, top, right, channel, p.in_h, p.in_w, p.channels)]),
-                  c = float(image[pixel_at(i, bottom, left, channel, p.in_h, p.in_w, p.channels)]),
-                  d = float(image[pixel_at(i, bottom, right, channel, p.in_h, p.in_w, p.channels)]);
-      const float part = across.at - floor(across.at);
-      const float above = a + (b - a) * part, below = c + (d - c) * part;
-      value = above + (below - above) * (down.at - floor(down.at));
+      const Blend<T> blend = {pixels + pixel_at(0, top, left, 0, 0, p.in_w, p.channels),
+                              pixels + pixel_at(0, top, right, 0, 0, p.in_w, p.channels),
+                              pixels + pixel_at(0, bottom, left, 0, 0, p.in_w, p.channels),
+                              pixels + pixel_at(0, bottom, right, 0, 0, p.in_w, p.channels),
+                              across.at - floor(across.at),
+                              down.at - floor(down.at)};
+      store_block(to, block.count, blend);
     }
+  } else {
+    const NoPixel none = {p.outside};
+    store_block(to, block.count, none);
   }
-  crops[pixel_at(position.z, position.y, x, channel, p.crop_h, p.crop_w, p.channels)] = value;
 }
 
-// A thread adds up one row of one channel of one image, so that no other touches it. Grid: channels,
-// height, images. `sums` begins as zeros.
+// What a pixel's block gets: a part of its slopes.
+inline void add_block(device float* to, thread const float* slopes, uint count, float part) {
+  if (count == RESIZE_LANES) {
+    for (uint k = 0; k < RESIZE_LANES; ++k) to[k] += part * slopes[k];
+  } else {
+    for (uint k = 0; k < count; ++k) to[k] += part * slopes[k];
+  }
+}
+
+// A thread adds up one row of a block of channels of one image, so that no other touches it. Grid: blocks
+// of channels, height, images. `sums` begins as zeros.
 kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
                             device const float* boxes [[buffer(1)]],
                             device const int* box_ind [[buffer(2)]],
                             device float* sums [[buffer(3)]], constant CropParams& p [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const uint channel = position.x;
+  const Block block = find_block(position.x, p.channels);
   const float row = float(position.y);
   device float* const line =
-      sums + pixel_at(position.z, position.y, 0, channel, p.in_h, p.in_w, p.channels);
+      sums + pixel_at(position.z, position.y, 0, block.first, p.in_h, p.in_w, p.channels);
   for (uint b = 0; b < p.boxes; ++b) {
     if (box_ind[b] != int(position.z)) continue;
-    device const float* const box = boxes + ulong(b) * 4;
+    const float y1 = boxes[ulong(b) * 4], x1 = boxes[ulong(b) * 4 + 1],
+                y2 = boxes[ulong(b) * 4 + 2], x2 = boxes[ulong(b) * 4 + 3];
     for (uint y = 0; y < p.crop_h; ++y) {
-      const CropPoint down = crop_point(box[0], box[2], y, p.crop_h, p.in_h);
+      const CropPoint down = crop_point(y1, y2, y, p.crop_h, p.in_h);
       if (!down.inside) continue;
       const float top = floor(down.at), part = down.at - top;
       float share;
@@ -220,16 +262,19 @@ kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
       }
       if (share == 0.0f) continue;
       for (uint x = 0; x < p.crop_w; ++x) {
-        const CropPoint across = crop_point(box[1], box[3], x, p.crop_w, p.in_w);
+        const CropPoint across = crop_point(x1, x2, x, p.crop_w, p.in_w);
         if (!across.inside) continue;
-        const float slope =
-            share * d_crops[pixel_at(b, y, x, channel, p.crop_h, p.crop_w, p.channels)];
+        device const float* const from =
+            d_crops + pixel_at(b, y, x, block.first, p.crop_h, p.crop_w, p.channels);
+        float slopes[RESIZE_LANES];
+        for (uint k = 0; k < RESIZE_LANES; ++k)
+          slopes[k] = k < block.count ? share * from[k] : 0.0f;
         if (p.nearest != 0) {
-          line[ulong(round(across.at)) * p.channels] += slope;
+          add_block(line + ulong(round(across.at)) * p.channels, slopes, block.count, 1.0f);
         } else {
           const float left = floor(across.at), lerp = across.at - left;
-          line[ulong(left) * p.channels] += (1.0f - lerp) * slope;
-          line[ulong(ceil(across.at)) * p.channels] += lerp * slope;
+          add_block(line + ulong(left) * p.channels, slopes, block.count, 1.0f - lerp);
+          add_block(line + ulong(ceil(across.at)) * p.channels, slopes, block.count, lerp);
         }
       }
     }

@@ -38,6 +38,10 @@ Status HeightAndWidth(const char* op, const char* name, const Tensor& tensor, Sh
 
 // Grid: (width * channels, height, images) of `shape`.
 Grid ImageGrid(const Shape& shape) { return Grid(shape[2] * shape[3], shape[1], shape[0]); }
+// A thread a block of a pixel's channels.
+Grid BlockGrid(const Shape& shape) {
+  return Grid(shape[2] * ((shape[3] + RESIZE_LANES - 1) / RESIZE_LANES), shape[1], shape[0]);
+}
 
 // ---- resizing -----------------------------------------------------------------------------------
 
@@ -106,8 +110,7 @@ class ResizeOp {
     const Shader shader(Op::kShader, Op::kBits ? Bits(images) : images.dtype());
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          shader,
-          Grid(shape[2] * ((shape[3] + RESIZE_LANES - 1) / RESIZE_LANES), shape[1], shape[0]),
+          shader, BlockGrid(shape),
           {{"in", Value(images).Untyped()}, {"out", Value(out).Untyped()}, {"p", p}});
     });
   }
@@ -281,7 +284,7 @@ class CropOp {
     if (crops.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          {"crop_and_resize", image.dtype()}, ImageGrid(shape),
+          {"crop_and_resize", image.dtype()}, BlockGrid(shape),
           {{"image", image}, {"boxes", boxes}, {"box_ind", box_ind}, {"crops", crops}, {"p", p}});
     });
   }
@@ -322,12 +325,14 @@ class CropGradImageOp {
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       if (d_crops.num_elements() != 0) {
-        RETURN_IF_ERROR(encoder.Launch("crop_grad_image", Grid(shape[3], shape[1], shape[0]),
-                                       {{"d_crops", d_crops},
-                                        {"boxes", boxes},
-                                        {"box_ind", box_ind},
-                                        {"sums", out},
-                                        {"p", p}}));
+        RETURN_IF_ERROR(
+            encoder.Launch("crop_grad_image",
+                           Grid((shape[3] + RESIZE_LANES - 1) / RESIZE_LANES, shape[1], shape[0]),
+                           {{"d_crops", d_crops},
+                            {"boxes", boxes},
+                            {"box_ind", box_ind},
+                            {"sums", out},
+                            {"p", p}}));
       }
       if (in_place) return Status();
       return encoder.Launch({"cast", TF_FLOAT, d_image.dtype()}, Grid(d_image.num_elements()),

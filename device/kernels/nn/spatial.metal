@@ -1,5 +1,6 @@
 // MaxPool, AvgPool, DepthwiseConv2dNative and Softmax.
 
+#include "device/kernels/nn/rows.metal.h"
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/strided.metal.h"
 
@@ -116,16 +117,15 @@ kernel void softmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
                     constant uint& columns [[buffer(2)]], uint row [[thread_position_in_grid]]) {
   in += long(row) * columns;
   out += long(row) * columns;
-  float largest = -INFINITY;
-  for (uint i = 0; i < columns; ++i) largest = max(largest, float(in[i]));
-  float sum = 0.0f;
-  for (uint i = 0; i < columns; ++i) sum += exp(float(in[i]) - largest);
+  const float largest = row_largest(in, columns);
+  const RowExp<T> exps = {in, largest};
+  const float sum = row_sum(columns, exps);
   if (kLog) {
     const float shift = largest + log(sum);
     for (uint i = 0; i < columns; ++i) out[i] = T(float(in[i]) - shift);
   } else {
     const float scale = 1.0f / sum;
-    for (uint i = 0; i < columns; ++i) out[i] = T(exp(float(in[i]) - largest) * scale);
+    for (uint i = 0; i < columns; ++i) out[i] = T(exps(i) * scale);
   }
 }
 

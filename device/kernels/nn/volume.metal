@@ -1,6 +1,7 @@
 // Windows over volumes and images: pools of every number, with places, of three dimensions, their
 // gradients; patches; dilation. Gradients are gathered, in one order: no atomics. Grids are (width *
-// channels, height, volumes * depth) of what is written.
+// channels / kLanes, height, volumes * depth) of what is written: a thread has kLanes channels that are
+// neighbours in memory, VOLUME_LANES of channels that are a multiple of it and come last, or 1.
 
 #include <metal_stdlib>
 
@@ -10,25 +11,29 @@
 
 using namespace metal;
 
-// Which element a thread computes.
+// Which element a thread computes, the first of its lanes.
 struct Element {
   uint volume, channel;
   int z, y, x;
 };
+template <uint kLanes>
 inline Element find_element(constant VolumeParams& p, uint3 position, uint depth) {
   Element e;
-  e.x = int(position.x / p.channels);
-  e.channel = position.x - uint(e.x) * p.channels;
+  const uint blocks = p.channels / kLanes;
+  e.x = int(position.x / blocks);
+  e.channel = (position.x - uint(e.x) * blocks) * kLanes;
   e.y = int(position.y);
   e.volume = position.z / depth;
   e.z = int(position.z - e.volume * depth);
   return e;
 }
+template <uint kLanes>
 inline Element out_element(constant VolumeParams& p, uint3 position) {
-  return find_element(p, position, p.out_d);
+  return find_element<kLanes>(p, position, p.out_d);
 }
+template <uint kLanes>
 inline Element in_element(constant VolumeParams& p, uint3 position) {
-  return find_element(p, position, p.in_d);
+  return find_element<kLanes>(p, position, p.in_d);
 }
 inline long in_at(constant VolumeParams& p, Element e, int z, int y, int x) {
   return long(e.volume) * p.in_volume + long(z) * p.in_z + long(y) * p.in_y + long(x) * p.in_x +
@@ -93,117 +98,156 @@ inline float lowest() {
 
 // ---- largest of windows -------------------------------------------------------------------------
 
-// The first of the largest; NaN is so if it comes first, as on the CPU.
-template <typename T>
+// The first of the largest; NaN is so if it comes first, as on the CPU. `pixel` is its place in the volume,
+// of each channel.
+template <typename T, uint kLanes>
 struct First {
-  T value;
-  uint tap;
-  int z, y, x;
-  bool found;
+  T value[kLanes];
+  uint tap[kLanes], pixel[kLanes];
 };
-template <typename T>
-inline First<typename wide<T>::type> find_first(device const T* in, constant VolumeParams& p,
-                                                Element e) {
+template <typename T, uint kLanes>
+inline First<typename wide<T>::type, kLanes> find_first(device const T* in,
+                                                        constant VolumeParams& p, Element e) {
   using Wide = typename wide<T>::type;
-  First<Wide> first;
-  first.value = lowest<Wide>();
-  first.tap = 0;
-  first.z = first.y = first.x = 0;
-  first.found = false;
+  First<Wide, kLanes> first;
+  for (uint k = 0; k < kLanes; ++k) {
+    first.value[k] = lowest<Wide>();
+    first.tap[k] = first.pixel[k] = 0;
+  }
+  bool found = false;
   FOR_WINDOW(p, e) {
-    const Wide value = Wide(in[in_at(p, e, z, y, x)]);
-    if (!first.found || value > first.value) {
-      first.value = value;
-      first.tap = TAP(p);
-      first.z = z;
-      first.y = y;
-      first.x = x;
-      first.found = true;
+    device const T* const from = in + in_at(p, e, z, y, x);
+    const uint tap = TAP(p), pixel = (uint(z) * p.in_h + uint(y)) * p.in_w + uint(x);
+    if (!found) {
+      for (uint k = 0; k < kLanes; ++k) {
+        first.value[k] = Wide(from[k]);
+        first.tap[k] = tap;
+        first.pixel[k] = pixel;
+      }
+    } else {
+      for (uint k = 0; k < kLanes; ++k) {
+        const Wide value = Wide(from[k]);
+        const bool larger = value > first.value[k];
+        first.value[k] = larger ? value : first.value[k];
+        first.tap[k] = larger ? tap : first.tap[k];
+        first.pixel[k] = larger ? pixel : first.pixel[k];
+      }
     }
+    found = true;
   }
   return first;
 }
+// Where a pixel of lane k lies.
+inline long pixel_at(constant VolumeParams& p, Element e, uint pixel, uint k) {
+  return long(e.volume) * p.in_volume + long(pixel) * p.in_x + long(e.channel + k) * p.in_c;
+}
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_volume(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                        constant VolumeParams& p [[buffer(2)]],
                        uint3 position [[thread_position_in_grid]]) {
-  const Element e = out_element(p, position);
+  const Element e = out_element<kLanes>(p, position);
   using Wide = typename wide<T>::type;
-  Wide largest = lowest<Wide>();
+  Wide largest[kLanes];
+  for (uint k = 0; k < kLanes; ++k) largest[k] = lowest<Wide>();
   bool found = false;
   FOR_WINDOW(p, e) {
-    const Wide value = Wide(in[in_at(p, e, z, y, x)]);
-    largest = !found || value > largest || value != value ? value : largest;
+    device const T* const from = in + in_at(p, e, z, y, x);
+    if (!found) {
+      for (uint k = 0; k < kLanes; ++k) largest[k] = Wide(from[k]);
+    } else {
+      for (uint k = 0; k < kLanes; ++k) {
+        const Wide value = Wide(from[k]);
+        // NaN stays.
+        largest[k] = value > largest[k] || value != value ? value : largest[k];
+      }
+    }
     found = true;
   }
-  out[out_at(p, e, e.z, e.y, e.x)] = T(largest);
+  device T* const to = out + out_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(largest[k]);
 }
 
 // `argmax` has `words` words each.
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_volume_argmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                               device uint* argmax [[buffer(2)]], constant uint& words [[buffer(3)]],
                               constant VolumeParams& p [[buffer(4)]],
                               uint3 position [[thread_position_in_grid]]) {
-  Element e = out_element(p, position);
-  const auto first = find_first(in, p, e);
+  Element e = out_element<kLanes>(p, position);
+  const auto first = find_first<T, kLanes>(in, p, e);
   const long at = out_at(p, e, e.z, e.y, e.x);
-  out[at] = T(first.value);
   if (p.whole_index == 0) e.volume = 0;
-  const long index = in_at(p, e, first.z, first.y, first.x);
-  argmax[at * words] = uint(index);
-  if (words > 1) argmax[at * words + 1] = uint(index >> 32);
+  for (uint k = 0; k < kLanes; ++k) out[at + k] = T(first.value[k]);
+  for (uint k = 0; k < kLanes; ++k) {
+    const long index = pixel_at(p, e, first.pixel[k], k);
+    argmax[(at + k) * words] = uint(index);
+    if (words > 1) argmax[(at + k) * words + 1] = uint(index >> 32);
+  }
 }
 
 // The gradient of the gradient: what stands where the largest was.
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_volume_grad_grad(device const T* in [[buffer(0)]],
                                  device const T* d_in [[buffer(1)]], device T* out [[buffer(2)]],
                                  constant VolumeParams& p [[buffer(3)]],
                                  uint3 position [[thread_position_in_grid]]) {
-  const Element e = out_element(p, position);
-  const auto first = find_first(in, p, e);
-  out[out_at(p, e, e.z, e.y, e.x)] = d_in[in_at(p, e, first.z, first.y, first.x)];
+  const Element e = out_element<kLanes>(p, position);
+  const auto first = find_first<T, kLanes>(in, p, e);
+  device T* const to = out + out_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = d_in[pixel_at(p, e, first.pixel[k], k)];
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_volume_taps(device const T* in [[buffer(0)]], device uint* taps [[buffer(1)]],
                             constant VolumeParams& p [[buffer(2)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Element e = out_element(p, position);
-  taps[out_at(p, e, e.z, e.y, e.x)] = find_first(in, p, e).tap;
+  const Element e = out_element<kLanes>(p, position);
+  const auto first = find_first<T, kLanes>(in, p, e);
+  device uint* const to = taps + out_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = first.tap[k];
 }
 
 // What windows whose result was an element's pass on to it.
-template <typename T>
+template <typename T, uint kLanes>
 kernel void taps_grad(device const uint* taps [[buffer(0)]], device const T* d_out [[buffer(1)]],
                       device T* d_in [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
                       uint3 position [[thread_position_in_grid]]) {
-  const Element e = in_element(p, position);
-  typename wide<T>::type sum = 0;
+  const Element e = in_element<kLanes>(p, position);
+  using Wide = typename wide<T>::type;
+  Wide sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0;
   FOR_WINDOWS_OF(p, e) {
     const long at = out_at(p, e, z, y, x);
-    if (taps[at] == TAP(p)) sum += typename wide<T>::type(d_out[at]);
+    const uint tap = TAP(p);
+    for (uint k = 0; k < kLanes; ++k) {
+      sum[k] = taps[at + k] == tap ? Wide(sum[k] + Wide(d_out[at + k])) : sum[k];
+    }
   }
-  d_in[in_at(p, e, e.z, e.y, e.x)] = T(sum);
+  device T* const to = d_in + in_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(sum[k]);
 }
 
 // Every element that equals its window's largest has the gradient, as MaxPool3DGrad's have.
-template <typename T>
+template <typename T, uint kLanes>
 kernel void max_volume_grad(device const T* in [[buffer(0)]], device const T* pooled [[buffer(1)]],
                             device const T* d_out [[buffer(2)]], device T* d_in [[buffer(3)]],
                             constant VolumeParams& p [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Element e = in_element(p, position);
+  const Element e = in_element<kLanes>(p, position);
   const long here = in_at(p, e, e.z, e.y, e.x);
-  const float value = float(in[here]);
-  float sum = 0.0f;
+  float value[kLanes], sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) {
+    value[k] = float(in[here + k]);
+    sum[k] = 0.0f;
+  }
   FOR_WINDOWS_OF(p, e) {
     const long at = out_at(p, e, z, y, x);
-    if (float(pooled[at]) == value) sum += float(d_out[at]);
+    for (uint k = 0; k < kLanes; ++k) {
+      sum[k] = float(pooled[at + k]) == value[k] ? sum[k] + float(d_out[at + k]) : sum[k];
+    }
   }
-  d_in[here] = T(sum);
+  for (uint k = 0; k < kLanes; ++k) d_in[here + k] = T(sum[k]);
 }
 
 inline ulong index_of(device const uint* argmax, ulong at, uint words) {
@@ -254,24 +298,36 @@ inline float window_size(constant VolumeParams& p, int z, int y, int x) {
   return float(d) * float(h) * float(w);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void avg_volume(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                        constant VolumeParams& p [[buffer(2)]],
                        uint3 position [[thread_position_in_grid]]) {
-  const Element e = out_element(p, position);
-  float sum = 0.0f;
-  FOR_WINDOW(p, e) sum += float(in[in_at(p, e, z, y, x)]);
-  out[out_at(p, e, e.z, e.y, e.x)] = T(sum / window_size(p, e.z, e.y, e.x));
+  const Element e = out_element<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
+  FOR_WINDOW(p, e) {
+    device const T* const from = in + in_at(p, e, z, y, x);
+    for (uint k = 0; k < kLanes; ++k) sum[k] += float(from[k]);
+  }
+  const float size = window_size(p, e.z, e.y, e.x);
+  device T* const to = out + out_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(sum[k] / size);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void avg_volume_grad(device const T* d_out [[buffer(0)]], device T* d_in [[buffer(1)]],
                             constant VolumeParams& p [[buffer(2)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Element e = in_element(p, position);
-  float sum = 0.0f;
-  FOR_WINDOWS_OF(p, e) { sum += float(d_out[out_at(p, e, z, y, x)]) / window_size(p, z, y, x); }
-  d_in[in_at(p, e, e.z, e.y, e.x)] = T(sum);
+  const Element e = in_element<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
+  FOR_WINDOWS_OF(p, e) {
+    device const T* const from = d_out + out_at(p, e, z, y, x);
+    const float size = window_size(p, z, y, x);
+    for (uint k = 0; k < kLanes; ++k) sum[k] += float(from[k]) / size;
+  }
+  device T* const to = d_in + in_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(sum[k]);
 }
 
 // ---- patches ------------------------------------------------------------------------------------
@@ -311,7 +367,7 @@ template <typename T>
 kernel void depth_patches_grad(device const T* d_patches [[buffer(0)]],
                                device T* d_in [[buffer(1)]], constant VolumeParams& p [[buffer(2)]],
                                uint3 position [[thread_position_in_grid]]) {
-  const Element e = in_element(p, position);
+  const Element e = in_element<1>(p, position);
   float sum = 0.0f;
   for (uint tap = 0; tap < p.window_d; ++tap) {
     const int z = window_of(e.z, tap, p.dilation_d, p.pad_front, p.stride_d, p.out_d);
@@ -325,69 +381,91 @@ kernel void depth_patches_grad(device const T* d_patches [[buffer(0)]],
 // ---- dilation -----------------------------------------------------------------------------------
 
 // The largest of in + filter; filter [window, channels].
-template <typename T>
-inline First<typename wide<T>::type> find_sum(device const T* in, device const T* filter,
-                                              constant VolumeParams& p, Element e) {
+template <typename T, uint kLanes>
+inline First<typename wide<T>::type, kLanes> find_sum(device const T* in, device const T* filter,
+                                                      constant VolumeParams& p, Element e) {
   using Wide = typename wide<T>::type;
-  First<Wide> first;
-  first.value = lowest<Wide>();
-  first.found = false;
-  // Where nothing is larger the first point of the window within the image counts.
+  First<Wide, kLanes> first;
+  for (uint k = 0; k < kLanes; ++k) first.value[k] = lowest<Wide>();
+  bool found = false;
   FOR_WINDOW(p, e) {
-    const Wide value =
-        Wide(Wide(in[in_at(p, e, z, y, x)]) + Wide(filter[TAP(p) * p.channels + e.channel]));
-    if (!first.found) first.tap = TAP(p);
-    first.found = true;
-    if (value > first.value) {
-      first.value = value;
-      first.tap = TAP(p);
+    const uint tap = TAP(p);
+    device const T* const from = in + in_at(p, e, z, y, x);
+    device const T* const by = filter + tap * p.channels + e.channel;
+    // Where nothing is larger the first point of the window within the image counts.
+    if (!found) {
+      for (uint k = 0; k < kLanes; ++k) first.tap[k] = tap;
+    }
+    found = true;
+    for (uint k = 0; k < kLanes; ++k) {
+      const Wide value = Wide(Wide(from[k]) + Wide(by[k]));
+      const bool larger = value > first.value[k];
+      first.value[k] = larger ? value : first.value[k];
+      first.tap[k] = larger ? tap : first.tap[k];
     }
   }
   return first;
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void dilation(device const T* in [[buffer(0)]], device const T* filter [[buffer(1)]],
                      device T* out [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
                      uint3 position [[thread_position_in_grid]]) {
-  const Element e = out_element(p, position);
-  out[out_at(p, e, e.z, e.y, e.x)] = T(find_sum(in, filter, p, e).value);
+  const Element e = out_element<kLanes>(p, position);
+  const auto first = find_sum<T, kLanes>(in, filter, p, e);
+  device T* const to = out + out_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(first.value[k]);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void dilation_taps(device const T* in [[buffer(0)]], device const T* filter [[buffer(1)]],
                           device uint* taps [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
                           uint3 position [[thread_position_in_grid]]) {
-  const Element e = out_element(p, position);
-  taps[out_at(p, e, e.z, e.y, e.x)] = find_sum(in, filter, p, e).tap;
+  const Element e = out_element<kLanes>(p, position);
+  const auto first = find_sum<T, kLanes>(in, filter, p, e);
+  device uint* const to = taps + out_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = first.tap[k];
 }
 
-// Grid: channels, window.
-template <typename T>
+// Grid: channels / kLanes, window.
+template <typename T, uint kLanes>
 kernel void dilation_filter_grad(device const uint* taps [[buffer(0)]],
                                  device const T* d_out [[buffer(1)]],
                                  device T* d_filter [[buffer(2)]],
                                  constant uint& points [[buffer(3)]],
                                  constant VolumeParams& p [[buffer(4)]],
                                  uint2 position [[thread_position_in_grid]]) {
-  typename wide<T>::type sum = 0;
+  using Wide = typename wide<T>::type;
+  Wide sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0;
+  const uint channel = position.x * kLanes;
   for (uint i = 0; i < points; ++i) {
-    const long at = long(i) * p.channels + position.x;
-    if (taps[at] == position.y) sum += typename wide<T>::type(d_out[at]);
+    const long at = long(i) * p.channels + channel;
+    for (uint k = 0; k < kLanes; ++k) {
+      sum[k] = taps[at + k] == position.y ? Wide(sum[k] + Wide(d_out[at + k])) : sum[k];
+    }
   }
-  d_filter[position.y * p.channels + position.x] = T(sum);
+  device T* const to = d_filter + position.y * p.channels + channel;
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(sum[k]);
 }
 
-#define VOLUME(type)                                                            \
-  INSTANTIATE_KERNEL("max_volume_" #type, max_volume, type)                     \
-  INSTANTIATE_KERNEL("max_volume_argmax_" #type, max_volume_argmax, type)       \
-  INSTANTIATE_KERNEL("max_volume_grad_grad_" #type, max_volume_grad_grad, type) \
-  INSTANTIATE_KERNEL("max_volume_taps_" #type, max_volume_taps, type)           \
-  INSTANTIATE_KERNEL("taps_grad_" #type, taps_grad, type)                       \
-  INSTANTIATE_KERNEL("argmax_grad_" #type, argmax_grad, type)                   \
-  INSTANTIATE_KERNEL("dilation_" #type, dilation, type)                         \
-  INSTANTIATE_KERNEL("dilation_taps_" #type, dilation_taps, type)               \
-  INSTANTIATE_KERNEL("dilation_filter_grad_" #type, dilation_filter_grad, type)
+// Names end in `suffix` and the type.
+#define POOLS(suffix, type, lanes)                                                           \
+  INSTANTIATE_KERNEL("max_volume" suffix #type, max_volume, type, lanes)                     \
+  INSTANTIATE_KERNEL("max_volume_argmax" suffix #type, max_volume_argmax, type, lanes)       \
+  INSTANTIATE_KERNEL("max_volume_grad_grad" suffix #type, max_volume_grad_grad, type, lanes) \
+  INSTANTIATE_KERNEL("max_volume_taps" suffix #type, max_volume_taps, type, lanes)           \
+  INSTANTIATE_KERNEL("taps_grad" suffix #type, taps_grad, type, lanes)                       \
+  INSTANTIATE_KERNEL("dilation" suffix #type, dilation, type, lanes)                         \
+  INSTANTIATE_KERNEL("dilation_taps" suffix #type, dilation_taps, type, lanes)               \
+  INSTANTIATE_KERNEL("dilation_filter_grad" suffix #type, dilation_filter_grad, type, lanes)
+#define POOLS_OF_FLOATS(suffix, type, lanes)                                       \
+  INSTANTIATE_KERNEL("max_volume_grad" suffix #type, max_volume_grad, type, lanes) \
+  INSTANTIATE_KERNEL("avg_volume" suffix #type, avg_volume, type, lanes)           \
+  INSTANTIATE_KERNEL("avg_volume_grad" suffix #type, avg_volume_grad, type, lanes)
+#define VOLUME(type)  \
+  POOLS("_", type, 1) \
+  INSTANTIATE_KERNEL("argmax_grad_" #type, argmax_grad, type)
 VOLUME(float)
 VOLUME(half)
 VOLUME(bfloat)
@@ -400,10 +478,10 @@ VOLUME(ushort)
 VOLUME(uint)
 VOLUME(ulong)
 
-#define VOLUME_FLOATS(type)                                           \
-  INSTANTIATE_KERNEL("max_volume_grad_" #type, max_volume_grad, type) \
-  INSTANTIATE_KERNEL("avg_volume_" #type, avg_volume, type)           \
-  INSTANTIATE_KERNEL("avg_volume_grad_" #type, avg_volume_grad, type) \
+#define VOLUME_FLOATS(type)                      \
+  POOLS("_lanes_", type, VOLUME_LANES)           \
+  POOLS_OF_FLOATS("_", type, 1)                  \
+  POOLS_OF_FLOATS("_lanes_", type, VOLUME_LANES) \
   INSTANTIATE_KERNEL("depth_patches_grad_" #type, depth_patches_grad, type)
 VOLUME_FLOATS(float)
 VOLUME_FLOATS(half)
@@ -430,13 +508,18 @@ inline float lrn_norm(device const T* row, uint i, constant LrnParams& p) {
   return p.bias + p.alpha * sum;
 }
 
+// norm^-beta; the usual powers without a call.
+inline float lrn_power(float norm, float beta) {
+  return beta == 0.5f ? rsqrt(norm) : beta == 1.0f ? 1.0f / norm : pow(norm, -beta);
+}
+
 // Grid of these: depth, rows.
 template <typename T>
 kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                 constant LrnParams& p [[buffer(2)]], uint2 position [[thread_position_in_grid]]) {
   device const T* const row = in + ulong(position.y) * p.depth;
   out[ulong(position.y) * p.depth + position.x] =
-      T(float(row[position.x]) * pow(lrn_norm(row, position.x, p), -p.beta));
+      T(float(row[position.x]) * lrn_power(lrn_norm(row, position.x, p), p.beta));
 }
 
 // What is passed on to all within reach: gradient * out / norm.
@@ -462,7 +545,7 @@ kernel void lrn_grad(device const T* d_out [[buffer(0)]], device const T* in [[b
   float sum = 0.0f;
   for (uint k = first; k <= last; ++k) sum += near[k];
   const ulong at = ulong(position.y) * p.depth + i;
-  d_in[at] = T(float(d_out[at]) * pow(lrn_norm(row, i, p), -p.beta) -
+  d_in[at] = T(float(d_out[at]) * lrn_power(lrn_norm(row, i, p), p.beta) -
                2.0f * p.alpha * p.beta * float(row[i]) * sum);
 }
 #define LRN(type)                                                     \

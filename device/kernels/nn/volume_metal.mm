@@ -64,8 +64,15 @@ struct PoolCall {
     p.whole_index = whole_index ? 1 : 0;
     return Status();
   }
-  Grid InGrid() const { return VolumeInGrid(p, in_shape[0]); }
-  Grid OutGrid() const { return VolumeOutGrid(p, in_shape[0]); }
+  Shader VolumeShader(const char* stem, const Tensor& in) const {
+    return metal_ops::VolumeShader(stem, p, in.dtype());
+  }
+  Grid InGrid(const Tensor& in) const {
+    return VolumeInGrid(p, in_shape[0], VolumeLanes(p, in.dtype()));
+  }
+  Grid OutGrid(const Tensor& in) const {
+    return VolumeOutGrid(p, in_shape[0], VolumeLanes(p, in.dtype()));
+  }
 
   KernelContext* ctx;
   const PoolKind& kind;
@@ -82,7 +89,7 @@ Status RunPool(PoolCall& call) {
   RETURN_IF_ERROR(call.ctx->AllocateOutput(0, call.out_shape, &out));
   if (out.num_elements() == 0) return Status();
   return Encode(call.ctx, [&](Encoder& encoder) {
-    return encoder.Launch({call.kind.shader, in.dtype()}, call.OutGrid(),
+    return encoder.Launch(call.VolumeShader(call.kind.shader, in), call.OutGrid(in),
                           {{"in", in}, {"out", out}, {"p", call.p}});
   });
 }
@@ -105,9 +112,9 @@ Status RunMaxGrad(PoolCall& call) {
   if (d_out.num_elements() == 0) return ZeroOutput(call.ctx, call.kind.op, d_in);
   RETURN_IF_ERROR(call.ctx->AllocateTemp(TF_UINT32, d_out.shape(), &taps));
   return Encode(call.ctx, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Launch({"max_volume_taps", in.dtype()}, call.OutGrid(),
+    RETURN_IF_ERROR(encoder.Launch(call.VolumeShader("max_volume_taps", in), call.OutGrid(in),
                                    {{"in", in}, {"taps", taps}, {"p", call.p}}));
-    return encoder.Launch({"taps_grad", in.dtype()}, call.InGrid(),
+    return encoder.Launch(call.VolumeShader("taps_grad", in), call.InGrid(in),
                           {{"taps", taps}, {"d_out", d_out}, {"d_in", d_in}, {"p", call.p}});
   });
 }
@@ -119,7 +126,7 @@ Status RunMaxVolumeGrad(PoolCall& call) {
   if (d_out.num_elements() == 0) return ZeroOutput(call.ctx, call.kind.op, d_in);
   return Encode(call.ctx, [&](Encoder& encoder) {
     return encoder.Launch(
-        {"max_volume_grad", in.dtype()}, call.InGrid(),
+        call.VolumeShader("max_volume_grad", in), call.InGrid(in),
         {{"in", in}, {"pooled", pooled}, {"d_out", d_out}, {"d_in", d_in}, {"p", call.p}});
   });
 }
@@ -130,7 +137,7 @@ Status RunMaxGradGrad(PoolCall& call) {
   RETURN_IF_ERROR(call.ctx->AllocateOutput(0, call.out_shape, &out));
   if (out.num_elements() == 0) return Status();
   return Encode(call.ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"max_volume_grad_grad", in.dtype()}, call.OutGrid(),
+    return encoder.Launch(call.VolumeShader("max_volume_grad_grad", in), call.OutGrid(in),
                           {{"in", in}, {"d_in", d_in}, {"out", out}, {"p", call.p}});
   });
 }
@@ -150,7 +157,7 @@ Status RunAvgVolumeGrad(PoolCall& call) {
   RETURN_IF_ERROR(call.ctx->AllocateOutput(0, shape, &d_in));
   if (d_out.num_elements() == 0) return ZeroOutput(call.ctx, call.kind.op, d_in);
   return Encode(call.ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"avg_volume_grad", d_in.dtype()}, call.InGrid(),
+    return encoder.Launch(call.VolumeShader("avg_volume_grad", d_in), call.InGrid(d_in),
                           {{"d_out", d_out}, {"d_in", d_in}, {"p", call.p}});
   });
 }
@@ -229,7 +236,7 @@ Status RunArgmax(PoolCall& call) {
   }
   const uint32_t words = Words(argmax);
   return Encode(call.ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"max_volume_argmax", in.dtype()}, call.OutGrid(),
+    return encoder.Launch(call.VolumeShader("max_volume_argmax", in), call.OutGrid(in),
                           {{"in", in},
                            {"out", out},
                            {"argmax", Value(argmax).Untyped()},

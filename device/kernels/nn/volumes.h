@@ -127,12 +127,20 @@ struct VolumeAttrs {
   }
 };
 
-// A thread an element of the input, or of the output.
-inline Grid VolumeInGrid(const VolumeParams& p, int64_t volumes) {
-  return Grid(int64_t{p.in_w} * p.channels, p.in_h, volumes * p.in_d);
+// Channels that one thread computes: what volume.metal calls lanes, which has them of floats.
+inline int64_t VolumeLanes(const VolumeParams& p, DType dtype) {
+  const bool floats = dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
+  return floats && p.in_c == 1 && p.out_c == 1 && p.channels % VOLUME_LANES == 0 ? VOLUME_LANES : 1;
 }
-inline Grid VolumeOutGrid(const VolumeParams& p, int64_t volumes) {
-  return Grid(int64_t{p.out_w} * p.channels, p.out_h, volumes * p.out_d);
+inline Shader VolumeShader(const char* stem, const VolumeParams& p, DType dtype) {
+  return VolumeLanes(p, dtype) > 1 ? Shader(stem, "lanes", dtype) : Shader(stem, dtype);
+}
+// A thread an element, or as many as there are lanes, of the input, or of the output.
+inline Grid VolumeInGrid(const VolumeParams& p, int64_t volumes, int64_t lanes) {
+  return Grid(int64_t{p.in_w} * p.channels / lanes, p.in_h, volumes * p.in_d);
+}
+inline Grid VolumeOutGrid(const VolumeParams& p, int64_t volumes, int64_t lanes) {
+  return Grid(int64_t{p.out_w} * p.channels / lanes, p.out_h, volumes * p.out_d);
 }
 
 // The unsigned integer of an element's size: for what is only moved.

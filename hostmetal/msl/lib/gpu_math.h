@@ -1,4 +1,5 @@
-// The C library's float functions for GPUs, where no C library is: what math.h asks for by name.
+// The C library's float functions for GPUs, where no C library is: what math.h asks for by name. Some
+// are the CPU's, too: those that become vector code, which calls of the C library do not.
 // Where an exact answer is cheap in double precision it is used (the result is then rounded once);
 // exp, log, sin and cos, which shaders call most, stay in float. Plain C++: tests compare it with
 // the C library on the CPU.
@@ -83,7 +84,8 @@ inline double reduce_angle(float x, int* quadrant) {
   if (size < 0x1p28f) {
     const double n = __builtin_rint(double(x) * 0x1.45f306dc9c883p-1);
     *quadrant = int(n);
-    return __builtin_fma(-n, 0x1.1a62633145c07p-54, __builtin_fma(-n, 0x1.921fb54442d18p+0, double(x)));
+    return __builtin_fma(-n, 0x1.1a62633145c07p-54,
+                         __builtin_fma(-n, 0x1.921fb54442d18p+0, double(x)));
   }
   // 2 / pi in words of 32 bits after the point. Its bits that stand for whole turns of x's exponent
   // are skipped; the next 96 times the mantissa leave two bits of quarter turns and their fraction.
@@ -141,6 +143,35 @@ inline float circular(float x, int ahead) {
 }
 inline float sin(float x) { return x == 0 ? x : circular(x, 0); }
 inline float cos(float x) { return circular(x, 1); }
+// The same without branches, for processors, whose loops with it become vector code: in double, of
+// which they have half as many a cycle as of float, and GPUs a fraction.
+inline float straight_circular(float x, int ahead) {
+  // 2 / pi times 2^24, 2^48, ..., less whole turns, and what double leaves of it.
+  constexpr float kFrom[] = {0x1p47f, 0x1p71f, 0x1p95f, 0x1p119f};
+  constexpr float kScale[] = {0x1p-24f, 0x1p-48f, 0x1p-72f, 0x1p-96f};
+  constexpr double kHigh[] = {0x1.b727220a94fe1p+1, 0x1.529fc2757d1f5p-4, 0x1.3abe8fa9a6ee0p-3,
+                              0x1.f534ddc0db629p+0};
+  constexpr double kLow[] = {0x1.d5f47d4d37703p-54, 0x1.a6ee06db14acdp-59, 0x1.b6c52b3278872p-57,
+                             0x1.664f10e4107f9p-54};
+  float scale = 1.0f;
+  double high = 0x1.45f306dc9c883p-1;
+  double low = 0x1.6b01ec5417056p-55;  // a literal behind a minus would be a float's
+  low = -low;
+  for (int i = 0; i < 4; ++i) {
+    const bool far = __builtin_fabsf(x) >= kFrom[i];
+    scale = far ? kScale[i] : scale;
+    high = far ? kHigh[i] : high;
+    low = far ? kLow[i] : low;
+  }
+  const double v = double(x * scale), p = v * high, n = __builtin_rint(p);
+  const double turn = (p - n) + __builtin_fma(v, low, __builtin_fma(v, high, -p));
+  const int quadrant = int(__builtin_bit_cast(unsigned long, n + 0x1.8p52)) + ahead;
+  const float r = float(turn * (kPi / 2)), sine = sin_near(r), cosine = cos_near(r);
+  const float value = quadrant & 1 ? cosine : sine;
+  return quadrant & 2 ? -value : value;
+}
+inline float straight_sin(float x) { return x == 0 ? x : straight_circular(x, 0); }
+inline float straight_cos(float x) { return straight_circular(x, 1); }
 inline float tan(float x) {
   if (!__builtin_isfinite(x)) return kNaN;
   if (x == 0) return x;
@@ -160,26 +191,28 @@ inline float tan(float x) {
 }
 
 // ---- exponentials and logarithms
+// exp, exp2 and log have no branches, so that loops with them become vector code.
+inline float power_of_two(float v, float n) {  // v 2^n, |n| <= 151
+  // In two steps: 2^n alone may be no float.
+  const int whole = int(bits_of(n + 0x1.8p23f) - bits_of(0x1.8p23f)), half = whole >> 1;
+  return v * float_of(unsigned(half + 127) << 23) * float_of(unsigned(whole - half + 127) << 23);
+}
 inline float exp(float x) {
-  if (!(x > -104.0f)) return x == x ? 0.0f : x;
-  if (x > 89.0f) return kInfinity;
-  const float n = __builtin_rintf(x * 0x1.715476p+0f);
-  float r = __builtin_fmaf(-n, 0x1.62e430p-1f, x);
+  // Beyond it is 0, or infinity; NaN stays.
+  const float y = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+  const float n = __builtin_rintf(y * 0x1.715476p+0f);
+  float r = __builtin_fmaf(-n, 0x1.62e430p-1f, y);
   r = __builtin_fmaf(-n, -0x1.05c610p-29f, r);
   float p = 0x1.6d7612p-10f;
   p = __builtin_fmaf(p, r, 0x1.120c04p-7f);
   p = __builtin_fmaf(p, r, 0x1.5554b8p-5f);
   p = __builtin_fmaf(p, r, 0x1.5554dcp-3f);
   p = __builtin_fmaf(p, r, 0.5f);
-  p = __builtin_fmaf(p, r * r, r) + 1.0f;
-  // In two steps: 2^n alone may be no float.
-  const int whole = int(n), half = whole >> 1;
-  return p * float_of(unsigned(half + 127) << 23) * float_of(unsigned(whole - half + 127) << 23);
+  return power_of_two(__builtin_fmaf(p, r * r, r) + 1.0f, n);
 }
 inline float exp2(float x) {
-  if (!(x > -151.0f)) return x == x ? 0.0f : x;
-  if (x >= 128.0f) return kInfinity;
-  const float n = __builtin_rintf(x), r = x - n;
+  const float y = x > 128.0f ? 128.0f : x < -151.0f ? -151.0f : x;
+  const float n = __builtin_rintf(y), r = y - n;
   float p = 0x1.00dc4ap-16f;
   p = __builtin_fmaf(p, r, 0x1.444004p-13f);
   p = __builtin_fmaf(p, r, 0x1.5d874cp-10f);
@@ -187,19 +220,14 @@ inline float exp2(float x) {
   p = __builtin_fmaf(p, r, 0x1.c6b08ep-5f);
   p = __builtin_fmaf(p, r, 0x1.ebfbe0p-3f);
   p = __builtin_fmaf(p, r, 0x1.62e430p-1f);
-  p = __builtin_fmaf(p, r, 1.0f);
-  const int whole = int(n), half = whole >> 1;
-  return p * float_of(unsigned(half + 127) << 23) * float_of(unsigned(whole - half + 127) << 23);
+  return power_of_two(__builtin_fmaf(p, r, 1.0f), n);
 }
 inline float exp10(float x) { return float(exp2_wide(double(x) * 3.321928094887362)); }
 inline float log(float x) {
-  if (!(x > 0)) return x == 0 ? -kInfinity : kNaN;
-  if (x == kInfinity) return x;
-  float exponent = 0;
-  if (x < 0x1p-126f) x *= 0x1p24f, exponent = -24;
-  const unsigned bits = bits_of(x);
+  const bool small = x < 0x1p-126f;
+  const unsigned bits = bits_of(small ? x * 0x1p24f : x);
   const int e = int(bits - 0x3f3504f3) >> 23;  // the mantissa in [sqrt(1/2), sqrt(2))
-  exponent += float(e);
+  const float exponent = float(small ? e - 24 : e);
   const float f = float_of(bits - (unsigned(e) << 23)) - 1.0f;
   float p = 0x1.1b40e4p-4f;
   p = __builtin_fmaf(p, f, -0x1.e2e918p-4f);
@@ -213,7 +241,8 @@ inline float log(float x) {
   const float square = f * f;
   float low = __builtin_fmaf(exponent, -0x1.05c610p-29f, p * square * f);
   low = __builtin_fmaf(square, -0.5f, low);
-  return __builtin_fmaf(exponent, 0x1.62e430p-1f, f + low);
+  const float v = __builtin_fmaf(exponent, 0x1.62e430p-1f, f + low);
+  return x > 0 ? (x < kInfinity ? v : x) : x == 0 ? -kInfinity : kNaN;
 }
 inline float log2(float x) { return float(log2_wide(double(x))); }
 inline float log10(float x) { return float(log2_wide(double(x)) * 0x1.34413509f79ffp-2); }

@@ -1,16 +1,24 @@
 // <metal_math>, <metal_common>, <metal_integer>, <metal_relational>, <metal_geometric>.
 // Scalar functions are plain overloads, as in MSL, so that mixed arguments resolve (or are
 // ambiguous) as they do there. half computes in float and rounds once; bfloat becomes a float, as
-// MSL has no functions for it. float functions are the C library's: more exact than MSL asks.
+// MSL has no functions for it. Most float functions are the C library's: more exact than MSL asks.
 #pragma once
 
 #include "matrix.h"
 
-#if defined(__NVPTX__)
 #include "gpu_math.h"
+#if defined(__NVPTX__)
 #define MSL_LIBM(name) _msl::gpu::name
 #else
 #define MSL_LIBM(name) __builtin_##name##f
+#endif
+// Functions that loops over threads, and in shaders, become vector code with.
+#if defined(__NVPTX__)
+#define MSL_VECTOR(name, straight) _msl::gpu::name
+#elif defined(__FMA__) || defined(__aarch64__)
+#define MSL_VECTOR(name, straight) _msl::gpu::straight
+#else
+#define MSL_VECTOR(name, straight) MSL_LIBM(name)
 #endif
 
 // M(name) for vectors of every width over a scalar overload set.
@@ -79,13 +87,13 @@ inline float sin_pi(float x) {
   float r = x - 2.0f * __builtin_roundf(x * 0.5f);  // in [-1, 1]
   if (r > 0.5f) r = 1.0f - r;
   if (r < -0.5f) r = -1.0f - r;
-  return MSL_LIBM(sin)(r * 3.14159265358979323846f);
+  return MSL_VECTOR(sin, straight_sin)(r * 3.14159265358979323846f);
 }
 inline float cos_pi(float x) {
   float r = __builtin_fabsf(x - 2.0f * __builtin_roundf(x * 0.5f));  // in [0, 1]
   return r == 0.5f   ? 0.0f
-         : r < 0.25f ? MSL_LIBM(cos)(r * 3.14159265358979323846f)
-                     : MSL_LIBM(sin)((0.5f - r) * 3.14159265358979323846f);
+         : r < 0.25f ? MSL_VECTOR(cos, straight_cos)(r * 3.14159265358979323846f)
+                     : MSL_VECTOR(sin, straight_sin)((0.5f - r) * 3.14159265358979323846f);
 }
 inline float tan_pi(float x) { return sin_pi(x) / cos_pi(x); }
 inline float fract(float x) {
@@ -140,11 +148,11 @@ MSL_MATH1(asinh, MSL_LIBM(asinh)(a))
 MSL_MATH1(atan, MSL_LIBM(atan)(a))
 MSL_MATH1(atanh, MSL_LIBM(atanh)(a))
 MSL_MATH1(ceil, __builtin_ceilf(a))
-MSL_MATH1(cos, MSL_LIBM(cos)(a))
+MSL_MATH1(cos, MSL_VECTOR(cos, straight_cos)(a))
 MSL_MATH1(cosh, MSL_LIBM(cosh)(a))
 MSL_MATH1(cospi, _msl::cos_pi(a))
-MSL_MATH1(exp, MSL_LIBM(exp)(a))
-MSL_MATH1(exp2, MSL_LIBM(exp2)(a))
+MSL_MATH1(exp, MSL_VECTOR(exp, exp)(a))
+MSL_MATH1(exp2, MSL_VECTOR(exp2, exp2)(a))
 MSL_MATH1(exp10, MSL_LIBM(exp10)(a))
 MSL_MATH1(fabs, __builtin_fabsf(a))
 MSL_MATH1(abs, __builtin_fabsf(a))
@@ -153,13 +161,13 @@ inline float fract(float a) { return _msl::fract(a); }
 inline half fract(half a) { return _msl::fract(a); }
 MSL_VEC1(float, fract)
 MSL_VEC1(half, fract)
-MSL_MATH1(log, MSL_LIBM(log)(a))
+MSL_MATH1(log, MSL_VECTOR(log, log)(a))
 MSL_MATH1(log2, MSL_LIBM(log2)(a))
 MSL_MATH1(log10, MSL_LIBM(log10)(a))
 MSL_MATH1(rint, __builtin_rintf(a))
 MSL_MATH1(round, __builtin_roundf(a))
 MSL_MATH1(rsqrt, _msl::rsqrt(a))
-MSL_MATH1(sin, MSL_LIBM(sin)(a))
+MSL_MATH1(sin, MSL_VECTOR(sin, straight_sin)(a))
 MSL_MATH1(sinh, MSL_LIBM(sinh)(a))
 MSL_MATH1(sinpi, _msl::sin_pi(a))
 MSL_MATH1(sqrt, __builtin_sqrtf(a))
@@ -452,13 +460,14 @@ MSL_GEOMETRIC(half, 3) MSL_GEOMETRIC(half, 4)
 MSL_CROSS(float) MSL_CROSS(half)
 // clang-format on
 
-// ---- precise:: and fast::. Both are the one implementation; only -ffast-math changes anything.
+// ---- precise:: and fast::. Both are the one implementation, and only -ffast-math changes anything; but
+// precise::cos, log and sin are the C library's, whose last digits programs may want.
 // clang-format off
 #define MSL_BOTH(M)                                                                                \
-  M(acos) M(acosh) M(asin) M(asinh) M(atan) M(atan2) M(atanh) M(ceil) M(copysign) M(cos) M(cosh)   \
+  M(acos) M(acosh) M(asin) M(asinh) M(atan) M(atan2) M(atanh) M(ceil) M(copysign) M(cosh)   \
   M(cospi) M(divide) M(exp) M(exp2) M(exp10) M(fabs) M(abs) M(fdim) M(floor) M(fma) M(fmax) M(max) \
-  M(fmin) M(min) M(fmod) M(fract) M(frexp) M(ilogb) M(ldexp) M(log) M(log2) M(log10) M(modf)       \
-  M(pow) M(powr) M(rint) M(round) M(rsqrt) M(sin) M(sincos) M(sinh) M(sinpi) M(sqrt) M(tan)        \
+  M(fmin) M(min) M(fmod) M(fract) M(frexp) M(ilogb) M(ldexp) M(log2) M(log10) M(modf)       \
+  M(pow) M(powr) M(rint) M(round) M(rsqrt) M(sincos) M(sinh) M(sinpi) M(sqrt) M(tan)        \
   M(tanh) M(tanpi) M(trunc) M(fmax3) M(fmin3) M(fmedian3) M(max3) M(min3) M(median3) M(clamp)      \
   M(mix) M(saturate) M(sign) M(smoothstep) M(step) M(distance) M(length) M(normalize) M(dot)       \
   M(distance_squared) M(length_squared) M(cross) M(reflect) M(refract) M(faceforward) M(isnan)     \
@@ -467,9 +476,15 @@ MSL_CROSS(float) MSL_CROSS(half)
 #define MSL_USING(name) using metal::name;
         namespace precise {
   MSL_BOTH(MSL_USING)
+  MSL_MATH1(cos, MSL_LIBM(cos)(a))
+  MSL_MATH1(log, MSL_LIBM(log)(a))
+  MSL_MATH1(sin, MSL_LIBM(sin)(a))
 }
 namespace fast {
 MSL_BOTH(MSL_USING)
+MSL_USING(cos)
+MSL_USING(log)
+MSL_USING(sin)
 }
 
 // ---- <metal_pack>

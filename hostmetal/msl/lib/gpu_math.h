@@ -12,6 +12,9 @@ inline float float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
 inline unsigned bits_of(float v) { return __builtin_bit_cast(unsigned, v); }
 constexpr float kInfinity = __builtin_inff(), kNaN = __builtin_nanf("");
 
+// A negative constant: in shaders a literal behind a minus is a float's.
+constexpr double minus(double v) { return -v; }
+
 // ---- in double, for finite arguments in the range that floats can ask for
 inline double scale(double v, int exponent) {  // |exponent| <= 1022
   return v * __builtin_bit_cast(double, (unsigned long)(exponent + 1023) << 52);
@@ -60,15 +63,15 @@ inline double atan2_wide(double y, double x) {
   const bool upper = t > 0.41421356237309503;  // tan(pi / 8)
   if (upper) t = (t - 1) / (t + 1);
   const double z = t * t;
-  double p = -0.027292130912588197;
+  double p = minus(0.027292130912588197);
   p = __builtin_fma(p, z, 0.05172957585709225);
-  p = __builtin_fma(p, z, -0.06552072855941385);
+  p = __builtin_fma(p, z, minus(0.06552072855941385));
   p = __builtin_fma(p, z, 0.07681216822978452);
-  p = __builtin_fma(p, z, -0.09090269956595695);
+  p = __builtin_fma(p, z, minus(0.09090269956595695));
   p = __builtin_fma(p, z, 0.11111090270101681);
-  p = __builtin_fma(p, z, -0.1428571394391245);
+  p = __builtin_fma(p, z, minus(0.1428571394391245));
   p = __builtin_fma(p, z, 0.19999999997837642);
-  p = __builtin_fma(p, z, -0.3333333333333111);
+  p = __builtin_fma(p, z, minus(0.3333333333333111));
   double angle = __builtin_fma(p * z, t, t);
   if (upper) angle += kPi / 4;
   if (a > b) angle = kPi / 2 - angle;
@@ -155,8 +158,7 @@ inline float straight_circular(float x, int ahead) {
                              0x1.664f10e4107f9p-54};
   float scale = 1.0f;
   double high = 0x1.45f306dc9c883p-1;
-  double low = 0x1.6b01ec5417056p-55;  // a literal behind a minus would be a float's
-  low = -low;
+  double low = minus(0x1.6b01ec5417056p-55);
   for (int i = 0; i < 4; ++i) {
     const bool far = __builtin_fabsf(x) >= kFrom[i];
     scale = far ? kScale[i] : scale;
@@ -179,13 +181,13 @@ inline float tan(float x) {
   const double r = reduce_angle(x, &quadrant), z = r * r;
   // Taylor's series: |r| <= pi / 4, and nine terms leave 1e-13.
   double s = 2.8114572543455206e-15, c = 4.779477332387385e-14;
-  s = __builtin_fma(s, z, -7.647163731819816e-13), c = __builtin_fma(c, z, -1.1470745597729725e-11);
+  s = __builtin_fma(s, z, minus(7.647163731819816e-13)), c = __builtin_fma(c, z, minus(1.1470745597729725e-11));
   s = __builtin_fma(s, z, 1.6059043836821613e-10), c = __builtin_fma(c, z, 2.08767569878681e-9);
-  s = __builtin_fma(s, z, -2.505210838544172e-8), c = __builtin_fma(c, z, -2.755731922398589e-7);
+  s = __builtin_fma(s, z, minus(2.505210838544172e-8)), c = __builtin_fma(c, z, minus(2.755731922398589e-7));
   s = __builtin_fma(s, z, 2.7557319223985893e-6), c = __builtin_fma(c, z, 2.48015873015873e-5);
-  s = __builtin_fma(s, z, -1.984126984126984e-4), c = __builtin_fma(c, z, -1.388888888888889e-3);
+  s = __builtin_fma(s, z, minus(1.984126984126984e-4)), c = __builtin_fma(c, z, minus(1.388888888888889e-3));
   s = __builtin_fma(s, z, 8.333333333333333e-3), c = __builtin_fma(c, z, 4.1666666666666664e-2);
-  s = __builtin_fma(s, z, -1.6666666666666666e-1), c = __builtin_fma(c, z, -0.5);
+  s = __builtin_fma(s, z, minus(1.6666666666666666e-1)), c = __builtin_fma(c, z, -0.5);
   s = __builtin_fma(s * z, r, r), c = __builtin_fma(c, z, 1.0);
   return float(quadrant & 1 ? -c / s : s / c);
 }

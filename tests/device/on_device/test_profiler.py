@@ -82,8 +82,8 @@ def test_times_are_in_order_and_inside_the_call(x) -> None:
     # Nothing runs before it is asked for; one stream's work runs in the order in which it was.
     assert (shaders["start"] > shaders["encoded"]).all()
     assert len(set(shaders["stream"])) == 1
-    assert (shaders["start"][1:] >= shaders["end"][:-1]).all()
-    # 2 us for the clocks, which are read one after the other.
+    # 2 us for the clocks, which are read one after the other; a GPU's events tell half a microsecond.
+    assert (shaders["start"][1:] + 2000 >= shaders["end"][:-1]).all()
     buffers = {int(event["buffer"]): event for event in of(profile, "command buffer")}
     for shader in shaders:
         whole = buffers[int(shader["buffer"])]

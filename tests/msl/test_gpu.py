@@ -252,7 +252,17 @@ def functions(tmp_path_factory) -> ctypes.CDLL:
     out = tmp_path_factory.mktemp("math") / "math.so"
     # Literals are what they are in shaders: floats, if clang sees a minus before them.
     literals = ["-Xclang", "-cl-single-precision-constant"]
-    flags = ["-std=c++17", "-O2", "-mfma", "-ffp-contract=off", "-fPIC", "-shared", "-I", str(ROOT), *literals]
+    flags = [
+        "-std=c++17",
+        "-O2",
+        "-mfma",
+        "-ffp-contract=off",
+        "-fPIC",
+        "-shared",
+        "-I",
+        str(ROOT),
+        *literals,
+    ]
     subprocess.run(
         [toolchain.clang(), *flags, "-x", "c++", "-", "-o", str(out)],
         input=source,

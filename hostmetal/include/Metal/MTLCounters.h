@@ -21,7 +21,7 @@ typedef struct {
 } MTLCounterResultTimestamp;
 
 // What a sample holds that was not taken.
-static const uint64_t MTLCounterErrorValue = ~uint64_t{0};
+static const uint64_t MTLCounterErrorValue = ~(uint64_t)0;
 static const NSUInteger MTLCounterDontSample = NSUIntegerMax;
 
 MTL_EXTERN NSErrorDomain const MTLCounterErrorDomain;

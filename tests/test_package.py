@@ -67,6 +67,14 @@ EXCEPTIONS = {
     "device.py": ["tensorflow.python.framework.load_library"],
     # The public way to see the graphs that ran goes on collecting them when it is asked to stop.
     "_placement.py": ["tensorflow.python.eager.context"],
+    # Nor is there one to see each op as it is called, and what kernels there are for it.
+    "_fallback.py": [
+        "tensorflow.python.eager.context",
+        "tensorflow.python.framework.op_callbacks",
+        "tensorflow.python.framework.dtypes",
+        "tensorflow.python.framework.kernels",
+        "tensorflow.python.framework.op_def_registry",
+    ],
 }
 
 
@@ -105,7 +113,7 @@ def test_control_examples_notice_other_numbers():
 
 
 # These run where the device is loaded: tests/device/on_device, test_state.py and test_report.py.
-ON_DEVICE = {PACKAGE / "device.py", PACKAGE / "_placement.py"}
+ON_DEVICE = {PACKAGE / name for name in ("device.py", "_placement.py", "profiler.py")}
 EXAMPLES = [path for path in FILES if ">>> " in path.read_text() and path not in ON_DEVICE]
 
 
@@ -309,5 +317,8 @@ def test_a_broken_library_is_a_sentence_not_a_traceback(capsys, monkeypatch):
 
 
 def test_version_is_everywhere_the_same():
-    assert importlib.metadata.version("tensorflow-metal-ops") == metal_ops.__version__
+    """The package's ends with TensorFlow's release, too."""
+    release = ".".join(tf.__version__.split(".")[:2])
+    version = importlib.metadata.version("tensorflow-metal-ops")
+    assert version == f"{metal_ops.__version__}+tf{release}"
     assert metal_ops._library.build_info()["version"] == metal_ops.__version__

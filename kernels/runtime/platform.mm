@@ -89,9 +89,8 @@ Status DeviceFailure() {
 }
 
 const ProfilerHooks* DeviceProfiler() {
-  const auto find =
-      reinterpret_cast<const ProfilerHooks* (*)()>(FindInDevice("metal_device_profiler"));
-  return find == nullptr ? nullptr : find();
+  const auto find = reinterpret_cast<const void* (*)()>(FindInDevice("metal_device_profiler"));
+  return find == nullptr ? nullptr : static_cast<const ProfilerHooks*>(find());
 }
 
 bool ThreadgroupsRunAtOnce() {

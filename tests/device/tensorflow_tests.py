@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[2]
 # What runs a file: `test.main()` at its end finds its tests as unittest would, and writes what each of them gave.
 WORKER = """
 import json, os, runpy, sys, unittest
@@ -82,8 +81,6 @@ def run(file: Path, device: str, part: str, timeout: float) -> dict[str, list[st
         out = Path(folder) / "results.json"
         environment = {k: v for k, v in os.environ.items() if k != "METAL_OPS_DEVICE"}
         environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "TEST_TMPDIR": folder}
-        # Keras' tests are of Keras 2 in TensorFlow's source tree.
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path[1:2]])
         command = [sys.executable, "-c", WORKER, str(file), str(out), device, part]
         ended = ""
         try:

@@ -17,6 +17,7 @@ struct Channels {
 // How many groups a convolution of these sizes has, whose filter has `filter_c` input channels; `sizes` become those of
 // one group.
 inline Status SplitGroups(const char* op, int64_t filter_c, ConvSizes* sizes, int64_t* groups) {
+  // Both may have no channels at all.
   *groups = sizes->in_c == filter_c ? 1 : sizes->in_c / filter_c;
   if (sizes->out_c % *groups != 0) {
     return InvalidArgument(op, ": filter must have as many output channels for each of ", *groups,

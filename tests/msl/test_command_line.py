@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import metal_ops.metal
+from metal_ops.metal import toolchain
 from metal_ops.metal.launch import Library
 
 PROGRAM = [sys.executable, str(Path(metal_ops.metal.__file__).parent)]
@@ -136,6 +137,23 @@ def test_missing_tools(metal, tmp_path):
     for variable in ("METAL_OPS_CLANG", "METAL_OPS_LLD", "METAL_OPS_LIBCLANG"):
         said = metal("a.metal", code=1, **{variable: "/no/such/program"})
         assert variable in said and "apt-get install" in said and "Traceback" not in said
+
+
+def test_libclang_reads_the_headers_of_the_clang_that_is_asked(metal, tmp_path):
+    """A libclang knows where its distribution would have put them, which need not be where they are."""
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value=1))
+    headers = tmp_path / "lib" / "clang" / "19" / "include"
+    headers.mkdir(parents=True)
+    (headers / "stddef.h").write_text("#error these headers\n")
+    program = tmp_path / "clang"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = -print-resource-dir ] && exec echo {headers.parent}\nexec {toolchain.clang()} "$@"\n'
+    )
+    program.chmod(0o755)
+    said = metal(
+        "a.metal", code=1, METAL_OPS_CLANG=str(program), METAL_OPS_LIBCLANG=toolchain.libclang()
+    )
+    assert "these headers" in said
 
 
 def test_warnings_are_printed_also_from_the_cache(metal, tmp_path):

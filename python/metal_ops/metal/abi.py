@@ -38,7 +38,11 @@ class Abi:
         self.enums: dict[str, list[str]] = {}
         unit = bindings.Index.create().parse(
             str(header),
-            args=["-x", "c", "-std=c11", "-ffreestanding"],
+            # The library looks for clang's headers beside its own file, which need not lie with them.
+            args=[
+                *("-x", "c", "-std=c11", "-ffreestanding"),
+                *("-resource-dir", str(toolchain.resources())),
+            ],
             options=bindings.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD,
         )
         errors = [str(d) for d in unit.diagnostics if d.severity >= d.Error]

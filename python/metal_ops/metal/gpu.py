@@ -7,7 +7,6 @@ a pointer and the value itself: setBytes then needs no memory. The runtime (host
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
@@ -36,22 +35,13 @@ def defines(target: str) -> list[str]:
     return ["__HAVE_SIMDGROUP_MATRIX_16__=1", *vectors]
 
 
-@functools.cache
-def _headers() -> Path:
-    """clang's own <stddef.h> and <stdint.h>."""
-    said = subprocess.run(
-        [toolchain.clang(), "-print-resource-dir"], capture_output=True, text=True, check=True
-    )
-    return Path(said.stdout.strip()) / "include"
-
-
 def flags(target: str, fast_math: bool) -> list[str]:
     """Flags of the language for a GPU."""
     language = [flag for flag in toolchain.LANGUAGE if flag != "-fPIC"]
     return [
         "--target=nvptx64-nvidia-cuda",
         *(f"-march={target}", f"-D_MSL_SM={target.removeprefix('sm_')}"),
-        *("-nogpulib", "-ffreestanding", "-isystem", str(_headers())),
+        *("-nogpulib", "-ffreestanding", "-isystem", str(toolchain.resources() / "include")),
         # uint64_t is ulong, as for the host, not unsigned long long.
         *(
             "-Wno-builtin-macro-redefined",

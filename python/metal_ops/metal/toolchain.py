@@ -84,12 +84,17 @@ def clang_version() -> str:
 
 
 @functools.cache
+def resources() -> Path:
+    """The folder of clang's own headers, <stddef.h> and <stdint.h> among them, and of its runtime libraries."""
+    # It is asked, as its name may be a link to a compiler cache.
+    return Path(run([clang(), "-print-resource-dir"], "clang").strip())
+
+
+@functools.cache
 def libclang() -> str:
     """clang's library of the same release: only that one reads its precompiled headers."""
     asked = os.environ.get("METAL_OPS_LIBCLANG")
-    # It is asked where its files are, as its name may be a link to a compiler cache.
-    resources = run([clang(), "-print-resource-dir"], "clang").strip()
-    folder = Path(resources).parents[1]
+    folder = resources().parents[1]
     places = (
         [Path(asked)]
         if asked

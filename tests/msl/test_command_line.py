@@ -142,7 +142,7 @@ def test_missing_tools(metal, tmp_path):
 def test_libclang_reads_the_headers_of_the_clang_that_is_asked(metal, tmp_path):
     """A libclang knows where its distribution would have put them, which need not be where they are."""
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=1))
-    headers = tmp_path / "lib" / "clang" / "19" / "include"
+    headers = tmp_path / "elsewhere" / "include"
     headers.mkdir(parents=True)
     (headers / "stddef.h").write_text("#error these headers\n")
     program = tmp_path / "clang"

@@ -33,40 +33,68 @@ inline float2 dot_rows(device const float2* a, device const float2* b, uint n) {
 
 // ---- triangular systems -------------------------------------------------------------------------
 
-// Of matrices [rows, rows] and right hand sides [rows, columns], which `batches` pairs. Grid: blocks of
-// columns, batches.
+// Of matrices [rows, rows] and right hand sides [rows, columns], which `batches` pairs. A thread has a block of
+// columns, which lie together in `works`: rows far apart by a power of two would push each other out of a
+// cache. Grid: blocks of columns, batches.
 template <typename T>
 kernel void triangular_solve(device const T* matrices [[buffer(0)]],
                              device const T* sides [[buffer(1)]], device T* out [[buffer(2)]],
-                             constant ulong2* batches [[buffer(3)]],
-                             constant LinalgParams& p [[buffer(4)]],
-                             uint2 position [[thread_position_in_grid]]) {
+                             device T* works [[buffer(3)]], constant ulong2* batches [[buffer(4)]],
+                             constant LinalgParams& p [[buffer(5)]],
+                             uint2 position [[thread_position_in_grid]],
+                             uint2 grid [[threads_per_grid]]) {
   const uint n = p.rows, columns = p.columns;
   const uint first = position.x * LINALG_BLOCK;
   const uint width = min(uint(LINALG_BLOCK), columns - first);
   device const T* const a = matrices + batches[position.y].x * n * n;
   device const T* const b = sides + batches[position.y].y * n * columns + first;
-  device T* const x = out + ulong(position.y) * n * columns + first;
+  device T* const to = out + ulong(position.y) * n * columns + first;
+  device T* const x = works + (ulong(position.y) * grid.x + position.x) * n * LINALG_BLOCK;
   const bool downwards = (p.lower != 0) != (p.adjoint != 0);
+  for (uint i = 0; i < n; ++i) {
+    for (uint k = 0; k < LINALG_BLOCK; ++k) {
+      x[i * LINALG_BLOCK + k] = b[ulong(i) * columns + min(k, width - 1)];
+    }
+  }
   for (uint step = 0; step < n; ++step) {
     const uint i = downwards ? step : n - 1 - step;
-    const uint from = downwards ? 0 : i + 1, to = downwards ? i : n;
-    T rest[LINALG_BLOCK];
-    for (uint k = 0; k < LINALG_BLOCK; ++k) rest[k] = k < width ? b[ulong(i) * columns + k] : T(0);
-    if (width == LINALG_BLOCK) {
-      for (uint j = from; j < to; ++j) {
-        const T factor = p.adjoint != 0 ? conjugate(a[ulong(j) * n + i]) : a[ulong(i) * n + j];
-        for (uint k = 0; k < LINALG_BLOCK; ++k) rest[k] -= times(factor, x[ulong(j) * columns + k]);
+    device const T* const row = a + ulong(i) * n;
+    device T* const mine = x + i * LINALG_BLOCK;
+    T now[LINALG_BLOCK];
+    for (uint k = 0; k < LINALG_BLOCK; ++k) now[k] = mine[k];
+    if (p.adjoint == 0) {
+      // What the rows before leave of this one.
+      const uint from = downwards ? 0 : i + 1, end = downwards ? i : n;
+      T second[LINALG_BLOCK];  // sums that do not wait for each other
+      for (uint k = 0; k < LINALG_BLOCK; ++k) second[k] = T(0);
+      uint j = from;
+      for (; j + 2 <= end; j += 2) {
+        for (uint k = 0; k < LINALG_BLOCK; ++k) {
+          now[k] -= times(row[j], x[j * LINALG_BLOCK + k]);
+          second[k] -= times(row[j + 1], x[(j + 1) * LINALG_BLOCK + k]);
+        }
       }
-    } else {
-      for (uint j = from; j < to; ++j) {
-        const T factor = p.adjoint != 0 ? conjugate(a[ulong(j) * n + i]) : a[ulong(i) * n + j];
-        for (uint k = 0; k < width; ++k) rest[k] -= times(factor, x[ulong(j) * columns + k]);
+      if (j < end) {
+        for (uint k = 0; k < LINALG_BLOCK; ++k) now[k] -= times(row[j], x[j * LINALG_BLOCK + k]);
+      }
+      for (uint k = 0; k < LINALG_BLOCK; ++k) now[k] += second[k];
+    }
+    const T divisor = p.adjoint != 0 ? conjugate(row[i]) : row[i];
+    for (uint k = 0; k < LINALG_BLOCK; ++k) {
+      now[k] = over(now[k], divisor);
+      mine[k] = now[k];
+      if (k < width) to[ulong(i) * columns + k] = now[k];
+    }
+    if (p.adjoint != 0) {
+      // A row is a column of what is solved: it is taken from all rows that are left.
+      const uint from = downwards ? i + 1 : 0, end = downwards ? n : i;
+      for (uint j = from; j < end; ++j) {
+        const T factor = conjugate(row[j]);
+        for (uint k = 0; k < LINALG_BLOCK; ++k) {
+          x[j * LINALG_BLOCK + k] -= times(factor, now[k]);
+        }
       }
     }
-    const T pivot = a[ulong(i) * n + i];
-    const T divisor = p.adjoint != 0 ? conjugate(pivot) : pivot;
-    for (uint k = 0; k < width; ++k) x[ulong(i) * columns + k] = over(rest[k], divisor);
   }
 }
 INSTANTIATE_KERNEL("triangular_solve_float", triangular_solve, float)

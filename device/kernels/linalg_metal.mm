@@ -70,7 +70,7 @@ class TriangularSolveOp {
 
  private:
   Status Run(KernelContext* ctx) const {
-    Tensor a, b, out;
+    Tensor a, b, out, works;
     Matrices matrices, sides;
     Shape batch;
     RETURN_IF_ERROR(ctx->Input(0, &a));
@@ -100,12 +100,16 @@ class TriangularSolveOp {
     p.adjoint = adjoint_ ? 1 : 0;
     const auto n = static_cast<int64_t>(pairs.size());
     RETURN_IF_ERROR(CheckGrid(kOp, "matrices", n));
+    const int64_t blocks = (sides.columns + LINALG_BLOCK - 1) / LINALG_BLOCK;
+    // A block's elements are counted in 32 bits.
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements of a block", LINALG_BLOCK * sides.rows));
+    RETURN_IF_ERROR(ctx->AllocateTemp(a.dtype(), {n, blocks, sides.rows, LINALG_BLOCK}, &works));
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"triangular_solve", a.dtype()},
-                            Grid((sides.columns + LINALG_BLOCK - 1) / LINALG_BLOCK, n),
+      return encoder.Launch({"triangular_solve", a.dtype()}, Grid(blocks, n),
                             {{"matrices", a},
                              {"sides", b},
                              {"out", out},
+                             {"works", works},
                              {"batches", HostArray(pairs.data(), n)},
                              {"p", p}});
     });

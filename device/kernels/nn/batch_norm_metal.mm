@@ -1,5 +1,7 @@
 // FusedBatchNorm, for inference and for training, and its gradient; three versions of each.
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "device/kernels/nn/spatial_params.h"
@@ -10,9 +12,11 @@
 namespace metal_ops {
 namespace {
 
-// Points that one thread adds: the rounding error grows with these and with the chunks, not with
-// their product.
-constexpr int64_t kChunk = 512;
+// Points that one thread adds: as many as there are such chunks, so that neither errors nor waiting grows with
+// their product; no fewer than are worth a thread.
+int64_t Chunk(int64_t points) {
+  return std::max<int64_t>(64, static_cast<int64_t>(std::sqrt(static_cast<double>(points))));
+}
 
 struct NormAttrs {
   float epsilon = 1e-4f, momentum = 1.0f;
@@ -34,6 +38,13 @@ struct NormAttrs {
     return nchw ? Grid(p.inner, p.channels, p.images) : Grid(p.channels, p.inner);
   }
 
+  // Parts of channels, chunks of points, images.
+  Grid Parts(const BatchNormParams& p) const {
+    return Grid(nchw ? p.channels : (p.channels + BATCH_NORM_LANES - 1) / BATCH_NORM_LANES,
+                p.chunks, p.images);
+  }
+  const char* layout() const { return nchw ? "nchw" : "nhwc"; }
+
   Status Plan(const char* op, const Shape& shape, BatchNormParams* params) const {
     const int64_t channels = shape[nchw ? 1 : 3];
     const int64_t images = nchw ? shape[0] : 1;
@@ -48,8 +59,9 @@ struct NormAttrs {
     params->images = static_cast<uint32_t>(images);
     params->inner = static_cast<uint32_t>(inner);
     params->channels = static_cast<uint32_t>(channels);
-    params->chunk = kChunk;
-    params->chunks = static_cast<uint32_t>((inner + kChunk - 1) / kChunk);
+    const int64_t chunk = Chunk(inner);
+    params->chunk = static_cast<uint32_t>(chunk);
+    params->chunks = static_cast<uint32_t>((inner + chunk - 1) / chunk);
     params->epsilon = epsilon;
     params->momentum = momentum;
     return Status();
@@ -90,57 +102,54 @@ class FusedBatchNormOp {
 
     BatchNormParams params;
     OP_REQUIRES_OK(ctx, attrs_.Plan(kOp, in[0].shape(), &params));
-    Tensor sums;
+    Tensor parts, scale;
+    OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_FLOAT, {channels}, &scale));
     if (attrs_.training) {
-      OP_REQUIRES_OK(ctx,
-                     ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels}, &sums));
+      OP_REQUIRES_OK(
+          ctx, ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels, 2}, &parts));
     }
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     if (attrs_.training) {
-                       RETURN_IF_ERROR(Moments(encoder, params, in, out, sums));
-                     } else {
-                       // What training would leave: the mean and variance that were given, twice.
-                       for (int i = 1; i < 5; ++i) {
-                         RETURN_IF_ERROR(encoder.Copy(in[i % 2 == 1 ? 3 : 4], out[i]));
-                       }
-                     }
-                     return encoder.Launch(
-                         {"batch_norm", attrs_.nchw ? "nchw" : "nhwc", in[0].dtype()},
-                         attrs_.Elements(params),
-                         {{"x", in[0]},
-                          {"out", out[0]},
-                          {"p", params},
-                          {"gamma", in[1]},
-                          {"beta", in[2]},
-                          {"mean", out[3]},
-                          {"variance", out[4]}});
-                   }));
+    OP_REQUIRES_OK(
+        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+          if (attrs_.training) {
+            RETURN_IF_ERROR(Moments(encoder, params, in, out, parts, scale));
+          } else {
+            // What training would leave: the mean and variance that were given, twice.
+            for (int i = 1; i < 5; ++i) {
+              RETURN_IF_ERROR(encoder.Copy(in[i % 2 == 1 ? 3 : 4], out[i]));
+            }
+            RETURN_IF_ERROR(encoder.Launch(
+                "batch_norm_scale", Grid(channels),
+                {{"gamma", in[1]}, {"variance", in[4]}, {"scale", scale}, {"p", params}}));
+          }
+          return encoder.Launch({"batch_norm", attrs_.layout(), in[0].dtype()},
+                                attrs_.Elements(params),
+                                {{"x", in[0]},
+                                 {"out", out[0]},
+                                 {"p", params},
+                                 {"scale", scale},
+                                 {"beta", in[2]},
+                                 {"mean", attrs_.training ? out[3] : in[3]}});
+        }));
   }
 
  private:
   // Saved mean and (biased) variance: outputs 3 and 4, running averages: 1 and 2.
-  static Status Moments(Encoder& encoder, const BatchNormParams& params, const Tensor* in,
-                        const Tensor* out, const Tensor& sums) {
-    const Grid parts(params.channels, params.chunks, params.images);
-    const Grid channels(params.channels);
+  Status Moments(Encoder& encoder, const BatchNormParams& params, const Tensor* in,
+                 const Tensor* out, const Tensor& parts, const Tensor& scale) const {
     RETURN_IF_ERROR(
-        encoder.Launch({"batch_norm_sum", in[0].dtype()}, parts,
-                       {{"x", in[0]}, {"sums", sums}, {"p", params}, {"centre", out[3]}}));
-    RETURN_IF_ERROR(encoder.Launch("batch_norm_mean", channels,
-                                   {{"sums", sums},
-                                    {"batch", out[3]},
-                                    {"p", params},
-                                    {"running", in[3]},
-                                    {"average", out[1]}}));
-    RETURN_IF_ERROR(
-        encoder.Launch({"batch_norm_squares", in[0].dtype()}, parts,
-                       {{"x", in[0]}, {"sums", sums}, {"p", params}, {"centre", out[3]}}));
-    return encoder.Launch("batch_norm_variance", channels,
-                          {{"sums", sums},
-                           {"batch", out[4]},
-                           {"p", params},
-                           {"running", in[4]},
-                           {"average", out[2]}});
+        encoder.Launch({"batch_norm_parts", attrs_.layout(), in[0].dtype()}, attrs_.Parts(params),
+                       {{"x", in[0]}, {"parts", Value(parts).Untyped()}, {"p", params}}));
+    return encoder.Launch("batch_norm_moments", Grid(params.channels),
+                          {{"parts", Value(parts).Untyped()},
+                           {"gamma", in[1]},
+                           {"running_mean", in[3]},
+                           {"running_variance", in[4]},
+                           {"average_mean", out[1]},
+                           {"average_variance", out[2]},
+                           {"batch_mean", out[3]},
+                           {"batch_variance", out[4]},
+                           {"scale", scale},
+                           {"p", params}});
   }
 
   NormAttrs attrs_;
@@ -179,7 +188,7 @@ class FusedBatchNormGradOp {
   Status Run(KernelContext* ctx) {
     constexpr const char* kNames[] = {"y_backprop", "x", "scale", "reserve_space_1",
                                       "reserve_space_2"};
-    Tensor in[5], out[5], sums, factors;
+    Tensor in[5], out[5], parts, factors;
     for (int i = 0; i < 5; ++i) RETURN_IF_ERROR(ctx->Input(i, &in[i]));
     const Tensor &d_y = in[0], &x = in[1];
     if (x.rank() != 4 || d_y.shape() != x.shape()) {
@@ -200,15 +209,19 @@ class FusedBatchNormGradOp {
     BatchNormParams params;
     RETURN_IF_ERROR(attrs_.Plan(kOp, x.shape(), &params));
     RETURN_IF_ERROR(
-        ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels, 2}, &sums));
+        ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels, 2}, &parts));
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {channels, 3}, &factors));
     const uint32_t training = attrs_.training ? 1 : 0;
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Launch(
-          {"batch_norm_grad_sums", x.dtype()}, Grid(channels, params.chunks, params.images),
-          {{"d_y", d_y}, {"x", x}, {"mean", in[3]}, {"sums", sums}, {"p", params}}));
+      RETURN_IF_ERROR(encoder.Launch({"batch_norm_grad_parts", attrs_.layout(), x.dtype()},
+                                     attrs_.Parts(params),
+                                     {{"d_y", d_y},
+                                      {"x", x},
+                                      {"mean", in[3]},
+                                      {"parts", Value(parts).Untyped()},
+                                      {"p", params}}));
       RETURN_IF_ERROR(encoder.Launch("batch_norm_grad_totals", Grid(channels),
-                                     {{"sums", sums},
+                                     {{"parts", Value(parts).Untyped()},
                                       {"gamma", in[2]},
                                       {"variance", in[4]},
                                       {"d_gamma", out[1]},
@@ -216,7 +229,7 @@ class FusedBatchNormGradOp {
                                       {"factors", factors},
                                       {"p", params},
                                       {"training", training}}));
-      return encoder.Launch({"batch_norm_grad", attrs_.nchw ? "nchw" : "nhwc", x.dtype()},
+      return encoder.Launch({"batch_norm_grad", attrs_.layout(), x.dtype()},
                             attrs_.Elements(params),
                             {{"d_y", d_y},
                              {"x", x},

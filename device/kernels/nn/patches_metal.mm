@@ -203,7 +203,8 @@ class LrnOp {
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       const Grid grid(depth, rows);
       if (!Op::kGradient) {
-        return encoder.Launch({"lrn", in.dtype()}, grid, {{"in", in}, {"out", out}, {"p", p}});
+        return encoder.Launch({"lrn", in.dtype()}, Grid((depth + LRN_LANES - 1) / LRN_LANES, rows),
+                              {{"in", in}, {"out", out}, {"p", p}});
       }
       RETURN_IF_ERROR(
           encoder.Launch({"lrn_grad_shares", in.dtype()}, grid,

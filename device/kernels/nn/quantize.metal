@@ -13,18 +13,35 @@ kernel void quantize_ends(device const float* in [[buffer(0)]], device float2* e
   const ulong count = p.outer * p.inner;
   ulong at = position.x * p.chunk;
   const ulong end = min(at + p.chunk, count);
-  float least = INFINITY, largest = -INFINITY;
+  // Neighbours side by side: NaN does not count.
+  float least[QUANTIZE_LANES], largest[QUANTIZE_LANES];
+  for (uint k = 0; k < QUANTIZE_LANES; ++k) {
+    least[k] = INFINITY;
+    largest[k] = -INFINITY;
+  }
   while (at < end) {
     const ulong outer = at / p.inner, inner = at - outer * p.inner;
     const ulong run = min(p.inner - inner, end - at);
     device const float* const from = in + (outer * p.channels + position.y) * p.inner + inner;
-    for (ulong i = 0; i < run; ++i) {
-      least = min(least, from[i]);
-      largest = max(largest, from[i]);
+    ulong i = 0;
+    for (; i + QUANTIZE_LANES <= run; i += QUANTIZE_LANES) {
+      for (uint k = 0; k < QUANTIZE_LANES; ++k) {
+        const float x = from[i + k];
+        least[k] = x < least[k] ? x : least[k];
+        largest[k] = x > largest[k] ? x : largest[k];
+      }
+    }
+    for (; i < run; ++i) {
+      least[0] = min(least[0], from[i]);
+      largest[0] = max(largest[0], from[i]);
     }
     at += run;
   }
-  ends[position.y * p.chunks + position.x] = float2(least, largest);
+  for (uint k = 1; k < QUANTIZE_LANES; ++k) {
+    least[0] = min(least[0], least[k]);
+    largest[0] = max(largest[0], largest[k]);
+  }
+  ends[position.y * p.chunks + position.x] = float2(least[0], largest[0]);
 }
 
 // The channels' ranges and scales: the larger scale that keeps both ends within the whole numbers, and 0

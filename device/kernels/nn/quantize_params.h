@@ -9,6 +9,8 @@
 #include <stdint.h>
 #endif
 
+#define QUANTIZE_LANES 16  // elements that a thread compares side by side
+
 // Elements [outer, channels, inner]; each channel has a range.
 struct QuantizeParams {
   uint64_t outer, inner;

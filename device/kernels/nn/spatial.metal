@@ -2,6 +2,7 @@
 
 #include "device/kernels/nn/rows.metal.h"
 #include "device/kernels/nn/spatial_params.h"
+#include "device/kernels/nn/windows.metal.h"
 #include "device/kernels/strided.metal.h"
 
 using namespace metal;
@@ -39,6 +40,11 @@ inline Window find_window(constant WindowParams& p, uint3 position) {
   return w;
 }
 
+// Where the window's point (y, x) lies.
+inline long in_at(constant WindowParams& p, Window w, uint y, uint x) {
+  return w.image + long(w.top + int(y)) * p.in_y + long(w.left + int(x)) * p.in_x;
+}
+
 template <typename T, uint kLanes>
 kernel void max_pool(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                      constant WindowParams& p [[buffer(2)]],
@@ -46,15 +52,13 @@ kernel void max_pool(device const T* in [[buffer(0)]], device T* out [[buffer(1)
   const Window w = find_window<kLanes>(p, position);
   float largest[kLanes];
   for (uint k = 0; k < kLanes; ++k) largest[k] = -INFINITY;
-  for (uint fy = 0; fy < p.window_h; ++fy) {
-    const int y = w.top + int(fy);
-    if (y < 0 || y >= int(p.in_h)) continue;
-    for (uint fx = 0; fx < p.window_w; ++fx) {
-      const int x = w.left + int(fx);
-      if (x < 0 || x >= int(p.in_w)) continue;
-      const long at = w.image + long(y) * p.in_y + long(x) * p.in_x;
+  const Taps rows = taps_within(w.top, p.window_h, 1, p.in_h);
+  const Taps columns = taps_within(w.left, p.window_w, 1, p.in_w);
+  for (uint fy = rows.begin; fy < rows.end; ++fy) {
+    device const T* from = in + in_at(p, w, fy, columns.begin);
+    for (uint fx = columns.begin; fx < columns.end; ++fx, from += p.in_x) {
       for (uint k = 0; k < kLanes; ++k) {
-        const float value = float(in[at + long(k)]);
+        const float value = float(from[k]);
         // NaN stays, as it does on the CPU.
         largest[k] = value > largest[k] || value != value ? value : largest[k];
       }
@@ -70,19 +74,17 @@ kernel void avg_pool(device const T* in [[buffer(0)]], device T* out [[buffer(1)
   const Window w = find_window<kLanes>(p, position);
   float sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
-  int count = 0;
-  for (uint fy = 0; fy < p.window_h; ++fy) {
-    const int y = w.top + int(fy);
-    if (y < 0 || y >= int(p.in_h)) continue;
-    for (uint fx = 0; fx < p.window_w; ++fx) {
-      const int x = w.left + int(fx);
-      if (x < 0 || x >= int(p.in_w)) continue;
-      const long at = w.image + long(y) * p.in_y + long(x) * p.in_x;
-      for (uint k = 0; k < kLanes; ++k) sum[k] += float(in[at + long(k)]);
-      ++count;
+  const Taps rows = taps_within(w.top, p.window_h, 1, p.in_h);
+  const Taps columns = taps_within(w.left, p.window_w, 1, p.in_w);
+  for (uint fy = rows.begin; fy < rows.end; ++fy) {
+    device const T* from = in + in_at(p, w, fy, columns.begin);
+    for (uint fx = columns.begin; fx < columns.end; ++fx, from += p.in_x) {
+      for (uint k = 0; k < kLanes; ++k) sum[k] += float(from[k]);
     }
   }
-  for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(sum[k] / float(count));
+  const float count = float(max(int(rows.end) - int(rows.begin), 0)) *
+                      float(max(int(columns.end) - int(columns.begin), 0));
+  for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(sum[k] / count);
 }
 
 // filter is [window_h, window_w, channels / multiplier, multiplier], `channels` being the output's. Lanes
@@ -95,17 +97,14 @@ kernel void depthwise_conv(device const T* in [[buffer(0)]], device T* out [[buf
   const Window w = find_window<kLanes>(p, position);
   float sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
-  for (uint fy = 0; fy < p.window_h; ++fy) {
-    const int y = w.top + int(fy * p.dilation_h);
-    if (y < 0 || y >= int(p.in_h)) continue;
-    for (uint fx = 0; fx < p.window_w; ++fx) {
-      const int x = w.left + int(fx * p.dilation_w);
-      if (x < 0 || x >= int(p.in_w)) continue;
-      const long term = long(fy * p.window_w + fx) * p.channels + w.channel;
-      const long at = w.image + long(y) * p.in_y + long(x) * p.in_x;
-      for (uint k = 0; k < kLanes; ++k) {
-        sum[k] = fma(float(in[at + long(k)]), float(filter[term + long(k)]), sum[k]);
-      }
+  const Taps rows = taps_within(w.top, p.window_h, p.dilation_h, p.in_h);
+  const Taps columns = taps_within(w.left, p.window_w, p.dilation_w, p.in_w);
+  const long step = long(p.in_x) * p.dilation_w;
+  for (uint fy = rows.begin; fy < rows.end; ++fy) {
+    device const T* from = in + in_at(p, w, fy * p.dilation_h, columns.begin * p.dilation_w);
+    device const T* by = filter + long(fy * p.window_w + columns.begin) * p.channels + w.channel;
+    for (uint fx = columns.begin; fx < columns.end; ++fx, from += step, by += p.channels) {
+      for (uint k = 0; k < kLanes; ++k) sum[k] = fma(float(from[k]), float(by[k]), sum[k]);
     }
   }
   for (uint k = 0; k < kLanes; ++k) out[w.out + long(k)] = T(sum[k]);

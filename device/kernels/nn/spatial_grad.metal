@@ -2,6 +2,7 @@
 // it is given, in one order: no atomics.
 
 #include "device/kernels/nn/spatial_params.h"
+#include "device/kernels/nn/windows.metal.h"
 #include "device/kernels/strided.metal.h"
 
 using namespace metal;
@@ -37,12 +38,11 @@ inline long out_at(constant WindowParams& p, uint image, uint channel, int y, in
   return p.nchw ? ((long(image) * p.channels + channel) * p.out_h + y) * p.out_w + x
                 : ((long(image) * p.out_h + y) * p.out_w + x) * p.channels + channel;
 }
-// Which window has `at` as its element `offset`: -1 if none has.
-inline int window_of(int at, int offset, int pad, uint stride, uint windows) {
-  const int from = at + pad - offset;
-  if (from < 0 || from % int(stride) != 0) return -1;
-  const int window = from / int(stride);
-  return window < int(windows) ? window : -1;
+inline Reach rows_of(constant WindowParams& p, Point point) {
+  return reach_of(point.y, p.pad_top, p.window_h, p.dilation_h, p.stride_h, p.out_h);
+}
+inline Reach columns_of(constant WindowParams& p, Point point) {
+  return reach_of(point.x, p.pad_left, p.window_w, p.dilation_w, p.stride_w, p.out_w);
 }
 
 // The gradient of a window is its first largest element's.
@@ -58,13 +58,11 @@ kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pool
     value[k] = float(in[here + long(k)]);
     sum[k] = 0.0f;
   }
-  // Windows from the first on: they begin further up the further down the element lies in them.
-  for (int fy = int(p.window_h) - 1; fy >= 0; --fy) {
-    const int wy = window_of(point.y, fy, p.pad_top, p.stride_h, p.out_h);
-    if (wy < 0) continue;
-    for (int fx = int(p.window_w) - 1; fx >= 0; --fx) {
-      const int wx = window_of(point.x, fx, p.pad_left, p.stride_w, p.out_w);
-      if (wx < 0) continue;
+  const Reach rows = rows_of(p, point), columns = columns_of(p, point);
+  for (int wy = rows.first; wy <= rows.last; ++wy) {
+    const int fy = tap_of(rows, wy, p.stride_h, 1);
+    for (int wx = columns.first; wx <= columns.last; ++wx) {
+      const int fx = tap_of(columns, wx, p.stride_w, 1);
       const long out = out_at(p, point.image, point.channel, wy, wx);
       // Ints: several lanes are compared at a time.
       int first[kLanes], any = 0;
@@ -99,15 +97,12 @@ kernel void avg_pool_grad(device const T* d_pooled [[buffer(0)]], device T* d_in
   const Point point = find_point<kLanes>(p, position);
   float sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
-  for (int fy = int(p.window_h) - 1; fy >= 0; --fy) {
-    const int wy = window_of(point.y, fy, p.pad_top, p.stride_h, p.out_h);
-    if (wy < 0) continue;
-    const int top = point.y - fy;
+  const Reach rows = rows_of(p, point), columns = columns_of(p, point);
+  for (int wy = rows.first; wy <= rows.last; ++wy) {
+    const int top = wy * int(p.stride_h) - p.pad_top;
     const int height = min(top + int(p.window_h), int(p.in_h)) - max(top, 0);
-    for (int fx = int(p.window_w) - 1; fx >= 0; --fx) {
-      const int wx = window_of(point.x, fx, p.pad_left, p.stride_w, p.out_w);
-      if (wx < 0) continue;
-      const int left = point.x - fx;
+    for (int wx = columns.first; wx <= columns.last; ++wx) {
+      const int left = wx * int(p.stride_w) - p.pad_left;
       const int width = min(left + int(p.window_w), int(p.in_w)) - max(left, 0);
       const long out = out_at(p, point.image, point.channel, wy, wx);
       const float size = float(height * width);
@@ -126,16 +121,17 @@ kernel void depthwise_input_grad(device const T* filter [[buffer(0)]],
   const Point point = find_point<kLanes>(p, position);
   float sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
-  for (uint fy = 0; fy < p.window_h; ++fy) {
-    const int y = window_of(point.y, int(fy * p.dilation_h), p.pad_top, p.stride_h, p.out_h);
-    if (y < 0) continue;
-    for (uint fx = 0; fx < p.window_w; ++fx) {
-      const int x = window_of(point.x, int(fx * p.dilation_w), p.pad_left, p.stride_w, p.out_w);
-      if (x < 0) continue;
+  const Reach rows = rows_of(p, point), columns = columns_of(p, point);
+  for (int y = rows.last; y >= rows.first; --y) {
+    const int fy = tap_of(rows, y, p.stride_h, p.dilation_h);
+    if (fy < 0) continue;
+    for (int x = columns.last; x >= columns.first; --x) {
+      const int fx = tap_of(columns, x, p.stride_w, p.dilation_w);
+      if (fx < 0) continue;
       for (uint m = 0; m < p.multiplier; ++m) {
         const uint channel = point.channel * p.multiplier + m;
         const long out = out_at(p, point.image, channel, y, x);
-        const long term = long(fy * p.window_w + fx) * p.channels + channel;
+        const long term = long(fy * int(p.window_w) + fx) * p.channels + channel;
         for (uint k = 0; k < kLanes; ++k) {
           sum[k] = fma(float(d_out[out + long(k)]), float(filter[term + long(k)]), sum[k]);
         }

@@ -12,6 +12,7 @@
 // Channels that a thread computes where they are neighbours in memory: a sector of a GPU's cache, a vector
 // of a CPU's.
 #define WINDOW_LANES 8
+#define BATCH_NORM_LANES 16
 
 // A window that moves over images. Strides are in elements; the grid is (channels, width, images *
 // height) of the output with NHWC and (width, height, images * channels) with NCHW.

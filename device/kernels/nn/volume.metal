@@ -6,6 +6,7 @@
 #include <metal_stdlib>
 
 #include "device/kernels/nn/volume_params.h"
+#include "device/kernels/nn/windows.metal.h"
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide.h"
 
@@ -45,7 +46,7 @@ inline long out_at(constant VolumeParams& p, Element e, int z, int y, int x) {
 }
 
 // Which point of its window the loops below are at.
-#define TAP(p) ((fz * p.window_h + fy) * p.window_w + fx)
+#define TAP(p) ((uint(fz) * p.window_h + uint(fy)) * p.window_w + uint(fx))
 
 // The points z, y, x of an output's window that lie in the input, in order.
 inline int window_point(int at, uint offset, uint stride, uint dilation, int pad) {
@@ -66,26 +67,24 @@ inline bool is_inside(int at, uint size) { return at >= 0 && at < int(size); }
                      once_x = is_inside(x, p.in_w) ? 1 : 0;                           \
                  once_x != 0; once_x = 0)
 
-// The windows z, y, x that an element of the input lies in, the last first; -1: none.
-inline int window_of(int at, uint offset, uint dilation, int pad, uint stride, uint windows) {
-  const int from = at + pad - int(offset * dilation);
-  if (from < 0 || from % int(stride) != 0) return -1;
-  const int window = from / int(stride);
-  return window < int(windows) ? window : -1;
+// The windows z, y, x that an element of the input lies in, the last first.
+struct Reaches {
+  Reach z, y, x;
+};
+inline Reaches find_reaches(constant VolumeParams& p, Element e) {
+  Reaches r;
+  r.z = reach_of(e.z, p.pad_front, p.window_d, p.dilation_d, p.stride_d, p.out_d);
+  r.y = reach_of(e.y, p.pad_top, p.window_h, p.dilation_h, p.stride_h, p.out_h);
+  r.x = reach_of(e.x, p.pad_left, p.window_w, p.dilation_w, p.stride_w, p.out_w);
+  return r;
 }
-#define FOR_WINDOWS_OF(p, e)                                                                \
-  for (uint fz = 0; fz < p.window_d; ++fz)                                                  \
-    for (int z = window_of(e.z, fz, p.dilation_d, p.pad_front, p.stride_d, p.out_d),        \
-             once_z = z >= 0 ? 1 : 0;                                                       \
-         once_z != 0; once_z = 0)                                                           \
-      for (uint fy = 0; fy < p.window_h; ++fy)                                              \
-        for (int y = window_of(e.y, fy, p.dilation_h, p.pad_top, p.stride_h, p.out_h),      \
-                 once_y = y >= 0 ? 1 : 0;                                                   \
-             once_y != 0; once_y = 0)                                                       \
-          for (uint fx = 0; fx < p.window_w; ++fx)                                          \
-            for (int x = window_of(e.x, fx, p.dilation_w, p.pad_left, p.stride_w, p.out_w), \
-                     once_x = x >= 0 ? 1 : 0;                                               \
-                 once_x != 0; once_x = 0)
+#define FOR_WINDOWS_OF(p, r)                                                      \
+  for (int z = r.z.last; z >= r.z.first; --z)                                     \
+    for (int fz = tap_of(r.z, z, p.stride_d, p.dilation_d); fz >= 0; fz = -1)     \
+      for (int y = r.y.last; y >= r.y.first; --y)                                 \
+        for (int fy = tap_of(r.y, y, p.stride_h, p.dilation_h); fy >= 0; fy = -1) \
+          for (int x = r.x.last; x >= r.x.first; --x)                             \
+            for (int fx = tap_of(r.x, x, p.stride_w, p.dilation_w); fx >= 0; fx = -1)
 
 template <typename T>
 inline T lowest() {
@@ -217,7 +216,8 @@ kernel void taps_grad(device const uint* taps [[buffer(0)]], device const T* d_o
   using Wide = typename wide<T>::type;
   Wide sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0;
-  FOR_WINDOWS_OF(p, e) {
+  const Reaches reaches = find_reaches(p, e);
+  FOR_WINDOWS_OF(p, reaches) {
     const long at = out_at(p, e, z, y, x);
     const uint tap = TAP(p);
     for (uint k = 0; k < kLanes; ++k) {
@@ -241,7 +241,8 @@ kernel void max_volume_grad(device const T* in [[buffer(0)]], device const T* po
     value[k] = float(in[here + k]);
     sum[k] = 0.0f;
   }
-  FOR_WINDOWS_OF(p, e) {
+  const Reaches reaches = find_reaches(p, e);
+  FOR_WINDOWS_OF(p, reaches) {
     const long at = out_at(p, e, z, y, x);
     for (uint k = 0; k < kLanes; ++k) {
       sum[k] = float(pooled[at + k]) == value[k] ? sum[k] + float(d_out[at + k]) : sum[k];
@@ -321,7 +322,8 @@ kernel void avg_volume_grad(device const T* d_out [[buffer(0)]], device T* d_in 
   const Element e = in_element<kLanes>(p, position);
   float sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
-  FOR_WINDOWS_OF(p, e) {
+  const Reaches reaches = find_reaches(p, e);
+  FOR_WINDOWS_OF(p, reaches) {
     device const T* const from = d_out + out_at(p, e, z, y, x);
     const float size = window_size(p, z, y, x);
     for (uint k = 0; k < kLanes; ++k) sum[k] += float(from[k]) / size;
@@ -369,9 +371,10 @@ kernel void depth_patches_grad(device const T* d_patches [[buffer(0)]],
                                uint3 position [[thread_position_in_grid]]) {
   const Element e = in_element<1>(p, position);
   float sum = 0.0f;
-  for (uint tap = 0; tap < p.window_d; ++tap) {
-    const int z = window_of(e.z, tap, p.dilation_d, p.pad_front, p.stride_d, p.out_d);
-    if (z < 0) continue;
+  const Reach reach = reach_of(e.z, p.pad_front, p.window_d, p.dilation_d, p.stride_d, p.out_d);
+  for (int z = reach.last; z >= reach.first; --z) {
+    const int tap = tap_of(reach, z, p.stride_d, p.dilation_d);
+    if (tap < 0) continue;
     const long point = ((long(e.volume) * p.out_d + z) * p.in_h + e.y) * p.in_w + e.x;
     sum += float(d_patches[(point * p.window_d + tap) * p.channels + e.channel]);
   }
@@ -513,16 +516,46 @@ inline float lrn_power(float norm, float beta) {
   return beta == 0.5f ? rsqrt(norm) : beta == 1.0f ? 1.0f / norm : pow(norm, -beta);
 }
 
-// Grid of these: depth, rows.
+// A thread has LRN_LANES neighbours. Grid: depth / LRN_LANES, rows.
 template <typename T>
 kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                 constant LrnParams& p [[buffer(2)]], uint2 position [[thread_position_in_grid]]) {
+  const int first = int(position.x * LRN_LANES), depth = int(p.depth);
+  const int width = min(LRN_LANES, depth - first);
   device const T* const row = in + ulong(position.y) * p.depth;
-  out[ulong(position.y) * p.depth + position.x] =
-      T(float(row[position.x]) * lrn_power(lrn_norm(row, position.x, p), p.beta));
+  device const T* const from = row + first;
+  device T* const to = out + ulong(position.y) * p.depth + ulong(first);
+  // Arrays whose indices are known live in registers: lanes behind the last channel are not stored.
+  float sums[LRN_LANES];
+  for (int k = 0; k < LRN_LANES; ++k) sums[k] = 0.0f;
+  const int reach = int(min(p.radius, p.depth));
+  for (int offset = -reach; offset <= reach; ++offset) {
+    if (first + offset >= 0 && first + offset + LRN_LANES <= depth) {
+      for (int k = 0; k < LRN_LANES; ++k) {
+        const float value = float(from[offset + k]);
+        sums[k] += value * value;
+      }
+    } else {
+      for (int k = 0; k < LRN_LANES; ++k) {
+        const int place = first + offset + k;
+        const float value = float(row[clamp(place, 0, depth - 1)]);
+        sums[k] += place >= 0 && place < depth ? value * value : 0.0f;
+      }
+    }
+  }
+  for (int k = 0; k < LRN_LANES; ++k) sums[k] = p.bias + p.alpha * sums[k];
+  // The usual power without a call.
+  if (p.beta == 0.5f) {
+    for (int k = 0; k < LRN_LANES; ++k) sums[k] = rsqrt(sums[k]);
+  } else {
+    for (int k = 0; k < LRN_LANES; ++k) sums[k] = lrn_power(sums[k], p.beta);
+  }
+  for (int k = 0; k < LRN_LANES; ++k) {
+    if (k < width) to[k] = T(float(from[k]) * sums[k]);
+  }
 }
 
-// What is passed on to all within reach: gradient * out / norm.
+// What is passed on to all within reach: gradient * out / norm. Grid of these: depth, rows.
 template <typename T>
 kernel void lrn_grad_shares(device const T* d_out [[buffer(0)]], device const T* in [[buffer(1)]],
                             device const T* out [[buffer(2)]], device float* shares [[buffer(3)]],

@@ -26,6 +26,8 @@ struct VolumeParams {
 };
 static_assert(sizeof(VolumeParams) == 160, "host and shader must agree");
 
+#define LRN_LANES 16  // channels that a thread computes side by side
+
 // Rows of `depth` channels.
 struct LrnParams {
   uint32_t depth, radius;

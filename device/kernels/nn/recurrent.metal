@@ -19,7 +19,8 @@ INSTANTIATE_KERNEL("convert_from_float_float", convert_from, float, float)
 INSTANTIATE_KERNEL("convert_from_half_float", convert_from, half, float)
 INSTANTIATE_KERNEL("convert_from_float_half", convert_from, float, half)
 
-// Grid: cells, batch. `from_x` and `from_h` are the two parts of the gates' sums.
+// Grid: cells, batch. `from_x` and `from_h` are the two parts of the gates' sums; of a single step the former
+// is all of them.
 template <typename T>
 kernel void lstm_step(device const float* from_x [[buffer(0)]],
                       device const float* from_h [[buffer(1)]], device const T* b [[buffer(2)]],
@@ -38,10 +39,11 @@ kernel void lstm_step(device const float* from_x [[buffer(0)]],
   const ulong state = ulong(position.y) * p.cells + cell;
   const uint at_ci = p.ci_gate * p.cells + cell, at_f = p.f_gate * p.cells + cell,
              at_o = 3 * p.cells + cell;
-  float i = x[cell] + h[cell] + float(b[cell]);
-  const float ci = epilogue_tanh(x[at_ci] + h[at_ci] + float(b[at_ci]));
-  float f = x[at_f] + h[at_f] + float(b[at_f]) + p.forget_bias;
-  float o = x[at_o] + h[at_o] + float(b[at_o]);
+  const bool both = p.single == 0;
+  float i = x[cell] + (both ? h[cell] : 0.0f) + float(b[cell]);
+  const float ci = epilogue_tanh(x[at_ci] + (both ? h[at_ci] : 0.0f) + float(b[at_ci]));
+  float f = x[at_f] + (both ? h[at_f] : 0.0f) + float(b[at_f]) + p.forget_bias;
+  float o = x[at_o] + (both ? h[at_o] : 0.0f) + float(b[at_o]);
   const float before = cs_state[state];
   if (p.peephole != 0) {
     i += before * float(wci[cell]);
@@ -66,7 +68,7 @@ kernel void lstm_step(device const float* from_x [[buffer(0)]],
   h_out[out] = T(o * co);
 }
 
-// Grid: cells, batch. `d_cs_state` and `d_h_state` are what the next step hands back; the former becomes
+// Grid: cells, batch. `d_cs_state` and `d_h_state` are what a next step hands back; the former becomes
 // what the one before gets. The gates' gradients go to two places: all steps', and this step's.
 template <typename T>
 kernel void lstm_step_grad(
@@ -85,9 +87,11 @@ kernel void lstm_step_grad(
   const float i = float(i_in[at]), f = float(f_in[at]), o = float(o_in[at]), ci = float(ci_in[at]),
               co = float(co_in[at]);
   const float before = float(cs_before[(p.row_before + position.y) * p.cells + cell]);
-  const float slope_h = float(d_h[at]) + d_h_state[state];
+  const bool followed = p.single == 0;
+  const float slope_h = float(d_h[at]) + (followed ? d_h_state[state] : 0.0f);
   const float slope_o = o * (1.0f - o) * slope_h * co;
-  float slope_cs = (1.0f - co * co) * slope_h * o + float(d_cs[at]) + d_cs_state[state];
+  float slope_cs =
+      (1.0f - co * co) * slope_h * o + float(d_cs[at]) + (followed ? d_cs_state[state] : 0.0f);
   if (p.peephole != 0) slope_cs += slope_o * float(wco[cell]);
   const float slope_ci = (1.0f - ci * ci) * slope_cs * i;
   const float slope_f = f * (1.0f - f) * slope_cs * before;
@@ -99,10 +103,15 @@ kernel void lstm_step_grad(
              at_o = 3 * p.cells + cell;
   device float* const all = d_gates + (p.row + position.y) * (4 * p.cells);
   device float* const now = d_gates_now + ulong(position.y) * (4 * p.cells);
-  all[cell] = now[cell] = slope_i;
-  all[at_ci] = now[at_ci] = slope_ci;
-  all[at_f] = now[at_f] = slope_f;
-  all[at_o] = now[at_o] = slope_o;
+  all[cell] = slope_i;
+  all[at_ci] = slope_ci;
+  all[at_f] = slope_f;
+  all[at_o] = slope_o;
+  if (!followed) return;
+  now[cell] = slope_i;
+  now[at_ci] = slope_ci;
+  now[at_f] = slope_f;
+  now[at_o] = slope_o;
 }
 
 // [x, h of the step before] for all steps: a column a thread of a row.

@@ -1,22 +1,15 @@
-// Cells and whole sequences of LSTMs, cells of GRUs, and their gradients.
+// Cells and whole sequences of LSTMs, and their gradients.
 
 #include <string>
 #include <vector>
 
 #include "device/kernels/layout.h"
-#include "device/kernels/nn/product.h"
-#include "device/kernels/nn/recurrent_params.h"
+#include "device/kernels/nn/recurrent.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
-
-Status RequireShape(const char* op, const char* name, const Tensor& tensor, const Shape& shape) {
-  if (tensor.shape() == shape) return Status();
-  return InvalidArgument(op, ": ", name, " must have shape ", ToString(shape), ", got ",
-                         ToString(tensor.shape()));
-}
 
 // out = `in` from element `first` on, in out's dtype.
 Status Convert(Encoder& encoder, const Tensor& in, int64_t first, const Tensor& out) {
@@ -24,8 +17,6 @@ Status Convert(Encoder& encoder, const Tensor& in, int64_t first, const Tensor& 
   return encoder.Launch({"convert_from", in.dtype(), out.dtype()}, Grid(out.num_elements()),
                         {{"in", in}, {"out", out}, {"first", from}});
 }
-
-// ---- LSTM ---------------------------------------------------------------------------------------
 
 // What the ops differ in.
 struct LstmKind {
@@ -77,6 +68,7 @@ struct LstmCall {
     }
     p.batch = static_cast<uint32_t>(batch);
     p.cells = static_cast<uint32_t>(cells);
+    p.single = kind.sequence ? 0 : 1;
     of_cells = kind.sequence ? Shape{steps, batch, cells} : Shape{batch, cells};
     return kind.sequence ? GetLength() : Status();
   }
@@ -129,11 +121,61 @@ struct LstmCall {
   }
 };
 
+// Rows [x, h of the step before]; `h` is of all steps.
+Status EncodeInputs(Encoder& encoder, const LstmCall& call, int64_t rows, const Value& h,
+                    const Tensor& out) {
+  const auto inputs = static_cast<uint32_t>(call.inputs);
+  return encoder.Launch({"lstm_inputs", call.w.dtype()}, Grid(call.inputs + call.cells, rows),
+                        {{"x", call.x},
+                         {"h_prev", call.h_prev},
+                         {"h", h},
+                         {"out", out},
+                         {"inputs", inputs},
+                         {"p", call.p}});
+}
+
+// `from_h` is Nothing() where `from_x` is all of the sums.
+Status Step(LstmCall& call, const LstmParams& p, const Tensor& from_x, const Value& from_h,
+            const Tensor& cs, const Tensor& h, const Tensor (&outputs)[7]) {
+  static const char* const kNames[] = {"i_out",  "cs_out", "f_out", "o_out",
+                                       "ci_out", "co_out", "h_out"};
+  std::vector<Argument> arguments = {{"from_x", from_x},
+                                     {"from_h", from_h},
+                                     {"b", call.b},
+                                     {"wci", call.Peephole(call.wci)},
+                                     {"wcf", call.Peephole(call.wcf)},
+                                     {"wco", call.Peephole(call.wco)},
+                                     {"cs_state", cs},
+                                     {"h_state", h},
+                                     {"p", p}};
+  for (int i = 0; i < 7; ++i) arguments.push_back({kNames[i], outputs[i]});
+  return Encode(call.ctx, [&](Encoder& encoder) {
+    return encoder.Launch({"lstm_step", call.w.dtype()}, Grid(call.cells, call.batch), arguments);
+  });
+}
+
+// A single step's product is one, of x and h side by side: weights are larger than these.
+Status RunCell(LstmCall& call, const Tensor (&outputs)[7]) {
+  Tensor xh, weights, sums, cs, h;
+  const bool floats = call.w.dtype() == TF_FLOAT;
+  if (!floats) RETURN_IF_ERROR(call.Floats(call.w.shape(), &weights));
+  RETURN_IF_ERROR(call.Floats({call.batch, call.inputs + call.cells}, &xh));
+  RETURN_IF_ERROR(call.Floats({call.batch, 4 * call.cells}, &sums));
+  RETURN_IF_ERROR(call.Floats(call.of_cells, &cs));
+  RETURN_IF_ERROR(call.Floats(call.of_cells, &h));
+  RETURN_IF_ERROR(Encode(call.ctx, [&](Encoder& encoder) -> Status {
+    if (!floats) RETURN_IF_ERROR(Convert(encoder, call.w, 0, weights));
+    RETURN_IF_ERROR(Convert(encoder, call.cs_prev, 0, cs));
+    return EncodeInputs(encoder, call, call.batch, Nothing(), xh);
+  }));
+  RETURN_IF_ERROR(
+      RunProduct(call.ctx, call.kind.op, xh, false, floats ? call.w : weights, false, sums));
+  return Step(call, call.At(0), sums, Nothing(), cs, h, outputs);
+}
+
 // The products with x of all steps are one.
 Status RunLstm(LstmCall& call) {
   RETURN_IF_ERROR(call.GetInputs());
-  static const char* const kNames[] = {"i_out",  "cs_out", "f_out", "o_out",
-                                       "ci_out", "co_out", "h_out"};
   Tensor outputs[7];
   for (int i = 0; i < 7; ++i) {
     RETURN_IF_ERROR(call.ctx->AllocateOutput(i, call.of_cells, &outputs[i]));
@@ -147,6 +189,7 @@ Status RunLstm(LstmCall& call) {
     }));
     if (call.used == 0) return Status();
   }
+  if (!call.kind.sequence) return RunCell(call, outputs);
   Tensor x, w_x, w_h, from_x, from_h, cs, h;
   RETURN_IF_ERROR(call.SplitWeights(&w_x, &w_h));
   RETURN_IF_ERROR(call.Floats({rows, call.inputs}, &x));
@@ -162,20 +205,7 @@ Status RunLstm(LstmCall& call) {
   RETURN_IF_ERROR(RunProduct(call.ctx, call.kind.op, x, false, w_x, false, from_x));
   for (int64_t step = 0; step < call.used; ++step) {
     RETURN_IF_ERROR(RunProduct(call.ctx, call.kind.op, h, false, w_h, false, from_h));
-    const LstmParams p = call.At(step);
-    std::vector<Argument> arguments = {{"from_x", from_x},
-                                       {"from_h", from_h},
-                                       {"b", call.b},
-                                       {"wci", call.Peephole(call.wci)},
-                                       {"wcf", call.Peephole(call.wcf)},
-                                       {"wco", call.Peephole(call.wco)},
-                                       {"cs_state", cs},
-                                       {"h_state", h},
-                                       {"p", p}};
-    for (int i = 0; i < 7; ++i) arguments.push_back({kNames[i], outputs[i]});
-    RETURN_IF_ERROR(Encode(call.ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"lstm_step", call.w.dtype()}, Grid(call.cells, call.batch), arguments);
-    }));
+    RETURN_IF_ERROR(Step(call, call.At(step), from_x, from_h, cs, h, outputs));
   }
   return Status();
 }
@@ -198,7 +228,7 @@ struct LstmSaved {
 };
 
 Status StepBack(LstmCall& call, const LstmSaved& saved, int64_t step, const Tensor& d_cs_state,
-                const Tensor& d_h_state, const Tensor& d_gates, const Tensor& d_gates_now) {
+                const Value& d_h_state, const Tensor& d_gates, const Value& d_gates_now) {
   const LstmParams p = call.At(step);
   return Encode(call.ctx, [&](Encoder& encoder) {
     return encoder.Launch({"lstm_step_grad", call.w.dtype()}, Grid(call.cells, call.batch),
@@ -256,7 +286,7 @@ Status AllocatePeepholes(LstmCall& call, int first, Tensor (&out)[3]) {
 
 Status RunCellGrad(LstmCall& call) {
   LstmSaved saved;
-  Tensor d_cs_prev, d_gates_out, d_peepholes[3], d_cs, d_h, d_gates, d_gates_now;
+  Tensor d_cs_prev, d_gates_out, d_peepholes[3], d_cs, d_gates;
   RETURN_IF_ERROR(call.GetInputs());
   RETURN_IF_ERROR(saved.Get(call));
   RETURN_IF_ERROR(call.ctx->AllocateOutput(0, call.of_cells, &d_cs_prev));
@@ -265,15 +295,13 @@ Status RunCellGrad(LstmCall& call) {
   if (d_cs_prev.num_elements() == 0) {
     return PeepholeGradients(call, saved, d_gates, 0, d_peepholes);
   }
+  if (call.w.dtype() == TF_FLOAT) {
+    RETURN_IF_ERROR(StepBack(call, saved, 0, d_cs_prev, Nothing(), d_gates_out, Nothing()));
+    return PeepholeGradients(call, saved, d_gates_out, call.batch, d_peepholes);
+  }
   RETURN_IF_ERROR(call.Floats(call.of_cells, &d_cs));
-  RETURN_IF_ERROR(call.Floats(call.of_cells, &d_h));
   RETURN_IF_ERROR(call.Floats(d_gates_out.shape(), &d_gates));
-  RETURN_IF_ERROR(call.Floats(d_gates_out.shape(), &d_gates_now));
-  RETURN_IF_ERROR(Encode(call.ctx, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Fill(d_cs, 0));
-    return encoder.Fill(d_h, 0);
-  }));
-  RETURN_IF_ERROR(StepBack(call, saved, 0, d_cs, d_h, d_gates, d_gates_now));
+  RETURN_IF_ERROR(StepBack(call, saved, 0, d_cs, Nothing(), d_gates, Nothing()));
   RETURN_IF_ERROR(PeepholeGradients(call, saved, d_gates, call.batch, d_peepholes));
   return Encode(call.ctx, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(Convert(encoder, d_cs, 0, d_cs_prev));
@@ -321,17 +349,9 @@ Status RunLstmGrad(LstmCall& call) {
     RETURN_IF_ERROR(StepBack(call, saved, step, d_cs, d_h, d_gates, d_gates_now));
     RETURN_IF_ERROR(RunProduct(ctx, op, d_gates_now, false, w_h, true, d_h));
   }
-  const auto inputs = static_cast<uint32_t>(call.inputs), count = static_cast<uint32_t>(rows),
-             columns = static_cast<uint32_t>(gates);
+  const auto count = static_cast<uint32_t>(rows), columns = static_cast<uint32_t>(gates);
   RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Launch({"lstm_inputs", call.w.dtype()},
-                                   Grid(call.inputs + call.cells, rows),
-                                   {{"x", call.x},
-                                    {"h_prev", call.h_prev},
-                                    {"h", saved.h},
-                                    {"out", xh},
-                                    {"inputs", inputs},
-                                    {"p", call.p}}));
+    RETURN_IF_ERROR(EncodeInputs(encoder, call, rows, saved.h, xh));
     return encoder.Launch(
         {"lstm_bias_grad", call.w.dtype()}, Grid(gates),
         {{"d_gates", d_gates}, {"out", d_b}, {"rows", count}, {"columns", columns}});
@@ -383,160 +403,6 @@ LSTM_OP(BlockLSTM, true, true, false, true, .HostMemory("seq_len_max"));
 LSTM_OP(BlockLSTMGrad, true, true, true, false, .HostMemory("seq_len_max"));
 LSTM_OP(BlockLSTMV2, true, false, false, false, .HostMemory("seq_len_max"));
 LSTM_OP(BlockLSTMGradV2, true, false, true, false, .HostMemory("seq_len_max"));
-
-// ---- GRU ----------------------------------------------------------------------------------------
-
-struct GruCall {
-  explicit GruCall(KernelContext* ctx, const char* op) : ctx(ctx), op(op) {}
-
-  Status GetInputs() {
-    Tensor* const tensors[] = {&x, &h_prev, &w_ru, &w_c, &b_ru, &b_c};
-    for (int i = 0; i < 6; ++i) RETURN_IF_ERROR(ctx->Input(i, tensors[i]));
-    if (x.rank() != 2 || h_prev.rank() != 2) {
-      return InvalidArgument(op, ": x and h_prev must have 2 dimensions, got ", ToString(x.shape()),
-                             " and ", ToString(h_prev.shape()));
-    }
-    batch = x.dim(0);
-    inputs = x.dim(1);
-    cells = h_prev.dim(1);
-    RETURN_IF_ERROR(RequireShape(op, "h_prev", h_prev, {batch, cells}));
-    RETURN_IF_ERROR(RequireShape(op, "w_ru", w_ru, {inputs + cells, 2 * cells}));
-    RETURN_IF_ERROR(RequireShape(op, "w_c", w_c, {inputs + cells, cells}));
-    RETURN_IF_ERROR(RequireShape(op, "b_ru", b_ru, {2 * cells}));
-    RETURN_IF_ERROR(RequireShape(op, "b_c", b_c, {cells}));
-    for (const int64_t size : {batch, inputs + cells, 2 * cells}) {
-      RETURN_IF_ERROR(CheckGrid(op, "sequences or cells", size));
-    }
-    p.inputs = static_cast<uint32_t>(inputs);
-    p.cells = static_cast<uint32_t>(cells);
-    return Status();
-  }
-
-  // [x, h_prev], or [x, r h_prev].
-  Status Join(const Tensor* r, const Tensor& out) {
-    const uint32_t gated = r != nullptr ? 1 : 0;
-    const Value gate = r != nullptr ? Value(*r) : Value(Nothing());
-    return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch(
-          "gru_inputs", Grid(inputs + cells, batch),
-          {{"x", x}, {"h", h_prev}, {"r", gate}, {"out", out}, {"gated", gated}, {"p", p}});
-    });
-  }
-
-  Grid Cells() const { return Grid(cells, batch); }
-
-  KernelContext* ctx;
-  const char* op;
-  Tensor x, h_prev, w_ru, w_c, b_ru, b_c;
-  int64_t batch = 0, inputs = 0, cells = 0;
-  GruParams p = {};
-};
-
-class GruOp {
- public:
-  static constexpr char kOp[] = "GRUBlockCell";
-
-  explicit GruOp(KernelConstruction*) {}
-
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
-
- private:
-  static Status Run(KernelContext* ctx) {
-    GruCall call(ctx, kOp);
-    Tensor r, u, c, h, joined, gates, candidate;
-    RETURN_IF_ERROR(call.GetInputs());
-    const Shape shape = call.h_prev.shape();
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &r));
-    RETURN_IF_ERROR(ctx->AllocateOutput(1, shape, &u));
-    RETURN_IF_ERROR(ctx->AllocateOutput(2, shape, &c));
-    RETURN_IF_ERROR(ctx->AllocateOutput(3, shape, &h));
-    if (h.num_elements() == 0) return Status();
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {call.batch, call.inputs + call.cells}, &joined));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {call.batch, 2 * call.cells}, &gates));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, shape, &candidate));
-    RETURN_IF_ERROR(call.Join(nullptr, joined));
-    RETURN_IF_ERROR(RunProduct(ctx, kOp, joined, false, call.w_ru, false, gates));
-    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("gru_gates", call.Cells(),
-                            {{"sums", gates}, {"b", call.b_ru}, {"r", r}, {"u", u}, {"p", call.p}});
-    }));
-    RETURN_IF_ERROR(call.Join(&r, joined));
-    RETURN_IF_ERROR(RunProduct(ctx, kOp, joined, false, call.w_c, false, candidate));
-    return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("gru_step", call.Cells(),
-                            {{"sums", candidate},
-                             {"b", call.b_c},
-                             {"u", u},
-                             {"h_prev", call.h_prev},
-                             {"c", c},
-                             {"h", h},
-                             {"p", call.p}});
-    });
-  }
-};
-REGISTER_METAL_KERNEL(GruOp, .Types("T", {TF_FLOAT}));
-
-class GruGradOp {
- public:
-  static constexpr char kOp[] = "GRUBlockCellGrad";
-
-  explicit GruGradOp(KernelConstruction*) {}
-
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
-
- private:
-  static Status Run(KernelContext* ctx) {
-    static const char* const kNames[] = {"r", "u", "c", "d_h"};
-    GruCall call(ctx, kOp);
-    Tensor r, u, c, d_h, d_x, d_h_prev, d_c_sum, d_gates, d_candidate, d_from_gates;
-    RETURN_IF_ERROR(call.GetInputs());
-    Tensor* const saved[] = {&r, &u, &c, &d_h};
-    for (int i = 0; i < 4; ++i) {
-      RETURN_IF_ERROR(ctx->Input(6 + i, saved[i]));
-      RETURN_IF_ERROR(RequireShape(kOp, kNames[i], *saved[i], call.h_prev.shape()));
-    }
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, call.x.shape(), &d_x));
-    RETURN_IF_ERROR(ctx->AllocateOutput(1, call.h_prev.shape(), &d_h_prev));
-    RETURN_IF_ERROR(ctx->AllocateOutput(2, call.h_prev.shape(), &d_c_sum));
-    RETURN_IF_ERROR(ctx->AllocateOutput(3, {call.batch, 2 * call.cells}, &d_gates));
-    if (d_h_prev.num_elements() == 0) return ZeroOutput(ctx, kOp, d_x);
-    const Shape joined = {call.batch, call.inputs + call.cells};
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, joined, &d_candidate));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, joined, &d_from_gates));
-    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("gru_grad_candidate", call.Cells(),
-                            {{"h_prev", call.h_prev},
-                             {"u", u},
-                             {"c", c},
-                             {"d_h", d_h},
-                             {"d_c_sum", d_c_sum},
-                             {"d_gates", d_gates},
-                             {"p", call.p}});
-    }));
-    RETURN_IF_ERROR(RunProduct(ctx, kOp, d_c_sum, false, call.w_c, true, d_candidate));
-    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("gru_grad_reset", call.Cells(),
-                            {{"h_prev", call.h_prev},
-                             {"r", r},
-                             {"d_inputs", d_candidate},
-                             {"d_gates", d_gates},
-                             {"p", call.p}});
-    }));
-    RETURN_IF_ERROR(RunProduct(ctx, kOp, d_gates, false, call.w_ru, true, d_from_gates));
-    return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("gru_grad_inputs", Grid(call.inputs + call.cells, call.batch),
-                            {{"d_candidate", d_candidate},
-                             {"d_from_gates", d_from_gates},
-                             {"r", r},
-                             {"u", u},
-                             {"d_h", d_h},
-                             {"d_x", d_x},
-                             {"d_h_prev", d_h_prev},
-                             {"p", call.p}});
-    });
-  }
-};
-REGISTER_METAL_KERNEL(GruGradOp, .Types("T", {TF_FLOAT}));
 
 }  // namespace
 }  // namespace metal_ops

@@ -17,7 +17,7 @@ struct LstmParams {
   uint32_t ci_gate, f_gate;  // which quarter of the gates; i is the first, o the last
   uint32_t peephole;
   float forget_bias, cell_clip;
-  uint32_t reserved;
+  uint32_t single;  // the only step: one product has both parts of the sums, and no step follows
 };
 static_assert(sizeof(LstmParams) == 48, "host and shader must agree");
 

@@ -156,6 +156,34 @@ kernel void fft_copy(device const T* in [[buffer(0)]], device float2* out [[buff
 INSTANTIATE_KERNEL("fft_copy_float", fft_copy, float)
 INSTANTIATE_KERNEL("fft_copy_complex", fft_copy, float2)
 
+// An even number n of reals is read as n / 2 complex numbers: their transform has those of the even and of the
+// odd reals in it, whose symmetries tell them apart. `roots`: the first n / 2 + 1 of those of n.
+
+// Grid: (n / 2 + 1, rows).
+kernel void fft_real_out(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                         device const float2* roots [[buffer(2)]],
+                         uint2 position [[thread_position_in_grid]],
+                         uint2 grid [[threads_per_grid]]) {
+  const uint k = position.x, n = grid.x - 1;
+  device const float2* const row = in + ulong(position.y) * n;
+  const float2 value = row[k == n ? 0 : k], mirrored = conjugate(row[k == 0 ? 0 : n - k]);
+  const float2 even = 0.5f * (value + mirrored), odd = 0.5f * (value - mirrored);
+  out[ulong(position.y) * grid.x + k] = even + times(float2(odd.y, -odd.x), roots[k]);
+}
+// The way back; what has no counterpart is real. Grid: (n / 2, rows).
+kernel void fft_real_in(device const float2* half_series [[buffer(0)]],
+                        device float2* out [[buffer(1)]], device const float2* roots [[buffer(2)]],
+                        uint2 position [[thread_position_in_grid]],
+                        uint2 grid [[threads_per_grid]]) {
+  const uint k = position.x, n = grid.x;
+  device const float2* const row = half_series + ulong(position.y) * (n + 1);
+  float2 value = row[k], mirrored = conjugate(row[n - k]);
+  if (k == 0) value.y = mirrored.y = 0.0f;
+  const float2 even = 0.5f * (value + mirrored);
+  const float2 odd = times(0.5f * (value - mirrored), roots[k]);
+  out[ulong(position.y) * n + k] = float2(even.x - odd.y, even.y + odd.x);
+}
+
 // The whole series of which the first half is given; what has no counterpart is real. Grid: (n, rows).
 kernel void fft_hermitian(device const float2* half_series [[buffer(0)]],
                           device float2* out [[buffer(1)]],

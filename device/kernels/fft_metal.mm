@@ -35,16 +35,21 @@ struct Fft {
     return ctx->AllocateTemp(TF_COMPLEX64, {elements}, tensor);
   }
 
-  // Transforms `series` [outer, length, inner] along `length`, of factors that there are passes for.
-  // The result is in `series`; `other` is of the same size.
+  // The first n roots of one of `length`.
+  Status Roots(Encoder& encoder, int64_t length, int64_t n, float direction, const Tensor& roots) {
+    const auto of = static_cast<uint32_t>(length);
+    return encoder.Launch("fft_roots", Grid(n), {{"roots", roots}, {"n", of}, {"sign", direction}});
+  }
+
+  // Transforms `from` [outer, length, inner] along `length`, of factors that there are passes for. The
+  // result is in `to`, or in `series` where there is none, which may be `from`; `other` is of the same size.
   Status Passes(const std::vector<uint32_t>& radices, int64_t outer, int64_t length, int64_t inner,
-                float direction, float scale, Tensor* series, Tensor* other) {
+                float direction, float scale, const Tensor* from, const Tensor* to, Tensor* series,
+                Tensor* other) {
     Tensor roots;
     RETURN_IF_ERROR(Complex(length, &roots));
     RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
-      const auto n = static_cast<uint32_t>(length);
-      RETURN_IF_ERROR(encoder.Launch("fft_roots", Grid(length),
-                                     {{"roots", roots}, {"n", n}, {"sign", direction}}));
+      RETURN_IF_ERROR(Roots(encoder, length, length, direction, roots));
       uint32_t done = 1;
       for (size_t i = 0; i < radices.size(); ++i) {
         FftStage p = {};
@@ -52,14 +57,20 @@ struct Fft {
         p.together = static_cast<uint32_t>(done * inner);
         p.roots_step = done;
         p.roots_part = static_cast<uint32_t>(length / radices[i]);
-        p.scale = i + 1 == radices.size() ? scale : 1.0f;
+        const bool last = i + 1 == radices.size();
+        p.scale = last ? scale : 1.0f;
+        const Tensor* const result = last && to != nullptr ? to : other;
         const bool rows = p.together >= kRows;
         const Grid grid =
             rows ? Grid(p.together, p.points / p.together, outer) : Grid(p.points, outer);
-        RETURN_IF_ERROR(encoder.Launch(
-            {rows ? "fft_rows" : "fft_stage", radices[i]}, grid,
-            {{"in", *series}, {"out", *other}, {"roots", roots}, {"sign", direction}, {"p", p}}));
+        RETURN_IF_ERROR(encoder.Launch({rows ? "fft_rows" : "fft_stage", radices[i]}, grid,
+                                       {{"in", Value(*from).Untyped()},
+                                        {"out", Value(*result).Untyped()},
+                                        {"roots", roots},
+                                        {"sign", direction},
+                                        {"p", p}}));
         std::swap(*series, *other);
+        from = series;
         done *= radices[i];
       }
       return Status();
@@ -68,12 +79,12 @@ struct Fft {
   }
 
   // The same for any length.
-  Status Transform(int64_t outer, int64_t length, int64_t inner, Tensor* series, Tensor* other) {
+  Status Transform(int64_t outer, int64_t length, int64_t inner, const Tensor* from,
+                   const Tensor* to, Tensor* series, Tensor* other) {
     const float scale = inverse ? 1.0f / static_cast<float>(length) : 1.0f;
-    if (length == 1) return Status();
     const std::vector<uint32_t> radices = Radices(length);
     if (!radices.empty()) {
-      return Passes(radices, outer, length, inner, sign, scale, series, other);
+      return Passes(radices, outer, length, inner, sign, scale, from, to, series, other);
     }
     int64_t padded = 1;
     while (padded < 2 * length - 1) padded *= 2;
@@ -94,20 +105,24 @@ struct Fft {
       RETURN_IF_ERROR(
           encoder.Launch("fft_chirp", Grid(padded), {{"out", factors}, {"sign", sign}, {"p", p}}));
       return encoder.Launch("fft_chirp_in", Grid(inner, padded, outer),
-                            {{"in", *series}, {"out", a}, {"sign", sign}, {"p", p}});
+                            {{"in", Value(*from).Untyped()}, {"out", a}, {"sign", sign}, {"p", p}});
     }));
     const std::vector<uint32_t> of_padded = Radices(padded);
-    RETURN_IF_ERROR(Passes(of_padded, 1, padded, 1, -1.0f, 1.0f, &factors, &spare));
-    RETURN_IF_ERROR(Passes(of_padded, outer, padded, inner, -1.0f, 1.0f, &a, &b));
+    RETURN_IF_ERROR(
+        Passes(of_padded, 1, padded, 1, -1.0f, 1.0f, &factors, nullptr, &factors, &spare));
+    RETURN_IF_ERROR(Passes(of_padded, outer, padded, inner, -1.0f, 1.0f, &a, nullptr, &a, &b));
     RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch("fft_chirp_times", Grid(inner, padded, outer),
                             {{"series", a}, {"factors", factors}, {"p", p}});
     }));
-    RETURN_IF_ERROR(
-        Passes(of_padded, outer, padded, inner, 1.0f, 1.0f / static_cast<float>(padded), &a, &b));
+    RETURN_IF_ERROR(Passes(of_padded, outer, padded, inner, 1.0f, 1.0f / static_cast<float>(padded),
+                           &a, nullptr, &a, &b));
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch("fft_chirp_out", Grid(inner, length, outer),
-                            {{"in", a}, {"out", *series}, {"sign", sign}, {"p", p}});
+                            {{"in", a},
+                             {"out", Value(to != nullptr ? *to : *series).Untyped()},
+                             {"sign", sign},
+                             {"p", p}});
     });
   }
 
@@ -132,22 +147,42 @@ struct Sizes {
       }
     }
   }
+  bool operator==(const Sizes& other) const {
+    return batch == other.batch && std::equal(size, size + 3, other.size);
+  }
   int64_t elements() const { return batch * size[0] * size[1] * size[2]; }
 };
+
+// Rows of an even number of reals, as as many pairs: complex numbers.
+bool HasPairs(const Sizes& s) { return s.size[2] % 2 == 0 && s.size[2] > 2; }
+Sizes Pairs(Sizes s) {
+  s.size[2] /= 2;
+  return s;
+}
 
 Status CheckSizes(const char* op, const Sizes& s) {
   return CheckGrid(op, "elements", s.elements());
 }
 
-// All of the dimensions from `first` (of three) to `last`, of [batch, size...].
-Status TransformDims(Fft& fft, const Sizes& s, int first, int last, Tensor* series, Tensor* other) {
+// All of the dimensions from `first` (of three) to `last`, of [batch, size...]: see Passes. A dimension of one
+// element is its transform.
+Status TransformDims(Fft& fft, const Sizes& s, int first, int last, const Tensor* from,
+                     const Tensor* to, Tensor* series, Tensor* other) {
+  while (first < last && s.size[first] == 1) ++first;
   for (int d = last; d >= first; --d) {
     int64_t outer = s.batch, inner = 1;
     for (int i = 0; i < d; ++i) outer *= s.size[i];
     for (int i = d + 1; i < 3; ++i) inner *= s.size[i];
-    RETURN_IF_ERROR(fft.Transform(outer, s.size[d], inner, series, other));
+    if (s.size[d] > 1) {
+      RETURN_IF_ERROR(
+          fft.Transform(outer, s.size[d], inner, from, d == first ? to : nullptr, series, other));
+      from = series;
+    }
   }
-  return Status();
+  if (s.size[first] > 1) return Status();
+  const Tensor& result = to != nullptr ? *to : *series;
+  if (from == &result) return Status();
+  return Encode(fft.ctx, [&](Encoder& encoder) { return encoder.Copy(*from, result); });
 }
 
 Status EncodeFftCopy(KernelContext* ctx, const char* shader, const Tensor& in, const Sizes& from,
@@ -191,9 +226,7 @@ class FftOp {
     Fft fft(ctx, kOp, Op::kInverse);
     RETURN_IF_ERROR(fft.Complex(s.elements(), &a));
     RETURN_IF_ERROR(fft.Complex(s.elements(), &b));
-    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(in, a); }));
-    RETURN_IF_ERROR(TransformDims(fft, s, 3 - Op::kDims, 2, &a, &b));
-    return Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(a, out); });
+    return TransformDims(fft, s, 3 - Op::kDims, 2, &in, &out, &a, &b);
   }
 };
 #define FFT_OP(name, dims, inverse)           \
@@ -263,16 +296,39 @@ class RealFftOp {
                         const Sizes& kept, const Tensor& out) {
     Tensor a, b, c, d;
     Fft fft(ctx, kOp, false);
+    if (Op::kDims > 1) {
+      RETURN_IF_ERROR(fft.Complex(kept.elements(), &c));
+      RETURN_IF_ERROR(fft.Complex(kept.elements(), &d));
+    }
+    const Tensor& halves = Op::kDims > 1 ? c : out;
+    if (given == all && HasPairs(all)) {
+      const Sizes pairs = Pairs(all);
+      Tensor roots;
+      RETURN_IF_ERROR(fft.Complex(pairs.elements(), &a));
+      RETURN_IF_ERROR(fft.Complex(pairs.elements(), &b));
+      RETURN_IF_ERROR(fft.Complex(kept.size[2], &roots));
+      RETURN_IF_ERROR(TransformDims(fft, pairs, 2, 2, &in, nullptr, &a, &b));
+      RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+        RETURN_IF_ERROR(fft.Roots(encoder, all.size[2], kept.size[2], fft.sign, roots));
+        return encoder.Launch("fft_real_out", Grid(kept.size[2], kept.elements() / kept.size[2]),
+                              {{"in", a}, {"out", halves}, {"roots", roots}});
+      }));
+    } else {
+      RETURN_IF_ERROR(Whole(fft, in, given, all, kept, halves));
+    }
+    if (Op::kDims == 1) return Status();
+    return TransformDims(fft, kept, kFirst, 1, &c, &out, &c, &d);
+  }
+
+  // The transform of all complex numbers, of which half is kept.
+  static Status Whole(Fft& fft, const Tensor& in, const Sizes& given, const Sizes& all,
+                      const Sizes& kept, const Tensor& out) {
+    Tensor a, b;
     RETURN_IF_ERROR(fft.Complex(all.elements(), &a));
     RETURN_IF_ERROR(fft.Complex(all.elements(), &b));
-    RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_float", in, given, a, all));
-    RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &a, &b));
-    if (Op::kDims == 1) return EncodeFftCopy(ctx, "fft_copy_complex", a, all, out, kept);
-    RETURN_IF_ERROR(fft.Complex(kept.elements(), &c));
-    RETURN_IF_ERROR(fft.Complex(kept.elements(), &d));
-    RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_complex", a, all, c, kept));
-    RETURN_IF_ERROR(TransformDims(fft, kept, kFirst, 1, &c, &d));
-    return Encode(ctx, [&](Encoder& encoder) { return encoder.Copy(c, out); });
+    RETURN_IF_ERROR(EncodeFftCopy(fft.ctx, "fft_copy_float", in, given, a, all));
+    RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &a, nullptr, &a, &b));
+    return EncodeFftCopy(fft.ctx, "fft_copy_complex", a, all, out, kept);
   }
 
   static Status Backward(KernelContext* ctx, const Tensor& in, const Sizes& given, const Sizes& all,
@@ -281,15 +337,35 @@ class RealFftOp {
     Fft fft(ctx, kOp, true);
     RETURN_IF_ERROR(fft.Complex(kept.elements(), &a));
     RETURN_IF_ERROR(fft.Complex(kept.elements(), &b));
-    RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_complex", in, given, a, kept));
-    RETURN_IF_ERROR(TransformDims(fft, kept, kFirst, 1, &a, &b));
+    const Tensor* from = &in;
+    if (!(given == kept)) {
+      RETURN_IF_ERROR(EncodeFftCopy(ctx, "fft_copy_complex", in, given, a, kept));
+      from = &a;
+    }
+    if (Op::kDims > 1) {
+      RETURN_IF_ERROR(TransformDims(fft, kept, kFirst, 1, from, nullptr, &a, &b));
+      from = &a;
+    }
+    if (HasPairs(all)) {
+      const Sizes pairs = Pairs(all);
+      Tensor roots;
+      RETURN_IF_ERROR(fft.Complex(pairs.elements(), &c));
+      RETURN_IF_ERROR(fft.Complex(pairs.elements(), &d));
+      RETURN_IF_ERROR(fft.Complex(pairs.size[2], &roots));
+      RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
+        RETURN_IF_ERROR(fft.Roots(encoder, all.size[2], pairs.size[2], fft.sign, roots));
+        return encoder.Launch("fft_real_in", Grid(pairs.size[2], pairs.elements() / pairs.size[2]),
+                              {{"half_series", *from}, {"out", c}, {"roots", roots}});
+      }));
+      return TransformDims(fft, pairs, 2, 2, &c, &out, &c, &d);
+    }
     RETURN_IF_ERROR(fft.Complex(all.elements(), &c));
     RETURN_IF_ERROR(fft.Complex(all.elements(), &d));
     RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch("fft_hermitian", Grid(all.size[2], all.elements() / all.size[2]),
-                            {{"half_series", a}, {"out", c}});
+                            {{"half_series", *from}, {"out", c}});
     }));
-    RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &c, &d));
+    RETURN_IF_ERROR(TransformDims(fft, all, 2, 2, &c, nullptr, &c, &d));
     return Encode(ctx, [&](Encoder& encoder) {
       return LaunchElementwise(encoder, "real_float2", all.elements(), {{"a", c}, {"out", out}});
     });

@@ -263,8 +263,7 @@ def _quantized(n: int, channels: bool = False) -> Arguments:
     return {"min": low, "max": high}
 
 
-def _recurrent(n: int, steps: int = 0) -> Arguments:  # rows of a batch, and as many inputs as cells
-    rows, cells = n // 8, n // 4
+def recurrent(rows: int, cells: int, steps: int = 0) -> Arguments:  # as many inputs as cells
     state = (rows, cells)
     whole = (steps, *state) if steps else state
     names = ("x", "i", "f", "o", "ci", "co", "cs", "h", "r", "u", "c", "d_h", "cs_grad", "h_grad")
@@ -327,8 +326,8 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("IRFFT3D", functools.partial(_spectrum, dims=3, inverse=True)),
     ("FakeQuantWithMinMaxVars(Gradient)?", _quantized),
     ("FakeQuantWithMinMaxVarsPerChannel.*", functools.partial(_quantized, channels=True)),
-    ("BlockLSTM.*", functools.partial(_recurrent, steps=4)),
-    ("(LSTM|GRU)BlockCell.*", _recurrent),
+    ("BlockLSTM.*", lambda n: recurrent(n // 8, n // 4, steps=4)),
+    ("(LSTM|GRU)BlockCell.*", lambda n: recurrent(n // 8, n // 4)),
     ("Einsum", lambda n: {"inputs": [values((n, n))] * 2, "equation": "ij,kj->ik"}),
     ("(LowerBound|UpperBound|Bucketize)", _sorted),
     ("(TopKV2|ApproxTopK|InTopK.*)", _top),
@@ -421,10 +420,16 @@ RENAMED = {
 }
 
 
-def arguments(op: str, types: dict[str, str], side: int = SIDE) -> Arguments:
-    """What the op is called with, its type attributes being `types`: arrays are tensors, functions make variables."""
+def arguments(
+    op: str, types: dict[str, str], side: int = SIDE, given: Arguments | None = None
+) -> Arguments:
+    """What the op is called with, its type attributes being `types`: arrays are tensors, functions make variables.
+
+    `given` are the inputs and attributes in place of those that a rule makes.
+    """
     definition = op_def_registry.get(op)
-    given = next((rule(side) for pattern, rule in RULES if re.fullmatch(pattern, op)), {})
+    if given is None:
+        given = next((rule(side) for pattern, rule in RULES if re.fullmatch(pattern, op)), {})
     found: Arguments = {}
     inferred = {argument.type_attr for argument in definition.input_arg}
     for argument in definition.input_arg:

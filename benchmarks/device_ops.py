@@ -1,18 +1,19 @@
 """TensorFlow's ops on the device against its CPU kernels: `python -m benchmarks.device_ops [--quick] [--filter TEXT]`.
 
 Which ops there are says TensorFlow's registry: those with a kernel for the device. What each is called
-with is in device_arguments.py. Writes benchmarks/results/device_ops.md; with --quick or --filter it only shows
-rows.
+with is in device_arguments.py, sizes of networks' layers are in device_layers.py. Writes
+benchmarks/results/device_ops.md; with --quick or --filter it only shows rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -22,7 +23,14 @@ import tensorflow as tf  # noqa: E402
 from tensorflow.python.framework import kernels, op_def_registry  # noqa: E402
 
 from benchmarks import machine, provenance, report  # noqa: E402
-from benchmarks.device_arguments import RENAMED, arguments, chosen_types, placed  # noqa: E402
+from benchmarks.device_arguments import (  # noqa: E402
+    RENAMED,
+    Arguments,
+    arguments,
+    chosen_types,
+    placed,
+)
+from benchmarks.device_layers import BATCH, CELL_BATCH, TOKENS, layers  # noqa: E402
 
 CALLS, ROUNDS, QUICK_ROUNDS = 3, 9, 3
 LOSES = 1.5
@@ -63,14 +71,15 @@ def device_kernels() -> dict[str, list[Any]]:
 # ---- measuring ------------------------------------------------------------------------------------------------------
 
 Row = tuple[str, str, float, float]  # op, type, ms on the CPU, ms on the device
+LayerRow = tuple[str, str, float, float]  # layer, op, the same
 
 
-def measure(op: str, kernel_list: list[Any], rounds: int) -> Row:
-    """Medians of calls in turns; raises what TensorFlow says of the arguments."""
+def measure(op: str, kernel_list: list[Any], rounds: int, sizes: Arguments | None = None) -> Row:
+    """Medians of calls in turns, at the sizes of a layer if given; raises what TensorFlow says of the arguments."""
     from metal_ops import device
 
     types = chosen_types(op, kernel_list)
-    given = arguments(op, types)
+    given = arguments(op, types, given=sizes)
     host = {name for kernel in kernel_list for name in kernel.host_memory_arg}
     host |= {RENAMED[key] for key in RENAMED if key[1] in host}
     function = getattr(tf.raw_ops, op)
@@ -94,8 +103,13 @@ def measure(op: str, kernel_list: list[Any], rounds: int) -> Row:
     return op, dtype, cpu, ours
 
 
-def markdown(rows: list[Row], failed: dict[str, str], measured: dict[str, Any]) -> str:
-    """The page: what loses first."""
+def markdown(
+    rows: list[Row],
+    failed: dict[str, str],
+    measured: dict[str, Any],
+    of_layers: Sequence[LayerRow] = (),
+) -> str:
+    """The page: what loses first; layers in their order."""
     described = machine.describe()
     losing = [row for row in rows if row[3] > LOSES * row[2]]
     lines = [
@@ -118,9 +132,39 @@ def markdown(rows: list[Row], failed: dict[str, str], measured: dict[str, Any]) 
     ]
     for op, dtype, cpu, ours in sorted(rows, key=lambda row: row[2] / row[3]):
         lines.append(f"| {op} | {dtype} | {cpu:.3f} | {ours:.3f} | {ours / cpu:.2f} |")
+    if of_layers:
+        lines += [
+            "",
+            "## At the sizes of layers",
+            "",
+            f"In their order: ResNet-50 with {BATCH} images, BERT-base with a sequence of {TOKENS}, cells with "
+            f"{CELL_BATCH} sequences.",
+            "",
+            "| layer | op | CPU, ms | device, ms | device / CPU |",
+            "|---|---|--:|--:|--:|",
+        ]
+        lines += [
+            f"| {layer} | {op} | {cpu:.3f} | {ours:.3f} | {ours / cpu:.2f} |"
+            for layer, op, cpu, ours in of_layers
+        ]
     if failed:
         lines += ["", "Not measured:", "", *[f"- {op}: {why}" for op, why in failed.items()]]
     return "\n".join(lines) + "\n"
+
+
+def show(op: str, what: str, cpu: float, ours: float) -> None:
+    mark = "LOSES" if ours > LOSES * cpu else ""
+    print(f"{mark:5} {op:40} {what:26} {cpu:9.3f} {ours:9.3f} ms {ours / cpu:6.2f}", flush=True)
+
+
+@contextlib.contextmanager
+def noted(row: str, failed: dict[str, str]) -> Iterator[None]:
+    """What cannot be measured is a line of the page; the others still are."""
+    try:
+        yield
+    except Exception as error:
+        failed[row] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+        print(f"      {row:40} {failed[row]}", flush=True)
 
 
 def main() -> int:
@@ -132,27 +176,29 @@ def main() -> int:
     options = parser.parse_args()
     tf.config.set_soft_device_placement(False)
     measured = provenance.now("device_ops")
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
     rows: list[Row] = []
+    of_layers: list[LayerRow] = []
     failed: dict[str, str] = {}
-    for op, kernel_list in device_kernels().items():
+    kernel_lists = device_kernels()
+    for op, kernel_list in kernel_lists.items():
         if takes_refs(op) or not re.search(options.filter, op):
             continue
-        try:
-            rows.append(measure(op, kernel_list, QUICK_ROUNDS if options.quick else ROUNDS))
-            _, dtype, cpu, ours = rows[-1]
-            mark = "LOSES" if ours > LOSES * cpu else ""
-            print(
-                f"{mark:5} {op:40} {dtype:9} {cpu:9.3f} {ours:9.3f} ms {ours / cpu:6.2f}",
-                flush=True,
-            )
-        except Exception as error:
-            failed[op] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
-            print(f"      {op:40} {failed[op]}", flush=True)
+        with noted(op, failed):
+            rows.append(measure(op, kernel_list, rounds))
+            show(*rows[-1])
+    for layer, op, sizes in layers():
+        if not re.search(options.filter, op):
+            continue
+        with noted(f"{op} ({layer})", failed):
+            _, _, cpu, ours = measure(op, kernel_lists[op], rounds, sizes())
+            of_layers.append((layer, op, cpu, ours))
+            show(op, layer, cpu, ours)
     print(
         f"{len(rows)} ops, {sum(r[3] > LOSES * r[2] for r in rows)} over {LOSES}; {len(failed)} not measured"
     )
     if not (options.quick or options.filter):
-        (report.RESULTS / "device_ops.md").write_text(markdown(rows, failed, measured))
+        (report.RESULTS / "device_ops.md").write_text(markdown(rows, failed, measured, of_layers))
     return 0
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import device_ops, op_calls, op_worker, provenance, registry, report
+from benchmarks import device_layers, device_ops, op_calls, op_worker, provenance, registry, report
 from metal_ops import raw_ops
 from tests.processes import ROOT
 
@@ -176,6 +176,37 @@ def test_every_op_of_the_device_has_arguments_to_be_measured_with():
         given = device_ops.arguments(op, device_ops.chosen_types(op, []), side=16)
         keep: list[Any] = []
         getattr(device_ops.tf.raw_ops, op)(**device_ops.placed(given, "CPU:0", set(), keep))
+
+
+def test_every_layer_has_arguments_of_its_size():
+    """TensorFlow's CPU takes them, and what is made is as large as the layer's result."""
+    found = {}
+    for layer, op, sizes in device_layers.layers(batch=1, cell_batch=2):
+        types = device_ops.chosen_types(op, [])
+        given = device_ops.arguments(op, types, given=sizes())
+        results = getattr(device_ops.tf.raw_ops, op)(**device_ops.placed(given, "CPU:0", set(), []))
+        found[layer, op] = results[0] if isinstance(results, tuple) else results
+    assert len(found) == len(list(device_layers.layers()))  # no row has the name of another
+    shapes = {row: tuple(result.shape) for row, result in found.items()}
+    assert shapes["ResNet-50, 7 x 7 / 2 of 3", "Conv2D"] == (1, 112, 112, 64)
+    assert shapes["ResNet-50, 3 x 3 / 2", "MaxPool"] == (1, 56, 56, 64)
+    assert shapes["ResNet-50, 1 x 1 of 2048", "Conv2DBackpropFilter"] == (1, 1, 2048, 512)
+    assert shapes["ResNet-50, norm of 1024", "FusedBatchNormGradV3"] == (1, 14, 14, 1024)
+    assert shapes["BERT-base, in", "MatMul"] == (512, 3072)
+    assert shapes["BERT-base, attention", "Softmax"] == (12, 512, 512)
+    assert shapes["LSTM-512, 16 steps", "BlockLSTMV2"] == (16, 2, 512)
+
+
+def test_layers_have_a_table_of_their_own():
+    measured = {"commit": "abc", "date": "2026-01-02", "load": 0.5}
+    rows, of_layers = [("Add", "float32", 2.0, 1.0)], [("a net's", "Conv2D", 1.0, 4.0)]
+    failed = {"MatMul (a net's)": "ValueError: no"}
+    text = device_ops.markdown(rows, failed, measured, of_layers)
+    ops, layers = text.split("## At the sizes of layers")
+    assert "1 ops, 0 of them slower" in ops and "Conv2D" not in ops
+    assert "| a net's | Conv2D | 1.000 | 4.000 | 4.00 |" in layers
+    assert "- MatMul (a net's): ValueError: no" in layers
+    assert "At the sizes of layers" not in device_ops.markdown(rows, {}, measured)
 
 
 def test_losing_ops_come_first_and_are_counted():

@@ -91,19 +91,11 @@ def _stripes(n: int) -> Arguments:
     return {"shape": [n, n], "begin": [0, 1], "end": [n, n - 1], "strides": [1, 1]}
 
 
-def _step(_: int) -> Arguments:
-    names = (
-        "alpha",
-        "beta1_power",
-        "beta2_power",
-        "lr",
-        "beta1",
-        "beta2",
-        "epsilon",
-        "rho",
-        "momentum",
-    )
-    return dict.fromkeys(names, np.float32(0.5))
+def _step(n: int) -> Arguments:
+    names = "alpha beta beta1 beta1_power beta2 beta2_power epsilon l1 l2 l2_shrinkage logbase lr"
+    halves = dict.fromkeys(f"{names} momentum rho sign_decay".split(), np.float32(0.5))
+    rows = {"indices": _random.integers(0, n, n), "global_step": np.int64(3)}
+    return halves | {"lr_power": np.float32(-0.5)} | rows
 
 
 def _nd(n: int) -> Arguments:
@@ -401,7 +393,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("(Conjugate)?Transpose", lambda _: {"perm": [1, 0]}),
     ("Cast", lambda _: {"DstT": tf.float16}),
     ("ClipByValue", lambda _: {"clip_value_min": np.float32(0.2), "clip_value_max": np.float32(0.6)}),
-    ("ResourceApply.*", _step),
+    ("Resource(Sparse)?Apply.*", _step),
     ("Stateless.*(FullInt).*", lambda n: _seeded(n) | {"dtype": tf.int64}),
     ("StatelessRandomUniformInt.*", _whole),
     ("(Random|Truncated).*", lambda n: _whole(n) | {"seed": 1, "dtype": tf.float32}),

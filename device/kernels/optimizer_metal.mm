@@ -1,10 +1,13 @@
-// ResourceApply... and Apply...: TensorFlow's fused optimizer steps, in one dispatch each, on
-// resource variables and on those of TensorFlow 1's graphs. An op is a line and a formula in optimizer.metal.
+// ResourceApply... and Apply..., ResourceSparseApply... and SparseApply...: TensorFlow's fused optimizer steps, in
+// one dispatch each, on resource variables and on those of TensorFlow 1's graphs, of all elements or of the rows that
+// indices name. An op is a line and a formula in optimizer.metal.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "device/kernels/strided.h"
+#include "device/kernels/layout.h"
+#include "device/kernels/scatter.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
@@ -12,8 +15,9 @@
 namespace metal_ops {
 namespace {
 
-// What the inputs are, by their letter: a variable and its slots, one number; 'g' is a gradient.
-constexpr char kVariable = 'v', kScalar = 's';
+// What the inputs are, by their letter: a variable and its slots, one number, a count of steps, the gradient, and
+// which rows it is of.
+constexpr char kVariable = 'v', kScalar = 's', kCount = 'n', kGradient = 'g', kIndices = 'i';
 
 // All inputs of an op in their order, as "vsg" says; the shader has arguments of these names.
 template <typename Op>
@@ -33,7 +37,7 @@ class OptimizerOp {
 
   void Compute(KernelContext* ctx) {
     VariableLock lock(ctx, use_locking_, variables_);
-    std::vector<Tensor> inputs(std::char_traits<char>::length(Op::kKinds));
+    std::vector<Tensor> inputs(std::string_view(Op::kKinds).size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       const int input = static_cast<int>(i);
       if (Op::kKinds[i] == kVariable) {
@@ -42,24 +46,64 @@ class OptimizerOp {
         OP_REQUIRES_OK(ctx, ctx->Input(input, &inputs[i]));
       }
     }
-    // All before anything is written.
-    std::vector<Argument> arguments;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      OP_REQUIRES_OK(ctx, Check(static_cast<int>(i), inputs[i], inputs[0]));
-      arguments.push_back({Op::kNames[i], inputs[i]});
+    OP_REQUIRES_OK(ctx, Run(ctx, inputs));
+    if (!kResource) ForwardRef(ctx, 0, 0);
+  }
+
+  // Of a sparse step, those for indices of that dtype.
+  static KernelOptions Options(TF_DataType indices = TF_INT64) {
+    KernelOptions options;
+    options.type_attr = "T";
+    options.types = {TF_FLOAT, TF_HALF, TF_BFLOAT16};
+    for (int i = 0; Op::kKinds[i] != 0; ++i) {
+      if (kResource && Op::kKinds[i] == kVariable) options.host_memory.push_back(Op::kNames[i]);
     }
-    OP_REQUIRES_OK(ctx, CheckGrid(kOp, "elements", inputs[0].num_elements()));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return encoder.Launch({Op::kShader, variant_, inputs[0].dtype()},
-                                           Grid(inputs[0].num_elements()), arguments);
-                   }));
-    if (Op::kRef) ForwardRef(ctx, 0, 0);
+    if (kSparse) options.where.emplace_back("Tindices", indices);
+    return options;
   }
 
  private:
-  static Status Check(int i, const Tensor& tensor, const Tensor& var) {
+  static constexpr bool kResource = std::string_view(Op::kOp).substr(0, 8) == "Resource";
+  static constexpr size_t kIndex = std::string_view(Op::kKinds).find(kIndices);
+  static constexpr bool kSparse = kIndex != std::string_view::npos;
+
+  Status Run(KernelContext* ctx, const std::vector<Tensor>& inputs) const {
+    const Tensor& var = inputs[0];
+    ScatterParams p = {};
+    Shape rows = var.shape();  // the gradient's
+    if (kSparse) {
+      const Tensor& indices = inputs[kIndex];
+      if (indices.rank() != 1) {
+        return InvalidArgument(kOp, ": indices has shape ", ToString(indices.shape()),
+                               ", expected one dimension");
+      }
+      RETURN_IF_ERROR(PlanRows(kOp, var.shape(), indices, &p, &rows));
+    }
+    // All before anything is written.
+    std::vector<Argument> arguments;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      RETURN_IF_ERROR(Check(static_cast<int>(i), inputs[i], var, rows));
+      arguments.push_back({Op::kNames[i], inputs[i]});
+    }
+    Grid grid(var.num_elements());
+    Shader shader(Op::kShader, variant_, var.dtype());
+    if (kSparse) {
+      if (p.updates == 0 || var.num_elements() == 0) return Status();
+      RETURN_IF_ERROR(ScatterGrid(kOp, &p, &grid));
+      arguments.push_back({"p", p});
+      shader = Shader(std::string("sparse_") + Op::kShader, variant_, var.dtype(),
+                      inputs[kSparse ? kIndex : 0].dtype());
+    } else {
+      RETURN_IF_ERROR(CheckGrid(kOp, "elements", var.num_elements()));
+    }
+    return Encode(ctx, [&](Encoder& encoder) { return encoder.Launch(shader, grid, arguments); });
+  }
+
+  static Status Check(int i, const Tensor& tensor, const Tensor& var, const Shape& rows) {
     const char* const name = Op::kNames[i];
-    if (Op::kKinds[i] == kScalar) {
+    const char kind = Op::kKinds[i];
+    if (kind == kIndices) return Status();
+    if (kind == kScalar || kind == kCount) {
       if (tensor.num_elements() == 1) return Status();
       return InvalidArgument(kOp, ": ", name, " has shape ", ToString(tensor.shape()),
                              ", expected a scalar");
@@ -68,9 +112,11 @@ class OptimizerOp {
       return InvalidArgument(kOp, ": ", name, " has dtype ", ToString(tensor.dtype()),
                              ", expected ", ToString(var.dtype()), ", that of var");
     }
-    if (tensor.shape() == var.shape()) return Status();
+    if (tensor.shape() == (kind == kGradient ? rows : var.shape())) return Status();
+    const bool of_rows = kSparse && kind == kGradient;
     return InvalidArgument(kOp, ": ", name, " has shape ", ToString(tensor.shape()), ", expected ",
-                           ToString(var.shape()), ", that of var");
+                           ToString(of_rows ? rows : var.shape()),
+                           of_rows ? ", a row of var for each of indices" : ", that of var");
   }
 
   bool use_locking_ = false;
@@ -79,92 +125,99 @@ class OptimizerOp {
 };
 
 // `variant` is the shader's name where the attribute `flag` is `flag_of`.
-#define OPTIMIZER(op, ref, shader, flag, flag_of, variant, kinds, ...) \
-  struct op {                                                          \
-    static constexpr char kOp[] = #op;                                 \
-    static constexpr bool kRef = ref;                                  \
-    static constexpr char kShader[] = shader;                          \
-    static constexpr char kFlag[] = flag;                              \
-    static constexpr bool kFlagOf = flag_of;                           \
-    static constexpr char kVariant[] = variant;                        \
-    static constexpr char kKinds[] = kinds;                            \
-    static constexpr const char* kNames[] = {__VA_ARGS__};             \
+#define OPTIMIZER(op, shader, flag, flag_of, variant, kinds, ...) \
+  struct op {                                                     \
+    static constexpr char kOp[] = #op;                            \
+    static constexpr char kShader[] = shader;                     \
+    static constexpr char kFlag[] = flag;                         \
+    static constexpr bool kFlagOf = flag_of;                      \
+    static constexpr char kVariant[] = variant;                   \
+    static constexpr char kKinds[] = kinds;                       \
+    static constexpr const char* kNames[] = {__VA_ARGS__};        \
   }
-#define FLOATS .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16})
+// On a resource alone; on either kind of variable; the same by indices.
+#define RESOURCE(op, ...)               \
+  OPTIMIZER(Resource##op, __VA_ARGS__); \
+  REGISTER_METAL_KERNEL(OptimizerOp<Resource##op>, = OptimizerOp<Resource##op>::Options())
+#define DENSE(op, ...)        \
+  RESOURCE(op, __VA_ARGS__);  \
+  OPTIMIZER(op, __VA_ARGS__); \
+  REGISTER_METAL_KERNEL(OptimizerOp<op>, = OptimizerOp<op>::Options())
+#define INDEXED(op)                                                             \
+  REGISTER_METAL_KERNEL(OptimizerOp<op>, = OptimizerOp<op>::Options(TF_INT32)); \
+  REGISTER_METAL_KERNEL(OptimizerOp<op>, = OptimizerOp<op>::Options(TF_INT64))
+#define RESOURCE_SPARSE(op, ...)        \
+  OPTIMIZER(Resource##op, __VA_ARGS__); \
+  INDEXED(Resource##op)
+#define SPARSE(op, ...)             \
+  RESOURCE_SPARSE(op, __VA_ARGS__); \
+  OPTIMIZER(op, __VA_ARGS__);       \
+  INDEXED(op)
 
-#define GRADIENT_DESCENT(op, ref) \
-  OPTIMIZER(op, ref, "gradient_descent", "", true, "", "vsg", "var", "alpha", "delta")
-GRADIENT_DESCENT(ResourceApplyGradientDescent, false);
-GRADIENT_DESCENT(ApplyGradientDescent, true);
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyGradientDescent>, FLOATS.HostMemory("var"));
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyGradientDescent>, FLOATS);
+#define NO_FLAG "", true, ""
+#define NESTEROV "use_nesterov", true, "nesterov"
+#define SLOTS "update_slots", false, "fixed"
+#define SCALED "multiply_linear_by_lr", true, "scaled"
 
-#define ADAM(op, ref)                                                                         \
-  OPTIMIZER(op, ref, "adam", "use_nesterov", true, "nesterov", "vvvssssssg", "var", "m", "v", \
-            "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad")
-ADAM(ResourceApplyAdam, false);
-ADAM(ApplyAdam, true);
-#define ADAM_HANDLES .HostMemory("var").HostMemory("m").HostMemory("v")
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyAdam>, FLOATS ADAM_HANDLES);
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyAdam>, FLOATS);
+DENSE(ApplyGradientDescent, "gradient_descent", NO_FLAG, "vsg", "var", "alpha", "delta");
+DENSE(ApplyAdam, "adam", NESTEROV, "vvvssssssg", "var", "m", "v", "beta1_power", "beta2_power",
+      "lr", "beta1", "beta2", "epsilon", "grad");
+RESOURCE(ApplyAdamWithAmsgrad, "adam_with_amsgrad", NO_FLAG, "vvvvssssssg", "var", "m", "v", "vhat",
+         "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad");
+DENSE(ApplyAdaMax, "ada_max", NO_FLAG, "vvvsssssg", "var", "m", "v", "beta1_power", "lr", "beta1",
+      "beta2", "epsilon", "grad");
+DENSE(ApplyAddSign, "add_sign", NO_FLAG, "vvssssg", "var", "m", "lr", "alpha", "sign_decay", "beta",
+      "grad");
+DENSE(ApplyPowerSign, "power_sign", NO_FLAG, "vvssssg", "var", "m", "lr", "logbase", "sign_decay",
+      "beta", "grad");
 
-OPTIMIZER(ResourceApplyAdamWithAmsgrad, false, "adam_with_amsgrad", "", true, "", "vvvvssssssg",
-          "var", "m", "v", "vhat", "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon",
-          "grad");
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyAdamWithAmsgrad>,
-                      FLOATS ADAM_HANDLES.HostMemory("vhat"));
+DENSE(ApplyMomentum, "momentum", NESTEROV, "vvsgs", "var", "accum", "lr", "grad", "momentum");
+SPARSE(SparseApplyMomentum, "momentum", NESTEROV, "vvsgis", "var", "accum", "lr", "grad", "indices",
+       "momentum");
+RESOURCE(ApplyKerasMomentum, "keras_momentum", NESTEROV, "vvsgs", "var", "accum", "lr", "grad",
+         "momentum");
+RESOURCE_SPARSE(SparseApplyKerasMomentum, "keras_momentum", NESTEROV, "vvsgis", "var", "accum",
+                "lr", "grad", "indices", "momentum");
 
-#define MOMENTUM(op, ref, shader)                                                             \
-  OPTIMIZER(op, ref, shader, "use_nesterov", true, "nesterov", "vvsgs", "var", "accum", "lr", \
-            "grad", "momentum")
-MOMENTUM(ResourceApplyMomentum, false, "momentum");
-MOMENTUM(ResourceApplyKerasMomentum, false, "keras_momentum");
-MOMENTUM(ApplyMomentum, true, "momentum");
-#define ACCUM_HANDLES .HostMemory("var").HostMemory("accum")
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyMomentum>, FLOATS ACCUM_HANDLES);
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyKerasMomentum>, FLOATS ACCUM_HANDLES);
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyMomentum>, FLOATS);
+DENSE(ApplyAdagrad, "adagrad", SLOTS, "vvsg", "var", "accum", "lr", "grad");
+SPARSE(SparseApplyAdagrad, "adagrad", SLOTS, "vvsgi", "var", "accum", "lr", "grad", "indices");
+DENSE(ApplyAdagradV2, "adagrad_v2", SLOTS, "vvssg", "var", "accum", "lr", "epsilon", "grad");
+SPARSE(SparseApplyAdagradV2, "adagrad_v2", SLOTS, "vvssgi", "var", "accum", "lr", "epsilon", "grad",
+       "indices");
+DENSE(ApplyAdagradDA, "adagrad_da", NO_FLAG, "vvvgsssn", "var", "gradient_accumulator",
+      "gradient_squared_accumulator", "grad", "lr", "l1", "l2", "global_step");
+SPARSE(SparseApplyAdagradDA, "adagrad_da", NO_FLAG, "vvvgisssn", "var", "gradient_accumulator",
+       "gradient_squared_accumulator", "grad", "indices", "lr", "l1", "l2", "global_step");
 
-#define ADAGRAD(op, ref)                                                                      \
-  OPTIMIZER(op, ref, "adagrad", "update_slots", false, "fixed", "vvsg", "var", "accum", "lr", \
-            "grad")
-#define ADAGRAD_V2(op, ref)                                                                       \
-  OPTIMIZER(op, ref, "adagrad_v2", "update_slots", false, "fixed", "vvssg", "var", "accum", "lr", \
-            "epsilon", "grad")
-ADAGRAD(ResourceApplyAdagrad, false);
-ADAGRAD(ApplyAdagrad, true);
-ADAGRAD_V2(ResourceApplyAdagradV2, false);
-ADAGRAD_V2(ApplyAdagradV2, true);
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyAdagrad>, FLOATS ACCUM_HANDLES);
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyAdagrad>, FLOATS);
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyAdagradV2>, FLOATS ACCUM_HANDLES);
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyAdagradV2>, FLOATS);
+DENSE(ApplyAdadelta, "adadelta", NO_FLAG, "vvvsssg", "var", "accum", "accum_update", "lr", "rho",
+      "epsilon", "grad");
+SPARSE(SparseApplyAdadelta, "adadelta", NO_FLAG, "vvvsssgi", "var", "accum", "accum_update", "lr",
+       "rho", "epsilon", "grad", "indices");
+DENSE(ApplyRMSProp, "rms_prop", NO_FLAG, "vvvssssg", "var", "ms", "mom", "lr", "rho", "momentum",
+      "epsilon", "grad");
+SPARSE(SparseApplyRMSProp, "rms_prop", NO_FLAG, "vvvssssgi", "var", "ms", "mom", "lr", "rho",
+       "momentum", "epsilon", "grad", "indices");
+DENSE(ApplyCenteredRMSProp, "centered_rms_prop", NO_FLAG, "vvvvssssg", "var", "mg", "ms", "mom",
+      "lr", "rho", "momentum", "epsilon", "grad");
+SPARSE(SparseApplyCenteredRMSProp, "centered_rms_prop", NO_FLAG, "vvvvssssgi", "var", "mg", "ms",
+       "mom", "lr", "rho", "momentum", "epsilon", "grad", "indices");
 
-#define ADADELTA(op, ref)                                                                       \
-  OPTIMIZER(op, ref, "adadelta", "", true, "", "vvvsssg", "var", "accum", "accum_update", "lr", \
-            "rho", "epsilon", "grad")
-ADADELTA(ResourceApplyAdadelta, false);
-ADADELTA(ApplyAdadelta, true);
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyAdadelta>,
-                      FLOATS ACCUM_HANDLES.HostMemory("accum_update"));
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyAdadelta>, FLOATS);
-
-#define RMS_PROP(op, ref)                                                                   \
-  OPTIMIZER(op, ref, "rms_prop", "", true, "", "vvvssssg", "var", "ms", "mom", "lr", "rho", \
-            "momentum", "epsilon", "grad")
-#define CENTERED_RMS_PROP(op, ref)                                                             \
-  OPTIMIZER(op, ref, "centered_rms_prop", "", true, "", "vvvvssssg", "var", "mg", "ms", "mom", \
-            "lr", "rho", "momentum", "epsilon", "grad")
-RMS_PROP(ResourceApplyRMSProp, false);
-RMS_PROP(ApplyRMSProp, true);
-CENTERED_RMS_PROP(ResourceApplyCenteredRMSProp, false);
-CENTERED_RMS_PROP(ApplyCenteredRMSProp, true);
-#define RMS_HANDLES .HostMemory("var").HostMemory("ms").HostMemory("mom")
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyRMSProp>, FLOATS RMS_HANDLES);
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyRMSProp>, FLOATS);
-REGISTER_METAL_KERNEL(OptimizerOp<ResourceApplyCenteredRMSProp>,
-                      FLOATS RMS_HANDLES.HostMemory("mg"));
-REGISTER_METAL_KERNEL(OptimizerOp<ApplyCenteredRMSProp>, FLOATS);
+DENSE(ApplyProximalGradientDescent, "proximal_gradient_descent", NO_FLAG, "vsssg", "var", "alpha",
+      "l1", "l2", "delta");
+SPARSE(SparseApplyProximalGradientDescent, "proximal_gradient_descent", NO_FLAG, "vsssgi", "var",
+       "alpha", "l1", "l2", "grad", "indices");
+DENSE(ApplyProximalAdagrad, "proximal_adagrad", NO_FLAG, "vvsssg", "var", "accum", "lr", "l1", "l2",
+      "grad");
+SPARSE(SparseApplyProximalAdagrad, "proximal_adagrad", NO_FLAG, "vvsssgi", "var", "accum", "lr",
+       "l1", "l2", "grad", "indices");
+DENSE(ApplyFtrl, "ftrl", SCALED, "vvvgssss", "var", "accum", "linear", "grad", "lr", "l1", "l2",
+      "lr_power");
+SPARSE(SparseApplyFtrl, "ftrl", SCALED, "vvvgissss", "var", "accum", "linear", "grad", "indices",
+       "lr", "l1", "l2", "lr_power");
+DENSE(ApplyFtrlV2, "ftrl_v2", SCALED, "vvvgsssss", "var", "accum", "linear", "grad", "lr", "l1",
+      "l2", "l2_shrinkage", "lr_power");
+SPARSE(SparseApplyFtrlV2, "ftrl_v2", SCALED, "vvvgisssss", "var", "accum", "linear", "grad",
+       "indices", "lr", "l1", "l2", "l2_shrinkage", "lr_power");
 
 }  // namespace
 }  // namespace metal_ops

@@ -5,7 +5,7 @@
 // dtype, without atomics. Indices outside the tensor change nothing.
 
 #include "device/kernels/gather.metal.h"
-#include "device/kernels/scatter_params.h"
+#include "device/kernels/scatter.metal.h"
 #include "device/kernels/strided.metal.h"
 #include "kernels/msl/grid.h"
 
@@ -54,18 +54,6 @@ struct Min {
   }
 };
 
-// The row that index `i` names; `rows` if it is outside.
-template <typename I>
-inline ulong scatter_row(constant ScatterParams& p, device const I* indices, ulong i) {
-  ulong row = 0;
-  for (uint d = 0; d < p.depth; ++d) {
-    const long at = long(indices[i * p.depth + d]);
-    if (at < 0 || at >= long(p.dims[d])) return p.rows;
-    row = row * p.dims[d] + ulong(at);
-  }
-  return row;
-}
-
 // `step`: 0 if `from` is one value.
 template <typename Op, typename T>
 inline void scatter_block(device T* to, device const T* from, uint step, ulong left) {
@@ -86,15 +74,12 @@ template <typename Op, typename T, typename I>
 kernel void scatter(device const I* indices [[buffer(0)]], device const T* updates [[buffer(1)]],
                     device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],
                     uint2 position [[thread_position_in_grid]]) {
-  const ulong begin = ulong(position.y) * p.range, end = min(begin + p.range, p.rows);
-  const ulong first = ulong(position.x) * p.part, last = min(first + p.part, p.inner);
   const uint step = p.one_value != 0 ? 0 : 1;
   for (ulong i = 0; i < p.updates; ++i) {
-    const ulong row = scatter_row(p, indices, i);
-    if (row < begin || row >= end) continue;
-    for (ulong at = first; at < last; at += SCATTER_BLOCK) {
-      scatter_block<Op>(out + row * p.inner + at, updates + (i * p.inner + at) * step, step,
-                        last - at);
+    const ScatterPart part = scatter_part(p, indices, i, position);
+    for (ulong k = 0; k < part.elements; k += SCATTER_BLOCK) {
+      scatter_block<Op>(out + part.at + k, updates + (part.from + k) * step, step,
+                        part.elements - k);
     }
   }
 }

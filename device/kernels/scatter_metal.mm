@@ -63,22 +63,28 @@ Status PlanRows(const char* op, const Shape& shape, const Tensor& indices, Scatt
   return Status();
 }
 
+Status ScatterGrid(const char* op, ScatterParams* p, Grid* grid) {
+  p->range = (p->rows + kRanges - 1) / kRanges;
+  const auto ranges = static_cast<int64_t>((p->rows + p->range - 1) / p->range);
+  // The ranges are enough for the cores of a processor; a GPU has more threads than they are.
+  p->part = ThreadgroupsRunAtOnce() || ranges < kRanges ? SCATTER_BLOCK : p->inner;
+  const auto parts = static_cast<int64_t>((p->inner + p->part - 1) / p->part);
+  *grid = Grid(parts, ranges);
+  return CheckGrid(op, "elements", parts);
+}
+
 Status EncodeScatter(Encoder& encoder, const char* op, const char* change, bool signless,
                      ScatterParams p, const Tensor& indices, const Tensor& updates,
                      const Tensor& out) {
   if (p.updates == 0 || p.rows == 0 || p.inner == 0) return Status();
-  p.range = (p.rows + kRanges - 1) / kRanges;
-  const auto ranges = static_cast<int64_t>((p.rows + p.range - 1) / p.range);
-  // The ranges are enough for the cores of a processor; a GPU has more threads than they are.
-  p.part = ThreadgroupsRunAtOnce() || ranges < kRanges ? SCATTER_BLOCK : p.inner;
-  const auto parts = static_cast<int64_t>((p.inner + p.part - 1) / p.part);
-  RETURN_IF_ERROR(CheckGrid(op, "elements", parts));
+  Grid grid(0);
+  RETURN_IF_ERROR(ScatterGrid(op, &p, &grid));
   const bool moves = change == std::string("update");
   const DType dtype = signless ? Unsigned(out.dtype()) : out.dtype();
   const Shader shader =
       moves ? Shader("scatter_update", std::to_string(out.element_bytes()), indices.dtype())
             : Shader("scatter", change, dtype, indices.dtype());
-  return encoder.Launch(shader, Grid(parts, ranges),
+  return encoder.Launch(shader, grid,
                         {{"indices", indices},
                          {"updates", Value(updates).Untyped()},
                          {"out", Value(out).Untyped()},
@@ -295,14 +301,21 @@ RESOURCE(ResourceScatterNdSub, "sub", true, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdMax, "max", false, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdMin, "min", false, true, "T", SUMMED_TYPES);
 // Of TensorFlow 1's graphs.
-#define REF(op, change, signless, ...)               \
-  VARIABLE_CHANGE(op, change, signless, true, true); \
+#define REF(op, change, signless, nd, ...)         \
+  VARIABLE_CHANGE(op, change, signless, nd, true); \
   INDEXED(ResourceScatterOp<op>, "T", , __VA_ARGS__)
-REF(ScatterNdUpdate, "update", true, ALL_TYPES);
-REF(ScatterNdAdd, "add", true, SUMMED_TYPES);
-REF(ScatterNdSub, "sub", true, SUMMED_TYPES);
-REF(ScatterNdMax, "max", false, SUMMED_TYPES);
-REF(ScatterNdMin, "min", false, SUMMED_TYPES);
+REF(ScatterUpdate, "update", true, false, ALL_TYPES);
+REF(ScatterAdd, "add", true, false, SUMMED_TYPES);
+REF(ScatterSub, "sub", true, false, SUMMED_TYPES);
+REF(ScatterMul, "mul", true, false, SUMMED_TYPES);
+REF(ScatterDiv, "div", true, false, FLOATS);
+REF(ScatterMax, "max", false, false, SUMMED_TYPES);
+REF(ScatterMin, "min", false, false, SUMMED_TYPES);
+REF(ScatterNdUpdate, "update", true, true, ALL_TYPES);
+REF(ScatterNdAdd, "add", true, true, SUMMED_TYPES);
+REF(ScatterNdSub, "sub", true, true, SUMMED_TYPES);
+REF(ScatterNdMax, "max", false, true, SUMMED_TYPES);
+REF(ScatterNdMin, "min", false, true, SUMMED_TYPES);
 
 // ---- segments -----------------------------------------------------------------------------------
 

@@ -16,6 +16,9 @@ GPU = "GPU:0"
 ADAM = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad")
 NESTEROV = [{"use_nesterov": False}, {"use_nesterov": True}]
 SLOTS = [{"update_slots": True}, {"update_slots": False}]
+SCALED = [{"multiply_linear_by_lr": False}, {"multiply_linear_by_lr": True}]
+DUAL = ("gradient_accumulator", "gradient_squared_accumulator")
+LINEAR = ("accum", "linear")
 STEPS = {
     "GradientDescent": ((), ("alpha", "delta"), [{}]),
     "Adam": (("m", "v"), ADAM, NESTEROV),
@@ -27,10 +30,19 @@ STEPS = {
     "Adadelta": (("accum", "accum_update"), ("lr", "rho", "epsilon", "grad"), [{}]),
     "RMSProp": (("ms", "mom"), ("lr", "rho", "momentum", "epsilon", "grad"), [{}]),
     "CenteredRMSProp": (("mg", "ms", "mom"), ("lr", "rho", "momentum", "epsilon", "grad"), [{}]),
+    "AdaMax": (("m", "v"), ("beta1_power", "lr", "beta1", "beta2", "epsilon", "grad"), [{}]),
+    "AddSign": (("m",), ("lr", "alpha", "sign_decay", "beta", "grad"), [{}]),
+    "PowerSign": (("m",), ("lr", "logbase", "sign_decay", "beta", "grad"), [{}]),
+    "ProximalGradientDescent": ((), ("alpha", "l1", "l2", "delta"), [{}]),
+    "ProximalAdagrad": (("accum",), ("lr", "l1", "l2", "grad"), [{}]),
+    "AdagradDA": (DUAL, ("grad", "lr", "l1", "l2", "global_step"), [{}]),
+    "Ftrl": (LINEAR, ("grad", "lr", "l1", "l2", "lr_power"), SCALED),
+    "FtrlV2": (LINEAR, ("grad", "lr", "l1", "l2", "l2_shrinkage", "lr_power"), SCALED),
 }
 NUMBERS = {
     "alpha": 0.5, "lr": 0.25, "momentum": 0.75, "rho": 0.875, "epsilon": 2**-6,
-    "beta1": 0.75, "beta2": 0.875, "beta1_power": 0.5, "beta2_power": 0.75,
+    "beta1": 0.75, "beta2": 0.875, "beta1_power": 0.5, "beta2_power": 0.75, "beta": 0.75,
+    "sign_decay": 0.5, "logbase": 1.0, "l1": 0.5, "l2": 0.25, "l2_shrinkage": 0.125, "lr_power": -0.5, "global_step": 3,
 }  # fmt: skip
 # The CPU rounds half and bfloat after each operation; the device once.
 TOLERANCE = {"float32": 2e-6, "float16": 6e-3, "bfloat16": 5e-2}
@@ -44,13 +56,19 @@ def arguments(name: str, dtype, shape) -> tuple[dict, dict]:
     variables = {slot: rng.uniform(1.25, 2, shape).astype(kind) for slot in ("var", *slots)}
     if "mg" in variables:  # the mean, whose square is not more than the mean of squares
         variables["mg"] = rng.uniform(-1, 1, shape).astype(kind)
+    for slot in {"m", "linear", "gradient_accumulator"} & set(variables):  # of either sign
+        variables[slot] = rng.uniform(-2, 2, shape).astype(kind)
     rest = {
         key: rng.uniform(-1, 1, shape).astype(kind)
         if key in ("grad", "delta")
-        else np.asarray(NUMBERS[key], kind)
+        else np.asarray(NUMBERS[key], "int64" if key == "global_step" else kind)
         for key in inputs
     }
     return variables, rest
+
+
+def single(values: dict) -> dict:
+    return {k: v if v.dtype.kind == "i" else v.astype("float32") for k, v in values.items()}
 
 
 def apply(device, name, variables, rest, **attributes) -> dict:
@@ -77,8 +95,7 @@ def test_steps(name, dtype):
                 got = apply(GPU, name, variables, rest, **options)
                 again = apply(GPU, name, variables, rest, **options)
                 # What the dtype cannot say is no matter here: the CPU's step in float32 of the same numbers.
-                single = [{k: v.astype("float32") for k, v in x.items()} for x in (variables, rest)]
-                want = apply("CPU:0", name, *single, **options)
+                want = apply("CPU:0", name, single(variables), single(rest), **options)
                 for key, value in want.items():
                     np.testing.assert_array_equal(got[key], again[key])
                     assert got[key].dtype == variables[key].dtype
@@ -91,6 +108,102 @@ def test_steps(name, dtype):
                     )
 
 
+@pytest.mark.parametrize("name", ["Ftrl", "FtrlV2"])
+@pytest.mark.parametrize(
+    "numbers", [{"lr_power": -1.0}, {"lr_power": 0.0}, {"l1": 0.0}, {"l1": 9.0}, {"l2": 0.0}]
+)
+def test_numbers_of_ftrl(name, numbers):
+    variables, rest = arguments(name, "float32", (37, 3))
+    rest |= {key: np.float32(value) for key, value in numbers.items()}
+    got, want = (apply(device, name, variables, rest) for device in (GPU, "CPU:0"))
+    for key, value in want.items():
+        np.testing.assert_allclose(got[key], value, rtol=2e-6, atol=2e-6)
+    assert np.any(got["var"]) == (numbers.get("l1") != 9.0)
+
+
+@pytest.mark.parametrize("name", ["ProximalGradientDescent", "ProximalAdagrad", "AdagradDA"])
+@pytest.mark.parametrize("l1", [0.0, 9.0])
+def test_numbers_of_proximal_steps(name, l1):
+    variables, rest = arguments(name, "float32", (37, 3))
+    rest["l1"] = np.float32(l1)
+    got, want = (apply(device, name, variables, rest) for device in (GPU, "CPU:0"))
+    for key, value in want.items():
+        np.testing.assert_allclose(got[key], value, rtol=2e-6, atol=2e-6)
+    assert np.any(got["var"]) == (l1 == 0.0)
+
+
+# ---- the rows that indices name --------------------------------------------------------------------------------------
+
+SPARSE = [name for name in STEPS if hasattr(raw, f"ResourceSparseApply{name}")]
+
+
+def apply_by_indices(device, name, variables, rest, indices, **attributes) -> dict:
+    rest = dict(rest)
+    grad = rest.pop("delta", None) if "delta" in rest else rest.pop("grad")
+    with tf.device(device):
+        held = {key: tf.Variable(value) for key, value in variables.items()}
+        op = getattr(raw, f"ResourceSparseApply{name}")
+        for _ in range(2):
+            op(
+                **{key: variable.handle for key, variable in held.items()},
+                **{key: tf.identity(value) for key, value in rest.items()},
+                grad=tf.identity(grad),
+                indices=tf.identity(indices),
+                **attributes,
+            )
+        return {key: variable.numpy() for key, variable in held.items()}
+
+
+def sparse_arguments(name, dtype, shape, rows) -> tuple[dict, dict]:
+    variables, rest = arguments(name, dtype, shape)
+    key = "delta" if "delta" in rest else "grad"
+    kind = rest[key].dtype
+    rest[key] = np.random.default_rng(6).uniform(-1, 1, (rows, *shape[1:])).astype(kind)
+    return variables, rest
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", SPARSE)
+def test_steps_by_indices(name, dtype):
+    """Rows that are named twice step twice, in the order of the indices."""
+    cases = [((5,), [3, 0, 3]), ((0, 3), []), ((4, 3), []), ((40, 2, 35), [39, 7, 7, 0])]
+    for shape, index in cases:
+        for attributes in STEPS[name][2]:
+            for kind in ("int32", "int64"):
+                indices = np.array(index, kind)
+                variables, rest = sparse_arguments(name, dtype, shape, len(index))
+                options = {**attributes, "use_locking": kind == "int32"}
+                got = apply_by_indices(GPU, name, variables, rest, indices, **options)
+                want = apply_by_indices(
+                    "CPU:0", name, single(variables), single(rest), indices, **options
+                )
+                others = sorted(set(range(shape[0])) - set(index))
+                for key, value in want.items():
+                    np.testing.assert_array_equal(got[key][others], variables[key][others])
+                    np.testing.assert_allclose(
+                        wide(got[key]),
+                        wide(value),
+                        rtol=TOLERANCE[dtype],
+                        atol=TOLERANCE[dtype],
+                        err_msg=f"{name} {key} {options}",
+                    )
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_bad_arguments_by_indices(name):
+    variables, rest = sparse_arguments(name, "float32", (4, 3), 2)
+    for indices, wrong in [
+        (np.zeros((2, 1), "int64"), r"indices has shape \[2, 1\], expected one dimension"),
+        (np.zeros(3, "int64"), r"grad has shape \[2, 3\], expected \[3, 3\], a row of var"),
+    ]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=wrong):
+            apply_by_indices(GPU, name, variables, rest, indices)
+    # Rows that are not there are left out.
+    got = apply_by_indices(GPU, name, variables, rest, np.array([4, -1]))
+    for key, value in variables.items():
+        np.testing.assert_array_equal(got[key], value)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_bad_arguments(name):
     """Each is named, and nothing is written then: not even what comes before it."""
@@ -98,8 +211,9 @@ def test_bad_arguments(name):
     for wrong in [*good_variables, *good_rest]:
         if wrong == "var":
             continue
+        kind = good_rest[wrong].dtype if wrong in good_rest else "float32"
         variables, rest = dict(good_variables), dict(good_rest)
-        (variables if wrong in variables else rest)[wrong] = np.ones(2, "float32")
+        (variables if wrong in variables else rest)[wrong] = np.ones(2, kind)
         with tf.device(GPU):
             held = {key: tf.Variable(value) for key, value in variables.items()}
             with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\b{wrong} has shape \[2\]"):
@@ -134,7 +248,10 @@ def test_steps_on_refs(name, dtype):
         }
         step = getattr(raw, f"Apply{name}")(
             **{key: variable._ref() for key, variable in held.items()},
-            **{key: tf.constant(value.astype(kind)) for key, value in rest.items()},
+            **{
+                key: tf.constant(value if key == "global_step" else value.astype(kind))
+                for key, value in rest.items()
+            },
             use_locking=True,
         )
         with tf.control_dependencies([step]):
@@ -168,6 +285,46 @@ def test_assignments_of_refs(dtype):
     for last, want in [((v1.assign_sub, start), 2 * value), ((v1.assign, start), start)]:
         (got,) = in_session(GPU, lambda last=last: build(last), runs=1)
         np.testing.assert_array_equal(got[0], want)
+
+
+@pytest.mark.parametrize("name", [name for name in SPARSE if hasattr(raw, f"SparseApply{name}")])
+def test_steps_on_rows_of_refs(name):
+    variables, rest = sparse_arguments(name, "float32", (5, 3), 2)
+
+    def build():
+        held = {key: v1.Variable(value, use_resource=False) for key, value in variables.items()}
+        inputs = {"grad" if key == "delta" else key: tf.constant(v) for key, v in rest.items()}
+        step = getattr(raw, f"SparseApply{name}")(
+            **{key: variable._ref() for key, variable in held.items()}, **inputs, indices=[3, 0]
+        )
+        with tf.control_dependencies([step]):
+            return [tf.identity(step), *(tf.identity(x._ref()) for x in held.values())]
+
+    for got, want in zip(in_session(GPU, build), in_session("CPU:0", build), strict=True):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype"),
+    [(change, "float32") for change in ("Update", "Add", "Sub", "Mul", "Div", "Max", "Min")]
+    + [(change, "int64") for change in ("Update", "Add", "Sub", "Mul", "Max", "Min")],
+)
+def test_rows_of_refs(change, dtype):
+    start = np.random.default_rng(3).integers(3, 6, (5, 3)).astype(dtype)
+    for updates in (np.array([[1, 9, 1], [9, 1, 9]], dtype), np.array(2, dtype)):
+
+        def build(updates=updates):
+            variable = v1.Variable(start, use_resource=False)
+            op = getattr(raw, f"Scatter{change}")
+            out = op(ref=variable._ref(), indices=[3, 0], updates=tf.constant(updates))
+            with tf.control_dependencies([out]):
+                return [tf.identity(out), tf.identity(variable._ref())]
+
+        for got, want in zip(in_session(GPU, build), in_session("CPU:0", build), strict=True):
+            np.testing.assert_array_equal(got, want)
+            if change != "Max" or updates.ndim:
+                assert not np.array_equal(got[0], start)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint32"])

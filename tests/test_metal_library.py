@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -112,11 +113,9 @@ def test_in_a_function(lib, device):
 def compiled(tmp_path):
     source, library = tmp_path / "shaders.metal", tmp_path / "shaders.metallib"
     source.write_text(SOURCE)
-    subprocess.run(
-        [sys.executable, "-m", "metal_ops", "metal", str(source), "-o", str(library)],
-        check=True,
-        cwd=ROOT,
-    )
+    gpu = ["--gpu=sm_80"] * os.environ.get("HOSTMETAL_DEVICE", "").startswith("cuda")
+    command = [sys.executable, "-m", "metal_ops", "metal", *gpu, str(source), "-o", str(library)]
+    subprocess.run(command, check=True, cwd=ROOT)
     return source, library
 
 

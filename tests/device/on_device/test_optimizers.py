@@ -48,6 +48,12 @@ NUMBERS = {
 TOLERANCE = {"float32": 2e-6, "float16": 6e-3, "bfloat16": 5e-2}
 
 
+def assert_near(got, want, dtype: str = "float32", label: str = "") -> None:
+    """Within the tolerance of `dtype`, absolute and relative."""
+    bound = TOLERANCE[dtype]
+    np.testing.assert_allclose(wide(got), wide(want), rtol=bound, atol=bound, err_msg=label)
+
+
 def arguments(name: str, dtype, shape) -> tuple[dict, dict]:
     """Values of the variables, and of what else there is."""
     slots, inputs, _ = STEPS[name]
@@ -99,13 +105,7 @@ def test_steps(name, dtype):
                 for key, value in want.items():
                     np.testing.assert_array_equal(got[key], again[key])
                     assert got[key].dtype == variables[key].dtype
-                    np.testing.assert_allclose(
-                        wide(got[key]),
-                        wide(value),
-                        rtol=TOLERANCE[dtype],
-                        atol=TOLERANCE[dtype],
-                        err_msg=f"{name} {key} {options}",
-                    )
+                    assert_near(got[key], value, dtype, f"{name} {key} {options}")
 
 
 @pytest.mark.parametrize("name", ["Ftrl", "FtrlV2"])
@@ -117,7 +117,7 @@ def test_numbers_of_ftrl(name, numbers):
     rest |= {key: np.float32(value) for key, value in numbers.items()}
     got, want = (apply(device, name, variables, rest) for device in (GPU, "CPU:0"))
     for key, value in want.items():
-        np.testing.assert_allclose(got[key], value, rtol=2e-6, atol=2e-6)
+        assert_near(got[key], value)
     assert np.any(got["var"]) == (numbers.get("l1") != 9.0)
 
 
@@ -128,7 +128,7 @@ def test_numbers_of_proximal_steps(name, l1):
     rest["l1"] = np.float32(l1)
     got, want = (apply(device, name, variables, rest) for device in (GPU, "CPU:0"))
     for key, value in want.items():
-        np.testing.assert_allclose(got[key], value, rtol=2e-6, atol=2e-6)
+        assert_near(got[key], value)
     assert np.any(got["var"]) == (l1 == 0.0)
 
 
@@ -139,7 +139,7 @@ SPARSE = [name for name in STEPS if hasattr(raw, f"ResourceSparseApply{name}")]
 
 def apply_by_indices(device, name, variables, rest, indices, **attributes) -> dict:
     rest = dict(rest)
-    grad = rest.pop("delta", None) if "delta" in rest else rest.pop("grad")
+    grad = rest.pop("delta" if "delta" in rest else "grad")
     with tf.device(device):
         held = {key: tf.Variable(value) for key, value in variables.items()}
         op = getattr(raw, f"ResourceSparseApply{name}")
@@ -180,13 +180,7 @@ def test_steps_by_indices(name, dtype):
                 others = sorted(set(range(shape[0])) - set(index))
                 for key, value in want.items():
                     np.testing.assert_array_equal(got[key][others], variables[key][others])
-                    np.testing.assert_allclose(
-                        wide(got[key]),
-                        wide(value),
-                        rtol=TOLERANCE[dtype],
-                        atol=TOLERANCE[dtype],
-                        err_msg=f"{name} {key} {options}",
-                    )
+                    assert_near(got[key], value, dtype, f"{name} {key} {options}")
 
 
 @pytest.mark.parametrize("name", SPARSE)
@@ -261,9 +255,7 @@ def test_steps_on_refs(name, dtype):
     want = in_session("CPU:0", lambda: build("float32"))
     for a, b in zip(np.concatenate(got), np.concatenate(want), strict=True):
         assert a.dtype == tf.as_dtype(dtype).as_numpy_dtype
-        np.testing.assert_allclose(
-            a.astype("float64"), b, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype]
-        )
+        assert_near(a, b, dtype)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +294,7 @@ def test_steps_on_rows_of_refs(name):
 
     for got, want in zip(in_session(GPU, build), in_session("CPU:0", build), strict=True):
         for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
+            assert_near(a, b)
 
 
 @pytest.mark.parametrize(

@@ -328,6 +328,8 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("(Sparse)?Segment.*", _segments),
     ("RngSkip", lambda n: _generator(n) | {"delta": np.int64(9)}),
     ("RngReadAndSkip", _generator),
+    ("Inplace.*", lambda n: {"i": np.arange(n, dtype=np.int32)}),
+    ("ResourceCountUpTo", lambda _: {"variable": np.int64(0), "limit": 1 << 62, "T": tf.int64}),
     ("Zeta", lambda n: {"x": values((n, n)) + 1}),
     ("Polygamma", lambda n: {"a": np.ones((n, n), np.float32)}),
     ("DynamicPartition", _partitions),

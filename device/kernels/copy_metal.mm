@@ -10,8 +10,8 @@ namespace metal_ops {
 
 Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape* values) {
   if (tensor.rank() > 1) {
-    return InvalidArgument(op, ": ", argument, " has shape ", ToString(tensor.shape()),
-                           ", expected a vector");
+    return InvalidArgument(op, ": ", argument,
+                           " must be a scalar or a 1-D vector. Found: ", ToString(tensor.shape()));
   }
   values->clear();
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {

@@ -35,10 +35,9 @@ struct Diagonals {
 Status Diagonals::Find(const char* op, const Shape& k_given, const std::string& align) {
   const int64_t low = k_given.empty() ? 0 : k_given[0];
   const int64_t high = k_given.empty() ? 0 : k_given.back();
-  if (k_given.empty() || k_given.size() > 2 || low > high || low <= -std::max<int64_t>(rows, 1) ||
-      high >= std::max<int64_t>(columns, 1)) {
-    return InvalidArgument(op, ": k must be one or two numbers, the lower first, between ",
-                           1 - rows, " and ", columns - 1, ", got ", ToString(k_given));
+  if (k_given.empty() || k_given.size() > 2 || low > high) {
+    return InvalidArgument(op, ": k must be one or two numbers, the lower first, got ",
+                           ToString(k_given));
   }
   longest = 0;
   for (int64_t k = high; k >= low; --k) {
@@ -121,6 +120,11 @@ Status DiagonalsOf(const char* op, const Tensor& in, const Shape& k, const std::
   }
   diagonals->rows = in.dim(in.rank() - 2);
   diagonals->columns = in.dim(in.rank() - 1);
+  if (!k.empty() && (k.front() <= -std::max<int64_t>(diagonals->rows, 1) ||
+                     k.back() >= std::max<int64_t>(diagonals->columns, 1))) {
+    return InvalidArgument(op, ": k must be between ", 1 - diagonals->rows, " and ",
+                           diagonals->columns - 1, ", got ", ToString(k));
+  }
   return diagonals->Find(op, k, align);
 }
 
@@ -177,6 +181,8 @@ class DiagOp {
     RETURN_IF_ERROR(Filling(ctx, kOp, 4, Op::kVersion > 1, filling));
     const bool band = k.size() == 2 && k[0] != k[1];
     const size_t line_dims = band ? 2 : 1;
+    if (in.rank() == 0)
+      return InvalidArgument(kOp, ": diagonal must be at least 1-dim, got a scalar");
     if (in.shape().size() < line_dims || k.empty() || k.size() > 2 ||
         (band && in.dim(in.rank() - 2) != k[1] - k[0] + 1)) {
       return InvalidArgument(kOp, ": diagonal ", ToString(in.shape()), " does not fit k ",
@@ -249,6 +255,9 @@ class SetDiagOp {
     RETURN_IF_ERROR(ctx->Input(1, &diagonal));
     RETURN_IF_ERROR(attrs_.K(ctx, 2, &k));
     RETURN_IF_ERROR(DiagonalsOf(kOp, in, k, attrs_.align(), &diagonals));
+    if (diagonal.rank() == 0) {
+      return InvalidArgument(kOp, ": diagonal must be at least 1-dim, got a scalar");
+    }
     const Shape batch = BatchOf(in.shape(), 2), expected = diagonals.LinesShape(batch);
     if (diagonal.shape() != expected) {
       return InvalidArgument(kOp, ": diagonal must have shape ", ToString(expected), ", got ",

@@ -177,18 +177,18 @@ Status RunRange(KernelContext* ctx, const char* op) {
   for (int i = 0; i < 3; ++i) {
     Tensor tensor;
     RETURN_IF_ERROR(ctx->Input(i, &tensor));
-    if (tensor.num_elements() != 1) {
+    if (tensor.rank() != 0) {
       return InvalidArgument(op, ": ", kNames[i], " must be a scalar, not shape ",
                              ToString(tensor.shape()));
     }
     values[i] = *tensor.host<T>();
   }
   const T first = values[0], limit = values[1], step = values[2];
-  if (step == 0 || (step > 0 ? first > limit : first < limit)) {
-    return InvalidArgument(op,
-                           ": Requires start <= limit when delta > 0, start >= limit when "
-                           "delta < 0 and delta != 0; got ",
-                           first, ", ", limit, ", ", step);
+  if (step == 0) return InvalidArgument(op, ": Requires delta != 0: ", step);
+  if (step > 0 ? first > limit : first < limit) {
+    return InvalidArgument(
+        op, ": Requires start ",
+        step > 0 ? "<= limit when delta > 0: " : ">= limit when delta < 0: ", first, "/", limit);
   }
   // Differences of int64 may be more than int64 has.
   const long double span = (static_cast<long double>(limit) - first) / step;

@@ -150,9 +150,12 @@ class ReverseV2Op {
     const int64_t rank = in.rank();
     std::vector<bool> turned(in.shape().size(), false);
     for (const int64_t axis : axes) {
-      OP_REQUIRES(ctx, axis >= -rank && axis < rank && !turned[(axis + rank) % rank],
-                  InvalidArgument("ReverseV2: axis is ", ToString(axes),
-                                  ", expected different ones in [", -rank, ", ", rank, ")"));
+      OP_REQUIRES(ctx, axis >= -rank && axis < rank,
+                  InvalidArgument("ReverseV2: axis ", axis, " is out of valid range [", -rank, ", ",
+                                  rank, ")"));
+      OP_REQUIRES(ctx, !turned[(axis + rank) % rank],
+                  InvalidArgument("ReverseV2: axis ", (axis + rank) % rank,
+                                  " is specified more than once in ", ToString(axes)));
       turned[(axis + rank) % rank] = true;
     }
     OP_REQUIRES_OK(ctx, RunReverse(ctx, kOp, in, turned));
@@ -234,10 +237,10 @@ class RollOp {
     RETURN_IF_ERROR(Indices(kOp, "shift", shift_tensor, &shifts));
     RETURN_IF_ERROR(Indices(kOp, "axis", axis_tensor, &axes));
     const int64_t rank = in.rank();
-    if (shifts.size() != axes.size() || rank < 1) {
-      return InvalidArgument("Roll: shift and axis must have the same size, and input at least 1 "
-                             "dimension; got ",
-                             ToString(shifts), ", ", ToString(axes), " and ", ToString(in.shape()));
+    if (rank < 1) return InvalidArgument("Roll: input must be 1-D or higher, got a scalar");
+    if (shifts.size() != axes.size()) {
+      return InvalidArgument("Roll: shift and axis must have the same size, got ", ToString(shifts),
+                             " and ", ToString(axes));
     }
     const Shape& shape = in.shape();
     Shape total(shape.size(), 0);

@@ -237,9 +237,8 @@ class ReverseSequenceOp {
                              " must be different dimensions of input ", ToString(in.shape()));
     }
     if (lengths.shape() != Shape{in.dim(static_cast<int>(batch))}) {
-      return InvalidArgument(kOp, ": Length of seq_lengths must be ",
-                             in.dim(static_cast<int>(batch)), ", that of input's batch_dim, got ",
-                             ToString(lengths.shape()));
+      return InvalidArgument(kOp, ": Length of seq_lengths != input.dims(", batch, "), ",
+                             ToString(lengths.shape()), " and ", in.dim(static_cast<int>(batch)));
     }
     RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &out));
     if (out.num_elements() == 0) return Status();
@@ -473,6 +472,12 @@ class UnravelIndexOp {
                                ToString(sizes));
       }
       p.dims[d] = sizes[d];
+    }
+    const int64_t all = NumElements(sizes);
+    if (all < 0 || (dims.dtype() == TF_INT32 && all > INT32_MAX)) {
+      return InvalidArgument(kOp,
+                             ": Input dims product is causing integer overflow: ", ToString(sizes),
+                             " of ", ToString(dims.dtype()));
     }
     p.n = static_cast<uint64_t>(indices.num_elements());
     p.rank = static_cast<uint32_t>(sizes.size());

@@ -1,5 +1,5 @@
 // AssignVariableOp, AssignAddVariableOp, AssignSubVariableOp for every type that variables have, and Assign,
-// AssignAdd, AssignSub of TensorFlow 1's variables.
+// AssignAdd, AssignSub of TensorFlow 1's variables; variables that count.
 //
 // TensorFlow registers these for DEVICE_DEFAULT too, with code that treats device memory as host
 // memory: an assign_add would write over the buffer object. So every type needs a kernel here, also
@@ -139,6 +139,53 @@ UPDATE(AssignSub, "AssignSubVariableOp", true, false);
 UPDATE(AssignAddRef, "AssignAdd", false, true);
 UPDATE(AssignSubRef, "AssignSub", true, true);
 
+// A variable that counts, whose error says that an epoch is over: so the host waits for the number.
+template <typename Op>
+class CountUpToOp {
+ public:
+  static constexpr const char* kOp = Op::kOp;
+
+  explicit CountUpToOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("limit", &limit_));
+  }
+
+  void Compute(KernelContext* ctx) {
+    VariableLock lock(ctx, /*exclusive=*/true, {0});
+    Tensor var;
+    OP_REQUIRES_OK(ctx, lock.Get(0, &var));
+    OP_REQUIRES(ctx, var.rank() == 0,
+                InvalidArgument(kOp, ": the variable has shape ", ToString(var.shape()),
+                                ", expected a scalar"));
+    OP_REQUIRES_OK(ctx, Count(ctx, var));
+  }
+
+ private:
+  Status Count(KernelContext* ctx, const Tensor& var) const {
+    ReadBack before;
+    Tensor out;
+    RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(encoder.Allocate(sizeof(int64_t), &before));
+      return encoder.Launch("count_up_to", Grid(1),
+                            {{"var", var}, {"before", before}, {"limit", limit_}});
+    }));
+    const int64_t count = *before.data<int64_t>();
+    if (count >= limit_) {
+      return Status(static_cast<Code>(TF_OUT_OF_RANGE), StrCat(kOp, ": Reached limit of ", limit_));
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, {}, &out));
+    *out.mutable_host<int64_t>() = count;
+    return Status();
+  }
+
+  int64_t limit_ = 0;
+};
+struct ResourceCountUpTo {
+  static constexpr char kOp[] = "ResourceCountUpTo";
+};
+struct CountUpTo {
+  static constexpr char kOp[] = "CountUpTo";
+};
+
 // The resource handle is a host tensor. Strings, variants and resources keep TensorFlow's kernel:
 // their memory is the host's on every device.
 REGISTER_METAL_KERNEL(AssignOp,
@@ -160,6 +207,10 @@ REGISTER_METAL_KERNEL(UpdateOp<AssignAdd>,
                       .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
 REGISTER_METAL_KERNEL(UpdateOp<AssignSub>,
                       .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
+// TensorFlow's variables of int32 lie on the host.
+REGISTER_METAL_KERNEL(CountUpToOp<ResourceCountUpTo>,
+                      .Types("T", {TF_INT64}).HostMemory("resource").HostMemory("output"));
+REGISTER_METAL_KERNEL(CountUpToOp<CountUpTo>, .Types("T", {TF_INT64}).HostMemory("output"));
 
 }  // namespace
 }  // namespace metal_ops

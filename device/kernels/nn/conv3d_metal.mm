@@ -1,7 +1,9 @@
 // Conv3D and its gradients: convolutions of images whose channels are those of all planes that the
 // filter reaches.
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/kernels/elementwise.h"
@@ -15,18 +17,60 @@
 namespace metal_ops {
 namespace {
 
-Status GetAttrs(KernelConstruction* ctx, const char* op, VolumeAttrs* attrs) {
+// With channels first all goes through copies with channels last, whose attributes these are then.
+Status GetAttrs(KernelConstruction* ctx, const char* op, VolumeAttrs* attrs, bool* channels_first) {
   std::string data_format;
   RETURN_IF_ERROR(ctx->GetAttr("strides", &attrs->conv.strides));
   RETURN_IF_ERROR(ctx->GetAttr("dilations", &attrs->conv.dilations));
   RETURN_IF_ERROR(ctx->GetAttr("padding", &attrs->conv.padding));
   RETURN_IF_ERROR(ctx->GetAttr("data_format", &data_format));
-  if (data_format != "NDHWC") {
-    return Unimplemented(op, ": data_format ", data_format,
-                         " is not provided on the METAL device, use NDHWC");
-  }
+  *channels_first = data_format == "NCDHW";
   attrs->window.assign(5, 1);
+  if (*channels_first) {
+    for (std::vector<int64_t>* const values : {&attrs->conv.strides, &attrs->conv.dilations}) {
+      if (values->size() == 5) std::rotate(values->begin() + 1, values->begin() + 2, values->end());
+    }
+  }
   return attrs->Check(op, 5);
+}
+
+// [n, d, h, w, c] of [n, c, d, h, w].
+Shape ChannelsLast(const Shape& s) {
+  return s.size() == 5 ? Shape{s[0], s[2], s[3], s[4], s[1]} : s;
+}
+Shape ChannelsFirst(const Shape& s) { return {s[0], s[4], s[1], s[2], s[3]}; }
+
+// Copies a tensor with channels first to one with channels last, or back.
+Status TurnChannels(KernelContext* ctx, const char* op, const Tensor& from, const Tensor& to,
+                    bool back) {
+  const Shape s = back ? from.shape() : to.shape();
+  const int64_t volume = s[1] * s[2] * s[3];
+  const Walk first = {{s[4] * volume, s[2] * s[3], s[3], 1, volume}}, last = {DenseStrides(s)};
+  return Encode(ctx, [&](Encoder& encoder) {
+    return EncodeCopy(encoder, op, s, from, back ? last : first, to, back ? first : last);
+  });
+}
+
+// An input with channels last.
+Status VolumesOf(KernelContext* ctx, const char* op, int i, bool channels_first, Tensor* volumes) {
+  RETURN_IF_ERROR(ctx->Input(i, volumes));
+  if (!channels_first || volumes->rank() != 5) return Status();
+  const Tensor given = std::move(*volumes);
+  RETURN_IF_ERROR(ctx->AllocateTemp(given.dtype(), ChannelsLast(given.shape()), volumes));
+  return given.num_elements() == 0 ? Status() : TurnChannels(ctx, op, given, *volumes, false);
+}
+
+// Output 0, of a shape with channels last, by what `work` writes with channels last.
+template <typename Work>
+Status GiveVolumes(KernelContext* ctx, const char* op, const Shape& shape, bool channels_first,
+                   const Work& work) {
+  Tensor out, volumes;
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, channels_first ? ChannelsFirst(shape) : shape, &out));
+  if (out.num_elements() == 0) return Status();
+  if (!channels_first) return work(out);
+  RETURN_IF_ERROR(ctx->AllocateTemp(out.dtype(), shape, &volumes));
+  RETURN_IF_ERROR(work(volumes));
+  return TurnChannels(ctx, op, volumes, out, true);
 }
 
 // One convolution of volumes.
@@ -112,19 +156,30 @@ class Conv3DOp {
  public:
   static constexpr char kOp[] = "Conv3D";
 
-  explicit Conv3DOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_)); }
+  explicit Conv3DOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_, &channels_first_));
+  }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
   Status Run(KernelContext* ctx) {
-    Tensor in, filter, out, gathered, turned;
+    Tensor in, filter;
     VolumeConv conv(ctx, kOp);
-    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(VolumesOf(ctx, kOp, 0, channels_first_, &in));
     RETURN_IF_ERROR(ctx->Input(1, &filter));
+    if (filter.num_elements() == 0) {
+      return InvalidArgument(kOp, ": filter must not have zero elements, got ",
+                             ToString(filter.shape()));
+    }
     RETURN_IF_ERROR(conv.Plan(attrs_, in.shape(), filter.shape()));
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, conv.out_shape, &out));
-    if (out.num_elements() == 0) return Status();
+    return GiveVolumes(ctx, kOp, conv.out_shape, channels_first_,
+                       [&](const Tensor& out) { return Run(ctx, conv, in, filter, out); });
+  }
+
+  static Status Run(KernelContext* ctx, VolumeConv& conv, const Tensor& in, const Tensor& filter,
+                    const Tensor& out) {
+    Tensor gathered, turned;
     if (in.num_elements() == 0) return ZeroOutput(ctx, kOp, out);
     if (conv.by_planes) {
       RETURN_IF_ERROR(conv.GatherPlanes(in, &gathered));
@@ -138,6 +193,7 @@ class Conv3DOp {
   }
 
   VolumeAttrs attrs_;
+  bool channels_first_ = false;
 };
 REGISTER_METAL_KERNEL(Conv3DOp, .Types("T", METAL_DEVICE_FLOATS));
 
@@ -160,7 +216,7 @@ class Conv3DInputGradOp {
   static constexpr char kOp[] = "Conv3DBackpropInputV2";
 
   explicit Conv3DInputGradOp(KernelConstruction* ctx) {
-    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_));
+    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_, &channels_first_));
   }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -168,15 +224,21 @@ class Conv3DInputGradOp {
  private:
   Status Run(KernelContext* ctx) {
     Shape shape;
-    Tensor filter, d_out, d_in, turned, d_planes;
+    Tensor filter, d_out;
     VolumeConv conv(ctx, kOp);
     RETURN_IF_ERROR(HostSizes(ctx, kOp, "input_sizes", 0, &shape));
+    if (channels_first_) shape = ChannelsLast(shape);
     RETURN_IF_ERROR(ctx->Input(1, &filter));
-    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(VolumesOf(ctx, kOp, 2, channels_first_, &d_out));
     RETURN_IF_ERROR(conv.Plan(attrs_, shape, filter.shape()));
     RETURN_IF_ERROR(CheckSlopes(kOp, d_out, conv.out_shape));
-    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
-    if (d_in.num_elements() == 0) return Status();
+    return GiveVolumes(ctx, kOp, shape, channels_first_,
+                       [&](const Tensor& d_in) { return Run(ctx, conv, filter, d_out, d_in); });
+  }
+
+  static Status Run(KernelContext* ctx, VolumeConv& conv, const Tensor& filter, const Tensor& d_out,
+                    const Tensor& d_in) {
+    Tensor turned, d_planes;
     if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
     if (!conv.by_planes) return ConvInputGrad(ctx, kOp, conv.s, false, filter, d_out, d_in);
     RETURN_IF_ERROR(conv.TurnedFilter(filter, &turned));
@@ -184,12 +246,13 @@ class Conv3DInputGradOp {
     RETURN_IF_ERROR(ConvInputGrad(ctx, kOp, conv.s, false, turned, d_out, d_planes));
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch({"depth_patches_grad", d_in.dtype()},
-                            VolumeInGrid(conv.planes, shape[0], 1),
+                            VolumeInGrid(conv.planes, d_in.dim(0), 1),
                             {{"d_patches", d_planes}, {"d_in", d_in}, {"p", conv.planes}});
     });
   }
 
   VolumeAttrs attrs_;
+  bool channels_first_ = false;
 };
 REGISTER_METAL_KERNEL(Conv3DInputGradOp,
                       .Types("T", METAL_DEVICE_FLOATS).HostMemory("input_sizes"));
@@ -199,7 +262,7 @@ class Conv3DFilterGradOp {
   static constexpr char kOp[] = "Conv3DBackpropFilterV2";
 
   explicit Conv3DFilterGradOp(KernelConstruction* ctx) {
-    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_));
+    OP_REQUIRES_OK(ctx, GetAttrs(ctx, kOp, &attrs_, &channels_first_));
   }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -209,9 +272,9 @@ class Conv3DFilterGradOp {
     Shape shape;
     Tensor in, d_out, d_filter, gathered, turned;
     VolumeConv conv(ctx, kOp);
-    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(VolumesOf(ctx, kOp, 0, channels_first_, &in));
     RETURN_IF_ERROR(HostSizes(ctx, kOp, "filter_sizes", 1, &shape));
-    RETURN_IF_ERROR(ctx->Input(2, &d_out));
+    RETURN_IF_ERROR(VolumesOf(ctx, kOp, 2, channels_first_, &d_out));
     RETURN_IF_ERROR(conv.Plan(attrs_, in.shape(), shape));
     RETURN_IF_ERROR(CheckSlopes(kOp, d_out, conv.out_shape));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_filter));
@@ -225,6 +288,7 @@ class Conv3DFilterGradOp {
   }
 
   VolumeAttrs attrs_;
+  bool channels_first_ = false;
 };
 REGISTER_METAL_KERNEL(Conv3DFilterGradOp,
                       .Types("T", METAL_DEVICE_FLOATS).HostMemory("filter_sizes"));

@@ -63,8 +63,9 @@ class SparseCrossEntropyOp {
     RETURN_IF_ERROR(ctx->Input(0, &logits));
     RETURN_IF_ERROR(ctx->Input(1, &labels));
     if (logits.rank() != 2 || labels.shape() != Shape{logits.dim(0)}) {
-      return InvalidArgument(kOp, ": logits must be [rows, classes] and labels [rows], got ",
-                             ToString(logits.shape()), " and ", ToString(labels.shape()));
+      return InvalidArgument(
+          kOp, ": logits must be 2-D, [rows, classes], and labels must be 1-D, [rows], got ",
+          ToString(logits.shape()), " and ", ToString(labels.shape()));
     }
     if (logits.dim(1) == 0) {
       return InvalidArgument(kOp, ": Must have at least one class, but got logits shape ",

@@ -17,8 +17,9 @@ constexpr int64_t kChunks = 64;
 
 Status PlanQuantize(const char* op, const Tensor& in, int64_t axis, QuantizeParams* p) {
   if (axis < -1 || axis >= in.rank()) {
-    return InvalidArgument(op, ": axis must be at least -1 and less than the rank of input, ",
-                           in.rank(), ", got ", axis);
+    return InvalidArgument(
+        op, ": invalid axis: it must be at least -1 and less than the rank of input, ", in.rank(),
+        ", got ", axis);
   }
   const auto at = static_cast<size_t>(std::max<int64_t>(axis, 0));
   const int64_t channels = axis < 0 ? 1 : in.dim(static_cast<int>(axis));

@@ -168,6 +168,11 @@ def test_diagonals(dtype):
                     same(raw.MatrixDiagV3, {"diagonal": part}, k=k, num_rows=sizes[0], num_cols=sizes[1],
                          padding_value=filling, align=align)  # fmt: skip
             same(raw.MatrixDiagPartV2, {"input": x}, k=k, padding_value=filling)
+    # Diagonals that lie outside of the matrix whole.
+    for shape, k, sizes in [((4, 3), [0, 3], (3, 3)), ((2, 0), -5, (5, 3))]:
+        x = random(shape, dtype)
+        same(raw.MatrixDiagV3, {"diagonal": x}, k=k, num_rows=sizes[0], num_cols=sizes[1],
+             padding_value=filling)  # fmt: skip
 
 
 def test_concat_transpose_one_hot_range_and_empty():
@@ -207,14 +212,39 @@ def test_concat_transpose_one_hot_range_and_empty():
     np.testing.assert_allclose(got, np.arange(10) / 10, rtol=2e-7)
 
 
+def floats_range(*numbers):
+    start, limit, delta = (tf.constant(number, tf.float32) for number in numbers)
+    return raw.Range(start=start, limit=limit, delta=delta)
+
+
 MOVES_BAD = {
     "Split": (lambda x: raw.Split(axis=1, value=x, num_split=2), "evenly divide"),
     "SplitV": (
         lambda x: raw.SplitV(value=x, size_splits=[1, 1], axis=1, num_split=2),
         "size_splits",
     ),
-    "ReverseV2": (lambda x: raw.ReverseV2(tensor=x, axis=[0, -2]), "axis"),
-    "Roll": (lambda x: raw.Roll(input=x, shift=[1], axis=[2]), "axis 2"),
+    "ReverseV2": (lambda x: raw.ReverseV2(tensor=x, axis=[0, -2]), "axis 0 .*more than once"),
+    "ReverseV2: axis": (lambda x: raw.ReverseV2(tensor=x, axis=[-3]), "axis -3 is out of"),
+    "Roll": (lambda x: raw.Roll(input=x, shift=[1], axis=[2]), "axis 2 is out of range"),
+    "Roll: a scalar": (lambda x: raw.Roll(input=1.0, shift=[1], axis=[0]), "input must be 1-D"),
+    "Roll: a matrix": (
+        lambda x: raw.Roll(input=x, shift=[[1]], axis=[0]),
+        "shift must be a scalar or a 1-D vector. Found: .1, 1",
+    ),
+    "Roll: more shifts": (lambda x: raw.Roll(input=x, shift=[1, 2], axis=[0]), "the same size"),
+    "Range: a vector": (
+        lambda x: floats_range([0.0], 1.0, 1.0),
+        "start must be a scalar, not shape",
+    ),
+    "Range: 0": (lambda x: floats_range(1.0, 2.0, 0.0), "Requires delta != 0: 0"),
+    "Range: down": (
+        lambda x: floats_range(1.0, 20.0, -2.0),
+        "Requires start >= limit when delta < 0: 1/20",
+    ),
+    "Range: up": (
+        lambda x: floats_range(20.0, 1.0, 2.0),
+        "Requires start <= limit when delta > 0: 20/1",
+    ),
     "MirrorPad": (
         lambda x: raw.MirrorPad(input=x, paddings=[[0, 0], [3, 0]], mode="REFLECT"),
         "paddings",
@@ -267,6 +297,14 @@ MOVES_BAD |= {
     "MatrixDiagV3: k without end": (
         lambda x: raw.MatrixDiagPartV3(input=x[:, :0], k=[-(2**31), 2**31 - 1], padding_value=0.0),
         "k must be",
+    ),
+    "MatrixDiagV3: a scalar": (
+        lambda x: raw.MatrixDiagV3(diagonal=1.0, k=0, num_rows=2, num_cols=2, padding_value=0.0),
+        "diagonal must be at least 1-dim",
+    ),
+    "MatrixSetDiagV3: a scalar": (
+        lambda x: raw.MatrixSetDiagV3(input=x, diagonal=1.0, k=0),
+        "diagonal must be at least 1-dim",
     ),
     "MatrixDiagV3: sizes that are none": (
         lambda x: raw.MatrixDiagV3(diagonal=x, k=0, num_rows=[], num_cols=[], padding_value=0.0),

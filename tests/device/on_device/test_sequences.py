@@ -293,6 +293,16 @@ BAD = {
     "Cross": (lambda x: raw.Cross(a=x[:, :2], b=x[:, :2]), "3-element"),
     "DiagPart": (lambda x: raw.DiagPart(input=x), "rank|half|dimensions"),
     "UnravelIndex": (lambda x: raw.UnravelIndex(indices=[1], dims=[2, 0]), "zero"),
+    "UnravelIndex: 2^32": (
+        lambda x: raw.UnravelIndex(indices=[1], dims=[2**16, 2**16]),
+        "dims product is causing integer overflow",
+    ),
+    "UnravelIndex: 2^64": (
+        lambda x: raw.UnravelIndex(
+            indices=tf.constant([1], tf.int64), dims=tf.constant([2**32, 2**32], tf.int64)
+        ),
+        "dims product is causing integer overflow",
+    ),
     "Bitcast": (lambda x: raw.Bitcast(input=x, type=tf.int64), "bitcast"),
     "BiasAddV1": (lambda x: raw.BiasAddV1(value=x, bias=x[0, :2]), "bias"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -51,6 +53,26 @@ def test_assign(dtype, shape):
         v.assign_sub(c)
         v.assign_sub(b)
         np.testing.assert_array_equal(v.numpy(), np.zeros(shape))
+
+
+def test_count_up_to():
+    """Until the limit, at which the error does not change the variable."""
+    with tf.device(GPU):
+        variable = tf.Variable(tf.constant(3, tf.int64))
+        count = partial(tf.raw_ops.ResourceCountUpTo, resource=variable.handle, limit=5, T=tf.int64)
+        assert [int(count()), int(count())] == [3, 4]
+        with pytest.raises(tf.errors.OutOfRangeError, match="Reached limit of 5"):
+            count()
+        assert int(variable) == 5
+    with tf.Graph().as_default(), tf.device(GPU):
+        variable = tf.compat.v1.Variable(np.array(3, "int64"), use_resource=False)
+        step = tf.raw_ops.CountUpTo(ref=variable._ref(), limit=5)
+        with tf.compat.v1.Session() as session:
+            session.run(variable.initializer)
+            assert [session.run(step) for _ in range(2)] == [3, 4]
+            with pytest.raises(tf.errors.OutOfRangeError, match="Reached limit of 5"):
+                session.run(step)
+            assert session.run(variable) == 5
 
 
 # What a slice is given, and the shape of it where not the slice's.

@@ -178,6 +178,10 @@ def test_volume_pools_with_channels_first(dtype):
             np.testing.assert_array_equal(tf.transpose(got, [0, 2, 3, 4, 1]), want)
 
 
+def to_first(volume):
+    return tf.transpose(volume, [0, 4, 1, 2, 3])
+
+
 CONVOLUTIONS = [
     # input, filter, strides, padding
     ((2, 5, 6, 7, 3), (3, 3, 2, 3, 4), (1, 1, 1), "SAME"),
@@ -203,6 +207,32 @@ def test_convolutions_of_volumes(dtype):
         check(raw.Conv3DBackpropInputV2, inputs, dtype, host=host, error=error, **attrs)
         inputs = dict(input=x, filter_sizes=tf.constant(kernel), out_backprop=grad)
         check(raw.Conv3DBackpropFilterV2, inputs, dtype, host=host, error=error, **attrs)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_convolutions_of_volumes_with_channels_first(dtype):
+    """The same numbers: the CPU has no such kernels."""
+    for shape, kernel, strides, padding in [
+        *CONVOLUTIONS,
+        ((0, 4, 4, 4, 2), (2, 2, 2, 2, 3), (1, 1, 1), "SAME"),
+    ]:
+        last = dict(strides=ones(strides), padding=padding)
+        first = dict(strides=[1, 1, *strides], padding=padding, data_format="NCDHW")
+        x, f = random(shape, dtype), random(kernel, dtype, 1)
+        (out,) = run(raw.Conv3D, dict(input=x, filter=f), **last)
+        (got,) = run(raw.Conv3D, dict(input=to_first(x), filter=f), **first)
+        np.testing.assert_array_equal(got, to_first(out))
+        grad = random(out.shape, dtype, 2)
+        inputs = dict(filter=f, input_sizes=tf.constant(shape), out_backprop=grad)
+        (want,) = run(raw.Conv3DBackpropInputV2, inputs, host=["input_sizes"], **last)
+        inputs |= dict(input_sizes=tf.constant(to_first(x).shape), out_backprop=to_first(grad))
+        (got,) = run(raw.Conv3DBackpropInputV2, inputs, host=["input_sizes"], **first)
+        np.testing.assert_array_equal(got, to_first(want))
+        inputs = dict(input=x, filter_sizes=tf.constant(kernel), out_backprop=grad)
+        (want,) = run(raw.Conv3DBackpropFilterV2, inputs, host=["filter_sizes"], **last)
+        inputs |= dict(input=to_first(x), out_backprop=to_first(grad))
+        (got,) = run(raw.Conv3DBackpropFilterV2, inputs, host=["filter_sizes"], **first)
+        np.testing.assert_array_equal(got, want)
 
 
 def test_dilated_convolutions_of_volumes():
@@ -353,8 +383,8 @@ IMAGE, VOLUME = tf.ones([1, 4, 4, 2]), tf.ones([1, 4, 4, 4, 2])
          "InvalidArgument", "5"),
         (raw.Conv3D, dict(input=VOLUME, filter=tf.ones([1, 1, 1, 3, 2])), dict(strides=ones((1, 1, 1))),
          "InvalidArgument", "groups|channels|depth"),
-        (raw.Conv3D, dict(input=tf.ones([1, 2, 4, 4, 4]), filter=tf.ones([1, 1, 1, 2, 2])),
-         dict(strides=ones((1, 1, 1)), data_format="NCDHW"), "Unimplemented", "use NDHWC"),
+        (raw.Conv3D, dict(input=VOLUME, filter=tf.ones([2, 0, 2, 2, 2])), dict(strides=ones((1, 1, 1))),
+         "InvalidArgument", "filter must not have zero elements|non-positive"),
         (raw.ExtractImagePatches, dict(images=IMAGE), dict(ksizes=ones((0, 1)), strides=ones((1, 1)),
                                                            rates=ones((1, 1))), "InvalidArgument", "ksize"),
         (raw.Dilation2D, dict(input=IMAGE, filter=tf.ones([2, 2, 3])), dict(strides=ones((1, 1)), rates=ones((1, 1))),

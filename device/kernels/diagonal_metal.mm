@@ -1,4 +1,4 @@
-// Diagonals of matrices: MatrixDiag, MatrixDiagPart, MatrixSetDiag, three versions of each.
+// Diagonals of matrices: MatrixDiag, MatrixDiagPart, MatrixSetDiag, three versions of each; Diag, DiagPart.
 
 #include <algorithm>
 #include <string>
@@ -291,6 +291,61 @@ DIAGONAL_OP(DiagOp, MatrixDiagV3, 3) WITH_SIZES);
 DIAGONAL_OP(SetDiagOp, MatrixSetDiag, 1));
 DIAGONAL_OP(SetDiagOp, MatrixSetDiagV2, 2).HostMemory("k"));
 DIAGONAL_OP(SetDiagOp, MatrixSetDiagV3, 3).HostMemory("k"));
+
+// ---- Diag, DiagPart -----------------------------------------------------------------------------
+
+// A tensor on the diagonal of one with twice its dimensions, and back.
+class TensorDiagOp {
+ public:
+  static constexpr char kOp[] = "Diag";
+
+  explicit TensorDiagOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    OP_REQUIRES(ctx, in.rank() >= 1,
+                InvalidArgument(kOp, ": Input must be at least rank 1, got 0"));
+    Shape shape = in.shape();
+    shape.insert(shape.end(), in.shape().begin(), in.shape().end());
+    OP_REQUIRES_OK(ctx, CheckShape(kOp, "the output's shape", shape));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    const int64_t n = in.num_elements();
+    if (n == 0) return;
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+                     RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
+                     return EncodeCopy(encoder, kOp, {n}, in, {{1}}, out, {{n + 1}});
+                   }));
+  }
+};
+
+class TensorDiagPartOp {
+ public:
+  static constexpr char kOp[] = "DiagPart";
+
+  explicit TensorDiagPartOp(KernelConstruction*) {}
+
+  void Compute(KernelContext* ctx) {
+    Tensor in, out;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
+    const size_t rank = in.shape().size() / 2;
+    const Shape shape = Dims(in.shape(), 0, rank);
+    OP_REQUIRES(
+        ctx, rank > 0 && in.shape().size() == 2 * rank && shape == Dims(in.shape(), rank, 2 * rank),
+        InvalidArgument(kOp, ": The rank of the tensor should be even and positive, its ",
+                        "first half of dimensions the second; got ", ToString(in.shape())));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
+    const int64_t n = out.num_elements();
+    if (n == 0) return;
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     return EncodeCopy(encoder, kOp, {n}, in, {{n + 1}}, out, {{1}});
+                   }));
+  }
+};
+#define DIAGONAL_TYPES \
+  {TF_FLOAT, TF_HALF, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_INT32, TF_INT64}
+REGISTER_METAL_KERNEL(TensorDiagOp, .Types("T", DIAGONAL_TYPES));
+REGISTER_METAL_KERNEL(TensorDiagPartOp, .Types("T", DIAGONAL_TYPES));
 
 }  // namespace
 }  // namespace metal_ops

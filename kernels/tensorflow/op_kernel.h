@@ -76,6 +76,8 @@ class KernelConstruction {
   Status GetAttr(const char* name, std::vector<float>* value);
   Status GetAttr(const char* name, std::vector<std::string>* value);
   Status GetAttr(const char* name, std::vector<TF_DataType>* value);
+  // One of type `shape`, known whole.
+  Status GetShapeAttr(const char* name, Shape* value);
   // How many elements an attribute has that is a list.
   Status GetListSize(const char* name, int32_t* size);
 

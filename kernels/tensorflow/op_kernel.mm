@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/tensorflow/cc_tensor.h"
 #include "tensorflow/core/util/determinism.h"
 
 namespace metal_ops {
@@ -93,6 +94,16 @@ Status KernelConstruction::GetAttr(const char* name, std::vector<float>* value) 
 
 Status KernelConstruction::GetAttr(const char* name, std::vector<TF_DataType>* value) {
   return Get(ctx_, TF_OpKernelConstruction_GetAttrTypeList, name, value);
+}
+
+// The C API has it among the experiments that TensorFlow's libraries dropped.
+Status KernelConstruction::GetShapeAttr(const char* name, Shape* value) {
+  tensorflow::TensorShape shape;
+  auto* const cc = reinterpret_cast<tensorflow::OpKernelConstruction*>(ctx_);
+  RETURN_IF_ERROR(FromCc(cc->GetAttr(name, &shape)));
+  value->clear();
+  for (int d = 0; d < shape.dims(); ++d) value->push_back(shape.dim_size(d));
+  return Status();
 }
 
 Status KernelConstruction::GetListSize(const char* name, int32_t* size) {

@@ -88,6 +88,45 @@ def test_gradients_of_sparse_segments(name):
             )  # fmt: skip
 
 
+# ---- ops that write into their input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_parallel_stack(dtype):
+    """Each row is written into the memory that all of them share."""
+    for shape, n in [((), 1), ((3,), 2), ((0, 2), 3), ((5, 7), 9), ((70001,), 3)]:
+        rows = [random(shape, dtype, i) for i in range(n)]
+
+        @tf.function
+        def stacked(*rows):
+            with tf.device("GPU:0"):
+                return tf.parallel_stack(rows)
+
+        for _ in range(2):
+            got = stacked(*(put(row) for row in rows))
+            np.testing.assert_array_equal(on_device(got), np.stack(rows))
+
+
+@pytest.mark.parametrize("dtype", MOVABLE)
+def test_rows_changed_in_place(dtype):
+    """Counted around the tensor; the input is the result."""
+    ops = {"InplaceUpdate": lambda old, new: new}
+    if dtype not in ("bool", "float64", "complex64", "complex128"):
+        ops |= {"InplaceAdd": lambda old, new: old + new, "InplaceSub": lambda old, new: old - new}
+    for shape in [(7,), (4, 3), (2, 3, 70), (2, 0)]:
+        for rows in ([1], [0, -1], [9, -8, 0], [0, 0, 1], []):
+            x, v = random(shape, dtype), random((len(rows), *shape[1:]), dtype, 1)
+            for name, change in ops.items():
+                want = x.copy()
+                for k, row in enumerate(rows):
+                    row %= len(x)
+                    want[row] = change(want[row], v[k])
+                placed = raw.DeepCopy(x=put(x))
+                got = getattr(raw, name)(x=placed, i=tf.constant(rows, tf.int32), v=put(v))
+                np.testing.assert_array_equal(on_device(got), want)
+                np.testing.assert_array_equal(on_device(placed), want)
+
+
 # ---- moves ----------------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +228,8 @@ def test_bitcast_and_snapshot():
     for dtype in ALL:
         for shape in [(), (7,), (0,)]:
             same(raw.Snapshot, {"input": random(shape, dtype)})
+            if dtype != "int32":
+                same(raw.DeepCopy, {"x": random(shape, dtype)})
 
 
 NUMBERS_OF_NO_USE = {
@@ -303,6 +344,9 @@ BAD = {
         ),
         "dims product is causing integer overflow",
     ),
+    "InplaceAdd": (lambda x: raw.InplaceAdd(x=x, i=[[0]], v=x), "i must be a vector"),
+    "InplaceUpdate": (lambda x: raw.InplaceUpdate(x=x, i=[0], v=x[:, :1]), "shape doesn't match"),
+    "InplaceSub": (lambda x: raw.InplaceSub(x=x, i=[0], v=x), "i and x shape doesn't match"),
     "Bitcast": (lambda x: raw.Bitcast(input=x, type=tf.int64), "bitcast"),
     "BiasAddV1": (lambda x: raw.BiasAddV1(value=x, bias=x[0, :2]), "bias"),
 }

@@ -153,11 +153,15 @@ class FromState {
  public:
   static constexpr int kInputs = 1;
 
-  Status Init(KernelConstruction* ctx, const char*) {
+  Status Init(KernelConstruction* ctx, const char* op) {
     int64_t seed, seed2;
     RETURN_IF_ERROR(ctx->GetAttr("seed", &seed));
     RETURN_IF_ERROR(ctx->GetAttr("seed2", &seed2));
     if (seed == 0 && seed2 == 0) {
+      if (OpDeterminismRequired()) {
+        return InvalidArgument(op, ": When determinism is enabled, random ops must have a seed ",
+                               "specified; give one, or call tf.random.set_seed");
+      }
       std::random_device device;
       seed = static_cast<int64_t>(uint64_t{device()} << 32 | device());
       seed2 = static_cast<int64_t>(uint64_t{device()} << 32 | device());

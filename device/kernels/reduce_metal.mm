@@ -161,7 +161,10 @@ class ReduceOp {
                   InvalidArgument(kOp, ": Invalid reduction dimension ", axis, " for input ",
                                   ToString(input.shape()), "; expected one in [", -input.rank(),
                                   ", ", input.rank(), ")"));
-      reduced[(axis + input.rank()) % input.rank()] = true;
+      const int64_t named = (axis + input.rank()) % input.rank();
+      OP_REQUIRES(ctx, !reduced[named],
+                  InvalidArgument(kOp, ": Axes contains duplicate dimension: ", named));
+      reduced[named] = true;
     }
     OP_REQUIRES_OK(
         ctx, Reduce(ctx, kOp, Op::kShader, Op::kSignless, Op::kFinish, input, reduced, keep_dims_));

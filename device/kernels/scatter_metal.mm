@@ -23,9 +23,9 @@ constexpr int64_t kRanges = 16;
 // `slices`.
 Status PlanNd(const char* op, const Shape& shape, const Tensor& indices, ScatterParams* p,
               Shape* slices) {
-  if (indices.rank() < 1 || shape.empty()) {
-    return InvalidArgument(op, ": indices and the tensor must have at least 1 dimension, got ",
-                           ToString(indices.shape()), " and ", ToString(shape));
+  if (shape.empty()) return InvalidArgument(op, ": Output must be at least 1-D, got a scalar");
+  if (indices.rank() < 1) {
+    return InvalidArgument(op, ": indices must be at least a vector, got a scalar");
   }
   const size_t indices_rank = indices.shape().size();
   const int64_t depth = indices.dim(indices.rank() - 1);
@@ -93,6 +93,28 @@ Status EncodeScatter(Encoder& encoder, const char* op, const char* change, bool 
 
 namespace {
 
+// Of as many slices as indices [..., depth] name of a tensor of `shape`.
+Status CheckNd(const char* op, const Shape& shape, const Tensor& indices, const Tensor& updates,
+               const ScatterParams& p, const Shape& slices) {
+  if (updates.shape() != slices) {
+    const auto outer = static_cast<size_t>(indices.rank() - 1);
+    const Shape &given = updates.shape(), named = indices.shape();
+    if (given.size() < outer || Dims(given, 0, outer) != Dims(named, 0, outer)) {
+      return InvalidArgument(op, ": Dimensions [0,", outer, ") of indices[shape=", ToString(named),
+                             "] must match dimensions [0,", outer,
+                             ") of updates[shape=", ToString(given), "]");
+    }
+    return InvalidArgument(op, ": Dimensions [", p.depth, ",", shape.size(),
+                           ") of input[shape=", ToString(shape), "] must match dimensions [", outer,
+                           ",", given.size(), ") of updates[shape=", ToString(given), "]");
+  }
+  if (p.rows * p.inner == 0 && p.updates > 0 && NumElements(slices) > 0) {
+    return InvalidArgument(op, ": Indices and updates specified for empty output of shape ",
+                           ToString(shape), ", indices ", ToString(indices.shape()));
+  }
+  return Status();
+}
+
 Status CheckUpdates(const char* op, const Tensor& updates, const Shape& slices) {
   if (updates.shape() == slices) return Status();
   return InvalidArgument(op, ": updates must have shape ", ToString(slices),
@@ -107,6 +129,10 @@ Status Gather(KernelContext* ctx, const char* op, const Tensor& in, const Tensor
   ScatterParams p;
   Shape shape;
   RETURN_IF_ERROR(PlanNd(op, in.shape(), indices, &p, &shape));
+  if (in.num_elements() == 0 && p.updates > 0) {
+    return InvalidArgument(op, ": Requested more than 0 entries, but params is empty. Params ",
+                           "shape: ", ToString(in.shape()));
+  }
   RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
   const int64_t total = out.num_elements();
   if (total == 0) return Status();
@@ -181,7 +207,7 @@ class ScatterNdOp {
     RETURN_IF_ERROR(Indices(kOp, "shape", shape_tensor, &shape));
     RETURN_IF_ERROR(CheckShape(kOp, "shape", shape));
     RETURN_IF_ERROR(PlanNd(kOp, shape, indices, &p, &slices));
-    RETURN_IF_ERROR(CheckUpdates(kOp, updates, slices));
+    RETURN_IF_ERROR(CheckNd(kOp, shape, indices, updates, p, slices));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
@@ -214,7 +240,7 @@ class TensorScatterOp {
     RETURN_IF_ERROR(ctx->Input(1, &indices));
     RETURN_IF_ERROR(ctx->Input(2, &updates));
     RETURN_IF_ERROR(PlanNd(kOp, tensor.shape(), indices, &p, &slices));
-    RETURN_IF_ERROR(CheckUpdates(kOp, updates, slices));
+    RETURN_IF_ERROR(CheckNd(kOp, tensor.shape(), indices, updates, p, slices));
     RETURN_IF_ERROR(ctx->ForwardInputOrAllocateOutput(0, 0, tensor.shape(), &out));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       if (out.opaque() != tensor.opaque()) RETURN_IF_ERROR(encoder.Copy(tensor, out));
@@ -269,7 +295,11 @@ class ResourceScatterOp {
     RETURN_IF_ERROR(Op::kNd ? PlanNd(kOp, var.shape(), indices, &p, &slices)
                             : PlanRows(kOp, var.shape(), indices, &p, &slices));
     p.one_value = !Op::kNd && updates.rank() == 0 && !slices.empty() ? 1 : 0;
-    if (p.one_value == 0) RETURN_IF_ERROR(CheckUpdates(kOp, updates, slices));
+    if (Op::kNd) {
+      RETURN_IF_ERROR(CheckNd(kOp, var.shape(), indices, updates, p, slices));
+    } else if (p.one_value == 0) {
+      RETURN_IF_ERROR(CheckUpdates(kOp, updates, slices));
+    }
     return Encode(ctx, [&](Encoder& encoder) {
       return EncodeScatter(encoder, kOp, Op::kChange, Op::kSignless, p, indices, updates, var);
     });

@@ -53,8 +53,10 @@ class Result(unittest.TextTestResult):
     def addSubTest(self, case, part, error):
         if error:
             self.note(case, "failed", error)
-    def addSkip(self, case, why):
-        found[case.id().partition(".")[2]] = ["skipped", why]
+    def addSkip(self, case, why):  # of a part, too, after which no end is told
+        name = getattr(case, "test_case", case).id().partition(".")[2]
+        if found.get(name, ["skipped"])[0] != "failed":
+            found[name] = ["skipped", why]
 
 def main(argv=None):
     from absl import flags

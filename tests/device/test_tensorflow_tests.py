@@ -37,6 +37,10 @@ class SoftsignTest(test.TestCase):
     def testSkipped(self):
         self.skipTest("for a reason")
 
+    def testPartSkipped(self):
+        with self.subTest(1):
+            self.skipTest("for a reason")
+
 if __name__ == "__main__":
     for name in ("testMade",):  # as some files make their tests
         setattr(SoftsignTest, name, lambda self: self.assertAllClose(tf.nn.softsign([1.0]), [0.5]))
@@ -73,6 +77,7 @@ def test_what_files_of_such_tests_give(tmp_path):
         "testOnlyWithoutDevice": "failed",
         "testNowhere": "fails on the CPU, too",
         "testSkipped": "skipped",
+        "testPartSkipped": "skipped",
         "test_session": "skipped",
     }
     ends = found[str(tmp_path / "ends_test.py")]

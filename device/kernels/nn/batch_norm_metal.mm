@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "device/kernels/layout.h"
 #include "device/kernels/nn/spatial_params.h"
-#include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -18,6 +18,8 @@ int64_t Chunk(int64_t points) {
   return std::max<int64_t>(64, static_cast<int64_t>(std::sqrt(static_cast<double>(points))));
 }
 
+constexpr char kAsMany[] = " must have the same number of elements as x has channels, ";
+
 struct NormAttrs {
   float epsilon = 1e-4f, momentum = 1.0f;
   bool training = false, nchw = false;
@@ -27,13 +29,13 @@ struct NormAttrs {
     RETURN_IF_ERROR(ctx->GetAttr("data_format", &data_format));
     RETURN_IF_ERROR(ctx->GetAttr("is_training", &training));
     RETURN_IF_ERROR(ctx->GetAttr("epsilon", &epsilon));
-    nchw = data_format == "NCHW";
-    if (nchw || data_format == "NHWC") return Status();
+    nchw = data_format == "NCHW" || data_format == "NCDHW";
+    if (nchw || data_format == "NHWC" || data_format == "NDHWC") return Status();
     return Unimplemented(op, ": data_format ", data_format,
                          " is not provided on the METAL device; place the op on the CPU");
   }
 
-  int64_t Channels(const Tensor& x) const { return x.dim(nchw ? 1 : 3); }
+  int64_t Channels(const Tensor& x) const { return x.dim(nchw ? 1 : x.rank() - 1); }
   Grid Elements(const BatchNormParams& p) const {
     return nchw ? Grid(p.inner, p.channels, p.images) : Grid(p.channels, p.inner);
   }
@@ -46,9 +48,10 @@ struct NormAttrs {
   const char* layout() const { return nchw ? "nchw" : "nhwc"; }
 
   Status Plan(const char* op, const Shape& shape, BatchNormParams* params) const {
-    const int64_t channels = shape[nchw ? 1 : 3];
+    const size_t rank = shape.size();
+    const int64_t channels = shape[nchw ? 1 : rank - 1];
     const int64_t images = nchw ? shape[0] : 1;
-    const int64_t inner = nchw ? shape[2] * shape[3] : shape[0] * shape[1] * shape[2];
+    const int64_t inner = NumElements(nchw ? Dims(shape, 2, rank) : Dims(shape, 0, rank - 1));
     for (const int64_t size : {images, inner, channels}) {
       RETURN_IF_ERROR(CheckGrid(op, "points", size));
     }
@@ -82,16 +85,20 @@ class FusedBatchNormOp {
     constexpr const char* kNames[] = {"x", "scale", "offset", "mean", "variance"};
     Tensor in[5], out[5], empty;
     for (int i = 0; i < 5; ++i) OP_REQUIRES_OK(ctx, ctx->Input(i, &in[i]));
-    OP_REQUIRES(ctx, in[0].rank() == 4,
-                InvalidArgument(kOp, ": x must have 4 dimensions, got ", ToString(in[0].shape())));
+    OP_REQUIRES(
+        ctx, in[0].rank() == 4 || in[0].rank() == 5,
+        InvalidArgument(kOp, ": x must have 4 or 5 dimensions, got ", ToString(in[0].shape())));
     const int64_t channels = attrs_.Channels(in[0]);
     for (int i = 1; i < 5; ++i) {
       // Training that keeps no averages gives none.
       const bool unused =
           attrs_.training && attrs_.momentum == 1.0f && i >= 3 && in[i].num_elements() == 0;
+      const char* const when = i < 3              ? ""
+                               : !attrs_.training ? "When is_training=false, "
+                                                  : "When exponential_avg_factor != 1, ";
       OP_REQUIRES(ctx, unused || in[i].shape() == Shape{channels},
-                  InvalidArgument(kOp, ": ", kNames[i], " must have shape [", channels,
-                                  "], the channels of x, got ", ToString(in[i].shape())));
+                  InvalidArgument(kOp, ": ", when, kNames[i], kAsMany, channels, ", got shape ",
+                                  ToString(in[i].shape())));
     }
     for (int i = 0; i < 5; ++i) {
       OP_REQUIRES_OK(ctx,
@@ -191,21 +198,25 @@ class FusedBatchNormGradOp {
     Tensor in[5], out[5], parts, factors;
     for (int i = 0; i < 5; ++i) RETURN_IF_ERROR(ctx->Input(i, &in[i]));
     const Tensor &d_y = in[0], &x = in[1];
-    if (x.rank() != 4 || d_y.shape() != x.shape()) {
-      return InvalidArgument(kOp, ": y_backprop and x must have one shape of 4 dimensions, got ",
-                             ToString(d_y.shape()), " and ", ToString(x.shape()));
+    if ((x.rank() != 4 && x.rank() != 5) || d_y.shape() != x.shape()) {
+      return InvalidArgument(kOp, ": x and y_backprop must have same shape, of 4 or 5 dimensions; ",
+                             "got ", ToString(x.shape()), " and ", ToString(d_y.shape()));
     }
     const int64_t channels = attrs_.Channels(x);
     for (int i = 2; i < 5; ++i) {
       if (in[i].shape() == Shape{channels}) continue;
-      return InvalidArgument(kOp, ": ", kNames[i], " must have shape [", channels,
-                             "], the channels of x, got ", ToString(in[i].shape()));
+      return InvalidArgument(kOp, ": ", kNames[i], kAsMany, channels, ", got shape ",
+                             ToString(in[i].shape()));
     }
     for (int i = 0; i < 5; ++i) {
       const Shape shape = i == 0 ? x.shape() : i < 3 ? Shape{channels} : Shape{0};
       RETURN_IF_ERROR(ctx->AllocateOutput(i, shape, &out[i]));
     }
     if (channels == 0) return Status();
+    if (x.num_elements() == 0) {
+      RETURN_IF_ERROR(ZeroOutput(ctx, kOp, out[1]));
+      return ZeroOutput(ctx, kOp, out[2]);
+    }
     BatchNormParams params;
     RETURN_IF_ERROR(attrs_.Plan(kOp, x.shape(), &params));
     RETURN_IF_ERROR(

@@ -18,7 +18,7 @@ class MaxPoolGradOp {
   static constexpr char kOp[] = "MaxPoolGrad";
 
   explicit MaxPoolGradOp(KernelConstruction* ctx) {
-    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp, /*has_explicit=*/true));
+    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp, /*has_explicit=*/true, /*has_depth=*/false));
   }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -54,7 +54,7 @@ class AvgPoolGradOp {
   static constexpr char kOp[] = "AvgPoolGrad";
 
   explicit AvgPoolGradOp(KernelConstruction* ctx) {
-    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp, /*has_explicit=*/false));
+    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp, /*has_explicit=*/false, /*has_depth=*/false));
   }
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }

@@ -45,7 +45,12 @@ inline Reach columns_of(constant WindowParams& p, Point point) {
   return reach_of(point.x, p.pad_left, p.window_w, p.dilation_w, p.stride_w, p.out_w);
 }
 
-// The gradient of a window is its first largest element's.
+// NaN is NaN's equal. An int: several lanes are compared at a time.
+inline int equal(float a, float b) {
+  return (a == b ? 1 : 0) | ((a != a ? 1 : 0) & (b != b ? 1 : 0));
+}
+
+// The gradient of a window is its first largest element's; of one with NaN the first NaN's.
 template <typename T, uint kLanes>
 kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pooled [[buffer(1)]],
                           device const T* d_pooled [[buffer(2)]], device T* d_in [[buffer(3)]],
@@ -64,10 +69,9 @@ kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pool
     for (int wx = columns.first; wx <= columns.last; ++wx) {
       const int fx = tap_of(columns, wx, p.stride_w, 1);
       const long out = out_at(p, point.image, point.channel, wy, wx);
-      // Ints: several lanes are compared at a time.
       int first[kLanes], any = 0;
       for (uint k = 0; k < kLanes; ++k) {
-        first[k] = float(pooled[out + long(k)]) == value[k] ? 1 : 0;
+        first[k] = equal(float(pooled[out + long(k)]), value[k]);
         any |= first[k];
       }
       for (int y = max(point.y - fy, 0); y <= point.y && any != 0; ++y) {
@@ -76,7 +80,7 @@ kernel void max_pool_grad(device const T* in [[buffer(0)]], device const T* pool
           const long at = in_at(p, point, y, x);
           any = 0;
           for (uint k = 0; k < kLanes; ++k) {
-            first[k] &= float(in[at + long(k)]) != value[k] ? 1 : 0;
+            first[k] &= 1 - equal(float(in[at + long(k)]), value[k]);
             any |= first[k];
           }
         }

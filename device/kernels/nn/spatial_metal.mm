@@ -11,9 +11,9 @@ namespace {
 
 // One window a thread.
 Status RunWindows(KernelContext* ctx, const char* op, const char* stem, const ConvSizes& sizes,
-                  bool nchw, const Tensor& in, const Tensor* filter) {
+                  bool nchw, const Shape& shape, const Tensor& in, const Tensor* filter) {
   Tensor out;
-  RETURN_IF_ERROR(ctx->AllocateOutput(0, sizes.OutputShape(nchw), &out));
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
   if (out.num_elements() == 0) return Status();
   WindowParams params;
   RETURN_IF_ERROR(PlanWindows(op, sizes, nchw, &params));
@@ -31,15 +31,22 @@ class PoolOp {
   static constexpr const char* kOp = Op::kOp;
 
   explicit PoolOp(KernelConstruction* ctx) {
-    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp, Op::kExplicit));
+    OP_REQUIRES_OK(ctx, attrs_.Get(ctx, kOp, Op::kIsMax, Op::kIsMax));
   }
 
   void Compute(KernelContext* ctx) {
     Tensor in;
     ConvSizes sizes;
+    Shape shape;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
-    OP_REQUIRES_OK(ctx, attrs_.Sizes(kOp, in.shape(), &sizes));
-    OP_REQUIRES_OK(ctx, RunWindows(ctx, kOp, Op::kShader, sizes, attrs_.conv.nchw, in, nullptr));
+    if (attrs_.depth > 1) {
+      OP_REQUIRES_OK(ctx, attrs_.DepthSizes(kOp, in.shape(), &sizes, &shape));
+    } else {
+      OP_REQUIRES_OK(ctx, attrs_.Sizes(kOp, in.shape(), &sizes));
+      shape = sizes.OutputShape(attrs_.conv.nchw);
+    }
+    OP_REQUIRES_OK(ctx,
+                   RunWindows(ctx, kOp, Op::kShader, sizes, attrs_.conv.nchw, shape, in, nullptr));
   }
 
  private:
@@ -49,12 +56,12 @@ class PoolOp {
 struct MaxPool {
   static constexpr char kOp[] = "MaxPool";
   static constexpr char kShader[] = "max_pool";
-  static constexpr bool kExplicit = true;
+  static constexpr bool kIsMax = true;
 };
 struct AvgPool {
   static constexpr char kOp[] = "AvgPool";
   static constexpr char kShader[] = "avg_pool";
-  static constexpr bool kExplicit = false;
+  static constexpr bool kIsMax = false;
 };
 REGISTER_METAL_KERNEL(PoolOp<MaxPool>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
 REGISTER_METAL_KERNEL(PoolOp<AvgPool>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
@@ -76,7 +83,8 @@ class DepthwiseConvOp {
     CheckConv(&shapes, attrs_, ArgShape(in.shape()), ArgShape(filter.shape()), &sizes);
     OP_REQUIRES_OK(ctx, ToStatus(shapes));
     sizes.out_c *= sizes.in_c;  // the filter's last dimension is the multiplier
-    OP_REQUIRES_OK(ctx, RunWindows(ctx, kOp, "depthwise_conv", sizes, attrs_.nchw, in, &filter));
+    OP_REQUIRES_OK(ctx, RunWindows(ctx, kOp, "depthwise_conv", sizes, attrs_.nchw,
+                                   sizes.OutputShape(attrs_.nchw), in, &filter));
   }
 
  private:

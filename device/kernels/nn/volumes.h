@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "device/kernels/layout.h"
+#include "device/kernels/nn/conv_attrs.h"
 #include "device/kernels/nn/volume_params.h"
-#include "kernels/gemm/conv_checks.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/op_kernel.h"
 
@@ -57,7 +57,7 @@ struct VolumeAttrs {
       }
     }
     const size_t paddings = conv.padding == "EXPLICIT" ? 2 * dims : 0;
-    if (conv.explicit_paddings.size() == paddings) return Status();
+    if (conv.explicit_paddings.size() == paddings) return CheckPoolPaddings(op, conv, window);
     return InvalidArgument(op, ": explicit_paddings must have ", paddings, " values with padding ",
                            conv.padding, ", got ", ToString(conv.explicit_paddings));
   }

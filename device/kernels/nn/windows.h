@@ -70,8 +70,9 @@ inline Grid InputGrid(const ConvSizes& s, bool nchw) {
 struct PoolAttrs {
   ConvAttrs conv;
   std::vector<int64_t> window;
+  int64_t depth = 1;  // channels that one window has, where a pool is over these
 
-  Status Get(KernelConstruction* ctx, const char* op, bool has_explicit) {
+  Status Get(KernelConstruction* ctx, const char* op, bool has_explicit, bool has_depth) {
     std::string data_format;
     RETURN_IF_ERROR(ctx->GetAttr("ksize", &window));
     RETURN_IF_ERROR(ctx->GetAttr("strides", &conv.strides));
@@ -86,6 +87,9 @@ struct PoolAttrs {
       return Unimplemented(op, ": data_format ", data_format,
                            " is not provided on the METAL device, use NHWC or NCHW");
     }
+    if (has_depth && window.size() == 4 && !conv.nchw && window[3] > 1) {
+      RETURN_IF_ERROR(TakeDepth(op));
+    }
     ArgShapes shapes(op);
     CheckConvAttrs(&shapes, conv);
     RETURN_IF_ERROR(ToStatus(shapes));
@@ -94,6 +98,40 @@ struct PoolAttrs {
       return Unimplemented(op, ": ksize must be 1 for batch and channels on the METAL device, got ",
                            ToString(window), "; place the op on the CPU");
     }
+    return CheckPoolPaddings(op, conv, window);
+  }
+
+  // As TensorFlow's CPU has it: over channels alone, and no channel twice.
+  Status TakeDepth(const char* op) {
+    if (window[1] != 1 || window[2] != 1) {
+      return Unimplemented(op, ": pooling is over exactly one of pooling across depth or pooling ",
+                           "across width and height, got ksize ", ToString(window));
+    }
+    if (conv.strides != window) {
+      return Unimplemented(op, ": Depthwise max pooling requires the depth window to equal the ",
+                           "depth stride, got ksize ", ToString(window), " and strides ",
+                           ToString(conv.strides));
+    }
+    depth = window[3];
+    window[3] = conv.strides[3] = 1;
+    return Status();
+  }
+
+  // An input [..., channels] as images whose rows are its channels.
+  Status DepthSizes(const char* op, const Shape& shape, ConvSizes* s, Shape* out) const {
+    if (shape.size() != 4 || shape[3] % depth != 0) {
+      return Unimplemented(
+          op, ": Depthwise max pooling requires the depth window to evenly divide ",
+          "the input depth, got a window of ", depth, " for input ", ToString(shape));
+    }
+    *out = {shape[0], shape[1], shape[2], shape[3] / depth};
+    *s = ConvSizes();
+    s->n = shape[0];
+    s->in_h = s->out_h = shape[1] * shape[2];
+    s->in_w = shape[3];
+    s->out_w = out->back();
+    s->in_c = s->out_c = s->filter_h = s->stride_h = s->dilation_h = s->dilation_w = 1;
+    s->filter_w = s->stride_w = depth;
     return Status();
   }
 

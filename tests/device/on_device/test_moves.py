@@ -350,6 +350,28 @@ MOVES_BAD |= {
         ),
         ">= 0",
     ),
+    "Sum": (lambda x: raw.Sum(input=x, axis=[0, -2]), "duplicate dimension: 0"),
+    "GatherNd": (
+        lambda x: raw.GatherNd(params=x[:0], indices=[[0]]),
+        "Requested more than 0 entries, but params is empty",
+    ),
+    "ScatterNd: an index": (lambda x: raw.ScatterNd(indices=1, updates=x, shape=[3]), "vector"),
+    "ScatterNd: nothing": (
+        lambda x: raw.ScatterNd(indices=[[0, 0]], updates=x[:1, :2], shape=[0, 3, 2]),
+        "Indices and updates specified for empty output",
+    ),
+    "ScatterNd: a scalar": (
+        lambda x: raw.ScatterNd(indices=[[0]], updates=x, shape=tf.zeros(0, tf.int32)),
+        "Output must be at least 1-D",
+    ),
+    "ScatterNd: other rows": (
+        lambda x: raw.ScatterNd(indices=[[0], [0], [0]], updates=x, shape=[5, 3]),
+        r"Dimensions \[0,1\) of indices\[shape=\[3, 1\]\] must match .* of updates\[shape=\[2, 3\]\]",
+    ),
+    "TensorScatterAdd: other slices": (
+        lambda x: raw.TensorScatterAdd(tensor=x, indices=[[0], [1]], updates=x[:, :2]),
+        r"Dimensions \[1,2\) of input\[shape=\[2, 3\]\] must match .* of updates\[shape=\[2, 2\]\]",
+    ),
     "RandomUniform: negative": (
         lambda x: raw.RandomUniform(shape=np.int32([0, -1]), dtype=tf.float32),
         "negative|>= 0",

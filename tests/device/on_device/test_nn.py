@@ -299,6 +299,23 @@ def test_pool(op, name, dtype, nchw):
         check_window(op, {name: None}, dtype, shape, 9, nchw, **common)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_max_pool_over_channels(dtype):
+    for shape, depth in [
+        ((2, 3, 5, 8), 2),
+        ((1, 1, 1, 7), 7),
+        ((3, 70, 2, 12), 4),
+        ((0, 2, 2, 4), 2),
+    ]:
+        window = dict(ksize=[1, 1, 1, depth], strides=[1, 1, 1, depth], padding="SAME")
+        x = random(shape, dtype)
+        want = np.reshape(x, (*shape[:3], shape[3] // depth, depth)).max(4)
+        with tf.device("GPU:0"):
+            got = raw.MaxPool(input=tf.identity(x), **window)
+        assert got.device.endswith("GPU:0")
+        np.testing.assert_array_equal(got, want)
+
+
 def test_max_pool_keeps_nan_and_infinity():
     x = np.full((1, 4, 4, 1), -np.inf, np.float32)
     x[0, 0, 0, 0], x[0, 3, 3, 0] = np.nan, np.inf
@@ -407,13 +424,24 @@ def test_bias_add(dtype):
 # ---- the rest -------------------------------------------------------------------------------------------------------
 
 
+def turned(x: tf.Tensor, nchw: bool) -> tf.Tensor:
+    """Images and volumes with channels first."""
+    rank = x.shape.rank
+    return tf.transpose(x, [0, rank - 1, *range(1, rank - 1)]) if nchw and rank > 3 else x
+
+
+def back(x: tf.Tensor, nchw: bool) -> tf.Tensor:
+    rank = x.shape.rank
+    return tf.transpose(x, [0, *range(2, rank), 1]) if nchw and rank > 3 else x
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
 @pytest.mark.parametrize("training, momentum", [(False, 1.0), (True, 1.0), (True, 0.3)])
 def test_batch_norm(training, momentum, nchw, dtype):
-    for shape in [(2, 3, 4, 5), (3, 20, 30, 7), (1, 1, 1, 3)]:
+    for shape in [(2, 3, 4, 5), (3, 20, 30, 7), (1, 1, 1, 3), (2, 3, 4, 2, 5)]:
         x = random(shape, dtype) * tf.constant(2, dtype) + tf.constant(3, dtype)
-        c = shape[-1]
+        c, rank = shape[-1], len(shape)
         channels = [random((c,), seed=i) for i in range(1, 5)]
         channels[3] = tf.abs(channels[3]) + 0.1
         names = ["scale", "offset", "mean", "variance"]
@@ -422,14 +450,18 @@ def test_batch_norm(training, momentum, nchw, dtype):
             channels[2:] = [tf.zeros([0]), tf.zeros([0])]
         rest = dict(zip(names, channels, strict=True))
         with tf.device("CPU:0"):
-            want = raw.FusedBatchNormV3(x=tf.cast(x, tf.float32), **rest, **attrs)
+            layout = "NHWC" if rank == 4 else "NDHWC"
+            want = raw.FusedBatchNormV3(
+                x=tf.cast(x, tf.float32), **rest, **attrs, data_format=layout
+            )
         with tf.device("GPU:0"):
             placed = {k: tf.identity(v) for k, v in rest.items()}
-            y = tf.identity(tf.transpose(x, (0, 3, 1, 2)) if nchw else x)
-            layout = "NCHW" if nchw else "NHWC"
+            y = tf.identity(turned(x, nchw))
+            if nchw:
+                layout = "NCHW" if rank == 4 else "NCDHW"
             got = raw.FusedBatchNormV3(x=y, **placed, **attrs, data_format=layout)
         assert got.y.device.endswith("GPU:0")
-        y = tf.transpose(got.y, (0, 2, 3, 1)) if nchw else got.y
+        y = back(got.y, nchw)
         # A difference of two numbers of x's size, and a product.
         scale = rest["scale"] / tf.sqrt(
             (want.batch_variance if training else rest["variance"]) + 1e-3
@@ -532,7 +564,16 @@ def test_bad_windows():
     for op, inputs, attrs, error, sentence in [
         (raw.MaxPool, dict(input=x), dict(ksize=[1, 5, 2, 1]), Invalid, "must fit into input along height, got 5"),
         (raw.MaxPool, dict(input=x[0]), dict(ksize=[1, 2, 2, 1]), Invalid, "input must have 4 dimensions"),
-        (raw.MaxPool, dict(input=x), dict(ksize=[1, 1, 1, 2]), Unimplemented, "ksize .*got .1, 1, 1, 2"),
+        (raw.MaxPool, dict(input=x), dict(ksize=[1, 1, 1, 2]), Unimplemented, "depth window to equal the depth stride"),
+        (raw.MaxPool, dict(input=x), dict(ksize=[1, 2, 1, 2], strides=[1, 2, 1, 2]), Unimplemented, "exactly one of"),
+        (raw.MaxPool, dict(input=x), dict(ksize=[1, 1, 1, 3], strides=[1, 1, 1, 3]), Unimplemented, "evenly divide"),
+        (raw.AvgPool, dict(value=x), dict(ksize=[1, 1, 1, 2]), Unimplemented, "ksize .*got .1, 1, 1, 2"),
+        (raw.MaxPool, dict(input=x), dict(ksize=[1, 2, 3, 1], padding="EXPLICIT",
+                                          explicit_paddings=[0, 0, 1, 1, 0, 3, 0, 0]), Invalid,
+         "Right padding 3 needs to be smaller than the window size 3"),
+        (raw.MaxPool, dict(input=tf.ones((1, 4, 4, 1), tf.int64)), dict(ksize=[1, 2, 2, 1], padding="EXPLICIT",
+                                                                      explicit_paddings=[0, 0, 2, 0, 0, 0, 0, 0]),
+         Invalid, "Top padding 2 needs to be smaller than the window size 2"),
         (raw.AvgPool, dict(value=x), dict(ksize=[2, 2, 2, 1]), Unimplemented, "ksize .* on the METAL device"),
         (raw.AvgPool, dict(value=x), dict(ksize=[1, 2, 2, 1], strides=[2, 1, 1, 1]), Invalid, "strides must be 1"),
         (raw.Conv2D, dict(input=x, filter=tf.ones((5, 1, 4, 2))), {}, Invalid, "filter must fit into input"),
@@ -550,7 +591,9 @@ def test_bad_windows():
                 op(**inputs, **({} if attrs is None else square | attrs))
     with (
         tf.device("GPU:0"),
-        pytest.raises(Invalid, match=r"scale must have shape \[4\], the channels of x, got \[3\]"),
+        pytest.raises(
+            Invalid, match=r"scale must have the same number of elements .* 4, got shape \[3\]"
+        ),
     ):
         four, three = tf.ones(4), tf.ones(3)
         raw.FusedBatchNormV3(

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from tests.device.on_device.test_ops import FLOATS, on_device, put, random
 from tests.device.test_loading import ON_GPU
@@ -229,6 +230,22 @@ def test_classes_by_their_logits(dtype):
                 share = np.bincount(found[1][0].numpy()[0], minlength=classes) / samples
                 assert np.abs(share - p).max() < 4 * np.sqrt(p.max() / samples)
                 assert np.mean(found[0][0].numpy() != found[1][0].numpy()) < 1e-3
+
+
+def test_determinism_wants_a_seed():
+    def draw(**seeds):
+        return tf.raw_ops.TruncatedNormal(shape=[3], dtype=tf.float32, **seeds)
+
+    tf.config.experimental.enable_op_determinism()
+    try:
+        with tf.device("GPU:0"):
+            draw(seed=1, seed2=2)
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match="TruncatedNormal: .*must have a seed"
+            ):
+                draw()
+    finally:
+        config.disable_op_determinism()
 
 
 @pytest.mark.parametrize(

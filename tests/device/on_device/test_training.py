@@ -15,8 +15,10 @@ from tests.device.on_device.test_nn import (
     CONVOLUTIONS,
     FLOATS,
     assert_rounded_once,
+    back,
     check,
     random,
+    turned,
     window_attrs,
 )
 from tests.device.on_device.test_ops import REDUCTIONS, SHAPES, ULP, numpy_type, on_device, put
@@ -24,14 +26,6 @@ from tests.device.on_device.test_ops import random as numbers
 
 raw = tf.raw_ops
 LAYOUTS = pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
-
-
-def turned(x: tf.Tensor, nchw: bool) -> tf.Tensor:
-    return tf.transpose(x, (0, 3, 1, 2)) if nchw and x.shape.rank == 4 else x
-
-
-def back(x: tf.Tensor, nchw: bool) -> tf.Tensor:
-    return tf.transpose(x, (0, 2, 3, 1)) if nchw and x.shape.rank == 4 else x
 
 
 def compare(op, images: dict, rest: dict, host: dict, nchw: bool, dtype: str, terms: float, result_is_image: bool,
@@ -212,6 +206,36 @@ def test_pool_gradients(dtype, nchw):
         )
 
 
+def test_the_gradient_of_a_window_with_nan_is_the_first_nans():
+    x = np.arange(16, dtype="f").reshape(1, 4, 4, 1)
+    x[0, 0, 1], x[0, 1, 0], x[0, 2:, 2:] = np.nan, np.nan, np.nan
+    attrs = {"ksize": [1, 2, 2, 1], **window_attrs((2, 2), "VALID", False)}
+    for channels in (1, 8):  # a lane, and several
+        wide = tf.constant(np.repeat(x, channels, 3))
+        with tf.device("GPU:0"):
+            placed = tf.identity(wide)
+            y = raw.MaxPool(input=placed, **attrs)
+            d_y = tf.identity(tf.constant(np.arange(1, 4 * channels + 1, dtype="f"), shape=y.shape))
+            got = raw.MaxPoolGrad(orig_input=placed, orig_output=y, grad=d_y, **attrs).numpy()
+        want = np.zeros_like(wide)
+        for (row, column), (i, j) in zip(
+            [(0, 1), (1, 3), (3, 1), (2, 2)], np.ndindex(2, 2), strict=True
+        ):
+            want[0, row, column] = d_y[0, i, j]
+        np.testing.assert_array_equal(got, want)
+
+
+def test_batch_norm_gradients_of_no_images():
+    with tf.device("GPU:0"):
+        x, c, nothing = tf.zeros((0, 3, 4, 5)), tf.ones(5), tf.zeros(0)
+        got = raw.FusedBatchNormGradV3(
+            y_backprop=x, x=x, scale=c, reserve_space_1=c * np.nan, reserve_space_2=c * np.nan, reserve_space_3=nothing
+        )  # fmt: skip
+    assert got[0].shape == x.shape
+    for i in (1, 2):
+        np.testing.assert_array_equal(got[i], np.zeros(5))
+
+
 def test_pool_gradients_bad():
     attrs = {"ksize": [1, 2, 2, 1], **window_attrs((2, 2), "VALID", False)}
     with tf.device("GPU:0"):
@@ -228,14 +252,16 @@ def test_pool_gradients_bad():
 @pytest.mark.parametrize("dtype", FLOATS)
 @LAYOUTS
 def test_batch_norm_gradients(training, dtype, nchw):
-    for shape in [(2, 3, 4, 5), (3, 20, 30, 7), (1, 1, 1, 3)]:
+    for shape in [(2, 3, 4, 5), (3, 20, 30, 7), (1, 1, 1, 3), (2, 3, 4, 2, 5)]:
         x = random(shape, dtype) * tf.constant(2, dtype) + tf.constant(3, dtype)
         d_y = random(shape, dtype, 1)
         gamma = random(shape[-1:], seed=2)
-        mean, variance = tf.nn.moments(tf.cast(x, tf.float32), (0, 1, 2))
+        mean, variance = tf.nn.moments(tf.cast(x, tf.float32), range(len(shape) - 1))
         variance = variance + 0.1
         for name in ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"):
             if name == "FusedBatchNormGrad" and dtype != "float32":
+                continue
+            if len(shape) == 5 and name != "FusedBatchNormGradV3":
                 continue
             op = getattr(raw, name)
             more = {"reserve_space_3": tf.zeros(0)} if name.endswith("3") else {}
@@ -243,6 +269,7 @@ def test_batch_norm_gradients(training, dtype, nchw):
             def call(a, b, layout, op=op, more=more, rest=(gamma, mean, variance)):
                 g, m, v = rest
                 layout = "NCHW" if layout else "NHWC"
+                layout = layout.replace("H", "DH") if len(a.shape) == 5 else layout
                 return op(y_backprop=a, x=b, scale=g, reserve_space_1=m, reserve_space_2=v, epsilon=0.01,
                           data_format=layout, is_training=training, **more)  # fmt: skip
 
@@ -253,12 +280,12 @@ def test_batch_norm_gradients(training, dtype, nchw):
             for i in range(3):
                 assert got[i].device.endswith("GPU:0")
                 size = np.abs(want[i].numpy()).max()
-                error = 2e-6 * np.sqrt(np.prod(shape[:3])) * max(size, 1)
+                error = 2e-6 * np.sqrt(np.prod(shape[:-1])) * max(size, 1)
                 kind = dtype if i == 0 else "float32"
                 assert_rounded_once(back(got[i], nchw), want[i], error, kind, f"{name} {i}")
     with (
         tf.device("GPU:0"),
-        pytest.raises(tf.errors.InvalidArgumentError, match="scale must have shape"),
+        pytest.raises(tf.errors.InvalidArgumentError, match="scale must have the same number"),
     ):
         raw.FusedBatchNormGradV3(
             y_backprop=tf.ones((1, 2, 2, 3)), x=tf.ones((1, 2, 2, 3)), scale=tf.ones(2), reserve_space_1=tf.ones(3),

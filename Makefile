@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-print-directory -j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+MAKEFLAGS += --no-print-directory $(if $(filter 0,$(MAKELEVEL)),-j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -23,14 +23,16 @@ help:  ## List the targets
 
 # ---- another release of TensorFlow ----------------------------------------------------------------------------------
 # make TF=2.21 <goals>: the same goals in build/tf-2.21, a copy of the sources with an environment and libraries of its own.
-# In there that release is the tree's own, whatever is called.
+# In there that release is the tree's own, whatever is called. test-matrix goes through them itself.
+ifneq ($(MAKECMDGOALS),test-matrix)
 OTHER_RELEASE := $(if $(TF),$(filter-out $(shell tools/setup.sh --release),$(TF)))
+endif
 ifneq ($(OTHER_RELEASE),)
 OTHER_GOALS := $(or $(MAKECMDGOALS),metal)
 .PHONY: $(OTHER_GOALS) other-release
 $(OTHER_GOALS): other-release ; @:
 other-release:
-	@tools/other_release.sh $(TF) && make -C build/tf-$(TF) $(OTHER_GOALS)
+	@tools/other_release.sh $(TF) && $(MAKE) -C build/tf-$(TF) $(OTHER_GOALS)
 else
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
@@ -135,6 +137,11 @@ test-ops: build metal | $(VENV)/test.stamp  ## Run the tests of the ops (METAL_O
 test-shaders: build metal | $(VENV)/test.stamp  ## Run the tests of shaders (METAL_DEVICE_WRAPPER_TYPE=1: validated)
 	@$(PYTEST) $(ARGS) $(SHADER_TESTS)
 
+# What a release of TensorFlow and a Python can break.
+MATRIX_TESTS := $(filter-out tests/test_benchmarks.py tests/test_mutation.py,$(OP_TESTS)) tests/metal_kernels/on_device tests/device
+test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
+	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "$(MATRIX_TESTS)" $(ARGS)
+
 bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
@@ -159,4 +166,4 @@ clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
 endif
-.PHONY: help setup build metal nerf test test-ops test-shaders bench lint format fresh clean
+.PHONY: help setup build metal nerf test test-ops test-shaders test-matrix bench lint format fresh clean

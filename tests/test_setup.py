@@ -351,6 +351,62 @@ def test_a_copy_for_another_release(world: World):
     assert release(copy) == "2.20\n" != release(here)
 
 
+# Builds all but 2.19, each with the first Python that there is.
+MATRIX_MAKE = r"""#!/bin/bash
+release=${1#TF=}
+[ -z "$PYTHON$MAKEFLAGS" ] && [ $release != 2.19 ] || exit 2
+tree=build/tf-$release && [ $release != 2.18 ] || tree=.
+mkdir -p $tree/.venv/bin $tree/build && cp "$WORLD/fakes/python" $tree/.venv/bin
+[ $tree = . ] || cp -r tools python requirements.txt $tree
+"""
+# Of the version that its path says. One row fails.
+MATRIX_PYTHON = r"""#!/bin/bash
+version=3.12 && [[ $0 != *3.13* ]] || version=3.13
+case "$*" in
+  *'"%d.%d"'*) echo $version ;;
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  "-m pytest "*)
+    echo "$PWD $version ${@: -1}" >> "$WORLD/calls"
+    case "$PWD $version" in *2.21*3.13) echo "1 failed, 2 passed in 0.5s" && exit 1 ;; esac
+    echo "3 passed, 1 skipped in 2.5s" ;;
+esac
+"""
+
+
+def test_the_matrix_has_a_row_a_release_and_python(world: World):
+    """What is not here is a row that says so, and a row can be asked for alone."""
+    shutil.copy(ROOT / "tools/test_matrix.sh", world.checkout / "tools")
+    shutil.copy(ROOT / "requirements.txt", world.checkout)
+    (world.path / "bin" / "tee").symlink_to(shutil.which("tee"))
+    (world.path / "bin" / "make").unlink()  # a link to the real one
+    world.fake("bin/make", MATRIX_MAKE)
+    world.fake("fakes/python", MATRIX_PYTHON)
+    for version in ("3.12", "3.13"):
+        shutil.copy(world.path / "fakes/python", world.path / f"bin/python{version}")
+
+    def matrix(*arguments: str) -> tuple[int, dict[tuple[str, str], str]]:
+        process = world.start("tools/test_matrix.sh", *arguments, PYTHON="3.12", MAKEFLAGS="-k")
+        out, err = process.communicate(timeout=60)
+        assert err == "", err
+        assert out.endswith((world.checkout / "build/test-matrix.md").read_text())
+        rows = [line.strip("| ").split(" | ") for line in out.splitlines() if line[:4] == "| 2."]
+        return process.returncode, {(row[0], row[1]): row[2] for row in rows}
+
+    code, rows = matrix("2.20", "3.12", "tests/a.py tests/b.py")
+    assert (code, rows) == (0, {("2.20", "3.12"): "3 passed, 1 skipped"})
+    assert world.calls == [f"{world.checkout}/build/tf-2.20 3.12 tests/b.py"]
+    code, rows = matrix("", "", "tests/a.py", "tests/c.py")
+    assert code == 1 and len(rows) == len(RELEASES) * 3
+    assert world.calls[-1].endswith("tf-2.21 3.13 tests/c.py")
+    good, bad = "3 passed, 1 skipped", "not built: build/test-matrix/2.19-3.12.log"
+    for release, (_, _, pythons) in RELEASES.items():
+        assert rows[release, "3.11"] == "skipped: no such Python here"
+        assert rows[release, "3.12"] == (bad if release == "2.19" else good)
+        if "3.13" not in pythons:
+            assert rows[release, "3.13"] == "skipped: TensorFlow has no wheels"
+    assert rows["2.20", "3.13"] == good and rows["2.21", "3.13"] == "1 failed, 2 passed"
+
+
 def test_an_unknown_release_is_refused(world: World):
     shutil.copy(ROOT / "tools/other_release.sh", world.checkout / "tools")
     process = world.start("tools/other_release.sh", "2.17")

@@ -9,7 +9,8 @@
 #          --bazel     Debian's Bazel, where none can be downloaded
 #        What comes after --if-possible is installed with the rest; where it cannot be had, that is said, and no failure.
 #        tools/setup.sh --python        print the interpreter to make .venv with
-#        tools/setup.sh --pythons R     print all interpreters here that TensorFlow R, e.g. 2.21, has wheels for
+#        tools/setup.sh --releases      print all releases of TensorFlow that it can be built for
+#        tools/setup.sh --pythons R     print a line a Python that release R, e.g. 2.21, has wheels for, with the one here
 #        tools/setup.sh --release       print the release of TensorFlow that this tree is built for
 #        tools/setup.sh --check-release R  end with a sentence if it cannot be built for that one
 #        tools/setup.sh --requirements  print requirements.txt for that release
@@ -105,7 +106,11 @@ case "${1:-}" in
     find_python && exit 0
     require_python
     die "Python 3.11, 3.12 or, for TensorFlow 2.20 and later, 3.13 is needed and was not found; install one (e.g. 'sudo apt-get install python3 python3-venv') or call 'make PYTHON=/path/to/python3.11 ...'." ;;
-  --pythons) check_release "${2:-}" && find_pythons $(pythons_of "$2"); exit 0 ;;
+  --releases) releases | cut -d' ' -f1; exit 0 ;;
+  --pythons)
+    check_release "${2:-}"
+    for version in $(pythons_of "$2"); do echo "$version" $(find_pythons "$version"); done
+    exit 0 ;;
   --release) release; exit 0 ;;
   --check-release) check_release "${2:-}"; exit 0 ;;
   --requirements) requirements; exit 0 ;;

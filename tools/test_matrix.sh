@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Builds for each release of TensorFlow and runs the suites of ops and device under each Python that it has wheels for.
+# Usage: tools/test_matrix.sh RELEASE PYTHON TESTS [pytest's arguments, in place of TESTS]
+#   RELEASE, PYTHON   e.g. 2.20 and 3.12, for one row; all where they are empty
+# The libraries are of no Python, so a release is built once, in a tree whose .venv has one of them; the others get an
+# environment in build/python-<version> there. The table at the end is in build/test-matrix.md, too, with the rows of
+# earlier calls and the commits that they are of; what a row's build and tests said is in build/test-matrix.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+release=$1 python=$2
+read -ra tests <<<"$3"
+shift 3
+# Neither the caller's variables nor its job server are for the makes in here.
+unset MAKEFLAGS MFLAGS MAKELEVEL TF PYTHON ARGS
+readonly PYTHONS="3.11 3.12 3.13"
+logs=build/test-matrix
+commit=$(git describe --always --dirty 2>/dev/null)
+
+[ -z "$release" ] || tools/setup.sh --check-release "$release" || exit 1
+[[ -z $python || " $PYTHONS " = *" $python "* ]] || {
+  echo "metal_ops: PYTHON=$python is no row; there are ${PYTHONS// /, }." >&2
+  exit 1
+}
+mkdir -p "$logs"
+here=$(tools/setup.sh --release)
+[ $# -gt 0 ] || set -- -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder "${tests[@]}"
+
+# row RELEASE PYTHON RESULT [SECONDS]
+row() {
+  echo "| $1 | $2 | $3 | ${4-} | $commit |" >"$logs/$1-$2.row"
+  echo "metal_ops: TensorFlow $1, Python $2: $3"
+}
+# environment FOLDER INTERPRETER: the package of the tree that this is called in, and what its tests need.
+environment() {
+  [ ! -e "$1/stamp" ] || return 0
+  "$2" -m venv "$1" && tools/setup.sh --requirements >build/requirements.txt &&
+    "$1/bin/python" -m pip install --disable-pip-version-check -q -r build/requirements.txt -r requirements-test.txt &&
+    "$1/bin/python" -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch "$1/stamp"
+}
+# run RELEASE PYTHON INTERPRETER [pytest's arguments]
+run() {
+  local log=$PWD/$logs/$1-$2.log tree=. began=$SECONDS said status
+  [ "$1" = "$here" ] || tree=build/tf-$1
+  if ! make TF="$1" metal .venv/test.stamp >"$log" 2>&1; then
+    row "$1" "$2" "not built: $logs/$1-$2.log" && return 1
+  fi
+  local own=.venv
+  [ "$("$tree/$own/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = "$2" ] || own=build/python-$2
+  if [ $own != .venv ] && ! (cd $tree && environment $own "$3") >>"$log" 2>&1; then
+    row "$1" "$2" "no environment: $logs/$1-$2.log" && return 1
+  fi
+  (cd $tree && $own/bin/python -m pytest --color=no "${@:4}") >>"$log" 2>&1
+  status=$?
+  said=$(tail -1 "$log" | sed -n -E 's/^=* ?(.*[0-9]+ (passed|failed|skipped|error).*) in [0-9.]+s.*/\1/p')
+  row "$1" "$2" "${said:-exit code $status: $logs/$1-$2.log}" $((SECONDS - began))
+  return $status
+}
+
+failed=0
+for each in ${release:-$(tools/setup.sh --releases)}; do
+  for version in ${python:-$PYTHONS}; do
+    # The version, and the interpreter if there is one.
+    read -r has interpreter < <(tools/setup.sh --pythons "$each" | grep "^$version") || true
+    if [ -z "$has" ]; then
+      row "$each" "$version" "skipped: TensorFlow has no wheels"
+    elif [ -z "$interpreter" ]; then
+      row "$each" "$version" "skipped: no such Python here"
+    else
+      run "$each" "$version" "$interpreter" "$@" || failed=1
+    fi
+  done
+done
+{
+  printf '| TensorFlow | Python | result | seconds | of |\n|---|---|---|---|---|\n'
+  cat $logs/*.row
+} | tee build/test-matrix.md
+exit $failed

@@ -19,7 +19,7 @@ import libraries  # noqa: E402
 
 LIBRARIES = ["_metal_ops.so"]
 if platform.system() == "Darwin":
-    LIBRARIES += ["_metal_kernels.so", "metal_ops.metallib"]
+    LIBRARIES += ["_metal_kernels.so", "metal_ops.metallib", *libraries.PLUGIN]
 
 
 class BuildWithLibraries(build_py):
@@ -32,6 +32,8 @@ class BuildWithLibraries(build_py):
         super().run()
         if not self.editable_mode:
             libraries.provide(LIBRARIES, Path(self.build_lib) / "metal_ops")
+            if platform.system() == "Darwin" and not libraries.has_tensorflow_metal(RELEASE):
+                libraries.let_tensorflow_find_plugin(Path(self.build_lib))
 
 
 RELEASE, TENSORFLOW = libraries.tensorflow()

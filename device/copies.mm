@@ -15,7 +15,7 @@
 #include "device/memory.h"
 #include "device/profiler.h"
 #include "device/stream.h"
-#include "hostmetal/include/hostmetal.h"
+#include "kernels/runtime/platform.h"
 #include "tensorflow/c/tf_status.h"
 
 namespace metal_device {
@@ -45,14 +45,14 @@ struct Place {
 // Bytes between a place and the host, now: work on the place has been waited for.
 void Read(const Place& from, void* to, uint64_t size, TF_Status* status) {
   const HostScope copies(static_cast<uint32_t>(EventKind::kToHost), "copy to the host", size);
-  if (!hostmetal_read(from.buffer, from.offset, to, size)) {
+  if (!metal_ops::ReadTensorMemory(from.buffer, from.offset, to, size)) {
     TF_SetStatus(status, TF_INTERNAL, "METAL device: the device refused a copy to the host");
   }
 }
 
 void Write(const Place& to, const void* from, uint64_t size, TF_Status* status) {
   const HostScope copies(static_cast<uint32_t>(PassKind::kToDevice), "copy from the host", size);
-  if (!hostmetal_write(to.buffer, to.offset, from, size)) {
+  if (!metal_ops::WriteTensorMemory(to.buffer, to.offset, from, size)) {
     TF_SetStatus(status, TF_INTERNAL, "METAL device: the device refused a copy from the host");
   }
 }

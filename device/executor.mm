@@ -61,12 +61,12 @@ void* Allocate(uint64_t size) {
       HasUnifiedMemory() ? kAbandonedEnough
                          : std::min(kAbandonedEnoughApart, GetMemoryStatistics().limit / 8);
   if (size >= kLargeAllocation && GetMemoryStatistics().abandoned > enough) SynchronizeAll();
-  id<MTLBuffer> buffer = NewBuffer(size);
-  if (buffer == nil) {
+  void* buffer = NewBuffer(size);
+  if (buffer == nullptr) {
     SynchronizeAll();  // freed tensors live on in command buffers that still run
     buffer = NewBuffer(size);
   }
-  return (void*)buffer;
+  return buffer;
 }
 
 void Allocate(const SP_Device*, uint64_t size, int64_t, SP_DeviceMemoryBase* memory) {

@@ -1,10 +1,10 @@
 // Device memory: buffers that TensorFlow may point into.
 //
 // TensorFlow holds device memory as one opaque pointer, hands it to kernels as it is, and does
-// arithmetic on it to name a slice of a tensor. So the pointer has to be the id<MTLBuffer> itself
-// (what kernels written for tensorflow-metal expect), and pointer + k has to belong to this buffer
-// and no other for every k < length. hostmetal's inline buffers are made for that: the object lies
-// in front of its own contents.
+// arithmetic on it to name a slice of a tensor: pointer + k has to belong to this buffer and no
+// other for every k < length. On Linux it is the id<MTLBuffer>, which kernels written for
+// tensorflow-metal expect: hostmetal's inline buffers lie in front of their own contents. On macOS
+// it is the address of the contents, and kernels ask metal_device_resolve().
 
 #ifndef METAL_OPS_DEVICE_MEMORY_H_
 #define METAL_OPS_DEVICE_MEMORY_H_
@@ -28,9 +28,9 @@ struct MemoryStatistics {
 // anything else here.
 void InitMemory(id<MTLDevice> device, int64_t limit);
 
-// A buffer with one reference, which is what TensorFlow owns; nil if the limit or the system's
-// memory is reached.
-id<MTLBuffer> NewBuffer(uint64_t length);
+// The pointer of a buffer with one reference, which is what TensorFlow owns; null if the limit or
+// the system's memory is reached.
+void* NewBuffer(uint64_t length);
 // Gives that reference back.
 void AbandonBuffer(void* opaque);
 

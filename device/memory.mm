@@ -3,6 +3,7 @@
 #include "device/memory.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,10 +11,15 @@
 #include <shared_mutex>
 
 #include "device/fork.h"
-#include "hostmetal/include/hostmetal.h"
+#include "kernels/runtime/platform.h"
 
 namespace metal_device {
 namespace {
+
+struct Live {
+  uint64_t length;
+  id<MTLBuffer> buffer;
+};
 
 struct Memory {
   id<MTLDevice> device = nil;
@@ -23,7 +29,7 @@ struct Memory {
   MemoryStatistics now;
 
   std::shared_mutex live_mutex;
-  std::map<uintptr_t, uint64_t> live;  // buffer -> length
+  std::map<uintptr_t, Live> live;  // by address
 };
 
 // Leaked: TensorFlow frees tensors while the process exits.
@@ -33,13 +39,13 @@ Memory& TheMemory() {
 }
 
 // After the last reference: TensorFlow's, or that of the last command buffer which used it.
-void Freed(void* buffer, NSUInteger length) {
+void Freed(void* address, size_t length) {
   Memory& memory = TheMemory();
   // A tensor used after its end then reads NaN, not the old values that would hide the mistake.
-  if (memory.scribble) hostmetal_fill((id<MTLBuffer>)buffer, 0, 0xff, length);
+  if (memory.scribble) metal_ops::ScribbleOver(address, length);
   {
     std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
-    memory.live.erase(reinterpret_cast<uintptr_t>(buffer));
+    memory.live.erase(reinterpret_cast<uintptr_t>(address));
   }
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.now.in_use -= static_cast<int64_t>(length);
@@ -58,42 +64,48 @@ void InitMemory(id<MTLDevice> device, int64_t limit) {
   }
 }
 
-id<MTLBuffer> NewBuffer(uint64_t length) {
+void* NewBuffer(uint64_t length) {
   // Not "out of memory": TensorFlow goes on to what tells the reason.
-  if (Forked()) return BufferOfForked();
+  if (Forked()) return (void*)BufferOfForked();
   Memory& memory = TheMemory();
   const int64_t bytes = static_cast<int64_t>(length);
   {
     // Counted before it is made, so that two threads cannot both take the last bytes.
     std::lock_guard<std::mutex> lock(memory.mutex);
-    if (bytes < 0 || bytes > memory.now.limit - memory.now.in_use) return nil;
+    if (bytes < 0 || bytes > memory.now.limit - memory.now.in_use) return nullptr;
     memory.now.in_use += bytes;
   }
-  id<MTLBuffer> buffer = hostmetal_new_inline_buffer(memory.device, length, Freed);
+  void* address = nullptr;
+  id<MTLBuffer> buffer = static_cast<id<MTLBuffer> >(
+      metal_ops::NewTensorMemory(memory.device, length, Freed, &address));
   if (buffer != nil) {
     std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
-    memory.live[reinterpret_cast<uintptr_t>(buffer)] = length;
+    memory.live[reinterpret_cast<uintptr_t>(address)] = {length, buffer};
   }
   std::lock_guard<std::mutex> lock(memory.mutex);
   if (buffer == nil) {
     memory.now.in_use -= bytes;
-    return nil;
+    return nullptr;
   }
   ++memory.now.allocations;
   memory.now.peak_in_use = std::max(memory.now.peak_in_use, memory.now.in_use);
   memory.now.largest = std::max(memory.now.largest, bytes);
-  return buffer;
+  return address;
 }
 
 void AbandonBuffer(void* opaque) {
   if (Forked()) return;
   Memory& memory = TheMemory();
-  id<MTLBuffer> buffer = (id<MTLBuffer>)opaque;
+  Live abandoned;
+  {
+    std::shared_lock<std::shared_mutex> lock(memory.live_mutex);
+    abandoned = memory.live.at(reinterpret_cast<uintptr_t>(opaque));
+  }
   {
     std::lock_guard<std::mutex> lock(memory.mutex);
-    memory.now.abandoned += static_cast<int64_t>([buffer length]);
+    memory.now.abandoned += static_cast<int64_t>(abandoned.length);
   }
-  [buffer release];
+  [abandoned.buffer release];
 }
 
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
@@ -102,7 +114,7 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
     *offset = 0;
     return true;
   }
-  if (hostmetal_is_inline_buffer(opaque)) {
+  if (metal_ops::IsTensorBuffer(opaque)) {
     *buffer = (id<MTLBuffer>)const_cast<void*>(opaque);
     *offset = 0;
     return true;
@@ -113,10 +125,9 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
   auto it = memory.live.upper_bound(address);
   if (it == memory.live.begin()) return false;
   --it;
-  if (address != it->first && address - it->first >= it->second) return false;
-  *buffer = (id<MTLBuffer>)reinterpret_cast<void*>(it->first);
+  *buffer = it->second.buffer;
   *offset = address - it->first;
-  return true;
+  return *offset == 0 || *offset < it->second.length;
 }
 
 id<MTLDevice> TheDevice() { return TheMemory().device; }

@@ -1,6 +1,5 @@
-# libmetal_device.so: the PluggableDevice that gives TensorFlow a METAL "GPU" on Linux, and the stock ops that training
-# with this library's ops needs there. On macOS tensorflow-metal is the device and nothing here is built.
-ifneq ($(shell uname),Darwin)
+# libmetal_device.so: the PluggableDevice that gives TensorFlow a METAL "GPU", and the stock ops that training with this
+# library's ops needs there.
 DEVICE_SO := $(PKG)/libmetal_device.so
 DEVICE_METALLIB := $(PKG)/libmetal_device.metallib
 METAL_LIBRARIES += $(DEVICE_SO) $(DEVICE_METALLIB)
@@ -9,6 +8,24 @@ DEVICE_SRC := $(wildcard device/*.mm device/kernels/*.mm device/kernels/nn/*.mm)
 DEVICE_OBJ := $(DEVICE_SRC:%.mm=build/device_so/%.o)
 DEVICE_SHADERS := $(wildcard device/kernels/*.metal device/kernels/nn/*.metal)
 DEVICE_AIR := $(DEVICE_SHADERS:%.metal=build/%.air)
+
+ifeq ($(shell uname),Darwin)
+# Shaders by kernels/metal.mk; TensorFlow's symbols are those of the TensorFlow that loads it.
+build/device_so/%.o: %.mm $(TF_FLAGS)/cflags $(METAL_FLAGS)/compiler
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$$(cat $(METAL_FLAGS)/compiler) @$(METAL_FLAGS)/cflags -O2 -g1 -fvisibility=hidden -Wall -Wextra \
+	  -Wno-unused-parameter -Wno-missing-field-initializers -I. -MMD -MP $(REPRODUCIBLE) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
+
+$(DEVICE_SO): $(DEVICE_OBJ) device/exports.map
+	@echo "  link    $@"
+	@$$(cat $(METAL_FLAGS)/compiler) -shared $(DEVICE_OBJ) -o $@.tmp @$(METAL_FLAGS)/ldflags $(TF_LDFLAGS) \
+	  $(call link_flags,$@,device/exports.map) $(LDFLAGS) && mv $@.tmp $@
+
+$(DEVICE_METALLIB): $(DEVICE_AIR)
+	@echo "  link    $@"
+	@xcrun -sdk macosx metallib $(DEVICE_AIR) -o $@
+else
 
 DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) \
   -Wno-missing-field-initializers -MMD -MP
@@ -40,7 +57,7 @@ $(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
 
 # The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`. And the device's
 # kernels, with the test in TensorFlow's place, which alone is seen by ThreadSanitizer.
-DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) tests/device/executor_test.mm
+DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) kernels/runtime/platform.mm tests/device/executor_test.mm
 DEVICE_KERNELS_SRC := $(HOSTMETAL_SRC) $(filter-out kernels/tensorflow/variable.mm,$(DEVICE_SRC)) tests/device/kernels_test.mm
 DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF_FLAGS)/rpath
 define device_sanitize_rules
@@ -77,5 +94,6 @@ sanitize-device: $(foreach name,address thread,build/sanitize/$(name)/device_tes
 	  grep -q PlantedRace build/sanitize/thread-device_kernels.log || { echo "the planted race was not found"; exit 1; }
 
 .PHONY: sanitize-device
--include $(DEVICE_OBJ:.o=.d) build/device_so/tests/device/executor_test.d
+-include build/device_so/tests/device/executor_test.d
 endif
+-include $(DEVICE_OBJ:.o=.d)

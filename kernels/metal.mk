@@ -40,7 +40,7 @@ $(METAL_KERNELS_SO): $(METAL_OBJ) $(METAL_RUNTIME) kernels/exports.map
 ifeq ($(shell uname),Darwin)
 XCODE_AIR := $(patsubst %.metal,build/%.air,$(wildcard kernels/*/*.metal))
 
-build/%.air: %.metal $(wildcard kernels/*/*.h) $(METAL_FLAGS)/compiler
+build/%.air: %.metal $(wildcard kernels/*/*.h device/kernels/*.h device/kernels/nn/*.h) $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)
 	@echo "  metal   $<"
 	@xcrun -sdk macosx metal $$(cat $(METAL_FLAGS)/shader_flags) -c -I. $< -o $@

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
-#include "hostmetal/include/hostmetal.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
 
@@ -73,12 +73,12 @@ Status UpdateOnHost(KernelContext* ctx, const Tensor& var, const Tensor& value, 
   });
   std::vector<T> to(static_cast<size_t>(var.num_elements())), from(to.size());
   const NSUInteger bytes = to.size() * sizeof(T);
-  if (!hostmetal_read(x.buffer, x.offset, to.data(), bytes) ||
-      !hostmetal_read(y.buffer, y.offset, from.data(), bytes)) {
+  if (!ReadTensorMemory(x.buffer, x.offset, to.data(), bytes) ||
+      !ReadTensorMemory(y.buffer, y.offset, from.data(), bytes)) {
     return Internal("the device refused a copy to the host");
   }
   for (size_t i = 0; i < to.size(); ++i) to[i] = subtract ? to[i] - from[i] : to[i] + from[i];
-  if (!hostmetal_write(x.buffer, x.offset, to.data(), bytes)) {
+  if (!WriteTensorMemory(x.buffer, x.offset, to.data(), bytes)) {
     return Internal("the device refused a copy from the host");
   }
   return Status();

@@ -4,6 +4,7 @@
 #ifndef METAL_OPS_KERNELS_RUNTIME_PLATFORM_H_
 #define METAL_OPS_KERNELS_RUNTIME_PLATFORM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -37,6 +38,22 @@ void* NewBufferOver(void* processor, void* memory, uint64_t bytes);
 // Options (MTLResourceOptions) of memory that a shader writes and the host reads once. On Linux
 // hostmetal keeps such memory with the host, whose pages a GPU's work would take away otherwise.
 uint64_t ReadBackOptions();
+
+// Memory of one tensor. TensorFlow holds `address` and adds to it to name a slice: for every k <
+// bytes, address + k belongs to this buffer (an id<MTLBuffer>) and to no other. `freed` is called
+// once nothing holds the buffer any more, neither TensorFlow nor a command buffer, and before the
+// memory goes. Null if there is none left.
+using TensorMemoryFreed = void (*)(void* address, size_t bytes);
+void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address);
+// Whether the address is that of a buffer itself, which saves a search.
+bool IsTensorBuffer(const void* address);
+// For `freed`: memory that is used after its end then reads NaN.
+void ScribbleOver(void* address, uint64_t bytes);
+
+// Bytes between such a buffer and the host, now: work on it has been waited for. False where the
+// device refuses.
+bool ReadTensorMemory(void* buffer, uint64_t offset, void* to, uint64_t bytes);
+bool WriteTensorMemory(void* buffer, uint64_t offset, const void* from, uint64_t bytes);
 
 // The path of the shared object that this code was linked into.
 Status LibraryPath(std::string* path);

@@ -1,10 +1,11 @@
 """The METAL "GPU": loads the device that runs this library's Metal shaders, once, and says what it found.
 
-On Linux the device is `libmetal_device.so`, a TensorFlow plugin on top of hostmetal. On macOS it is tensorflow-metal,
-which TensorFlow loads by itself; there only this library's kernels are loaded. Nothing is loaded unless asked:
-call `load()`, or set `METAL_OPS_DEVICE=1` before importing metal_ops.
+The device is `libmetal_device.so`, a TensorFlow plugin, on Linux on top of hostmetal. Nothing is loaded unless asked:
+call `load()`, or set `METAL_OPS_DEVICE=1` before importing metal_ops. On macOS the GPU is tensorflow-metal's up to
+TensorFlow 2.19, the last one that it loads into; without it `METAL_OPS_DEVICE=1` asks for this library's. From 2.20 on
+it is this library's, and TensorFlow finds it by itself where a wheel is installed.
 
-Environment variables, read when the device is loaded (Linux):
+Environment variables, read when the device is loaded:
 
 | variable | meaning |
 |---|---|
@@ -33,6 +34,7 @@ import builtins
 import ctypes
 import dataclasses
 import functools
+import importlib.metadata
 import os
 import sys
 import threading
@@ -44,6 +46,7 @@ from metal_ops import _fallback
 from metal_ops._keras_on_metal import teach_keras
 from metal_ops._library import build_info
 from metal_ops._placement import Copy, Report, report
+from metal_ops._version import TENSORFLOW_METAL_UNTIL, TENSORFLOW_RELEASES
 
 __all__ = [
     "Copy",
@@ -61,6 +64,8 @@ __all__ = [
 
 _HERE = Path(__file__).resolve().parent
 PLUGIN = _HERE / "libmetal_device.so"
+# Where TensorFlow finds plugins by itself: in macOS' wheels for releases that tensorflow-metal does not load into.
+FOUND_PLUGIN = _HERE.parent / "tensorflow-plugins" / "libmetal_device.dylib"
 KERNELS = _HERE / "_metal_kernels.so"
 HOSTMETAL = _HERE / "libhostmetal.so"
 INSTALL = "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout"
@@ -81,8 +86,8 @@ class Device:
     Attributes:
       name: TensorFlow's name, for `tf.device`: "GPU:0".
       hardware: What the Metal runtime calls it.
-      memory_bytes: How much memory tensors may take; 0 where the plugin does not say (macOS).
-      plugin: The plugin's file, None on macOS.
+      memory_bytes: How much memory tensors may take; 0 where the plugin does not say (tensorflow-metal).
+      plugin: The plugin's file, None if it is tensorflow-metal's.
       kernels: The file with this library's Metal kernels, None if it is not built.
       has_own_memory: Whether tensors lie in memory that the host does not share: an NVIDIA GPU.
     """
@@ -126,7 +131,7 @@ def load(kernels: bool = True) -> Device:
     global _loaded
     with _lock:
         if _loaded is None:
-            _loaded = _load_macos() if sys.platform == "darwin" else _load_linux()
+            _loaded = _load_macos() if sys.platform == "darwin" else _load_own()
             _fallback.install(os.environ.get("METAL_OPS_DEVICE_FALLBACK", ""), DeviceError)
         if kernels and _loaded.kernels is None:
             _loaded = dataclasses.replace(_loaded, kernels=_load_kernels())
@@ -233,27 +238,24 @@ def clear_error() -> str | None:
     return failure.decode() if failure else None
 
 
-# ---- Linux ----------------------------------------------------------------------------------------------------------
+# ---- this library's device -------------------------------------------------------------------------------------------
 
 
-def _load_linux() -> Device:
-    if not PLUGIN.exists():
-        raise DeviceError(f"metal_ops: the device plugin {PLUGIN} is missing; {INSTALL}.")
-    _check_objective_c()
+def _load_own() -> Device:
+    plugin = _plugin_file()
+    if not plugin.exists():
+        raise DeviceError(f"metal_ops: the device plugin {plugin} is missing; {INSTALL}.")
+    if sys.platform != "darwin":
+        _check_objective_c()
     import tensorflow as tf
 
-    if _already_mapped():
-        raise DeviceError(
-            "metal_ops: libmetal_device.so was loaded into this process before, by something else than "
-            "metal_ops.device.load(), and TensorFlow ends the process when a plugin is loaded twice; "
-            "remove the other load (a copy in site-packages/tensorflow-plugins?)."
-        )
-    _check_tensorflow(tf)
+    if not _found_by_tensorflow():
+        _check_tensorflow(tf)
+        # The only way to have TensorFlow look for devices again if somebody has listed them already; no public name
+        # exists.
+        from tensorflow.python.framework import load_library
 
-    # The only way to have TensorFlow look for devices again if somebody has listed them already; no public name exists.
-    from tensorflow.python.framework import load_library
-
-    load_library.load_pluggable_device_library(str(PLUGIN))
+        load_library.load_pluggable_device_library(str(plugin))
     library = _plugin()
     why_not = library.metal_device_why_not()
     if why_not:
@@ -264,9 +266,33 @@ def _load_linux() -> Device:
         name="GPU:0",
         hardware=library.metal_device_name().decode(),
         memory_bytes=library.metal_device_memory_limit(),
-        plugin=PLUGIN,
+        plugin=plugin,
         kernels=None,
         has_own_memory=library.metal_device_has_own_memory(),
+    )
+
+
+def _plugin_file() -> Path:
+    return FOUND_PLUGIN if sys.platform == "darwin" and FOUND_PLUGIN.exists() else PLUGIN
+
+
+def _found_by_tensorflow() -> bool:
+    """Whether it is a plugin already: of tensorflow-plugins, or of TF_PLUGGABLE_DEVICE_LIBRARY_PATH.
+
+    Raises:
+      DeviceError: It is in the process, but not as a plugin, or it is a copy.
+    """
+    plugin = _plugin_file()
+    if not any(map(_is_mapped, (str(plugin), PLUGIN.name))):  # the second finds copies, by soname
+        return False
+    if _is_mapped(str(plugin)):
+        library = _plugin()
+        if library.metal_device_why_not() or library.metal_device_name():
+            return True
+    raise DeviceError(
+        f"metal_ops: {PLUGIN.name} was loaded into this process before, by something else than "
+        "metal_ops.device.load(), and TensorFlow ends the process when a plugin is loaded twice; "
+        "remove the other load (a copy in site-packages/tensorflow-plugins?)."
     )
 
 
@@ -343,19 +369,17 @@ def _devices_are_made(tf: ModuleType) -> bool:
     return False
 
 
-def _already_mapped() -> bool:
-    for name in (str(PLUGIN), PLUGIN.name):  # the second finds copies elsewhere, by soname
-        try:
-            ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            return True
-        except OSError:
-            pass
-    return False
+def _is_mapped(library: str) -> bool:
+    try:
+        ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    return True
 
 
 @functools.cache
 def _open_plugin() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(PLUGIN), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    library = ctypes.CDLL(str(_plugin_file()), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     for name in ("why_not", "why_forked", "name", "peek_error", "take_error"):
         getattr(library, f"metal_device_{name}").restype = ctypes.c_char_p
     for name in ("memory_limit", "memory_in_use", "memory_peak"):
@@ -378,15 +402,42 @@ def _plugin() -> ctypes.CDLL:
 
 
 def _load_macos() -> Device:
+    releases = [*TENSORFLOW_RELEASES]
+    release = ".".join(build_info()["tensorflow"].split(".")[:2])
+    left = releases.index(release) > releases.index(TENSORFLOW_METAL_UNTIL)
+    asked = os.environ.get("METAL_OPS_DEVICE") == "1"
+    theirs = _tensorflow_metal()
+    if theirs and left:
+        raise DeviceError(
+            f"metal_ops: tensorflow-metal {theirs} is installed, which loads into no TensorFlow after "
+            f"{TENSORFLOW_METAL_UNTIL}, and this one, {release}, has this library's device; "
+            "`pip uninstall tensorflow-metal`."
+        )
+    if theirs and asked:
+        raise DeviceError(
+            f"metal_ops: METAL_OPS_DEVICE=1 asks for this library's device, but tensorflow-metal {theirs} is "
+            "installed, and TensorFlow takes one of them; unset METAL_OPS_DEVICE, or `pip uninstall tensorflow-metal`."
+        )
+    if left or asked:
+        return _load_own()
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         raise DeviceError(
-            "metal_ops: TensorFlow has no GPU here; `pip install tensorflow-metal==1.2.0` (Apple silicon)."
+            "metal_ops: TensorFlow has no GPU here; `pip install tensorflow-metal==1.2.0` (Apple silicon), or set "
+            "METAL_OPS_DEVICE=1 for this library's own device."
         )
     details = tf.config.experimental.get_device_details(gpus[0])
     return Device("GPU:0", details.get("device_name", "METAL"), 0, None, None)
+
+
+def _tensorflow_metal() -> str:
+    """The version of Apple's plugin, "" where it is not installed."""
+    try:
+        return importlib.metadata.version("tensorflow-metal")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 # ---- both -----------------------------------------------------------------------------------------------------------

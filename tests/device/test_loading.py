@@ -170,17 +170,62 @@ def test_refusals(patch, message):
     assert message in out and out.endswith("[]\n")
 
 
-def test_somebody_else_loaded_it():
-    out = run("""
+def test_a_copy_was_loaded(tmp_path):
+    """By somebody else: a second one would end the process."""
+    out = run(
+        """
+        import os, pathlib, shutil
         from tensorflow.python.framework import load_library
         from metal_ops import device
-        load_library.load_pluggable_device_library(str(device.PLUGIN))
+        folder = pathlib.Path(os.environ["FOLDER"])
+        for library in (device.PLUGIN, device.HOSTMETAL):
+            shutil.copy(library, folder)
+        load_library.load_pluggable_device_library(str(folder / device.PLUGIN.name))
+        try:
+            device.load()
+        except device.DeviceError as error:
+            print(error)
+        """,
+        FOLDER=str(tmp_path),
+    )
+    assert "was loaded into this process before" in out
+
+
+def test_mapped_but_no_plugin():
+    out = run("""
+        import ctypes
+        import tensorflow as tf
+        from metal_ops import device
+        ctypes.CDLL(str(device.PLUGIN))
         try:
             device.load()
         except device.DeviceError as error:
             print(error)
     """)
     assert "was loaded into this process before" in out
+
+
+FOUND = """
+    import tensorflow as tf
+    print(len(tf.config.list_physical_devices("GPU")), (tf.constant([1.0]) + 1.0).device[-5:])
+    from metal_ops import device
+    try:
+        found = device.load()
+        print(found.plugin == device.PLUGIN, found.kernels == device.KERNELS)
+        with tf.device("GPU:0"):
+            print(__import__("metal_ops").zero_out([5.0, 4.0]).numpy())
+    except device.DeviceError as error:
+        print(error)
+    """
+
+
+def test_tensorflow_finds_it_by_itself():
+    """By the variable that TensorFlow reads; nothing is too late then."""
+    plugin = str(ROOT / "python/metal_ops/libmetal_device.so")
+    out = run(FOUND, TF_PLUGGABLE_DEVICE_LIBRARY_PATH=plugin)
+    assert out == "1 GPU:0\nTrue True\n[5. 0.]\n"
+    out = run(FOUND, TF_PLUGGABLE_DEVICE_LIBRARY_PATH=plugin, METAL_OPS_DEVICE_BATCH="lots")
+    assert out.startswith("0 CPU:0\n") and "METAL_OPS_DEVICE_BATCH=lots is not a whole" in out
 
 
 @pytest.mark.parametrize("variable", ["METAL_OPS_DEVICE_MEMORY_MB", "METAL_OPS_DEVICE_BATCH"])

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import libraries
 import make_wheels
 import pytest
 
@@ -162,6 +163,22 @@ def test_auditwheel(wheels):
     assert not package["pure"] and not metal["pure"]
     # GNUstep stands on two dozen more, which come with its package.
     assert TENSORFLOW | OBJECTIVE_C <= set(metal["external_libs"])
+
+
+def test_where_tensorflow_finds_the_device_on_macos(tmp_path):
+    for name in libraries.PLUGIN:
+        (tmp_path / "metal_ops").mkdir(exist_ok=True)
+        (tmp_path / "metal_ops" / name).touch()
+    libraries.let_tensorflow_find_plugin(tmp_path)
+    found = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(found) == [
+        "tensorflow-plugins/libmetal_device.dylib",
+        "tensorflow-plugins/libmetal_device.metallib",
+    ]
+    assert str(metal_ops.device.FOUND_PLUGIN).endswith(found[0].partition(".")[0] + ".dylib")
+    assert [libraries.has_tensorflow_metal(r) for r in _version.TENSORFLOW_RELEASES] == [
+        *(True, True, False, False)
+    ]
 
 
 # ---- installed ------------------------------------------------------------------------------------------------------

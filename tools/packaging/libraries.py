@@ -28,6 +28,7 @@ SOURCES = (
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
 )
 HIGHWAY = "libhwy.so.1"
+PLUGIN = ("libmetal_device.so", "libmetal_device.metallib")
 VERSIONS = runpy.run_path(str(ROOT / "python" / "metal_ops" / "_version.py"))
 
 
@@ -100,6 +101,22 @@ def provide(names: Iterable[str], package: Path) -> None:
             _copy(folder / name, package / name)
     if "_metal_ops.so" in names and not MACOS:
         _copy(_highway(), package / HIGHWAY)
+
+
+def let_tensorflow_find_plugin(site_packages: Path) -> None:
+    """Moves the device to where TensorFlow looks for plugins, on macOS for files that end in .dylib.
+
+    Not beside tensorflow-metal: TensorFlow takes one plugin of a name, and its import would fail.
+
+    Args:
+      site_packages: The folder that is being built, with the package in it.
+    """
+    folder = site_packages / "tensorflow-plugins"
+    folder.mkdir()
+    for name in PLUGIN:
+        found = (site_packages / "metal_ops" / name).rename(folder / name)
+        if found.suffix == ".so":
+            found.rename(found.with_suffix(".dylib"))
 
 
 def _compile(names: list[str], copy: Path) -> Path:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ namespace metal_device {
 namespace {
 
 // False, and a status, if work failed whose results this copy may be about to hand out.
-bool CheckError(TF_Status* status) {
+bool CheckError(Device& device, TF_Status* status) {
   std::string message;
-  if (!PeekError(&message)) return true;
+  if (!PeekError(device, &message)) return true;
   TF_SetStatus(status, TF_INTERNAL, DescribeFailure(message).c_str());
   return false;
 }
@@ -73,13 +74,15 @@ bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Pl
 
 // Waits, so that it can say whether what it copies is there. CUDA also waits when the host's memory
 // is pageable.
-void MemcpyDeviceToHost(const SP_Device*, SP_Stream stream, void* target,
+void MemcpyDeviceToHost(const SP_Device* device, SP_Stream stream, void* target,
                         const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     [ToStream(stream) flush];
     [ToStream(stream) waitUntilIdle];
     Place from;
-    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
+    if (!CheckError(ToDevice(device), status) ||
+        !Find(source, size, "copy to the host", &from, status))
+      return;
     Read(from, target, size, status);
   });
 }
@@ -107,7 +110,7 @@ id<MTLBuffer> WrapHost(id<MTLDevice> device, const void* source, uint64_t size, 
 // TensorFlow keeps `source` alive until an event after the copy has happened.
 void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
                         const void* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     Place to;
     if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
     // Most copies find an idle stream: a plain copy is done before a command buffer would have
@@ -133,12 +136,56 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
   });
 }
 
-void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target,
+// From the memory of the stream's device to another's. What the copy waits for has its failures
+// reported by then, so that they become the other device's, too.
+void CopyBetween(Stream* stream, const Place& from, const Place& to, uint64_t size) {
+  Device* const sender = [stream device];
+  Device* const receiver = &DeviceOf([to.buffer device]);
+  id<MTLBuffer> const target = to.buffer;
+  const uint64_t target_offset = to.offset;
+  // Memory that both see is the sender's too. Else the bytes go by the host.
+  const bool shared = sender->has_unified_memory && receiver->has_unified_memory;
+  uint64_t offset = 0;
+  id<MTLBuffer> const between =
+      shared ? WrapHost(sender->metal,
+                        static_cast<char*>(metal_ops::TensorContents(target)) + target_offset, size,
+                        &offset)
+             : [[sender->metal newBufferWithLength:size
+                                           options:MTLResourceStorageModeShared] autorelease];
+  if (between == nil) throw std::bad_alloc();
+  [stream encode:Pass(PassKind::kCopy, "copy to another device", size)
+            blit:[&](id<MTLBlitCommandEncoder> blit) {
+              [blit copyFromBuffer:from.buffer
+                       sourceOffset:from.offset
+                           toBuffer:between
+                  destinationOffset:offset
+                               size:size];
+            }];
+  [target retain];
+  [between retain];
+  [stream runOnHost:[=] {
+    std::string message;
+    if (PeekError(*sender, &message)) {
+      ReportError(*receiver, "it was given what another device made: " + message);
+    } else if (!shared &&
+               !metal_ops::WriteTensorMemory(target, target_offset, [between contents], size)) {
+      ReportError(*receiver, "it refused a copy from another device");
+    }
+    [between release];
+    [target release];
+  }];
+}
+
+void MemcpyDeviceToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
                           const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     Place from, to;
     if (!CheckFork(status) || !Find(source, size, "copy on the device, source", &from, status) ||
         !Find(target, size, "copy on the device, target", &to, status)) {
+      return;
+    }
+    if (size > 0 && [from.buffer device] != [to.buffer device]) {
+      CopyBetween(ToStream(stream), from, to, size);
       return;
     }
     [ToStream(stream) encode:Pass(PassKind::kCopy, "copy", size)
@@ -152,32 +199,35 @@ void MemcpyDeviceToDevice(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBas
   });
 }
 
-void SyncMemcpyDeviceToHost(const SP_Device*, void* target, const SP_DeviceMemoryBase* source,
-                            uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    SynchronizeAll();
+void SyncMemcpyDeviceToHost(const SP_Device* device, void* target,
+                            const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
+  Guarded(device, status, [&] {
+    Synchronize(&ToDevice(device));
     Place from;
-    if (!CheckError(status) || !Find(source, size, "copy to the host", &from, status)) return;
+    if (!CheckError(ToDevice(device), status) ||
+        !Find(source, size, "copy to the host", &from, status))
+      return;
     Read(from, target, size, status);
   });
 }
 
-void SyncMemcpyHostToDevice(const SP_Device*, SP_DeviceMemoryBase* target, const void* source,
-                            uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    SynchronizeAll();
+void SyncMemcpyHostToDevice(const SP_Device* device, SP_DeviceMemoryBase* target,
+                            const void* source, uint64_t size, TF_Status* status) {
+  Guarded(device, status, [&] {
+    Synchronize(&ToDevice(device));
     Place to;
     if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
     Write(to, source, size, status);
   });
 }
 
-void SyncMemcpyDeviceToDevice(const SP_Device*, SP_DeviceMemoryBase* target,
+void SyncMemcpyDeviceToDevice(const SP_Device* device, SP_DeviceMemoryBase* target,
                               const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
-    SynchronizeAll();
+  Guarded(device, status, [&] {
+    SynchronizeAll();  // two of them, maybe
     Place from, to;
-    if (!CheckError(status) || !Find(source, size, "copy on the device, source", &from, status) ||
+    if (!CheckError(ToDevice(device), status) ||
+        !Find(source, size, "copy on the device, source", &from, status) ||
         !Find(target, size, "copy on the device, target", &to, status)) {
       return;
     }
@@ -187,9 +237,9 @@ void SyncMemcpyDeviceToDevice(const SP_Device*, SP_DeviceMemoryBase* target,
   });
 }
 
-void Memset(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* target, uint8_t pattern,
+void Memset(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target, uint8_t pattern,
             uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     Place to;
     if (!CheckFork(status) || !Find(target, size, "memset", &to, status)) return;
     [ToStream(stream) encode:Pass(PassKind::kFill, "fill", size)
@@ -208,7 +258,7 @@ void MemZero(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* tar
 
 void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* target,
               uint32_t pattern, uint64_t size, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     if (size % sizeof(pattern) != 0) {
       TF_SetStatus(status, TF_INVALID_ARGUMENT,
                    "METAL device: memset32 of a size that 4 does not divide");

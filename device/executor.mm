@@ -11,7 +11,6 @@
 
 #import <Foundation/Foundation.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -45,43 +44,41 @@ namespace metal_device {
 namespace {
 
 constexpr uint64_t kLargeAllocation = uint64_t{64} << 10;
-// Where the device has memory of its own, which is kept between uses, waiting costs more than
-// pages.
-constexpr int64_t kAbandonedEnough = int64_t{32} << 20, kAbandonedEnoughApart = int64_t{2} << 30;
 
 // ---- memory -------------------------------------------------------------------------------------
 
 // TensorFlow turns a null pointer into ResourceExhausted, with the op and the shape that wanted the
 // memory.
-void* Allocate(uint64_t size) {
+void* Allocate(Device& device, uint64_t size) {
   // TensorFlow runs far ahead of the device, allocating what it would find freed if it waited.
   // Fresh pages cost more than the wait: an addition of 2^20 floats took 1.4 ms so, and 0.4 ms with
   // it.
-  static const int64_t enough =
-      HasUnifiedMemory() ? kAbandonedEnough
-                         : std::min(kAbandonedEnoughApart, GetMemoryStatistics().limit / 8);
-  if (size >= kLargeAllocation && GetMemoryStatistics().abandoned > enough) SynchronizeAll();
-  void* buffer = NewBuffer(size);
+  if (size >= kLargeAllocation && GetMemoryStatistics(device).abandoned > device.most_abandoned) {
+    Synchronize(&device);
+  }
+  void* buffer = NewBuffer(device, size);
   if (buffer == nullptr) {
-    SynchronizeAll();  // freed tensors live on in command buffers that still run
-    buffer = NewBuffer(size);
+    // Freed tensors live on in command buffers that still run, those of copies between devices
+    // among them.
+    SynchronizeAll();
+    buffer = NewBuffer(device, size);
   }
   return buffer;
 }
 
-void Allocate(const SP_Device*, uint64_t size, int64_t, SP_DeviceMemoryBase* memory) {
-  Guarded(nullptr, [&] {
+void Allocate(const SP_Device* device, uint64_t size, int64_t, SP_DeviceMemoryBase* memory) {
+  Guarded(device, nullptr, [&] {
     memory->struct_size = SP_DEVICE_MEMORY_BASE_STRUCT_SIZE;
     memory->ext = nullptr;
-    memory->opaque = Allocate(size);
+    memory->opaque = Allocate(ToDevice(device), size);
     memory->size = memory->opaque == nullptr ? 0 : size;
     memory->payload = 0;
   });
 }
 
-void Deallocate(const SP_Device*, SP_DeviceMemoryBase* memory) {
-  Guarded(nullptr, [&] {
-    if (memory->opaque != nullptr) AbandonBuffer(memory->opaque);
+void Deallocate(const SP_Device* device, SP_DeviceMemoryBase* memory) {
+  Guarded(device, nullptr, [&] {
+    if (memory->opaque != nullptr) AbandonBuffer(ToDevice(device), memory->opaque);
     memory->opaque = nullptr;
     memory->size = 0;
   });
@@ -96,20 +93,20 @@ void HostMemoryDeallocate(const SP_Device*, void* memory) { free(memory); }
 
 // All memory of the device is unified; kernels get what `allocate` gives, whichever call it came
 // from.
-void* UnifiedMemoryAllocate(const SP_Device*, uint64_t size) {
+void* UnifiedMemoryAllocate(const SP_Device* device, uint64_t size) {
   void* memory = nullptr;
-  Guarded(nullptr, [&] { memory = Allocate(size); });
+  Guarded(device, nullptr, [&] { memory = Allocate(ToDevice(device), size); });
   return memory;
 }
 
-void UnifiedMemoryDeallocate(const SP_Device*, void* memory) {
-  Guarded(nullptr, [&] {
-    if (memory != nullptr) AbandonBuffer(memory);
+void UnifiedMemoryDeallocate(const SP_Device* device, void* memory) {
+  Guarded(device, nullptr, [&] {
+    if (memory != nullptr) AbandonBuffer(ToDevice(device), memory);
   });
 }
 
-TF_Bool GetAllocatorStats(const SP_Device*, SP_AllocatorStats* stats) {
-  const MemoryStatistics now = GetMemoryStatistics();
+TF_Bool GetAllocatorStats(const SP_Device* device, SP_AllocatorStats* stats) {
+  const MemoryStatistics now = GetMemoryStatistics(ToDevice(device));
   *stats = SP_AllocatorStats{SP_ALLOCATORSTATS_STRUCT_SIZE};
   stats->num_allocs = now.allocations;
   stats->bytes_in_use = now.in_use;
@@ -123,8 +120,8 @@ TF_Bool GetAllocatorStats(const SP_Device*, SP_AllocatorStats* stats) {
   return 1;
 }
 
-TF_Bool DeviceMemoryUsage(const SP_Device*, int64_t* free, int64_t* total) {
-  const MemoryStatistics now = GetMemoryStatistics();
+TF_Bool DeviceMemoryUsage(const SP_Device* device, int64_t* free, int64_t* total) {
+  const MemoryStatistics now = GetMemoryStatistics(ToDevice(device));
   *free = now.limit - now.in_use;
   *total = now.limit;
   return 1;
@@ -133,8 +130,8 @@ TF_Bool DeviceMemoryUsage(const SP_Device*, int64_t* free, int64_t* total) {
 // ---- streams ------------------------------------------------------------------------------------
 
 void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status* status) {
-  Guarded(status, [&] {
-    Stream* made = [[Stream alloc] initWithDevice:(id<MTLDevice>)device->device_handle];
+  Guarded(device, status, [&] {
+    Stream* made = [[Stream alloc] initWithDevice:&ToDevice(device)];
     *stream = (SP_Stream)(void*)made;
     if (made == nil) {
       TF_SetStatus(status, TF_RESOURCE_EXHAUSTED,
@@ -143,17 +140,17 @@ void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status* status)
   });
 }
 
-void DestroyStream(const SP_Device*, SP_Stream stream) {
-  Guarded(nullptr, [&] {
+void DestroyStream(const SP_Device* device, SP_Stream stream) {
+  Guarded(device, nullptr, [&] {
     [ToStream(stream) flush];
     [ToStream(stream) waitUntilIdle];
     [ToStream(stream) release];
   });
 }
 
-void CreateStreamDependency(const SP_Device*, SP_Stream dependent, SP_Stream other,
+void CreateStreamDependency(const SP_Device* device, SP_Stream dependent, SP_Stream other,
                             TF_Status* status) {
-  Guarded(status,
+  Guarded(device, status,
           [&] { [ToStream(dependent) waitFor:ToStream(other) until:[ToStream(other) flush]]; });
 }
 
@@ -161,27 +158,28 @@ void GetStreamStatus(const SP_Device*, SP_Stream, TF_Status* status) {
   TF_SetStatus(status, TF_OK, "");  // see the head of this file
 }
 
-void BlockHostUntilDone(const SP_Device*, SP_Stream stream, TF_Status* status) {
-  Guarded(nullptr, [&] {
+void BlockHostUntilDone(const SP_Device* device, SP_Stream stream, TF_Status* status) {
+  Guarded(device, nullptr, [&] {
     [ToStream(stream) flush];
     [ToStream(stream) waitUntilIdle];
   });
   TF_SetStatus(status, TF_OK, "");  // see the head of this file
 }
 
-void SynchronizeAllActivity(const SP_Device*, TF_Status* status) {
-  Guarded(status, [&] { SynchronizeAll(); });  // see the head of this file
+void SynchronizeAllActivity(const SP_Device* device, TF_Status* status) {
+  Guarded(device, status, [&] { Synchronize(&ToDevice(device)); });  // see the head of this file
 }
 
-TF_Bool HostCallback(const SP_Device*, SP_Stream stream, SE_StatusCallbackFn callback,
+TF_Bool HostCallback(const SP_Device* device, SP_Stream stream, SE_StatusCallbackFn callback,
                      void* argument) {
   bool enqueued = false;
-  Guarded(nullptr, [&] {
-    [ToStream(stream) runOnHost:[callback, argument] {
+  Guarded(device, nullptr, [&] {
+    Device* const owner = &ToDevice(device);
+    [ToStream(stream) runOnHost:[owner, callback, argument] {
       TF_Status* result = TF_NewStatus();
       callback(argument, result);
       if (TF_GetCode(result) != TF_OK) {
-        ReportError(std::string("a host callback failed: ") + TF_Message(result));
+        ReportError(*owner, std::string("a host callback failed: ") + TF_Message(result));
       }
       TF_DeleteStatus(result);
     }];
@@ -194,8 +192,8 @@ TF_Bool HostCallback(const SP_Device*, SP_Stream stream, SE_StatusCallbackFn cal
 
 void CreateEvent(const SP_Device*, SP_Event* event, TF_Status*) { *event = new SP_Event_st(); }
 
-void DestroyEvent(const SP_Device*, SP_Event event) {
-  Guarded(nullptr, [&] { [event->stream release]; });
+void DestroyEvent(const SP_Device* device, SP_Event event) {
+  Guarded(device, nullptr, [&] { [event->stream release]; });
   delete event;
 }
 
@@ -211,9 +209,9 @@ SE_EventStatus GetEventStatus(const SP_Device*, SP_Event event) {
                                                                       : SE_EVENT_PENDING;
 }
 
-void RecordEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* status) {
+void RecordEvent(const SP_Device* device, SP_Stream stream, SP_Event event, TF_Status* status) {
   if (!CheckFork(status)) return;
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     const uint64_t number = [ToStream(stream) flush];
     std::lock_guard<std::mutex> lock(event->mutex);
     [event->stream autorelease];
@@ -222,17 +220,17 @@ void RecordEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* 
   });
 }
 
-void WaitForEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status* status) {
+void WaitForEvent(const SP_Device* device, SP_Stream stream, SP_Event event, TF_Status* status) {
   if (!CheckFork(status)) return;
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     std::lock_guard<std::mutex> lock(event->mutex);
     if (event->stream != nil) [ToStream(stream) waitFor:event->stream until:event->number];
   });
 }
 
-void BlockHostForEvent(const SP_Device*, SP_Event event, TF_Status* status) {
+void BlockHostForEvent(const SP_Device* device, SP_Event event, TF_Status* status) {
   if (!CheckFork(status)) return;
-  Guarded(status, [&] {
+  Guarded(device, status, [&] {
     Stream* stream;
     uint64_t number;
     {
@@ -250,8 +248,8 @@ void CreateTimer(const SP_Device*, SP_Timer* timer, TF_Status*) { *timer = new S
 
 void WaitForStamp(const SP_Timer_st::Stamp& stamp) { [stamp.stream waitUntil:stamp.number]; }
 
-void DestroyTimer(const SP_Device*, SP_Timer timer) {
-  Guarded(nullptr, [&] {
+void DestroyTimer(const SP_Device* device, SP_Timer timer) {
+  Guarded(device, nullptr, [&] {
     for (SP_Timer_st::Stamp* stamp : {&timer->start, &timer->stop}) {
       WaitForStamp(*stamp);
       [stamp->stream release];
@@ -260,8 +258,9 @@ void DestroyTimer(const SP_Device*, SP_Timer timer) {
   delete timer;
 }
 
-void SetStamp(SP_Timer_st::Stamp* stamp, SP_Stream stream, TF_Status* status) {
-  Guarded(status, [&] {
+void SetStamp(const SP_Device* device, SP_Timer_st::Stamp* stamp, SP_Stream stream,
+              TF_Status* status) {
+  Guarded(device, status, [&] {
     WaitForStamp(*stamp);
     [stamp->stream release];
     stamp->stream = [ToStream(stream) retain];
@@ -270,17 +269,17 @@ void SetStamp(SP_Timer_st::Stamp* stamp, SP_Stream stream, TF_Status* status) {
   });
 }
 
-void StartTimer(const SP_Device*, SP_Stream stream, SP_Timer timer, TF_Status* status) {
-  SetStamp(&timer->start, stream, status);
+void StartTimer(const SP_Device* device, SP_Stream stream, SP_Timer timer, TF_Status* status) {
+  SetStamp(device, &timer->start, stream, status);
 }
 
-void StopTimer(const SP_Device*, SP_Stream stream, SP_Timer timer, TF_Status* status) {
-  SetStamp(&timer->stop, stream, status);
+void StopTimer(const SP_Device* device, SP_Stream stream, SP_Timer timer, TF_Status* status) {
+  SetStamp(device, &timer->stop, stream, status);
 }
 
 uint64_t Nanoseconds(SP_Timer timer) {
   uint64_t nanoseconds = 0;
-  Guarded(nullptr, [&] {
+  Guarded(nullptr, nullptr, [&] {
     WaitForStamp(timer->start);
     WaitForStamp(timer->stop);
     nanoseconds = std::chrono::nanoseconds(timer->stop.time - timer->start.time).count();

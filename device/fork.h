@@ -13,7 +13,7 @@
 namespace metal_device {
 
 // From the first stream on, forks of this process are noticed; with a GPU from loading on.
-void WatchForks(id<MTLDevice> device);
+void WatchForks();
 
 // Whether this is the child of such a fork.
 bool Forked();

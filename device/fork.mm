@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "device/memory.h"
+#include "device/device.h"
 
 namespace metal_device {
 namespace {
@@ -17,9 +17,9 @@ dispatch_queue_t queue = nullptr;
 
 }  // namespace
 
-void WatchForks(id<MTLDevice> device) {
-  static const bool watching = [device] {
-    buffer = [device newBufferWithLength:16 options:MTLResourceStorageModeShared];
+void WatchForks() {
+  static const bool watching = [] {
+    buffer = [Devices()[0]->metal newBufferWithLength:16 options:MTLResourceStorageModeShared];
     queue = dispatch_queue_create("metal_ops.device.forked", DISPATCH_QUEUE_SERIAL);
     return pthread_atfork(nullptr, nullptr,
                           [] { forked.store(true, std::memory_order_relaxed); }) == 0;
@@ -30,7 +30,7 @@ void WatchForks(id<MTLDevice> device) {
 bool Forked() { return forked.load(std::memory_order_relaxed); }
 
 const char* WhyNotForked() {
-  return HasUnifiedMemory()
+  return Devices()[0]->has_unified_memory
              ? "METAL device: this process was forked from one that had used the device, whose "
                "threads did not come along; start it by multiprocessing.get_context('spawn') or "
                "'forkserver', or fork before the device is used"

@@ -13,37 +13,24 @@
 
 #include <cstdint>
 
+#include "device/device.h"
+
 namespace metal_device {
 
-struct MemoryStatistics {
-  int64_t allocations = 0;  // ever made
-  int64_t in_use = 0;       // bytes, including abandoned ones
-  int64_t abandoned = 0;    // bytes of buffers that only command buffers still hold
-  int64_t peak_in_use = 0;
-  int64_t largest = 0;
-  int64_t limit = 0;
-};
+// Reads the environment. Called once, before anything else here.
+void InitMemory();
 
-// Sets the device that buffers belong to and how many bytes may be in use. Called once, before
-// anything else here.
-void InitMemory(id<MTLDevice> device, int64_t limit);
-
-// The pointer of a buffer with one reference, which is what TensorFlow owns; null if the limit or
-// the system's memory is reached.
-void* NewBuffer(uint64_t length);
+// The pointer of a buffer with one reference, which is what TensorFlow owns; null if the device's
+// limit or the system's memory is reached.
+void* NewBuffer(Device& device, uint64_t length);
 // Gives that reference back.
-void AbandonBuffer(void* opaque);
+void AbandonBuffer(Device& device, void* opaque);
 
-// Pointer into device memory -> the buffer it lies in and how far. False if it lies in none.
+// Pointer into the memory of any device -> the buffer it lies in and how far. False if it lies in
+// none.
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset);
 
-MemoryStatistics GetMemoryStatistics();
-
-// The device of InitMemory.
-id<MTLDevice> TheDevice();
-
-// Whether the host's memory is the device's.
-bool HasUnifiedMemory();
+MemoryStatistics GetMemoryStatistics(Device& device);
 
 }  // namespace metal_device
 

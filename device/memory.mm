@@ -19,17 +19,14 @@ namespace {
 struct Live {
   uint64_t length;
   id<MTLBuffer> buffer;
+  Device* device;
 };
 
 struct Memory {
-  id<MTLDevice> device = nil;
   bool scribble = false;
 
-  std::mutex mutex;  // guards `now`
-  MemoryStatistics now;
-
   std::shared_mutex live_mutex;
-  std::map<uintptr_t, Live> live;  // by address
+  std::map<uintptr_t, Live> live;  // by address, of all devices
 };
 
 // Leaked: TensorFlow frees tensors while the process exits.
@@ -43,57 +40,59 @@ void Freed(void* address, size_t length) {
   Memory& memory = TheMemory();
   // A tensor used after its end then reads NaN, not the old values that would hide the mistake.
   if (memory.scribble) metal_ops::ScribbleOver(address, length);
+  Device* device = nullptr;
   {
     std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
-    memory.live.erase(reinterpret_cast<uintptr_t>(address));
+    const auto it = memory.live.find(reinterpret_cast<uintptr_t>(address));
+    device = it->second.device;
+    memory.live.erase(it);
   }
-  std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.now.in_use -= static_cast<int64_t>(length);
-  memory.now.abandoned -= static_cast<int64_t>(length);
+  std::lock_guard<std::mutex> lock(device->memory_mutex);
+  device->memory.in_use -= static_cast<int64_t>(length);
+  device->memory.abandoned -= static_cast<int64_t>(length);
 }
 
 }  // namespace
 
-void InitMemory(id<MTLDevice> device, int64_t limit) {
+void InitMemory() {
   Memory& memory = TheMemory();
-  memory.device = [device retain];
-  memory.now.limit = limit;
   for (const char* variable : {"METAL_DEVICE_WRAPPER_TYPE", "METAL_OPS_DEVICE_SCRIBBLE"}) {
     const char* text = getenv(variable);
     memory.scribble = memory.scribble || (text != nullptr && strcmp(text, "1") == 0);
   }
 }
 
-void* NewBuffer(uint64_t length) {
+void* NewBuffer(Device& device, uint64_t length) {
   // Not "out of memory": TensorFlow goes on to what tells the reason.
   if (Forked()) return (void*)BufferOfForked();
   Memory& memory = TheMemory();
+  MemoryStatistics& now = device.memory;
   const int64_t bytes = static_cast<int64_t>(length);
   {
     // Counted before it is made, so that two threads cannot both take the last bytes.
-    std::lock_guard<std::mutex> lock(memory.mutex);
-    if (bytes < 0 || bytes > memory.now.limit - memory.now.in_use) return nullptr;
-    memory.now.in_use += bytes;
+    std::lock_guard<std::mutex> lock(device.memory_mutex);
+    if (bytes < 0 || bytes > now.limit - now.in_use) return nullptr;
+    now.in_use += bytes;
   }
   void* address = nullptr;
   id<MTLBuffer> buffer = static_cast<id<MTLBuffer> >(
-      metal_ops::NewTensorMemory(memory.device, length, Freed, &address));
+      metal_ops::NewTensorMemory(device.metal, length, Freed, &address));
   if (buffer != nil) {
     std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
-    memory.live[reinterpret_cast<uintptr_t>(address)] = {length, buffer};
+    memory.live[reinterpret_cast<uintptr_t>(address)] = {length, buffer, &device};
   }
-  std::lock_guard<std::mutex> lock(memory.mutex);
+  std::lock_guard<std::mutex> lock(device.memory_mutex);
   if (buffer == nil) {
-    memory.now.in_use -= bytes;
+    now.in_use -= bytes;
     return nullptr;
   }
-  ++memory.now.allocations;
-  memory.now.peak_in_use = std::max(memory.now.peak_in_use, memory.now.in_use);
-  memory.now.largest = std::max(memory.now.largest, bytes);
+  ++now.allocations;
+  now.peak_in_use = std::max(now.peak_in_use, now.in_use);
+  now.largest = std::max(now.largest, bytes);
   return address;
 }
 
-void AbandonBuffer(void* opaque) {
+void AbandonBuffer(Device& device, void* opaque) {
   if (Forked()) return;
   Memory& memory = TheMemory();
   Live abandoned;
@@ -102,8 +101,8 @@ void AbandonBuffer(void* opaque) {
     abandoned = memory.live.at(reinterpret_cast<uintptr_t>(opaque));
   }
   {
-    std::lock_guard<std::mutex> lock(memory.mutex);
-    memory.now.abandoned += static_cast<int64_t>(abandoned.length);
+    std::lock_guard<std::mutex> lock(device.memory_mutex);
+    device.memory.abandoned += static_cast<int64_t>(abandoned.length);
   }
   [abandoned.buffer release];
 }
@@ -130,15 +129,10 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
   return *offset == 0 || *offset < it->second.length;
 }
 
-id<MTLDevice> TheDevice() { return TheMemory().device; }
-
-bool HasUnifiedMemory() { return [TheMemory().device hasUnifiedMemory]; }
-
-MemoryStatistics GetMemoryStatistics() {
-  Memory& memory = TheMemory();
-  std::unique_lock<std::mutex> lock(memory.mutex, std::defer_lock);
+MemoryStatistics GetMemoryStatistics(Device& device) {
+  std::unique_lock<std::mutex> lock(device.memory_mutex, std::defer_lock);
   if (!Forked()) lock.lock();
-  return memory.now;
+  return device.memory;
 }
 
 }  // namespace metal_device

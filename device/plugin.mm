@@ -6,15 +6,18 @@
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "device/device.h"
 #include "device/executor.h"
 #include "device/fork.h"
 #include "device/memory.h"
 #include "device/stream.h"
+#include "kernels/runtime/platform.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
@@ -26,8 +29,6 @@ namespace metal_device {
 namespace {
 
 struct Plugin {
-  id<MTLDevice> device = nil;
-  std::string name;     // the hardware's
   std::string why_not;  // empty if there is a device
 };
 
@@ -56,6 +57,10 @@ bool IsSet(const char* variable) {
   return text != nullptr && *text != '\0' && strcmp(text, "0") != 0;
 }
 
+// Where the device has memory of its own, which is kept between uses, waiting costs more than
+// pages.
+constexpr int64_t kAbandonedEnough = int64_t{32} << 20, kAbandonedEnoughApart = int64_t{2} << 30;
+
 void Find(Plugin* plugin) {
   int64_t megabytes = 0, batch = 2;
   if (!ReadNumber("METAL_OPS_DEVICE_MEMORY_MB", 1, &megabytes) ||
@@ -70,18 +75,29 @@ void Find(Plugin* plugin) {
         "this plugin is built for TensorFlow " + release + "x, the process runs " + TF_Version();
     return;
   }
-  plugin->device = MTLCreateSystemDefaultDevice();
-  if (plugin->device == nil) {
+  NSArray<id<MTLDevice> >* found =
+      [static_cast<NSArray<id<MTLDevice> >*>(metal_ops::NewDevices()) autorelease];
+  if ([found count] == 0) {
     plugin->why_not = "the Metal runtime found no device";
     return;
   }
-  plugin->name = [[plugin->device name] UTF8String];
-  const int64_t limit = megabytes > 0
-                            ? megabytes << 20
-                            : static_cast<int64_t>([plugin->device recommendedMaxWorkingSetSize]);
-  InitMemory(plugin->device, limit);
+  InitMemory();
+  for (id<MTLDevice> metal in found) {
+    auto* const device = new Device();
+    device->metal = [metal retain];
+    device->ordinal = static_cast<int>(Devices().size());
+    device->name = [[metal name] UTF8String];
+    device->has_unified_memory = [metal hasUnifiedMemory];
+    const int64_t limit = megabytes > 0
+                              ? megabytes << 20
+                              : static_cast<int64_t>([metal recommendedMaxWorkingSetSize]);
+    device->memory.limit = limit;
+    device->most_abandoned =
+        device->has_unified_memory ? kAbandonedEnough : std::min(kAbandonedEnoughApart, limit / 8);
+    Devices().push_back(device);
+  }
   // NVIDIA's library, which is in use by now, does not work in a process that is forked after that.
-  if (!HasUnifiedMemory()) WatchForks(plugin->device);
+  if (!Devices()[0]->has_unified_memory) WatchForks();
   GlobalStreamOptions().batch = static_cast<int>(batch);
   // Waiting for every op tells which one a fault belongs to; Apple's validation switch asks for
   // just that.
@@ -96,14 +112,15 @@ void Find(Plugin* plugin) {
 }
 
 void GetDeviceCount(const SP_Platform*, int* count, TF_Status*) {
-  *count = ThePlugin().device == nil ? 0 : 1;
+  *count = static_cast<int>(Devices().size());
 }
 
 void CreateDevice(const SP_Platform*, SE_CreateDeviceParams* params, TF_Status*) {
   *params->device = SP_Device{SP_DEVICE_STRUCT_SIZE};
   params->device->ordinal = params->ordinal;
-  params->device->device_handle = ThePlugin().device;
-  params->device->hardware_name = ThePlugin().name.c_str();
+  const Device& device = *Devices()[params->ordinal];
+  params->device->device_handle = device.metal;
+  params->device->hardware_name = device.name.c_str();
   params->device->device_vendor = "metal_ops";
   params->device->pci_bus_id = "<none>";
 }
@@ -197,50 +214,87 @@ METAL_DEVICE_EXPORT const char* metal_device_why_forked() {
   return metal_device::Forked() ? metal_device::WhyNotForked() : nullptr;
 }
 
-METAL_DEVICE_EXPORT const char* metal_device_name() {
-  return metal_device::ThePlugin().name.c_str();
+// How many there are; what follows takes a number below that.
+METAL_DEVICE_EXPORT uint64_t metal_device_count() { return metal_device::Devices().size(); }
+
+METAL_DEVICE_EXPORT const char* metal_device_name(uint64_t ordinal) {
+  return metal_device::Devices()[ordinal]->name.c_str();
 }
 
-METAL_DEVICE_EXPORT int64_t metal_device_memory_limit() {
-  return metal_device::GetMemoryStatistics().limit;
+METAL_DEVICE_EXPORT int64_t metal_device_memory_limit(uint64_t ordinal) {
+  return metal_device::GetMemoryStatistics(*metal_device::Devices()[ordinal]).limit;
 }
 
 // Whether tensors lie in memory that the host does not see: on a GPU of its own.
-METAL_DEVICE_EXPORT bool metal_device_has_own_memory() { return !metal_device::HasUnifiedMemory(); }
-
-METAL_DEVICE_EXPORT int64_t metal_device_memory_in_use() {
-  return metal_device::GetMemoryStatistics().in_use;
+METAL_DEVICE_EXPORT bool metal_device_has_own_memory(uint64_t ordinal) {
+  return !metal_device::Devices()[ordinal]->has_unified_memory;
 }
 
-METAL_DEVICE_EXPORT int64_t metal_device_memory_peak() {
-  return metal_device::GetMemoryStatistics().peak_in_use;
+METAL_DEVICE_EXPORT int64_t metal_device_memory_in_use(uint64_t ordinal) {
+  return metal_device::GetMemoryStatistics(*metal_device::Devices()[ordinal]).in_use;
 }
 
-// Waits for everything that was given to the device.
+METAL_DEVICE_EXPORT int64_t metal_device_memory_peak(uint64_t ordinal) {
+  return metal_device::GetMemoryStatistics(*metal_device::Devices()[ordinal]).peak_in_use;
+}
+
+// Waits for everything that was given to the devices.
 METAL_DEVICE_EXPORT void metal_device_synchronize() {
   @autoreleasepool {
     metal_device::SynchronizeAll();
   }
 }
 
-// What kernels ask after they have encoded: null, or why the op fails. Where every op is waited
-// for, the failure is this op's and the device goes on; else it is an earlier one's, and stays.
-METAL_DEVICE_EXPORT const char* metal_device_failure() {
-  using namespace metal_device;
+namespace metal_device {
+namespace {
+
+const char* Failure(Device& device) {
   std::string message;
   if (GlobalStreamOptions().synchronous && !Forked()) {
-    return TakeError(&message) ? Hold(std::move(message)) : nullptr;
+    return TakeError(device, &message) ? Hold(std::move(message)) : nullptr;
   }
-  return PeekError(&message) ? Hold(DescribeFailure(message)) : nullptr;
+  return PeekError(device, &message) ? Hold(DescribeFailure(message)) : nullptr;
 }
 
-// The first failure since the last metal_device_take_error(), or null.
+}  // namespace
+}  // namespace metal_device
+
+// What kernels ask after they have encoded: null, or why the op fails. Where every op is waited
+// for, the failure is this op's and the device goes on; else it is an earlier one's, and stays.
+METAL_DEVICE_EXPORT const char* metal_device_failure_on(void* stream) {
+  using namespace metal_device;
+  id object = (id)stream;
+  if (Devices().size() == 1) return Failure(*Devices()[0]);
+  const bool ours = [object isKindOfClass:[MetalDeviceStream class]];
+  return ours ? Failure(*[(MetalDeviceStream*)object device]) : nullptr;
+}
+
+// As kernels ask that were compiled when there was one device: of any.
+METAL_DEVICE_EXPORT const char* metal_device_failure() {
+  using namespace metal_device;
+  for (Device* device : Devices()) {
+    if (const char* why = Failure(*device)) return why;
+  }
+  return nullptr;
+}
+
+// The first failure of some device since the last metal_device_take_error(), or null.
 METAL_DEVICE_EXPORT const char* metal_device_peek_error() {
+  using namespace metal_device;
   std::string message;
-  return metal_device::PeekError(&message) ? metal_device::Hold(std::move(message)) : nullptr;
+  for (Device* device : Devices()) {
+    if (PeekError(*device, &message)) return Hold(std::move(message));
+  }
+  return nullptr;
 }
 
+// Forgets those of all devices, and returns the first.
 METAL_DEVICE_EXPORT const char* metal_device_take_error() {
-  std::string message;
-  return metal_device::TakeError(&message) ? metal_device::Hold(std::move(message)) : nullptr;
+  using namespace metal_device;
+  std::string first, other;
+  bool failed = false;
+  for (Device* device : Devices()) {
+    if (TakeError(*device, failed ? &other : &first)) failed = true;
+  }
+  return failed ? Hold(std::move(first)) : nullptr;
 }

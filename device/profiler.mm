@@ -385,8 +385,8 @@ METAL_DEVICE_EXPORT const void* metal_device_profiler() { return &metal_device::
 METAL_DEVICE_EXPORT const char* metal_device_profile_start(uint64_t most_events) {
   thread_local std::string why;
   @autoreleasepool {
-    const bool started = metal_device::StartProfile(metal_device::Profiler::kPython,
-                                                    metal_device::TheDevice(), most_events, &why);
+    const bool started = metal_device::StartProfile(
+        metal_device::Profiler::kPython, metal_device::Devices()[0]->metal, most_events, &why);
     return started ? nullptr : why.c_str();
   }
 }

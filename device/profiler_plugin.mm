@@ -219,10 +219,10 @@ Collected& TheCollected() {
 }
 
 void Start(const TP_Profiler*, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(nullptr, status, [&] {
     std::string why;
-    if (TheDevice() == nil) return;  // the plugin has declined, and said why
-    if (!StartProfile(Profiler::kTensorFlow, TheDevice(), kMostEvents, &why)) {
+    if (Devices().empty()) return;  // the plugin has declined, and said why
+    if (!StartProfile(Profiler::kTensorFlow, Devices()[0]->metal, kMostEvents, &why)) {
       TF_SetStatus(status, TF_FAILED_PRECONDITION,
                    ("METAL device: it cannot be profiled, as " + why).c_str());
     }
@@ -230,7 +230,7 @@ void Start(const TP_Profiler*, TF_Status* status) {
 }
 
 void Stop(const TP_Profiler*, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(nullptr, status, [&] {
     Collected& collected = TheCollected();
     const std::lock_guard<std::mutex> lock(collected.mutex);
     collected.profile = StopProfile(Profiler::kTensorFlow);
@@ -240,12 +240,12 @@ void Stop(const TP_Profiler*, TF_Status* status) {
 }
 
 void Collect(const TP_Profiler*, uint8_t* buffer, size_t* size, TF_Status* status) {
-  Guarded(status, [&] {
+  Guarded(nullptr, status, [&] {
     Collected& collected = TheCollected();
     const std::lock_guard<std::mutex> lock(collected.mutex);
     if (collected.stopped) {
       if (!collected.profile.events.empty()) {
-        collected.space = ToXSpace(collected.profile, [[TheDevice() name] UTF8String]);
+        collected.space = ToXSpace(collected.profile, Devices()[0]->name);
       }
       collected.profile = Profile();
       collected.stopped = false;

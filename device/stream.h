@@ -21,10 +21,12 @@
 #include <utility>
 #include <vector>
 
+#include "device/device.h"
 #include "device/profiler.h"
 #include "kernels/runtime/tf_metal_stream.h"
 
 @interface MetalDeviceStream : NSObject <TF_MetalStream> {
+  metal_device::Device* _device;
   id<MTLCommandQueue> _commandQueue;
   dispatch_queue_t _queue;
   id<MTLCommandBuffer> _current;  // touched on _queue only
@@ -46,7 +48,8 @@
   std::vector<Wait> _waits;  // what the next command buffer has to wait for
 }
 
-- (instancetype)initWithDevice:(id<MTLDevice>)device;
+- (instancetype)initWithDevice:(metal_device::Device*)device;
+- (metal_device::Device*)device;
 
 // Commits what is encoded. Returns the number that stands for "all work so far".
 - (uint64_t)flush;
@@ -83,17 +86,10 @@ struct StreamOptions {
 };
 StreamOptions& GlobalStreamOptions();
 
-// Waits for every stream. On a stream's own queue, where committing is not possible, only for what
-// is committed.
-void SynchronizeAll();
-
-// The first failure of a command buffer or host callback since the last TakeError. It stays:
-// whatever that work should have written is garbage, and nothing says which tensors those are.
-bool PeekError(std::string* message);
-bool TakeError(std::string* message);
-void ReportError(const std::string& message);
-// The sentence for whoever meets a failure of earlier work.
-std::string DescribeFailure(const std::string& message);
+// Waits for every stream of a device, or of all devices. On a stream's own queue, where committing
+// is not possible, only for what is committed.
+void Synchronize(const Device* device);
+inline void SynchronizeAll() { Synchronize(nullptr); }
 
 }  // namespace metal_device
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "device/device.h"
 #include "device/fork.h"
 #include "kernels/runtime/labels.h"
 
@@ -26,16 +27,6 @@ Streams& AllStreams() {
   return *streams;
 }
 
-struct DeviceError {
-  std::mutex mutex;  // guards the message
-  std::atomic<bool> failed{false};
-  std::string message;
-};
-DeviceError& TheError() {
-  static DeviceError* error = new DeviceError();
-  return *error;
-}
-
 }  // namespace
 
 StreamOptions& GlobalStreamOptions() {
@@ -43,53 +34,14 @@ StreamOptions& GlobalStreamOptions() {
   return *options;
 }
 
-void ReportError(const std::string& message) {
-  if (Forked()) return;
-  DeviceError& error = TheError();
-  std::lock_guard<std::mutex> lock(error.mutex);
-  if (error.failed) return;  // what follows the first failure is often its consequence
-  error.message = message;
-  error.failed = true;
-}
-
-bool PeekError(std::string* message) {
-  if (Forked()) {
-    if (message != nullptr) *message = WhyNotForked();
-    return true;
-  }
-  DeviceError& error = TheError();
-  if (!error.failed) return false;  // asked around every launch
-  std::lock_guard<std::mutex> lock(error.mutex);
-  if (error.failed && message != nullptr) *message = error.message;
-  return error.failed;
-}
-
-bool TakeError(std::string* message) {
-  if (Forked()) return PeekError(message);  // for good
-  DeviceError& error = TheError();
-  std::lock_guard<std::mutex> lock(error.mutex);
-  if (!error.failed) return false;
-  if (message != nullptr) *message = std::move(error.message);
-  error.failed = false;
-  error.message.clear();
-  return true;
-}
-
-std::string DescribeFailure(const std::string& message) {
-  if (Forked()) return message;
-  return "METAL device: work on the device failed earlier, so what is in its memory cannot be "
-         "trusted: " +
-         message +
-         ". metal_ops.device.clear_error() makes the device usable again; "
-         "METAL_DEVICE_WRAPPER_TYPE=1 in the environment finds the op that failed.";
-}
-
-void SynchronizeAll() {
+void Synchronize(const Device* device) {
   if (Forked()) return;
   std::vector<MetalDeviceStream*> streams;
   {
     std::lock_guard<std::mutex> lock(AllStreams().mutex);
-    for (MetalDeviceStream* stream : AllStreams().all) streams.push_back([stream retain]);
+    for (MetalDeviceStream* stream : AllStreams().all) {
+      if (device == nullptr || [stream device] == device) streams.push_back([stream retain]);
+    }
   }
   const bool on_queue = dispatch_get_specific(&kOnStreamQueue) != nullptr;
   // All are committed before the first is waited for: one may wait for another.
@@ -134,11 +86,12 @@ static std::string FaultedEncoder(NSError* error) {
 
 @implementation MetalDeviceStream
 
-- (instancetype)initWithDevice:(id<MTLDevice>)device {
+- (instancetype)initWithDevice:(metal_device::Device*)device {
   if ((self = [super init])) {
-    metal_device::WatchForks(device);
-    _commandQueue = [device newCommandQueue];
-    _timeline = [device newSharedEvent];
+    metal_device::WatchForks();
+    _device = device;
+    _commandQueue = [device->metal newCommandQueue];
+    _timeline = [device->metal newSharedEvent];
     _queue = dispatch_queue_create("metal_ops.device.stream", DISPATCH_QUEUE_SERIAL);
     if (_commandQueue == nil || _timeline == nil || _queue == nil) {
       [self release];
@@ -166,6 +119,10 @@ static std::string FaultedEncoder(NSError* error) {
   [_commandQueue release];
   if (_queue != nil) dispatch_release(_queue);
   [super dealloc];
+}
+
+- (metal_device::Device*)device {
+  return _device;
 }
 
 // ---- TF_MetalStream: what kernels call, on the queue --------------------------------------------
@@ -216,7 +173,9 @@ static std::string FaultedEncoder(NSError* error) {
 // ---- what the device calls ----------------------------------------------------------------------
 
 - (uint64_t)commitCurrent {
-  return [self commitCurrentAndSignal:true];
+  // What waits on another device may be a copy of what this one has made, and has to find its
+  // failure reported.
+  return [self commitCurrentAndSignal:metal_device::Devices().size() == 1];
 }
 
 // The real commit. On the queue. With `signals`, the timeline has the number when the device is
@@ -251,18 +210,23 @@ static std::string FaultedEncoder(NSError* error) {
   return number;
 }
 
+- (void)reportFailureOf:(id<MTLCommandBuffer>)buffer {
+  if ([buffer status] != MTLCommandBufferStatusError) return;
+  NSString* text = [[buffer error] localizedDescription];
+  ReportError(*_device, (text == nil ? std::string("a command buffer failed, no reason given")
+                                     : std::string([text UTF8String])) +
+                            FaultedEncoder([buffer error]));
+}
+
 // On a thread of the Metal runtime, after the work of command buffer `number`.
 - (void)finish:(uint64_t)number
         buffer:(id<MTLCommandBuffer>)buffer
        profile:(metal_device::BufferProfile*)profile {
   @autoreleasepool {
     if (profile != nullptr) metal_device::FinishProfile(profile, buffer, _number, number);
-    if ([buffer status] == MTLCommandBufferStatusError) {
-      NSString* text = [[buffer error] localizedDescription];
-      metal_device::ReportError((text == nil
-                                     ? std::string("a command buffer failed, no reason given")
-                                     : std::string([text UTF8String])) +
-                                FaultedEncoder([buffer error]));
+    [self reportFailureOf:buffer];
+    if (metal_device::Devices().size() > 1 && [_timeline signaledValue] < number) {
+      [_timeline setSignaledValue:number];
     }
     std::lock_guard<std::mutex> lock(_mutex);
     // A failed command buffer also counts as done: whoever waits must wake up to hear of it.
@@ -417,8 +381,9 @@ static std::string FaultedEncoder(NSError* error) {
         std::lock_guard<std::mutex> lock(self->_mutex);
         next = self->_submitted + 1;
       }
-      [buffer addCompletedHandler:^(id<MTLCommandBuffer>) {
+      [buffer addCompletedHandler:^(id<MTLCommandBuffer> done) {
         @autoreleasepool {
+          [self reportFailureOf:done];
           (*work)();
           delete work;
           // In this order: the next command buffer, which waits for `finished`, sets it further.

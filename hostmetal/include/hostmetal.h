@@ -8,6 +8,10 @@
 // The device that runs shaders on the processor, whichever one is the default. Not to be released.
 MTL_EXTERN id<MTLDevice> _Nonnull hostmetal_processor(void);
 
+// The devices that HOSTMETAL_DEVICE and HOSTMETAL_DEVICES name, the default one first: one, unless
+// the environment asks for more. Empty where that is nil.
+MTL_EXTERN NSArray<id<MTLDevice>>* _Nonnull hostmetal_devices(void) NS_RETURNS_RETAINED;
+
 // A buffer over the program's own memory, of any address and length, on that device: what
 // newBufferWithBytesNoCopy: is for whole pages. The memory has to outlive the buffer.
 MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer_over(id<MTLDevice> _Nonnull processor,

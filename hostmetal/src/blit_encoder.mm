@@ -61,7 +61,8 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 
 - (HMTexture*)useTexture:(id<MTLTexture>)object method:(const char*)method {
   auto* texture = (HMTexture*)object;
-  if (![texture isKindOfClass:HM_CLASS(HMTexture)]) {
+  if (![texture isKindOfClass:HM_CLASS(HMTexture)] ||
+      texture->_device != _buffer->_queue->_device) {
     [self fail:kInvalidResource
         message:std::string("[") + method + "] the texture is nil or not of this device"];
     return nil;

@@ -404,13 +404,15 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 - (void)encode:(CommandType)type event:(id<MTLEvent>)event value:(uint64_t)value {
   const char* method = type == CommandType::kWait ? "encodeWaitForEvent" : "encodeSignalEvent";
   if (![self canEncode:method]) return;
-  if (![(id)event isKindOfClass:HM_CLASS(HMEvent)]) {
+  HMDevice* const device = _queue->_device;
+  auto* const made = (HMEvent*)event;
+  if (![made isKindOfClass:HM_CLASS(HMEvent)] || (made->_device && made->_device != device)) {
     _state->list.Fail(hostmetal::kInvalidResource,
                       std::string("[") + method + "] the event is nil or not of this device");
     return;
   }
   hostmetal::Command& command = _state->list.Add(type);
-  command.event = ((HMEvent*)event)->_event;
+  command.event = made->_event;
   command.event_value = value;
   _state->Use(event);
 }

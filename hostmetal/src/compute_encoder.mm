@@ -40,7 +40,8 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state {
   if (![self isOpen:"setComputePipelineState"]) return;
   auto* pipeline = (HMComputePipelineState*)state;
-  if (![pipeline isKindOfClass:HM_CLASS(HMComputePipelineState)]) {
+  if (![pipeline isKindOfClass:HM_CLASS(HMComputePipelineState)] ||
+      pipeline->_device != _buffer->_queue->_device) {
     _pipeline = nil;
     [self fail:kInvalidResource
         message:"[setComputePipelineState] the pipeline is nil or not of this device"];
@@ -117,7 +118,9 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 - (void)setTexture:(id<MTLTexture>)object atIndex:(NSUInteger)index {
   if (![self isOpen:"setTexture"]) return;
   auto* texture = (HMTexture*)object;
-  if (index >= METALLIB_MAX_TEXTURES || (texture && ![texture isKindOfClass:HM_CLASS(HMTexture)])) {
+  if (index >= METALLIB_MAX_TEXTURES ||
+      (texture && !([texture isKindOfClass:HM_CLASS(HMTexture)] &&
+                    texture->_device == _buffer->_queue->_device))) {
     [self fail:kInvalidResource
         message:"[setTexture] index " + Number(index) + "; the highest is " +
                 Number(METALLIB_MAX_TEXTURES - 1) + ", and the texture must be of this device"];

@@ -24,8 +24,5 @@
                     length:(NSUInteger)length
                    options:(MTLResourceOptions)options;
 @end
-// The default device, which HOSTMETAL_DEVICE can name; nil, with a sentence on stderr, where it is
-// not there.
-HMDevice* HMTheDevice();
 
 #endif  // HOSTMETAL_SRC_DEVICE_H_

@@ -34,48 +34,89 @@ HMDevice* DeviceOf(hostmetal::Driver* driver) {
   return device;
 }
 
-// The device that HOSTMETAL_DEVICE names: cpu, which is the default, or cuda:<number>.
-HMDevice* DefaultDevice() {
-  const char* variable = getenv("HOSTMETAL_DEVICE");
-  std::string wanted = variable && *variable ? variable : "cpu";
-  if (wanted == "cpu") return DeviceOf(&hostmetal::CpuDriver());
-  std::string number = wanted.rfind("cuda:", 0) == 0 ? wanted.substr(5) : "";
-  if (number.empty() || number.size() > 4 ||
-      number.find_first_not_of("0123456789") != number.npos) {
-    fprintf(stderr,
-            "[MTLCreateSystemDefaultDevice] HOSTMETAL_DEVICE is '%s'; expected cpu or cuda:0\n",
-            wanted.c_str());
-    return nil;
+// "12" -> 12; false for anything else, and for more than four digits.
+bool ReadNumber(const std::string& text, size_t* number) {
+  if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != text.npos) {
+    return false;
   }
-  std::string why;
-  const auto& drivers = hostmetal::CudaDrivers(&why);
-  size_t index = size_t(atoi(number.c_str()));
-  if (index < drivers.size()) return DeviceOf(drivers[index]);
-  fprintf(stderr, "[MTLCreateSystemDefaultDevice] HOSTMETAL_DEVICE is '%s', but %s\n",
-          wanted.c_str(),
-          drivers.empty() ? why.c_str()
-                          : (std::to_string(drivers.size()) + " NVIDIA GPUs are usable").c_str());
-  return nil;
+  *number = size_t(atoi(text.c_str()));
+  return true;
+}
+
+std::string Environment(const char* name) {
+  const char* value = getenv(name);
+  return value ? value : "";
+}
+
+// What HOSTMETAL_DEVICE and HOSTMETAL_DEVICES name: cpu, which is the default, cuda:<number> or
+// cuda, and how many from there on: one, or of cuda all.
+struct Chosen {
+  std::vector<hostmetal::Driver*> drivers;  // none: the reason was printed
+  size_t processors = 1;                    // how many devices the processor is
+};
+
+Chosen Choose() {
+  Chosen chosen;
+  const std::string wanted = Environment("HOSTMETAL_DEVICE");
+  const std::string several = Environment("HOSTMETAL_DEVICES");
+  const bool cpu = wanted.empty() || wanted == "cpu", all_gpus = wanted == "cuda";
+  size_t first = 0, count = 1;
+  std::string wrong;
+  if (!cpu && !all_gpus && !(wanted.rfind("cuda:", 0) == 0 && ReadNumber(wanted.substr(5), &first)))
+    wrong = "HOSTMETAL_DEVICE is '" + wanted + "'; expected cpu or cuda:0";
+  if (!several.empty() && !(ReadNumber(several, &count) && count >= 1 && count <= 64))
+    wrong = "HOSTMETAL_DEVICES is '" + several + "'; expected a number from 1 to 64";
+  if (wrong.empty() && cpu) {
+    chosen.processors = count;
+    chosen.drivers = hostmetal::CpuDrivers(count);
+  } else if (wrong.empty()) {
+    std::string why;
+    const auto& gpus = hostmetal::CudaDrivers(&why);
+    if (all_gpus && several.empty()) count = std::max<size_t>(1, gpus.size());
+    if (first + count <= gpus.size()) {
+      const auto begin = gpus.begin() + ptrdiff_t(first);
+      chosen.drivers.assign(begin, begin + ptrdiff_t(count));
+    } else {
+      wrong = "HOSTMETAL_DEVICE is '" + wanted + "'" +
+              (several.empty() ? "" : " and HOSTMETAL_DEVICES '" + several + "'") + ", but " +
+              (gpus.empty() ? why : std::to_string(gpus.size()) + " NVIDIA GPUs are usable");
+    }
+  }
+  if (!wrong.empty()) {
+    fprintf(stderr, "[MTLCreateSystemDefaultDevice] %s\n", wrong.c_str());
+  }
+  return chosen;
+}
+
+const Chosen& TheChosen() {
+  static const Chosen* chosen = new Chosen(Choose());
+  return *chosen;
+}
+
+NSArray<id<MTLDevice>>* ToArray(const std::vector<hostmetal::Driver*>& drivers) {
+  NSMutableArray* all = [[NSMutableArray alloc] init];
+  for (hostmetal::Driver* driver : drivers) [all addObject:DeviceOf(driver)];
+  return all;
 }
 
 }  // namespace
 
-HMDevice* HMTheDevice() {
-  static HMDevice* device = DefaultDevice();
-  return device;
+id<MTLDevice> MTLCreateSystemDefaultDevice(void) {
+  const auto& drivers = TheChosen().drivers;
+  return drivers.empty() ? nil : [DeviceOf(drivers[0]) retain];
 }
 
-id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return [HMTheDevice() retain]; }
+NSArray<id<MTLDevice>>* hostmetal_devices(void) { return ToArray(TheChosen().drivers); }
 
-id<MTLDevice> hostmetal_processor(void) { return DeviceOf(&hostmetal::CpuDriver()); }
+id<MTLDevice> hostmetal_processor(void) {
+  return DeviceOf(hostmetal::CpuDrivers(TheChosen().processors)[0]);
+}
 
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
-  NSMutableArray* all = [[NSMutableArray alloc] init];
-  for (hostmetal::Driver* driver : hostmetal::CudaDrivers(nullptr)) {
-    [all addObject:DeviceOf(driver)];
-  }
-  [all addObject:DeviceOf(&hostmetal::CpuDriver())];
-  return all;
+  std::vector<hostmetal::Driver*> all = hostmetal::CudaDrivers(nullptr);
+  const auto& processors = hostmetal::CpuDrivers(TheChosen().processors);
+  all.insert(all.end(), processors.begin(), processors.end());
+  return ToArray(all);
 }
 
 namespace {
@@ -410,7 +451,7 @@ bool Exists(const std::string& path) {
                                 reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                      error:(NSError**)error {
   auto* made = (HMFunction*)function;
-  if (![made isKindOfClass:[HMFunction class]]) {
+  if (![made isKindOfClass:[HMFunction class]] || made->_device != self) {
     return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
                   "[newComputePipelineState] the function is nil or not of this device");
   }

@@ -162,8 +162,9 @@ class Driver {
   virtual std::unique_ptr<Stream> NewStream() = 0;
 };
 
-// The process's CPU backend; never destroyed.
-Driver& CpuDriver();
+// The processor as so many devices, which share it and its memory; never destroyed. The first call
+// says how many.
+const std::vector<Driver*>& CpuDrivers(size_t count);
 
 // NVIDIA's GPUs, looked for at the first call; never destroyed. Where there are none, `why` says
 // so.

@@ -103,7 +103,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
           length:(NSUInteger)length
           method:(const char*)method {
   auto* buffer = (HMBuffer*)object;
-  if (![buffer isKindOfClass:HM_CLASS(HMBuffer)]) {
+  if (![buffer isKindOfClass:HM_CLASS(HMBuffer)] || buffer->_device != _buffer->_queue->_device) {
     [self fail:kInvalidResource
         message:std::string("[") + method + "] the buffer is nil or not of this device"];
     return nil;

@@ -419,11 +419,11 @@ Status Encoder::Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* b
 
 Status EncodeOn(id<TF_MetalStream> stream, bool wait, Status (*body)(void*, Encoder&),
                 void* context) {
-  RETURN_IF_ERROR(DeviceFailure());
+  RETURN_IF_ERROR(DeviceFailure(stream));
   Encoding encoding = {stream, wait, body, context, Status()};
   dispatch_sync_f([stream queue], &encoding, RunOnQueue);
   RETURN_IF_ERROR(encoding.status);
-  return DeviceFailure();
+  return DeviceFailure(stream);
 }
 
 Status CheckGrid(const char* op, const char* what, int64_t count) {

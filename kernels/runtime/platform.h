@@ -17,7 +17,7 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset);
 
 // What the device says of work that failed after its kernel had returned. Where every op is waited
 // for (METAL_DEVICE_WRAPPER_TYPE=1) that is this kernel's own. OK where the device does not tell.
-Status DeviceFailure();
+Status DeviceFailure(const void* stream);
 
 // Whom the device wants to be told what runs; nullptr for a device that has no profiler.
 struct ProfilerHooks;
@@ -39,12 +39,17 @@ void* NewBufferOver(void* processor, void* memory, uint64_t bytes);
 // hostmetal keeps such memory with the host, whose pages a GPU's work would take away otherwise.
 uint64_t ReadBackOptions();
 
+// The devices that are TensorFlow's GPUs, the default one first: an NSArray, to be released.
+void* NewDevices();
+
 // Memory of one tensor. TensorFlow holds `address` and adds to it to name a slice: for every k <
 // bytes, address + k belongs to this buffer (an id<MTLBuffer>) and to no other. `freed` is called
 // once nothing holds the buffer any more, neither TensorFlow nor a command buffer, and before the
 // memory goes. Null if there is none left.
 using TensorMemoryFreed = void (*)(void* address, size_t bytes);
 void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address);
+// Where its bytes lie, for a device that sees the host's memory.
+void* TensorContents(void* buffer);
 // Whether the address is that of a buffer itself, which saves a search.
 bool IsTensorBuffer(const void* address);
 // For `freed`: memory that is used after its end then reads NaN.

@@ -33,7 +33,7 @@ constexpr const char* kDevicePaths[] = {"libmetal_device.so",
                                         "../tensorflow-plugins/libmetal_device.dylib"};
 
 using Resolve = bool (*)(const void* opaque, void** buffer, uint64_t* offset);
-using Failure = const char* (*)();
+using Failure = const char* (*)(const void* stream);
 
 // TensorFlow loads plugins with RTLD_LOCAL, so the default scope alone may not show the symbol.
 void* FindInDevice(const char* symbol) {
@@ -74,9 +74,9 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset) {
   return Status();
 }
 
-Status DeviceFailure() {
-  static const auto failure = reinterpret_cast<Failure>(FindInDevice("metal_device_failure"));
-  const char* message = failure == nullptr ? nullptr : failure();
+Status DeviceFailure(const void* stream) {
+  static const auto failure = reinterpret_cast<Failure>(FindInDevice("metal_device_failure_on"));
+  const char* message = failure == nullptr ? nullptr : failure(stream);
   return message == nullptr ? Status() : Internal(message);
 }
 
@@ -98,6 +98,11 @@ void* NewBufferOver(void*, void*, uint64_t) { return nullptr; }
 
 uint64_t ReadBackOptions() { return MTLResourceStorageModeShared; }
 
+void* NewDevices() {
+  id<MTLDevice> device = [MTLCreateSystemDefaultDevice() autorelease];
+  return device == nil ? [[NSArray alloc] init] : [[NSArray alloc] initWithObjects:device, nil];
+}
+
 // Metal takes whole pages of memory that is the program's own, and its addresses are TensorFlow's:
 // an id<MTLBuffer> has no address in front of its bytes.
 void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address) {
@@ -117,6 +122,8 @@ void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, voi
   *address = memory;
   return buffer;
 }
+
+void* TensorContents(void* buffer) { return [static_cast<id<MTLBuffer> >(buffer) contents]; }
 
 bool IsTensorBuffer(const void*) { return false; }
 
@@ -154,9 +161,15 @@ void* NewBufferOver(void* processor, void* memory, uint64_t bytes) {
   return hostmetal_new_buffer_over(static_cast<id<MTLDevice> >(processor), memory, bytes);
 }
 
+void* NewDevices() { return hostmetal_devices(); }
+
 // The buffer lies in front of its own bytes, so that it is the address, too.
 void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address) {
   return *address = hostmetal_new_inline_buffer(static_cast<id<MTLDevice> >(device), bytes, freed);
+}
+
+void* TensorContents(void* buffer) {
+  return hostmetal_buffer_address(static_cast<id<MTLBuffer> >(buffer));
 }
 
 bool IsTensorBuffer(const void* address) { return hostmetal_is_inline_buffer(address); }

@@ -16,6 +16,7 @@ Environment variables, read when the device is loaded:
 | `METAL_OPS_LABELS=1` | encoders are labelled with op and node, launches with the shader; errors name the node |
 | `METAL_OPS_DEVICE_SCRIBBLE=1` | overwrite freed memory, so that a use after the end shows as NaN |
 | `METAL_OPS_DEVICE_FALLBACK=warn` | tell ops that the device has no kernel for; `error`: they are a `DeviceError` |
+| `HOSTMETAL_DEVICES=n` | the processor as n devices, GPU:0 and on |
 | `METAL_DEVICE_WRAPPER_TYPE=1` | Apple's validation switch: bounds checks in shaders, and both of the above |
 
 Processes: threads do not survive a fork, so in a process that is forked after the device was used, every use of the
@@ -72,7 +73,7 @@ INSTALL = "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the s
 # Of the system and not in the wheel: GNUstep stands on ICU, GnuTLS and others, 40 MB of libraries.
 APT_PACKAGES = "libgnustep-base1.28 libobjc4"
 _lock = threading.Lock()
-_loaded: Device | None = None
+_loaded: tuple[Device, ...] = ()
 
 
 class DeviceError(RuntimeError):
@@ -117,7 +118,7 @@ def load(kernels: bool = True) -> Device:
         names. A later call with True adds them.
 
     Returns:
-      What was found; `str()` of it is one sentence.
+      What was found; `str()` of it is one sentence. Of several (`HOSTMETAL_DEVICES`), the first: `list()` has all.
 
     Raises:
       DeviceError: The plugin is not built; TensorFlow is a CUDA build, of another release, has another GPU plugin or
@@ -130,25 +131,26 @@ def load(kernels: bool = True) -> Device:
     """
     global _loaded
     with _lock:
-        if _loaded is None:
+        if not _loaded:
             _loaded = _load_macos() if sys.platform == "darwin" else _load_own()
             _fallback.install(os.environ.get("METAL_OPS_DEVICE_FALLBACK", ""), DeviceError)
-        if kernels and _loaded.kernels is None:
-            _loaded = dataclasses.replace(_loaded, kernels=_load_kernels())
-        return _loaded
+        if kernels and _loaded[0].kernels is None:
+            loaded = _load_kernels()
+            _loaded = tuple(dataclasses.replace(device, kernels=loaded) for device in _loaded)
+        return _loaded[0]
 
 
 def list() -> builtins.list[Device]:  # noqa: A001 - reads as metal_ops.device.list()
     """The METAL devices loaded so far.
 
     Returns:
-      One `Device` after `load()`, none before.
+      The `Device`s after `load()`, none before: one, or as many as `HOSTMETAL_DEVICES` asks for.
 
     Example:
       >>> [device.name for device in metal_ops.device.list()]
       ['GPU:0']
     """
-    return [] if _loaded is None else [_loaded]
+    return [*_loaded]
 
 
 def load_if_asked() -> Device | None:
@@ -176,7 +178,7 @@ def load_if_asked() -> Device | None:
 
 
 def synchronize() -> None:
-    """Waits for all work on the device.
+    """Waits for all work on the device, or on all of them.
 
     Raises:
       DeviceError: No device is loaded, or work on it failed; `clear_error()` forgets the failure.
@@ -193,16 +195,19 @@ def synchronize() -> None:
         raise DeviceError(f"metal_ops: work on the METAL device failed: {failure.decode()}")
 
 
-def memory() -> dict[str, int]:
+def memory(device: str = "GPU:0") -> dict[str, int]:
     """Bytes of device memory: `in_use` by tensors and running work, the `peak` of that, and the `limit`.
 
     TensorFlow's own `tf.config.experimental.get_memory_info` knows nothing of such a device and says 0.
+
+    Args:
+      device: Which one, by its name in `list()`.
 
     Returns:
       The three numbers by name.
 
     Raises:
-      DeviceError: No device is loaded.
+      DeviceError: No device is loaded, or none of that name.
 
     Example:
       >>> memory = metal_ops.device.memory()
@@ -210,10 +215,14 @@ def memory() -> dict[str, int]:
       True
     """
     library = _plugin()
+    names = [f"GPU:{i}" for i in range(library.metal_device_count())]
+    if device not in names:
+        raise DeviceError(f"metal_ops: device is {device!r}, expected one of {', '.join(names)}.")
+    ordinal = names.index(device)
     return {
-        "in_use": library.metal_device_memory_in_use(),
-        "peak": library.metal_device_memory_peak(),
-        "limit": library.metal_device_memory_limit(),
+        "in_use": library.metal_device_memory_in_use(ordinal),
+        "peak": library.metal_device_memory_peak(ordinal),
+        "limit": library.metal_device_memory_limit(ordinal),
     }
 
 
@@ -241,7 +250,7 @@ def clear_error() -> str | None:
 # ---- this library's device -------------------------------------------------------------------------------------------
 
 
-def _load_own() -> Device:
+def _load_own() -> tuple[Device, ...]:
     plugin = _plugin_file()
     if not plugin.exists():
         raise DeviceError(f"metal_ops: the device plugin {plugin} is missing; {INSTALL}.")
@@ -262,13 +271,16 @@ def _load_own() -> Device:
         raise DeviceError(f"metal_ops: the METAL device declined: {why_not.decode()}.")
     os.register_at_fork(after_in_child=functools.partial(_refuse_functions_if_forked, tf))
     teach_keras()
-    return Device(
-        name="GPU:0",
-        hardware=library.metal_device_name().decode(),
-        memory_bytes=library.metal_device_memory_limit(),
-        plugin=plugin,
-        kernels=None,
-        has_own_memory=library.metal_device_has_own_memory(),
+    return tuple(
+        Device(
+            name=f"GPU:{i}",
+            hardware=library.metal_device_name(i).decode(),
+            memory_bytes=library.metal_device_memory_limit(i),
+            plugin=plugin,
+            kernels=None,
+            has_own_memory=library.metal_device_has_own_memory(i),
+        )
+        for i in range(library.metal_device_count())
     )
 
 
@@ -287,7 +299,7 @@ def _found_by_tensorflow() -> bool:
         return False
     if _is_mapped(str(plugin)):
         library = _plugin()
-        if library.metal_device_why_not() or library.metal_device_name():
+        if library.metal_device_why_not() or library.metal_device_count():
             return True
     raise DeviceError(
         f"metal_ops: {PLUGIN.name} was loaded into this process before, by something else than "
@@ -380,12 +392,20 @@ def _is_mapped(library: str) -> bool:
 @functools.cache
 def _open_plugin() -> ctypes.CDLL:
     library = ctypes.CDLL(str(_plugin_file()), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    for name in ("why_not", "why_forked", "name", "peek_error", "take_error"):
+    for name in ("why_not", "why_forked", "peek_error", "take_error"):
         getattr(library, f"metal_device_{name}").restype = ctypes.c_char_p
-    for name in ("memory_limit", "memory_in_use", "memory_peak"):
-        getattr(library, f"metal_device_{name}").restype = ctypes.c_int64
+    of_one: dict[str, Any] = {
+        "name": ctypes.c_char_p,
+        "has_own_memory": ctypes.c_bool,
+        "memory_limit": ctypes.c_int64,
+        "memory_in_use": ctypes.c_int64,
+        "memory_peak": ctypes.c_int64,
+    }
+    for name, result in of_one.items():
+        function = getattr(library, f"metal_device_{name}")
+        function.argtypes, function.restype = [ctypes.c_uint64], result
+    library.metal_device_count.restype = ctypes.c_uint64
     library.metal_device_synchronize.restype = None
-    library.metal_device_has_own_memory.restype = ctypes.c_bool
     return library
 
 
@@ -401,7 +421,7 @@ def _plugin() -> ctypes.CDLL:
 # ---- macOS ----------------------------------------------------------------------------------------------------------
 
 
-def _load_macos() -> Device:
+def _load_macos() -> tuple[Device, ...]:
     releases = [*TENSORFLOW_RELEASES]
     release = ".".join(build_info()["tensorflow"].split(".")[:2])
     left = releases.index(release) > releases.index(TENSORFLOW_METAL_UNTIL)
@@ -429,7 +449,7 @@ def _load_macos() -> Device:
             "METAL_OPS_DEVICE=1 for this library's own device."
         )
     details = tf.config.experimental.get_device_details(gpus[0])
-    return Device("GPU:0", details.get("device_name", "METAL"), 0, None, None)
+    return (Device("GPU:0", details.get("device_name", "METAL"), 0, None, None),)
 
 
 def _tensorflow_metal() -> str:

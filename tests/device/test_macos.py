@@ -30,7 +30,7 @@ def mac(monkeypatch: pytest.MonkeyPatch):
         )
         monkeypatch.setenv("METAL_OPS_DEVICE", asked)
         found = device._load_macos()
-        return found if isinstance(found, str) else found.hardware
+        return found if isinstance(found, str) else found[0].hardware
 
     return make
 

@@ -63,6 +63,7 @@ def test_case(fixtures, case: str) -> None:
         ("cuda:0", {"HOSTMETAL_LIBCUDA": "/nowhere/libcuda.so"}, "cannot be loaded: /nowhere"),
         ("cuda:0", {"HOSTMETAL_LIBCUDA": "libm.so.6"}, "libm.so.6 has no cuInit"),
         ("cuda:2", {}, "'cuda:2', but 2 NVIDIA GPUs are usable"),
+        ("cuda", {"HOSTMETAL_DEVICES": "3"}, "DEVICES '3', but 2 NVIDIA GPUs are usable"),
         ("cuda:x", {}, "HOSTMETAL_DEVICE is 'cuda:x'; expected cpu or cuda:0"),
         ("gpu", {}, "HOSTMETAL_DEVICE is 'gpu'; expected cpu or cuda:0"),
     ],

@@ -53,6 +53,17 @@ def test_validation(program: Path, name: str) -> None:
     run(program, name, METAL_DEVICE_WRAPPER_TYPE="1")
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("devices_")])
+def test_two_devices(program: Path, name: str) -> None:
+    run(program, name, HOSTMETAL_DEVICES="2")
+
+
+@pytest.mark.parametrize("value", ["0", "65", "-1", "two"])
+def test_no_number_of_devices(program: Path, value: str) -> None:
+    with pytest.raises(AssertionError, match=f"HOSTMETAL_DEVICES is '{value}'; expected a number"):
+        run(program, "library_lists_its_functions", HOSTMETAL_DEVICES=value)
+
+
 @pytest.mark.parametrize("threads", ["1", "2", "7"])
 def test_all_cases_in_one_process(program: Path, threads: str) -> None:
     run(program, HOSTMETAL_NUM_THREADS=threads)

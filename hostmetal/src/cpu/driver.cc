@@ -343,10 +343,13 @@ std::string ProcessorName() {
 
 class Cpu : public Driver {
  public:
-  Cpu() : pool_(std::min<size_t>(PhysicalMemory() / 8, size_t{1} << 30)) {
+  // One of `count` devices.
+  Cpu(size_t number, size_t count)
+      : pool_(std::min<size_t>(PhysicalMemory() / 8, size_t{1} << 30) / count) {
     info_.name = "hostmetal (" + ProcessorName() + ")";
-    info_.registry_id = 0x686f73746d746c00;  // "hostmtl"
-    info_.memory_bytes = PhysicalMemory();
+    if (number > 0) info_.name += " #" + std::to_string(number);
+    info_.registry_id = 0x686f73746d746c00 + number;  // "hostmtl"
+    info_.memory_bytes = PhysicalMemory() / count;
     info_.unified_memory = true;
   }
 
@@ -399,9 +402,13 @@ class Cpu : public Driver {
 
 }  // namespace
 
-Driver& CpuDriver() {
-  static Cpu* driver = new Cpu;
-  return *driver;
+const std::vector<Driver*>& CpuDrivers(size_t count) {
+  static const auto* drivers = [count] {
+    auto* made = new std::vector<Driver*>;
+    for (size_t i = 0; i < count; ++i) made->push_back(new Cpu(i, count));
+    return made;
+  }();
+  return *drivers;
 }
 
 }  // namespace hostmetal

@@ -1,0 +1,182 @@
+"""Gradients of every op of the device that has one, by `tf.test.compute_gradient`: what TensorFlow's gradient functions
+make of the device's ops against differences of the op's results.
+
+An op is called along two directions through all of its floats at once, and its results are summed up with two sets of
+weights: any element of any gradient that is wrong shows, in six calls instead of thousands.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import ops as framework
+
+from benchmarks import device_arguments
+from benchmarks.device_arguments import arguments, chosen_types, placed
+from benchmarks.device_ops import gpu_kernels, takes_refs
+
+SIDE = 8
+# Small, as an element that passes another one has no derivative there; rounding is divided by it.
+STEP = 2**-12
+STEPS = {"Max.*|.*Segment(Max|Min)|FloorMod": 2**-14, "Cast": 0.25}
+
+# What has a gradient function, but not one of a derivative of numbers that are given.
+OTHERS = {
+    "Switch|Merge|Enter|Exit|NextIteration|PlaceholderWithDefault|PreventGradient|Optional.*|Ragged.*|"
+    "DebugGradientIdentity|CheckNumerics": "control flow, variants, what only watches",
+    "FakeQuant.*|QuantizeAndDequantize.*": "it passes through as if nothing were rounded",
+    "Resource.*|ReadVariableOp": "of variables: test_state.py",
+    "FusedBatchNormGrad.*": "what is reserved depends on x",
+    "Reshape": "TensorFlow's own",
+    "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
+}
+# Of complex numbers TensorFlow's functions for these are not their derivatives.
+REAL = ["Sign", "SquaredDifference"]
+# Inputs that TensorFlow's gradient functions take for constants.
+CONSTANTS = {
+    "Betainc": ["a", "b"],
+    "Igamma(c)?": ["a"],
+    "Zeta": ["x"],
+    "Polygamma": ["a"],
+    "MaxPool.*Grad.*": ["orig_input", "orig_output"],
+    "ImageProjectiveTransformV.": ["transforms", "fill_value"],
+    "Matrix(Diag|DiagPart)V.": ["padding_value"],
+    "PadV2": ["constant_values"],
+}
+# Outputs that have gradients, where others have none.
+OUTPUTS = {
+    "CTCLoss(V2)?": [0],
+    "FusedBatchNorm(V2|V3)?": [0],
+    "SoftmaxCrossEntropyWithLogits": [0],
+    "SparseSoftmaxCrossEntropyWithLogits": [0],
+}
+FLAT = "Floor|Ceil|Rint|Round|Sign|FloorDiv|TruncateDiv"  # whose derivative is 0
+
+
+def of(table: dict, op: str):
+    return next((found for pattern, found in table.items() if re.fullmatch(pattern, op)), None)
+
+
+def has_gradient(op: str) -> bool:
+    try:
+        return framework._gradient_registry.lookup(op) is not None
+    except LookupError:
+        return False
+
+
+def cases() -> list[tuple[str, str]]:
+    found = []
+    for op, kernels in sorted(gpu_kernels().items()):
+        if not hasattr(tf.raw_ops, op) or takes_refs(op) or not has_gradient(op) or of(OTHERS, op):
+            continue
+        registered = {
+            t
+            for kernel in kernels
+            for constraint in kernel.constraint
+            if constraint.name == "T"
+            for t in constraint.allowed_values.list.type
+        }
+        both = {tf.float32.as_datatype_enum, tf.complex64.as_datatype_enum} <= registered
+        found += [(op, "complex64")] * (both and op not in REAL) + [(op, "float32")]
+    return found
+
+
+def flows(x) -> bool:
+    return tf.is_tensor(x) and (x.dtype.is_floating or x.dtype.is_complex)
+
+
+def numbers(rng, shape, dtype) -> tf.Tensor:
+    x = rng.normal(size=shape)
+    return tf.constant(x + 1j * rng.normal(size=shape) if dtype.is_complex else x, dtype)
+
+
+@pytest.fixture
+def soft_placement():
+    """Gradient functions calculate with shapes, whose int32 are the host's."""
+    tf.config.set_soft_device_placement(True)
+    yield
+    tf.config.set_soft_device_placement(False)
+
+
+@pytest.mark.usefixtures("soft_placement")
+@pytest.mark.parametrize("op, dtype", cases())
+def test_gradient(op, dtype, monkeypatch):
+    monkeypatch.setattr(device_arguments, "_random", np.random.default_rng(0))
+    kernels = gpu_kernels()[op]
+    types = chosen_types(op, kernels)
+    if dtype == "complex64":
+        types["T"] = dtype
+    host = {name for kernel in kernels for name in kernel.host_memory_arg}
+    rng = np.random.default_rng(0)
+    raw = arguments(op, types, SIDE)
+    if op in ("TensorScatterUpdate", "InplaceUpdate"):  # of elements named twice the last counts
+        raw["indices"] = rng.permutation(SIDE)[:, None]
+    if op == "SoftmaxCrossEntropyWithLogits":  # the gradient takes labels for shares of 1
+        raw["labels"] /= raw["labels"].sum(1, keepdims=True)
+    if dtype == "complex64":
+        raw = {k: np.complex64(v) if isinstance(v, np.float32) else v for k, v in raw.items()}
+    given = placed(raw, "GPU:0", host, [])
+    moving = [k for k in given if k not in (of(CONSTANTS, op) or [])]
+    outputs, weights = of(OUTPUTS, op), {}
+    ways = {}
+
+    def direction(x):
+        way = numbers(rng, (2, *x.shape), x.dtype)
+        return way + tf.linalg.adjoint(way) if op == "Cholesky" else way
+
+    def moved(x, way, t):
+        return x + tf.tensordot(tf.cast(t, x.dtype), way, 1)
+
+    for name in moving:
+        value = given[name]
+        if isinstance(value, list) and value and flows(value[0]):
+            ways[name] = [direction(x) for x in value]
+        elif flows(value):
+            ways[name] = direction(value)
+
+    def called(t):
+        now = {
+            k: [moved(*pair, t) for pair in zip(given[k], way, strict=True)]
+            if isinstance(way, list)
+            else moved(given[k], way, t)
+            for k, way in ways.items()
+        }
+        with tf.device("GPU:0"):
+            results = getattr(tf.raw_ops, op)(**(given | now))
+        results = list(results) if isinstance(results, list | tuple) else [results]
+        results = [x for i, x in enumerate(results) if flows(x) and (not outputs or i in outputs)]
+        assert all(x.device.endswith("GPU:0") for x in results)
+        return results
+
+    def weighed(t):
+        total = tf.zeros(2, tf.float64)
+        for i, x in enumerate(called(t)):
+            if i not in weights:
+                weights[i] = numbers(rng, (2, *x.shape), x.dtype)
+            # The lowest number stands for what nothing was found for.
+            x = tf.where(tf.abs(x) < 1e30, x, tf.zeros_like(x))
+            term = tf.cast(tf.math.real(weights[i]), tf.float64) * tf.cast(
+                tf.math.real(x), tf.float64
+            )
+            if x.dtype.is_complex:
+                term += tf.cast(tf.math.imag(weights[i]), tf.float64) * tf.cast(
+                    tf.math.imag(x), tf.float64
+                )
+            total += tf.reduce_sum(term, range(1, len(term.shape)))
+        return total
+
+    assert ways
+    start = tf.zeros(2)
+    if not called(start):
+        return
+    theory, numeric = tf.test.compute_gradient(weighed, [start], delta=of(STEPS, op) or STEP)
+    size = np.abs(numeric[0]).max()
+    np.testing.assert_allclose(theory[0], numeric[0], rtol=1e-2, atol=1e-2 * size)
+    assert (size > 0.1) != bool(re.fullmatch(FLAT, op))
+
+
+def test_most_ops_are_here():
+    assert len(cases()) > 250

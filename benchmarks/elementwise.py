@@ -29,6 +29,7 @@ TENSORFLOW = formulas.Library(
     partial(tf.cast, dtype=tf.int32), tf.minimum, partial(tf.cast, dtype=tf.float64),
     partial(tf.cast, dtype=tf.float32), partial(tf.cumsum, axis=0), tf.math.unsorted_segment_sum,
     tf.nn.relu,
+    lambda q, k, v: tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * q.shape[-1] ** -0.5) @ v,
 )  # fmt: skip
 
 

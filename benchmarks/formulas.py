@@ -48,6 +48,7 @@ class Library:
     cumsum_0: Any  # over axis 0
     segment_sum: Any  # of rows, by their segments' numbers, into so many
     relu: Any
+    attention: Any  # of q, k and v, [batch, heads, length, size], as the library has it
 
 
 def softshrink(m: Library, x: Any, lambd: float = 0.5) -> Any:
@@ -136,7 +137,12 @@ def relu_layers(m: Library, x: Any, *kernels: Any) -> Any:
     return x @ kernels[-1]
 
 
+def attention(m: Library, q: Any, k: Any, v: Any) -> Any:
+    return m.attention(q, k, v)
+
+
 FORMULAS = {
+    "attention": attention,
     "relu_layers": relu_layers,
     "softshrink": softshrink,
     "softshrink_sign": softshrink_sign,

@@ -45,6 +45,9 @@ def jax_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tup
         lambda x: x.astype(jnp.float64), lambda x: x.astype(jnp.float32), partial(jnp.cumsum, axis=0),
         lambda x, at, n: jax.ops.segment_sum(x, at, n, indices_are_sorted=True),
         jax.nn.relu,
+        lambda q, k, v: jnp.swapaxes(
+            jax.nn.dot_product_attention(*(jnp.swapaxes(x, 1, 2) for x in (q, k, v))), 1, 2
+        ),
     )  # fmt: skip
     function = partial(FORMULAS[settings["formula"]], library)
     which = settings["gradients"]
@@ -82,7 +85,7 @@ def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
         partial(torch.cumsum, dim=1), partial(torch.cumprod, dim=1), lambda x, at: x[at], torch.floor,
         lambda x: x.to(torch.int32), torch.minimum, lambda x: x.double(), lambda x: x.float(),
         partial(torch.cumsum, dim=0), lambda x, at, n: x.new_zeros(n, x.shape[1]).index_add(0, at, x),
-        torch.relu,
+        torch.relu, torch.nn.functional.scaled_dot_product_attention,
     )  # fmt: skip
     own = {"softshrink": partial(torch.nn.functional.softshrink, lambd=0.5)}
     function = partial(FORMULAS[settings["formula"]], library)

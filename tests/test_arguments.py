@@ -60,6 +60,13 @@ FUNCTIONS = {
         dict(a=POINTS, b=POINTS.T, bias=np.ones(5, np.float32), residual=np.ones((5, 5), np.float32)),
         dict(transpose_a=FLAG, transpose_b=FLAG, epsilon=NUMBER, alpha=NUMBER), {},
     ),
+    "scaled_dot_product_attention": (
+        dict(
+            **dict.fromkeys("qkv", np.ones((1, 2, 3, 4), np.float32)), mask=np.ones((3, 3), bool),
+            bias=np.ones((3, 3), np.float32), key_lengths=np.ones(1, np.int32), seed=np.ones(2, np.int32),
+        ),
+        dict(causal=FLAG, scale=NUMBER, dropout=NUMBER, soft_cap=NUMBER), {},
+    ),
     "fused_mlp": (
         dict(x=POINTS), dict(squareplus_b=NUMBER),
         dict(kernels=[np.ones((3, 16), np.float32), np.ones((16, 1), np.float32)]),
@@ -103,7 +110,18 @@ FUNCTIONS |= {
     if name.islower() and name not in FUNCTIONS
     and name not in ("metal_kernel", "metal_library")  # they make functions, which test_metal_kernel.py calls
 }  # fmt: skip
-MAY_BE_NONE = ("background", "bias", "residual", "targets", "packed_info", "aabb", "alpha")
+MAY_BE_NONE = (
+    "background",
+    "bias",
+    "mask",
+    "key_lengths",
+    "seed",
+    "residual",
+    "targets",
+    "packed_info",
+    "aabb",
+    "alpha",
+)
 
 NO_TENSORS = {
     "None": lambda _: None,

@@ -36,6 +36,15 @@ class _RobustLoss(NamedTuple):
     slope_alpha: tf.Tensor
     slope_scale: tf.Tensor
 
+class _ScaledDotProductAttention(NamedTuple):
+    outputs: tf.Tensor
+    log_sum_exp: tf.Tensor
+
+class _ScaledDotProductAttentionGrad(NamedTuple):
+    d_q: tf.Tensor
+    d_k: tf.Tensor
+    d_v: tf.Tensor
+
 class _SigmoidFocalLoss(NamedTuple):
     loss: tf.Tensor
     slope: tf.Tensor
@@ -399,6 +408,69 @@ def scale_slope_sum(
     name: str | None = None,
 ) -> tf.Tensor:
     """ScaleSlope summed up for a parameter that many elements share, always in the same order."""
+
+def scaled_dot_product_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    bias: Any,
+    key_lengths: Any,
+    seed: Any,
+    scale: float = 0,
+    soft_cap: float = 0,
+    window_left: int = -1,
+    window_right: int = -1,
+    dropout: float = 0,
+    use_mask: bool = False,
+    use_bias: bool = False,
+    name: str | None = None,
+) -> _ScaledDotProductAttention:
+    """Attention: softmax(scale q k^T + bias) v, block after block, without the matrix of scores."""
+
+def scaled_dot_product_attention_bias_grad(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    bias: Any,
+    key_lengths: Any,
+    seed: Any,
+    outputs: Any,
+    log_sum_exp: Any,
+    gradients: Any,
+    scale: float = 0,
+    soft_cap: float = 0,
+    window_left: int = -1,
+    window_right: int = -1,
+    dropout: float = 0,
+    use_mask: bool = False,
+    use_bias: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """The gradient of ScaledDotProductAttention with respect to its bias. Deterministic."""
+
+def scaled_dot_product_attention_grad(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    bias: Any,
+    key_lengths: Any,
+    seed: Any,
+    outputs: Any,
+    log_sum_exp: Any,
+    gradients: Any,
+    scale: float = 0,
+    soft_cap: float = 0,
+    window_left: int = -1,
+    window_right: int = -1,
+    dropout: float = 0,
+    use_mask: bool = False,
+    use_bias: bool = False,
+    name: str | None = None,
+) -> _ScaledDotProductAttentionGrad:
+    """The gradient of ScaledDotProductAttention with respect to q, k and v."""
 
 def sh_encode(
     directions: Any,

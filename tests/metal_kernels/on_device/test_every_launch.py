@@ -130,6 +130,15 @@ def networks(dtype: str) -> None:
         raw_ops.fused_mlp(x, weights, **sizes)
 
 
+def attention(dtype: str) -> None:
+    q = tf.ones([1, 1, 2, 3], dtype)
+    with tf.GradientTape() as tape:
+        bias = tf.ones([2, 2], dtype)
+        tape.watch([q, bias])
+        y = metal_ops.scaled_dot_product_attention(q, q, q, bias=bias)
+    tape.gradient(y, [q, bias])
+
+
 def losses(dtype: str) -> None:
     x, parameter = tf.ones([2, 3], dtype), tf.constant(1.5)
     with tf.GradientTape() as tape:
@@ -194,6 +203,10 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_MLP", way)
         for dtype in DTYPES:
             networks(dtype)
+    for way in ("one", "vector"):
+        monkeypatch.setenv("METAL_OPS_ATTENTION", way)
+        for dtype in DTYPES:
+            attention(dtype)
     radiance_fields()
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))

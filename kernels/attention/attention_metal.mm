@@ -1,0 +1,134 @@
+// ScaledDotProductAttention and its gradients on the Metal device.
+
+#include "kernels/attention/attention_plan.h"
+#include "kernels/runtime/choice.h"
+#include "kernels/runtime/metal_call.h"
+#include "kernels/runtime/platform.h"
+
+namespace metal_ops {
+namespace {
+
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+// What all launches of one call share.
+class Launcher {
+ public:
+  explicit Launcher(MetalCall& call) : call_(call), p_(PlanAttention(call)) {}
+
+  // How many queries or keys a thread has: one where threads run at once, else a vector of them.
+  // METAL_OPS_ATTENTION, or the device.
+  Status Choose() {
+    bool one = ThreadgroupsRunAtOnce();
+    RETURN_IF_ERROR(AskedFor("METAL_OPS_ATTENTION", "one", "vector", &one));
+    lanes_ = one ? 1 : ATTENTION_LANES;
+    return Status();
+  }
+
+  Status Forward(Encoder& encoder) {
+    std::vector<Argument> arguments = Inputs();
+    arguments.push_back({"outputs", call_.out(0)});
+    arguments.push_back({"log_sum_exp", call_.out(1)});
+    return encoder.Launch(ShaderOf("attention_forward"),
+                          Grid(Pieces(p_.queries, lanes_), p_.heads, p_.batch), arguments);
+  }
+
+  // Of each query; what the gradients begin with.
+  Status Means(Encoder& encoder) {
+    return encoder.Launch({"attention_means", type()}, Grid(p_.queries, p_.heads, p_.batch),
+                          {{"outputs", call_.in(kOutputs)},
+                           {"d_outputs", call_.in(kGradients)},
+                           {"means", means_},
+                           {"params", p_}});
+  }
+  Status Queries(Encoder& encoder) {
+    std::vector<Argument> arguments = BackwardInputs();
+    arguments.push_back({"d_q", call_.out(0)});
+    return encoder.Launch(ShaderOf("attention_d_q"),
+                          Grid(Pieces(p_.queries, lanes_), p_.heads, p_.batch), arguments);
+  }
+  Status Keys(Encoder& encoder) {
+    std::vector<Argument> arguments = BackwardInputs();
+    arguments.push_back({"d_k", call_.out(1)});
+    arguments.push_back({"d_v", call_.out(2)});
+    return encoder.Launch(ShaderOf("attention_d_kv"),
+                          Grid(Pieces(p_.keys, lanes_), p_.kv_heads, p_.batch), arguments);
+  }
+  Status Bias(Encoder& encoder) {
+    std::vector<Argument> arguments = BackwardInputs();
+    arguments.push_back({"d_bias", call_.out(0)});
+    return encoder.Launch(
+        ShaderOf("attention_d_bias"),
+        Grid(Pieces(p_.bias_keys, lanes_), Pieces(p_.bias_queries, ATTENTION_STEP),
+             int64_t{p_.bias_heads} * p_.bias_batch),
+        arguments);
+  }
+
+  Status AllocateMeans() {
+    return call_.AllocateTemp(DType::kFloat, {p_.batch, p_.heads, p_.queries}, &means_);
+  }
+
+ private:
+  // Inputs of the gradient ops behind those of the forward one.
+  static constexpr int kOutputs = 7, kLogSumExp = 8, kGradients = 9;
+
+  DType type() const { return call_.in(0).dtype(); }
+  Shader ShaderOf(const char* stem) const { return {stem, type(), lanes_}; }
+  static Value OrNothing(bool used, const Tensor& tensor) {
+    return used ? Value(tensor) : Value(Nothing());
+  }
+  std::vector<Argument> Inputs() const {
+    return {{"q", call_.in(0)},
+            {"k", call_.in(1)},
+            {"v", call_.in(2)},
+            {"mask", OrNothing(p_.use_mask != 0, call_.in(3))},
+            {"bias", OrNothing(p_.use_bias != 0, call_.in(4))},
+            {"lengths", OrNothing(p_.use_lengths != 0, call_.in(5))},
+            {"seed", call_.in(6)},
+            {"params", p_}};
+  }
+  std::vector<Argument> BackwardInputs() const {
+    std::vector<Argument> arguments = Inputs();
+    arguments.push_back({"log_sum_exp", call_.in(kLogSumExp)});
+    arguments.push_back({"d_outputs", call_.in(kGradients)});
+    arguments.push_back({"means", means_});
+    return arguments;
+  }
+
+  MetalCall& call_;
+  const AttentionParams p_;
+  int lanes_ = 1;
+  Tensor means_;
+};
+
+Status ScaledDotProductAttention(MetalCall& call) {
+  Launcher launcher(call);
+  RETURN_IF_ERROR(launcher.Choose());
+  return call.Encode([&](Encoder& encoder) { return launcher.Forward(encoder); });
+}
+METAL_KERNEL("ScaledDotProductAttention", ScaledDotProductAttention);
+
+Status ScaledDotProductAttentionGrad(MetalCall& call) {
+  Launcher launcher(call);
+  RETURN_IF_ERROR(launcher.Choose());
+  RETURN_IF_ERROR(launcher.AllocateMeans());
+  return call.Encode([&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(launcher.Means(encoder));
+    RETURN_IF_ERROR(launcher.Queries(encoder));
+    return launcher.Keys(encoder);
+  });
+}
+METAL_KERNEL("ScaledDotProductAttentionGrad", ScaledDotProductAttentionGrad);
+
+Status ScaledDotProductAttentionBiasGrad(MetalCall& call) {
+  Launcher launcher(call);
+  RETURN_IF_ERROR(launcher.Choose());
+  RETURN_IF_ERROR(launcher.AllocateMeans());
+  return call.Encode([&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(launcher.Means(encoder));
+    return launcher.Bias(encoder);
+  });
+}
+METAL_KERNEL("ScaledDotProductAttentionBiasGrad", ScaledDotProductAttentionBiasGrad);
+
+}  // namespace
+}  // namespace metal_ops

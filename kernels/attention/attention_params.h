@@ -1,0 +1,50 @@
+// Scaled dot-product attention: sizes, and which keys a query sees, for host code and shaders alike.
+
+#ifndef METAL_OPS_KERNELS_ATTENTION_ATTENTION_PARAMS_H_
+#define METAL_OPS_KERNELS_ATTENTION_ATTENTION_PARAMS_H_
+
+#include "kernels/msl/both.h"
+
+#define ATTENTION_MOST_SIZE 256  // of a head
+
+// What a Metal thread that works alone has side by side (queries, or keys for their gradients), and
+// how many of the others it looks at together.
+#define ATTENTION_LANES 16
+#define ATTENTION_STEP 8
+
+// Steps through an array [batch, heads, queries, keys], 0 where it is broadcast.
+struct AttentionSteps {
+  int64_t batch, head, query, key;
+};
+
+struct AttentionParams {
+  AttentionSteps mask, bias;
+  uint32_t batch, heads, kv_heads, queries, keys, size, value_size;
+  int32_t left, right;  // keys beside the query's own that it sees, -1: all
+  float scale, soft_cap;
+  float dropout_scale;  // 1 / (1 - rate)
+  uint32_t dropout;     // a random number below it drops a weight; 0: none are made
+  uint32_t use_mask, use_bias, use_lengths;
+  uint32_t bias_batch, bias_heads, bias_queries, bias_keys;  // the bias' shape
+};
+static_assert(sizeof(AttentionParams) == 144, "host and shader must agree");
+
+// The keys that a query sees: [first, last) of those of its batch, of which there are `length`. The
+// last query's own is the last key.
+struct AttentionKeys {
+  int64_t first, last;
+};
+inline AttentionKeys attention_keys(METAL_OPS_CONSTANT const AttentionParams& p, int64_t length,
+                                    int64_t query) {
+  const int64_t own = query + length - int64_t(p.queries);
+  AttentionKeys seen = {0, length};
+  if (p.left >= 0 && own - p.left > 0) seen.first = own - p.left;
+  if (p.right >= 0 && own + p.right + 1 < length) seen.last = own + p.right + 1;
+  if (seen.last < seen.first) seen.last = seen.first;
+  return seen;
+}
+inline int64_t attention_length(METAL_OPS_CONSTANT const AttentionParams& p, int32_t given) {
+  return given < 0 ? 0 : given > int64_t(p.keys) ? int64_t(p.keys) : int64_t(given);
+}
+
+#endif  // METAL_OPS_KERNELS_ATTENTION_ATTENTION_PARAMS_H_

@@ -1,0 +1,70 @@
+"""Attention on the Metal device: the CPU's tests again, in both ways that threads share it out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import metal_ops
+from metal_ops import raw_ops
+from tests import test_attention
+from tests.metal_kernels.on_device import again
+
+OPS = tuple(f"scaled_dot_product_attention{end}" for end in ("", "_grad", "_bias_grad"))
+REFUSED = (
+    *("test_bad_arguments", "test_bad_calls", "test_bad_gradients", "test_philox_is_philox"),
+    *("test_xla_is_refused_with_a_sentence", "test_memory_is_linear_in_the_length"),
+    *("test_empty", "test_second_derivatives_are_refused"),
+)
+
+guard = again.guarding(OPS, REFUSED)
+
+
+@pytest.mark.usefixtures("guard")
+class TestOnDevice(again.tests_of(test_attention)):
+    pass
+
+
+@pytest.mark.parametrize("way", ["one", "vector"])
+@pytest.mark.parametrize("options", test_attention.OPTIONS)
+@pytest.mark.parametrize("size", test_attention.SIZES[1:4], ids=str)
+def test_both_ways(size, options, way, monkeypatch):
+    monkeypatch.setenv("METAL_OPS_ATTENTION", way)
+    bias = np.random.default_rng(3).normal(size=(1, size[1], 1, size[4])).astype(np.float32)
+    mask = np.random.default_rng(4).random((size[0], 1, size[3], size[4])) < 0.7
+    arrays = test_attention.make(*size)
+    with tf.device("GPU:0"):
+        test_attention.check(
+            *arrays, factor=2.0, bias=bias, mask=mask, **test_attention.OPTIONS[options]
+        )
+
+
+@pytest.mark.parametrize("way", ["one", "vector"])
+def test_same_bits_from_run_to_run(way, monkeypatch):
+    monkeypatch.setenv("METAL_OPS_ATTENTION", way)
+    q, k, v, incoming = (tf.constant(x) for x in test_attention.make(2, 4, 2, 70, 90, 16, 24))
+    bias = tf.ones([1, 1, 70, 90])
+
+    def run():
+        with tf.GradientTape() as tape:
+            tape.watch([q, k, v, bias])
+            y = metal_ops.scaled_dot_product_attention(q, k, v, bias=bias, dropout=0.5, seed=(1, 2))
+        return y, tape.gradient(y, [q, k, v, bias], output_gradients=incoming)
+
+    again.assert_same_bits(run)
+
+
+def test_an_unknown_way_is_refused(monkeypatch):
+    monkeypatch.setenv("METAL_OPS_ATTENTION", "all")
+    with (
+        pytest.raises(tf.errors.InvalidArgumentError, match="METAL_OPS_ATTENTION must be .* 'all'"),
+        tf.device("GPU:0"),
+    ):
+        metal_ops.scaled_dot_product_attention(*test_attention.make(1, 1, 1, 2, 2, 2, 2)[:3])
+
+
+def test_same_sentences():
+    q, k, v, _ = test_attention.make(1, 4, 3, 2, 2, 2, 2)
+    none = [tf.zeros([0], tf.bool), tf.zeros([0]), tf.zeros([0], tf.int32), tf.zeros([2], tf.int32)]
+    again.assert_same_sentence(lambda: raw_ops.scaled_dot_product_attention(q, k, v, *none))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import raw_ops
-from tests import test_attention
+from tests import test_attention, test_multi_head_attention
 from tests.metal_kernels.on_device import again
 
 OPS = tuple(f"scaled_dot_product_attention{end}" for end in ("", "_grad", "_bias_grad"))
@@ -23,6 +23,25 @@ guard = again.guarding(OPS, REFUSED)
 
 @pytest.mark.usefixtures("guard")
 class TestOnDevice(again.tests_of(test_attention)):
+    pass
+
+
+# Not all that a model is trained with has kernels on the device.
+@pytest.fixture
+def soft_placement():
+    tf.config.set_soft_device_placement(True)
+    yield
+    tf.config.set_soft_device_placement(False)
+
+
+OF_LAYER = (
+    *("test_bad_arguments", "test_scores_are_asked_of_keras", "test_it_is_the_op_that_computes"),
+)
+guard_layer = again.guarding(OPS, OF_LAYER)
+
+
+@pytest.mark.usefixtures("guard_layer", "soft_placement")
+class TestLayerOnDevice(again.tests_of(test_multi_head_attention)):
     pass
 
 

@@ -1,0 +1,152 @@
+"""MultiHeadAttention: Keras' layer on one op, without the matrix of scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from metal_ops import _keras
+from metal_ops.ops import _arguments
+from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
+
+_keras.require_tensorflow_backend()
+
+
+@keras.saving.register_keras_serializable(package="metal_ops")
+class MultiHeadAttention(keras.layers.MultiHeadAttention):
+    """`keras.layers.MultiHeadAttention` by `metal_ops.scaled_dot_product_attention`.
+
+    Arguments, weights, their names and the call are Keras'; weights of one load into the other. Memory grows with the
+    lengths and not with their product, `use_causal_mask` and `sliding_window` skip what no query sees where both
+    lengths are known to be equal, and dropout drops other weights than Keras' does. A query that sees no key, as one
+    that its own mask hides, gets 0 where Keras gives it the mean of all values. `return_attention_scores=True`, which
+    asks for the matrix, and inputs of more than one axis of attention are computed by Keras itself.
+
+    XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
+
+    Args:
+      *args: Keras' arguments: num_heads, key_dim, value_dim, dropout and so on. Sizes of heads are 1 to 256.
+      **kwargs: The others, by name.
+
+    Input: query [batch, queries, features], value and key [batch, keys, features].
+    Output: [batch, queries, features], of the layer's compute dtype.
+
+    Raises:
+      TypeError: The dtype policy computes in float64.
+      ValueError: A head is larger than 256, or Keras refuses an argument.
+
+    Example:
+      >>> layer = metal_ops.layers.MultiHeadAttention(num_heads=4, key_dim=16)
+      >>> x = tf.zeros([2, 50, 32])
+      >>> layer(x, x, use_causal_mask=True).shape
+      TensorShape([2, 50, 32])
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for argument in ("key_dim", "value_dim"):
+            size = getattr(self, argument, None) or self.key_dim
+            if size > MOST_SIZE:
+                raise ValueError(
+                    f"[MultiHeadAttention] {argument}: expected at most {MOST_SIZE}, got {size}."
+                )
+        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
+            raise TypeError(
+                f"[MultiHeadAttention] dtype: expected float32, float16, bfloat16 or a mixed policy, got "
+                f"{self.dtype_policy.name}. Give the layer dtype='float32'."
+            )
+        self.supports_jit = False
+
+    def call(
+        self,
+        query: tf.Tensor,
+        value: tf.Tensor,
+        key: tf.Tensor | None = None,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        if return_attention_scores or len(query.shape) != 3:
+            masks: dict[str, Any] = dict(
+                query_mask=query_mask, value_mask=value_mask, key_mask=key_mask
+            )
+            return super().call(
+                query,
+                value,
+                key,
+                **masks,
+                attention_mask=attention_mask,
+                return_attention_scores=return_attention_scores,
+                training=training,
+                use_causal_mask=use_causal_mask,
+            )
+        key = value if key is None else key
+        equal = key is query or (key.shape[1] == query.shape[1] is not None)
+        mask, window = (
+            _and(
+                None if query_mask is None else tf.cast(query_mask, tf.bool)[:, None, :, None],
+                None if value_mask is None else tf.cast(value_mask, tf.bool)[:, None, None],
+                None if key_mask is None else tf.cast(key_mask, tf.bool)[:, None, None],
+                None if attention_mask is None else _with_heads(tf.cast(attention_mask, tf.bool)),
+            ),
+            None,
+        )
+        beside = getattr(self, "_sliding_window", None)  # not in Keras before 3.14
+        if equal:
+            if beside is not None:
+                window = (beside - 1, beside - 1)
+        elif use_causal_mask or beside is not None:
+            # Keras counts from the first key, the op from the last one.
+            behind = tf.range(tf.shape(key)[1]) - tf.range(tf.shape(query)[1])[:, None]
+            mask = _and(
+                mask,
+                behind <= 0 if use_causal_mask else None,
+                None if beside is None else tf.abs(behind) < beside,
+            )
+        gate = self._gate_dense(query) if getattr(self, "_use_gate", False) else None
+        drops = bool(training) and self.dropout > 0
+        q, k, v = (
+            tf.transpose(dense(x), [0, 2, 1, 3])
+            for dense, x in (
+                (self.query_dense, query),
+                (self.key_dense, key),
+                (self.value_dense, value),
+            )
+        )
+        outputs = scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            causal=use_causal_mask and equal,
+            window=window,
+            dropout=self.dropout if drops else 0.0,
+            seed=self._seed() if drops else None,
+        )
+        outputs = tf.transpose(outputs, [0, 2, 1, 3])
+        return self.output_dense(outputs if gate is None else outputs * gate)
+
+    def _seed(self) -> tf.Tensor:
+        """The next one of the generator that Keras' own dropout would take it from."""
+        return tf.bitcast(tf.cast(self._dropout_layer.seed_generator.next(), tf.uint32), tf.int32)
+
+
+def _with_heads(mask: tf.Tensor) -> tf.Tensor:
+    """[batch, queries, keys], with heads or without, as [batch, heads, queries, keys]."""
+    return mask[:, None] if mask.shape.rank == 3 else mask
+
+
+def _and(*masks: tf.Tensor | None) -> tf.Tensor | None:
+    given = [mask for mask in masks if mask is not None]
+    if not given:
+        return None
+    seen = given[0]
+    for mask in given[1:]:
+        seen = tf.logical_and(seen, mask)
+    return seen

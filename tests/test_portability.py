@@ -260,8 +260,8 @@ def test_address_spaces_of_shaders(shader: Path, opencl: Callable[..., str]):
     [
         (
             "fused_matmul",
-            "device const T* thread (&from)",
-            "thread device const T* (&from)",
+            "device const T* line = b",
+            "thread device const T* line = b",
             "multiple address spaces specified for type",
         ),
         ("hash_encode", "thread float* weights", "device float* weights", "no matching function"),

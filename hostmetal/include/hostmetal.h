@@ -8,6 +8,9 @@
 // The device that runs shaders on the processor, whichever one is the default. Not to be released.
 MTL_EXTERN id<MTLDevice> _Nonnull hostmetal_processor(void);
 
+// Whether that device runs the code for vectors of 512 bits of kernels that have some.
+MTL_EXTERN bool hostmetal_wide_vectors(void);
+
 // The devices that HOSTMETAL_DEVICE and HOSTMETAL_DEVICES name, the default one first: one, unless
 // the environment asks for more. Empty where that is nil.
 MTL_EXTERN NSArray<id<MTLDevice>>* _Nonnull hostmetal_devices(void) NS_RETURNS_RETAINED;

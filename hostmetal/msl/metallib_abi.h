@@ -1,13 +1,15 @@
 /* The contract between a compiled shader library (a Linux .metallib, an ELF shared object) and the
  * runtime. The compiler (python/metal_ops/metal/abi.py) reads numbers and structs out of this file.
  *
- * Plain C, no dependencies. A .metallib exports two data symbols, found with dlsym(RTLD_LOCAL
- * handle), both `const metallib_library`:
+ * Plain C, no dependencies. A .metallib exports data symbols, found with dlsym(RTLD_LOCAL
+ * handle), each a `const metallib_library`:
  *
  *   metallib_v1          the kernels as they run normally
  *   metallib_v1_checked  the same kernels with every device, constant and threadgroup access bounds
  *                        checked; for METAL_DEVICE_WRAPPER_TYPE=1. Absent when compiled with
  *                        -fno-shader-validation.
+ *   metallib_v1_wide     of some kernels, code for wider vectors than every processor that runs
+ *                        metallib_v1 has, where a shader asks for it: absent where none does
  *
  * A .metallib needs libc and libm only; fibers come from the runtime (metallib_host).
  *
@@ -39,6 +41,7 @@ extern "C" {
 #define METALLIB_MAGIC 0x314c534du /* "MSL1" */
 #define METALLIB_SYMBOL "metallib_v1"
 #define METALLIB_CHECKED_SYMBOL "metallib_v1_checked"
+#define METALLIB_WIDE_SYMBOL "metallib_v1_wide"
 #define METALLIB_TRAILER_MAGIC "MSL1CRC" /* with its '\0' */
 
 /* The last bytes of the file, behind what ELF knows of: the file is whole, and a .metallib. Whoever

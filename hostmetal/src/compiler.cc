@@ -137,6 +137,8 @@ std::string CompileSource(const CompileJob& job, Failure* failure) {
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
+  // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
+  if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
   const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
   arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
   if (!job.gpu.empty()) {

@@ -112,6 +112,10 @@ id<MTLDevice> hostmetal_processor(void) {
   return DeviceOf(hostmetal::CpuDrivers(TheChosen().processors)[0]);
 }
 
+bool hostmetal_wide_vectors(void) {
+  return hostmetal::CpuDrivers(TheChosen().processors)[0]->info().wide_vectors;
+}
+
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
   std::vector<hostmetal::Driver*> all = hostmetal::CudaDrivers(nullptr);
   const auto& processors = hostmetal::CpuDrivers(TheChosen().processors);
@@ -410,6 +414,7 @@ bool Exists(const std::string& path) {
   }
   hostmetal::CompileJob job;
   job.gpu = _driver->CompilerTarget();
+  job.wide = _driver->info().wide_vectors;
   job.source = ToString(source);
   if (options) {
     job.math = [options fastMathEnabled] ? "-ffast-math" : "-fno-fast-math";

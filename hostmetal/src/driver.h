@@ -45,6 +45,7 @@ struct DeviceInfo {
   uint64_t registry_id = 0;
   uint64_t memory_bytes = 0;  // what all buffers together may take
   bool unified_memory = true;
+  bool wide_vectors = false;  // a processor whose vectors have 512 bits, and which is to use them
 };
 
 // Who uses a block of memory. kUpload: one writes it once, and the other reads it once.

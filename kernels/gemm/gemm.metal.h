@@ -13,6 +13,10 @@
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/gemm/gemm_params.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 // Where the matrices of product `i` begin.
 struct GemmOffsets {
   long a, b, out;
@@ -46,72 +50,87 @@ inline GemmRow gemm_row(constant GemmParams& params, long row) {
   return found;
 }
 
-// Adds the terms of one point of the filter. `from` is where each row's lie, if inside.
-template <bool kSomeOutside, typename T>
-inline void gemm_add_terms(device const T* thread (&from)[GEMM_THREAD_ROWS],
-                           thread bool (&inside)[GEMM_THREAD_ROWS], long a_c, uint depth,
-                           device const float* terms, long b_row,
-                           thread float (&sums)[GEMM_THREAD_ROWS][GEMM_THREAD_COLUMNS]) {
+// Adds `n` terms. `from` is where in a each row's lie, if inside, and `terms` where in b. Numbers and
+// not pointers: from loop to loop a compiler loses of a pointer that it is none into `local`.
+template <bool kSomeOutside, int kRows, int kColumns, typename T>
+inline void gemm_add_terms(device const T* a, thread long (&from)[kRows],
+                           thread bool (&inside)[kRows], long a_c, uint n, device const float* b,
+                           long terms, long b_row, thread float (&sums)[kRows][kColumns]) {
   // A copy that is never indexed by a variable: it lives in registers.
-  float local[GEMM_THREAD_ROWS][GEMM_THREAD_COLUMNS];
-  for (int r = 0; r < GEMM_THREAD_ROWS; ++r) {
-    for (int j = 0; j < GEMM_THREAD_COLUMNS; ++j) local[r][j] = sums[r][j];
+  float local[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) local[r][j] = sums[r][j];
   }
-  for (uint c = 0; c < depth; ++c, terms += b_row) {
-    for (int r = 0; r < GEMM_THREAD_ROWS; ++r) {
-      const float value = !kSomeOutside || inside[r] ? float(from[r][long(c) * a_c]) : 0.0f;
-      for (int j = 0; j < GEMM_THREAD_COLUMNS; ++j) {
-        local[r][j] = metal::fma(value, float(terms[j]), local[r][j]);
+  for (uint c = 0; c < n; ++c, terms += b_row) {
+    float line[kColumns];
+    for (int j = 0; j < kColumns; ++j) line[j] = b[terms + j];
+    for (int r = 0; r < kRows; ++r) {
+      const float value = !kSomeOutside || inside[r] ? float(a[from[r] + long(c) * a_c]) : 0.0f;
+      for (int j = 0; j < kColumns; ++j) {
+        local[r][j] = metal::fma(value, line[j], local[r][j]);
       }
     }
   }
-  for (int r = 0; r < GEMM_THREAD_ROWS; ++r) {
-    for (int j = 0; j < GEMM_THREAD_COLUMNS; ++j) sums[r][j] = local[r][j];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) sums[r][j] = local[r][j];
   }
 }
 
-// Sums GEMM_THREAD_ROWS x GEMM_THREAD_COLUMNS elements. b is packed (kernel gemm_pack), or its rows
-// lie in memory as they are and have GEMM_THREAD_COLUMNS elements at least. Neighbouring threads
-// take neighbouring rows, so they read the same part of b.
-template <typename T, typename Epilogue>
+// The first of the points x, x + step, x + 2 step ... of a filter's row that is not below `bound`.
+inline int gemm_first_point(int x, int step, int bound) {
+  return x >= bound ? 0 : (bound - x + step - 1) / step;
+}
+
+// Sums kRows x kColumns elements. b is packed (kernel gemm_pack), or its rows lie in
+// memory as they are and have kColumns elements at least. Neighbouring threads take neighbouring
+// rows, so they read the same part of b.
+template <int kRows, int kColumns, typename T, typename Epilogue>
 inline void gemm_thread_tile(device const T* a, device const float* b, device T* out,
                              constant GemmParams& params, Epilogue epilogue, uint3 position) {
-  constexpr int kRows = GEMM_THREAD_ROWS, kColumns = GEMM_THREAD_COLUMNS;
   const GemmOffsets offsets = gemm_offsets(params, position.z);
   const long first_row = long(position.x) * kRows;
   const uint column = position.y * kColumns;
   // An unpacked b is read at its end where less than a whole tile is left.
   uint first_column = column;
   if (params.b_panel == 0) first_column = metal::min(column, params.columns - kColumns);
-  device const float* terms =
-      b + offsets.b + (params.b_panel == 0 ? long(first_column) : position.y * params.b_panel);
+  long terms = offsets.b + (params.b_panel == 0 ? long(first_column) : position.y * params.b_panel);
   const long b_row = params.b_panel == 0 ? params.b_row : kColumns;
 
   GemmRow rows[kRows];
+  // The points [begin, end) of a row of the filter lie inside the image for all rows of the tile.
+  const int filter_w = int(params.filter_w), dilation_w = int(params.dilation_w);
+  int begin = 0, end = filter_w;
   for (int r = 0; r < kRows; ++r) {
     rows[r] = gemm_row(params, metal::min(first_row + r, params.rows - 1));
+    begin = metal::max(begin, gemm_first_point(rows[r].left, dilation_w, 0));
+    end = metal::min(end, gemm_first_point(rows[r].left, dilation_w, int(params.in_w)));
   }
+  // Where they follow each other in memory, their terms are one run.
+  const bool run = params.a_c == 1 && params.a_x * long(dilation_w) == long(params.depth);
   float sums[kRows][kColumns] = {};
   for (uint fy = 0; fy < params.filter_h; ++fy) {
-    for (uint fx = 0; fx < params.filter_w; ++fx) {
-      device const T* from[kRows];
+    for (int fx = 0; fx < filter_w;) {
+      const int points = run && fx == begin && begin < end ? end - begin : 1;
+      const uint n = uint(points) * params.depth;
+      long from[kRows];
       bool inside[kRows];
       bool all = true, any = false;
       for (int r = 0; r < kRows; ++r) {
         const int y = rows[r].top + int(fy * params.dilation_h);
-        const int x = rows[r].left + int(fx * params.dilation_w);
+        const int x = rows[r].left + fx * dilation_w;
         inside[r] = y >= 0 && y < int(params.in_h) && x >= 0 && x < int(params.in_w);
         all = all && inside[r];
         any = any || inside[r];
         const long at = rows[r].image + long(y) * params.a_y + long(x) * params.a_x;
-        from[r] = a + offsets.a + (inside[r] ? at : 0);
+        from[r] = offsets.a + (inside[r] ? at : 0);
       }
       if (all) {
-        gemm_add_terms<false>(from, inside, params.a_c, params.depth, terms, b_row, sums);
+        gemm_add_terms<false>(a, from, inside, params.a_c, n, b, terms, b_row, sums);
       } else if (any) {
-        gemm_add_terms<true>(from, inside, params.a_c, params.depth, terms, b_row, sums);
+        gemm_add_terms<true>(a, from, inside, params.a_c, n, b, terms, b_row, sums);
       }
-      terms += b_row * long(params.depth);
+      terms += b_row * long(n);
+      fx += points;
     }
   }
 
@@ -138,11 +157,12 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
   }
 }
 
-// b as panels of GEMM_THREAD_COLUMNS columns in float32, with zeros behind the last: element (k, j)
-// of a panel is its k * GEMM_THREAD_COLUMNS + j. One thread a row of a panel.
+// b as panels of so many columns in float32, with zeros behind the last: element (k, j) of a panel
+// is its k * panel_columns + j. One thread a row of a panel.
 template <typename T>
 [[kernel]] void gemm_pack(device const T* b [[buffer(0)]], device float* packed [[buffer(1)]],
                           constant GemmParams& params [[buffer(2)]],
+                          constant uint& panel_columns [[buffer(3)]],
                           uint3 position [[thread_position_in_grid]],
                           uint3 size [[threads_per_grid]]) {
   const uint sum = position.x, panel = position.y;
@@ -154,25 +174,29 @@ template <typename T>
     from += long(matrix % params.batch[d]) * params.b_batch[d];
     matrix /= params.batch[d];
   }
-  device float* to =
-      packed + ((long(position.z) * size.y + panel) * size.x + sum) * GEMM_THREAD_COLUMNS;
-  const uint column = panel * GEMM_THREAD_COLUMNS;
-  for (uint j = 0; j < GEMM_THREAD_COLUMNS; ++j) {
-    const bool there = column + j < params.columns;
-    to[j] = there ? float(b[from + long(column + j) * params.b_column]) : 0.0f;
+  const uint columns = panel_columns;
+  device float* to = packed + ((long(position.z) * size.y + panel) * size.x + sum) * long(columns);
+  const uint column = panel * columns;
+  const uint there = metal::min(columns, params.columns - column);
+  device const T* line = b + from + long(column) * params.b_column;
+  if (params.b_column == 1) {
+    for (uint j = 0; j < there; ++j) to[j] = float(line[j]);
+  } else {
+    for (uint j = 0; j < there; ++j) to[j] = float(line[long(j) * params.b_column]);
   }
+  for (uint j = there; j < columns; ++j) to[j] = 0.0f;
 }
 
-// Four rows and sixteen columns a thread; b is float32 as it is or packed.
-template <typename T>
+// kRows rows and kColumns columns a thread; b is float32 as it is or packed.
+template <typename T, int kRows, int kColumns>
 [[kernel, max_total_threads_per_threadgroup(32)]] void gemm_threads(
     device const T* a [[buffer(0)]], device const float* b [[buffer(1)]],
     device T* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
     uint3 position [[thread_position_in_grid]]) {
-  gemm_thread_tile(a, b, out, params, NoEpilogue(), position);
+  gemm_thread_tile<kRows, kColumns>(a, b, out, params, NoEpilogue(), position);
 }
 
-template <typename T>
+template <typename T, int kRows, int kColumns>
 [[kernel, max_total_threads_per_threadgroup(32)]] void gemm_threads_fused(
     device const T* a [[buffer(0)]], device const float* b [[buffer(1)]],
     device T* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
@@ -182,7 +206,7 @@ template <typename T>
     uint3 position [[thread_position_in_grid]]) {
   const FusedEpilogue<T> fused = {gamma,    beta,     mean,
                                   variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
-  gemm_thread_tile(a, b, out, params, fused, position);
+  gemm_thread_tile<kRows, kColumns>(a, b, out, params, fused, position);
 }
 
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_METAL_H_

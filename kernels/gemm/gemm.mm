@@ -12,6 +12,23 @@ namespace {
 // Below this many rows packing b costs more than it gains.
 constexpr int64_t kRowsToPack = 32;
 
+// What one thread of gemm_threads or gemm_wide sums.
+struct ThreadTile {
+  const char* stem;
+  int64_t rows, columns;
+};
+ThreadTile TileOf(const GemmParams& params) {
+  // Where more than half of a wide tile would be empty, two of the others are as fast.
+  if (WideVectors() && params.columns > GEMM_WIDE_COLUMNS / 2) {
+    return {"gemm_wide", GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS};
+  }
+  return {"gemm_threads", GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS};
+}
+
+// Threads of a group, which are neighbours along the rows: enough to be worth a group, and few
+// enough for many groups.
+constexpr int64_t kGroup = 8;
+
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
 Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
@@ -60,30 +77,34 @@ Status RunGemm(id<TF_MetalStream> stream,
       return LaunchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
     });
   }
-  const int64_t panels = Pieces(params.columns, GEMM_THREAD_COLUMNS), sum = GemmDepth(params);
-  const Grid grid(Pieces(params.rows, GEMM_THREAD_ROWS), panels, products);
+  const ThreadTile tile = TileOf(params);
+  const int64_t panels = Pieces(params.columns, tile.columns), sum = GemmDepth(params);
+  const Grid grid = Grid(Pieces(params.rows, tile.rows), panels, products).InGroupsOf(kGroup, 1, 1);
   const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
-                        params.columns >= GEMM_THREAD_COLUMNS && params.rows < kRowsToPack;
+                        params.columns >= tile.columns && params.rows < kRowsToPack;
   if (in_place || sum == 0) {
     return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-      return LaunchGemm(encoder, "gemm_threads", grid, params, a, b, epilogue, out);
+      return LaunchGemm(encoder, tile.stem, grid, params, a, b, epilogue, out);
     });
   }
   // Matrices of b that are used more than once are packed once.
   GemmParams packed = params;
   int64_t matrices = 1;
-  packed.b_panel = sum * GEMM_THREAD_COLUMNS;
+  packed.b_panel = sum * tile.columns;
   for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
     if (params.b_batch[d] == 0) continue;
     packed.b_batch[d] = matrices * panels * packed.b_panel;
     matrices *= params.batch[d];
   }
   Tensor panels_of_b;
-  RETURN_IF_ERROR(floats({matrices, panels, sum, GEMM_THREAD_COLUMNS}, &panels_of_b));
+  RETURN_IF_ERROR(floats({matrices, panels, sum, tile.columns}, &panels_of_b));
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Launch({"gemm_pack", b.dtype()}, Grid(sum, panels, matrices),
-                                   {{"b", b}, {"packed", panels_of_b}, {"params", params}}));
-    return LaunchGemm(encoder, "gemm_threads", grid, packed, a, panels_of_b, epilogue, out);
+                                   {{"b", b},
+                                    {"packed", panels_of_b},
+                                    {"params", params},
+                                    {"panel_columns", static_cast<uint32_t>(tile.columns)}}));
+    return LaunchGemm(encoder, tile.stem, grid, packed, a, panels_of_b, epilogue, out);
   });
 }
 

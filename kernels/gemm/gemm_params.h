@@ -21,6 +21,9 @@
 // One thread's part of the product where threads work alone.
 #define GEMM_THREAD_ROWS 4
 #define GEMM_THREAD_COLUMNS 16
+// The same where vectors have 512 bits and there are registers for so many sums.
+#define GEMM_WIDE_ROWS 6
+#define GEMM_WIDE_COLUMNS 64
 
 // One threadgroup's part, in 8x8 matrices spread over its simdgroups.
 #define GEMM_TILE_ROWS 64
@@ -34,8 +37,7 @@ struct GemmParams {
   int64_t a_image, a_y, a_x, a_c;
   // Element (k, column) of b.
   int64_t b_row, b_column;
-  // Where b is packed into panels of GEMM_THREAD_COLUMNS columns: from one panel to the next; else
-  // 0.
+  // Where b is packed into panels of a thread's columns: from one panel to the next; else 0.
   int64_t b_panel;
   // Element (image, point, column) of the product and of the residual.
   int64_t out_image, out_point, out_column;

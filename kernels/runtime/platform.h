@@ -27,6 +27,9 @@ const ProfilerHooks* DeviceProfiler();
 // read. Where a processor plays their parts one after the other, each barrier is a change of actor.
 bool ThreadgroupsRunAtOnce();
 
+// Whether shaders run on a processor whose vectors have 512 bits, of which there are 32.
+bool WideVectors();
+
 // The processor as a Metal device (an id<MTLDevice>), where there is one. `what` wants it, and
 // should say what to do elsewhere.
 Status ProcessorDevice(const char* what, void** device);

@@ -89,6 +89,8 @@ const ProfilerHooks* DeviceProfiler() {
 
 bool ThreadgroupsRunAtOnce() { return true; }
 
+bool WideVectors() { return false; }
+
 Status ProcessorDevice(const char* what, void**) {
   return Unimplemented(what, " has no CPU kernel on macOS, where Metal runs on GPUs alone; install "
                              "tensorflow-metal and place it on the GPU: with tf.device('GPU:0')");
@@ -147,6 +149,8 @@ bool ThreadgroupsRunAtOnce() {
   static const bool gpu = ![[MTLCreateSystemDefaultDevice() autorelease] hasUnifiedMemory];
   return gpu;
 }
+
+bool WideVectors() { return !ThreadgroupsRunAtOnce() && hostmetal_wide_vectors(); }
 
 uint64_t ReadBackOptions() {
   return MTLResourceStorageModeShared | MTLResourceCPUCacheModeWriteCombined;

@@ -173,6 +173,12 @@ void Fault(const metallib_launch* l, uint64_t first, uint64_t, void*) {
   __atomic_store_n(&l->fault->state, 2, __ATOMIC_RELEASE);
 }
 
+// out[0] = which version of the kernel this is: 2 is that for wider vectors
+template <uint32_t kVersion>
+void Version(const metallib_launch* l, uint64_t, uint64_t, void*) {
+  *Buffer<uint32_t>(l, 0) = kVersion;
+}
+
 // Each thread of a group is a fiber; all meet at a barrier, then out[i] = number of arrivals its
 // group has counted.
 struct Fiber {
@@ -275,6 +281,7 @@ const metallib_kernel kKernels[] = {
     {"fault", 0, 1024, 0, 1, kOut, 0, nullptr, NoScratch, Fault},
     {"barrier", METALLIB_KERNEL_FIBERS, 256, 0, 1, kOut, 0, nullptr, BarrierScratch, Barrier},
     {"greedy", 0, 1024, 40000, 0, nullptr, 0, nullptr, NoScratch, Noop},
+    {"version", 0, 1024, 0, 1, kOut, 0, nullptr, NoScratch, Version<1>},
 };
 constexpr size_t kCount = sizeof kKernels / sizeof *kKernels;
 
@@ -289,6 +296,10 @@ struct Table {
     at[kCount] = &kOnlyChecked;
   }
 };
+constexpr metallib_kernel kWide = {"version", 0, 1024,    0,         1,
+                                   kOut,      0, nullptr, NoScratch, Version<2>};
+constexpr const metallib_kernel* kWidePointers[] = {&kWide};
+
 constexpr Table kTable;
 constexpr auto& pointers = kTable.at;
 
@@ -325,5 +336,17 @@ extern "C" __attribute__((visibility("default"))) const metallib_library metalli
     pointers + kCount + 1,
     "fixture",
     "this processor",
+    FIXTURE_SUPPORTED,
+};
+
+extern "C" __attribute__((visibility("default"))) const metallib_library metallib_v1_wide = {
+    METALLIB_MAGIC,
+    FIXTURE_ABI_VERSION,
+    sizeof(metallib_library),
+    0,
+    kWidePointers,
+    kWidePointers + 1,
+    "fixture",
+    "wider vectors",
     FIXTURE_SUPPORTED,
 };

@@ -9,10 +9,14 @@
 
 #include "tests/hostmetal/harness.h"
 
+using harness::Buffer;
+using harness::Contents;
 using harness::Device;
 using harness::FixturePath;
 using harness::Library;
 using harness::Message;
+using harness::Size;
+using harness::Validating;
 
 namespace {
 
@@ -59,6 +63,36 @@ TEST(library_from_url_with_and_without_scheme) {
   CHECK_EQ([error code], NSInteger(MTLLibraryErrorFileNotFound));
   [plain release];
   [file release];
+}
+
+// The processor's own version of a kernel, unless the variable says otherwise; checked kernels have one.
+TEST(library_takes_code_for_wide_vectors) {
+  std::string bytes = Read(FixturePath("fixture.metallib"));
+  auto version = [&] {
+    NSError* error = nil;
+    dispatch_data_t data = dispatch_data_create(bytes.data(), bytes.size(), nil, nil);
+    id<MTLLibrary> library = [[Device() newLibraryWithData:data error:&error] autorelease];
+    dispatch_release(data);
+    id<MTLFunction> function = [[library newFunctionWithName:@"version"] autorelease];
+    id<MTLComputePipelineState> pipeline =
+        [[Device() newComputePipelineStateWithFunction:function error:&error] autorelease];
+    id<MTLBuffer> out = Buffer(4);
+    error = harness::Run([&](id<MTLComputeCommandEncoder> encoder) {
+      [encoder setComputePipelineState:pipeline];
+      [encoder setBuffer:out offset:0 atIndex:0];
+      [encoder dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+    });
+    CHECK(error == nil);
+    return *Contents<uint32_t>(out);
+  };
+  const bool wide = __builtin_cpu_supports("x86-64-v4") && !Validating();
+  const char* asked = getenv("HOSTMETAL_WIDE");
+  std::string before = asked ? asked : "";
+  setenv("HOSTMETAL_WIDE", "0", 1);
+  CHECK_EQ(version(), 1u);
+  setenv("HOSTMETAL_WIDE", "1", 1);
+  CHECK_EQ(version(), wide ? 2u : 1u);
+  before.empty() ? unsetenv("HOSTMETAL_WIDE") : setenv("HOSTMETAL_WIDE", before.c_str(), 1);
 }
 
 TEST(library_from_data) {

@@ -12,12 +12,10 @@ from .shaders import library
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = """
 #include "kernels/gemm/gemm.metal.h"
-kernel void product(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
-                    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
-                    uint3 position [[thread_position_in_grid]]) {
-  gemm_thread_tile(a, b, out, params, NoEpilogue(), position);
-}
+template [[host_name("threads")]] [[kernel]] decltype(gemm_threads<float, 4, 16>) gemm_threads<float, 4, 16>;
+template [[host_name("wide")]] [[kernel]] decltype(gemm_threads<float, 6, 64>) gemm_threads<float, 6, 64>;
 """
+TILES = {"threads": (4, 16), "wide": (6, 64)}
 DIMS = 6
 PARAMS = np.dtype(
     [
@@ -37,23 +35,28 @@ PARAMS = np.dtype(
         *((name, "u4") for name in ("split_terms", "unused")),
     ]
 )
-# images, height, width, depth, columns, filter, padding
+# images, height, width, depth, columns beyond those of a tile, filter, padding
 CASES = [
-    (1, 1, 1, 5, 16, 1, 0),
-    (1, 1, 3, 4, 17, 1, 0),
-    (1, 1, 4, 4, 32, 1, 0),
-    (1, 1, 6, 3, 40, 1, 0),
-    (1, 1, 7, 300, 16, 1, 0),
-    (2, 3, 3, 2, 16, 3, 1),
-    (3, 5, 3, 3, 20, 3, 0),
-    (1, 2, 5, 4, 16, 2, 1),
+    (1, 1, 1, 5, 0, 1, 0),
+    (1, 1, 3, 4, 1, 1, 0),
+    (1, 1, 4, 4, 16, 1, 0),
+    (1, 1, 6, 3, 24, 1, 0),
+    (1, 1, 7, 300, 0, 1, 0),
+    (2, 3, 3, 2, 0, 3, 1),
+    (3, 5, 3, 3, 4, 3, 0),
+    (1, 2, 5, 4, 0, 2, 1),
+    (2, 4, 9, 3, 70, 3, 1),
+    (1, 2, 2, 3, 0, 5, 2),
 ]
 
 
+@pytest.mark.parametrize("kernel", TILES)
 @pytest.mark.parametrize("case", CASES)
-def test_a_product_reads_its_matrices_alone(case: tuple[int, ...]) -> None:
-    """Rows are taken four at a time and columns sixteen, whatever their number."""
-    images, height, width, depth, columns, filter_size, padding = case
+def test_a_product_reads_its_matrices_alone(case: tuple[int, ...], kernel: str) -> None:
+    """Rows and columns are taken several at a time, whatever their number."""
+    images, height, width, depth, more_columns, filter_size, padding = case
+    tile_rows, tile_columns = TILES[kernel]
+    columns = tile_columns + more_columns
     out_h, out_w = (size + 2 * padding - filter_size + 1 for size in (height, width))
     rng = np.random.default_rng(sum(case))
     image = rng.normal(size=(images, height, width, depth)).astype(np.float32)
@@ -71,8 +74,8 @@ def test_a_product_reads_its_matrices_alone(case: tuple[int, ...]) -> None:
         params[name] = value
     assert PARAMS.itemsize == 280
     shader = library(SOURCE, checked=True, include=(str(ROOT),))
-    grid = (-(-fields["rows"] // 4), -(-columns // 16), 1)
-    shader["product"].run(grid, (1, 1, 1), {0: image, 1: weights, 2: out, 3: params})
+    grid = (-(-fields["rows"] // tile_rows), -(-columns // tile_columns), 1)
+    shader[kernel].run(grid, (1, 1, 1), {0: image, 1: weights, 2: out, 3: params})
     padded = np.pad(image.astype(np.float64), ((0, 0), *((padding, padding),) * 2, (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (filter_size,) * 2, axis=(1, 2))
     np.testing.assert_allclose(

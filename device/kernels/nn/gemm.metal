@@ -13,9 +13,14 @@ INSTANTIATE_KERNEL("gemm_pack_float", gemm_pack, float)
 INSTANTIATE_KERNEL("gemm_pack_half", gemm_pack, half)
 INSTANTIATE_KERNEL("gemm_pack_bfloat", gemm_pack, bfloat)
 
-INSTANTIATE_KERNEL("gemm_threads_float", gemm_threads, float)
-INSTANTIATE_KERNEL("gemm_threads_half", gemm_threads, half)
-INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat)
+INSTANTIATE_KERNEL("gemm_threads_float", gemm_threads, float, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
+INSTANTIATE_KERNEL("gemm_threads_half", gemm_threads, half, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
+INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat, GEMM_THREAD_ROWS,
+                   GEMM_THREAD_COLUMNS)
+
+INSTANTIATE_KERNEL("gemm_wide_float", gemm_threads, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_wide_half", gemm_threads, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_wide_bfloat", gemm_threads, bfloat, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 
 INSTANTIATE_KERNEL("gemm_tiles_float", gemm_tiles, float)
 INSTANTIATE_KERNEL("gemm_tiles_half", gemm_tiles, half)

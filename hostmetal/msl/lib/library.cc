@@ -352,7 +352,7 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 
 #include "texture_access.h"
 
-// ---- the exported tables. The linker gathers each shader's kernels in two sections.
+// ---- the exported tables. The linker gathers each shader's kernels in sections.
 
 extern "C" {
 extern const metallib_kernel* const __start_msl_kernels[]
@@ -362,6 +362,10 @@ extern const metallib_kernel* const __stop_msl_kernels[]
 extern const metallib_kernel* const __start_msl_kernels_checked[]
     __attribute__((weak, visibility("hidden")));
 extern const metallib_kernel* const __stop_msl_kernels_checked[]
+    __attribute__((weak, visibility("hidden")));
+extern const metallib_kernel* const __start_msl_kernels_wide[]
+    __attribute__((weak, visibility("hidden")));
+extern const metallib_kernel* const __stop_msl_kernels_wide[]
     __attribute__((weak, visibility("hidden")));
 }
 
@@ -400,4 +404,19 @@ MSL_EXPORT const metallib_library metallib_v1_checked = {METALLIB_MAGIC,
                                                          MSL_COMPILER,
                                                          MSL_TARGET,
                                                          &supported};
+#endif
+#if MSL_WITH_WIDE
+static int wide_supported() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports(MSL_WIDE_TARGET);
+}
+MSL_EXPORT const metallib_library metallib_v1_wide = {METALLIB_MAGIC,
+                                                      METALLIB_ABI_VERSION,
+                                                      sizeof(metallib_library),
+                                                      0,
+                                                      __start_msl_kernels_wide,
+                                                      __stop_msl_kernels_wide,
+                                                      MSL_COMPILER,
+                                                      MSL_WIDE_TARGET,
+                                                      &wide_supported};
 #endif

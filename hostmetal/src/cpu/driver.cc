@@ -351,6 +351,7 @@ class Cpu : public Driver {
     info_.registry_id = 0x686f73746d746c00 + number;  // "hostmtl"
     info_.memory_bytes = PhysicalMemory() / count;
     info_.unified_memory = true;
+    info_.wide_vectors = WideVectors();
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "hostmetal/src/cpu/elf.h"
@@ -76,13 +78,27 @@ class CpuModule : public Module {
                    "compile it without -fshader-validation-only");
       }
     }
-    for (auto* kernel = library->begin; kernel != library->end; ++kernel) {
-      kernels_.push_back(*kernel);
+    kernels_.assign(library->begin, library->end);
+    auto* wide = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_WIDE_SYMBOL));
+    if (wide && !library->checked && WideVectors() && (!wide->supported || wide->supported())) {
+      TakeInPlace(wide);
     }
     return {};
   }
 
  private:
+  // The kernels of `others` instead of those of the same name.
+  void TakeInPlace(const metallib_library* others) {
+    std::unordered_map<std::string_view, const metallib_kernel*> named;
+    for (auto* kernel = others->begin; kernel != others->end; ++kernel) {
+      named[(*kernel)->name] = *kernel;
+    }
+    for (const metallib_kernel*& kernel : kernels_) {
+      auto found = named.find(kernel->name);
+      if (found != named.end()) kernel = found->second;
+    }
+  }
+
   static Failure Bad(const std::string& name, const std::string& what) {
     return {kLibraryInternal, "[newLibrary] '" + name + "' " + what};
   }
@@ -107,6 +123,16 @@ FileCache& TheFileCache() {
 }
 
 }  // namespace
+
+bool WideVectors() {
+  const char* asked = getenv("HOSTMETAL_WIDE");
+  if (asked && !strcmp(asked, "0")) return false;
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("x86-64-v4");
+#else
+  return false;
+#endif
+}
 
 std::shared_ptr<Module> LoadModuleData(std::string_view bytes, const std::string& name,
                                        bool checked, Failure* failure) {

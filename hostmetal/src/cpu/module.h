@@ -10,6 +10,10 @@
 
 namespace hostmetal {
 
+// Whether kernels that have code for wider vectors run that: the processor has AVX-512, and
+// HOSTMETAL_WIDE is not 0.
+bool WideVectors();
+
 std::shared_ptr<Module> LoadModuleFile(const std::string& path, bool checked, Failure* failure);
 std::shared_ptr<Module> LoadModuleData(std::string_view bytes, const std::string& name,
                                        bool checked, Failure* failure);

@@ -28,7 +28,8 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -ffast-math           allow reassociation and reciprocals; off by default here, on in Apple's compiler
   -fno-fast-math        the default
   -W..., -w, -Werror    warnings, as in clang
-  -march=<cpu>          x86-64-v3 by default; native for this machine only
+  -march=<cpu>          x86-64-v3 by default, and what a shader asks for by #pragma metal_ops wide_vectors x86-64-v4 as
+                        well; native for this machine only
   --gpu=<targets>       code for NVIDIA GPUs as well: sm_80 (Ampere and later), sm_90 (Hopper), or both with a comma
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1

@@ -21,6 +21,9 @@ from .toolchain import CompileError
 # The runtime refuses libraries with code that runs when they are loaded.
 NO_CONSTRUCTORS = "SECTIONS { /DISCARD/ : { *(.preinit_array*) *(.init_array*) *(.ctors*) } }"
 
+# In a shader, within #if defined(__METAL_CPU__): its kernels are compiled for processors with AVX-512 as well.
+WIDE_PRAGMA = re.compile(r"^#[ \t]*pragma[ \t]+metal_ops[ \t]+wide_vectors[ \t]*$", re.M)
+
 __all__ = ["CompileError", "Options", "compile_metallib", "compile_object", "link"]
 
 
@@ -101,6 +104,7 @@ class Unit:
     Attributes:
       flat: its text with its includes.
       key: the cache's name for all of this.
+      wide: whether it asks for code for wider vectors as well.
     """
 
     file: str
@@ -108,6 +112,13 @@ class Unit:
     flat: str
     key: str
     target: str
+    wide: bool
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The kinds of kernels to make."""
+        wide = self.wide and self.options.plain and self.target in toolchain.NARROW
+        return self.options.variants + ("wide",) * wide
 
     def kept(self) -> tuple[bytes, str] | None:
         """The object and the warnings, if the cache has them."""
@@ -133,8 +144,7 @@ class Unit:
         self, source: Source, reflection: Reflection, said: str, flags: list[str], work: Path
     ) -> bytes:
         """The object of what was read, which the cache has from then on."""
-        variants = self.options.variants
-        data = cpu.compile_text(source.text, reflection, flags, self.target, variants, work)
+        data = cpu.compile_text(source.text, reflection, flags, self.target, self.variants, work)
         cache.write(f"{self.key}.air", said.encode() + b"\0" + data)
         return data
 
@@ -156,7 +166,8 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.variants),
         file,
     )
-    return Unit(file, options, flat, key, target)
+    without, found = WIDE_PRAGMA.subn("", flat)
+    return Unit(file, options, without, key, target, found > 0)
 
 
 def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
@@ -246,6 +257,7 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
             files.append(work / f"{i}.air")
             files[-1].write_bytes(data)
         checked = all(b"msl_kernels_checked\0" in data for data in objects)
+        wide = any(b"msl_kernels_wide\0" in data for data in objects)
         out = work / "out.metallib"
         command = [
             *(
@@ -262,7 +274,7 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
             *(
                 "--strip-debug",
                 "--build-id=none",
-                str(_library_object(target, checked, work)),
+                str(_library_object(target, checked, wide, work)),
                 *map(str, files),
             ),
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
@@ -280,10 +292,10 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
         return sealed(out.read_bytes())
 
 
-def _library_object(target: str, checked: bool, work: Path) -> Path:
+def _library_object(target: str, checked: bool, wide: bool, work: Path) -> Path:
     """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
     host = toolchain.host_cpu() if target == "native" else ""
-    name = f"library-{toolchain.cache_key(target, str(checked), host)}.o"
+    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), host)}.o"
     whole = work / "library.o"
     kept = cache.read(name)
     if kept is not None:
@@ -308,6 +320,8 @@ def _library_object(target: str, checked: bool, work: Path) -> Path:
         f'-DMSL_COMPILER="metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()})"',
         *(
             f"-DMSL_WITH_CHECKED={int(checked)}",
+            f"-DMSL_WITH_WIDE={int(wide)}",
+            f'-DMSL_WIDE_TARGET="{toolchain.WIDE}"',
             "-c",
             str(toolchain.library_root() / "lib" / "library.cc"),
         ),

@@ -218,6 +218,9 @@ def compile_parts(
             text += ir.mark_names([names[number] for number in parts[i][0]])
         if variant == "checked":
             return _back_end_checked(ir.checked(text), target, out), out
+        if variant == "wide":
+            text = ir.wide(text, toolchain.attributes(toolchain.WIDE))
+            return _back_end(text, toolchain.WIDE, out), out
         return _back_end(ir.unchecked(text), target, out), out
 
     def back_ends(stack: int) -> tuple[int, list[Path]]:
@@ -241,11 +244,15 @@ def compile_tables(
     """What describes these kernels, without their code, as an object."""
     objects = []
     for variant in variants:
+        if variant == "wide":
+            continue  # of what has no code
         text = ir.prepare(whole.tables(numbers), STACK_BYTES, [])
         text = ir.checked(text) if variant == "checked" else ir.unchecked(text)
         objects.append(work / f"tables_{variant}.o")
         command = [toolchain.clang(), "-x", "ir", "-O0", "-fPIC", "-c", "-w", "-"]
-        toolchain.run([*command, "-o", str(objects[-1]), *_march(target)], "the tables", text)
+        toolchain.run(
+            [*command, "-o", str(objects[-1]), *toolchain.march(target)], "the tables", text
+        )
     return _joined(objects, work)
 
 
@@ -268,23 +275,20 @@ def _back_end(text: str, target: str, out: Path) -> int:
         "-",
         "-o",
         str(out),
-        *_march(target),
+        *toolchain.march(target),
     ]
     toolchain.run([*command, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
     return _stack_needed(out)
 
 
 def _back_end_checked(text: str, target: str, out: Path) -> int:
-    common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *_march(target), "-"]
+    march = toolchain.march(target)
+    common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
     light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
     # What is left to do is instruction selection: a call before every access leaves little to optimise.
     command = [*common, "-O0", "-c", "-fstack-usage", "-o", str(out)]
     toolchain.run(command, "the checked variant", ir.instrument(light))
     return _stack_needed(out)
-
-
-def _march(target: str) -> list[str]:
-    return [] if target == "generic" else [f"-march={target}"]
 
 
 def _stack_needed(out: Path) -> int:

@@ -245,6 +245,12 @@ def unchecked(text: str) -> str:
     )
 
 
+def wide(text: str, attributes: str) -> str:
+    """The variant for wider vectors; `attributes` are those of a function of its processors."""
+    text = re.sub(r'"target-cpu"="[^"]*" "target-features"="[^"]*"', attributes, unchecked(text))
+    return text.replace('section "msl_kernels"', 'section "msl_kernels_wide"')
+
+
 def checked(text: str) -> str:
     """The variant with _msl_checked set; to be optimised lightly, then given to `instrument`."""
     text = re.sub(

@@ -238,12 +238,13 @@ class Library:
     Args:
       path: the file. It is native code: load only what you would run.
       checked: its bounds-checked kernels instead of the fast ones.
+      wide: its code for wider vectors, of kernels that have some, where this processor has those; as the runtime does.
 
     Raises:
       ValueError: the file is no .metallib, or damaged, or has no checked kernels.
     """
 
-    def __init__(self, path: str | os.PathLike[str], checked: bool = False):
+    def __init__(self, path: str | os.PathLike[str], checked: bool = False, wide: bool = True):
         if not is_whole(Path(path).read_bytes()):
             raise ValueError(
                 f"{os.fspath(path)} is no Metal library of this compiler, or damaged; compile it again"
@@ -253,11 +254,19 @@ class Library:
             self._handle, abi().numbers["METALLIB_CHECKED_SYMBOL" if checked else "METALLIB_SYMBOL"]
         )
         self.host = _fiber_host()
-        begin = C.cast(self.table.begin, C.c_void_p).value or 0
-        end = C.cast(self.table.end, C.c_void_p).value or 0
+        self.kernels = self._kernels(self.table)
+        symbol = abi().numbers["METALLIB_WIDE_SYMBOL"]
+        if wide and not checked and hasattr(self._handle, symbol):
+            table = _struct("library").in_dll(self._handle, symbol)
+            if table.supported():
+                self.kernels |= self._kernels(table)
+
+    def _kernels(self, table: Any) -> dict[str, Kernel]:
+        begin = C.cast(table.begin, C.c_void_p).value or 0
+        end = C.cast(table.end, C.c_void_p).value or 0
         count = (end - begin) // C.sizeof(C.c_void_p)
-        kernels = [Kernel(self, self.table.begin[i].contents) for i in range(count)]
-        self.kernels = {kernel.name: kernel for kernel in kernels}
+        kernels = [Kernel(self, table.begin[i].contents) for i in range(count)]
+        return {kernel.name: kernel for kernel in kernels}
 
     def __getitem__(self, name: str) -> Kernel:
         return self.kernels[name]

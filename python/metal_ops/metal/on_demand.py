@@ -93,7 +93,7 @@ def _of(module: _Module, one: Unit, kernels: Sequence[str], work: Path) -> list[
     if data is None:
         whole = module.pieces()
         parts = [(part, whole.part(part)) for part in ir.groups(wanted, cpu.KERNELS_PER_PART)]
-        variants = one.options.variants
+        variants = one.variants
         data = cpu.compile_parts(parts, module.names, module.constants, one.target, variants, work)
         cache.write(entry, data)
         # Two processes at once may forget what the other one made: it is made again then.
@@ -110,7 +110,7 @@ def _all(module: _Module, one: Unit, work: Path) -> list[bytes]:
             absent.difference_update(numbers)
             objects.append(data)
     if absent:
-        variants = one.options.variants
+        variants = one.variants
         tables = cpu.compile_tables(module.pieces(), sorted(absent), one.target, variants, work)
         objects.append(tables)
     return objects

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,10 @@ VERSION = "1"
 # Sources of the compiler on which the code that it makes does not depend.
 NO_STAGE = {"__init__.py", "__main__.py", "cache.py", "cli.py", "errors.py", "launch.py", "seal.py"}
 
+
+# Processors with AVX-512. What a shader's pragma asks to be compiled for them too is what other targets lack.
+WIDE = "x86-64-v4"
+NARROW = ("x86-64", "x86-64-v2", "x86-64-v3")
 
 # What defines the language here. One list for the precompiled prelude, for the syntax tree and for the code.
 LANGUAGE = [
@@ -152,10 +157,26 @@ def default_target() -> str:
     return "x86-64-v3" if platform.machine() in ("x86_64", "AMD64") else "generic"
 
 
+def march(target: str) -> list[str]:
+    """clang's flags for a processor."""
+    if target == WIDE:
+        # clang's own choice for this name are vectors of 256 bits: some of the first such processors slow down.
+        return [f"-march={target}", "-mprefer-vector-width=512"]
+    return [] if target == "generic" else [f"-march={target}"]
+
+
 def code_flags(target: str, fast_math: bool) -> list[str]:
     """Flags of LANGUAGE plus those that the user chooses."""
-    march = [] if target == "generic" else [f"-march={target}"]
-    return [*LANGUAGE, *(FAST if fast_math else EXACT), *march, "-O3"]
+    return [*LANGUAGE, *(FAST if fast_math else EXACT), *march(target), "-O3"]
+
+
+@functools.cache
+def attributes(target: str) -> str:
+    """What functions that are compiled for a processor say of it in IR."""
+    command = [clang(), "-x", "c", "-", "-S", "-emit-llvm", "-o", "-", *march(target)]
+    text = run(command, "clang", "void f(void) {}\n")
+    found = re.findall(r'"(?:prefer-vector-width|target-cpu|target-features)"="[^"]*"', text)
+    return " ".join(found)
 
 
 @functools.cache

@@ -149,9 +149,10 @@ def _segments(n: int) -> Arguments:
     return {"segment_ids": ids, "indices": rows, "num_segments": n // 8, "output_dim0": np.int32(n)}
 
 
-def _generator(_: int) -> Arguments:
+def _generator(n: int) -> Arguments:
     state = {"variable": np.arange(3), "alg": np.int32(1), "algorithm": np.int64(1)}
-    return state | {"delta": np.uint64(9)}
+    limits = {"minval": np.int32(0), "maxval": np.int32(9)}
+    return state | limits | {"delta": np.uint64(9), "shape": [n, n]}
 
 
 def _partitions(n: int) -> Arguments:
@@ -328,6 +329,8 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("(Sparse)?Segment.*", _segments),
     ("RngSkip", lambda n: _generator(n) | {"delta": np.int64(9)}),
     ("RngReadAndSkip", _generator),
+    ("StatefulUniformFullInt", lambda n: _generator(n) | {"dtype": tf.int64}),
+    ("Stateful.*", lambda n: _generator(n) | {"dtype": tf.float32}),
     ("Inplace.*", lambda n: {"i": np.arange(n, dtype=np.int32)}),
     ("ResourceCountUpTo", lambda _: {"variable": np.int64(0), "limit": 1 << 62, "T": tf.int64}),
     ("Zeta", lambda n: {"x": values((n, n)) + 1}),

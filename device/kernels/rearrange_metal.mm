@@ -155,7 +155,7 @@ class ReverseV2Op {
                                   rank, ")"));
       OP_REQUIRES(ctx, !turned[(axis + rank) % rank],
                   InvalidArgument("ReverseV2: axis ", (axis + rank) % rank,
-                                  " is specified more than once in ", ToString(axes)));
+                                  " specified more than once in ", ToString(axes)));
       turned[(axis + rank) % rank] = true;
     }
     OP_REQUIRES_OK(ctx, RunReverse(ctx, kOp, in, turned));

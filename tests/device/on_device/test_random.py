@@ -232,6 +232,83 @@ def test_classes_by_their_logits(dtype):
                 assert np.mean(found[0][0].numpy() != found[1][0].numpy()) < 1e-3
 
 
+STATEFUL = {
+    "StatefulUniform": FLOATS,
+    "StatefulStandardNormalV2": FLOATS,
+    "StatefulTruncatedNormal": FLOATS,
+    "StatefulUniformFullInt": ["int32", "int64", "uint32", "uint64"],
+    "StatefulUniformInt": ["int32", "int64"],
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_numbers_of_a_generator_in_a_variable(name):
+    """The CPU's, call by call, and the state that they leave."""
+    op = getattr(raw, name)
+    for dtype in STATEFUL[name]:
+        given = {"dtype": dtype}
+        if name == "StatefulUniformInt":
+            given = {"minval": tf.constant(-7, dtype), "maxval": tf.constant(12345, dtype)}
+        found = []
+        for device in ("GPU:0", "CPU:0"):
+            with tf.device(device):
+                state = tf.Variable([2**63 - 5, -1, 12345])
+                numbers = [
+                    op(
+                        resource=state.handle,
+                        algorithm=tf.constant(1, tf.int64),
+                        shape=shape,
+                        **given,
+                    )
+                    for shape in ([], [5], [0, 3], [70001], [2, 3])
+                ]
+                assert all(x.device.endswith(device) for x in numbers)
+                found.append([*(x.numpy() for x in numbers), state.numpy()])
+        for got, want in zip(*found, strict=True):
+            assert got.shape == want.shape and got.dtype == want.dtype
+            check(got, want, "Normal" in name)
+
+
+def test_a_generator_of_tensorflow_2():
+    """`tf.random.Generator`: what it draws, splits off and skips."""
+    tf.config.set_soft_device_placement(True)  # shapes' products are int32, on the host
+    try:
+        found = []
+        for device in ("GPU:0", "CPU:0"):
+            with tf.device(device):
+                generator = tf.random.Generator.from_seed(7)
+                x = generator.normal([5], dtype="float32")
+                assert x.device.endswith(device)
+                whole = generator.uniform([4], maxval=9, dtype=tf.int64)
+                generator.skip(3)
+                (other,) = generator.split(1)
+                numbers = [x, whole, other.truncated_normal([9]), generator.make_seeds(2)]
+                found.append(
+                    [
+                        n.numpy()
+                        for n in [*numbers, generator.uniform_full_int([3]), generator.state]
+                    ]
+                )
+    finally:
+        tf.config.set_soft_device_placement(False)
+    for i, (got, want) in enumerate(zip(*found, strict=True)):
+        check(got, want, i in (0, 2))
+
+
+def test_bad_generators():
+    with tf.device("GPU:0"):
+        state, short = (tf.Variable(np.arange(1, n)) for n in (4, 3))
+        for variable, algorithm, says in [
+            (state, 2, "algorithm 2"),
+            (short, 1, "size of state must be at least 3"),
+        ]:
+            with pytest.raises(tf.errors.OpError, match=says):
+                raw.StatefulUniform(
+                    resource=variable.handle, algorithm=tf.constant(algorithm, tf.int64), shape=[2]
+                )
+        np.testing.assert_array_equal(state, [1, 2, 3])
+
+
 def test_determinism_wants_a_seed():
     def draw(**seeds):
         return tf.raw_ops.TruncatedNormal(shape=[3], dtype=tf.float32, **seeds)

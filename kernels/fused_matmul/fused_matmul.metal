@@ -19,12 +19,14 @@ INSTANTIATE_KERNEL("gemm_threads_fused_half", gemm_threads_fused, half, GEMM_THR
 INSTANTIATE_KERNEL("gemm_threads_fused_bfloat", gemm_threads_fused, bfloat, GEMM_THREAD_ROWS,
                    GEMM_THREAD_COLUMNS)
 
+#if defined(__METAL_CPU__)
 INSTANTIATE_KERNEL("gemm_wide_fused_float", gemm_threads_fused, float, GEMM_WIDE_ROWS,
                    GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_fused_half", gemm_threads_fused, half, GEMM_WIDE_ROWS,
                    GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_fused_bfloat", gemm_threads_fused, bfloat, GEMM_WIDE_ROWS,
                    GEMM_WIDE_COLUMNS)
+#endif
 
 INSTANTIATE_KERNEL("gemm_tiles_fused_float", gemm_tiles_fused, float)
 INSTANTIATE_KERNEL("gemm_tiles_fused_half", gemm_tiles_fused, half)

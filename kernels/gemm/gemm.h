@@ -24,6 +24,35 @@ struct GemmEpilogue {
 // use: the device decides, or METAL_OPS_GEMM.
 Status ChooseTiles(bool fits, bool* tiles);
 
+// What one thread sums where threads work alone, and the width of the panels of b that it reads.
+struct ThreadTile {
+  bool wide;  // for vectors of 512 bits
+  int64_t rows, columns;
+};
+ThreadTile ThreadTileOf(int64_t columns);
+
+// b as float32 in panels of `tile.columns`: element (k, j) of a panel is its k * tile.columns + j, and
+// k < terms. `packed` is `params` for them. `floats` gives temporary memory.
+Status PackGemm(id<TF_MetalStream> stream,
+                const std::function<Status(const Shape&, Tensor*)>& floats, const ThreadTile& tile,
+                int64_t terms, const GemmParams& params, const Tensor& b, GemmParams* packed,
+                Tensor* panels);
+
+// b as the shaders read it, for `uses` products of the same sizes. It has to live as long as they are
+// encoded, and so has the tensor that it was made of.
+struct GemmFactor {
+  bool tiles = false;
+  ThreadTile tile = {};
+  GemmParams params = {};
+  const Tensor* b = nullptr;
+  Tensor panels;
+};
+Status PrepareGemm(id<TF_MetalStream> stream,
+                   const std::function<Status(const Shape&, Tensor*)>& floats,
+                   const GemmParams& params, const Tensor& b, int64_t uses, GemmFactor* factor);
+Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor& a,
+               const GemmEpilogue* epilogue, const Tensor& out);
+
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
 // sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles or =threads chooses the
 // shaders, for tests and measurements; otherwise the sizes and the device decide.

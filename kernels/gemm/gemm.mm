@@ -12,23 +12,6 @@ namespace {
 // Below this many rows packing b costs more than it gains.
 constexpr int64_t kRowsToPack = 32;
 
-// What one thread of gemm_threads or gemm_wide sums.
-struct ThreadTile {
-  const char* stem;
-  int64_t rows, columns;
-};
-ThreadTile TileOf(const GemmParams& params) {
-  // Where more than half of a wide tile would be empty, two of the others are as fast.
-  if (WideVectors() && params.columns > GEMM_WIDE_COLUMNS / 2) {
-    return {"gemm_wide", GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS};
-  }
-  return {"gemm_threads", GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS};
-}
-
-// Threads of a group, which are neighbours along the rows: enough to be worth a group, and few
-// enough for many groups.
-constexpr int64_t kGroup = 8;
-
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
 Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
@@ -63,49 +46,80 @@ Status ChooseTiles(bool fits, bool* tiles) {
   return AskedFor("METAL_OPS_GEMM", "tiles", "threads", tiles);
 }
 
+ThreadTile ThreadTileOf(int64_t columns) {
+  // Where more than half of a wide tile would be empty, two of the others are as fast.
+  if (WideVectors() && columns > GEMM_WIDE_COLUMNS / 2) {
+    return {true, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS};
+  }
+  return {false, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS};
+}
+
+Status PackGemm(id<TF_MetalStream> stream,
+                const std::function<Status(const Shape&, Tensor*)>& floats, const ThreadTile& tile,
+                int64_t terms, const GemmParams& params, const Tensor& b, GemmParams* packed,
+                Tensor* panels) {
+  const int64_t count = Pieces(params.columns, tile.columns);
+  // Matrices of b that are used more than once are packed once.
+  int64_t matrices = 1;
+  *packed = params;
+  packed->b_panel = terms * tile.columns;
+  for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
+    if (params.b_batch[d] == 0) continue;
+    packed->b_batch[d] = matrices * count * packed->b_panel;
+    matrices *= params.batch[d];
+  }
+  RETURN_IF_ERROR(floats({matrices, count, terms, tile.columns}, panels));
+  const auto columns = static_cast<uint32_t>(tile.columns);
+  return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
+    return encoder.Launch(
+        {"gemm_pack", b.dtype()}, Grid(terms, count, matrices),
+        {{"b", b}, {"packed", *panels}, {"params", params}, {"panel_columns", columns}});
+  });
+}
+
+Status PrepareGemm(id<TF_MetalStream> stream,
+                   const std::function<Status(const Shape&, Tensor*)>& floats,
+                   const GemmParams& params, const Tensor& b, int64_t uses, GemmFactor* factor) {
+  // A tile is mostly empty where there are few rows or columns.
+  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.columns >= 16, &factor->tiles));
+  factor->params = params;
+  factor->b = &b;
+  if (factor->tiles) return Status();
+  factor->tile = ThreadTileOf(params.columns);
+  const int64_t terms = GemmDepth(params);
+  const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
+                        params.columns >= factor->tile.columns && params.rows * uses < kRowsToPack;
+  if (in_place || terms == 0) return Status();
+  factor->b = &factor->panels;
+  return PackGemm(stream, floats, factor->tile, terms, params, b, &factor->params, &factor->panels);
+}
+
+Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor& a,
+               const GemmEpilogue* epilogue, const Tensor& out) {
+  const GemmParams& params = factor.params;
+  const int64_t products = GemmProducts(params);
+  const ThreadTile& tile = factor.tile;
+  const char* stem = tile.wide ? "gemm_wide" : "gemm_threads";
+  Grid grid(0);
+  if (factor.tiles) {
+    stem = "gemm_tiles";
+    grid = Grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
+                Pieces(params.columns, GEMM_TILE_COLUMNS), products);
+  } else {
+    grid = Grid(Pieces(params.rows, tile.rows), Pieces(params.columns, tile.columns), products)
+               .InGroupsOf(GEMM_THREAD_GROUP, 1, 1);
+  }
+  return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
+    return LaunchGemm(encoder, stem, grid, params, a, *factor.b, epilogue, out);
+  });
+}
+
 Status RunGemm(id<TF_MetalStream> stream,
                const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
                const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
-  bool tiles;
-  // A tile is mostly empty where there are few rows or columns.
-  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.columns >= 16, &tiles));
-  const int64_t products = GemmProducts(params);
-  if (tiles) {
-    return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-      const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
-                      Pieces(params.columns, GEMM_TILE_COLUMNS), products);
-      return LaunchGemm(encoder, "gemm_tiles", grid, params, a, b, epilogue, out);
-    });
-  }
-  const ThreadTile tile = TileOf(params);
-  const int64_t panels = Pieces(params.columns, tile.columns), sum = GemmDepth(params);
-  const Grid grid = Grid(Pieces(params.rows, tile.rows), panels, products).InGroupsOf(kGroup, 1, 1);
-  const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
-                        params.columns >= tile.columns && params.rows < kRowsToPack;
-  if (in_place || sum == 0) {
-    return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-      return LaunchGemm(encoder, tile.stem, grid, params, a, b, epilogue, out);
-    });
-  }
-  // Matrices of b that are used more than once are packed once.
-  GemmParams packed = params;
-  int64_t matrices = 1;
-  packed.b_panel = sum * tile.columns;
-  for (int d = 0; d < GEMM_BATCH_DIMS; ++d) {
-    if (params.b_batch[d] == 0) continue;
-    packed.b_batch[d] = matrices * panels * packed.b_panel;
-    matrices *= params.batch[d];
-  }
-  Tensor panels_of_b;
-  RETURN_IF_ERROR(floats({matrices, panels, sum, tile.columns}, &panels_of_b));
-  return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Launch({"gemm_pack", b.dtype()}, Grid(sum, panels, matrices),
-                                   {{"b", b},
-                                    {"packed", panels_of_b},
-                                    {"params", params},
-                                    {"panel_columns", static_cast<uint32_t>(tile.columns)}}));
-    return LaunchGemm(encoder, tile.stem, grid, packed, a, panels_of_b, epilogue, out);
-  });
+  GemmFactor factor;
+  RETURN_IF_ERROR(PrepareGemm(stream, floats, params, b, /*uses=*/1, &factor));
+  return RunGemm(stream, factor, a, epilogue, out);
 }
 
 }  // namespace metal_ops

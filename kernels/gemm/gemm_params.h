@@ -24,6 +24,10 @@
 // The same where vectors have 512 bits and there are registers for so many sums.
 #define GEMM_WIDE_ROWS 6
 #define GEMM_WIDE_COLUMNS 64
+// Threads of a group, neighbours along the rows: enough to be worth one, and few enough for many groups.
+#define GEMM_THREAD_GROUP 8
+// Elements of the sum of parts that a thread takes.
+#define GEMM_SUM_LINE 64
 
 // One threadgroup's part, in 8x8 matrices spread over its simdgroups.
 #define GEMM_TILE_ROWS 64
@@ -52,5 +56,11 @@ struct GemmParams {
   uint32_t split_terms, unused;
 };
 static_assert(sizeof(GemmParams) == 280, "host and shader must agree");
+
+// Lines of a convolution's output, and those that one product of its filter's gradient sums over.
+struct GemmLines {
+  uint32_t all, part;
+};
+static_assert(sizeof(GemmLines) == 8, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_PARAMS_H_

@@ -1,5 +1,6 @@
 // Gradients of Conv2D, which are convolutions themselves, and of DepthwiseConv2dNative.
 
+#include <algorithm>
 #include <vector>
 
 #include "device/kernels/layout.h"
@@ -37,6 +38,67 @@ Status RunConv(KernelContext* ctx, const GemmParams& params, const ArgShapes& sh
                const Tensor& a, const Tensor& b, const Tensor& out) {
   RETURN_IF_ERROR(ToStatus(shapes));
   return RunProduct(ctx, params, a, b, out);
+}
+
+// Terms of one part of a filter's gradient: as many rows of a panel of d_out stay in the cache while
+// the filter's rows pass by.
+constexpr int64_t kPartTerms = 1024;
+// Lines of the output below which their points are better brought together with the images.
+constexpr int64_t kShortLine = 28;
+
+// d_filter by threads that work alone, which read the input as it is.
+Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
+                         const Tensor& input, const Tensor& d_out, const Tensor& d_filter) {
+  ArgShapes shapes(op);
+  GemmParams params = PlanConv(&shapes, s, nchw);
+  RETURN_IF_ERROR(ToStatus(shapes));
+  if (!nchw && s.is_product()) {  // of which PlanConv has made one line
+    params.out_h = params.in_h = static_cast<uint32_t>(s.n * s.out_h);
+    params.out_w = params.in_w = static_cast<uint32_t>(s.out_w);
+    params.a_y = s.in_w * s.in_c;
+  }
+  Tensor transposed, panels, sums;
+  const Tensor *points = &d_out, *b = points, *out = &d_filter;
+  if (nchw) {
+    const Shape shape = {s.n, s.out_h, s.out_w, s.out_c};
+    const std::vector<int64_t> from = DenseStrides(d_out.shape());
+    RETURN_IF_ERROR(ctx->AllocateTemp(d_out.dtype(), shape, &transposed));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
+      return EncodeCopy(encoder, op, shape, d_out, {{from[0], from[2], from[3], from[1]}},
+                        transposed, {DenseStrides(shape)});
+    }));
+    points = b = &transposed;
+  }
+  const int64_t lines = s.n * s.out_h, rows = NumElements({s.filter_h, s.filter_w, s.in_c});
+  const int64_t part = std::max<int64_t>(1, kPartTerms / s.out_w);
+  const int64_t parts = (lines + part - 1) / part;
+  const ThreadTile tile = ThreadTileOf(s.out_c);
+  if (points->dtype() == TF_FLOAT && s.out_c == tile.columns) {
+    params.b_panel = 0;  // is one already
+  } else {
+    RETURN_IF_ERROR(PackProduct(ctx, tile, lines * s.out_w, params, *points, &params, &panels));
+    b = &panels;
+  }
+  params.batch[0] = static_cast<uint32_t>(parts);
+  params.out_batch = rows * s.out_c;
+  const bool whole = parts == 1 && d_filter.dtype() == TF_FLOAT;
+  if (!whole) {
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {parts, params.out_batch}, &sums));
+    out = &sums;
+  }
+  const GemmLines line_counts = {static_cast<uint32_t>(lines), static_cast<uint32_t>(part)};
+  const Grid grid =
+      Grid((rows + tile.rows - 1) / tile.rows, (s.out_c + tile.columns - 1) / tile.columns, parts)
+          .InGroupsOf(GEMM_THREAD_GROUP, 1, 1);
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(encoder.Launch(
+        {tile.wide ? "gemm_filter_wide" : "gemm_filter", input.dtype()}, grid,
+        {{"in", input}, {"b", *b}, {"out", *out}, {"params", params}, {"lines", line_counts}}));
+    if (whole) return Status();
+    return encoder.Launch({"gemm_sum_lines", d_filter.dtype()},
+                          Grid((params.out_batch + GEMM_SUM_LINE - 1) / GEMM_SUM_LINE),
+                          {{"parts", sums}, {"out", d_filter}, {"params", params}});
+  });
 }
 
 }  // namespace
@@ -87,6 +149,11 @@ Status ConvInputGrad(KernelContext* ctx, const char* op, const ConvSizes& s, boo
 // images, strides and dilations change places.
 Status ConvFilterGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
                       const Tensor& input, const Tensor& d_out, const Tensor& d_filter) {
+  bool tiles;
+  RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
+  if (!tiles && s.out_w >= kShortLine) {
+    return FilterGradByLines(ctx, op, s, nchw, input, d_out, d_filter);
+  }
   Tensor channels, filter;
   ConvSizes t;
   t.n = s.in_c;

@@ -1,5 +1,5 @@
 // Products and convolutions that nothing is fused to: the fused ops' shaders without their
-// epilogue; and products of long sums, in parts.
+// epilogue; products of long sums, in parts; and gradients of filters, which are such products.
 
 #include <metal_stdlib>
 
@@ -18,9 +18,11 @@ INSTANTIATE_KERNEL("gemm_threads_half", gemm_threads, half, GEMM_THREAD_ROWS, GE
 INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat, GEMM_THREAD_ROWS,
                    GEMM_THREAD_COLUMNS)
 
+#if defined(__METAL_CPU__)
 INSTANTIATE_KERNEL("gemm_wide_float", gemm_threads, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_half", gemm_threads, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_bfloat", gemm_threads, bfloat, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+#endif
 
 INSTANTIATE_KERNEL("gemm_tiles_float", gemm_tiles, float)
 INSTANTIATE_KERNEL("gemm_tiles_half", gemm_tiles, half)
@@ -51,6 +53,107 @@ template <typename T>
   }
   out[i] = T(sum);
 }
+
+// The gradient of a convolution's filter: `params` are the convolution's. A row of the product is a
+// point and a channel of the filter, a term a point of the output, so that nothing has to be
+// transposed: neighbouring rows are neighbours in the input. Lines of output points are taken
+// several at a time, a product each: as many as stay in the cache while the rows pass by.
+// b is packed (kernel gemm_pack).
+template <typename T, int kRows, int kColumns>
+[[kernel, max_total_threads_per_threadgroup(32)]] void gemm_filter(
+    device const T* in [[buffer(0)]], device const float* b [[buffer(1)]],
+    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+    constant GemmLines& lines [[buffer(4)]], uint3 position [[thread_position_in_grid]]) {
+  const uint rows = params.filter_h * params.filter_w * params.depth;
+  const uint first_row = position.x * kRows;
+  const uint column = position.y * kColumns;
+  const int out_w = int(params.out_w), stride_w = int(params.stride_w);
+  long channel[kRows];
+  int top[kRows], left[kRows];
+  // The points [begin, end) of a line lie inside the image for all rows of the tile.
+  int begin = 0, end = out_w;
+  for (int r = 0; r < kRows; ++r) {
+    const uint row = metal::min(first_row + r, rows - 1);
+    const uint point = row / params.depth;
+    channel[r] = long(row % params.depth) * params.a_c;
+    top[r] = int(point / params.filter_w * params.dilation_h) - params.pad_top;
+    left[r] = int(point % params.filter_w * params.dilation_w) - params.pad_left;
+    begin = metal::max(begin, gemm_first_point(left[r], stride_w, 0));
+    end = metal::min(end, gemm_first_point(left[r], stride_w, int(params.in_w)));
+  }
+  const long step = params.a_x * long(stride_w);
+  const uint first_line = position.z * lines.part;
+  const uint last_line = metal::min(first_line + lines.part, lines.all);
+  long terms = position.y * params.b_panel + long(first_line) * long(out_w) * kColumns;
+  float sums[kRows][kColumns] = {};
+  uint image = first_line / params.out_h, line_y = first_line % params.out_h;
+  for (uint line = first_line; line < last_line; ++line) {
+    for (int line_x = 0; line_x < out_w;) {
+      const int points = line_x == begin && begin < end ? end - begin : 1;
+      long from[kRows];
+      bool inside[kRows];
+      bool all = true, any = false;
+      for (int r = 0; r < kRows; ++r) {
+        const int y = top[r] + int(line_y * params.stride_h);
+        const int x = left[r] + line_x * stride_w;
+        inside[r] = y >= 0 && y < int(params.in_h) && x >= 0 && x < int(params.in_w);
+        all = all && inside[r];
+        any = any || inside[r];
+        const long at = long(image) * params.a_image + long(y) * params.a_y + long(x) * params.a_x;
+        from[r] = inside[r] ? at + channel[r] : 0;
+      }
+      if (all) {
+        gemm_add_terms<false>(in, from, inside, step, uint(points), b, terms, kColumns, sums);
+      } else if (any) {
+        gemm_add_terms<true>(in, from, inside, step, uint(points), b, terms, kColumns, sums);
+      }
+      terms += long(points) * kColumns;
+      line_x += points;
+    }
+    if (++line_y == params.out_h) line_y = 0, ++image;
+  }
+  const uint columns_left = metal::min(uint(kColumns), params.columns - column);
+  for (int r = 0; r < kRows; ++r) {
+    if (first_row + r >= rows) break;
+    device float* to =
+        out + (long(position.z) * long(rows) + long(first_row + r)) * long(params.columns) + column;
+    for (uint j = 0; j < columns_left; ++j) to[j] = sums[r][j];
+  }
+}
+
+INSTANTIATE_KERNEL("gemm_filter_float", gemm_filter, float, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_half", gemm_filter, half, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_bfloat", gemm_filter, bfloat, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
+
+#if defined(__METAL_CPU__)
+INSTANTIATE_KERNEL("gemm_filter_wide_float", gemm_filter, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_wide_half", gemm_filter, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_wide_bfloat", gemm_filter, bfloat, GEMM_WIDE_ROWS,
+                   GEMM_WIDE_COLUMNS)
+#endif
+
+// The same where threads work alone: several neighbouring elements each.
+template <typename T>
+[[kernel]] void gemm_sum_lines(device const float* parts [[buffer(0)]], device T* out [[buffer(1)]],
+                               constant GemmParams& params [[buffer(2)]],
+                               uint i [[thread_position_in_grid]]) {
+  const long first = long(i) * GEMM_SUM_LINE;
+  const uint n = uint(metal::min(params.out_batch - first, long(GEMM_SUM_LINE)));
+  float sums[GEMM_SUM_LINE] = {};
+  for (uint part = 0; part < params.batch[0]; ++part) {
+    device const float* const from = parts + long(part) * params.out_batch + first;
+    if (n == GEMM_SUM_LINE) {
+      for (uint j = 0; j < GEMM_SUM_LINE; ++j) sums[j] += from[j];
+    } else {
+      for (uint j = 0; j < n; ++j) sums[j] += from[j];
+    }
+  }
+  for (uint j = 0; j < n; ++j) out[first + j] = T(sums[j]);
+}
+
+INSTANTIATE_KERNEL("gemm_sum_lines_float", gemm_sum_lines, float)
+INSTANTIATE_KERNEL("gemm_sum_lines_half", gemm_sum_lines, half)
+INSTANTIATE_KERNEL("gemm_sum_lines_bfloat", gemm_sum_lines, bfloat)
 
 INSTANTIATE_KERNEL("gemm_tiles_parts_float", gemm_tiles_parts, float)
 INSTANTIATE_KERNEL("gemm_tiles_parts_half", gemm_tiles_parts, half)

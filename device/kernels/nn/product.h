@@ -9,14 +9,50 @@
 
 namespace metal_ops {
 
-inline Status RunProduct(KernelContext* ctx, const GemmParams& params, const Tensor& a,
-                         const Tensor& b, const Tensor& out) {
+// Calls run(stream, floats) with what the products of kernels/gemm want.
+template <typename Run>
+Status WithFloats(KernelContext* ctx, const Run& run) {
   void* stream = nullptr;
   RETURN_IF_ERROR(ctx->Stream(&stream));
   const auto floats = [&](const Shape& shape, Tensor* tensor) {
     return ctx->AllocateTemp(DType::kFloat, shape, tensor);
   };
-  return RunGemm(static_cast<id<TF_MetalStream>>(stream), floats, params, a, b, nullptr, out);
+  return run(static_cast<id<TF_MetalStream>>(stream), floats);
+}
+
+inline Status RunProduct(KernelContext* ctx, const GemmParams& params, const Tensor& a,
+                         const Tensor& b, const Tensor& out) {
+  return WithFloats(ctx, [&](id<TF_MetalStream> stream, const auto& floats) {
+    return RunGemm(stream, floats, params, a, b, nullptr, out);
+  });
+}
+
+inline Status PackProduct(KernelContext* ctx, const ThreadTile& tile, int64_t terms,
+                          const GemmParams& params, const Tensor& b, GemmParams* packed,
+                          Tensor* panels) {
+  return WithFloats(ctx, [&](id<TF_MetalStream> stream, const auto& floats) {
+    return PackGemm(stream, floats, tile, terms, params, b, packed, panels);
+  });
+}
+
+// b for `uses` products a b, of these shapes.
+inline Status PrepareProduct(KernelContext* ctx, const char* op, const Shape& a, const Tensor& b,
+                             bool transpose_b, const Shape& out, int64_t uses, GemmFactor* factor) {
+  ArgShapes shapes(op);
+  const MatMulSizes sizes =
+      ToMatMulSizes(ArgShape(a), ArgShape(b.shape()), /*transpose_a=*/false, ArgShape(out));
+  const GemmParams params = PlanMatMul(&shapes, sizes, /*transpose_a=*/false, transpose_b);
+  RETURN_IF_ERROR(ToStatus(shapes));
+  return WithFloats(ctx, [&](id<TF_MetalStream> stream, const auto& floats) {
+    return PrepareGemm(stream, floats, params, b, uses, factor);
+  });
+}
+
+inline Status RunProduct(KernelContext* ctx, const GemmFactor& factor, const Tensor& a,
+                         const Tensor& out) {
+  void* stream = nullptr;
+  RETURN_IF_ERROR(ctx->Stream(&stream));
+  return RunGemm(static_cast<id<TF_MetalStream>>(stream), factor, a, nullptr, out);
 }
 
 // Matrices [..., m, k] (or [..., k, m]) by [..., k, n] (or [..., n, k]); an empty result is left alone, and

@@ -203,8 +203,11 @@ Status RunLstm(LstmCall& call) {
     return Convert(encoder, call.h_prev, 0, h);
   }));
   RETURN_IF_ERROR(RunProduct(call.ctx, call.kind.op, x, false, w_x, false, from_x));
+  GemmFactor factor;
+  RETURN_IF_ERROR(PrepareProduct(call.ctx, call.kind.op, h.shape(), w_h, false, from_h.shape(),
+                                 call.used, &factor));
   for (int64_t step = 0; step < call.used; ++step) {
-    RETURN_IF_ERROR(RunProduct(call.ctx, call.kind.op, h, false, w_h, false, from_h));
+    RETURN_IF_ERROR(RunProduct(call.ctx, factor, h, from_h));
     RETURN_IF_ERROR(Step(call, call.At(step), from_x, from_h, cs, h, outputs));
   }
   return Status();
@@ -345,9 +348,12 @@ Status RunLstmGrad(LstmCall& call) {
     RETURN_IF_ERROR(encoder.Fill(d_cs, 0));
     return encoder.Fill(d_h, 0);
   }));
+  GemmFactor factor;
+  RETURN_IF_ERROR(
+      PrepareProduct(ctx, op, d_gates_now.shape(), w_h, true, d_h.shape(), call.used, &factor));
   for (int64_t step = call.used - 1; step >= 0; --step) {
     RETURN_IF_ERROR(StepBack(call, saved, step, d_cs, d_h, d_gates, d_gates_now));
-    RETURN_IF_ERROR(RunProduct(ctx, op, d_gates_now, false, w_h, true, d_h));
+    RETURN_IF_ERROR(RunProduct(ctx, factor, d_gates_now, d_h));
   }
   const auto count = static_cast<uint32_t>(rows), columns = static_cast<uint32_t>(gates);
   RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {

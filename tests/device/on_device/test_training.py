@@ -62,6 +62,16 @@ def output_shape(shape, kernel, strides, dilations, padding):
     return (shape[0], *out.shape[1:])
 
 
+# Of which a filter's gradient is taken line by line, in one part or several, of few columns or many.
+LONG_LINES = [
+    ((2, 5, 40, 3), (3, 5, 3, 70), (1, 1), (1, 1), "SAME"),
+    ((3, 30, 57, 5), (7, 7, 5, 64), (2, 2), (1, 1), "SAME"),
+    ((3, 30, 57, 2), (2, 3, 2, 17), (1, 2), (1, 1), "VALID"),
+    ((1, 3, 1100, 2), (1, 3, 2, 20), (1, 1), (1, 1), (0, 0, 3, 4)),
+    ((2, 9, 30, 4), (1, 1, 4, 40), (1, 1), (1, 1), "VALID"),
+]
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @LAYOUTS
 def test_conv_gradients(dtype, nchw):
@@ -70,6 +80,7 @@ def test_conv_gradients(dtype, nchw):
         ((5, 4, 4, 3), (4, 4, 3, 6), (1, 1), (1, 1), "VALID"),
         ((2, 7, 8, 3), (3, 2, 3, 4), (3, 2), (1, 1), (1, 2, 0, 1)),
         ((2, 6, 6, 2), (1, 1, 2, 3), (1, 1), (1, 1), (2, 2, 1, 1)),
+        *LONG_LINES,
     ]:
         if shape[0] == 0:
             continue
@@ -89,8 +100,13 @@ def test_conv_gradients(dtype, nchw):
 
 def test_dilated_conv_gradients():
     """A convolution is linear in either argument: the gradient's product with anything is a convolution's."""
-    shape, kernel = (2, 11, 12, 4), (3, 3, 4, 6)
-    for padding, strides in [("SAME", (1, 1)), ("VALID", (2, 1))]:
+    kernel = (3, 3, 4, 6)
+    for width, padding, strides in [
+        (12, "SAME", (1, 1)),
+        (12, "VALID", (2, 1)),
+        (40, "SAME", (1, 1)),
+    ]:
+        shape = (2, 11, width, 4)
         attrs = window_attrs(strides, padding, False, (2, 3))
         x, w = random(shape, seed=1), random(kernel, seed=2)
         with tf.device("GPU:0"):

@@ -10,7 +10,7 @@ namespace metal_ops {
 namespace {
 
 // Below this many rows packing b costs more than it gains.
-constexpr int64_t kRowsToPack = 32;
+constexpr int64_t kRowsToPack = 32, kRowsToPackWide = 49;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
@@ -88,7 +88,8 @@ Status PrepareGemm(id<TF_MetalStream> stream,
   factor->tile = ThreadTileOf(params.columns);
   const int64_t terms = GemmDepth(params);
   const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
-                        params.columns >= factor->tile.columns && params.rows * uses < kRowsToPack;
+                        params.columns >= factor->tile.columns &&
+                        params.rows * uses < (factor->tile.wide ? kRowsToPackWide : kRowsToPack);
   if (in_place || terms == 0) return Status();
   factor->b = &factor->panels;
   return PackGemm(stream, floats, factor->tile, terms, params, b, &factor->params, &factor->panels);

@@ -7,6 +7,10 @@
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/msl/instantiate.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 // out[i] = in[first + i]
@@ -19,9 +23,91 @@ INSTANTIATE_KERNEL("convert_from_float_float", convert_from, float, float)
 INSTANTIATE_KERNEL("convert_from_half_float", convert_from, half, float)
 INSTANTIATE_KERNEL("convert_from_float_half", convert_from, float, half)
 
-// Grid: cells, batch. `from_x` and `from_h` are the two parts of the gates' sums; of a single step the former
-// is all of them.
+// Of neighbouring cells, the sums of a gate, of which those of a single step are all in `x`.
+template <int kCells, typename T>
+inline void lstm_sums(device const float* x, device const float* h, bool both, device const T* b,
+                      uint n, thread float (&gate)[kCells]) {
+  for (uint j = 0; j < n; ++j) gate[j] = x[j];
+  if (both) {
+    for (uint j = 0; j < n; ++j) gate[j] += h[j];
+  }
+  for (uint j = 0; j < n; ++j) gate[j] += float(b[j]);
+}
+
+template <int kCells, typename T>
+inline void lstm_peephole(device const T* w, thread const float (&state)[kCells], uint n,
+                          thread float (&gate)[kCells]) {
+  for (uint j = 0; j < n; ++j) gate[j] += state[j] * float(w[j]);
+}
+
+template <int kCells, typename T>
+inline void lstm_store(thread const float (&from)[kCells], uint n, device T* to) {
+  for (uint j = 0; j < n; ++j) to[j] = T(from[j]);
+}
+
+// Where results go: what the next step reads, and the op's outputs.
 template <typename T>
+struct LstmOut {
+  device float* cs_state;
+  device float* h_state;
+  device T* i;
+  device T* cs;
+  device T* f;
+  device T* o;
+  device T* ci;
+  device T* co;
+  device T* h;
+};
+
+// Cells [first, first + n) of row `y`, each step a loop of its own: n is kCells or a remainder.
+template <int kCells, typename T>
+inline void lstm_cells(device const float* from_x, device const float* from_h, device const T* b,
+                       device const T* wci, device const T* wcf, device const T* wco, LstmOut<T> to,
+                       constant LstmParams& p, uint first, uint y, uint n) {
+  const ulong row = p.row + y;
+  device const float* const x = from_x + row * (4 * p.cells);
+  device const float* const h = from_h + ulong(y) * (4 * p.cells);
+  const ulong state = ulong(y) * p.cells + first;
+  const uint at_ci = p.ci_gate * p.cells + first, at_f = p.f_gate * p.cells + first,
+             at_o = 3 * p.cells + first;
+  const bool both = p.single == 0;
+  float i[kCells], ci[kCells], f[kCells], o[kCells], cs[kCells], co[kCells];
+  lstm_sums(x + first, h + first, both, b + first, n, i);
+  lstm_sums(x + at_ci, h + at_ci, both, b + at_ci, n, ci);
+  lstm_sums(x + at_f, h + at_f, both, b + at_f, n, f);
+  lstm_sums(x + at_o, h + at_o, both, b + at_o, n, o);
+  for (uint j = 0; j < n; ++j) cs[j] = to.cs_state[state + j];
+  for (uint j = 0; j < n; ++j) f[j] += p.forget_bias;
+  if (p.peephole != 0) {
+    lstm_peephole(wci + first, cs, n, i);
+    lstm_peephole(wcf + first, cs, n, f);
+  }
+  for (uint j = 0; j < n; ++j) i[j] = epilogue_sigmoid(i[j]);
+  for (uint j = 0; j < n; ++j) ci[j] = epilogue_tanh(ci[j]);
+  for (uint j = 0; j < n; ++j) f[j] = epilogue_sigmoid(f[j]);
+  for (uint j = 0; j < n; ++j) cs[j] = i[j] * ci[j] + f[j] * cs[j];
+  if (p.cell_clip > 0.0f) {
+    for (uint j = 0; j < n; ++j) cs[j] = clamp(cs[j], -p.cell_clip, p.cell_clip);
+  }
+  if (p.peephole != 0) lstm_peephole(wco + first, cs, n, o);
+  for (uint j = 0; j < n; ++j) o[j] = epilogue_sigmoid(o[j]);
+  for (uint j = 0; j < n; ++j) co[j] = epilogue_tanh(cs[j]);
+  const ulong out = row * p.cells + first;
+  lstm_store(cs, n, to.cs_state + state);
+  lstm_store(i, n, to.i + out);
+  lstm_store(cs, n, to.cs + out);
+  lstm_store(f, n, to.f + out);
+  lstm_store(o, n, to.o + out);
+  lstm_store(ci, n, to.ci + out);
+  lstm_store(co, n, to.co + out);
+  for (uint j = 0; j < n; ++j) o[j] *= co[j];
+  lstm_store(o, n, to.h_state + state);
+  lstm_store(o, n, to.h + out);
+}
+
+// Grid: cells, kCells a thread, and batch. `from_x` and `from_h` are the two parts of the gates' sums; of
+// a single step the former is all of them.
+template <typename T, int kCells>
 kernel void lstm_step(device const float* from_x [[buffer(0)]],
                       device const float* from_h [[buffer(1)]], device const T* b [[buffer(2)]],
                       device const T* wci [[buffer(3)]], device const T* wcf [[buffer(4)]],
@@ -32,40 +118,13 @@ kernel void lstm_step(device const float* from_x [[buffer(0)]],
                       device T* co_out [[buffer(13)]], device T* h_out [[buffer(14)]],
                       constant LstmParams& p [[buffer(15)]],
                       uint2 position [[thread_position_in_grid]]) {
-  const uint cell = position.x;
-  const ulong row = p.row + position.y;
-  device const float* const x = from_x + row * (4 * p.cells);
-  device const float* const h = from_h + ulong(position.y) * (4 * p.cells);
-  const ulong state = ulong(position.y) * p.cells + cell;
-  const uint at_ci = p.ci_gate * p.cells + cell, at_f = p.f_gate * p.cells + cell,
-             at_o = 3 * p.cells + cell;
-  const bool both = p.single == 0;
-  float i = x[cell] + (both ? h[cell] : 0.0f) + float(b[cell]);
-  const float ci = epilogue_tanh(x[at_ci] + (both ? h[at_ci] : 0.0f) + float(b[at_ci]));
-  float f = x[at_f] + (both ? h[at_f] : 0.0f) + float(b[at_f]) + p.forget_bias;
-  float o = x[at_o] + (both ? h[at_o] : 0.0f) + float(b[at_o]);
-  const float before = cs_state[state];
-  if (p.peephole != 0) {
-    i += before * float(wci[cell]);
-    f += before * float(wcf[cell]);
+  const uint first = position.x * kCells;
+  const LstmOut<T> to = {cs_state, h_state, i_out, cs_out, f_out, o_out, ci_out, co_out, h_out};
+  if (first + kCells <= p.cells) {
+    lstm_cells<kCells>(from_x, from_h, b, wci, wcf, wco, to, p, first, position.y, uint(kCells));
+  } else {
+    lstm_cells<kCells>(from_x, from_h, b, wci, wcf, wco, to, p, first, position.y, p.cells - first);
   }
-  i = epilogue_sigmoid(i);
-  f = epilogue_sigmoid(f);
-  float cs = i * ci + f * before;
-  if (p.cell_clip > 0.0f) cs = clamp(cs, -p.cell_clip, p.cell_clip);
-  if (p.peephole != 0) o += cs * float(wco[cell]);
-  o = epilogue_sigmoid(o);
-  const float co = epilogue_tanh(cs);
-  cs_state[state] = cs;
-  h_state[state] = o * co;
-  const ulong out = row * p.cells + cell;
-  i_out[out] = T(i);
-  cs_out[out] = T(cs);
-  f_out[out] = T(f);
-  o_out[out] = T(o);
-  ci_out[out] = T(ci);
-  co_out[out] = T(co);
-  h_out[out] = T(o * co);
 }
 
 // Grid: cells, batch. `d_cs_state` and `d_h_state` are what a next step hands back; the former becomes
@@ -164,11 +223,12 @@ kernel void lstm_peephole_grad(device const float* d_gates [[buffer(0)]],
   d_wco[cell] = T(o);
 }
 
-#define LSTM(type)                                                  \
-  INSTANTIATE_KERNEL("lstm_step_" #type, lstm_step, type)           \
-  INSTANTIATE_KERNEL("lstm_step_grad_" #type, lstm_step_grad, type) \
-  INSTANTIATE_KERNEL("lstm_inputs_" #type, lstm_inputs, type)       \
-  INSTANTIATE_KERNEL("lstm_bias_grad_" #type, lstm_bias_grad, type) \
+#define LSTM(type)                                                        \
+  INSTANTIATE_KERNEL("lstm_step_" #type, lstm_step, type, 1)              \
+  INSTANTIATE_KERNEL("lstm_step_line_" #type, lstm_step, type, LSTM_LINE) \
+  INSTANTIATE_KERNEL("lstm_step_grad_" #type, lstm_step_grad, type)       \
+  INSTANTIATE_KERNEL("lstm_inputs_" #type, lstm_inputs, type)             \
+  INSTANTIATE_KERNEL("lstm_bias_grad_" #type, lstm_bias_grad, type)       \
   INSTANTIATE_KERNEL("lstm_peephole_grad_" #type, lstm_peephole_grad, type)
 LSTM(float)
 LSTM(half)

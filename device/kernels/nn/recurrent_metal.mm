@@ -6,6 +6,7 @@
 #include "device/kernels/layout.h"
 #include "device/kernels/nn/recurrent.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -150,7 +151,11 @@ Status Step(LstmCall& call, const LstmParams& p, const Tensor& from_x, const Val
                                      {"p", p}};
   for (int i = 0; i < 7; ++i) arguments.push_back({kNames[i], outputs[i]});
   return Encode(call.ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"lstm_step", call.w.dtype()}, Grid(call.cells, call.batch), arguments);
+    if (ThreadgroupsRunAtOnce()) {
+      return encoder.Launch({"lstm_step", call.w.dtype()}, Grid(call.cells, call.batch), arguments);
+    }
+    return encoder.Launch({"lstm_step_line", call.w.dtype()},
+                          Grid((call.cells + LSTM_LINE - 1) / LSTM_LINE, call.batch), arguments);
   });
 }
 

@@ -9,6 +9,9 @@
 #include <stdint.h>
 #endif
 
+// Neighbouring cells of an LSTM that one thread takes where threads work alone.
+#define LSTM_LINE 16
+
 // A step of an LSTM. What has a row for every step and sequence is read from row `row` on, the cells
 // before it from row `row_before` on.
 struct LstmParams {

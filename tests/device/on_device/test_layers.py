@@ -83,7 +83,7 @@ def lstm_inputs(batch, inputs, cells, dtype, steps=None):
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("peephole", [False, True])
 def test_lstm_cell(dtype, peephole):
-    for batch, inputs, cells in [(1, 1, 1), (3, 5, 7), (17, 33, 64)]:
+    for batch, inputs, cells in [(1, 1, 1), (3, 5, 7), (3, 2, 20), (17, 33, 64)]:
         x = lstm_inputs(batch, inputs, cells, dtype)
         for clip in (0.0, 0.3):
             check(raw.LSTMBlockCell, x, dtype, use_peephole=peephole, cell_clip=clip)

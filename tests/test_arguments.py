@@ -67,6 +67,10 @@ FUNCTIONS = {
         ),
         dict(causal=FLAG, scale=NUMBER, dropout=NUMBER, soft_cap=NUMBER), {},
     ),
+    "cache_rows": (
+        dict(rows=np.ones((1, 2, 3, 4), np.float32), starts=np.zeros(1, np.int32), counts=np.ones(1, np.int32)),
+        dict(ring=FLAG), dict(cache=tf.Variable(np.ones((1, 2, 5, 4), np.float32))),
+    ),
     "fused_mlp": (
         dict(x=POINTS), dict(squareplus_b=NUMBER),
         dict(kernels=[np.ones((3, 16), np.float32), np.ones((16, 1), np.float32)]),
@@ -112,6 +116,7 @@ FUNCTIONS |= {
 }  # fmt: skip
 MAY_BE_NONE = (
     "background",
+    "counts",
     "bias",
     "mask",
     "key_lengths",

@@ -17,6 +17,7 @@ from metal_ops import (  # noqa: E402
     raw_ops,
 )
 from metal_ops.grid import HashGrid  # noqa: E402
+from metal_ops.kv_cache import KVCache  # noqa: E402
 from metal_ops.occupancy import OccupancyGrid  # noqa: E402
 from metal_ops.ops import *  # noqa: E402, F403
 
@@ -24,5 +25,5 @@ device.load_if_asked()
 fusion.configure_from_environment()
 
 if not TYPE_CHECKING:  # type checkers take every name above
-    __all__ = ["HashGrid", "OccupancyGrid", "device", "fusion", "layers", "losses"]
+    __all__ = ["HashGrid", "KVCache", "OccupancyGrid", "device", "fusion", "layers", "losses"]
     __all__ += ["ops", "optimizers", "profiler", "raw_ops", *ops.__all__]

@@ -344,6 +344,16 @@ def render_weights_grad(
 ) -> _RenderWeightsGrad:
     """The gradient of RenderWeights. An empty incoming gradient stands for zeros."""
 
+def resource_cache_rows(
+    cache: Any,
+    rows: Any,
+    starts: Any,
+    counts: Any,
+    ring: bool = False,
+    name: str | None = None,
+) -> tf.Operation | None:
+    """Writes rows into a variable in place, those of each sequence from a place of its own on."""
+
 def resource_fused_adam(
     var: Any,
     m: Any,

@@ -5,6 +5,10 @@
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/msl/exp_log.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 #define FUNCTION(name, Name, expression)                   \

@@ -4,6 +4,10 @@
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/strided.metal.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 // Sums over the points of a chunk. Channels that are neighbours are added side by side, BATCH_NORM_LANES a

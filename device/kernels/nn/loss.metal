@@ -4,6 +4,10 @@
 #include "device/kernels/nn/rows.metal.h"
 #include "device/kernels/strided.metal.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 // A row whose elements are neighbours, or one value for all.

@@ -5,6 +5,10 @@
 #include "device/kernels/nn/windows.metal.h"
 #include "device/kernels/strided.metal.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 // A thread computes kLanes outputs whose channels are neighbours in memory: WINDOW_LANES with NHWC, of

@@ -256,6 +256,11 @@ def _quantized(n: int, channels: bool = False) -> Arguments:
     return {"min": low, "max": high}
 
 
+def _dequantized(n: int) -> Arguments:
+    ends = {"min_range": np.float32(0), "max_range": np.float32(1)}
+    return ends | {"input": values((n, n), "int8").astype(tf.qint8.as_numpy_dtype), "T": tf.qint8}
+
+
 def recurrent(rows: int, cells: int, steps: int = 0) -> Arguments:  # as many inputs as cells
     state = (rows, cells)
     whole = (steps, *state) if steps else state
@@ -351,6 +356,8 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
         "a_indices": _random.integers(0, n, (8 * n, 2)), "a_values": values((8 * n,)), "a_shape": np.array([n, n])
     }),
     ("NonMaxSuppressionV.", _boxes),
+    ("QuantizeV2", lambda _: {"min_range": np.float32(0), "max_range": np.float32(1), "T": tf.qint8}),
+    ("Dequantize", _dequantized),
     ("QuantizeAndDequantizeV.*", lambda _: {
         "input_min": np.float32(0.2), "input_max": np.float32(0.7), "num_bits": np.int32(8)
     }),
@@ -477,7 +484,8 @@ def placed(given: Arguments, device: str, host: set[str], keep: list[Any]) -> Ar
             return [put(name, part) for part in value]
         if not isinstance(value, np.ndarray | np.generic):
             return value
-        with tf.device("CPU:0" if name in host else device):
+        quantized = value.dtype == tf.qint8.as_numpy_dtype  # which GPUs have no constants of
+        with tf.device("CPU:0" if name in host or quantized else device):
             return tf.identity(tf.constant(value))
 
     return {name: put(name, value) for name, value in given.items()}

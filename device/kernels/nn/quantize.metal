@@ -3,6 +3,7 @@
 #include <metal_stdlib>
 
 #include "device/kernels/nn/quantize_params.h"
+#include "kernels/msl/instantiate.h"
 
 using namespace metal;
 
@@ -91,6 +92,79 @@ kernel void quantize_dequantize(device const float* in [[buffer(0)]],
   const float x = (p.given != 0 ? max(min(in[i], range.w), range.z) : in[i]) * range.x;
   out[i] = (p.half_up != 0 ? floor(x + 0.5f) : rint(x)) * range.y;
 }
+
+// round(x), several at a time: what is added is the number before a half.
+inline float away(float x) { return trunc(x + copysign(0x1.fffffep-2f, x)); }
+
+template <uint kRounding>
+inline float quantized(float in, AffineChannel c, float least, float largest) {
+  const float below = in < c.high ? in : c.high;
+  const float scaled = ((below > c.low ? below : c.low) + c.before) * c.scale;
+  const float x = scaled + c.after;
+  const float whole = kRounding == AFFINE_AWAY   ? away(x)
+                      : kRounding == AFFINE_EVEN ? rint(x)
+                      : kRounding == AFFINE_UP   ? trunc(x + 0.5f)
+                                                 : away(scaled) + c.after;
+  const float kept = whole < largest ? whole : largest;
+  return kept > least ? kept : least;
+}
+
+// Neighbours side by side. Grid of these: inner in parts of QUANTIZE_LANES, channels, outer.
+template <typename T, uint kRounding>
+kernel void quantize_affine(device const float* in [[buffer(0)]], device T* out [[buffer(1)]],
+                            device const AffineChannel* channels [[buffer(2)]],
+                            constant AffineParams& p [[buffer(3)]],
+                            uint3 position [[thread_position_in_grid]]) {
+  const AffineChannel c = channels[position.y];
+  const float least = p.least, largest = p.largest;
+  const ulong first = ulong(position.x) * QUANTIZE_LANES, left = p.inner - first;
+  const ulong i = (position.z * ulong(p.channels) + position.y) * p.inner + first;
+  if (left >= QUANTIZE_LANES) {
+    float x[QUANTIZE_LANES];
+    for (uint k = 0; k < QUANTIZE_LANES; ++k) {
+      x[k] = quantized<kRounding>(in[i + k], c, least, largest);
+    }
+    for (uint k = 0; k < QUANTIZE_LANES; ++k) out[i + k] = T(int(x[k]));
+  } else {
+    for (uint k = 0; k < left; ++k) {
+      out[i + k] = T(int(quantized<kRounding>(in[i + k], c, least, largest)));
+    }
+  }
+}
+
+template <typename T, typename To>
+kernel void dequantize_affine(device const T* in [[buffer(0)]], device To* out [[buffer(1)]],
+                              device const AffineChannel* channels [[buffer(2)]],
+                              constant AffineParams& p [[buffer(3)]],
+                              uint3 position [[thread_position_in_grid]]) {
+  const AffineChannel c = channels[position.y];
+  const ulong first = ulong(position.x) * QUANTIZE_LANES, left = p.inner - first;
+  const ulong i = (position.z * ulong(p.channels) + position.y) * p.inner + first;
+  if (left >= QUANTIZE_LANES) {
+    float x[QUANTIZE_LANES];
+    for (uint k = 0; k < QUANTIZE_LANES; ++k) {
+      x[k] = (float(in[i + k]) + c.before) * c.scale + c.after;
+    }
+    for (uint k = 0; k < QUANTIZE_LANES; ++k) out[i + k] = To(x[k]);
+  } else {
+    for (uint k = 0; k < left; ++k) {
+      out[i + k] = To((float(in[i + k]) + c.before) * c.scale + c.after);
+    }
+  }
+}
+
+#define AFFINE(type)                                                                      \
+  INSTANTIATE_KERNEL("quantize_affine_0_" #type, quantize_affine, type, AFFINE_AWAY)      \
+  INSTANTIATE_KERNEL("quantize_affine_1_" #type, quantize_affine, type, AFFINE_EVEN)      \
+  INSTANTIATE_KERNEL("quantize_affine_2_" #type, quantize_affine, type, AFFINE_UP)        \
+  INSTANTIATE_KERNEL("quantize_affine_3_" #type, quantize_affine, type, AFFINE_FIRST)     \
+  INSTANTIATE_KERNEL("dequantize_affine_" #type "_float", dequantize_affine, type, float) \
+  INSTANTIATE_KERNEL("dequantize_affine_" #type "_bfloat", dequantize_affine, type, bfloat)
+AFFINE(char)
+AFFINE(uchar)
+AFFINE(short)
+AFFINE(ushort)
+AFFINE(int)
 
 // What lies in the range passes. Grid: inner, channels, outer.
 kernel void quantize_grad(device const float* gradients [[buffer(0)]],

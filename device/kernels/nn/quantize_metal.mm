@@ -1,7 +1,10 @@
-// QuantizeAndDequantizeV2, V3, V4 and the gradient of the last.
+// QuantizeAndDequantizeV2, V3, V4 and the gradient of the last; QuantizeV2 and Dequantize.
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
@@ -181,6 +184,233 @@ class QuantizeGradOp {
   int64_t axis_ = -1;
 };
 REGISTER_METAL_KERNEL(QuantizeGradOp, .Types("T", {TF_FLOAT}));
+
+// ---- QuantizeV2, Dequantize ---------------------------------------------------------------------
+
+// The whole numbers of a quantized type.
+struct Quantized {
+  DType stored;  // the shader's
+  int64_t first, last;
+  float least, largest;  // the same
+
+  explicit Quantized(DType dtype) {
+    switch (static_cast<TF_DataType>(dtype)) {
+      case TF_QINT8:
+        Set<int8_t>(DType::kInt8);
+        break;
+      case TF_QUINT8:
+        Set<uint8_t>(DType::kUint8);
+        break;
+      case TF_QINT16:
+        Set<int16_t>(DType::kInt16);
+        break;
+      case TF_QUINT16:
+        Set<uint16_t>(DType::kUint16);
+        break;
+      default:
+        Set<int32_t>(DType::kInt32);
+    }
+  }
+  bool has_sign() const { return least < 0.0f; }
+  double steps() const { return static_cast<double>(last - first); }
+
+ private:
+  template <typename T>
+  void Set(DType dtype) {
+    stored = dtype;
+    first = std::numeric_limits<T>::lowest();
+    last = std::numeric_limits<T>::max();
+    least = static_cast<float>(first);
+    largest = static_cast<float>(last);
+  }
+};
+
+enum class Mode { kMinCombined, kMinFirst, kScaled };
+
+// What both have: the attributes, and a range for all or for each channel, which is the host's.
+struct AffineAttrs {
+  Mode mode = Mode::kMinCombined;
+  bool narrow = false;
+  int64_t axis = -1;
+
+  Status Get(KernelConstruction* ctx) {
+    std::string name;
+    RETURN_IF_ERROR(ctx->GetAttr("mode", &name));
+    mode = name == "SCALED"      ? Mode::kScaled
+           : name == "MIN_FIRST" ? Mode::kMinFirst
+                                 : Mode::kMinCombined;
+    RETURN_IF_ERROR(ctx->GetAttr("narrow_range", &narrow));
+    RETURN_IF_ERROR(ctx->GetAttr("axis", &axis));
+    if (mode != Mode::kMinFirst || axis < 0) return Status();
+    return InvalidArgument("mode MIN_FIRST is of one range alone, got axis ", axis);
+  }
+  // Inputs 0 to 2.
+  Status Inputs(KernelContext* ctx, const char* op, Tensor* in, Tensor* low, Tensor* high,
+                QuantizeParams* p) const {
+    RETURN_IF_ERROR(ctx->Input(0, in));
+    RETURN_IF_ERROR(ctx->Input(1, low));
+    RETURN_IF_ERROR(ctx->Input(2, high));
+    RETURN_IF_ERROR(PlanQuantize(op, *in, axis, p));
+    const bool one = axis < 0 && low->num_elements() == 1 && high->num_elements() == 1;
+    const Shape expected = {static_cast<int64_t>(p->channels)};
+    if (!one && (axis < 0 || low->shape() != expected || high->shape() != expected)) {
+      return InvalidArgument(op, ": min_range and max_range must have ", p->channels,
+                             " elements, one without an axis and as many as channels with it, got ",
+                             ToString(low->shape()), " and ", ToString(high->shape()));
+    }
+    return Status();
+  }
+};
+
+Status RunAffine(KernelContext* ctx, const Shader& shader, const QuantizeParams& plan,
+                 const AffineParams& p, const std::vector<AffineChannel>& channels,
+                 const Tensor& in, const Tensor& out) {
+  if (out.num_elements() == 0) return Status();
+  const auto lanes = static_cast<int64_t>((plan.inner + QUANTIZE_LANES - 1) / QUANTIZE_LANES);
+  return Encode(ctx, [&](Encoder& encoder) {
+    return encoder.Launch(
+        shader, Grid(lanes, plan.channels, static_cast<int64_t>(plan.outer)),
+        {{"in", Value(in).Untyped()},
+         {"out", Value(out).Untyped()},
+         {"channels", HostArray(channels.data(), static_cast<int64_t>(channels.size()))},
+         {"p", p}});
+  });
+}
+
+class QuantizeV2Op {
+ public:
+  static constexpr char kOp[] = "QuantizeV2";
+
+  explicit QuantizeV2Op(KernelConstruction* ctx) {
+    std::string rounding;
+    OP_REQUIRES_OK(ctx, attrs_.Get(ctx));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("round_mode", &rounding));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("ensure_minimum_range", &least_range_));
+    even_ = rounding == "HALF_TO_EVEN";
+    OP_REQUIRES(
+        ctx, !even_ || attrs_.mode == Mode::kScaled,
+        InvalidArgument(kOp, ": Round mode 'HALF_TO_EVEN' only supported for mode ", "'SCALED'"));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor in, low, high, out, out_low, out_high;
+    QuantizeParams plan = {};
+    RETURN_IF_ERROR(attrs_.Inputs(ctx, kOp, &in, &low, &high, &plan));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &out));
+    const Shape ranges = attrs_.axis < 0 ? Shape{} : low.shape();
+    RETURN_IF_ERROR(ctx->AllocateOutput(1, ranges, &out_low));
+    RETURN_IF_ERROR(ctx->AllocateOutput(2, ranges, &out_high));
+    const Quantized type(out.dtype());
+    AffineParams p = {};
+    p.inner = plan.inner;
+    p.channels = plan.channels;
+    // Of 2^31 there is no int.
+    p.least = type.least;
+    p.largest = std::min(type.largest, 2147483520.0f);
+    uint32_t rounding = AFFINE_AWAY;
+    std::vector<AffineChannel> channels(plan.channels);
+    for (uint32_t i = 0; i < plan.channels; ++i) {
+      float from = low.host<float>()[i], to = high.host<float>()[i];
+      if (!(from <= to)) {
+        return InvalidArgument(kOp, ": max_range must be larger than min_range, got ", to, " and ",
+                               from);
+      }
+      // 0 is in it, and it is not empty.
+      const float gap = std::max(1.0f, std::max(std::fabs(from), std::fabs(to))) * least_range_;
+      from = std::min(0.0f, from);
+      to = std::max(0.0f, std::max(to, from + gap));
+      channels[i] = Channel(type, &from, &to, &rounding);
+      out_low.mutable_host<float>()[i] = from;
+      out_high.mutable_host<float>()[i] = to;
+    }
+    return RunAffine(ctx, {"quantize_affine", std::to_string(rounding), type.stored}, plan, p,
+                     channels, in, out);
+  }
+
+  AffineChannel Channel(const Quantized& type, float* from, float* to, uint32_t* rounding) const {
+    if (attrs_.mode == Mode::kMinCombined) {
+      const auto scale = static_cast<float>(type.steps() / (*to - *from));
+      const double half = type.has_sign() ? (type.steps() + 1.0) / 2.0 : 0.0;
+      *rounding = type.has_sign() ? AFFINE_AWAY : AFFINE_UP;
+      return {*from, *to, -*from, scale, static_cast<float>(-half)};
+    }
+    if (attrs_.mode == Mode::kMinFirst) {
+      const auto scale = static_cast<float>(*from == *to ? 0.0 : type.steps() / (*to - *from));
+      *rounding = AFFINE_FIRST;
+      constexpr float kAny = std::numeric_limits<float>::infinity();
+      return {-kAny, kAny, 0.0f, scale, -(std::round(*from * scale) - type.least)};
+    }
+    const float first = static_cast<float>(type.first + (attrs_.narrow ? 1 : 0));
+    constexpr float kMost = std::numeric_limits<float>::max();
+    const float by_low = first * *from > 0.0f ? first / *from : kMost;
+    const float by_high = type.largest * *to > 0.0f ? type.largest / *to : kMost;
+    const float scale = std::min(by_low, by_high);
+    *from = first / scale;
+    *to = type.largest / scale;
+    *rounding = even_ ? AFFINE_EVEN : AFFINE_AWAY;
+    return {*from, *to, 0.0f, scale, 0.0f};
+  }
+
+  AffineAttrs attrs_;
+  float least_range_ = 0.01f;
+  bool even_ = false;
+};
+#define QUANTIZED .Types("T", {TF_QINT8, TF_QUINT8, TF_QINT16, TF_QUINT16, TF_QINT32})
+#define RANGE .HostMemory("min_range").HostMemory("max_range")
+REGISTER_METAL_KERNEL(QuantizeV2Op,
+                      QUANTIZED RANGE.HostMemory("output_min").HostMemory("output_max"));
+
+class DequantizeOp {
+ public:
+  static constexpr char kOp[] = "Dequantize";
+
+  explicit DequantizeOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, attrs_.Get(ctx)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor in, low, high, out;
+    QuantizeParams plan = {};
+    RETURN_IF_ERROR(attrs_.Inputs(ctx, kOp, &in, &low, &high, &plan));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &out));
+    const Quantized type(in.dtype());
+    AffineParams p = {};
+    p.inner = plan.inner;
+    p.channels = plan.channels;
+    std::vector<AffineChannel> channels(plan.channels);
+    for (uint32_t i = 0; i < plan.channels; ++i) {
+      channels[i] = Channel(type, low.host<float>()[i], high.host<float>()[i]);
+    }
+    return RunAffine(ctx, {"dequantize_affine", type.stored, out.dtype()}, plan, p, channels, in,
+                     out);
+  }
+
+  AffineChannel Channel(const Quantized& type, float from, float to) const {
+    if (attrs_.mode == Mode::kMinCombined) {
+      const float scale = from == to ? 0.0f : (to - from) / (type.largest - type.least);
+      const float half = type.has_sign() ? (type.largest - type.least + 1.0f) / 2.0f : 0.0f;
+      return {0.0f, 0.0f, half, scale, from};
+    }
+    if (attrs_.mode == Mode::kMinFirst) {
+      const auto scale = static_cast<float>((to - from) / type.steps());
+      const float first = from == to ? from : std::round(from / scale) * scale;
+      return {0.0f, 0.0f, 0.0f, scale, first - type.least * scale};
+    }
+    const float first = static_cast<float>(type.first + (attrs_.narrow ? 1 : 0));
+    const float by_high = to / type.largest;
+    return {0.0f, 0.0f, 0.0f, type.has_sign() ? std::max(from / first, by_high) : by_high, 0.0f};
+  }
+
+  AffineAttrs attrs_;
+};
+// Of 16 bits TensorFlow has no arguments of functions on GPUs: a call would fail.
+#define GIVEN .Types("T", {TF_QINT8, TF_QUINT8, TF_QINT32})
+REGISTER_METAL_KERNEL(DequantizeOp, GIVEN.Where("dtype", TF_FLOAT) RANGE);
+REGISTER_METAL_KERNEL(DequantizeOp, GIVEN.Where("dtype", TF_BFLOAT16) RANGE);
 
 }  // namespace
 }  // namespace metal_ops

@@ -21,4 +21,20 @@ struct QuantizeParams {
   uint32_t half_up;      // how halves are rounded: up, or to even numbers
 };
 
+// How the whole numbers of a channel stand for its floats. Quantization clamps x to [low, high]:
+// round((x + before) * scale + after), kept within [least, largest]. Back: (q + before) * scale + after.
+struct AffineChannel {
+  float low, high, before, scale, after;
+};
+struct AffineParams {
+  uint64_t inner;
+  uint32_t channels;
+  uint32_t reserved;
+  float least, largest;
+};
+#define AFFINE_AWAY 0  // halves away from 0
+#define AFFINE_EVEN 1
+#define AFFINE_UP 2     // and then down: of numbers that are not negative
+#define AFFINE_FIRST 3  // before `after` is added
+
 #endif  // METAL_OPS_DEVICE_KERNELS_NN_QUANTIZE_PARAMS_H_

@@ -70,6 +70,97 @@ def test_bad(attrs, says):
         run(raw.QuantizeAndDequantizeV2, inputs, range_given=True, **attrs)
 
 
+# ---- to whole numbers and back ---------------------------------------------------------------------------------------
+
+QUANTIZED = [tf.qint8, tf.quint8, tf.qint16, tf.quint16, tf.qint32]
+RANGES = ["min_range", "max_range"]
+MODES = [
+    ("MIN_COMBINED", "HALF_AWAY_FROM_ZERO", False),
+    ("MIN_FIRST", "HALF_AWAY_FROM_ZERO", False),
+    ("SCALED", "HALF_AWAY_FROM_ZERO", False),
+    ("SCALED", "HALF_TO_EVEN", True),
+]
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED, ids=lambda t: t.name)
+def test_quantize(dtype):
+    for (shape, axis), (mode, rounding, narrow) in itertools.product(SHAPES, MODES):
+        if mode == "MIN_FIRST" and axis >= 0:
+            continue  # the CPU has it of one range alone
+        for span in [(-1.5, 2.25), (0.25, 3.0), (-2.0, -1.0), (0.0, 0.0)]:
+            given = dict(zip(RANGES, ends(shape, axis, span).values(), strict=True))
+            x = random(shape, scale=2.0)
+            if mode == "MIN_FIRST":  # what lies outside comes around from the other end on the CPU
+                x = tf.clip_by_value(x, min(0.0, given["min_range"]), max(0.0, given["max_range"]))
+            inputs = {"input": x} | given
+            attrs = dict(mode=mode, round_mode=rounding, narrow_range=narrow, axis=axis, T=dtype)
+            want = on_cpu(raw.QuantizeV2, inputs, **attrs)
+            got = run(raw.QuantizeV2, inputs, RANGES, **attrs)
+            for a, b in zip(got, want, strict=True):
+                assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_array_equal(got[1], want[1])
+            np.testing.assert_array_equal(got[2], want[2])
+            numbers = [x.numpy().astype("f8") for x in (got[0], want[0])]
+            if dtype == tf.qint32:  # 2^31 is none, and the CPU's lowest
+                inside = (numbers[0] < 2**31 - 2**8) | (numbers[1] > -(2**31))
+                numbers = [x[inside] for x in numbers]
+            np.testing.assert_array_equal(*numbers, f"{shape} {axis} {mode} {span}")
+
+
+def dequantized(numbers, low, high, mode, narrow):
+    """As the documentation of tf.quantization.dequantize has it: the CPU's own ends with a shape that is empty."""
+    limits = np.iinfo(numbers.dtype)
+    x, steps = numbers.astype("f8"), float(limits.max) - limits.min
+    if mode == "MIN_COMBINED":
+        return (x + (steps + 1) / 2 * (limits.min < 0)) * (high - low) / steps + low
+    if mode == "MIN_FIRST":
+        scale = (high - low) / steps
+        return np.round(low / scale) * scale + (x - limits.min) * scale
+    by_high = high / limits.max
+    return x * (np.maximum(low / (limits.min + narrow), by_high) if limits.min < 0 else by_high)
+
+
+@pytest.mark.parametrize("to", [tf.float32, tf.bfloat16], ids=lambda t: t.name)
+# Of others TensorFlow has no arguments of functions on GPUs.
+@pytest.mark.parametrize("dtype", [tf.qint8, tf.quint8, tf.qint32], ids=lambda t: t.name)
+def test_dequantize(dtype, to):
+    kind = np.dtype(dtype.as_numpy_dtype)[0].name
+    for (shape, axis), (mode, _, narrow) in itertools.product(SHAPES, MODES):
+        if mode == "MIN_FIRST" and axis >= 0:
+            continue
+        rng = np.random.default_rng(1)
+        numbers = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape).astype(kind)
+        with tf.device("CPU:0"):
+            x = tf.bitcast(tf.constant(numbers), dtype)
+        given = dict(zip(RANGES, ends(shape, axis).values(), strict=True))
+        wide = [1 if i != axis else -1 for i in range(len(shape))]
+        low, high = (np.asarray(v, "f8").reshape(wide if axis >= 0 else ()) for v in given.values())
+        want = dequantized(numbers, low, high, mode, narrow)
+        attrs = dict(mode=mode, narrow_range=narrow, axis=axis, dtype=to)
+        (got,) = run(raw.Dequantize, {"input": x} | given, ["input", *RANGES], **attrs)
+        assert got.dtype == to and got.shape == want.shape
+        got, unit = tf.cast(got, tf.float64).numpy(), 2**-8 if to == tf.bfloat16 else 0
+        np.testing.assert_allclose(got, want, rtol=unit + 1e-6, atol=2e-6)
+
+
+def test_bad_ranges():
+    x, one, two = tf.ones((2, 3)), tf.ones(()), tf.ones(2)
+    for given, attrs, says in [
+        (dict(min_range=one * 2, max_range=one), {}, "max_range must be larger"),
+        (dict(min_range=two, max_range=two), {}, "must have 1 elements"),
+        (dict(min_range=one, max_range=one), dict(axis=1), "must have 3 elements"),
+        (
+            dict(min_range=one, max_range=one),
+            dict(round_mode="HALF_TO_EVEN"),
+            "only supported for mode",
+        ),
+        (dict(min_range=one, max_range=one), dict(axis=2), "axis"),
+        (dict(min_range=two, max_range=two), dict(axis=0, mode="MIN_FIRST"), "one range alone"),
+    ]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=says):
+            run(raw.QuantizeV2, dict(input=x) | given, RANGES, T=tf.qint8, **attrs)
+
+
 # ---- boxes ----------------------------------------------------------------------------------------------------------
 
 HOST = ["max_output_size", "iou_threshold", "score_threshold"]

@@ -111,6 +111,17 @@ kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)
       // Eight totals that do not wait for each other.
       Total totals[8];
       for (uint k = 0; k < 8; ++k) totals[k] = Op::template none<Total>();
+      if (run >= 64) {
+        // As many as hide how long one takes, where there is work for them.
+        Total many[32];
+        for (uint k = 0; k < 32; ++k) many[k] = Op::template none<Total>();
+        for (; i + 32 <= run; i += 32) {
+          for (uint k = 0; k < 32; ++k) {
+            many[k] = Op::join(many[k], Op::of(Total(in[index + long(i + k)])));
+          }
+        }
+        for (uint k = 0; k < 32; ++k) totals[k % 8] = Op::join(totals[k % 8], many[k]);
+      }
       for (; i + 8 <= run; i += 8) {
         for (uint k = 0; k < 8; ++k) {
           totals[k] = Op::join(totals[k], Op::of(Total(in[index + long(i + k)])));

@@ -203,7 +203,7 @@ kernel void batch_norm_grad_parts(device const T* d_y [[buffer(0)]],
   }
 }
 
-// One thread a channel. `factors` are what batch_norm_grad takes; without training the statistics are
+// One thread a channel. `factors` are what batch_norm_grad takes, three rows of channels; without training the statistics are
 // constants.
 kernel void batch_norm_grad_totals(
     device const float2* parts [[buffer(0)]], device const float* gamma [[buffer(1)]],
@@ -218,9 +218,9 @@ kernel void batch_norm_grad_totals(
   const float points = training != 0 ? float(p.images) * float(p.inner) : INFINITY;
   d_beta[c] = total.x;
   d_gamma[c] = total.y * scale;
-  factors[3 * c] = gamma[c] * scale;
-  factors[3 * c + 1] = total.x / points;
-  factors[3 * c + 2] = scale * scale * total.y / points;
+  factors[c] = gamma[c] * scale;
+  factors[p.channels + c] = total.x / points;
+  factors[2 * p.channels + c] = scale * scale * total.y / points;
 }
 
 template <typename T, bool kNchw>
@@ -232,8 +232,10 @@ kernel void batch_norm_grad(device const T* d_y [[buffer(0)]], device const T* x
   const uint c = kNchw ? position.y : position.x;
   const long i = kNchw ? long(position.z) * p.image + long(c) * p.channel + position.x
                        : long(position.y) * p.point + c;
-  const float centred = float(d_y[i]) - factors[3 * c + 1];
-  d_x[i] = T(factors[3 * c] * (centred - (float(x[i]) - mean[c]) * factors[3 * c + 2]));
+  device const float* const means = factors + p.channels;
+  device const float* const slopes = means + p.channels;
+  const float centred = float(d_y[i]) - means[c];
+  d_x[i] = T(factors[c] * (centred - (float(x[i]) - mean[c]) * slopes[c]));
 }
 
 #define BATCH_NORM_LAYOUT(suffix, type, nchw)                                                 \

@@ -221,7 +221,7 @@ class FusedBatchNormGradOp {
     RETURN_IF_ERROR(attrs_.Plan(kOp, x.shape(), &params));
     RETURN_IF_ERROR(
         ctx->AllocateTemp(TF_FLOAT, {params.images, params.chunks, channels, 2}, &parts));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {channels, 3}, &factors));
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {3, channels}, &factors));
     const uint32_t training = attrs_.training ? 1 : 0;
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(encoder.Launch({"batch_norm_grad_parts", attrs_.layout(), x.dtype()},

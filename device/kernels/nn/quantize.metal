@@ -109,6 +109,17 @@ inline float quantized(float in, AffineChannel c, float least, float largest) {
   return kept > least ? kept : least;
 }
 
+// A whole number of 16 bits: beside 3 * 2^22 it is the mantissa's last bits. Conversions, which keep numbers within the
+// type's, are no work for vectors.
+template <typename T>
+inline T stored(float whole) {
+  return T(as_type<int>(whole + 12582912.0f));
+}
+template <>
+inline int stored<int>(float whole) {
+  return int(whole);
+}
+
 // Neighbours side by side. Grid of these: inner in parts of QUANTIZE_LANES, channels, outer.
 template <typename T, uint kRounding>
 kernel void quantize_affine(device const float* in [[buffer(0)]], device T* out [[buffer(1)]],
@@ -124,10 +135,10 @@ kernel void quantize_affine(device const float* in [[buffer(0)]], device T* out 
     for (uint k = 0; k < QUANTIZE_LANES; ++k) {
       x[k] = quantized<kRounding>(in[i + k], c, least, largest);
     }
-    for (uint k = 0; k < QUANTIZE_LANES; ++k) out[i + k] = T(int(x[k]));
+    for (uint k = 0; k < QUANTIZE_LANES; ++k) out[i + k] = stored<T>(x[k]);
   } else {
     for (uint k = 0; k < left; ++k) {
-      out[i + k] = T(int(quantized<kRounding>(in[i + k], c, least, largest)));
+      out[i + k] = stored<T>(quantized<kRounding>(in[i + k], c, least, largest));
     }
   }
 }
@@ -175,6 +186,8 @@ kernel void quantize_grad(device const float* gradients [[buffer(0)]],
                           uint3 position [[thread_position_in_grid]]) {
   const ulong i = (position.z * ulong(p.channels) + position.y) * p.inner + position.x;
   const float x = in[i];
-  const bool inside = x >= least[position.y] && x <= largest[position.y];
-  out[i] = gradients[i] * (inside ? 1.0f : 0.0f);
+  // No branch, which would be taken at random.
+  const float above = x >= least[position.y] ? 1.0f : 0.0f;
+  const float below = x <= largest[position.y] ? 1.0f : 0.0f;
+  out[i] = gradients[i] * (above * below);
 }

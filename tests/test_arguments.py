@@ -71,6 +71,12 @@ FUNCTIONS = {
         dict(rows=np.ones((1, 2, 3, 4), np.float32), starts=np.zeros(1, np.int32), counts=np.ones(1, np.int32)),
         dict(ring=FLAG), dict(cache=tf.Variable(np.ones((1, 2, 5, 4), np.float32))),
     ),
+    **{
+        name: (
+            dict.fromkeys(["scale", "offset"][:n], np.ones(3, np.float32)) | dict(x=POINTS), dict(epsilon=NUMBER), {},
+        )
+        for name, n in dict(layer_norm=2, rms_norm=1).items()
+    },
     "fused_mlp": (
         dict(x=POINTS), dict(squareplus_b=NUMBER),
         dict(kernels=[np.ones((3, 16), np.float32), np.ones((16, 1), np.float32)]),
@@ -119,6 +125,7 @@ MAY_BE_NONE = (
     "counts",
     "bias",
     "mask",
+    "offset",
     "key_lengths",
     "seed",
     "residual",

@@ -36,6 +36,16 @@ class _RobustLoss(NamedTuple):
     slope_alpha: tf.Tensor
     slope_scale: tf.Tensor
 
+class _RowNorm(NamedTuple):
+    y: tf.Tensor
+    mean: tf.Tensor
+    factor: tf.Tensor
+
+class _RowNormGrad(NamedTuple):
+    d_x: tf.Tensor
+    d_scale: tf.Tensor
+    d_offset: tf.Tensor
+
 class _ScaledDotProductAttention(NamedTuple):
     outputs: tf.Tensor
     log_sum_exp: tf.Tensor
@@ -395,6 +405,28 @@ def robust_loss(
     name: str | None = None,
 ) -> _RobustLoss:
     """The general robust loss (Barron, CVPR 2019, equation 8) of predictions - targets, with its derivatives, in float32."""
+
+def row_norm(
+    x: Any,
+    scale: Any,
+    offset: Any,
+    epsilon: float = 1e-06,
+    center: bool = True,
+    name: str | None = None,
+) -> _RowNorm:
+    """Rows divided by the root of their mean square, with their mean subtracted before or not."""
+
+def row_norm_grad(
+    gradients: Any,
+    x: Any,
+    scale: Any,
+    mean: Any,
+    factor: Any,
+    epsilon: float = 1e-06,
+    center: bool = True,
+    name: str | None = None,
+) -> _RowNormGrad:
+    """The gradient of RowNorm. Deterministic."""
 
 def scale_rays(
     incoming: Any,

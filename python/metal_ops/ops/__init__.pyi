@@ -14,6 +14,7 @@ from metal_ops.ops.null_op import *
 from metal_ops.ops.packed_scan import *
 from metal_ops.ops.ray_march import *
 from metal_ops.ops.robust_loss import *
+from metal_ops.ops.row_norm import *
 from metal_ops.ops.sh_encode import *
 from metal_ops.ops.softshrink import *
 from metal_ops.ops.volume_render import *

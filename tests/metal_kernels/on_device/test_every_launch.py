@@ -207,6 +207,12 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_ATTENTION", way)
         for dtype in DTYPES:
             attention(dtype)
+    for way in ("groups", "threads"):
+        monkeypatch.setenv("METAL_OPS_ROW_NORM", way)
+        for dtype in DTYPES:
+            x = tf.ones([2, 3], dtype)
+            y, mean, factor = raw_ops.row_norm(x, x[0], x[0])
+            raw_ops.row_norm_grad(y, x, x[0], mean, factor)
     radiance_fields()
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))

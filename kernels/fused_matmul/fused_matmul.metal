@@ -26,6 +26,12 @@ INSTANTIATE_KERNEL("gemm_wide_fused_half", gemm_threads_fused, half, GEMM_WIDE_R
                    GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_fused_bfloat", gemm_threads_fused, bfloat, GEMM_WIDE_ROWS,
                    GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_middle_fused_float", gemm_threads_fused, float, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_middle_fused_half", gemm_threads_fused, half, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_middle_fused_bfloat", gemm_threads_fused, bfloat, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
 #endif
 
 INSTANTIATE_KERNEL("gemm_tiles_fused_float", gemm_tiles_fused, float)

@@ -26,7 +26,8 @@ Status ChooseTiles(bool fits, bool* tiles);
 
 // What one thread sums where threads work alone, and the width of the panels of b that it reads.
 struct ThreadTile {
-  bool wide;  // for vectors of 512 bits
+  const char* product;  // the shaders
+  const char* filter;
   int64_t rows, columns;
 };
 ThreadTile ThreadTileOf(int64_t columns);

@@ -9,7 +9,7 @@
 namespace metal_ops {
 namespace {
 
-// Below this many rows packing b costs more than it gains.
+// Below this many rows packing b costs more than it gains: in narrow panels, and in others.
 constexpr int64_t kRowsToPack = 32, kRowsToPackWide = 49;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
@@ -47,11 +47,14 @@ Status ChooseTiles(bool fits, bool* tiles) {
 }
 
 ThreadTile ThreadTileOf(int64_t columns) {
-  // Where more than half of a wide tile would be empty, two of the others are as fast.
-  if (WideVectors() && columns > GEMM_WIDE_COLUMNS / 2) {
-    return {true, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS};
+  // The narrowest that takes all columns at once, or the widest.
+  if (WideVectors() && columns > GEMM_MIDDLE_COLUMNS) {
+    return {"gemm_wide", "gemm_filter_wide", GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS};
   }
-  return {false, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS};
+  if (WideVectors() && columns > GEMM_THREAD_COLUMNS) {
+    return {"gemm_middle", "gemm_filter_middle", GEMM_MIDDLE_ROWS, GEMM_MIDDLE_COLUMNS};
+  }
+  return {"gemm_threads", "gemm_filter", GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS};
 }
 
 Status PackGemm(id<TF_MetalStream> stream,
@@ -87,9 +90,10 @@ Status PrepareGemm(id<TF_MetalStream> stream,
   if (factor->tiles) return Status();
   factor->tile = ThreadTileOf(params.columns);
   const int64_t terms = GemmDepth(params);
+  const bool narrow = factor->tile.columns == GEMM_THREAD_COLUMNS;
   const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
                         params.columns >= factor->tile.columns &&
-                        params.rows * uses < (factor->tile.wide ? kRowsToPackWide : kRowsToPack);
+                        params.rows * uses < (narrow ? kRowsToPack : kRowsToPackWide);
   if (in_place || terms == 0) return Status();
   factor->b = &factor->panels;
   return PackGemm(stream, floats, factor->tile, terms, params, b, &factor->params, &factor->panels);
@@ -100,7 +104,7 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
   const GemmParams& params = factor.params;
   const int64_t products = GemmProducts(params);
   const ThreadTile& tile = factor.tile;
-  const char* stem = tile.wide ? "gemm_wide" : "gemm_threads";
+  const char* stem = tile.product;
   Grid grid(0);
   if (factor.tiles) {
     stem = "gemm_tiles";

@@ -21,9 +21,12 @@
 // One thread's part of the product where threads work alone.
 #define GEMM_THREAD_ROWS 4
 #define GEMM_THREAD_COLUMNS 16
-// The same where vectors have 512 bits and there are registers for so many sums.
+// The same where vectors have 512 bits and there are registers for so many sums: of many columns, and
+// of few.
 #define GEMM_WIDE_ROWS 6
 #define GEMM_WIDE_COLUMNS 64
+#define GEMM_MIDDLE_ROWS 12
+#define GEMM_MIDDLE_COLUMNS 32
 // Threads of a group, neighbours along the rows: enough to be worth one, and few enough for many groups.
 #define GEMM_THREAD_GROUP 8
 // Elements of the sum of parts that a thread takes.

@@ -13,9 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = """
 #include "kernels/gemm/gemm.metal.h"
 template [[host_name("threads")]] [[kernel]] decltype(gemm_threads<float, 4, 16>) gemm_threads<float, 4, 16>;
+template [[host_name("middle")]] [[kernel]] decltype(gemm_threads<float, 12, 32>) gemm_threads<float, 12, 32>;
 template [[host_name("wide")]] [[kernel]] decltype(gemm_threads<float, 6, 64>) gemm_threads<float, 6, 64>;
 """
-TILES = {"threads": (4, 16), "wide": (6, 64)}
+TILES = {"threads": (4, 16), "middle": (12, 32), "wide": (6, 64)}
 DIMS = 6
 PARAMS = np.dtype(
     [

@@ -92,7 +92,7 @@ Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s,
           .InGroupsOf(GEMM_THREAD_GROUP, 1, 1);
   return Encode(ctx, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Launch(
-        {tile.wide ? "gemm_filter_wide" : "gemm_filter", input.dtype()}, grid,
+        {tile.filter, input.dtype()}, grid,
         {{"in", input}, {"b", *b}, {"out", *out}, {"params", params}, {"lines", line_counts}}));
     if (whole) return Status();
     return encoder.Launch({"gemm_sum_lines", d_filter.dtype()},

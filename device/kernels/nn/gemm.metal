@@ -22,6 +22,10 @@ INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat, GEMM_THREAD_ROWS
 INSTANTIATE_KERNEL("gemm_wide_float", gemm_threads, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_half", gemm_threads, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_bfloat", gemm_threads, bfloat, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_middle_float", gemm_threads, float, GEMM_MIDDLE_ROWS, GEMM_MIDDLE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_middle_half", gemm_threads, half, GEMM_MIDDLE_ROWS, GEMM_MIDDLE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_middle_bfloat", gemm_threads, bfloat, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
 #endif
 
 INSTANTIATE_KERNEL("gemm_tiles_float", gemm_tiles, float)
@@ -130,6 +134,12 @@ INSTANTIATE_KERNEL("gemm_filter_wide_float", gemm_filter, float, GEMM_WIDE_ROWS,
 INSTANTIATE_KERNEL("gemm_filter_wide_half", gemm_filter, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_filter_wide_bfloat", gemm_filter, bfloat, GEMM_WIDE_ROWS,
                    GEMM_WIDE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_middle_float", gemm_filter, float, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_middle_half", gemm_filter, half, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
+INSTANTIATE_KERNEL("gemm_filter_middle_bfloat", gemm_filter, bfloat, GEMM_MIDDLE_ROWS,
+                   GEMM_MIDDLE_COLUMNS)
 #endif
 
 // The same where threads work alone: several neighbouring elements each.

@@ -330,6 +330,9 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("(LowerBound|UpperBound|Bucketize)", _sorted),
     ("(TopKV2|ApproxTopK|InTopK.*)", _top),
     ("(Dense)?Bincount", _counted),
+    ("RaggedBincount", lambda n: _counted(n) | {
+        "values": _random.integers(0, n, n * n).astype(np.int32), "splits": np.arange(0, n * n + 1, n)
+    }),
     ("HistogramFixedWidth", _histogram),
     ("(Sparse)?Segment.*", _segments),
     ("RngSkip", lambda n: _generator(n) | {"delta": np.int64(9)}),

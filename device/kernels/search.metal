@@ -111,9 +111,28 @@ kernel void count_join(device const T* bins [[buffer(0)]], device T* out [[buffe
   out[ulong(position.y) * p.size + position.x] = sum;
 }
 
-#define COUNT(type)                                                         \
-  INSTANTIATE_KERNEL("count_chunk_" #type "_int", count_chunk, int, type)   \
-  INSTANTIATE_KERNEL("count_chunk_" #type "_long", count_chunk, long, type) \
+// Rows of different lengths, from splits[row] on: a thread has one. Grid: rows.
+template <typename I, typename T>
+kernel void count_ragged(device const long* splits [[buffer(0)]],
+                         device const I* indices [[buffer(1)]],
+                         device const T* weights [[buffer(2)]], device T* out [[buffer(3)]],
+                         constant CountParams& p [[buffer(4)]],
+                         uint row [[thread_position_in_grid]]) {
+  device T* const own = out + ulong(row) * p.size;
+  for (ulong bin = 0; bin < p.size; ++bin) own[bin] = T(0);
+  for (long i = splits[row]; i < splits[row + 1]; ++i) {
+    const long bin = long(indices[i]);
+    if (bin < 0 || bin >= long(p.size)) continue;
+    const T weight = p.weighted != 0 ? weights[i] : T(1);
+    own[bin] = p.binary != 0 ? T(1) : T(own[bin] + weight);
+  }
+}
+
+#define COUNT(type)                                                           \
+  INSTANTIATE_KERNEL("count_chunk_" #type "_int", count_chunk, int, type)     \
+  INSTANTIATE_KERNEL("count_chunk_" #type "_long", count_chunk, long, type)   \
+  INSTANTIATE_KERNEL("count_ragged_" #type "_int", count_ragged, int, type)   \
+  INSTANTIATE_KERNEL("count_ragged_" #type "_long", count_ragged, long, type) \
   INSTANTIATE_KERNEL("count_join_" #type, count_join, type)
 COUNT(float)
 COUNT(uint)

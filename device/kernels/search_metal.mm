@@ -1,4 +1,4 @@
-// LowerBound, UpperBound, Bucketize, HistogramFixedWidth, Bincount, DenseBincount.
+// LowerBound, UpperBound, Bucketize, HistogramFixedWidth, Bincount, DenseBincount, RaggedBincount.
 
 #include <algorithm>
 #include <cstring>
@@ -218,6 +218,72 @@ class DenseBincountOp {
   bool binary_ = false;
 };
 FOR_BOTH(DenseBincountOp, "Tidx", .Types("T", COUNTED).HostMemory("size"));
+
+class RaggedBincountOp {
+ public:
+  static constexpr char kOp[] = "RaggedBincount";
+
+  explicit RaggedBincountOp(KernelConstruction* ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("binary_output", &binary_));
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    Tensor splits, indices, size_tensor, weights, out;
+    int64_t size;
+    RETURN_IF_ERROR(ctx->Input(0, &splits));
+    RETURN_IF_ERROR(ctx->Input(1, &indices));
+    RETURN_IF_ERROR(ctx->Input(2, &size_tensor));
+    RETURN_IF_ERROR(ctx->Input(3, &weights));
+    RETURN_IF_ERROR(CountSize(kOp, size_tensor, &size));
+    RETURN_IF_ERROR(CheckSplits(splits, indices.num_elements()));
+    const bool weighted = weights.num_elements() != 0;
+    if (weighted && weights.shape() != indices.shape()) {
+      return InvalidArgument(kOp, ": weights must have the shape of values, ",
+                             ToString(indices.shape()), ", or no elements; got ",
+                             ToString(weights.shape()));
+    }
+    const int64_t rows = splits.dim(0) - 1;
+    RETURN_IF_ERROR(CheckGrid(kOp, "rows", rows));
+    RETURN_IF_ERROR(CheckShape(kOp, "the output's shape", {rows, size}));
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, {rows, size}, &out));
+    if (out.num_elements() == 0) return Status();
+    CountParams p = {};
+    p.size = static_cast<uint64_t>(size);
+    p.weighted = weighted ? 1 : 0;
+    p.binary = binary_ ? 1 : 0;
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"count_ragged", Unsigned(out.dtype()), indices.dtype()}, Grid(rows),
+                            {{"splits", HostArray(splits.host<int64_t>(), rows + 1)},
+                             {"indices", indices},
+                             {"weights", weighted ? Value(weights).Untyped() : Value(Nothing())},
+                             {"out", Value(out).Untyped()},
+                             {"p", p}});
+    });
+  }
+
+  static Status CheckSplits(const Tensor& splits, int64_t values) {
+    if (splits.rank() != 1 || splits.num_elements() == 0) {
+      return InvalidArgument(kOp, ": splits must be a vector with at least 1 element, got ",
+                             ToString(splits.shape()));
+    }
+    const int64_t* const row = splits.host<int64_t>();
+    const int64_t rows = splits.num_elements() - 1;
+    if (row[0] != 0) return InvalidArgument(kOp, ": Splits must start with 0, not with ", row[0]);
+    for (int64_t i = 0; i < rows; ++i) {
+      if (row[i] <= row[i + 1]) continue;
+      return InvalidArgument(kOp, ": splits must not go down, got ", row[i + 1], " after ", row[i]);
+    }
+    if (row[rows] == values) return Status();
+    return InvalidArgument(kOp, ": Splits must end with the number of values, got ", row[rows],
+                           " instead of ", values);
+  }
+
+  bool binary_ = false;
+};
+FOR_BOTH(RaggedBincountOp, "Tidx", .Types("T", COUNTED).HostMemory("size").HostMemory("splits"));
 
 // ---- HistogramFixedWidth ------------------------------------------------------------------------
 

@@ -173,7 +173,44 @@ def test_counts(dtype):
                     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_counts_of_ragged_rows(dtype):
+    rng = np.random.default_rng(5)
+    for lengths, size in [
+        ([3, 0, 9001, 1], 7),
+        ([], 3),
+        ([0, 0], 2),
+        ([5, 2], 0),
+        ([40] * 30, 100),
+    ]:
+        splits = tf.constant(np.cumsum([0, *lengths]), tf.int64)
+        for kind in ("int32", "int64"):
+            values = rng.integers(0, 9, sum(lengths)).astype(
+                kind
+            )  # some are not less than the size
+            weights = rng.integers(-3, 9, sum(lengths)).astype(dtype)
+            for given in (weights, np.zeros(0, dtype)):
+                for binary in (False, True):
+                    same(
+                        raw.RaggedBincount,
+                        {"values": values, "weights": given},
+                        splits=splits,
+                        size=tf.constant(size, kind),
+                        binary_output=binary,
+                    )
+
+
+def ragged(splits):
+    return raw.RaggedBincount(
+        splits=tf.constant(splits, tf.int64), values=[1, 2], size=3, weights=tf.zeros(0)
+    )
+
+
 BAD = {
+    "RaggedBincount: first": (lambda x: ragged([1, 2]), "Splits must start with 0, not with 1"),
+    "RaggedBincount: last": (lambda x: ragged([0, 1]), "must end with the number of values, got 1"),
+    "RaggedBincount: down": (lambda x: ragged([0, 2, 1, 2]), "must not go down, got 1 after 2"),
+    "RaggedBincount: none": (lambda x: ragged([]), "splits must be a vector"),
     "TopKV2: k": (lambda x: raw.TopKV2(input=x, k=4), "at least k columns"),
     "TopKV2: negative": (lambda x: raw.TopKV2(input=x, k=-1), "Need k >= 0"),
     "TopKV2: scalar": (lambda x: raw.TopKV2(input=x[0, 0], k=1), "1-D"),

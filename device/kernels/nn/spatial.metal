@@ -11,8 +11,8 @@
 
 using namespace metal;
 
-// A thread computes kLanes outputs whose channels are neighbours in memory: WINDOW_LANES with NHWC, of
-// channels that are a multiple of it, or 1.
+// A thread computes kLanes outputs whose channels are neighbours in memory: WINDOW_MANY_LANES or
+// WINDOW_LANES with NHWC, of channels that are a multiple of it, or 1.
 
 // Which output a thread computes, the first of its lanes, and where its window begins.
 struct Window {
@@ -132,9 +132,10 @@ kernel void softmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
   }
 }
 
-#define WINDOWS(name, function, type)                   \
-  INSTANTIATE_KERNEL(name "_" #type, function, type, 1) \
-  INSTANTIATE_KERNEL(name "_lanes_" #type, function, type, WINDOW_LANES)
+#define WINDOWS(name, function, type)                                    \
+  INSTANTIATE_KERNEL(name "_" #type, function, type, 1)                  \
+  INSTANTIATE_KERNEL(name "_lanes_" #type, function, type, WINDOW_LANES) \
+  INSTANTIATE_KERNEL(name "_many_lanes_" #type, function, type, WINDOW_MANY_LANES)
 #define SPATIAL(type)                                        \
   WINDOWS("max_pool", max_pool, type)                        \
   WINDOWS("avg_pool", avg_pool, type)                        \

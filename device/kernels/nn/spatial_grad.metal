@@ -5,6 +5,10 @@
 #include "device/kernels/nn/windows.metal.h"
 #include "device/kernels/strided.metal.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 // Which element of the input a thread computes, the first of its lanes (spatial.metal).
@@ -195,9 +199,10 @@ kernel void depthwise_filter_sum(device const float* parts [[buffer(0)]],
   d_filter[i] = T(total);
 }
 
-#define WINDOWS(name, function, type)                   \
-  INSTANTIATE_KERNEL(name "_" #type, function, type, 1) \
-  INSTANTIATE_KERNEL(name "_lanes_" #type, function, type, WINDOW_LANES)
+#define WINDOWS(name, function, type)                                    \
+  INSTANTIATE_KERNEL(name "_" #type, function, type, 1)                  \
+  INSTANTIATE_KERNEL(name "_lanes_" #type, function, type, WINDOW_LANES) \
+  INSTANTIATE_KERNEL(name "_many_lanes_" #type, function, type, WINDOW_MANY_LANES)
 #define SPATIAL_GRAD(type)                                        \
   WINDOWS("max_pool_grad", max_pool_grad, type)                   \
   WINDOWS("avg_pool_grad", avg_pool_grad, type)                   \

@@ -12,6 +12,8 @@
 // Channels that a thread computes where they are neighbours in memory: a sector of a GPU's cache, a vector
 // of a CPU's.
 #define WINDOW_LANES 8
+// As many where threads work alone, which find their window once for all of them.
+#define WINDOW_MANY_LANES 32
 #define BATCH_NORM_LANES 16
 
 // A window that moves over images. Strides are in elements; the grid is (channels, width, images *

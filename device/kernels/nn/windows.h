@@ -10,6 +10,7 @@
 #include "device/kernels/nn/conv_attrs.h"
 #include "device/kernels/nn/spatial_params.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 
 namespace metal_ops {
 
@@ -52,10 +53,14 @@ inline Status PlanWindows(const char* op, const ConvSizes& s, bool nchw, WindowP
 
 // Channels that one thread computes: what spatial.metal calls lanes.
 inline int64_t WindowLanes(const ConvSizes& s, bool nchw) {
-  return !nchw && s.in_c == s.out_c && s.in_c % WINDOW_LANES == 0 ? WINDOW_LANES : 1;
+  if (nchw || s.in_c != s.out_c || s.in_c % WINDOW_LANES != 0) return 1;
+  const bool many = s.in_c % WINDOW_MANY_LANES == 0 && !ThreadgroupsRunAtOnce();
+  return many ? WINDOW_MANY_LANES : WINDOW_LANES;
 }
 inline Shader WindowShader(const char* stem, DType dtype, const ConvSizes& s, bool nchw) {
-  return WindowLanes(s, nchw) > 1 ? Shader(stem, "lanes", dtype) : Shader(stem, dtype);
+  const int64_t lanes = WindowLanes(s, nchw);
+  if (lanes == 1) return Shader(stem, dtype);
+  return Shader(stem, lanes == WINDOW_LANES ? "lanes" : "many_lanes", dtype);
 }
 // A thread an element, or as many as there are lanes, of the output, or of the input.
 inline Grid OutputGrid(const ConvSizes& s, bool nchw) {

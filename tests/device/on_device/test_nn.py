@@ -277,6 +277,7 @@ def test_depthwise_conv(dtype, nchw):
         ((1, 8, 8, 5), (3, 3, 5, 2), (2, 2), "VALID"),
         ((1, 8, 8, 17), (5, 5, 17, 1), (2, 2), "SAME"),
         ((2, 5, 7, 16), (3, 3, 16, 1), (1, 1), "SAME"),
+        ((2, 5, 7, 96), (3, 3, 96, 1), (2, 2), "SAME"),
         ((2, 5, 7, 8), (3, 3, 8, 2), (1, 1), "SAME"),
     ]:
         inputs = dict(input=None, filter=random(kernel, dtype, 1))
@@ -293,6 +294,7 @@ def test_pool(op, name, dtype, nchw):
         ((1, 8, 8, 5), (2, 3), (2, 1), "VALID"),
         ((1, 4, 4, 33), (4, 4), (1, 1), "SAME"),
         ((2, 9, 7, 16), (3, 3), (2, 2), "SAME"),
+        ((2, 9, 7, 64), (3, 3), (2, 2), "SAME"),
         ((0, 4, 4, 3), (2, 2), (2, 2), "VALID"),
     ]:
         common = dict(ksize=ksize, strides=strides, padding=padding)

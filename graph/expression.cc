@@ -15,8 +15,8 @@ constexpr int kMostNodes = 32;  // of one activation; GELU has 9
 
 // The longest activation is a constant, not a search through the graph behind it.
 bool IsPartOfActivations(const NodeView& node) {
-  for (const char* op : {"Mul", "AddV2", "Add", "Sigmoid", "Erf", "Tanh", "RealDiv", "Pow",
-                         "Square", "Identity", "IdentityN"}) {
+  for (const char* op : {"Mul", "AddV2", "Add", "Sigmoid", "Erf", "Erfc", "Neg", "Tanh", "RealDiv",
+                         "Pow", "Square", "Identity", "IdentityN"}) {
     if (node.GetOp() == op) return true;
   }
   return false;

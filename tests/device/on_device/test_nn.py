@@ -8,6 +8,7 @@ roundings of float32.
 from __future__ import annotations
 
 import itertools
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -352,6 +353,8 @@ def test_unary_over_its_range(name):
     # float64 on the CPU; the device's exp of a large argument carries the argument's rounding.
     with tf.device("CPU:0"):
         want = getattr(raw, name)(**{key: tf.constant(np.float64(np.float32(x)))}).numpy()
+    if name == "Erf":  # TensorFlow 2.21's is NaN at infinity
+        want = np.vectorize(math.erf)(np.float64(np.float32(x)))
     with tf.device("GPU:0"):
         got = getattr(raw, name)(**{key: tf.identity(tf.constant(np.float32(x)))}).numpy()
     with np.errstate(over="ignore"):

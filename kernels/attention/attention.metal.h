@@ -147,6 +147,38 @@ inline void attention_scores(constant AttentionParams& params, device const bool
   }
 }
 
+// The score of one query and key of a place; -infinity where the query does not see the key.
+template <typename T>
+inline float attention_seen(constant AttentionParams& params, device const bool* mask,
+                            device const T* bias, AttentionPlace at, int i, int j, float score) {
+  const long query = at.query + i, key = at.key + j;
+  const AttentionKeys seen = attention_keys(params, at.length, query);
+  if (i >= at.queries || j >= at.keys || key < seen.first || key >= seen.last) return -INFINITY;
+  if (params.use_mask != 0) {
+    const constant AttentionSteps& steps = params.mask;
+    const long from = at.batch * steps.batch + at.head * steps.head;
+    if (!mask[from + query * steps.query + key * steps.key]) return -INFINITY;
+  }
+  if (params.use_bias != 0) {
+    const constant AttentionSteps& steps = params.bias;
+    const long from = at.batch * steps.batch + at.head * steps.head;
+    score += float(bias[from + query * steps.query + key * steps.key]);
+  }
+  return score;
+}
+
+// 0 where the weight of one query and key is dropped, else 1 / (1 - rate).
+inline float attention_kept(constant AttentionParams& params, device const int* seed,
+                            AttentionPlace at, int i, int j) {
+  const long query = at.query + i, key = at.key + j;
+  const AttentionRandom<uint> random =
+      attention_random(uint(key / 4), uint(query), at.batch * params.heads + at.head, 0u,
+                       uint(seed[0]), uint(seed[1]));
+  const uint low = key % 2 == 0 ? random.word[0] : random.word[1];
+  const uint high = key % 2 == 0 ? random.word[2] : random.word[3];
+  return (key % 4 < 2 ? low : high) < params.dropout ? 0.0f : params.dropout_scale;
+}
+
 // 0 where a weight is dropped, else the value times 1 / (1 - rate). The first key is a multiple of 4.
 template <bool kKeysInLanes, int kLanes>
 inline void attention_drop(constant AttentionParams& params, device const int* seed,

@@ -1,5 +1,7 @@
 // ScaledDotProductAttention and its gradients on the Metal device.
 
+#include <algorithm>
+
 #include "kernels/attention/attention_plan.h"
 #include "kernels/runtime/choice.h"
 #include "kernels/runtime/metal_call.h"
@@ -15,16 +17,35 @@ class Launcher {
  public:
   explicit Launcher(MetalCall& call) : call_(call), p_(PlanAttention(call)) {}
 
-  // How many queries or keys a thread has: one where threads run at once, else a vector of them.
-  // METAL_OPS_ATTENTION, or the device.
+  // METAL_OPS_ATTENTION, or the device. Threads have one query or key where they run at once, else a
+  // vector of them; simdgroups have them together where the matrix unit takes the type. Gradients of
+  // heads beyond 128, and of a bias, are by threads.
   Status Choose() {
-    bool one = ThreadgroupsRunAtOnce();
-    RETURN_IF_ERROR(AskedFor("METAL_OPS_ATTENTION", "one", "vector", &one));
-    lanes_ = one ? 1 : ATTENTION_LANES;
+    enum { kOne, kVector, kGroups };
+    const bool at_once = ThreadgroupsRunAtOnce();
+    int way = !at_once ? kVector : IsDiscrete() && type() == DType::kFloat ? kOne : kGroups;
+    RETURN_IF_ERROR(AskedFor("METAL_OPS_ATTENTION", {"one", "vector", "groups"}, &way));
+    groups_ = way == kGroups;
+    lanes_ = way == kOne || (groups_ && at_once) ? 1 : ATTENTION_LANES;
     return Status();
   }
 
+  Status AllocateParts() {
+    if (!groups_) return Status();
+    // Few queries are shared out by their keys, so that all of a GPU is at work.
+    const int64_t simdgroups = Pieces(p_.queries, ATTENTION_GROUP_ROWS) * p_.heads * p_.batch;
+    splits_ = static_cast<uint32_t>(
+        std::clamp<int64_t>(kSimdgroups / std::max<int64_t>(simdgroups, 1), 1,
+                            std::max<int64_t>(Pieces(p_.keys, kLeastKeys), 1)));
+    if (splits_ == 1) return Status();
+    const int64_t rows = int64_t{p_.batch} * p_.heads * p_.queries;
+    RETURN_IF_ERROR(
+        call_.AllocateTemp(DType::kFloat, {splits_ * rows * p_.value_size}, &part_outputs_));
+    return call_.AllocateTemp(DType::kFloat, {splits_ * rows}, &part_log_sum_exp_);
+  }
+
   Status Forward(Encoder& encoder) {
+    if (groups_) return ForwardByGroups(encoder);
     std::vector<Argument> arguments = Inputs();
     arguments.push_back({"outputs", call_.out(0)});
     arguments.push_back({"log_sum_exp", call_.out(1)});
@@ -43,6 +64,11 @@ class Launcher {
   Status Queries(Encoder& encoder) {
     std::vector<Argument> arguments = BackwardInputs();
     arguments.push_back({"d_q", call_.out(0)});
+    if (gradients_by_groups()) {
+      return encoder.Launch({"attention_groups_d_q", type(), most_size()},
+                            Grid(32 * Pieces(p_.queries, ATTENTION_GROUP_ROWS), p_.heads, p_.batch),
+                            arguments);
+    }
     return encoder.Launch(ShaderOf("attention_d_q"),
                           Grid(Pieces(p_.queries, lanes_), p_.heads, p_.batch), arguments);
   }
@@ -50,6 +76,11 @@ class Launcher {
     std::vector<Argument> arguments = BackwardInputs();
     arguments.push_back({"d_k", call_.out(1)});
     arguments.push_back({"d_v", call_.out(2)});
+    if (gradients_by_groups()) {
+      return encoder.Launch({"attention_groups_d_kv", type(), most_size()},
+                            Grid(32 * Pieces(p_.keys, ATTENTION_GROUP_ROWS), p_.kv_heads, p_.batch),
+                            arguments);
+    }
     return encoder.Launch(ShaderOf("attention_d_kv"),
                           Grid(Pieces(p_.keys, lanes_), p_.kv_heads, p_.batch), arguments);
   }
@@ -70,6 +101,38 @@ class Launcher {
  private:
   // Inputs of the gradient ops behind those of the forward one.
   static constexpr int kOutputs = 7, kLogSumExp = 8, kGradients = 9;
+
+  // Enough simdgroups for a large GPU, and keys below which a part is not worth joining.
+  static constexpr int64_t kSimdgroups = 1024, kLeastKeys = 128;
+
+  int most_size() const {
+    const uint32_t size = std::max(p_.size, p_.value_size);
+    return size <= 64 ? 64 : size <= 128 ? 128 : 256;
+  }
+
+  bool gradients_by_groups() const { return groups_ && most_size() <= 128; }
+
+  Status ForwardByGroups(Encoder& encoder) {
+    std::vector<Argument> arguments = Inputs();
+    arguments.push_back({"outputs", call_.out(0)});
+    arguments.push_back({"log_sum_exp", call_.out(1)});
+    arguments.push_back({"part_outputs", OrNothing(splits_ > 1, part_outputs_)});
+    arguments.push_back({"part_log_sum_exp", OrNothing(splits_ > 1, part_log_sum_exp_)});
+    arguments.push_back({"splits", splits_});
+    RETURN_IF_ERROR(encoder.Launch(
+        {"attention_groups", type(), most_size()},
+        Grid(32 * Pieces(p_.queries, ATTENTION_GROUP_ROWS), p_.heads, int64_t{p_.batch} * splits_),
+        arguments));
+    if (splits_ == 1) return Status();
+    return encoder.Launch({"attention_join", type()},
+                          Grid(p_.value_size, int64_t{p_.heads} * p_.queries, p_.batch),
+                          {{"part_outputs", part_outputs_},
+                           {"part_log_sum_exp", part_log_sum_exp_},
+                           {"outputs", call_.out(0)},
+                           {"log_sum_exp", call_.out(1)},
+                           {"params", p_},
+                           {"splits", splits_}});
+  }
 
   DType type() const { return call_.in(0).dtype(); }
   Shader ShaderOf(const char* stem) const { return {stem, type(), lanes_}; }
@@ -97,12 +160,15 @@ class Launcher {
   MetalCall& call_;
   const AttentionParams p_;
   int lanes_ = 1;
-  Tensor means_;
+  bool groups_ = false;
+  uint32_t splits_ = 1;
+  Tensor means_, part_outputs_, part_log_sum_exp_;
 };
 
 Status ScaledDotProductAttention(MetalCall& call) {
   Launcher launcher(call);
   RETURN_IF_ERROR(launcher.Choose());
+  RETURN_IF_ERROR(launcher.AllocateParts());
   return call.Encode([&](Encoder& encoder) { return launcher.Forward(encoder); });
 }
 METAL_KERNEL("ScaledDotProductAttention", ScaledDotProductAttention);

@@ -12,6 +12,10 @@
 #define ATTENTION_LANES 16
 #define ATTENTION_STEP 8
 
+// Where simdgroups work together: threads of a group, and how many queries, or keys, a simdgroup has.
+#define ATTENTION_GROUP_THREADS 128
+#define ATTENTION_GROUP_ROWS 16
+
 // Steps through an array [batch, heads, queries, keys], 0 where it is broadcast.
 struct AttentionSteps {
   int64_t batch, head, query, key;

@@ -23,16 +23,6 @@ constexpr int64_t kMostChunk = 1 << 20;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-bool IsDiscrete() {
-  static const bool discrete = [] {
-    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
-    const bool is = device != nil && ![device hasUnifiedMemory];
-    [device release];
-    return is;
-  }();
-  return discrete;
-}
-
 // By groups of threads that share what they read, or by lone threads: METAL_OPS_MLP, or the device.
 Status ChooseGroups(DType type, bool* groups) {
   // A discrete GPU's matrix unit has no float32.

@@ -121,9 +121,10 @@ struct RowsOps {
     }
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
   }
+  template <bool kWhole = false>
   ROWS_INLINE static void load(thread Right16& right, Piece<const T> from, threadgroup float* space,
                                uint lane) {
-    if (from.rows >= 16 && from.columns >= 8) {
+    if (kWhole || (from.rows >= 16 && from.columns >= 8)) {
       metal::simdgroup_load(right.part[0], from.at, from.line);
       metal::simdgroup_load(right.part[1], from.at + 8 * from.line, from.line);
       return;
@@ -132,6 +133,25 @@ struct RowsOps {
     stage(from, 8, staged, lane);
     metal::simdgroup_load(right.part[0], staged, 8);
     metal::simdgroup_load(right.part[1], staged + 64, 8);
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+  }
+
+  ROWS_INLINE static bool is_even(device const T*, long) { return true; }
+  // The piece's 8 rows are the operand's columns. kWhole: the caller knows that all of it is there,
+  // and even where pairs are read; nothing then keeps loads from being begun together.
+  template <bool kWhole = false>
+  ROWS_INLINE static void load_transposed(thread Right16& right, Piece<const T> from,
+                                          threadgroup float* space, uint lane) {
+    if (kWhole || (from.rows >= 8 && from.columns >= 16)) {
+      metal::simdgroup_load(right.part[0], from.at, from.line, ulong2(0, 0), true);
+      metal::simdgroup_load(right.part[1], from.at + 8, from.line, ulong2(0, 0), true);
+      return;
+    }
+    from.rows = metal::min(from.rows, 8);
+    threadgroup T* const staged = (threadgroup T*)space;
+    stage(from, 16, staged, lane);
+    metal::simdgroup_load(right.part[0], staged, 16, ulong2(0, 0), true);
+    metal::simdgroup_load(right.part[1], staged + 8, 16, ulong2(0, 0), true);
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
   }
 
@@ -197,6 +217,61 @@ struct RowsOps {
     for (int i = 0; i < 2; ++i) {
       left.part[i] = widened(rows.part[i][0]);
       right.part[i] = widened(rows.part[i][1]);
+    }
+  }
+
+  // Sums side by side, as numbers of whole rows: a lane has elements of kLaneRows rows, which it
+  // shares with the lanes of reduce(). `space` has room for all of them.
+  static constexpr constant int kLaneRows = 1;
+  ROWS_INLINE static int row(int, uint lane) { return int(lane / 2); }
+  template <int N>
+  ROWS_INLINE static int column(int i, uint lane) {
+    return int(lane % 2) * 4 * N + i;
+  }
+  template <int N>
+  ROWS_INLINE static void read(thread const Sums16 (&sums)[N], thread float (&to)[1][4 * N],
+                               threadgroup float* space, uint lane) {
+    ROWS_UNROLL
+    for (int i = 0; i < 2 * N; ++i) {
+      metal::simdgroup_store(sums[i / 2].part[i % 2], space + i % 2 * 64 * N + i / 2 * 8, 8 * N);
+    }
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+    for (int i = 0; i < 4 * N; ++i) to[0][i] = space[lane * 4 * N + i];
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+  }
+  // As left operands, of 16 columns each.
+  template <int N>
+  ROWS_INLINE static void write(thread const float (&from)[1][8 * N], thread Rows16 (&rows)[N],
+                                threadgroup float* space, uint lane) {
+    threadgroup T* const staged = (threadgroup T*)space;
+    for (int i = 0; i < 8 * N; ++i) staged[lane * 8 * N + i] = T(from[0][i]);
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+    ROWS_UNROLL
+    for (int i = 0; i < 4 * N; ++i) {
+      metal::simdgroup_load(rows[i / 4].part[i / 2 % 2][i % 2],
+                            staged + i / 2 % 2 * 128 * N + i / 4 * 16 + i % 2 * 8, 16 * N);
+    }
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+  }
+  // A row's sum, or maximum, of what its lanes have.
+  ROWS_INLINE static float row_sum(float x) { return x + metal::simd_shuffle_xor(x, 1); }
+  ROWS_INLINE static float row_max(float x) { return metal::max(x, metal::simd_shuffle_xor(x, 1)); }
+  // Rows times factors. Not by a product with a diagonal matrix: NaN would go from row to row.
+  template <int N>
+  ROWS_INLINE static void scale(thread Sums16 (&sums)[N], thread const float (&factors)[1],
+                                threadgroup float* space, uint lane) {
+    if (lane % 2 == 0) space[lane / 2] = factors[0];
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+    Matrix8<float> of[2];
+    metal::simdgroup_load(of[0], space, 0, ulong2(0, 0), true);
+    metal::simdgroup_load(of[1], space + 8, 0, ulong2(0, 0), true);
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+    ROWS_UNROLL
+    for (int i = 0; i < 2 * N; ++i) {
+      const Matrix8<float> from = sums[i / 2].part[i % 2];
+      sums[i / 2].part[i % 2].thread_elements() =
+          metal::vec<float, 2>(from.thread_elements().x * of[i % 2].thread_elements().x,
+                               from.thread_elements().y * of[i % 2].thread_elements().y);
     }
   }
 
@@ -292,6 +367,7 @@ struct RowsOps<T, true> {
     right.part[1] = both.y;
   }
 
+  // Whether pairs of a matrix may be read at once.
   template <typename S>
   ROWS_INLINE static bool is_even(device S* at, long line) {
     return ((line & 1) | long(reinterpret_cast<ulong>(at) & 3)) == 0;
@@ -334,8 +410,9 @@ struct RowsOps<T, true> {
     }
   }
   // Two pairs below each other.
+  template <bool kWhole = false>
   ROWS_INLINE static uint2 two_pairs(Piece<const T> from, uint lane) {
-    if (is_whole(from, 8)) {
+    if (kWhole || is_whole(from, 8)) {
       device const T* const upper = first_pair(from, lane);
       return uint2(*(device const uint*)upper, *(device const uint*)(upper + 8 * from.line));
     }
@@ -352,11 +429,26 @@ struct RowsOps<T, true> {
     rows.part[2] = _msl::transposed_8(straight.part[1]);
     rows.part[3] = _msl::transposed_8(straight.part[3]);
   }
+  template <bool kWhole = false>
   ROWS_INLINE static void load(thread Right16& right, Piece<const T> from, threadgroup float*,
                                uint lane) {
-    const uint2 pairs = two_pairs(from, lane);
+    const uint2 pairs = two_pairs<kWhole>(from, lane);
     right.part[0] = _msl::transposed_8(pairs.x);
     right.part[1] = _msl::transposed_8(pairs.y);
+  }
+  template <bool kWhole = false>
+  ROWS_INLINE static void load_transposed(thread Right16& right, Piece<const T> from,
+                                          threadgroup float*, uint lane) {
+    if (kWhole || (from.rows >= 8 && from.columns >= 16 && is_even(from.at, from.line))) {
+      device const T* const first = first_pair(from, lane);
+      right.part[0] = *(device const uint*)first;
+      right.part[1] = *(device const uint*)(first + 8);
+      return;
+    }
+    const bool even = is_even(from.at, from.line);
+    const int row = int(lane / 4), column = int(lane % 4 * 2);
+    right.part[0] = pair(from, even, row, column);
+    right.part[1] = pair(from, even, row, column + 8);
   }
 
   ROWS_INLINE static void fill(thread Sums16& sums, device const float* columns, uint lane) {
@@ -398,6 +490,42 @@ struct RowsOps<T, true> {
       right.part[2 * i] = float(second.x);
       right.part[2 * i + 1] = float(second.y);
     }
+  }
+
+  static constexpr constant int kLaneRows = 2;
+  ROWS_INLINE static int row(int r, uint lane) { return int(lane / 4) + 8 * r; }
+  template <int N>
+  ROWS_INLINE static int column(int i, uint lane) {
+    return i / 2 * 8 + int(lane % 4 * 2) + i % 2;
+  }
+  template <int N>
+  ROWS_INLINE static void read(thread const Sums16 (&sums)[N], thread float (&to)[2][2 * N],
+                               threadgroup float*, uint) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4 * N; ++i) to[i / 2 % 2][i / 4 * 2 + i % 2] = sums[i / 4].part[i % 4];
+  }
+  template <int N>
+  ROWS_INLINE static void write(thread const float (&from)[2][4 * N], thread Rows16 (&rows)[N],
+                                threadgroup float*, uint) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4 * N; ++i) {
+      const int at = i / 4 * 4 + i % 4 / 2 * 2;
+      rows[i / 4].part[i % 4] = rounded(from[i % 2][at], from[i % 2][at + 1]);
+    }
+  }
+  ROWS_INLINE static float row_sum(float x) {
+    x += metal::simd_shuffle_xor(x, 1);
+    return x + metal::simd_shuffle_xor(x, 2);
+  }
+  ROWS_INLINE static float row_max(float x) {
+    x = metal::max(x, metal::simd_shuffle_xor(x, 1));
+    return metal::max(x, metal::simd_shuffle_xor(x, 2));
+  }
+  template <int N>
+  ROWS_INLINE static void scale(thread Sums16 (&sums)[N], thread const float (&factors)[2],
+                                threadgroup float*, uint) {
+    ROWS_UNROLL
+    for (int i = 0; i < 4 * N; ++i) sums[i / 4].part[i % 4] *= factors[i / 2 % 2];
   }
 
   // Part after part, each row after row: what eight lanes read or write is in different banks.

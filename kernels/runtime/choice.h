@@ -1,14 +1,18 @@
-// Which of two ways a kernel goes, where an environment variable may say so.
+// Which of several ways a kernel goes, where an environment variable may say so.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_CHOICE_H_
 #define METAL_OPS_KERNELS_RUNTIME_CHOICE_H_
+
+#include <initializer_list>
 
 #include "kernels/runtime/status.h"
 
 namespace metal_ops {
 
-// Sets `first` by the variable, for tests and measurements; leaves it where that is not set. Looked
-// at in each call, so that a process can compare the two.
+// Sets `way` by the variable, for tests and measurements; leaves it where that is not set. Looked at
+// in each call, so that a process can compare them.
+Status AskedFor(const char* variable, std::initializer_list<const char*> ways, int* way);
+// Of two.
 Status AskedFor(const char* variable, const char* one, const char* other, bool* first);
 
 }  // namespace metal_ops

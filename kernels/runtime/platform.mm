@@ -85,6 +85,14 @@ const ProfilerHooks* DeviceProfiler() {
   return find == nullptr ? nullptr : static_cast<const ProfilerHooks*>(find());
 }
 
+bool IsDiscrete() {
+  static const bool discrete = [] {
+    id<MTLDevice> device = [MTLCreateSystemDefaultDevice() autorelease];
+    return device != nil && ![device hasUnifiedMemory];
+  }();
+  return discrete;
+}
+
 #if defined(__APPLE__)
 
 bool ThreadgroupsRunAtOnce() { return true; }
@@ -144,11 +152,8 @@ bool WriteTensorMemory(void* buffer, uint64_t offset, const void* from, uint64_t
 
 #else
 
-bool ThreadgroupsRunAtOnce() {
-  // Memory of its own: a GPU. hostmetal's CPU device runs one threadgroup a core.
-  static const bool gpu = ![[MTLCreateSystemDefaultDevice() autorelease] hasUnifiedMemory];
-  return gpu;
-}
+// hostmetal's CPU device runs one threadgroup a core.
+bool ThreadgroupsRunAtOnce() { return IsDiscrete(); }
 
 bool WideVectors() { return !ThreadgroupsRunAtOnce() && hostmetal_wide_vectors(); }
 

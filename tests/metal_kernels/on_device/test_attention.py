@@ -1,4 +1,4 @@
-"""Attention on the Metal device: the CPU's tests again, in both ways that threads share it out."""
+"""Attention on the Metal device: the CPU's tests again, in all ways that threads share it out."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class TestLayerOnDevice(again.tests_of(test_multi_head_attention)):
     pass
 
 
-@pytest.mark.parametrize("way", ["one", "vector"])
+@pytest.mark.parametrize("way", ["one", "vector", "groups"])
 @pytest.mark.parametrize("options", test_attention.OPTIONS)
-@pytest.mark.parametrize("size", test_attention.SIZES[1:4], ids=str)
-def test_both_ways(size, options, way, monkeypatch):
+@pytest.mark.parametrize("size", test_attention.SIZES[1:], ids=str)
+def test_all_ways(size, options, way, monkeypatch):
     monkeypatch.setenv("METAL_OPS_ATTENTION", way)
     bias = np.random.default_rng(3).normal(size=(1, size[1], 1, size[4])).astype(np.float32)
     mask = np.random.default_rng(4).random((size[0], 1, size[3], size[4])) < 0.7
@@ -59,7 +59,17 @@ def test_both_ways(size, options, way, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("way", ["one", "vector"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [*test_attention.SIZES[1:], (1, 2, 1, 3, 700, 24, 40)], ids=str)
+def test_half_types_by_groups(size, dtype, monkeypatch):
+    """The last one's keys are shared out among simdgroups."""
+    monkeypatch.setenv("METAL_OPS_ATTENTION", "groups")
+    arrays = test_attention.make(*size, dtype)
+    with tf.device("GPU:0"):
+        test_attention.check(*arrays, dtype, **test_attention.OPTIONS["causal"])
+
+
+@pytest.mark.parametrize("way", ["one", "vector", "groups"])
 def test_same_bits_from_run_to_run(way, monkeypatch):
     monkeypatch.setenv("METAL_OPS_ATTENTION", way)
     q, k, v, incoming = (tf.constant(x) for x in test_attention.make(2, 4, 2, 70, 90, 16, 24))

@@ -131,12 +131,14 @@ def networks(dtype: str) -> None:
 
 
 def attention(dtype: str) -> None:
-    q = tf.ones([1, 1, 2, 3], dtype)
-    with tf.GradientTape() as tape:
-        bias = tf.ones([2, 2], dtype)
-        tape.watch([q, bias])
-        y = metal_ops.scaled_dot_product_attention(q, q, q, bias=bias)
-    tape.gradient(y, [q, bias])
+    for size in (3, 100, 200):
+        # So many keys that simdgroups share them out.
+        q, k = tf.ones([1, 1, 2, size], dtype), tf.ones([1, 1, 300, size], dtype)
+        with tf.GradientTape() as tape:
+            bias = tf.ones([2, 300], dtype)
+            tape.watch([q, bias])
+            y = metal_ops.scaled_dot_product_attention(q, k, k, bias=bias)
+        tape.gradient(y, [q, bias])
 
 
 def losses(dtype: str) -> None:
@@ -203,7 +205,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_MLP", way)
         for dtype in DTYPES:
             networks(dtype)
-    for way in ("one", "vector"):
+    for way in ("one", "vector", "groups"):
         monkeypatch.setenv("METAL_OPS_ATTENTION", way)
         for dtype in DTYPES:
             attention(dtype)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -135,3 +136,38 @@ def test_who_is_stopped_has_a_report_of_what_ended(pack: Path) -> None:
     said = report.read_text().splitlines()
     assert said[-1] == "NOT FINISHED: 2 of 2 launches"
     assert "launches of tests/msl: 2, run 3 times, always as on the CPU device: 2" in said
+
+
+def test_suites_run_each_file_in_a_process_and_say_what_failed(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tools/gpu/suites.py", tmp_path)
+    tests = {
+        "good": "import os\ndef test_it(): assert os.environ['HOSTMETAL_DEVICE'] == 'cpu'\n",
+        "bad": "def test_it(): assert 1 == 2\n",
+        "broken": "import there_is_no_such_module\n",
+    }
+    with tarfile.open(tmp_path / "tree.tar", "w") as tar:
+        for name, code in tests.items():
+            (tmp_path / name).write_text(code)
+            tar.add(tmp_path / name, f"tests/device/on_device/test_{name}.py")
+    command = [sys.executable, tmp_path / "suites.py"]
+    environment = {**os.environ, "HOSTMETAL_DEVICE": "cpu"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    report = (tmp_path / "suites.txt").read_text()
+    assert done.returncode == 1 and "3 files, 2 with failures" in done.stdout, done
+    assert "test_good.py: 1 passed" in report and "test_bad.py: 1 failed" in report
+    assert "FAILED tests/device/on_device/test_bad.py::test_it" in report
+    assert "ERROR tests/device/on_device/test_broken.py" in report
+    done = subprocess.run([*command, "good"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 files, 0 with failures" in done.stdout, done
+
+
+def test_suites_carry_what_is_needed_as_it_is_installed_here() -> None:
+    sys.path.insert(0, str(ROOT / "tools/gpu"))
+    try:
+        import suites
+    finally:
+        sys.path.pop(0)
+    pins = suites.requirements(["tensorflow-metal-ops", "pytest"])
+    assert f"numpy=={np.__version__}" in pins and f"pytest=={pytest.__version__}" in pins
+    assert any(pin.startswith("keras==") for pin in pins)
+    assert not any("metal" in pin for pin in pins)

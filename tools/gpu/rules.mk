@@ -1,5 +1,5 @@
 # make gpu-test OUT=<folder>: packs what a machine with a GPU and no network needs. There: python3 <folder>/run.py, which
-# leaves report.txt.
+# leaves report.txt. make gpu-suites OUT=<folder>: the same for what needs TensorFlow; python3 <folder>/suites.py.
 ifeq ($(shell uname),Linux)
 
 build/gpu/%: build/gpu/%.o $(HOSTMETAL_SO)
@@ -39,6 +39,13 @@ gpu-test: metal build/gpu/replay build/gpu/hash_encode build/gpu/textures build/
 	  tests/msl/test_integers.py tests/msl/test_types.py $(ARGS)
 	@du -sh "$(OUT)"
 
+gpu-suites: metal | $(VENV)/test.stamp  ## Pack the suites of device and ops, and TensorFlow, into OUT=<folder>; run suites.py there
+	@[ -n "$(OUT)" ] || { echo "make gpu-suites needs OUT=<folder>" >&2; exit 2; }
+	@[ -n "$(GPU)" ] || { echo "make gpu-suites needs GPU=1: shaders with code for GPUs" >&2; exit 2; }
+	@$(PY) -m tools.gpu.suites "$(OUT)"
+	@du -sh "$(OUT)"
+
 NEEDS_gpu-test := --metal
-.PHONY: gpu-test
+NEEDS_gpu-suites := --metal
+.PHONY: gpu-test gpu-suites
 endif

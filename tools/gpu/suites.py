@@ -1,0 +1,216 @@
+"""The suites of the TensorFlow device and of the ops on a machine with a GPU: packs them, and runs them there.
+
+python -m tools.gpu.suites FOLDER [PYTHON]   # here, after `make metal GPU=1`
+python3 FOLDER/suites.py [--at-once=6] [WORD...]   # there
+
+The folder has this tree, TensorFlow and what the tests need for that Python (3.12), and clang; no network is needed
+there. Each file of tests, or each with such a word in its path, runs in a process of its own; FOLDER/suites.txt says
+what came of those that have ended.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SUITES = ("tests/device/on_device", "tests/metal_kernels/on_device")
+LIMIT_S = 1200  # of a file
+# Of the system there; anything else that libraries need is carried.
+THEIRS = re.compile(r"(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\b.*\.so")
+PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (28, 27, 17, 12, 5)] + ["manylinux2014_x86_64"]
+
+
+# ---- here -----------------------------------------------------------------------------------------------------------
+
+
+def requirements(roots: Iterable[str]) -> list[str]:
+    """These packages and what they need, pinned as they are installed here."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    found: dict[str, str] = {}
+    left = [*roots]
+    while left:
+        name = left.pop().lower().replace("_", "-")
+        if name in found:
+            continue
+        package = metadata.distribution(name)
+        found[name] = f"{name}=={package.version}"
+        for needed in map(Requirement, package.requires or []):
+            if not needed.marker or needed.marker.evaluate({"extra": ""}):
+                left.append(needed.name)
+    return sorted(pin for pin in found.values() if not pin.startswith("tensorflow-metal-ops"))
+
+
+def libraries(files: Iterable[Path]) -> set[Path]:
+    """The libraries of this system that these files need, and those of them."""
+    found = set()
+    for file in files:
+        said = subprocess.run(["ldd", file], capture_output=True, text=True).stdout
+        for path in re.findall(r"=> (/\S+)", said):
+            if not THEIRS.match(Path(path).name) and "tensorflow" not in path:
+                found.add(Path(path))
+    return found
+
+
+def pack(out: Path, root: Path, python: str) -> None:
+    """Fills the folder."""
+    from metal_ops.metal import toolchain
+
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "lib").mkdir(parents=True)
+    shutil.copy(__file__, out / "suites.py")
+    package = root / "python/metal_ops"
+    built = [*package.glob("*.so"), *package.glob("*.metallib")]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True
+    )
+    files = [root / name for name in listed.stdout.split("\0") if name and (root / name).exists()]
+    with tarfile.open(out / "tree.tar", "w") as tar:
+        for file in [*files, *built]:
+            tar.add(file, file.relative_to(root), recursive=False)
+    # clang lies beside its headers and finds them by that.
+    llvm = Path(toolchain.clang()).resolve().parent.parent
+    headers = toolchain.resources()
+    for tool in ("clang", "lld"):
+        (out / "llvm/bin").mkdir(parents=True, exist_ok=True)
+        shutil.copy(llvm / "bin" / tool, out / "llvm/bin")
+    shutil.copytree(headers / "include", out / "llvm/lib/clang" / headers.name / "include")
+    shutil.copy(toolchain.libclang(), out / "llvm/lib/libclang-19.so.1")
+    programs = [*built, llvm / "bin/clang", llvm / "bin/lld", Path(toolchain.libclang())]
+    ours = {path.name for path in built}
+    for library in sorted(libraries(programs)):
+        if library.name not in ours:
+            shutil.copy(library, out / "lib" / library.name)
+    pins = requirements(["tensorflow-metal-ops", "pytest", "hypothesis", "libclang"])
+    platforms = [f"--platform={name}" for name in PLATFORMS]
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"),
+            *(
+                "--no-deps",
+                "--only-binary=:all:",
+                "--implementation=cp",
+                f"--dest={out / 'wheels'}",
+            ),
+            *(f"--python-version={python}", *platforms, *pins),
+        ],
+        check=True,
+    )
+
+
+# ---- there ----------------------------------------------------------------------------------------------------------
+
+
+def python(here: Path) -> str:
+    own = here / "venv/bin/python"
+    return str(own) if own.exists() else sys.executable
+
+
+def environment(here: Path) -> dict[str, str]:
+    """Of the tests, which have packages of their own: what is installed there is of other releases."""
+    if not (here / "tree").exists():
+        with tarfile.open(here / "tree.tar") as tar:
+            tar.extractall(here / "tree", filter="fully_trusted")
+    wheels = sorted((here / "wheels").glob("*.whl"))
+    if wheels and not (here / "venv").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", here / "venv"], check=True)
+        pip = [sys.executable, "-m", "pip", "--python", python(here), "install", "-q"]
+        subprocess.run([*pip, "--no-index", "--no-deps", *wheels], check=True)
+    llvm = here / "llvm"
+    ours = {
+        "PYTHONPATH": str(here / "tree/python"),
+        "LD_LIBRARY_PATH": str(here / "lib"),
+        "HOSTMETAL_DEVICE": "cuda:0",
+        "METAL_OPS_CLANG": str(llvm / "bin/clang++"),
+        "METAL_OPS_LLD": str(llvm / "bin/ld.lld"),
+        "METAL_OPS_LIBCLANG": str(llvm / "lib/libclang-19.so.1"),
+        "METAL_OPS_TEST_DEVICE_PROCESS": "1",
+        "METAL_OPS_DEVICE_MEMORY_MB": "8192",  # several processes share a GPU
+        "TF_ENABLE_ONEDNN_OPTS": "0",  # TensorFlow 2.18's ends the process on processors with AMX
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    if llvm.exists():
+        for link, tool in (("clang++", "clang"), ("ld.lld", "lld")):
+            if not (llvm / "bin" / link).exists():
+                (llvm / "bin" / link).symlink_to(tool)
+    else:
+        ours = {name: value for name, value in ours.items() if str(llvm) not in value}
+    # What the caller says counts, but for where things lie.
+    fixed = ("PYTHONPATH", "LD_LIBRARY_PATH")
+    return {**ours, **os.environ, **{name: ours[name] for name in fixed}}
+
+
+def run_file(here: Path, file: Path, environment: dict[str, str]) -> str:
+    """A row of the report, and what failed below it."""
+    began = time.monotonic()
+    command = [python(here), "-m", "pytest", "--tb=line", "-p", "no:cacheprovider", "-rfE"]
+    try:
+        done = subprocess.run(
+            [*command, "-o", "addopts=--import-mode=importlib", "--color=no", file],
+            cwd=here / "tree",
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+        )
+        said, code = done.stdout + done.stderr, done.returncode
+    except subprocess.TimeoutExpired:
+        said, code = f"did not end in {LIMIT_S} s", -1
+    counts = re.findall(r"=+ (.*?) in [\d.]+s.* =+", said)
+    seconds = time.monotonic() - began
+    row = f"{file}: {counts[-1] if counts else f'exit code {code}'}, {seconds:.0f} s"
+    why = re.findall(r"^(?:FAILED|ERROR) .*", said, re.MULTILINE)
+    if code not in (0, 5) and not why:
+        why = said.strip().splitlines()[-5:]
+    return "\n".join([row, *(f"  {line}" for line in why)])
+
+
+def run(here: Path, words: list[str], at_once: int) -> Iterator[str]:
+    """The rows, as files end."""
+    around, tree = environment(here), here / "tree"
+    files = sorted(
+        path.relative_to(tree) for suite in SUITES for path in (tree / suite).glob("test_*.py")
+    )
+    files = [file for file in files if not words or any(word in str(file) for word in words)]
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        running = [pool.submit(run_file, here, file, around) for file in files]
+        for done in concurrent.futures.as_completed(running):
+            yield done.result()
+
+
+def main(arguments: list[str]) -> int:
+    if (HERE / "tree.tar").exists():
+        at_once = 6
+        for option in [a for a in arguments if a.startswith("--at-once=")]:
+            at_once = int(option.split("=")[1])
+        words = [a for a in arguments if not a.startswith("--")]
+        rows = []
+        for row in run(HERE, words, at_once):
+            rows.append(row)
+            print(row, flush=True)
+            (HERE / "suites.new").write_text("\n".join(rows) + "\n")
+            os.replace(HERE / "suites.new", HERE / "suites.txt")
+        bad = [row for row in rows if "\n" in row]
+        print(f"{len(rows)} files, {len(bad)} with failures; {HERE / 'suites.txt'}")
+        return 1 if bad or not rows else 0
+    if not 1 <= len(arguments) <= 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    pack(Path(arguments[0]), HERE.parents[1], (arguments + ["3.12"])[1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -261,9 +261,9 @@ const char* Failure(Device& device) {
 
 // What kernels ask after they have encoded: null, or why the op fails. Where every op is waited
 // for, the failure is this op's and the device goes on; else it is an earlier one's, and stays.
-METAL_DEVICE_EXPORT const char* metal_device_failure_on(void* stream) {
+METAL_DEVICE_EXPORT const char* metal_device_failure_on(const void* stream) {
   using namespace metal_device;
-  id object = (id)stream;
+  id object = (id) const_cast<void*>(stream);
   if (Devices().size() == 1) return Failure(*Devices()[0]);
   const bool ours = [object isKindOfClass:[MetalDeviceStream class]];
   return ours ? Failure(*[(MetalDeviceStream*)object device]) : nullptr;

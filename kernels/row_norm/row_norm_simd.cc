@@ -133,6 +133,7 @@ HWY_INLINE void RowGradient(const RowNormParams& p, const float* d, const float*
 void RowNormGrad(CpuCall& call) {
   const RowNormParams p = ToRowNormParams(call);
   const int64_t n = p.columns;
+  if (n == 0) return;  // nor has any gradient an element
   const MutableFloatArray d_x = call.float_out(0);
   std::vector<float> wide(n);
   const float* const scale = call.Read(2, 0, n, wide.data());

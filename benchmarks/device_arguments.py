@@ -120,6 +120,13 @@ def _seeded(n: int) -> Arguments:
     return host | {"minval": np.int32(0), "maxval": np.int32(9), "dtype": tf.float32}
 
 
+def _distributed(n: int, stateless: bool = False) -> Arguments:
+    half = np.float32(0.5)
+    bounds = {"means": half, "stdevs": half, "stddevs": half, "minvals": -half, "maxvals": 2 * half}
+    rates = {"alpha": 6 * half, "rate": 40 * half, "lam": 40 * half}
+    return _seeded(n) | bounds | rates | ({} if stateless else {"seed": 1})
+
+
 def _whole(n: int) -> Arguments:
     return _seeded(n) | {"dtype": tf.int32}
 
@@ -411,6 +418,10 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Resource(Sparse)?Apply.*", _step),
     ("Stateless.*(FullInt).*", lambda n: _seeded(n) | {"dtype": tf.int64}),
     ("StatelessRandomUniformInt.*", _whole),
+    ("RandomGamma|RandomPoissonV2|ParameterizedTruncatedNormal", _distributed),
+    ("Stateless(RandomGamma.*|RandomPoisson|ParameterizedTruncatedNormal)", functools.partial(
+        _distributed, stateless=True
+    )),
     ("(Random|Truncated).*", lambda n: _whole(n) | {"seed": 1, "dtype": tf.float32}),
     ("StatelessRandomGet.*", _seeded),
     ("Stateless(Random|Truncated).*", _seeded),

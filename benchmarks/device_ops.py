@@ -45,9 +45,11 @@ def gpu_kernels() -> dict[str, list[Any]]:
     return found
 
 
-def takes_refs(op: str) -> bool:
-    """Whether it changes variables of TensorFlow 1, which only graphs have."""
-    return any(argument.is_ref for argument in op_def_registry.get(op).input_arg)
+def only_in_graphs(op: str) -> bool:
+    """Whether nobody can call it by itself: it changes variables of TensorFlow 1, or only old graphs still have it."""
+    definition = op_def_registry.get(op)
+    removed = 0 < definition.deprecation.version <= tf.version.GRAPH_DEF_VERSION
+    return removed or any(argument.is_ref for argument in definition.input_arg)
 
 
 def without_cpu_kernel(ops: Iterable[str]) -> set[str]:
@@ -182,7 +184,7 @@ def main() -> int:
     failed: dict[str, str] = {}
     kernel_lists = device_kernels()
     for op, kernel_list in kernel_lists.items():
-        if takes_refs(op) or not re.search(options.filter, op):
+        if only_in_graphs(op) or not re.search(options.filter, op):
             continue
         with noted(op, failed):
             rows.append(measure(op, kernel_list, rounds))

@@ -23,6 +23,11 @@ Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape
 
 Status CheckShape(const char* op, const char* argument, const Shape& shape) {
   if (NumElements(shape) >= 0) return Status();
+  for (const int64_t size : shape) {
+    if (size >= 0) continue;
+    return InvalidArgument(op, ": ", argument, " is ", ToString(shape), ": Dimension ", size,
+                           " must be >= 0");
+  }
   return InvalidArgument(op, ": ", argument, " is ", ToString(shape),
                          ", expected no negative size and at most 2^63 - 1 elements");
 }

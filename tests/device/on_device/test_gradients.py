@@ -16,7 +16,7 @@ from tensorflow.python.framework import ops as framework
 
 from benchmarks import device_arguments
 from benchmarks.device_arguments import arguments, chosen_types, placed
-from benchmarks.device_ops import gpu_kernels, takes_refs
+from benchmarks.device_ops import gpu_kernels, only_in_graphs
 
 SIDE = 8
 # Small, as an element that passes another one has no derivative there; rounding is divided by it.
@@ -31,6 +31,7 @@ OTHERS = {
     "Resource.*|ReadVariableOp": "of variables: test_state.py",
     "FusedBatchNormGrad.*": "what is reserved depends on x",
     "Reshape": "TensorFlow's own",
+    "RandomGamma|StatelessParameterizedTruncatedNormal": "of the distribution: other numbers are rejected beside it",
     "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
 }
 # Of complex numbers TensorFlow's functions for these are not their derivatives.
@@ -70,7 +71,12 @@ def has_gradient(op: str) -> bool:
 def cases() -> list[tuple[str, str]]:
     found = []
     for op, kernels in sorted(gpu_kernels().items()):
-        if not hasattr(tf.raw_ops, op) or takes_refs(op) or not has_gradient(op) or of(OTHERS, op):
+        if (
+            not hasattr(tf.raw_ops, op)
+            or only_in_graphs(op)
+            or not has_gradient(op)
+            or of(OTHERS, op)
+        ):
             continue
         registered = {
             t

@@ -27,7 +27,7 @@ $(DEVICE_METALLIB): $(DEVICE_AIR)
 	@xcrun -sdk macosx metallib $(DEVICE_AIR) -o $@
 else
 
-DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) \
+DEVICE_OBJCXXFLAGS = $(OBJCXXFLAGS) -include hostmetal/protocols_once.h -g1 -fvisibility=hidden -ffp-contract=off $(REPRODUCIBLE) \
   -Wno-missing-field-initializers -MMD -MP
 
 build/device_so/%.o: %.mm $(TF_FLAGS)/cflags device/rules.mk | build/system-metal.stamp

@@ -12,6 +12,7 @@ $(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py | $(VENV)/stamp build/s
 # What Metal is on this platform: the runtime beside the library on Linux, a framework on macOS.
 ifneq ($(shell uname),Darwin)
 METAL_RUNTIME := $(PKG)/libhostmetal.so
+METAL_INCLUDED := -include hostmetal/protocols_once.h
 METAL_CHECK_LINK := -Wl,-z,defs
 endif
 
@@ -27,7 +28,7 @@ build/metal_so/%.o: %.mm $(TF_FLAGS)/cflags $(METAL_FLAGS)/compiler
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$$(cat $(METAL_FLAGS)/compiler) @$(METAL_FLAGS)/cflags -O2 -g1 -fvisibility=hidden -Wall -Wextra \
-	  -Wno-unused-parameter -I. -MMD -MP $(REPRODUCIBLE) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
+	  -Wno-unused-parameter $(METAL_INCLUDED) -I. -MMD -MP $(REPRODUCIBLE) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
 
 $(METAL_KERNELS_SO): $(METAL_OBJ) $(METAL_RUNTIME) kernels/exports.map
 	@echo "  link    $@"

@@ -17,6 +17,9 @@ _TENSORFLOW_LDFLAGS = ["-L" + LIBRARY] + (
 # The project's own runtime is named by a label, and where libraries look is said in one place.
 _METAL_LDFLAGS = [flag for flag in LDFLAGS if flag not in ("-lhostmetal", "-Wl,-rpath,$ORIGIN")]
 
+# For the copts of what is neither the runtime nor a test; the header says why.
+PROTOCOLS_ONCE = [] if MACOS else ["-include", "hostmetal/protocols_once.h"]
+
 def _quoted(arguments):
     """For a genrule's shell: in single quotes, and with Bazel's dollars."""
     return " ".join(["'" + argument.replace("$", "$$") + "'" for argument in arguments])

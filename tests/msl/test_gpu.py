@@ -42,6 +42,16 @@ MOST_SPILLED = {
     "fused_mlp_gradient_half_64": 3700,
     "fused_mlp_gradient_bfloat_64": 1700,
     "fused_mlp_gradient_half_32": 1120,
+    # 16 keys, their values and the sums of both gradients: of 128 elements each they are more than a thread has.
+    "attention_groups_d_kv_half_128": 5000,
+    "attention_groups_d_kv_bfloat_128": 5000,
+    "attention_groups_d_kv_half_64": 480,
+    "attention_groups_d_kv_bfloat_64": 480,
+    "attention_groups_d_kv_float_128": 960,
+    "attention_groups_d_kv_float_64": 960,
+    "attention_groups_half_256": 320,
+    "attention_groups_bfloat_256": 320,
+    "attention_d_bias_half_1": 480,
 }
 
 

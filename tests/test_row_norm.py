@@ -109,6 +109,15 @@ def test_empty(shape):
     np.testing.assert_array_equal(tape.gradient(y, scale), np.zeros(shape[-1]))
 
 
+@pytest.mark.parametrize("center", [True, False])
+def test_means_of_nothing_are_nan(center):
+    """And not what the memory was."""
+    x, none = tf.zeros([3, 0]), tf.zeros([0])
+    _, mean, factor = raw_ops.row_norm(x, none, none, center=center)
+    np.testing.assert_array_equal(mean, np.full(3, np.nan if center else 0.0))
+    np.testing.assert_array_equal(factor, np.full(3, np.nan))
+
+
 def test_nan_stays_in_its_row():
     x, scale, offset, _ = make((8, 40), "float32")
     clean = metal_ops.layer_norm(x, scale, offset).numpy()

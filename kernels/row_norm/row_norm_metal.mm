@@ -21,7 +21,6 @@ Status RowNorm(MetalCall& call) {
   RowNormParams params = ToRowNormParams(call);
   const Tensor& offset = call.in(2);
   params.use_offset = offset.num_elements() > 0 ? 1 : 0;
-  if (params.columns == 0) return Status();
   int lanes = 1;
   RETURN_IF_ERROR(ChooseLanes(&lanes));
   return call.Launch({"row_norm", call.in(0).dtype(), lanes}, Grid(lanes, params.rows),

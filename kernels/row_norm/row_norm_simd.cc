@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/row_norm/row_norm_call.h"
@@ -34,7 +35,12 @@ HWY_INLINE void ForRow(int64_t n, const Whole& whole, const One& one) {
 void RowNorm(CpuCall& call) {
   RowNormParams p = ToRowNormParams(call);
   const int64_t n = p.columns;
-  if (n == 0) return;
+  if (n == 0) {  // means of nothing
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::fill_n(call.out<float>(1), p.rows, p.center != 0 ? nan : 0.0f);
+    std::fill_n(call.out<float>(2), p.rows, nan);
+    return;
+  }
   const MutableFloatArray y = call.float_out(0);
   std::vector<float> wide(2 * n);
   const float* const scale = call.Read(1, 0, n, wide.data());

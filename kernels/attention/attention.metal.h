@@ -107,46 +107,19 @@ inline AttentionKeys attention_keys_of(constant AttentionParams& params, long le
   return seen;
 }
 
-// Products that are scaled become scores, -infinity where a query does not see a key. A row is a key
-// and a lane a query, or the other way round.
-template <bool kKeysInLanes, int kLanes, typename T>
-inline void attention_scores(constant AttentionParams& params, device const bool* mask,
-                             device const T* bias, AttentionPlace at, thread Tile<kLanes>& scores,
-                             thread Tile<kLanes>& slopes) {
-  if (params.soft_cap > 0) {
-    for (int r = 0; r < kStep; ++r) {
-      for (int l = 0; l < kLanes; ++l) {
-        scores.at[r][l] = attention_capped(params.soft_cap, scores.at[r][l]);
-        slopes.at[r][l] = attention_cap_slope(params.soft_cap, scores.at[r][l]);
-      }
-    }
-  }
-  const AttentionKeys first = attention_keys(params, at.length, at.query);
-  const AttentionKeys last = attention_keys(params, at.length, at.query + at.queries - 1);
-  const int keys = kKeysInLanes ? kLanes : kStep, queries = kKeysInLanes ? kStep : kLanes;
-  const bool whole = at.keys == keys && at.queries == queries && last.first <= at.key &&
-                     first.last >= at.key + keys;
-  if (whole && params.use_mask == 0 && params.use_bias == 0) return;
-  device const bool* const mask_at =
-      mask + at.batch * params.mask.batch + at.head * params.mask.head;
-  device const T* const bias_at = bias + at.batch * params.bias.batch + at.head * params.bias.head;
-  for (int r = 0; r < kStep; ++r) {
-    for (int l = 0; l < kLanes; ++l) {
-      const int i = kKeysInLanes ? r : l, j = kKeysInLanes ? l : r;
-      const long query = at.query + i, key = at.key + j;
-      const AttentionKeys seen = attention_keys(params, at.length, query);
-      bool sees = i < at.queries && j < at.keys && key >= seen.first && key < seen.last;
-      if (sees && params.use_mask != 0) {
-        sees = mask_at[query * params.mask.query + key * params.mask.key];
-      }
-      if (sees && params.use_bias != 0) {
-        scores.at[r][l] += float(bias_at[query * params.bias.query + key * params.bias.key]);
-      }
-      if (!sees) scores.at[r][l] = -INFINITY;
-    }
-  }
+// Whether each of so many queries sees each of so many keys, and there are as many.
+inline bool attention_sees_all(constant AttentionParams& params, AttentionPlace at, int queries,
+                               int keys) {
+  if (at.queries != queries || at.keys != keys) return false;
+  return params.use_mask == 0 && params.use_bias == 0 &&
+         at.key >= attention_keys(params, at.length, at.query + queries - 1).first &&
+         at.key + keys <= attention_keys(params, at.length, at.query).last;
 }
-
+// Whether any of the queries may see any of the keys.
+inline bool attention_sees(constant AttentionParams& params, AttentionPlace at) {
+  const AttentionKeys seen = attention_keys_of(params, at.length, at.query, at.queries);
+  return seen.first < at.key + at.keys && seen.last > at.key;
+}
 // The score of one query and key of a place; -infinity where the query does not see the key.
 template <typename T>
 inline float attention_seen(constant AttentionParams& params, device const bool* mask,
@@ -167,34 +140,67 @@ inline float attention_seen(constant AttentionParams& params, device const bool*
   return score;
 }
 
-// 0 where the weight of one query and key is dropped, else 1 / (1 - rate).
-inline float attention_kept(constant AttentionParams& params, device const int* seed,
-                            AttentionPlace at, int i, int j) {
+// Products that are scaled become scores, -infinity where a query does not see a key. A row is a key
+// and a lane a query, or the other way round.
+template <bool kKeysInLanes, int kLanes, typename T>
+inline void attention_scores(constant AttentionParams& params, device const bool* mask,
+                             device const T* bias, AttentionPlace at, thread Tile<kLanes>& scores,
+                             thread Tile<kLanes>& slopes) {
+  if (params.soft_cap > 0) {
+    for (int r = 0; r < kStep; ++r) {
+      for (int l = 0; l < kLanes; ++l) {
+        scores.at[r][l] = attention_capped(params.soft_cap, scores.at[r][l]);
+        slopes.at[r][l] = attention_cap_slope(params.soft_cap, scores.at[r][l]);
+      }
+    }
+  }
+  if (attention_sees_all(params, at, kKeysInLanes ? kStep : kLanes,
+                         kKeysInLanes ? kLanes : kStep)) {
+    return;
+  }
+  for (int r = 0; r < kStep; ++r) {
+    for (int l = 0; l < kLanes; ++l) {
+      scores.at[r][l] = attention_seen(params, mask, bias, at, kKeysInLanes ? r : l,
+                                       kKeysInLanes ? l : r, scores.at[r][l]);
+    }
+  }
+}
+
+// The weight of one query and key of a place, or what it is multiplied by: 0 where it is dropped,
+// else the value times 1 / (1 - rate).
+inline float attention_dropped(constant AttentionParams& params, device const int* seed,
+                               AttentionPlace at, int i, int j, float value) {
   const long query = at.query + i, key = at.key + j;
   const AttentionRandom<uint> random =
       attention_random(uint(key / 4), uint(query), at.batch * params.heads + at.head, 0u,
                        uint(seed[0]), uint(seed[1]));
   const uint low = key % 2 == 0 ? random.word[0] : random.word[1];
   const uint high = key % 2 == 0 ? random.word[2] : random.word[3];
-  return (key % 4 < 2 ? low : high) < params.dropout ? 0.0f : params.dropout_scale;
+  return (key % 4 < 2 ? low : high) < params.dropout ? 0.0f : value * params.dropout_scale;
 }
-
-// 0 where a weight is dropped, else the value times 1 / (1 - rate). The first key is a multiple of 4.
 template <bool kKeysInLanes, int kLanes>
 inline void attention_drop(constant AttentionParams& params, device const int* seed,
                            AttentionPlace at, thread Tile<kLanes>& weights) {
   if (params.dropout == 0) return;
   for (int r = 0; r < kStep; ++r) {
     for (int l = 0; l < kLanes; ++l) {
-      const long query = at.query + (kKeysInLanes ? r : l), key = at.key + (kKeysInLanes ? l : r);
-      const AttentionRandom<uint> random =
-          attention_random(uint(key / 4), uint(query), at.batch * params.heads + at.head, 0u,
-                           uint(seed[0]), uint(seed[1]));
-      const uint word = random.word[key % 4];
-      weights.at[r][l] = word < params.dropout ? 0.0f : weights.at[r][l] * params.dropout_scale;
+      weights.at[r][l] = attention_dropped(params, seed, at, kKeysInLanes ? r : l,
+                                           kKeysInLanes ? l : r, weights.at[r][l]);
     }
   }
 }
+
+// What the gradients of a head's keys begin with.
+template <typename T>
+struct AttentionInputs {
+  device const T* q;
+  device const bool* mask;
+  device const T* bias;
+  device const int* seed;
+  device const float* log_sum_exp;
+  device const T* d_outputs;
+  device const float* means;
+};
 
 // Which head of k and v a head of q has, and where rows begin.
 inline uint attention_kv_head(constant AttentionParams& params, uint head) {

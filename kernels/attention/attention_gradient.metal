@@ -74,17 +74,6 @@ template <typename T, int kLanes>
   attention_write(sums, at.queries, params.size, params.scale, d_q + row * params.size);
 }
 
-// What all of a key's gradients begin with.
-template <typename T>
-struct AttentionInputs {
-  device const T* q;
-  device const bool* mask;
-  device const T* bias;
-  device const int* seed;
-  device const float* log_sum_exp;
-  device const T* d_outputs;
-  device const float* means;
-};
 // Of some queries and the keys in the lanes, whose rows of k, scaled, and v are given: the weights
 // before dropping, and d loss / d (product, scaled), or score.
 template <int kLanes, typename T>
@@ -110,11 +99,6 @@ inline void attention_slopes(constant AttentionParams& params, AttentionInputs<T
       if (before_cap && params.soft_cap > 0) d.at[r][l] *= slopes.at[r][l];
     }
   }
-}
-// Whether any of the queries may see any of the keys.
-inline bool attention_sees(constant AttentionParams& params, AttentionPlace at) {
-  const AttentionKeys seen = attention_keys_of(params, at.length, at.query, at.queries);
-  return seen.first < at.key + at.keys && seen.last > at.key;
 }
 
 template <typename T, int kLanes>

@@ -49,7 +49,8 @@ struct AttentionRows {
       if (params.dropout != 0) {
         ROWS_UNROLL
         for (int j = 0; j < Group::kOfRow; ++j) {
-          values[r][j] *= attention_kept(params, seed, at, group.row(r), group.column(j));
+          values[r][j] =
+              attention_dropped(params, seed, at, group.row(r), group.column(j), values[r][j]);
         }
       }
     }

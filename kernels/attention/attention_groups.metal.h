@@ -124,13 +124,5 @@ ROWS_INLINE inline bool attention_fills(constant AttentionParams& params, device
   return params.size == kSize && params.value_size == kSize && Rows<T>::is_even(a, kSize) &&
          Rows<T>::is_even(b, kSize);
 }
-// Whether each of so many queries sees each of so many keys, and there are as many.
-inline bool attention_sees_all(constant AttentionParams& params, AttentionPlace at, int queries,
-                               int keys) {
-  if (at.queries != queries || at.keys != keys) return false;
-  return params.use_mask == 0 && params.use_bias == 0 &&
-         at.key >= attention_keys(params, at.length, at.query + queries - 1).first &&
-         at.key + keys <= attention_keys(params, at.length, at.query).last;
-}
 
 #endif  // METAL_OPS_KERNELS_ATTENTION_ATTENTION_GROUPS_METAL_H_

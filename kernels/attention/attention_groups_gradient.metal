@@ -3,25 +3,11 @@
 
 #include "kernels/attention/attention_groups.metal.h"
 
-// What the gradients begin with, of one head.
-template <typename T>
-struct AttentionBackward {
-  device const T* q;
-  device const T* k;
-  device const T* v;
-  device const T* d_outputs;
-  device const bool* mask;
-  device const T* bias;
-  device const int* seed;
-  device const float* log_sum_exp;
-  device const float* means;
-};
-
 // Products, not scaled, become weights, dropped as they were, and d the gradients of the scaled
 // products, from those of the weights. Rows are queries and columns keys, or the other way round.
 template <bool kKeysInRows, typename T, int kSize>
 ROWS_INLINE inline void attention_again(
-    constant AttentionParams& params, AttentionBackward<T> in, AttentionPlace at,
+    constant AttentionParams& params, AttentionInputs<T> in, AttentionPlace at,
     thread const AttentionGroup<T, kSize>& group,
     thread float (&values)[AttentionGroup<T, kSize>::kLaneRows][AttentionGroup<T, kSize>::kOfRow],
     thread float (&d)[AttentionGroup<T, kSize>::kLaneRows][AttentionGroup<T, kSize>::kOfRow]) {
@@ -44,11 +30,13 @@ ROWS_INLINE inline void attention_again(
       const long query = of + min(i, at.queries - 1);
       const float base = in.log_sum_exp[query];
       const float weight = base == -INFINITY ? 0.0f : attention_exp<T>(score - base);
-      const float kept = params.dropout == 0 ? 1.0f : attention_kept(params, in.seed, at, i, j);
-      values[r][c] = weight * kept;
+      values[r][c] = weight;
+      if (params.dropout != 0) {
+        values[r][c] = attention_dropped(params, in.seed, at, i, j, weight);
+        d[r][c] = attention_dropped(params, in.seed, at, i, j, d[r][c]);
+      }
       // Keys behind a sequence may be anything: their weights are 0, and what is computed of them.
-      d[r][c] = weight == 0.0f ? 0.0f
-                               : weight * slope * (d[r][c] * kept - in.means[query]) * params.scale;
+      d[r][c] = weight == 0.0f ? 0.0f : weight * slope * (d[r][c] - in.means[query]) * params.scale;
     }
   }
 }
@@ -68,7 +56,7 @@ template <typename T, int kSize>
   Group group;
   group.space = stage + simdgroup * kRows * kColumns;
   group.lane = lane;
-  const AttentionBackward<T> in = {q, k, v, d_outputs, mask, bias, seed, log_sum_exp, means};
+  const AttentionInputs<T> in = {q, mask, bias, seed, log_sum_exp, d_outputs, means};
   AttentionPlace at;
   at.batch = position.z;
   at.head = position.y;
@@ -119,7 +107,7 @@ template <typename T, int kSize>
   Group group;
   group.space = stage + simdgroup * kRows * kColumns;
   group.lane = lane;
-  const AttentionBackward<T> in = {q, k, v, d_outputs, mask, bias, seed, log_sum_exp, means};
+  const AttentionInputs<T> in = {q, mask, bias, seed, log_sum_exp, d_outputs, means};
   const uint sharing = params.heads / params.kv_heads;
   AttentionPlace at;
   at.batch = position.z;
@@ -139,8 +127,7 @@ template <typename T, int kSize>
   for (uint shared = 0; shared < sharing; ++shared, ++at.head) {
     for (at.query = 0; at.query < long(params.queries); at.query += kColumns) {
       at.queries = int(min(long(kColumns), long(params.queries) - at.query));
-      const AttentionKeys seen = attention_keys_of(params, at.length, at.query, at.queries);
-      if (seen.first >= at.key + at.keys || seen.last <= at.key) continue;
+      if (!attention_sees(params, at)) continue;
       const long row = attention_query_row(params, at);
       device const T* const queries = q + row * params.size;
       device const T* const slopes = d_outputs + row * params.value_size;

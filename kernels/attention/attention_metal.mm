@@ -23,7 +23,7 @@ class Launcher {
   Status Choose() {
     enum { kOne, kVector, kGroups };
     const bool at_once = ThreadgroupsRunAtOnce();
-    int way = !at_once ? kVector : IsDiscrete() && type() == DType::kFloat ? kOne : kGroups;
+    int way = SimdgroupsMultiply(type()) ? kGroups : at_once ? kOne : kVector;
     RETURN_IF_ERROR(AskedFor("METAL_OPS_ATTENTION", {"one", "vector", "groups"}, &way));
     groups_ = way == kGroups;
     lanes_ = way == kOne || (groups_ && at_once) ? 1 : ATTENTION_LANES;
@@ -64,25 +64,15 @@ class Launcher {
   Status Queries(Encoder& encoder) {
     std::vector<Argument> arguments = BackwardInputs();
     arguments.push_back({"d_q", call_.out(0)});
-    if (gradients_by_groups()) {
-      return encoder.Launch({"attention_groups_d_q", type(), most_size()},
-                            Grid(32 * Pieces(p_.queries, ATTENTION_GROUP_ROWS), p_.heads, p_.batch),
-                            arguments);
-    }
-    return encoder.Launch(ShaderOf("attention_d_q"),
-                          Grid(Pieces(p_.queries, lanes_), p_.heads, p_.batch), arguments);
+    return LaunchGradient(encoder, "attention_groups_d_q", "attention_d_q", p_.queries, p_.heads,
+                          arguments);
   }
   Status Keys(Encoder& encoder) {
     std::vector<Argument> arguments = BackwardInputs();
     arguments.push_back({"d_k", call_.out(1)});
     arguments.push_back({"d_v", call_.out(2)});
-    if (gradients_by_groups()) {
-      return encoder.Launch({"attention_groups_d_kv", type(), most_size()},
-                            Grid(32 * Pieces(p_.keys, ATTENTION_GROUP_ROWS), p_.kv_heads, p_.batch),
-                            arguments);
-    }
-    return encoder.Launch(ShaderOf("attention_d_kv"),
-                          Grid(Pieces(p_.keys, lanes_), p_.kv_heads, p_.batch), arguments);
+    return LaunchGradient(encoder, "attention_groups_d_kv", "attention_d_kv", p_.keys, p_.kv_heads,
+                          arguments);
   }
   Status Bias(Encoder& encoder) {
     std::vector<Argument> arguments = BackwardInputs();
@@ -110,7 +100,16 @@ class Launcher {
     return size <= 64 ? 64 : size <= 128 ? 128 : 256;
   }
 
-  bool gradients_by_groups() const { return groups_ && most_size() <= 128; }
+  // Of n queries or keys of so many heads.
+  Status LaunchGradient(Encoder& encoder, const char* by_groups, const char* by_threads, int64_t n,
+                        int64_t heads, const std::vector<Argument>& arguments) const {
+    if (groups_ && most_size() <= 128) {
+      return encoder.Launch({by_groups, type(), most_size()},
+                            Grid(32 * Pieces(n, ATTENTION_GROUP_ROWS), heads, p_.batch), arguments);
+    }
+    return encoder.Launch(ShaderOf(by_threads), Grid(Pieces(n, lanes_), heads, p_.batch),
+                          arguments);
+  }
 
   Status ForwardByGroups(Encoder& encoder) {
     std::vector<Argument> arguments = Inputs();

@@ -25,8 +25,7 @@ int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
 // By groups of threads that share what they read, or by lone threads: METAL_OPS_MLP, or the device.
 Status ChooseGroups(DType type, bool* groups) {
-  // A discrete GPU's matrix unit has no float32.
-  *groups = ThreadgroupsRunAtOnce() && !(IsDiscrete() && type == DType::kFloat);
+  *groups = SimdgroupsMultiply(type);
   return AskedFor("METAL_OPS_MLP", "groups", "threads", groups);
 }
 

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 
+#include "kernels/runtime/dtype.h"
 #include "kernels/runtime/status.h"
 
 namespace metal_ops {
@@ -14,6 +15,10 @@ namespace metal_ops {
 Status AskedFor(const char* variable, std::initializer_list<const char*> ways, int* way);
 // Of two.
 Status AskedFor(const char* variable, const char* one, const char* other, bool* first);
+
+// Whether simdgroups that multiply matrices of this type are the device's own way: its threads run at
+// once, and its matrix unit takes the type, which a discrete GPU's does not float32.
+bool SimdgroupsMultiply(DType type);
 
 }  // namespace metal_ops
 

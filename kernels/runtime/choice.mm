@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "kernels/runtime/platform.h"
+
 namespace metal_ops {
 
 Status AskedFor(const char* variable, std::initializer_list<const char*> ways, int* way) {
@@ -29,6 +31,10 @@ Status AskedFor(const char* variable, const char* one, const char* other, bool* 
   RETURN_IF_ERROR(AskedFor(variable, {one, other}, &way));
   *first = way == 0;
   return Status();
+}
+
+bool SimdgroupsMultiply(DType type) {
+  return ThreadgroupsRunAtOnce() && !(IsDiscrete() && type == DType::kFloat);
 }
 
 }  // namespace metal_ops

@@ -26,8 +26,7 @@ const ProfilerHooks* DeviceProfiler();
 // Whether the threads of a threadgroup really run at once, so that they gain by sharing what they
 // read. Where a processor plays their parts one after the other, each barrier is a change of actor.
 bool ThreadgroupsRunAtOnce();
-// Whether the device has memory of its own: a GPU beside the processor, whose matrix unit has no
-// float32.
+// Whether the device has memory of its own: a GPU beside the processor.
 bool IsDiscrete();
 
 // Whether shaders run on a processor whose vectors have 512 bits, of which there are 32.

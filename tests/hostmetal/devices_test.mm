@@ -2,6 +2,7 @@
 #include "hostmetal/include/hostmetal.h"
 #include "tests/hostmetal/harness.h"
 
+using harness::Append;
 using harness::Contents;
 using harness::Device;
 using harness::Message;
@@ -27,16 +28,6 @@ id<MTLComputePipelineState> PipelineOf(id<MTLDevice> device, NSString* name) {
                                                  error:nullptr] autorelease];
   id<MTLFunction> function = [[library newFunctionWithName:name] autorelease];
   return [[device newComputePipelineStateWithFunction:function error:nullptr] autorelease];
-}
-
-void Append(id<MTLCommandBuffer> commands, id<MTLComputePipelineState> append, id<MTLBuffer> log,
-            uint32_t value) {
-  id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
-  [encoder setComputePipelineState:append];
-  [encoder setBuffer:log offset:0 atIndex:0];
-  [encoder setBytes:&value length:4 atIndex:1];
-  [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
-  [encoder endEncoding];
 }
 
 }  // namespace

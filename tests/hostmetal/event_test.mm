@@ -5,23 +5,11 @@
 
 #include "tests/hostmetal/harness.h"
 
+using harness::Append;
 using harness::Buffer;
 using harness::Contents;
 using harness::Device;
 using harness::Pipeline;
-
-namespace {
-
-void Append(id<MTLCommandBuffer> commands, id<MTLBuffer> log, uint32_t value) {
-  id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
-  [encoder setComputePipelineState:Pipeline("append")];
-  [encoder setBuffer:log offset:0 atIndex:0];
-  [encoder setBytes:&value length:4 atIndex:1];
-  [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
-  [encoder endEncoding];
-}
-
-}  // namespace
 
 TEST(events_order_two_queues) {
   id<MTLEvent> event = [[Device() newEvent] autorelease];
@@ -34,7 +22,7 @@ TEST(events_order_two_queues) {
   for (uint32_t i = 0; i < 20; ++i) {
     id<MTLCommandBuffer> commands = i % 2 ? b.commandBuffer : a.commandBuffer;
     [commands encodeWaitForEvent:event value:i];
-    Append(commands, log, i);
+    Append(commands, Pipeline("append"), log, i);
     [commands encodeSignalEvent:event value:i + 1];
     [commands commit];
     last = commands;
@@ -131,7 +119,7 @@ TEST(cpu_and_device_play_ping_pong) {
   for (uint32_t i = 0; i < 10; ++i) {
     id<MTLCommandBuffer> commands = queue.commandBuffer;
     [commands encodeWaitForEvent:event value:2 * i + 1];
-    Append(commands, log, i);
+    Append(commands, Pipeline("append"), log, i);
     [commands encodeSignalEvent:event value:2 * i + 2];
     [commands commit];
   }

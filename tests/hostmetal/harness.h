@@ -52,6 +52,9 @@ std::string Message(NSError* error);
 
 id<MTLCommandQueue> Queue();
 MTLSize Size(NSUInteger x, NSUInteger y = 1, NSUInteger z = 1);
+// Encodes the kernel "append", which the pipeline is: the log's next number is the value.
+void Append(id<MTLCommandBuffer> commands, id<MTLComputePipelineState> append, id<MTLBuffer> log,
+            uint32_t value);
 // Commits and waits.
 void Finish(id<MTLCommandBuffer> commands);
 

@@ -114,6 +114,16 @@ id<MTLCommandQueue> Queue() { return [[Device() newCommandQueue] autorelease]; }
 
 MTLSize Size(NSUInteger x, NSUInteger y, NSUInteger z) { return MTLSizeMake(x, y, z); }
 
+void Append(id<MTLCommandBuffer> commands, id<MTLComputePipelineState> append, id<MTLBuffer> log,
+            uint32_t value) {
+  id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+  [encoder setComputePipelineState:append];
+  [encoder setBuffer:log offset:0 atIndex:0];
+  [encoder setBytes:&value length:4 atIndex:1];
+  [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+  [encoder endEncoding];
+}
+
 void Finish(id<MTLCommandBuffer> commands) {
   [commands commit];
   [commands waitUntilCompleted];

@@ -10,6 +10,7 @@ what came of those that have ended.
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import os
 import re
@@ -190,27 +191,29 @@ def run(here: Path, words: list[str], at_once: int) -> Iterator[str]:
             yield done.result()
 
 
-def main(arguments: list[str]) -> int:
-    if (HERE / "tree.tar").exists():
-        at_once = 6
-        for option in [a for a in arguments if a.startswith("--at-once=")]:
-            at_once = int(option.split("=")[1])
-        words = [a for a in arguments if not a.startswith("--")]
-        rows = []
-        for row in run(HERE, words, at_once):
-            rows.append(row)
-            print(row, flush=True)
-            (HERE / "suites.new").write_text("\n".join(rows) + "\n")
-            os.replace(HERE / "suites.new", HERE / "suites.txt")
-        bad = [row for row in rows if "\n" in row]
-        print(f"{len(rows)} files, {len(bad)} with failures; {HERE / 'suites.txt'}")
-        return 1 if bad or not rows else 0
-    if not 1 <= len(arguments) <= 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    pack(Path(arguments[0]), HERE.parents[1], (arguments + ["3.12"])[1])
-    return 0
+def main() -> int:
+    there = (HERE / "tree.tar").exists()
+    text, shape = __doc__, argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=text, formatter_class=shape)
+    if not there:
+        parser.add_argument("folder", type=Path, help="is made anew")
+        parser.add_argument("python", nargs="?", default="3.12", help="3.12 by default")
+        asked = parser.parse_args()
+        pack(asked.folder, HERE.parents[1], asked.python)
+        return 0
+    parser.add_argument("--at-once", type=int, default=6, help="processes (6 by default)")
+    parser.add_argument("words", nargs="*", help="of the files' paths; none for all files")
+    asked = parser.parse_args()
+    rows = []
+    for row in run(HERE, asked.words, asked.at_once):
+        rows.append(row)
+        print(row, flush=True)
+        (HERE / "suites.new").write_text("\n".join(rows) + "\n")
+        os.replace(HERE / "suites.new", HERE / "suites.txt")
+    bad = [row for row in rows if "\n" in row]
+    print(f"{len(rows)} files, {len(bad)} with failures; {HERE / 'suites.txt'}")
+    return 1 if bad or not rows else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -99,14 +99,7 @@ def numbers(rng, shape, dtype) -> tf.Tensor:
     return tf.constant(x + 1j * rng.normal(size=shape) if dtype.is_complex else x, dtype)
 
 
-@pytest.fixture
-def soft_placement():
-    """Gradient functions calculate with shapes, whose int32 are the host's."""
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
+# Gradient functions calculate with shapes, whose int32 are the host's.
 @pytest.mark.usefixtures("soft_placement")
 @pytest.mark.parametrize("op, dtype", cases())
 def test_gradient(op, dtype, monkeypatch):

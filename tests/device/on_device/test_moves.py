@@ -530,14 +530,7 @@ def test_segments(dtype):
             )
 
 
-@pytest.fixture
-def soft_placement():
-    """Gradients slice shapes, int32, which TensorFlow has no kernels for on any GPU."""
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
+# Gradients slice shapes, int32, which TensorFlow has no kernels for on any GPU.
 @pytest.mark.usefixtures("soft_placement")
 def test_gradients_by_indices():
     index = put(np.array([[0], [2], [2]]))

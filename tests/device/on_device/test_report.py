@@ -11,12 +11,7 @@ import tensorflow as tf
 from metal_ops import _placement, device
 from tests import doctests
 
-
-@pytest.fixture(autouse=True)
-def soft_placement():
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
+pytestmark = pytest.mark.usefixtures("soft_placement")
 
 
 def solve(x: tf.Tensor) -> tf.Tensor:

@@ -85,14 +85,6 @@ def test_results_that_nobody_reads():
 # ---- Keras ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def soft_placement():
-    """Keras' random numbers and counters have no kernels on the device; soft placement runs them on the CPU."""
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
 def train(where: str, optimizer: str) -> tuple[list[float], list[np.ndarray]]:
     """A hash grid, on the device if that is `where`, below dense layers."""
     keras.utils.set_random_seed(7)
@@ -123,6 +115,7 @@ def train(where: str, optimizer: str) -> tuple[list[float], list[np.ndarray]]:
     return history.history["loss"], [np.asarray(w) for w in model.get_weights()]
 
 
+# Keras' random numbers and counters have no kernels on the device; soft placement runs them on the CPU.
 @pytest.mark.parametrize("optimizer", ["keras", "metal_ops"])
 def test_keras_model_trains_as_on_the_cpu(soft_placement, optimizer):
     losses, weights = train(GPU, optimizer)

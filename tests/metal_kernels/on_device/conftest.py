@@ -69,6 +69,16 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture
+def soft_placement() -> Iterator[None]:
+    """For tests that say why what they check needs ops that the device has no kernels for."""
+    import tensorflow as tf
+
+    tf.config.set_soft_device_placement(True)
+    yield
+    tf.config.set_soft_device_placement(False)
+
+
 if os.environ.get(INSIDE):
     import tensorflow as tf
 

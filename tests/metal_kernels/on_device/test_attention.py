@@ -26,20 +26,13 @@ class TestOnDevice(again.tests_of(test_attention)):
     pass
 
 
-# Not all that a model is trained with has kernels on the device.
-@pytest.fixture
-def soft_placement():
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
 OF_LAYER = (
     *("test_bad_arguments", "test_scores_are_asked_of_keras", "test_it_is_the_op_that_computes"),
 )
 guard_layer = again.guarding(OPS, OF_LAYER)
 
 
+# Not all that a model is trained with has kernels on the device.
 @pytest.mark.usefixtures("guard_layer", "soft_placement")
 class TestLayerOnDevice(again.tests_of(test_multi_head_attention)):
     pass

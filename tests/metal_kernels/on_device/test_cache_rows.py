@@ -14,14 +14,7 @@ from tests.metal_kernels.on_device import again
 LEFT_OUT = ("test_loops_copy_no_cache",)
 
 
-@pytest.fixture
-def soft_placement():
-    """Lengths are the host's, and so is what is computed of them."""
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
+# Lengths are the host's, and so is what is computed of them.
 @pytest.mark.usefixtures("soft_placement")
 class TestOnDevice(again.tests_of(test_cache_rows, LEFT_OUT)):
     pass

@@ -23,13 +23,6 @@ guard = again.guarding(OPS, REFUSED)
 
 
 # Not all that second derivatives are composed of has kernels on the device.
-@pytest.fixture
-def soft_placement():
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
 @pytest.mark.usefixtures("guard", "soft_placement")
 class TestOnDevice(again.tests_of(test_fused_mlp)):
     pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -276,14 +276,6 @@ OWN: dict[Any, dict[str, Callable[[], dict[str, Any]]]] = {
 CASES = [(kind, name) for kind, own in OWN.items() for name in (*OPTIONS, *own)]
 
 
-@pytest.fixture
-def soft_placement() -> Iterator[None]:
-    """Keras' clipping, averages and accumulation are stock ops, some of which only the CPU has."""
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
 def gradients_of(step: int) -> list[np.ndarray]:
     random = np.random.default_rng(step)
     return [
@@ -308,6 +300,7 @@ def train(where: str, make: Callable[[], Any], steps: int = STEPS) -> list[np.nd
     return [variable.numpy() for variable in variables]
 
 
+# Soft placement: Keras' clipping, averages and accumulation are stock ops, some of which only the CPU has.
 @pytest.mark.parametrize(("ours", "name"), CASES, ids=lambda x: getattr(x, "__name__", x))
 def test_equals_keras(soft_placement: None, ours: Any, name: str) -> None:
     theirs = {

@@ -46,13 +46,6 @@ class TestKeras(again.tests_of(test_losses)):
     pass
 
 
-@pytest.fixture
-def soft_placement():
-    tf.config.set_soft_device_placement(True)
-    yield
-    tf.config.set_soft_device_placement(False)
-
-
 def normal(shape, dtype, seed=0):
     values = np.asarray(np.random.default_rng(seed).normal(size=shape) * 1.5)
     if values.size > 4 and len(shape) == 1:

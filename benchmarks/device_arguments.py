@@ -289,6 +289,36 @@ def recurrent(rows: int, cells: int, steps: int = 0) -> Arguments:  # as many in
     return tensors | {"seq_len_max": np.int64(steps), "use_peephole": False}
 
 
+def layer(batch: int, inputs: int, cells: int, steps: int) -> Arguments:
+    x, h, out = (
+        values((steps, batch, inputs)),
+        values((1, batch, cells)),
+        values((steps, batch, cells)),
+    )
+    tensors = {
+        name: h
+        for name in (
+            "input_h",
+            "input_c",
+            "output_h",
+            "output_c",
+            "output_h_backprop",
+            "output_c_backprop",
+        )
+    }
+    tensors |= {
+        "input": x,
+        "output": out,
+        "output_backprop": out,
+        "reserve_space": values((6 * out.size,)),
+    }
+    given = {
+        "sequence_lengths": np.full(batch, steps, np.int32),
+        "host_reserved": np.zeros(0, np.int8),
+    }
+    return tensors | given | {"params": values((4 * cells * (inputs + cells + 2),))}
+
+
 def _sequences(n: int) -> Arguments:  # of speech: times, sequences, letters
     times, batch, letters = n // 4, max(n // 32, 1), max(n // 16, 4)
     places = np.array([(b, i) for b in range(batch) for i in range(max(times // 8, 1))])
@@ -333,6 +363,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("FakeQuantWithMinMaxVarsPerChannel.*", functools.partial(_quantized, channels=True)),
     ("BlockLSTM.*", lambda n: recurrent(n // 8, n // 4, steps=4)),
     ("(LSTM|GRU)BlockCell.*", lambda n: recurrent(n // 8, n // 4)),
+    ("CudnnRNN.*V3", lambda n: layer(n // 8, n // 4, n // 4, steps=4)),
     ("Einsum", lambda n: {"inputs": [values((n, n))] * 2, "equation": "ij,kj->ik"}),
     ("(LowerBound|UpperBound|Bucketize)", _sorted),
     ("(TopKV2|ApproxTopK|InTopK.*)", _top),

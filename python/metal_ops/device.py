@@ -24,9 +24,10 @@ device is an error that says so, and so is the call of any `tf.function`, for wh
 any device. Start such a process by `multiprocessing.get_context("spawn")` or "forkserver"; CUDA wants the same.
 Forked processes that do other work, as a pool that reads files, are not touched.
 
-Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, LSTM and GRU pick cuDNN;
-METAL has neither. Keras leaves XLA out on Macs, and where this device is loaded it leaves out both: `jit_compile=True`
-is a warning, and `use_cudnn=True` Keras' own error.
+Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, which METAL has not. Keras
+leaves it out on Macs, and where this device is loaded: `jit_compile=True` is a warning. What LSTM and GRU ask cuDNN
+for, their whole sequences in one op, METAL does, where Keras would ask, and for any mask; `use_cudnn=False` has the
+steps written out.
 """
 
 from __future__ import annotations

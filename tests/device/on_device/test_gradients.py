@@ -32,6 +32,7 @@ OTHERS = {
     "FusedBatchNormGrad.*": "what is reserved depends on x",
     "Reshape": "TensorFlow's own",
     "RandomGamma|StatelessParameterizedTruncatedNormal": "of the distribution: other numbers are rejected beside it",
+    "CudnnRNNV3": "test_rnn.py",
     "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
 }
 # Of complex numbers TensorFlow's functions for these are not their derivatives.

@@ -109,7 +109,7 @@ def test_scripts_that_choose_devices(tmp_path):
 
 
 def test_keras_is_told_once():
-    """XLA and cuDNN asked for by name are Keras' own warning and error."""
+    """XLA asked for by name is Keras' own warning; what it has cuDNN for the device does."""
     import keras
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
@@ -117,6 +117,4 @@ def test_keras_is_told_once():
     assert model.jit_compile is False
     with pytest.warns(UserWarning, match="jit_compile"):
         model.compile("sgd", "mse", jit_compile=True)
-    layer = keras.layers.LSTM(4, use_cudnn=True)
-    with pytest.raises(ValueError, match="use_cudnn"):
-        layer(tf.zeros((1, 2, 3)))
+    assert keras.layers.LSTM(4, use_cudnn=True)(tf.zeros((1, 2, 3))).shape == (1, 4)

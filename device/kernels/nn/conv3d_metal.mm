@@ -245,9 +245,10 @@ class Conv3DInputGradOp {
     RETURN_IF_ERROR(ctx->AllocateTemp(d_in.dtype(), conv.PlanesShape(), &d_planes));
     RETURN_IF_ERROR(ConvInputGrad(ctx, kOp, conv.s, false, turned, d_out, d_planes));
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"depth_patches_grad", d_in.dtype()},
-                            VolumeInGrid(conv.planes, d_in.dim(0), 1),
-                            {{"d_patches", d_planes}, {"d_in", d_in}, {"p", conv.planes}});
+      return encoder.Launch(
+          VolumeShader("depth_patches_grad", conv.planes, d_in.dtype()),
+          VolumeInGrid(conv.planes, d_in.dim(0), VolumeLanes(conv.planes, d_in.dtype())),
+          {{"d_patches", d_planes}, {"d_in", d_in}, {"p", conv.planes}});
     });
   }
 

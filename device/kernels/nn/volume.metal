@@ -1,7 +1,8 @@
 // Windows over volumes and images: pools of every number, with places, of three dimensions, their
 // gradients; patches; dilation. Gradients are gathered, in one order: no atomics. Grids are (width *
 // channels / kLanes, height, volumes * depth) of what is written: a thread has kLanes channels that are
-// neighbours in memory, VOLUME_LANES of channels that are a multiple of it and come last, or 1.
+// neighbours in memory, VOLUME_LANES or VOLUME_MANY_LANES of channels that are a multiple of it and come
+// last, or 1.
 
 #include <metal_stdlib>
 
@@ -9,6 +10,10 @@
 #include "device/kernels/nn/windows.metal.h"
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide.h"
+
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
 
 using namespace metal;
 
@@ -53,19 +58,45 @@ inline int window_point(int at, uint offset, uint stride, uint dilation, int pad
   return at * int(stride) - pad + int(offset * dilation);
 }
 inline bool is_inside(int at, uint size) { return at >= 0 && at < int(size); }
-#define FOR_WINDOW(p, e)                                                              \
-  for (uint fz = 0; fz < p.window_d; ++fz)                                            \
-    for (int z = window_point(e.z, fz, p.stride_d, p.dilation_d, p.pad_front),        \
-             once_z = is_inside(z, p.in_d) ? 1 : 0;                                   \
-         once_z != 0; once_z = 0)                                                     \
-      for (uint fy = 0; fy < p.window_h; ++fy)                                        \
-        for (int y = window_point(e.y, fy, p.stride_h, p.dilation_h, p.pad_top),      \
-                 once_y = is_inside(y, p.in_h) ? 1 : 0;                               \
-             once_y != 0; once_y = 0)                                                 \
-          for (uint fx = 0; fx < p.window_w; ++fx)                                    \
-            for (int x = window_point(e.x, fx, p.stride_w, p.dilation_w, p.pad_left), \
-                     once_x = is_inside(x, p.in_w) ? 1 : 0;                           \
+struct Inside {
+  Taps z, y, x;
+};
+inline Inside find_inside(constant VolumeParams& p, Element e) {
+  Inside inside;
+  inside.z = taps_within(window_point(e.z, 0, p.stride_d, p.dilation_d, p.pad_front), p.window_d,
+                         p.dilation_d, p.in_d);
+  inside.y = taps_within(window_point(e.y, 0, p.stride_h, p.dilation_h, p.pad_top), p.window_h,
+                         p.dilation_h, p.in_h);
+  inside.x = taps_within(window_point(e.x, 0, p.stride_w, p.dilation_w, p.pad_left), p.window_w,
+                         p.dilation_w, p.in_w);
+  return inside;
+}
+inline bool is_empty(Inside inside) {
+  return inside.z.begin >= inside.z.end || inside.y.begin >= inside.y.end ||
+         inside.x.begin >= inside.x.end;
+}
+#define FOR_WINDOW(p, e, inside)                                                                  \
+  for (uint fz = inside.z.begin; fz < inside.z.end; ++fz)                                         \
+    for (int z = window_point(e.z, fz, p.stride_d, p.dilation_d, p.pad_front), once_z = 1;        \
+         once_z != 0; once_z = 0)                                                                 \
+      for (uint fy = inside.y.begin; fy < inside.y.end; ++fy)                                     \
+        for (int y = window_point(e.y, fy, p.stride_h, p.dilation_h, p.pad_top), once_y = 1;      \
+             once_y != 0; once_y = 0)                                                             \
+          for (uint fx = inside.x.begin; fx < inside.x.end; ++fx)                                 \
+            for (int x = window_point(e.x, fx, p.stride_w, p.dilation_w, p.pad_left), once_x = 1; \
                  once_x != 0; once_x = 0)
+// Where the first of them is, and which point of the window.
+inline int3 first_point(constant VolumeParams& p, Element e, Inside inside) {
+  return int3(window_point(e.x, inside.x.begin, p.stride_w, p.dilation_w, p.pad_left),
+              window_point(e.y, inside.y.begin, p.stride_h, p.dilation_h, p.pad_top),
+              window_point(e.z, inside.z.begin, p.stride_d, p.dilation_d, p.pad_front));
+}
+inline uint first_tap(constant VolumeParams& p, Inside inside) {
+  return (inside.z.begin * p.window_h + inside.y.begin) * p.window_w + inside.x.begin;
+}
+inline uint pixel_of(constant VolumeParams& p, int z, int y, int x) {
+  return (uint(z) * p.in_h + uint(y)) * p.in_w + uint(x);
+}
 
 // The windows z, y, x that an element of the input lies in, the last first.
 struct Reaches {
@@ -109,30 +140,33 @@ inline First<typename wide<T>::type, kLanes> find_first(device const T* in,
                                                         constant VolumeParams& p, Element e) {
   using Wide = typename wide<T>::type;
   First<Wide, kLanes> first;
-  for (uint k = 0; k < kLanes; ++k) {
-    first.value[k] = lowest<Wide>();
-    first.tap[k] = first.pixel[k] = 0;
-  }
-  bool found = false;
-  FOR_WINDOW(p, e) {
-    device const T* const from = in + in_at(p, e, z, y, x);
-    const uint tap = TAP(p), pixel = (uint(z) * p.in_h + uint(y)) * p.in_w + uint(x);
-    if (!found) {
-      for (uint k = 0; k < kLanes; ++k) {
-        first.value[k] = Wide(from[k]);
-        first.tap[k] = tap;
-        first.pixel[k] = pixel;
-      }
-    } else {
-      for (uint k = 0; k < kLanes; ++k) {
-        const Wide value = Wide(from[k]);
-        const bool larger = value > first.value[k];
-        first.value[k] = larger ? value : first.value[k];
-        first.tap[k] = larger ? tap : first.tap[k];
-        first.pixel[k] = larger ? pixel : first.pixel[k];
-      }
+  const Inside inside = find_inside(p, e);
+  if (is_empty(inside)) {
+    for (uint k = 0; k < kLanes; ++k) {
+      first.value[k] = lowest<Wide>();
+      first.tap[k] = first.pixel[k] = 0;
     }
-    found = true;
+    return first;
+  }
+  // The first counts where nothing is larger.
+  const int3 point = first_point(p, e, inside);
+  device const T* const begin = in + in_at(p, e, point.z, point.y, point.x);
+  const uint begin_tap = first_tap(p, inside), begin_pixel = pixel_of(p, point.z, point.y, point.x);
+  for (uint k = 0; k < kLanes; ++k) {
+    first.value[k] = Wide(begin[k]);
+    first.tap[k] = begin_tap;
+    first.pixel[k] = begin_pixel;
+  }
+  FOR_WINDOW(p, e, inside) {
+    device const T* const from = in + in_at(p, e, z, y, x);
+    const uint tap = TAP(p), pixel = pixel_of(p, z, y, x);
+    for (uint k = 0; k < kLanes; ++k) {
+      const Wide value = Wide(from[k]);
+      const bool larger = value > first.value[k];
+      first.value[k] = larger ? value : first.value[k];
+      first.tap[k] = larger ? tap : first.tap[k];
+      first.pixel[k] = larger ? pixel : first.pixel[k];
+    }
   }
   return first;
 }
@@ -148,20 +182,21 @@ kernel void max_volume(device const T* in [[buffer(0)]], device T* out [[buffer(
   const Element e = out_element<kLanes>(p, position);
   using Wide = typename wide<T>::type;
   Wide largest[kLanes];
-  for (uint k = 0; k < kLanes; ++k) largest[k] = lowest<Wide>();
-  bool found = false;
-  FOR_WINDOW(p, e) {
+  const Inside inside = find_inside(p, e);
+  if (is_empty(inside)) {
+    for (uint k = 0; k < kLanes; ++k) largest[k] = lowest<Wide>();
+  } else {
+    const int3 point = first_point(p, e, inside);
+    device const T* const begin = in + in_at(p, e, point.z, point.y, point.x);
+    for (uint k = 0; k < kLanes; ++k) largest[k] = Wide(begin[k]);
+  }
+  FOR_WINDOW(p, e, inside) {
     device const T* const from = in + in_at(p, e, z, y, x);
-    if (!found) {
-      for (uint k = 0; k < kLanes; ++k) largest[k] = Wide(from[k]);
-    } else {
-      for (uint k = 0; k < kLanes; ++k) {
-        const Wide value = Wide(from[k]);
-        // NaN stays.
-        largest[k] = value > largest[k] || value != value ? value : largest[k];
-      }
+    for (uint k = 0; k < kLanes; ++k) {
+      const Wide value = Wide(from[k]);
+      // NaN stays.
+      largest[k] = value > largest[k] || value != value ? value : largest[k];
     }
-    found = true;
   }
   device T* const to = out + out_at(p, e, e.z, e.y, e.x);
   for (uint k = 0; k < kLanes; ++k) to[k] = T(largest[k]);
@@ -306,7 +341,8 @@ kernel void avg_volume(device const T* in [[buffer(0)]], device T* out [[buffer(
   const Element e = out_element<kLanes>(p, position);
   float sum[kLanes];
   for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
-  FOR_WINDOW(p, e) {
+  const Inside inside = find_inside(p, e);
+  FOR_WINDOW(p, e, inside) {
     device const T* const from = in + in_at(p, e, z, y, x);
     for (uint k = 0; k < kLanes; ++k) sum[k] += float(from[k]);
   }
@@ -365,20 +401,23 @@ kernel void patches(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
 }
 
 // The gradient of patches along the depth alone, [volumes, out_d, height, width, window, channels].
-template <typename T>
+template <typename T, uint kLanes>
 kernel void depth_patches_grad(device const T* d_patches [[buffer(0)]],
                                device T* d_in [[buffer(1)]], constant VolumeParams& p [[buffer(2)]],
                                uint3 position [[thread_position_in_grid]]) {
-  const Element e = in_element<1>(p, position);
-  float sum = 0.0f;
+  const Element e = in_element<kLanes>(p, position);
+  float sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0.0f;
   const Reach reach = reach_of(e.z, p.pad_front, p.window_d, p.dilation_d, p.stride_d, p.out_d);
   for (int z = reach.last; z >= reach.first; --z) {
     const int tap = tap_of(reach, z, p.stride_d, p.dilation_d);
     if (tap < 0) continue;
     const long point = ((long(e.volume) * p.out_d + z) * p.in_h + e.y) * p.in_w + e.x;
-    sum += float(d_patches[(point * p.window_d + tap) * p.channels + e.channel]);
+    device const T* const from = d_patches + (point * p.window_d + tap) * p.channels + e.channel;
+    for (uint k = 0; k < kLanes; ++k) sum[k] += float(from[k]);
   }
-  d_in[in_at(p, e, e.z, e.y, e.x)] = T(sum);
+  device T* const to = d_in + in_at(p, e, e.z, e.y, e.x);
+  for (uint k = 0; k < kLanes; ++k) to[k] = T(sum[k]);
 }
 
 // ---- dilation -----------------------------------------------------------------------------------
@@ -389,17 +428,17 @@ inline First<typename wide<T>::type, kLanes> find_sum(device const T* in, device
                                                       constant VolumeParams& p, Element e) {
   using Wide = typename wide<T>::type;
   First<Wide, kLanes> first;
-  for (uint k = 0; k < kLanes; ++k) first.value[k] = lowest<Wide>();
-  bool found = false;
-  FOR_WINDOW(p, e) {
+  const Inside inside = find_inside(p, e);
+  // Where nothing is larger the first point of the window within the image counts.
+  const uint begin_tap = is_empty(inside) ? 0 : first_tap(p, inside);
+  for (uint k = 0; k < kLanes; ++k) {
+    first.value[k] = lowest<Wide>();
+    first.tap[k] = begin_tap;
+  }
+  FOR_WINDOW(p, e, inside) {
     const uint tap = TAP(p);
     device const T* const from = in + in_at(p, e, z, y, x);
     device const T* const by = filter + tap * p.channels + e.channel;
-    // Where nothing is larger the first point of the window within the image counts.
-    if (!found) {
-      for (uint k = 0; k < kLanes; ++k) first.tap[k] = tap;
-    }
-    found = true;
     for (uint k = 0; k < kLanes; ++k) {
       const Wide value = Wide(Wide(from[k]) + Wide(by[k]));
       const bool larger = value > first.value[k];
@@ -465,7 +504,8 @@ kernel void dilation_filter_grad(device const uint* taps [[buffer(0)]],
 #define POOLS_OF_FLOATS(suffix, type, lanes)                                       \
   INSTANTIATE_KERNEL("max_volume_grad" suffix #type, max_volume_grad, type, lanes) \
   INSTANTIATE_KERNEL("avg_volume" suffix #type, avg_volume, type, lanes)           \
-  INSTANTIATE_KERNEL("avg_volume_grad" suffix #type, avg_volume_grad, type, lanes)
+  INSTANTIATE_KERNEL("avg_volume_grad" suffix #type, avg_volume_grad, type, lanes) \
+  INSTANTIATE_KERNEL("depth_patches_grad" suffix #type, depth_patches_grad, type, lanes)
 #define VOLUME(type)  \
   POOLS("_", type, 1) \
   INSTANTIATE_KERNEL("argmax_grad_" #type, argmax_grad, type)
@@ -483,9 +523,10 @@ VOLUME(ulong)
 
 #define VOLUME_FLOATS(type)                      \
   POOLS("_lanes_", type, VOLUME_LANES)           \
+  POOLS("_many_lanes_", type, VOLUME_MANY_LANES) \
   POOLS_OF_FLOATS("_", type, 1)                  \
   POOLS_OF_FLOATS("_lanes_", type, VOLUME_LANES) \
-  INSTANTIATE_KERNEL("depth_patches_grad_" #type, depth_patches_grad, type)
+  POOLS_OF_FLOATS("_many_lanes_", type, VOLUME_MANY_LANES)
 VOLUME_FLOATS(float)
 VOLUME_FLOATS(half)
 VOLUME_FLOATS(bfloat)

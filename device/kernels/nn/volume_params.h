@@ -12,6 +12,8 @@
 
 // Channels that a thread moves at a time where they are a multiple of it: a vector of a CPU's.
 #define VOLUME_LANES 8
+// Where threads run after each other: what finds a window is shared by as many.
+#define VOLUME_MANY_LANES 32
 
 // Strides are in elements; of what is [volumes, depth, height, width, channels] in one of its orders.
 struct VolumeParams {

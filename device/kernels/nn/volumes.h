@@ -11,6 +11,7 @@
 #include "device/kernels/nn/conv_attrs.h"
 #include "device/kernels/nn/volume_params.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/op_kernel.h"
 
 namespace metal_ops {
@@ -130,10 +131,14 @@ struct VolumeAttrs {
 // Channels that one thread computes: what volume.metal calls lanes, which has them of floats.
 inline int64_t VolumeLanes(const VolumeParams& p, DType dtype) {
   const bool floats = dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
-  return floats && p.in_c == 1 && p.out_c == 1 && p.channels % VOLUME_LANES == 0 ? VOLUME_LANES : 1;
+  if (!floats || p.in_c != 1 || p.out_c != 1 || p.channels % VOLUME_LANES != 0) return 1;
+  const bool many = p.channels % VOLUME_MANY_LANES == 0 && !ThreadgroupsRunAtOnce();
+  return many ? VOLUME_MANY_LANES : VOLUME_LANES;
 }
 inline Shader VolumeShader(const char* stem, const VolumeParams& p, DType dtype) {
-  return VolumeLanes(p, dtype) > 1 ? Shader(stem, "lanes", dtype) : Shader(stem, dtype);
+  const int64_t lanes = VolumeLanes(p, dtype);
+  if (lanes == 1) return Shader(stem, dtype);
+  return Shader(stem, lanes == VOLUME_LANES ? "lanes" : "many_lanes", dtype);
 }
 // A thread an element, or as many as there are lanes, of the input, or of the output.
 inline Grid VolumeInGrid(const VolumeParams& p, int64_t volumes, int64_t lanes) {

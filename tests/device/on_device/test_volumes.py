@@ -27,12 +27,17 @@ IMAGES = [
     ((1, 4, 4, 17), (4, 4), (1, 1), "SAME"),
     ((3, 1, 1, 1), (1, 1), (1, 1), "VALID"),
     ((1, 9, 5, 2), (1, 4), (3, 1), "SAME"),
+    # Of as many channels a thread has several.
+    ((1, 5, 4, 8), (3, 2), (2, 1), "SAME"),
+    ((2, 5, 4, 32), (3, 3), (2, 1), "SAME"),
 ]
 VOLUMES = [
     ((2, 5, 6, 7, 3), (2, 3, 2), (1, 2, 2), "SAME"),
     ((1, 4, 4, 4, 9), (2, 2, 2), (2, 2, 2), "VALID"),
     ((1, 1, 1, 1, 1), (1, 1, 1), (1, 1, 1), "SAME"),
     ((1, 3, 9, 5, 2), (3, 3, 4), (2, 3, 1), "SAME"),
+    ((1, 3, 4, 3, 8), (2, 3, 3), (1, 2, 1), "SAME"),
+    ((1, 3, 4, 3, 32), (2, 3, 3), (1, 2, 1), "SAME"),
 ]
 # Strides past the window's end: TensorFlow's patches of volumes begin behind the edge then. So do its pools, but not
 # with oneDNN.

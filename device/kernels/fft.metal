@@ -7,6 +7,10 @@
 #include "device/kernels/fft_params.h"
 #include "kernels/msl/instantiate.h"
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 using namespace metal;
 
 // e^(sign 2 pi i k / n), from the first eighth of the circle: there the angle is exact.
@@ -93,6 +97,166 @@ INSTANTIATE_KERNEL("fft_stage_5", fft_stage, 5)
 INSTANTIATE_KERNEL("fft_rows_5", fft_rows, 5)
 INSTANTIATE_KERNEL("fft_stage_7", fft_stage, 7)
 INSTANTIATE_KERNEL("fft_rows_7", fft_rows, 7)
+
+// ---- all passes in one, for processors ------------------------------------------------------------
+
+// A pass over FFT_LANES series that lie side by side, their real parts [length, FFT_LANES] before their imaginary
+// ones. `together`: see FftStage.
+template <uint R>
+inline void block_pass(device const float* in, device float* out, device const float2* roots,
+                       float sign, uint length, uint together) {
+  const uint points = length / R, groups = points / together, imaginary = length * FFT_LANES;
+  float2 part[R];
+  for (uint j = 0; j < R; ++j) part[j] = roots[j * points];
+  for (uint group = 0; group < groups; ++group) {
+    float2 factor[R];
+    for (uint k = 0; k < R; ++k) factor[k] = roots[group * k * together];
+    for (uint q = 0; q < together; ++q) {
+      device const float* const from = in + (group * together + q) * FFT_LANES;
+      device float* const to = out + (group * together * R + q) * FFT_LANES;
+      float xr[R][FFT_LANES], xi[R][FFT_LANES], yr[R][FFT_LANES], yi[R][FFT_LANES];
+      for (uint j = 0; j < R; ++j) {
+        for (uint l = 0; l < FFT_LANES; ++l) xr[j][l] = from[j * points * FFT_LANES + l];
+        for (uint l = 0; l < FFT_LANES; ++l)
+          xi[j][l] = from[j * points * FFT_LANES + imaginary + l];
+      }
+      if (R == 2) {
+        for (uint l = 0; l < FFT_LANES; ++l) {
+          yr[0][l] = xr[0][l] + xr[1][l];
+          yi[0][l] = xi[0][l] + xi[1][l];
+          yr[1][l] = xr[0][l] - xr[1][l];
+          yi[1][l] = xi[0][l] - xi[1][l];
+        }
+      } else if (R == 4) {
+        for (uint l = 0; l < FFT_LANES; ++l) {
+          const float ar = xr[0][l] + xr[2 % R][l], ai = xi[0][l] + xi[2 % R][l];
+          const float br = xr[0][l] - xr[2 % R][l], bi = xi[0][l] - xi[2 % R][l];
+          const float cr = xr[1][l] + xr[3 % R][l], ci = xi[1][l] + xi[3 % R][l];
+          const float dr = sign * (xr[1][l] - xr[3 % R][l]), di = sign * (xi[1][l] - xi[3 % R][l]);
+          yr[0][l] = ar + cr;
+          yi[0][l] = ai + ci;
+          yr[1][l] = br - di;
+          yi[1][l] = bi + dr;
+          yr[2 % R][l] = ar - cr;
+          yi[2 % R][l] = ai - ci;
+          yr[3 % R][l] = br + di;
+          yi[3 % R][l] = bi - dr;
+        }
+      } else {
+        for (uint k = 0; k < R; ++k) {
+          for (uint l = 0; l < FFT_LANES; ++l) {
+            yr[k][l] = xr[0][l];
+            yi[k][l] = xi[0][l];
+          }
+          for (uint j = 1; j < R; ++j) {
+            const float2 w = part[j * k % R];
+            for (uint l = 0; l < FFT_LANES; ++l) {
+              yr[k][l] += xr[j][l] * w.x - xi[j][l] * w.y;
+              yi[k][l] += xr[j][l] * w.y + xi[j][l] * w.x;
+            }
+          }
+        }
+      }
+      for (uint k = 0; k < R; ++k) {
+        device float* const at = to + k * together * FFT_LANES;
+        const float2 w = factor[k];
+        for (uint l = 0; l < FFT_LANES; ++l) at[l] = yr[k][l] * w.x - yi[k][l] * w.y;
+        for (uint l = 0; l < FFT_LANES; ++l) at[imaginary + l] = yr[k][l] * w.y + yi[k][l] * w.x;
+      }
+    }
+  }
+}
+
+#define FFT_TILE 8  // complex numbers of a cache's line
+
+// A thread transforms every so many-th block, in `works` [threads, 2, 2, length, FFT_LANES]. Grid: threads.
+kernel void fft_blocks(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
+                       device const float2* roots [[buffer(2)]], device float* works [[buffer(3)]],
+                       constant float& sign [[buffer(4)]], constant FftBlocks& p [[buffer(5)]],
+                       uint position [[thread_position_in_grid]], uint grid [[threads_per_grid]]) {
+  const uint imaginary = p.length * FFT_LANES;
+  for (ulong block = position; block < p.blocks; block += grid) {
+    device float* a = works + ulong(position) * 4 * imaginary;
+    device float* b = a + 2 * imaginary;
+    const ulong outer = block / p.across, first = (block - outer * p.across) * FFT_LANES;
+    const ulong base = outer * p.outer_step + first * p.lane_step;
+    const uint lanes = uint(min(ulong(FFT_LANES), p.lanes - first));
+    device const float2* const from = in + base;
+    device float2* const to = out + base;
+    // Rows are turned in tiles, of which each line is read once.
+    const uint whole = p.step == 1 && lanes == FFT_LANES ? p.length / FFT_TILE * FFT_TILE : 0;
+    for (uint point = 0; point < whole; point += FFT_TILE) {
+      float x[FFT_TILE][FFT_LANES], y[FFT_TILE][FFT_LANES];
+      for (uint l = 0; l < FFT_LANES; ++l) {
+        for (uint t = 0; t < FFT_TILE; ++t) {
+          const float2 value = from[l * p.lane_step + point + t];
+          x[t][l] = value.x;
+          y[t][l] = value.y;
+        }
+      }
+      for (uint t = 0; t < FFT_TILE; ++t) {
+        device float* const at = a + (point + t) * FFT_LANES;
+        for (uint l = 0; l < FFT_LANES; ++l) at[l] = x[t][l];
+        for (uint l = 0; l < FFT_LANES; ++l) at[imaginary + l] = y[t][l];
+      }
+    }
+    for (uint point = whole; point < p.length; ++point) {
+      float x[FFT_LANES], y[FFT_LANES];
+      for (uint l = 0; l < FFT_LANES; ++l) {
+        // Lanes behind the last are another's, and are not stored.
+        const float2 value = from[point * p.step + min(l, lanes - 1) * p.lane_step];
+        x[l] = value.x;
+        y[l] = value.y;
+      }
+      for (uint l = 0; l < FFT_LANES; ++l) a[point * FFT_LANES + l] = x[l];
+      for (uint l = 0; l < FFT_LANES; ++l) a[imaginary + point * FFT_LANES + l] = y[l];
+    }
+    uint together = 1;
+    for (uint pass = 0; pass < p.passes; ++pass) {
+      const uint radix = p.radices[pass];
+      if (radix == 4) {
+        block_pass<4>(a, b, roots, sign, p.length, together);
+      } else if (radix == 2) {
+        block_pass<2>(a, b, roots, sign, p.length, together);
+      } else if (radix == 3) {
+        block_pass<3>(a, b, roots, sign, p.length, together);
+      } else if (radix == 5) {
+        block_pass<5>(a, b, roots, sign, p.length, together);
+      } else {
+        block_pass<7>(a, b, roots, sign, p.length, together);
+      }
+      device float* const result = b;
+      b = a;
+      a = result;
+      together *= radix;
+    }
+    for (uint point = 0; point < whole; point += FFT_TILE) {
+      float x[FFT_TILE][FFT_LANES], y[FFT_TILE][FFT_LANES];
+      for (uint t = 0; t < FFT_TILE; ++t) {
+        device const float* const at = a + (point + t) * FFT_LANES;
+        for (uint l = 0; l < FFT_LANES; ++l) x[t][l] = at[l] * p.scale;
+        for (uint l = 0; l < FFT_LANES; ++l) y[t][l] = at[imaginary + l] * p.scale;
+      }
+      for (uint l = 0; l < FFT_LANES; ++l) {
+        for (uint t = 0; t < FFT_TILE; ++t) {
+          to[l * p.lane_step + point + t] = float2(x[t][l], y[t][l]);
+        }
+      }
+    }
+    for (uint point = whole; point < p.length; ++point) {
+      float x[FFT_LANES], y[FFT_LANES];
+      for (uint l = 0; l < FFT_LANES; ++l) x[l] = a[point * FFT_LANES + l] * p.scale;
+      for (uint l = 0; l < FFT_LANES; ++l) y[l] = a[imaginary + point * FFT_LANES + l] * p.scale;
+      if (lanes == FFT_LANES) {
+        for (uint l = 0; l < FFT_LANES; ++l) {
+          to[point * p.step + l * p.lane_step] = float2(x[l], y[l]);
+        }
+      } else {
+        for (uint l = 0; l < lanes; ++l) to[point * p.step + l * p.lane_step] = float2(x[l], y[l]);
+      }
+    }
+  }
+}
 
 // ---- other lengths: jk = (j^2 + k^2 - (k - j)^2) / 2 makes a transform a convolution --------------
 

@@ -8,6 +8,7 @@
 #include "device/kernels/layout.h"
 #include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -25,6 +26,8 @@ std::vector<uint32_t> Radices(int64_t length) {
 
 // Elements with the same factors from which on they make a row of their own: two vectors of a CPU's.
 constexpr uint32_t kRows = 16;
+// Threads that have blocks of series: enough for the cores of a processor.
+constexpr int64_t kBlockThreads = 16;
 
 // One call: which device memory there is, and which way it goes.
 struct Fft {
@@ -41,6 +44,45 @@ struct Fft {
     return encoder.Launch("fft_roots", Grid(n), {{"roots", roots}, {"n", of}, {"sign", direction}});
   }
 
+  // Whether a thread makes all passes of several series: where threads run after each other, each in a cache.
+  static bool InBlocks(const std::vector<uint32_t>& radices, int64_t outer, int64_t length,
+                       int64_t inner) {
+    return !ThreadgroupsRunAtOnce() && (inner == 1 ? outer : inner) >= FFT_LANES / 2 &&
+           length <= FFT_BLOCK_LENGTH && radices.size() <= FFT_BLOCK_PASSES;
+  }
+
+  Status Blocks(const std::vector<uint32_t>& radices, int64_t outer, int64_t length, int64_t inner,
+                float direction, float scale, const Tensor& roots, const Tensor& from,
+                const Tensor& to) {
+    FftBlocks p = {};
+    const bool rows = inner == 1;
+    const int64_t lanes = rows ? outer : inner, across = (lanes + FFT_LANES - 1) / FFT_LANES;
+    const int64_t blocks = rows ? across : outer * across;
+    p.blocks = static_cast<uint64_t>(blocks);
+    p.across = static_cast<uint64_t>(across);
+    p.lanes = static_cast<uint64_t>(lanes);
+    p.outer_step = rows ? 0 : static_cast<uint64_t>(length * inner);
+    p.lane_step = rows ? static_cast<uint64_t>(length) : 1;
+    p.step = static_cast<uint64_t>(inner);
+    p.length = static_cast<uint32_t>(length);
+    p.passes = static_cast<uint32_t>(radices.size());
+    std::copy(radices.begin(), radices.end(), p.radices);
+    p.scale = scale;
+    const int64_t threads = std::min(blocks, kBlockThreads);
+    Tensor works;
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {threads, 4 * length * FFT_LANES}, &works));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(Roots(encoder, length, length, direction, roots));
+      return encoder.Launch("fft_blocks", Grid(threads),
+                            {{"in", Value(from).Untyped()},
+                             {"out", Value(to).Untyped()},
+                             {"roots", roots},
+                             {"works", works},
+                             {"sign", direction},
+                             {"p", p}});
+    });
+  }
+
   // Transforms `from` [outer, length, inner] along `length`, of factors that there are passes for. The
   // result is in `to`, or in `series` where there is none, which may be `from`; `other` is of the same size.
   Status Passes(const std::vector<uint32_t>& radices, int64_t outer, int64_t length, int64_t inner,
@@ -48,6 +90,13 @@ struct Fft {
                 Tensor* other) {
     Tensor roots;
     RETURN_IF_ERROR(Complex(length, &roots));
+    if (InBlocks(radices, outer, length, inner)) {
+      const Tensor* const result = to != nullptr ? to : other;
+      RETURN_IF_ERROR(
+          Blocks(radices, outer, length, inner, direction, scale, roots, *from, *result));
+      std::swap(*series, *other);
+      return Status();
+    }
     RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(Roots(encoder, length, length, direction, roots));
       uint32_t done = 1;

@@ -19,6 +19,24 @@ struct FftStage {
 };
 static_assert(sizeof(FftStage) == 20, "host and shader must agree");
 
+// Series that a thread transforms side by side, and how long they are at most: what lies between its passes
+// stays in a cache.
+#define FFT_LANES 16
+#define FFT_BLOCK_LENGTH 4096
+#define FFT_BLOCK_PASSES 8
+
+// Of [outer, length, inner] the lanes are inner, or outer where inner is 1, in `across` blocks of FFT_LANES.
+struct FftBlocks {
+  uint64_t blocks, across, lanes;
+  uint64_t outer_step, lane_step,
+      step;  // elements from one to the next; `step`: points of a series
+  uint32_t length, passes;
+  uint32_t radices[FFT_BLOCK_PASSES];
+  float scale;
+  uint32_t reserved;
+};
+static_assert(sizeof(FftBlocks) == 96, "host and shader must agree");
+
 // [outer, length, inner] as the product of two series of a length that is `padded`, a power of two.
 struct ChirpParams {
   uint32_t length, padded, inner;

@@ -2,6 +2,7 @@
 
 #include <metal_stdlib>
 
+#include "device/kernels/nn/image_params.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;
@@ -79,29 +80,45 @@ kernel void adjust_saturation(device const T* in [[buffer(0)]],
               (1.0f - s + s * parts.z) * v);
 }
 
-// Sums of the rows of images [images, height, width, channels]. Grid: channels, height, images.
+// Sums down the columns of images [images, height, columns], a column being a channel of a pixel: a thread has
+// CONTRAST_COLUMNS neighbours. Grid: blocks of columns, images.
 template <typename T>
-kernel void contrast_rows(device const T* in [[buffer(0)]], device float* sums [[buffer(1)]],
-                          constant uint& width [[buffer(2)]],
-                          uint3 position [[thread_position_in_grid]],
-                          uint3 grid [[threads_per_grid]]) {
-  const ulong row = ulong(position.z) * grid.y + position.y;
-  device const T* const line = in + row * width * grid.x + position.x;
-  float sum = 0.0f;
-  for (uint x = 0; x < width; ++x) sum += float(line[ulong(x) * grid.x]);
-  sums[row * grid.x + position.x] = sum;
+kernel void contrast_columns(device const T* in [[buffer(0)]], device float* sums [[buffer(1)]],
+                             constant uint& height [[buffer(2)]],
+                             constant uint& columns [[buffer(3)]],
+                             uint2 position [[thread_position_in_grid]]) {
+  const uint first = position.x * CONTRAST_COLUMNS;
+  device const T* const from = in + ulong(position.y) * height * columns + first;
+  device float* const to = sums + ulong(position.y) * columns + first;
+  if (first + CONTRAST_COLUMNS <= columns) {
+    float sum[CONTRAST_COLUMNS];
+    for (uint k = 0; k < CONTRAST_COLUMNS; ++k) sum[k] = 0.0f;
+    for (uint y = 0; y < height; ++y) {
+      device const T* const row = from + ulong(y) * columns;
+      for (uint k = 0; k < CONTRAST_COLUMNS; ++k) sum[k] += float(row[k]);
+    }
+    for (uint k = 0; k < CONTRAST_COLUMNS; ++k) to[k] = sum[k];
+  } else {
+    for (uint k = 0; first + k < columns; ++k) {
+      float sum = 0.0f;
+      for (uint y = 0; y < height; ++y) sum += float(from[ulong(y) * columns + k]);
+      to[k] = sum;
+    }
+  }
 }
 
-// Grid: channels, images.
+// A row of pixels that are the mean. Grid: channels, images.
 kernel void contrast_means(device const float* sums [[buffer(0)]],
                            device float* means [[buffer(1)]], constant uint& height [[buffer(2)]],
-                           constant uint& width [[buffer(3)]],
+                           constant uint& columns [[buffer(3)]],
                            uint2 position [[thread_position_in_grid]],
                            uint2 grid [[threads_per_grid]]) {
-  device const float* const rows = sums + ulong(position.y) * height * grid.x + position.x;
+  device const float* const row = sums + ulong(position.y) * columns;
   float sum = 0.0f;
-  for (uint y = 0; y < height; ++y) sum += rows[ulong(y) * grid.x];
-  means[ulong(position.y) * grid.x + position.x] = sum / (float(height) * float(width));
+  for (uint x = position.x; x < columns; x += grid.x) sum += row[x];
+  const float mean = sum / (float(height) * float(columns / grid.x));
+  device float* const to = means + ulong(position.y) * columns;
+  for (uint x = position.x; x < columns; x += grid.x) to[x] = mean;
 }
 
 // Grid: width * channels, height, images.
@@ -109,11 +126,10 @@ template <typename T>
 kernel void adjust_contrast(device const T* in [[buffer(0)]],
                             device const float* means [[buffer(1)]],
                             device const float* factor [[buffer(2)]], device T* out [[buffer(3)]],
-                            constant uint& channels [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]],
                             uint3 grid [[threads_per_grid]]) {
   const ulong at = (ulong(position.z) * grid.y + position.y) * grid.x + position.x;
-  const float mean = means[ulong(position.z) * channels + position.x % channels];
+  const float mean = means[ulong(position.z) * grid.x + position.x];
   out[at] = T((float(in[at]) - mean) * factor[0] + mean);
 }
 
@@ -122,7 +138,7 @@ kernel void adjust_contrast(device const T* in [[buffer(0)]],
   INSTANTIATE_KERNEL("hsv_to_rgb_" #type, hsv_to_rgb, type)               \
   INSTANTIATE_KERNEL("adjust_hue_" #type, adjust_hue, type)               \
   INSTANTIATE_KERNEL("adjust_saturation_" #type, adjust_saturation, type) \
-  INSTANTIATE_KERNEL("contrast_rows_" #type, contrast_rows, type)         \
+  INSTANTIATE_KERNEL("contrast_columns_" #type, contrast_columns, type)   \
   INSTANTIATE_KERNEL("adjust_contrast_" #type, adjust_contrast, type)
 COLOR(float)
 COLOR(half)

@@ -2,6 +2,7 @@
 
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
+#include "device/kernels/nn/image_params.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -90,20 +91,20 @@ class ContrastOp {
     for (const int64_t size : {count, height, width * channels}) {
       RETURN_IF_ERROR(CheckGrid(kOp, "images, rows or values of a row", size));
     }
-    const auto h = static_cast<uint32_t>(height), w = static_cast<uint32_t>(width),
-               c = static_cast<uint32_t>(channels);
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, height, channels}, &sums));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, channels}, &means));
+    const int64_t row = width * channels;
+    const auto h = static_cast<uint32_t>(height), columns = static_cast<uint32_t>(row);
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, row}, &sums));
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, row}, &means));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Launch({"contrast_rows", images.dtype()},
-                                     Grid(channels, height, count),
-                                     {{"in", images}, {"sums", sums}, {"width", w}}));
+      RETURN_IF_ERROR(
+          encoder.Launch({"contrast_columns", images.dtype()},
+                         Grid((row + CONTRAST_COLUMNS - 1) / CONTRAST_COLUMNS, count),
+                         {{"in", images}, {"sums", sums}, {"height", h}, {"columns", columns}}));
       RETURN_IF_ERROR(
           encoder.Launch("contrast_means", Grid(channels, count),
-                         {{"sums", sums}, {"means", means}, {"height", h}, {"width", w}}));
-      return encoder.Launch(
-          {"adjust_contrast", images.dtype()}, Grid(width * channels, height, count),
-          {{"in", images}, {"means", means}, {"factor", factor}, {"out", out}, {"channels", c}});
+                         {{"sums", sums}, {"means", means}, {"height", h}, {"columns", columns}}));
+      return encoder.Launch({"adjust_contrast", images.dtype()}, Grid(row, height, count),
+                            {{"in", images}, {"means", means}, {"factor", factor}, {"out", out}});
     });
   }
 };

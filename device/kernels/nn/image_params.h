@@ -20,6 +20,11 @@ static_assert(sizeof(ResizeParams) == 36, "host and shader must agree");
 
 // Channels that a thread of these computes: a vector of a CPU's.
 #define RESIZE_LANES 8
+// Where threads run after each other and there are as many.
+#define RESIZE_MANY_LANES 32
+
+// Neighbours in rows of images that a thread adds up.
+#define CONTRAST_COLUMNS 64
 
 // Along one dimension: [outer, size, inner] resized to `results`.
 struct ResizeAxis {

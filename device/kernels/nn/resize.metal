@@ -52,26 +52,27 @@ inline int2 results_of(float scale, bool half_pixel, int point, uint size, uint 
               point == int(size) - 1 ? last : clamp(int(to), 0, last));
 }
 
-// Threads of these have a block of neighbouring channels of a pixel: the work of finding the pixel is
-// shared. Grid: (blocks * width, height, images).
+// Threads of these have a block of kLanes neighbouring channels of a pixel, RESIZE_LANES or RESIZE_MANY_LANES: the work
+// of finding the pixel is shared. Grid: (blocks * width, height, images).
 struct Block {
   uint x, first, count;
 };
+template <uint kLanes>
 inline Block find_block(uint at, uint channels) {
-  const uint blocks = (channels + RESIZE_LANES - 1) / RESIZE_LANES;
+  const uint blocks = (channels + kLanes - 1) / kLanes;
   Block block;
   block.x = at / blocks;
-  block.first = (at - block.x * blocks) * RESIZE_LANES;
-  block.count = min(uint(RESIZE_LANES), channels - block.first);
+  block.first = (at - block.x * blocks) * kLanes;
+  block.count = min(kLanes, channels - block.first);
   return block;
 }
 // A formula of each channel, written once all are known.
-template <typename Out, typename Formula>
+template <uint kLanes, typename Out, typename Formula>
 inline void store_block(device Out* to, uint count, thread const Formula& formula) {
-  if (count == RESIZE_LANES) {
-    Out values[RESIZE_LANES];
-    for (uint k = 0; k < RESIZE_LANES; ++k) values[k] = Out(formula(k));
-    for (uint k = 0; k < RESIZE_LANES; ++k) to[k] = values[k];
+  if (count == kLanes) {
+    Out values[kLanes];
+    for (uint k = 0; k < kLanes; ++k) values[k] = Out(formula(k));
+    for (uint k = 0; k < kLanes; ++k) to[k] = values[k];
   } else {
     for (uint k = 0; k < count; ++k) to[k] = Out(formula(k));
   }
@@ -98,11 +99,11 @@ struct Blend {
   }
 };
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void resize_bilinear(device const T* in [[buffer(0)]], device float* out [[buffer(1)]],
                             constant ResizeParams& p [[buffer(2)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Block block = find_block(position.x, p.channels);
+  const Block block = find_block<kLanes>(position.x, p.channels);
   const Between across = find_between(p.scale_w, p.half_pixel_centers != 0, block.x, p.in_w);
   const Between down = find_between(p.scale_h, p.half_pixel_centers != 0, position.y, p.in_h);
   device const T* const top =
@@ -112,38 +113,38 @@ kernel void resize_bilinear(device const T* in [[buffer(0)]], device float* out 
   const uint left = uint(across.lower) * p.channels, right = uint(across.upper) * p.channels;
   const Blend<T> blend = {top + left,     top + right, bottom + left,
                           bottom + right, across.part, down.part};
-  store_block(
+  store_block<kLanes>(
       out + pixel_at(position.z, position.y, block.x, block.first, p.out_h, p.out_w, p.channels),
       block.count, blend);
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void resize_nearest(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                            constant ResizeParams& p [[buffer(2)]],
                            uint3 position [[thread_position_in_grid]]) {
-  const Block block = find_block(position.x, p.channels);
+  const Block block = find_block<kLanes>(position.x, p.channels);
   const int from_y = find_nearest(p.scale_h, p.half_pixel_centers != 0, p.align_corners != 0,
                                   position.y, p.in_h),
             from_x = find_nearest(p.scale_w, p.half_pixel_centers != 0, p.align_corners != 0,
                                   block.x, p.in_w);
   const SamePixel<T> from = {in + pixel_at(position.z, uint(from_y), uint(from_x), block.first,
                                            p.in_h, p.in_w, p.channels)};
-  store_block(
+  store_block<kLanes>(
       out + pixel_at(position.z, position.y, block.x, block.first, p.out_h, p.out_w, p.channels),
       block.count, from);
 }
 
 // Gradients go along one dimension after the other, [outer, results, inner] to [outer, size, inner].
 // Grid: (blocks of inner, size, outer).
-template <typename T, typename Out, bool kNearest>
+template <typename T, typename Out, bool kNearest, uint kLanes>
 kernel void resize_grad(device const T* d_out [[buffer(0)]], device Out* d_in [[buffer(1)]],
                         constant ResizeAxis& p [[buffer(2)]],
                         uint3 position [[thread_position_in_grid]]) {
-  const uint first = position.x * RESIZE_LANES, point = position.y;
+  const uint first = position.x * kLanes, point = position.y;
   const bool half_pixel = p.half_pixel_centers != 0;
   using Wide = typename wide<Out>::type;
-  Wide sum[RESIZE_LANES];
-  for (uint k = 0; k < RESIZE_LANES; ++k) sum[k] = 0;
+  Wide sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0;
   const int2 results = results_of(p.scale, half_pixel, int(point), p.size, p.results);
   for (int i = results.x; i <= results.y; ++i) {
     const bool meets = !kNearest || find_nearest(p.scale, half_pixel, p.align_corners != 0, uint(i),
@@ -153,18 +154,26 @@ kernel void resize_grad(device const T* d_out [[buffer(0)]], device Out* d_in [[
     if (!meets || part == 0.0f) continue;
     device const T* const from =
         d_out + (ulong(position.z) * p.results + uint(i)) * p.inner + first;
-    if (first + RESIZE_LANES <= p.inner) {
-      for (uint k = 0; k < RESIZE_LANES; ++k) {
+    if (first + kLanes <= p.inner) {
+      for (uint k = 0; k < kLanes; ++k) {
         sum[k] += kNearest ? Wide(from[k]) : Wide(part * float(from[k]));
       }
     } else {
-      for (uint k = 0; first + k < p.inner; ++k) {
+      // Not as far as there are: an index that is no number would take the sums out of registers.
+      for (uint k = 0; k < kLanes; ++k) {
+        if (first + k >= p.inner) continue;
         sum[k] += kNearest ? Wide(from[k]) : Wide(part * float(from[k]));
       }
     }
   }
   device Out* const to = d_in + (ulong(position.z) * p.size + point) * p.inner + first;
-  for (uint k = 0; k < RESIZE_LANES && first + k < p.inner; ++k) to[k] = Out(sum[k]);
+  if (first + kLanes <= p.inner) {
+    for (uint k = 0; k < kLanes; ++k) to[k] = Out(sum[k]);
+  } else {
+    for (uint k = 0; k < kLanes; ++k) {
+      if (first + k < p.inner) to[k] = Out(sum[k]);
+    }
+  }
 }
 
 // ---- crops --------------------------------------------------------------------------------------
@@ -189,13 +198,13 @@ inline CropPoint crop_point(float from, float to, uint i, uint points, uint size
   return point;
 }
 
-template <typename T>
+template <typename T, uint kLanes>
 kernel void crop_and_resize(device const T* image [[buffer(0)]],
                             device const float* boxes [[buffer(1)]],
                             device const int* box_ind [[buffer(2)]],
                             device float* crops [[buffer(3)]], constant CropParams& p [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Block block = find_block(position.x, p.channels);
+  const Block block = find_block<kLanes>(position.x, p.channels);
   device const float* const box = boxes + ulong(position.z) * 4;
   const CropPoint down = crop_point(box[0], box[2], position.y, p.crop_h, p.in_h),
                   across = crop_point(box[1], box[3], block.x, p.crop_w, p.in_w);
@@ -208,7 +217,7 @@ kernel void crop_and_resize(device const T* image [[buffer(0)]],
     if (p.nearest != 0) {
       const SamePixel<T> from = {pixels + pixel_at(0, uint(round(down.at)), uint(round(across.at)),
                                                    0, 0, p.in_w, p.channels)};
-      store_block(to, block.count, from);
+      store_block<kLanes>(to, block.count, from);
     } else {
       const uint top = uint(floor(down.at)), bottom = uint(ceil(down.at)),
                  left = uint(floor(across.at)), right = uint(ceil(across.at));
@@ -218,11 +227,11 @@ kernel void crop_and_resize(device const T* image [[buffer(0)]],
                               pixels + pixel_at(0, bottom, right, 0, 0, p.in_w, p.channels),
                               across.at - floor(across.at),
                               down.at - floor(down.at)};
-      store_block(to, block.count, blend);
+      store_block<kLanes>(to, block.count, blend);
     }
   } else {
     const NoPixel none = {p.outside};
-    store_block(to, block.count, none);
+    store_block<kLanes>(to, block.count, none);
   }
 }
 
@@ -242,7 +251,7 @@ kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
                             device const int* box_ind [[buffer(2)]],
                             device float* sums [[buffer(3)]], constant CropParams& p [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Block block = find_block(position.x, p.channels);
+  const Block block = find_block<RESIZE_LANES>(position.x, p.channels);
   const float row = float(position.y);
   device float* const line =
       sums + pixel_at(position.z, position.y, 0, block.first, p.in_h, p.in_w, p.channels);
@@ -405,9 +414,12 @@ kernel void projective_transform(device const T* images [[buffer(0)]],
   *result = T((bottom - y) * above + (y - top) * below);
 }
 
-#define IMAGES(type)                                                  \
-  INSTANTIATE_KERNEL("resize_bilinear_" #type, resize_bilinear, type) \
-  INSTANTIATE_KERNEL("crop_and_resize_" #type, crop_and_resize, type) \
+#define BLOCKS(name, function, type)                               \
+  INSTANTIATE_KERNEL(name "_" #type, function, type, RESIZE_LANES) \
+  INSTANTIATE_KERNEL(name "_many_lanes_" #type, function, type, RESIZE_MANY_LANES)
+#define IMAGES(type)                               \
+  BLOCKS("resize_bilinear", resize_bilinear, type) \
+  BLOCKS("crop_and_resize", crop_and_resize, type) \
   INSTANTIATE_KERNEL("crop_grad_boxes_" #type, crop_grad_boxes, type)
 IMAGES(float)
 IMAGES(half)
@@ -422,8 +434,10 @@ IMAGES(uint)
 IMAGES(ulong)
 
 // From what is given to float, or to the dtype itself, and from there on.
-#define RESIZE_GRAD(name, type, Out, nearest) \
-  INSTANTIATE_KERNEL("resize_grad_" name, resize_grad, type, Out, nearest)
+#define RESIZE_GRAD(name, type, Out, nearest)                                            \
+  INSTANTIATE_KERNEL("resize_grad_" name, resize_grad, type, Out, nearest, RESIZE_LANES) \
+  INSTANTIATE_KERNEL("resize_grad_many_lanes_" name, resize_grad, type, Out, nearest,    \
+                     RESIZE_MANY_LANES)
 RESIZE_GRAD("bilinear_float_float", float, float, false)
 RESIZE_GRAD("bilinear_float_half", float, half, false)
 RESIZE_GRAD("bilinear_float_bfloat", float, bfloat, false)
@@ -444,10 +458,10 @@ RESIZE_GRAD_INTEGERS(uint)
 RESIZE_GRAD_INTEGERS(ulong)
 
 // What is only moved, by its size.
-INSTANTIATE_KERNEL("resize_nearest_uchar", resize_nearest, uchar)
-INSTANTIATE_KERNEL("resize_nearest_ushort", resize_nearest, ushort)
-INSTANTIATE_KERNEL("resize_nearest_uint", resize_nearest, uint)
-INSTANTIATE_KERNEL("resize_nearest_ulong", resize_nearest, ulong)
+BLOCKS("resize_nearest", resize_nearest, uchar)
+BLOCKS("resize_nearest", resize_nearest, ushort)
+BLOCKS("resize_nearest", resize_nearest, uint)
+BLOCKS("resize_nearest", resize_nearest, ulong)
 
 INSTANTIATE_KERNEL("projective_transform_float", projective_transform, float)
 INSTANTIATE_KERNEL("projective_transform_half", projective_transform, half)

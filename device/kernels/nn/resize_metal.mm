@@ -7,6 +7,7 @@
 #include "device/kernels/nn/image_params.h"
 #include "device/kernels/nn/volumes.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -38,9 +39,17 @@ Status HeightAndWidth(const char* op, const char* name, const Tensor& tensor, Sh
 
 // Grid: (width * channels, height, images) of `shape`.
 Grid ImageGrid(const Shape& shape) { return Grid(shape[2] * shape[3], shape[1], shape[0]); }
+// How many of `n` neighbours a thread has.
+int64_t ResizeLanes(int64_t n) {
+  return n >= RESIZE_MANY_LANES && !ThreadgroupsRunAtOnce() ? RESIZE_MANY_LANES : RESIZE_LANES;
+}
+std::string ResizeShader(const char* stem, int64_t n) {
+  return ResizeLanes(n) == RESIZE_LANES ? stem : std::string(stem) + "_many_lanes";
+}
+int64_t BlocksOf(int64_t n) { return (n + ResizeLanes(n) - 1) / ResizeLanes(n); }
 // A thread a block of a pixel's channels.
 Grid BlockGrid(const Shape& shape) {
-  return Grid(shape[2] * ((shape[3] + RESIZE_LANES - 1) / RESIZE_LANES), shape[1], shape[0]);
+  return Grid(shape[2] * BlocksOf(shape[3]), shape[1], shape[0]);
 }
 
 // ---- resizing -----------------------------------------------------------------------------------
@@ -107,7 +116,8 @@ class ResizeOp {
     RETURN_IF_ERROR(attrs_.Plan(kOp, images.shape(), shape, &p));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return Status();
-    const Shader shader(Op::kShader, Op::kBits ? Bits(images) : images.dtype());
+    const Shader shader(ResizeShader(Op::kShader, shape[3]),
+                        Op::kBits ? Bits(images) : images.dtype());
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
           shader, BlockGrid(shape),
@@ -135,7 +145,7 @@ REGISTER_METAL_KERNEL(ResizeOp<ResizeNearest>,
 // Which shape the images had: that of an example, or of sizes in host memory.
 struct ResizeBilinearGrad {
   static constexpr char kOp[] = "ResizeBilinearGrad";
-  static constexpr char kShader[] = "resize_grad_bilinear";
+  static constexpr char kWay[] = "bilinear";
 
   static Status ImageShape(const Tensor& image, const Tensor& d_out, Shape* shape) {
     *shape = image.shape();
@@ -148,7 +158,7 @@ struct ResizeBilinearGrad {
 };
 struct ResizeNearestGrad {
   static constexpr char kOp[] = "ResizeNearestNeighborGrad";
-  static constexpr char kShader[] = "resize_grad_nearest";
+  static constexpr char kWay[] = "nearest";
 
   static Status ImageShape(const Tensor& size, const Tensor& d_out, Shape* shape) {
     Shape sizes;
@@ -191,10 +201,10 @@ class ResizeGradOp {
     const ResizeAxis x = Axis(p.in_w, p.out_w, p.channels, p.scale_w, p);
     const ResizeAxis y = Axis(p.in_h, p.out_h, p.in_w * p.channels, p.scale_h, p);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Launch({Op::kShader, d_out.dtype(), across.dtype()},
+      RETURN_IF_ERROR(encoder.Launch({GradShader(x), Op::kWay, d_out.dtype(), across.dtype()},
                                      AxisGrid(x, half[0] * half[1]),
                                      {{"d_out", d_out}, {"d_in", across}, {"p", x}}));
-      return encoder.Launch({Op::kShader, across.dtype(), dtype}, AxisGrid(y, shape[0]),
+      return encoder.Launch({GradShader(y), Op::kWay, across.dtype(), dtype}, AxisGrid(y, shape[0]),
                             {{"d_out", across}, {"d_in", d_in}, {"p", y}});
     });
   }
@@ -203,8 +213,11 @@ class ResizeGradOp {
                          const ResizeParams& p) {
     return {size, results, inner, scale, p.half_pixel_centers, p.align_corners};
   }
+  static std::string GradShader(const ResizeAxis& axis) {
+    return ResizeShader("resize_grad", axis.inner);
+  }
   static Grid AxisGrid(const ResizeAxis& axis, int64_t outer) {
-    return Grid((axis.inner + RESIZE_LANES - 1) / RESIZE_LANES, axis.size, outer);
+    return Grid(BlocksOf(axis.inner), axis.size, outer);
   }
 
   ResizeAttrs attrs_;
@@ -284,7 +297,7 @@ class CropOp {
     if (crops.num_elements() == 0) return Status();
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          {"crop_and_resize", image.dtype()}, BlockGrid(shape),
+          {ResizeShader("crop_and_resize", shape[3]), image.dtype()}, BlockGrid(shape),
           {{"image", image}, {"boxes", boxes}, {"box_ind", box_ind}, {"crops", crops}, {"p", p}});
     });
   }

@@ -157,7 +157,7 @@ def test_lstm_bad(change, says):
 FLOATS = ["float32", "float16", "bfloat16"]
 RESIZES = [
     ((1, 1, 1, 1), (1, 1)), ((1, 1, 1, 2), (3, 4)), ((2, 5, 7, 3), (5, 7)), ((2, 5, 7, 3), (11, 3)),
-    ((1, 4, 6, 1), (8, 12)), ((2, 9, 8, 5), (4, 3)), ((0, 3, 4, 2), (2, 2)), ((1, 17, 33, 16), (50, 31)),
+    ((1, 4, 6, 1), (8, 12)), ((2, 9, 8, 5), (4, 3)), ((0, 3, 4, 2), (2, 2)), ((1, 17, 33, 16), (50, 31)), ((2, 3, 4, 35), (5, 7)),
 ]  # fmt: skip
 CENTERS = [(False, False), (True, False), (False, True)]
 
@@ -203,6 +203,7 @@ def test_crop_and_resize(dtype):
         ((2, 8, 4, 1), (1, 1)),
         ((2, 1, 1, 2), (3, 2)),
         ((2, 9, 9, 17), (7, 7)),
+        ((2, 3, 4, 35), (3, 4)),
     ]:
         image, crop = random(shape, dtype), tf.constant(size)
         inputs = dict(image=image, crop_size=crop) | boxes

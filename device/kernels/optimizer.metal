@@ -502,32 +502,49 @@ kernel void sparse_adagrad_da(
   }
 }
 
-// `Scaled`: what is summed is multiplied by the rate, so that the rate may be 0.
+// Of `elements` neighbours. `Scaled`: what is summed is multiplied by the rate, so that the rate may be 0. The usual
+// power is a root without a call, asked for once: several elements run at a time.
+template <typename T, bool Scaled, bool Root>
+inline void ftrl_steps(device T* var, device T* accum, device T* linear, device const T* grad,
+                       ulong elements, float lr, float l1, float l2, float l2_shrinkage,
+                       float lr_power) {
+  const float rate = Scaled ? lr : 1.0f, divisor = Scaled ? 1.0f : lr, most = l1 * rate;
+  for (ulong i = 0; i < elements; ++i) {
+    const float g = float(grad[i]), before = float(accum[i]), squares = before + g * g;
+    const float power = Root ? sqrt(squares) : pow(squares, -lr_power);
+    const float grown = power - (Root ? sqrt(before) : pow(before, -lr_power));
+    const float w = float(var[i]), shrunk = g + 2.0f * l2_shrinkage * w;
+    const float sum = float(linear[i]) + shrunk * rate - grown / divisor * w;
+    accum[i] = T(squares);
+    linear[i] = T(sum);
+    const float step = (most * sign_of(sum) - sum) / (power / divisor + 2.0f * l2 * rate);
+    var[i] = T(fabs(sum) > most ? step : 0.0f);
+  }
+}
 template <typename T, bool Scaled>
-inline void ftrl_step(device T& var, device T& accum, device T& linear, float g, float lr, float l1,
-                      float l2, float l2_shrinkage, float lr_power) {
-  const float before = float(accum), squares = before + g * g;
-  const bool root = lr_power == -0.5f;
-  const float power = root ? sqrt(squares) : pow(squares, -lr_power);
-  const float grown = power - (root ? sqrt(before) : pow(before, -lr_power));
-  const float rate = Scaled ? lr : 1.0f, divisor = Scaled ? 1.0f : lr;
-  const float w = float(var), shrunk = g + 2.0f * l2_shrinkage * w;
-  const float sum = float(linear) + shrunk * rate - grown / divisor * w;
-  accum = T(squares);
-  linear = T(sum);
-  const float most = l1 * rate;
-  var = T(fabs(sum) > most ? (most * sign_of(sum) - sum) / (power / divisor + 2.0f * l2 * rate)
-                           : 0.0f);
+inline void ftrl_steps(device T* var, device T* accum, device T* linear, device const T* grad,
+                       ulong elements, float lr, float l1, float l2, float l2_shrinkage,
+                       float lr_power) {
+  if (lr_power == -0.5f) {
+    ftrl_steps<T, Scaled, true>(var, accum, linear, grad, elements, lr, l1, l2, l2_shrinkage,
+                                lr_power);
+  } else {
+    ftrl_steps<T, Scaled, false>(var, accum, linear, grad, elements, lr, l1, l2, l2_shrinkage,
+                                 lr_power);
+  }
 }
 
+// A thread has `part` elements of `n`.
 template <typename T, bool Scaled>
 kernel void apply_ftrl(device T* var [[buffer(0)]], device T* accum [[buffer(1)]],
                        device T* linear [[buffer(2)]], device const T* lr [[buffer(3)]],
                        device const T* l1 [[buffer(4)]], device const T* l2 [[buffer(5)]],
                        device const T* lr_power [[buffer(6)]], device const T* grad [[buffer(7)]],
-                       uint i [[thread_position_in_grid]]) {
-  ftrl_step<T, Scaled>(var[i], accum[i], linear[i], float(grad[i]), float(lr[0]), float(l1[0]),
-                       float(l2[0]), 0.0f, float(lr_power[0]));
+                       constant ulong& n [[buffer(8)]], constant uint& part [[buffer(9)]],
+                       uint position [[thread_position_in_grid]]) {
+  const ulong first = ulong(position) * part, elements = min(ulong(part), n - first);
+  ftrl_steps<T, Scaled>(var + first, accum + first, linear + first, grad + first, elements,
+                        float(lr[0]), float(l1[0]), float(l2[0]), 0.0f, float(lr_power[0]));
 }
 
 template <typename T, typename I, bool Scaled>
@@ -540,11 +557,9 @@ kernel void sparse_ftrl(device T* var [[buffer(0)]], device T* accum [[buffer(1)
                         uint2 position [[thread_position_in_grid]]) {
   for (ulong i = 0; i < p.updates; ++i) {
     const ScatterPart part = scatter_part(p, indices, i, position);
-    for (ulong k = 0; k < part.elements; ++k) {
-      ftrl_step<T, Scaled>(var[part.at + k], accum[part.at + k], linear[part.at + k],
-                           float(grad[part.from + k]), float(lr[0]), float(l1[0]), float(l2[0]),
-                           0.0f, float(lr_power[0]));
-    }
+    ftrl_steps<T, Scaled>(var + part.at, accum + part.at, linear + part.at, grad + part.from,
+                          part.elements, float(lr[0]), float(l1[0]), float(l2[0]), 0.0f,
+                          float(lr_power[0]));
   }
 }
 
@@ -554,9 +569,13 @@ kernel void apply_ftrl_v2(device T* var [[buffer(0)]], device T* accum [[buffer(
                           device const T* l1 [[buffer(4)]], device const T* l2 [[buffer(5)]],
                           device const T* l2_shrinkage [[buffer(6)]],
                           device const T* lr_power [[buffer(7)]],
-                          device const T* grad [[buffer(8)]], uint i [[thread_position_in_grid]]) {
-  ftrl_step<T, Scaled>(var[i], accum[i], linear[i], float(grad[i]), float(lr[0]), float(l1[0]),
-                       float(l2[0]), float(l2_shrinkage[0]), float(lr_power[0]));
+                          device const T* grad [[buffer(8)]], constant ulong& n [[buffer(9)]],
+                          constant uint& part [[buffer(10)]],
+                          uint position [[thread_position_in_grid]]) {
+  const ulong first = ulong(position) * part, elements = min(ulong(part), n - first);
+  ftrl_steps<T, Scaled>(var + first, accum + first, linear + first, grad + first, elements,
+                        float(lr[0]), float(l1[0]), float(l2[0]), float(l2_shrinkage[0]),
+                        float(lr_power[0]));
 }
 
 template <typename T, typename I, bool Scaled>
@@ -571,11 +590,9 @@ kernel void sparse_ftrl_v2(device T* var [[buffer(0)]], device T* accum [[buffer
                            uint2 position [[thread_position_in_grid]]) {
   for (ulong i = 0; i < p.updates; ++i) {
     const ScatterPart part = scatter_part(p, indices, i, position);
-    for (ulong k = 0; k < part.elements; ++k) {
-      ftrl_step<T, Scaled>(var[part.at + k], accum[part.at + k], linear[part.at + k],
-                           float(grad[part.from + k]), float(lr[0]), float(l1[0]), float(l2[0]),
-                           float(l2_shrinkage[0]), float(lr_power[0]));
-    }
+    ftrl_steps<T, Scaled>(var + part.at, accum + part.at, linear + part.at, grad + part.from,
+                          part.elements, float(lr[0]), float(l1[0]), float(l2[0]),
+                          float(l2_shrinkage[0]), float(lr_power[0]));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "device/kernels/layout.h"
 #include "device/kernels/scatter.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
 
@@ -66,6 +67,9 @@ class OptimizerOp {
   static constexpr bool kResource = std::string_view(Op::kOp).substr(0, 8) == "Resource";
   static constexpr size_t kIndex = std::string_view(Op::kKinds).find(kIndices);
   static constexpr bool kSparse = kIndex != std::string_view::npos;
+  // Whose threads have several elements where these run after each other.
+  static constexpr bool kParts = !kSparse && std::string_view(Op::kShader).substr(0, 4) == "ftrl";
+  static constexpr uint32_t kPart = 1024;
 
   Status Run(KernelContext* ctx, const std::vector<Tensor>& inputs) const {
     const Tensor& var = inputs[0];
@@ -86,6 +90,8 @@ class OptimizerOp {
       arguments.push_back({Op::kNames[i], inputs[i]});
     }
     Grid grid(var.num_elements());
+    const auto n = static_cast<uint64_t>(var.num_elements());
+    const uint32_t part = ThreadgroupsRunAtOnce() ? 1 : kPart;
     Shader shader(Op::kShader, variant_, var.dtype());
     if (kSparse) {
       if (p.updates == 0 || var.num_elements() == 0) return Status();
@@ -95,6 +101,11 @@ class OptimizerOp {
                       inputs[kSparse ? kIndex : 0].dtype());
     } else {
       RETURN_IF_ERROR(CheckGrid(kOp, "elements", var.num_elements()));
+      if (kParts) {
+        grid = Grid((var.num_elements() + part - 1) / part);
+        arguments.push_back({"n", n});
+        arguments.push_back({"part", part});
+      }
     }
     return Encode(ctx, [&](Encoder& encoder) { return encoder.Launch(shader, grid, arguments); });
   }

@@ -1,9 +1,12 @@
 // SparseTensorDenseMatMul.
 
+#include <algorithm>
+
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/sparse_params.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -21,6 +24,8 @@ class SparseProductOp {
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
+  static constexpr int64_t kBlock = 16, kFewBlocks = 8;  // columns a thread; threads
+
   Status Run(KernelContext* ctx) const {
     Tensor indices, values, a_shape, b, out;
     Shape sizes;
@@ -53,9 +58,14 @@ class SparseProductOp {
     p.step = adjoint_b_ ? 1 : p.columns;
     p.column_step = adjoint_b_ ? p.inner : 1;
     p.adjoint = adjoint_a_ ? 1 : 0;
+    // Each thread looks at all elements: few of them, where they run after each other.
+    const int64_t few = (columns + kFewBlocks - 1) / kFewBlocks;
+    const int64_t block = ThreadgroupsRunAtOnce() ? kBlock : std::max(kBlock, few);
+    RETURN_IF_ERROR(CheckGrid(kOp, "columns of a thread", block));
+    p.block = static_cast<uint32_t>(block);
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          {"sparse_product", indices.dtype()}, Grid((columns + SPARSE_BLOCK - 1) / SPARSE_BLOCK),
+          {"sparse_product", indices.dtype()}, Grid((columns + block - 1) / block),
           {{"indices", indices}, {"values", values}, {"b", b}, {"out", out}, {"p", p}});
     });
   }

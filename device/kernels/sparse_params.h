@@ -9,13 +9,11 @@
 #include <stdint.h>
 #endif
 
-#define SPARSE_BLOCK 16
-
 struct SparseParams {
   uint64_t elements, rows, inner, columns;
   uint64_t step, column_step;  // between rows and columns of the dense matrix
   uint32_t adjoint;            // of the sparse one
-  uint32_t reserved;
+  uint32_t block;              // columns that a thread has
 };
 
 #endif  // METAL_OPS_DEVICE_KERNELS_SPARSE_PARAMS_H_

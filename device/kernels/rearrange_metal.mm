@@ -442,8 +442,10 @@ class BatchOp {
                              ") is not divisible by product of block sizes (", blocks, ")");
     }
     shape[0] = Op::kToBatch ? shape[0] * blocks : shape[0] / blocks;
+    bool padded = false;
     for (size_t d = 0; d < dims; ++d) {
       const int64_t size = in.shape()[d + 1], cuts = before[d] + after[d];
+      padded = padded || cuts != 0;
       if (Op::kToBatch ? (size + cuts) % block[d] != 0 : size * block[d] < cuts) {
         return InvalidArgument(kOp, ": dimension ", d + 1, " of input ", ToString(in.shape()),
                                " does not fit block ", block[d], " and ", kCut, " ", before[d],
@@ -457,7 +459,7 @@ class BatchOp {
     const std::vector<int64_t> space_strides = DenseStrides(space);
     const std::vector<int64_t> batch_strides = DenseStrides(batch);
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      if (Op::kToBatch) {
+      if (Op::kToBatch && padded) {
         RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       }
       for (int64_t i = 0; i < blocks; ++i) {

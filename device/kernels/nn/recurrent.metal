@@ -60,11 +60,12 @@ struct LstmOut {
   device T* h;
 };
 
-// Cells [first, first + n) of row `y`, each step a loop of its own: n is kCells or a remainder.
-template <int kCells, typename T>
+// kCells cells of row `y`, or as many as there are, each step a loop of its own.
+template <bool kWhole, int kCells, typename T>
 inline void lstm_cells(device const float* from_x, device const float* from_h, device const T* b,
                        device const T* wci, device const T* wcf, device const T* wco, LstmOut<T> to,
-                       constant LstmParams& p, uint first, uint y, uint n) {
+                       constant LstmParams& p, uint first, uint y) {
+  const uint n = kWhole ? uint(kCells) : p.cells - first;
   const ulong row = p.row + y;
   device const float* const x = from_x + row * (4 * p.cells);
   device const float* const h = from_h + ulong(y) * (4 * p.cells);
@@ -122,15 +123,87 @@ kernel void lstm_step(device const float* from_x [[buffer(0)]],
   const uint first = position.x * kCells;
   const LstmOut<T> to = {cs_state, h_state, i_out, cs_out, f_out, o_out, ci_out, co_out, h_out};
   if (first + kCells <= p.cells) {
-    lstm_cells<kCells>(from_x, from_h, b, wci, wcf, wco, to, p, first, position.y, uint(kCells));
+    lstm_cells<true, kCells>(from_x, from_h, b, wci, wcf, wco, to, p, first, position.y);
   } else {
-    lstm_cells<kCells>(from_x, from_h, b, wci, wcf, wco, to, p, first, position.y, p.cells - first);
+    lstm_cells<false, kCells>(from_x, from_h, b, wci, wcf, wco, to, p, first, position.y);
   }
 }
 
-// Grid: cells, batch. `d_cs_state` and `d_h_state` are what a next step hands back; the former becomes
-// what the one before gets. The gates' gradients go to two places: all steps', and this step's.
+// What a step's gradient reads and writes, from its first cell on.
 template <typename T>
+struct LstmBack {
+  device const T* before;
+  device const T* i;
+  device const T* f;
+  device const T* o;
+  device const T* ci;
+  device const T* co;
+  device const T* wci;
+  device const T* wcf;
+  device const T* wco;
+  device const T* d_cs;
+  device const T* d_h;
+  device const float* d_h_state;
+  device float* d_cs_state;
+  device float* gates;
+  device float* now;
+};
+
+template <int kCells, typename T>
+inline void lstm_load(device const T* from, uint n, thread float (&to)[kCells]) {
+  for (uint j = 0; j < n; ++j) to[j] = float(from[j]);
+}
+
+// As lstm_cells: all is read before anything is written.
+template <bool kWhole, int kCells, typename T>
+inline void lstm_cells_grad(LstmBack<T> at, constant LstmParams& p, uint first) {
+  const uint n = kWhole ? uint(kCells) : p.cells - first;
+  float i[kCells], f[kCells], o[kCells], ci[kCells], co[kCells], before[kCells];
+  float slope_h[kCells], slope_cs[kCells], slope_o[kCells], back[kCells];
+  lstm_load(at.i, n, i);
+  lstm_load(at.f, n, f);
+  lstm_load(at.o, n, o);
+  lstm_load(at.ci, n, ci);
+  lstm_load(at.co, n, co);
+  lstm_load(at.before, n, before);
+  lstm_load(at.d_h, n, slope_h);
+  lstm_load(at.d_cs, n, slope_cs);
+  if (p.single == 0) {
+    for (uint j = 0; j < n; ++j) slope_h[j] += at.d_h_state[j];
+  }
+  for (uint j = 0; j < n; ++j) slope_o[j] = o[j] * (1.0f - o[j]) * slope_h[j] * co[j];
+  for (uint j = 0; j < n; ++j) slope_cs[j] += (1.0f - co[j] * co[j]) * slope_h[j] * o[j];
+  if (p.single == 0) {
+    for (uint j = 0; j < n; ++j) slope_cs[j] += at.d_cs_state[j];
+  }
+  if (p.peephole != 0) lstm_peephole(at.wco, slope_o, n, slope_cs);
+  for (uint j = 0; j < n; ++j) back[j] = slope_cs[j] * f[j];
+  for (uint j = 0; j < n; ++j) f[j] = f[j] * (1.0f - f[j]) * slope_cs[j] * before[j];
+  for (uint j = 0; j < n; ++j) {
+    const float slope_ci = (1.0f - ci[j] * ci[j]) * slope_cs[j] * i[j];
+    i[j] = i[j] * (1.0f - i[j]) * slope_cs[j] * ci[j];
+    ci[j] = slope_ci;
+  }
+  if (p.peephole != 0) {
+    lstm_peephole(at.wci, i, n, back);
+    lstm_peephole(at.wcf, f, n, back);
+  }
+  lstm_store(back, n, at.d_cs_state);
+  const uint at_ci = p.ci_gate * p.cells, at_f = p.f_gate * p.cells, at_o = 3 * p.cells;
+  lstm_store(i, n, at.gates);
+  lstm_store(ci, n, at.gates + at_ci);
+  lstm_store(f, n, at.gates + at_f);
+  lstm_store(slope_o, n, at.gates + at_o);
+  if (p.single != 0) return;
+  lstm_store(i, n, at.now);
+  lstm_store(ci, n, at.now + at_ci);
+  lstm_store(f, n, at.now + at_f);
+  lstm_store(slope_o, n, at.now + at_o);
+}
+
+// Grid: cells, kCells a thread, and batch. `d_cs_state` and `d_h_state` are what a next step hands back; the
+// former becomes what the one before gets. The gates' gradients go to two places: all steps', and this step's.
+template <typename T, int kCells>
 kernel void lstm_step_grad(
     device const T* cs_before [[buffer(0)]], device const T* i_in [[buffer(1)]],
     device const T* cs_in [[buffer(2)]], device const T* f_in [[buffer(3)]],
@@ -141,37 +214,29 @@ kernel void lstm_step_grad(
     device float* d_cs_state [[buffer(12)]], device const float* d_h_state [[buffer(13)]],
     device float* d_gates [[buffer(14)]], device float* d_gates_now [[buffer(15)]],
     constant LstmParams& p [[buffer(16)]], uint2 position [[thread_position_in_grid]]) {
-  const uint cell = position.x;
-  const ulong at = (p.row + position.y) * p.cells + cell;
-  const ulong state = ulong(position.y) * p.cells + cell;
-  const float i = float(i_in[at]), f = float(f_in[at]), o = float(o_in[at]), ci = float(ci_in[at]),
-              co = float(co_in[at]);
-  const float before = float(cs_before[(p.row_before + position.y) * p.cells + cell]);
-  const bool followed = p.single == 0;
-  const float slope_h = float(d_h[at]) + (followed ? d_h_state[state] : 0.0f);
-  const float slope_o = o * (1.0f - o) * slope_h * co;
-  float slope_cs =
-      (1.0f - co * co) * slope_h * o + float(d_cs[at]) + (followed ? d_cs_state[state] : 0.0f);
-  if (p.peephole != 0) slope_cs += slope_o * float(wco[cell]);
-  const float slope_ci = (1.0f - ci * ci) * slope_cs * i;
-  const float slope_f = f * (1.0f - f) * slope_cs * before;
-  const float slope_i = i * (1.0f - i) * slope_cs * ci;
-  float back = slope_cs * f;
-  if (p.peephole != 0) back += slope_i * float(wci[cell]) + slope_f * float(wcf[cell]);
-  d_cs_state[state] = back;
-  const uint at_ci = p.ci_gate * p.cells + cell, at_f = p.f_gate * p.cells + cell,
-             at_o = 3 * p.cells + cell;
-  device float* const all = d_gates + (p.row + position.y) * (4 * p.cells);
-  device float* const now = d_gates_now + ulong(position.y) * (4 * p.cells);
-  all[cell] = slope_i;
-  all[at_ci] = slope_ci;
-  all[at_f] = slope_f;
-  all[at_o] = slope_o;
-  if (!followed) return;
-  now[cell] = slope_i;
-  now[at_ci] = slope_ci;
-  now[at_f] = slope_f;
-  now[at_o] = slope_o;
+  const uint first = position.x * kCells;
+  const ulong row = p.row + position.y, at = row * p.cells + first;
+  const ulong state = ulong(position.y) * p.cells + first;
+  const LstmBack<T> back = {cs_before + (p.row_before + position.y) * p.cells + first,
+                            i_in + at,
+                            f_in + at,
+                            o_in + at,
+                            ci_in + at,
+                            co_in + at,
+                            wci + first,
+                            wcf + first,
+                            wco + first,
+                            d_cs + at,
+                            d_h + at,
+                            d_h_state + state,
+                            d_cs_state + state,
+                            d_gates + row * (4 * p.cells) + first,
+                            d_gates_now + ulong(position.y) * (4 * p.cells) + first};
+  if (first + kCells <= p.cells) {
+    lstm_cells_grad<true, kCells>(back, p, first);
+  } else {
+    lstm_cells_grad<false, kCells>(back, p, first);
+  }
 }
 
 // [x, h of the step before] for all steps: a column a thread of a row.
@@ -224,12 +289,13 @@ kernel void lstm_peephole_grad(device const float* d_gates [[buffer(0)]],
   d_wco[cell] = T(o);
 }
 
-#define LSTM(type)                                                        \
-  INSTANTIATE_KERNEL("lstm_step_" #type, lstm_step, type, 1)              \
-  INSTANTIATE_KERNEL("lstm_step_line_" #type, lstm_step, type, LSTM_LINE) \
-  INSTANTIATE_KERNEL("lstm_step_grad_" #type, lstm_step_grad, type)       \
-  INSTANTIATE_KERNEL("lstm_inputs_" #type, lstm_inputs, type)             \
-  INSTANTIATE_KERNEL("lstm_bias_grad_" #type, lstm_bias_grad, type)       \
+#define LSTM(type)                                                                  \
+  INSTANTIATE_KERNEL("lstm_step_" #type, lstm_step, type, 1)                        \
+  INSTANTIATE_KERNEL("lstm_step_line_" #type, lstm_step, type, LSTM_LINE)           \
+  INSTANTIATE_KERNEL("lstm_step_grad_" #type, lstm_step_grad, type, 1)              \
+  INSTANTIATE_KERNEL("lstm_step_grad_line_" #type, lstm_step_grad, type, LSTM_LINE) \
+  INSTANTIATE_KERNEL("lstm_inputs_" #type, lstm_inputs, type)                       \
+  INSTANTIATE_KERNEL("lstm_bias_grad_" #type, lstm_bias_grad, type)                 \
   INSTANTIATE_KERNEL("lstm_peephole_grad_" #type, lstm_peephole_grad, type)
 LSTM(float)
 LSTM(half)

@@ -239,7 +239,10 @@ Status StepBack(LstmCall& call, const LstmSaved& saved, int64_t step, const Tens
                 const Value& d_h_state, const Tensor& d_gates, const Value& d_gates_now) {
   const LstmParams p = call.At(step);
   return Encode(call.ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"lstm_step_grad", call.w.dtype()}, Grid(call.cells, call.batch),
+    const bool lines = !ThreadgroupsRunAtOnce();
+    const int64_t cells = lines ? (call.cells + LSTM_LINE - 1) / LSTM_LINE : call.cells;
+    return encoder.Launch({lines ? "lstm_step_grad_line" : "lstm_step_grad", call.w.dtype()},
+                          Grid(cells, call.batch),
                           {{"cs_before", step == 0 ? call.cs_prev : saved.cs},
                            {"i_in", saved.i},
                            {"cs_in", saved.cs},

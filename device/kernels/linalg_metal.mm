@@ -7,7 +7,9 @@
 
 #include "device/kernels/elementwise.h"
 #include "device/kernels/linalg_params.h"
+#include "kernels/runtime/choice.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -45,6 +47,9 @@ LinalgParams ParamsOf(const Matrices& matrices) {
   p.columns = static_cast<uint32_t>(matrices.columns);
   return p;
 }
+
+// Columns of a panel of reflections; rows that these are applied to together.
+constexpr uint32_t kPanel = 16, kTogether = 8;
 
 Shape With(Shape batch, int64_t rows, int64_t columns) {
   batch.push_back(rows);
@@ -200,6 +205,9 @@ class QrOp {
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, least}, &scales));
     LinalgParams p = ParamsOf(matrices);
     p.kept = static_cast<uint32_t>(kept);
+    // Threads that run at once want columns each; those that do not, what they read in a cache.
+    p.block = ThreadgroupsRunAtOnce() ? 1 : kPanel;
+    p.columns_together = ThreadgroupsRunAtOnce() ? 1 : kTogether;
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch({"qr", in.dtype()}, GroupsOf(matrices),
                             {{"in", in},
@@ -241,17 +249,22 @@ class EigenOp {
     if (in.num_elements() == 0) return Status();
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, n, n}, &works));
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, n, n}, &bases));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, (n + 1) / 2, 2}, &turns));
+    bool jacobi = ThreadgroupsRunAtOnce();
+    RETURN_IF_ERROR(AskedFor("METAL_OPS_EIGEN", "jacobi", "ql", &jacobi));
+    const int64_t pairs = jacobi ? (n + 1) / 2 : (EIGEN_SWEEPS + 3) * n;
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, pairs, 2}, &turns));
     LinalgParams p = ParamsOf(matrices);
     p.kept = vectors_ ? 1 : 0;
+    p.block = kTogether;
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch("symmetric_eigen", GroupsOf(matrices),
+      return encoder.Launch(jacobi ? "symmetric_eigen" : "symmetric_eigen_ql",
+                            jacobi ? GroupsOf(matrices) : Grid(count),
                             {{"in", in},
                              {"values", values},
                              {"out", vectors},
                              {"works", works},
                              {"bases", bases},
-                             {"turns", Value(turns).Untyped()},
+                             {jacobi ? "turns" : "scratch", Value(turns).Untyped()},
                              {"p", p}});
     });
   }

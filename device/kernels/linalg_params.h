@@ -12,11 +12,18 @@
 #define LINALG_THREADS 64  // that share a matrix
 #define LINALG_BLOCK 16    // right hand sides that a thread solves side by side
 
+// Steps of the QL algorithm whose turns are kept before the vectors are turned, and pairs of floats that these and
+// what else is known of a matrix of n rows take.
+#define EIGEN_SWEEPS 16
+#define EIGEN_SCRATCH(n) (ulong(EIGEN_SWEEPS) * (n) + 3 * ulong(n))
+
 struct LinalgParams {
   uint32_t rows, columns;
   uint32_t kept;     // rows of R and columns of Q; of eigenvalues: whether vectors are wanted
   uint32_t lower;    // the triangle that counts,
   uint32_t adjoint;  // of the conjugated transpose
+  uint32_t block;    // columns whose reflections are made before those behind them have these
+  uint32_t columns_together;  // of Q, which one thread reflects
 };
 
 #endif  // METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_

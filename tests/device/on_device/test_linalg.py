@@ -109,7 +109,9 @@ def test_qr(dtype, full):
     near(zeros[0], np.eye(3)[:, : 3 if full else 2])
 
 
-def test_eigenvalues():
+@pytest.mark.parametrize("way", ["jacobi", "ql"])
+def test_eigenvalues(way, monkeypatch):
+    monkeypatch.setenv("METAL_OPS_EIGEN", way)
     for shape in [*SHAPES, (3, 64, 64), (0, 3, 3), (0, 0)]:
         x = matrices(shape)
         x = (x + adjoint(x)).astype("float32")
@@ -132,6 +134,17 @@ def test_eigenvalues():
         e, v = run(raw.SelfAdjointEigV2, dict(input=tf.constant(special.astype("f"))))
         near(e, np.linalg.eigvalsh(special), 2e-6)
         near(v.numpy() * e.numpy() @ v.numpy().T, special, 2e-6)
+
+
+def test_eigenvalues_that_nobody_finds():
+    """No steps without end, and an error that names the ways."""
+    for value in (np.nan, np.inf):
+        e, _ = run(raw.SelfAdjointEigV2, dict(input=tf.constant(np.full((5, 5), value, "f"))))
+        assert not np.isfinite(e).any()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("METAL_OPS_EIGEN", "best")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="'jacobi' or 'ql'"):
+            run(raw.SelfAdjointEigV2, dict(input=tf.eye(3)))
 
 
 @pytest.mark.parametrize("name", ["triangular_solve", "cholesky", "qr", "eigenvalues"])

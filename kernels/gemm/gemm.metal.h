@@ -42,10 +42,11 @@ inline GemmRow gemm_row(constant GemmParams& params, long row) {
   const uint points = params.out_h * params.out_w;
   const long image = row / long(points);
   const uint point = uint(row - image * long(points));
+  const uint y = point / params.out_w, x = point - y * params.out_w;
   GemmRow found;
   found.image = image * params.a_image;
-  found.top = int(point / params.out_w * params.stride_h) - params.pad_top;
-  found.left = int(point % params.out_w * params.stride_w) - params.pad_left;
+  found.top = int(y * params.stride_h) - params.pad_top;
+  found.left = int(x * params.stride_w) - params.pad_left;
   found.out = image * params.out_image + long(point) * params.out_point;
   return found;
 }
@@ -97,40 +98,55 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
   const long b_row = params.b_panel == 0 ? params.b_row : kColumns;
 
   GemmRow rows[kRows];
-  // The points [begin, end) of a row of the filter lie inside the image for all rows of the tile.
-  const int filter_w = int(params.filter_w), dilation_w = int(params.dilation_w);
-  int begin = 0, end = filter_w;
-  for (int r = 0; r < kRows; ++r) {
-    rows[r] = gemm_row(params, metal::min(first_row + r, params.rows - 1));
-    begin = metal::max(begin, gemm_first_point(rows[r].left, dilation_w, 0));
-    end = metal::min(end, gemm_first_point(rows[r].left, dilation_w, int(params.in_w)));
-  }
-  // Where they follow each other in memory, their terms are one run.
-  const bool run = params.a_c == 1 && params.a_x * long(dilation_w) == long(params.depth);
   float sums[kRows][kColumns] = {};
-  for (uint fy = 0; fy < params.filter_h; ++fy) {
-    for (int fx = 0; fx < filter_w;) {
-      const int points = run && fx == begin && begin < end ? end - begin : 1;
-      const uint n = uint(points) * params.depth;
-      long from[kRows];
-      bool inside[kRows];
-      bool all = true, any = false;
-      for (int r = 0; r < kRows; ++r) {
-        const int y = rows[r].top + int(fy * params.dilation_h);
-        const int x = rows[r].left + fx * dilation_w;
-        inside[r] = y >= 0 && y < int(params.in_h) && x >= 0 && x < int(params.in_w);
-        all = all && inside[r];
-        any = any || inside[r];
-        const long at = rows[r].image + long(y) * params.a_y + long(x) * params.a_x;
-        from[r] = offsets.a + (inside[r] ? at : 0);
+  if (params.filter_h == 1 && params.filter_w == 1 && params.in_h == 1 && params.out_h == 1 &&
+      params.in_w == params.out_w && params.pad_left == 0 && params.pad_top == 0 &&
+      params.rows <= long(params.out_w)) {
+    // A plain product: a short sum takes no longer than what follows takes to find where it lies.
+    long from[kRows];
+    bool inside[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      const long row = metal::min(first_row + r, params.rows - 1);
+      from[r] = offsets.a + row * params.a_x;
+      inside[r] = true;
+      rows[r].out = row * params.out_point;
+    }
+    gemm_add_terms<false>(a, from, inside, params.a_c, params.depth, b, terms, b_row, sums);
+  } else {
+    // The points [begin, end) of a row of the filter lie inside the image for all rows of the tile.
+    const int filter_w = int(params.filter_w), dilation_w = int(params.dilation_w);
+    int begin = 0, end = filter_w;
+    for (int r = 0; r < kRows; ++r) {
+      rows[r] = gemm_row(params, metal::min(first_row + r, params.rows - 1));
+      begin = metal::max(begin, gemm_first_point(rows[r].left, dilation_w, 0));
+      end = metal::min(end, gemm_first_point(rows[r].left, dilation_w, int(params.in_w)));
+    }
+    // Where they follow each other in memory, their terms are one run.
+    const bool run = params.a_c == 1 && params.a_x * long(dilation_w) == long(params.depth);
+    for (uint fy = 0; fy < params.filter_h; ++fy) {
+      for (int fx = 0; fx < filter_w;) {
+        const int points = run && fx == begin && begin < end ? end - begin : 1;
+        const uint n = uint(points) * params.depth;
+        long from[kRows];
+        bool inside[kRows];
+        bool all = true, any = false;
+        for (int r = 0; r < kRows; ++r) {
+          const int y = rows[r].top + int(fy * params.dilation_h);
+          const int x = rows[r].left + fx * dilation_w;
+          inside[r] = y >= 0 && y < int(params.in_h) && x >= 0 && x < int(params.in_w);
+          all = all && inside[r];
+          any = any || inside[r];
+          const long at = rows[r].image + long(y) * params.a_y + long(x) * params.a_x;
+          from[r] = offsets.a + (inside[r] ? at : 0);
+        }
+        if (all) {
+          gemm_add_terms<false>(a, from, inside, params.a_c, n, b, terms, b_row, sums);
+        } else if (any) {
+          gemm_add_terms<true>(a, from, inside, params.a_c, n, b, terms, b_row, sums);
+        }
+        terms += b_row * long(n);
+        fx += points;
       }
-      if (all) {
-        gemm_add_terms<false>(a, from, inside, params.a_c, n, b, terms, b_row, sums);
-      } else if (any) {
-        gemm_add_terms<true>(a, from, inside, params.a_c, n, b, terms, b_row, sums);
-      }
-      terms += b_row * long(n);
-      fx += points;
     }
   }
 

@@ -2,6 +2,8 @@
 
 #include "kernels/gemm/gemm.h"
 
+#include <algorithm>
+
 #include "kernels/gemm/gemm_plan.h"
 #include "kernels/runtime/choice.h"
 #include "kernels/runtime/platform.h"
@@ -11,6 +13,10 @@ namespace {
 
 // Below this many rows packing b costs more than it gains: in narrow panels, and in others.
 constexpr int64_t kRowsToPack = 32, kRowsToPackWide = 49;
+
+// A group takes a tile's rows by several panels where all of b stays in a cache: the rows of the product are written
+// from their beginning to their end, and a is read once.
+constexpr int64_t kCachedPanels = 256 << 10, kPanelsTogether = 32;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
@@ -111,8 +117,11 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
     grid = Grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
                 Pieces(params.columns, GEMM_TILE_COLUMNS), products);
   } else {
-    grid = Grid(Pieces(params.rows, tile.rows), Pieces(params.columns, tile.columns), products)
-               .InGroupsOf(GEMM_THREAD_GROUP, 1, 1);
+    const int64_t panels = Pieces(params.columns, tile.columns);
+    const int64_t bytes = 4 * panels * tile.columns * GemmDepth(params);
+    const int64_t together = bytes <= kCachedPanels ? std::min(panels, kPanelsTogether) : 1;
+    grid = Grid(Pieces(params.rows, tile.rows), panels, products)
+               .InGroupsOf(together > 1 ? 1 : GEMM_THREAD_GROUP, together, 1);
   }
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
     return LaunchGemm(encoder, stem, grid, params, a, *factor.b, epilogue, out);

@@ -51,24 +51,29 @@ inline GemmRow gemm_row(constant GemmParams& params, long row) {
   return found;
 }
 
-// Adds `n` terms. `from` is where in a each row's lie, if inside, and `terms` where in b. Numbers and
+// Adds `n` terms of each of `lines`. `from` is where in a each row's lie, if inside, those of the next line `a_line`
+// further, and `terms` where in b. Numbers and
 // not pointers: from loop to loop a compiler loses of a pointer that it is none into `local`.
 template <bool kSomeOutside, int kRows, int kColumns, typename T>
 inline void gemm_add_terms(device const T* a, thread long (&from)[kRows],
                            thread bool (&inside)[kRows], long a_c, uint n, device const float* b,
-                           long terms, long b_row, thread float (&sums)[kRows][kColumns]) {
+                           long terms, long b_row, thread float (&sums)[kRows][kColumns],
+                           uint lines = 1, long a_line = 0) {
   // A copy that is never indexed by a variable: it lives in registers.
   float local[kRows][kColumns];
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < kColumns; ++j) local[r][j] = sums[r][j];
   }
-  for (uint c = 0; c < n; ++c, terms += b_row) {
-    float line[kColumns];
-    for (int j = 0; j < kColumns; ++j) line[j] = b[terms + j];
-    for (int r = 0; r < kRows; ++r) {
-      const float value = !kSomeOutside || inside[r] ? float(a[from[r] + long(c) * a_c]) : 0.0f;
-      for (int j = 0; j < kColumns; ++j) {
-        local[r][j] = metal::fma(value, line[j], local[r][j]);
+  for (uint y = 0; y < lines; ++y) {
+    for (uint c = 0; c < n; ++c, terms += b_row) {
+      float line[kColumns];
+      for (int j = 0; j < kColumns; ++j) line[j] = b[terms + j];
+      for (int r = 0; r < kRows; ++r) {
+        const long at = from[r] + long(y) * a_line + long(c) * a_c;
+        const float value = !kSomeOutside || inside[r] ? float(a[at]) : 0.0f;
+        for (int j = 0; j < kColumns; ++j) {
+          local[r][j] = metal::fma(value, line[j], local[r][j]);
+        }
       }
     }
   }
@@ -123,7 +128,24 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
     }
     // Where they follow each other in memory, their terms are one run.
     const bool run = params.a_c == 1 && params.a_x * long(dilation_w) == long(params.depth);
-    for (uint fy = 0; fy < params.filter_h; ++fy) {
+    // Most windows lie inside as a whole: their sums leave registers once.
+    const int down = int(params.filter_h - 1) * int(params.dilation_h);
+    bool whole = run && begin == 0 && end == filter_w;
+    for (int r = 0; r < kRows; ++r) {
+      whole = whole && rows[r].top >= 0 && rows[r].top + down < int(params.in_h);
+    }
+    if (whole) {
+      long from[kRows];
+      bool inside[kRows];
+      for (int r = 0; r < kRows; ++r) {
+        from[r] = offsets.a + rows[r].image + long(rows[r].top) * params.a_y +
+                  long(rows[r].left) * params.a_x;
+        inside[r] = true;
+      }
+      gemm_add_terms<false>(a, from, inside, params.a_c, params.filter_w * params.depth, b, terms,
+                            b_row, sums, params.filter_h, params.a_y * long(params.dilation_h));
+    }
+    for (uint fy = 0; fy < params.filter_h && !whole; ++fy) {
       for (int fx = 0; fx < filter_w;) {
         const int points = run && fx == begin && begin < end ? end - begin : 1;
         const uint n = uint(points) * params.depth;

@@ -100,6 +100,7 @@ INSTANTIATE_KERNEL("fft_rows_7", fft_rows, 7)
 
 // ---- all passes in one, for processors ------------------------------------------------------------
 
+#if defined(__METAL_CPU__)
 // A pass over FFT_LANES series that lie side by side, their real parts [length, FFT_LANES] before their imaginary
 // ones. `together`: see FftStage.
 template <uint R>
@@ -257,6 +258,7 @@ kernel void fft_blocks(device const float2* in [[buffer(0)]], device float2* out
     }
   }
 }
+#endif
 
 // ---- other lengths: jk = (j^2 + k^2 - (k - j)^2) / 2 makes a transform a convolution --------------
 

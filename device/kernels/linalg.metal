@@ -423,6 +423,7 @@ kernel void symmetric_eigen(device const float* in [[buffer(0)]],
   }
 }
 
+#if defined(__METAL_CPU__)
 // The same where threads run after each other, by one of them: Householder's reflections leave a tridiagonal matrix
 // (8.3), of which implicit QL steps leave the eigenvalues (8.3, in float as EISPACK's tql2). `scratch`:
 // EIGEN_SCRATCH(rows) a matrix.
@@ -621,3 +622,4 @@ kernel void symmetric_eigen_ql(device const float* in [[buffer(0)]],
     }
   }
 }
+#endif

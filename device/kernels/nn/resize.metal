@@ -414,9 +414,14 @@ kernel void projective_transform(device const T* images [[buffer(0)]],
   *result = T((bottom - y) * above + (y - top) * below);
 }
 
+#if defined(__METAL_CPU__)
+#define MANY_LANES(...) INSTANTIATE_KERNEL(__VA_ARGS__, RESIZE_MANY_LANES)
+#else
+#define MANY_LANES(...)
+#endif
 #define BLOCKS(name, function, type)                               \
   INSTANTIATE_KERNEL(name "_" #type, function, type, RESIZE_LANES) \
-  INSTANTIATE_KERNEL(name "_many_lanes_" #type, function, type, RESIZE_MANY_LANES)
+  MANY_LANES(name "_many_lanes_" #type, function, type)
 #define IMAGES(type)                               \
   BLOCKS("resize_bilinear", resize_bilinear, type) \
   BLOCKS("crop_and_resize", crop_and_resize, type) \
@@ -436,8 +441,7 @@ IMAGES(ulong)
 // From what is given to float, or to the dtype itself, and from there on.
 #define RESIZE_GRAD(name, type, Out, nearest)                                            \
   INSTANTIATE_KERNEL("resize_grad_" name, resize_grad, type, Out, nearest, RESIZE_LANES) \
-  INSTANTIATE_KERNEL("resize_grad_many_lanes_" name, resize_grad, type, Out, nearest,    \
-                     RESIZE_MANY_LANES)
+  MANY_LANES("resize_grad_many_lanes_" name, resize_grad, type, Out, nearest)
 RESIZE_GRAD("bilinear_float_float", float, float, false)
 RESIZE_GRAD("bilinear_float_half", float, half, false)
 RESIZE_GRAD("bilinear_float_bfloat", float, bfloat, false)

@@ -521,15 +521,22 @@ VOLUME(ushort)
 VOLUME(uint)
 VOLUME(ulong)
 
-#define VOLUME_FLOATS(type)                      \
-  POOLS("_lanes_", type, VOLUME_LANES)           \
-  POOLS("_many_lanes_", type, VOLUME_MANY_LANES) \
-  POOLS_OF_FLOATS("_", type, 1)                  \
-  POOLS_OF_FLOATS("_lanes_", type, VOLUME_LANES) \
-  POOLS_OF_FLOATS("_many_lanes_", type, VOLUME_MANY_LANES)
+#define VOLUME_FLOATS(type)            \
+  POOLS("_lanes_", type, VOLUME_LANES) \
+  POOLS_OF_FLOATS("_", type, 1)        \
+  POOLS_OF_FLOATS("_lanes_", type, VOLUME_LANES)
 VOLUME_FLOATS(float)
 VOLUME_FLOATS(half)
 VOLUME_FLOATS(bfloat)
+
+#if defined(__METAL_CPU__)
+#define VOLUME_MANY(type)                        \
+  POOLS("_many_lanes_", type, VOLUME_MANY_LANES) \
+  POOLS_OF_FLOATS("_many_lanes_", type, VOLUME_MANY_LANES)
+VOLUME_MANY(float)
+VOLUME_MANY(half)
+VOLUME_MANY(bfloat)
+#endif
 
 // What is only moved, by its size.
 #define VOLUME_BITS(type)                                               \

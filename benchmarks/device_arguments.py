@@ -319,6 +319,25 @@ def layer(batch: int, inputs: int, cells: int, steps: int) -> Arguments:
     return tensors | given | {"params": values((4 * cells * (inputs + cells + 2),))}
 
 
+def _fractional(n: int) -> Arguments:
+    image, pooled = values((1, n // 2, n // 2, 4)), values((1, n // 4, n // 4, 4))
+    pools = {
+        "value": image,
+        "pooling_ratio": [1.0, 1.5, 1.5, 1.0],
+        "orig_input": image,
+        "orig_output": pooled,
+    }
+    places = np.arange(
+        0, n // 2 + 1, 2
+    )  # what TensorFlow compares: windows of two, and their largest
+    pooled[:] = image.reshape(1, n // 4, 2, n // 4, 2, 4).max((2, 4))
+    return pools | {
+        "out_backprop": pooled,
+        "row_pooling_sequence": places,
+        "col_pooling_sequence": places,
+    }
+
+
 def _sequences(n: int) -> Arguments:  # of speech: times, sequences, letters
     times, batch, letters = n // 4, max(n // 32, 1), max(n // 16, 4)
     places = np.array([(b, i) for b in range(batch) for i in range(max(times // 8, 1))])
@@ -408,6 +427,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Acosh", lambda n: {"x": values((n, n)) + 1}),
     ("Conv2D.*", _convolution),
     ("DepthwiseConv2d.*", functools.partial(_convolution, depthwise=True)),
+    ("FractionalMaxPool(Grad)?", _fractional),
     ("(Max|Avg)Pool.*", _pool),
     ("FusedBatchNormGrad.*", functools.partial(_batch_norm, gradient=True)),
     ("FusedBatchNorm.*", _batch_norm),

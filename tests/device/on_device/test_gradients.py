@@ -33,6 +33,7 @@ OTHERS = {
     "Reshape": "TensorFlow's own",
     "RandomGamma|StatelessParameterizedTruncatedNormal": "of the distribution: other numbers are rejected beside it",
     "CudnnRNNV3": "test_rnn.py",
+    "FractionalMaxPool": "of other windows with each call: test_fractional.py",
     "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
 }
 # Of complex numbers TensorFlow's functions for these are not their derivatives.

@@ -1,0 +1,74 @@
+// The largest number of each window, where windows begin and end as `rows` and `columns` say: pairs of the
+// first and the last place. And the gradient: each number gathers the slopes of the windows that it is the
+// largest of, the first of them if several are, in the windows' order.
+
+#include <metal_stdlib>
+
+#include "device/kernels/nn/fractional_params.h"
+#include "kernels/msl/instantiate.h"
+
+using namespace metal;
+
+// The place of the largest number of a window in its plane, and that number.
+template <typename T>
+inline uint largest_of(device const T* plane, constant FractionalParams& p, int2 rows, int2 columns,
+                       thread T& largest) {
+  uint found = uint(rows.x) * p.in_w + uint(columns.x);
+  largest = plane[ulong(found) * p.channels];
+  for (int h = rows.x; h <= rows.y; ++h) {
+    for (int w = columns.x; w <= columns.y; ++w) {
+      const uint at = uint(h) * p.in_w + uint(w);
+      const T x = plane[ulong(at) * p.channels];
+      if (largest < x) {
+        largest = x;
+        found = at;
+      }
+    }
+  }
+  return found;
+}
+
+// Grid: channels, columns of the output, its rows of all images.
+template <typename T>
+kernel void fractional_max_pool(device const T* in [[buffer(0)]],
+                                device const int2* rows [[buffer(1)]],
+                                device const int2* columns [[buffer(2)]],
+                                device T* out [[buffer(3)]],
+                                constant FractionalParams& p [[buffer(4)]],
+                                uint3 position [[thread_position_in_grid]]) {
+  const uint image = position.z / p.out_h, row = position.z % p.out_h;
+  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + position.x;
+  T largest;
+  largest_of(plane, p, rows[row], columns[position.y], largest);
+  out[(ulong(position.z) * p.out_w + position.y) * p.channels + position.x] = largest;
+}
+
+// `row_windows` and `column_windows` are pairs, too: the first and the last window that a place is in. Grid:
+// channels, columns of the input, its rows of all images.
+template <typename T>
+kernel void fractional_max_pool_grad(
+    device const T* in [[buffer(0)]], device const T* d_out [[buffer(1)]],
+    device const int2* rows [[buffer(2)]], device const int2* columns [[buffer(3)]],
+    device const int2* row_windows [[buffer(4)]], device const int2* column_windows [[buffer(5)]],
+    device T* d_in [[buffer(6)]], constant FractionalParams& p [[buffer(7)]],
+    uint3 position [[thread_position_in_grid]]) {
+  const uint image = position.z / p.in_h, row = position.z % p.in_h, column = position.y;
+  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + position.x;
+  const int2 in_rows = row_windows[row], in_columns = column_windows[column];
+  T sum = T(0);
+  for (int r = in_rows.x; r <= in_rows.y; ++r) {
+    for (int c = in_columns.x; c <= in_columns.y; ++c) {
+      T largest;
+      if (largest_of(plane, p, rows[r], columns[c], largest) != row * p.in_w + column) continue;
+      sum +=
+          d_out[((ulong(image) * p.out_h + uint(r)) * p.out_w + uint(c)) * p.channels + position.x];
+    }
+  }
+  d_in[(ulong(position.z) * p.in_w + column) * p.channels + position.x] = sum;
+}
+
+#define FRACTIONAL(type)                                                      \
+  INSTANTIATE_KERNEL("fractional_max_pool_" #type, fractional_max_pool, type) \
+  INSTANTIATE_KERNEL("fractional_max_pool_grad_" #type, fractional_max_pool_grad, type)
+FRACTIONAL(float)
+FRACTIONAL(long)

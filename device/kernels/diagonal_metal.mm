@@ -35,9 +35,13 @@ struct Diagonals {
 Status Diagonals::Find(const char* op, const Shape& k_given, const std::string& align) {
   const int64_t low = k_given.empty() ? 0 : k_given[0];
   const int64_t high = k_given.empty() ? 0 : k_given.back();
-  if (k_given.empty() || k_given.size() > 2 || low > high) {
-    return InvalidArgument(op, ": k must be one or two numbers, the lower first, got ",
-                           ToString(k_given));
+  if (k_given.empty() || k_given.size() > 2) {
+    return InvalidArgument(op, ": diag_index must have only one or two elements, received ",
+                           k_given.size(), " elements.");
+  }
+  if (low > high) {
+    return InvalidArgument(op, ": lower_diag_index must not be larger than upper_diag_index: ", low,
+                           " > ", high);
   }
   longest = 0;
   for (int64_t k = high; k >= low; --k) {
@@ -87,6 +91,10 @@ class DiagonalAttrs {
     if (Op::kVersion == 1) return Status();
     Tensor tensor;
     RETURN_IF_ERROR(ctx->Input(input, &tensor));
+    if (tensor.rank() > 1) {
+      return InvalidArgument(Op::kOp, ": diag_index must be a scalar or vector, received shape: ",
+                             ToString(tensor.shape()));
+    }
     return Indices(Op::kOp, "k", tensor, k);
   }
   const std::string& align() const { return align_; }
@@ -120,10 +128,12 @@ Status DiagonalsOf(const char* op, const Tensor& in, const Shape& k, const std::
   }
   diagonals->rows = in.dim(in.rank() - 2);
   diagonals->columns = in.dim(in.rank() - 1);
-  if (!k.empty() && (k.front() <= -std::max<int64_t>(diagonals->rows, 1) ||
-                     k.back() >= std::max<int64_t>(diagonals->columns, 1))) {
-    return InvalidArgument(op, ": k must be between ", 1 - diagonals->rows, " and ",
-                           diagonals->columns - 1, ", got ", ToString(k));
+  const int64_t rows = diagonals->rows, columns = diagonals->columns;
+  for (size_t i = 0; i < k.size() && k.size() <= 2; ++i) {
+    if (k[i] > -std::max<int64_t>(rows, 1) && k[i] < std::max<int64_t>(columns, 1)) continue;
+    return InvalidArgument(op, i == 0 ? ": lower" : ": upper",
+                           "_diag_index is out of bound: ", k[i], " It must be between ", -rows,
+                           " and ", columns);
   }
   return diagonals->Find(op, k, align);
 }
@@ -182,7 +192,7 @@ class DiagOp {
     const bool band = k.size() == 2 && k[0] != k[1];
     const size_t line_dims = band ? 2 : 1;
     if (in.rank() == 0)
-      return InvalidArgument(kOp, ": diagonal must be at least 1-dim, got a scalar");
+      return InvalidArgument(kOp, ": diagonal must be at least 1-dim, received shape: []");
     if (in.shape().size() < line_dims || k.empty() || k.size() > 2 ||
         (band && in.dim(in.rank() - 2) != k[1] - k[0] + 1)) {
       return InvalidArgument(kOp, ": diagonal ", ToString(in.shape()), " does not fit k ",
@@ -256,12 +266,24 @@ class SetDiagOp {
     RETURN_IF_ERROR(attrs_.K(ctx, 2, &k));
     RETURN_IF_ERROR(DiagonalsOf(kOp, in, k, attrs_.align(), &diagonals));
     if (diagonal.rank() == 0) {
-      return InvalidArgument(kOp, ": diagonal must be at least 1-dim, got a scalar");
+      return InvalidArgument(kOp, ": diagonal must be at least 1-dim, received shape: []");
     }
     const Shape batch = BatchOf(in.shape(), 2), expected = diagonals.LinesShape(batch);
+    const size_t last = expected.size() - 1;
+    if (expected.size() > in.shape().size() - 1 &&
+        (diagonal.shape().size() != expected.size() ||
+         diagonal.shape()[last - 1] != expected[last - 1])) {
+      return InvalidArgument(kOp, ": The number of diagonals provided in `diag` is not consistent ",
+                             "with `lower_diag_index` and `upper_diag_index`: expected shape ",
+                             ToString(expected), ", got ", ToString(diagonal.shape()));
+    }
     if (diagonal.shape() != expected) {
-      return InvalidArgument(kOp, ": diagonal must have shape ", ToString(expected), ", got ",
-                             ToString(diagonal.shape()));
+      return InvalidArgument(
+          kOp, ": Either first dimensions of diagonal don't match ",
+          "input.shape[:-2], or diagonal.shape[:-1] is not equal to the longests ",
+          "diagonal in range [lower_diag_index:upper_diag_index].\nInput shape: ",
+          ToString(in.shape()), "\nDiagonal shape: ", ToString(diagonal.shape()),
+          "\nExpected diagonal shape: ", ToString(expected));
     }
     RETURN_IF_ERROR(ctx->ForwardInputOrAllocateOutput(0, 0, in.shape(), &out));
     if (out.num_elements() == 0) return Status();

@@ -314,9 +314,11 @@ class BitcastOp {
     if (from > to) shape.push_back(from / to);
     if (from < to) {
       if (shape.empty() || shape.back() != to / from) {
-        return InvalidArgument(kOp, ": Cannot bitcast from ", ToString(in.dtype()), " to ",
-                               ToString(ctx->output_dtype(0)), ": the last dimension of input ",
-                               ToString(shape), " must be ", to / from);
+        return InvalidArgument(kOp, ": Cannot bitcast from ", static_cast<int>(in.dtype()), " to ",
+                               static_cast<int>(ctx->output_dtype(0)), ": ", ToString(in.dtype()),
+                               " to ", ToString(ctx->output_dtype(0)),
+                               ", the last dimension of input ", ToString(shape), " must be ",
+                               to / from);
       }
       shape.pop_back();
     }

@@ -260,7 +260,7 @@ MOVES_BAD = {
     ),
     "MatrixDiagPartV3": (
         lambda x: raw.MatrixDiagPartV3(input=x, k=5, padding_value=0.0),
-        "k must be|k",
+        "diag_index",
     ),
     "MatrixBandPart": (
         lambda x: raw.MatrixBandPart(input=x, num_lower=9, num_upper=0),
@@ -296,7 +296,7 @@ MOVES_BAD |= {
     ),
     "MatrixDiagV3: k without end": (
         lambda x: raw.MatrixDiagPartV3(input=x[:, :0], k=[-(2**31), 2**31 - 1], padding_value=0.0),
-        "k must be",
+        "lower_diag_index is out of bound",
     ),
     "MatrixDiagV3: a scalar": (
         lambda x: raw.MatrixDiagV3(diagonal=1.0, k=0, num_rows=2, num_cols=2, padding_value=0.0),

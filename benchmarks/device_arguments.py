@@ -425,7 +425,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("StatelessMultinomial", lambda n: {"num_samples": np.int32(n), "seed": [1, 2]}),
     ("Cholesky", lambda n: {"input": (values((n, n)) + n * np.eye(n)).astype(np.float32)}),
     ("Acosh", lambda n: {"x": values((n, n)) + 1}),
-    ("Conv2D.*", _convolution),
+    ("Conv(2D.*)?", _convolution),
     ("DepthwiseConv2d.*", functools.partial(_convolution, depthwise=True)),
     ("FractionalMaxPool(Grad)?", _fractional),
     ("(Max|Avg)Pool.*", _pool),

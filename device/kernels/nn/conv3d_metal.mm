@@ -1,5 +1,5 @@
 // Conv3D and its gradients: convolutions of images whose channels are those of all planes that the
-// filter reaches.
+// filter reaches. And Conv, which is one of images or of volumes.
 
 #include <algorithm>
 #include <string>
@@ -162,30 +162,36 @@ class Conv3DOp {
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
+  // Of an input with channels last.
+  static Status Convolve(KernelContext* ctx, const char* op, const VolumeAttrs& attrs,
+                         bool channels_first, const Tensor& in, const Tensor& filter) {
+    VolumeConv conv(ctx, op);
+    if (filter.num_elements() == 0) {
+      return InvalidArgument(op, ": filter must not have zero elements, got ",
+                             ToString(filter.shape()));
+    }
+    RETURN_IF_ERROR(conv.Plan(attrs, in.shape(), filter.shape()));
+    return GiveVolumes(ctx, op, conv.out_shape, channels_first,
+                       [&](const Tensor& out) { return Run(ctx, conv, in, filter, out); });
+  }
+
  private:
   Status Run(KernelContext* ctx) {
     Tensor in, filter;
-    VolumeConv conv(ctx, kOp);
     RETURN_IF_ERROR(VolumesOf(ctx, kOp, 0, channels_first_, &in));
     RETURN_IF_ERROR(ctx->Input(1, &filter));
-    if (filter.num_elements() == 0) {
-      return InvalidArgument(kOp, ": filter must not have zero elements, got ",
-                             ToString(filter.shape()));
-    }
-    RETURN_IF_ERROR(conv.Plan(attrs_, in.shape(), filter.shape()));
-    return GiveVolumes(ctx, kOp, conv.out_shape, channels_first_,
-                       [&](const Tensor& out) { return Run(ctx, conv, in, filter, out); });
+    return Convolve(ctx, kOp, attrs_, channels_first_, in, filter);
   }
 
   static Status Run(KernelContext* ctx, VolumeConv& conv, const Tensor& in, const Tensor& filter,
                     const Tensor& out) {
     Tensor gathered, turned;
-    if (in.num_elements() == 0) return ZeroOutput(ctx, kOp, out);
+    if (in.num_elements() == 0) return ZeroOutput(ctx, conv.op, out);
     if (conv.by_planes) {
       RETURN_IF_ERROR(conv.GatherPlanes(in, &gathered));
       RETURN_IF_ERROR(conv.TurnedFilter(filter, &turned));
     }
-    ArgShapes shapes(kOp);
+    ArgShapes shapes(conv.op);
     const GemmParams params = PlanConv(&shapes, conv.s, /*nchw=*/false);
     RETURN_IF_ERROR(ToStatus(shapes));
     return RunProduct(ctx, params, conv.by_planes ? gathered : in, conv.by_planes ? turned : filter,
@@ -196,6 +202,104 @@ class Conv3DOp {
   bool channels_first_ = false;
 };
 REGISTER_METAL_KERNEL(Conv3DOp, .Types("T", METAL_DEVICE_FLOATS));
+
+// How many dimensions it is of the filter tells.
+class ConvOp {
+ public:
+  static constexpr char kOp[] = "Conv";
+
+  explicit ConvOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, Init(ctx)); }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Init(KernelConstruction* ctx) {
+    std::string data_format;
+    int64_t groups;
+    RETURN_IF_ERROR(ctx->GetAttr("strides", &attrs_.strides));
+    RETURN_IF_ERROR(ctx->GetAttr("dilations", &attrs_.dilations));
+    RETURN_IF_ERROR(ctx->GetAttr("explicit_paddings", &attrs_.explicit_paddings));
+    RETURN_IF_ERROR(ctx->GetAttr("padding", &attrs_.padding));
+    RETURN_IF_ERROR(ctx->GetAttr("data_format", &data_format));
+    RETURN_IF_ERROR(ctx->GetAttr("batch_dims", &batch_dims_));
+    RETURN_IF_ERROR(ctx->GetAttr("groups", &groups));
+    attrs_.nchw = data_format == "CHANNELS_FIRST";
+    attrs_.groups = "Grouped/Depthwise Convolutions are not supported yet.";
+    return groups == 1 ? Status() : Unimplemented(kOp, ": ", attrs_.groups);
+  }
+
+  Status Run(KernelContext* ctx) const {
+    Tensor in, filter;
+    RETURN_IF_ERROR(ctx->Input(0, &in));
+    RETURN_IF_ERROR(ctx->Input(1, &filter));
+    const int64_t dims = in.rank() - 1 - batch_dims_;
+    if (dims != 2 && dims != 3) {
+      return InvalidArgument(kOp, ": The input must have 2 or 3 spatial dimensions but got ", dims);
+    }
+    const auto n = static_cast<size_t>(dims + 2);
+    if (filter.shape().size() != n) {
+      return InvalidArgument(kOp, ": The filter must have ", n, " dimensions, got ",
+                             ToString(filter.shape()));
+    }
+    if (attrs_.strides.size() != n) {
+      return InvalidArgument(kOp, ": Sliding window strides field must specify ", n, " dimensions");
+    }
+    ConvAttrs attrs = attrs_;
+    if (attrs.dilations.empty()) attrs.dilations.assign(n, 1);
+    return dims == 2 ? Images(ctx, attrs, in, filter) : Volumes(ctx, std::move(attrs), filter);
+  }
+
+  // All dimensions of the batch are one.
+  Status Images(KernelContext* ctx, const ConvAttrs& attrs, const Tensor& in,
+                const Tensor& filter) const {
+    const auto first = static_cast<size_t>(batch_dims_);
+    const Shape batch = Dims(in.shape(), 0, first);
+    Shape images = Dims(in.shape(), first, in.shape().size());
+    images.insert(images.begin(), NumElements(batch));
+    ArgShapes shapes(kOp);
+    ConvSizes sizes;
+    Tensor out;
+    CheckConvAttrs(&shapes, attrs);
+    RETURN_IF_ERROR(ToStatus(shapes));
+    CheckConv(&shapes, attrs, ArgShape(images), ArgShape(filter.shape()), &sizes);
+    RETURN_IF_ERROR(ToStatus(shapes));
+    Shape shape = sizes.OutputShape(attrs.nchw);
+    shape.erase(shape.begin());
+    shape.insert(shape.begin(), batch.begin(), batch.end());
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+    if (out.num_elements() == 0) return Status();
+    const GemmParams params = PlanConv(&shapes, sizes, attrs.nchw);
+    RETURN_IF_ERROR(ToStatus(shapes));
+    return RunProduct(ctx, params, in, filter, out);
+  }
+
+  Status Volumes(KernelContext* ctx, ConvAttrs attrs, const Tensor& filter) const {
+    if (batch_dims_ != 1) {
+      return Unimplemented(kOp, ": volumes with batch_dims ", batch_dims_, " are not provided on ",
+                           "the METAL device, 1 is; reshape them, or place the op on the CPU");
+    }
+    VolumeAttrs volumes;
+    Tensor in;
+    const bool channels_first = attrs.nchw;
+    attrs.nchw = false;
+    volumes.conv = std::move(attrs);
+    volumes.window.assign(5, 1);
+    if (channels_first) {
+      for (auto* const values : {&volumes.conv.strides, &volumes.conv.dilations}) {
+        if (values->size() == 5) {
+          std::rotate(values->begin() + 1, values->begin() + 2, values->end());
+        }
+      }
+    }
+    RETURN_IF_ERROR(volumes.Check(kOp, 5));
+    RETURN_IF_ERROR(VolumesOf(ctx, kOp, 0, channels_first, &in));
+    return Conv3DOp::Convolve(ctx, kOp, volumes, channels_first, in, filter);
+  }
+
+  ConvAttrs attrs_;
+  int64_t batch_dims_ = 1;
+};
+REGISTER_METAL_KERNEL(ConvOp, .Types("T", METAL_DEVICE_FLOATS));
 
 Status CheckSlopes(const char* op, const Tensor& d_out, const Shape& shape) {
   if (d_out.shape() == shape) return Status();

@@ -399,3 +399,58 @@ IMAGE, VOLUME = tf.ones([1, 4, 4, 2]), tf.ones([1, 4, 4, 4, 2])
 def test_bad(op, inputs, attrs, error, says):
     with pytest.raises(getattr(tf.errors, error + "Error"), match=says):
         run(op, inputs, padding="VALID", **attrs)
+
+
+ANY_DIMENSIONS = {
+    # Shapes, and what is not as it is by default.
+    "images": ((3, 6, 7, 4), (3, 2, 4, 5), dict(strides=[1, 2, 1, 1])),
+    "dilated": ((3, 6, 7, 4), (3, 2, 4, 5), dict(strides=[1] * 4, dilations=[1, 2, 1, 1])),
+    "padded": ((3, 6, 7, 4), (3, 2, 4, 5), dict(
+        strides=[1] * 4, padding="EXPLICIT", explicit_paddings=[0, 0, 1, 1, 0, 2, 0, 0])),
+    "two batches": ((2, 3, 6, 7, 4), (3, 2, 4, 5), dict(strides=[1] * 4, batch_dims=2)),
+    "one image": ((6, 7, 4), (3, 2, 4, 5), dict(strides=[1] * 4, batch_dims=0, padding="VALID")),
+    "none": ((0, 6, 7, 4), (3, 2, 4, 5), dict(strides=[1] * 4)),
+    "volumes": ((2, 3, 6, 7, 4), (2, 3, 2, 4, 5), dict(strides=[1, 1, 2, 1, 1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ANY_DIMENSIONS)
+def test_convolutions_of_any_dimensions(name, dtype):
+    shape, of_filter, given = ANY_DIMENSIONS[name]
+    x = {"input": random(shape, dtype), "filter": random(of_filter, dtype, seed=1)}
+    check(raw.Conv, x, dtype, **{"padding": "SAME"} | given)
+
+
+def test_convolutions_with_channels_first():
+    """Which the CPU has not."""
+    for shape, of_filter, turn in [
+        ((3, 6, 7, 4), (3, 2, 4, 5), (0, 3, 1, 2)),
+        ((2, 3, 6, 7, 4), (2, 3, 2, 4, 5), (0, 4, 1, 2, 3)),
+    ]:
+        x, f = random(shape), random(of_filter, seed=1)
+        strides = [1, 2, *[1] * (len(shape) - 2)]
+        (want,) = on_cpu(raw.Conv, {"input": x, "filter": f}, strides=strides, padding="SAME")
+        given = dict(strides=[1, 1, *strides[1:-1]], padding="SAME", data_format="CHANNELS_FIRST")
+        turned = np.ascontiguousarray(np.transpose(x, turn))
+        (got,) = run(raw.Conv, {"input": turned, "filter": f}, **given)
+        np.testing.assert_allclose(
+            got.numpy(), np.transpose(want.numpy(), turn), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (dict(strides=[1, 1]), "Sliding window strides field must specify 4 dimensions"),
+        (dict(groups=2), "Grouped/Depthwise Convolutions are not supported yet"),
+        (dict(batch_dims=2), "The input must have 2 or 3 spatial dimensions but got 1"),
+        (dict(batch_dims=0), "The filter must have 5 dimensions"),
+        (dict(input=np.ones((2, 6, 7, 3), np.float32)), "channels|divisible|depth"),
+    ],
+)
+def test_convolutions_that_are_refused(given, says):
+    made = dict(input=np.ones((2, 6, 7, 4), np.float32), filter=np.ones((3, 2, 4, 5), np.float32), strides=[1] * 4,
+                padding="SAME")  # fmt: skip
+    with tf.device("GPU:0"), pytest.raises(tf.errors.OpError, match=says):
+        raw.Conv(**made | given)

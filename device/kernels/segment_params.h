@@ -30,6 +30,8 @@ struct ReverseParams {
 struct FoldParams {
   uint64_t size, inner, total;
   uint64_t before, after, edge;
+  uint32_t edges_alone;  // the rows between them are copied
+  uint32_t unused;
 };
 
 // Rows of `inner` elements; `first` of them are another's.

@@ -112,15 +112,19 @@ MOVE("4", uint)
 MOVE("8", ulong)
 MOVE("16", ulong2)
 
-// The gradient of a mirrored edge: added to what it mirrors, along one dimension. Grid: inner, size, outer; or
-// size, outer where inner is 1 (Long).
+// The gradient of a mirrored edge: added to what it mirrors, along one dimension. Grid: inner, rows, outer; or rows,
+// outer where inner is 1 (Long). All rows, or the first `before` and the last `after` that mirror something.
 template <typename T, bool Long>
 kernel void fold_edges(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                        constant FoldParams& p [[buffer(2)]],
                        uint3 position [[thread_position_in_grid]]) {
   using Wide = typename wide<T>::type;
-  const ulong inner = Long ? 0 : position.x, row = Long ? position.x : position.y;
-  const ulong outer = Long ? position.y : position.z, step = Long ? 1 : p.inner;
+  const ulong inner = Long ? 0 : position.x, outer = Long ? position.y : position.z;
+  const ulong step = Long ? 1 : p.inner;
+  ulong row = Long ? position.x : position.y;
+  if (p.edges_alone != 0) {
+    row += row < p.before ? p.edge : p.size - p.edge - p.after - p.before;
+  }
   device const T* const line = in + outer * (p.size + p.before + p.after) * step + inner;
   Wide sum = Wide(line[(p.before + row) * step]);
   if (row >= p.edge && row - p.edge < p.before) {

@@ -129,12 +129,22 @@ class MirrorPadGradOp {
       for (size_t i = 0; i < folded.size(); ++i) {
         const Tensor& from = i == 0 ? in : between[i - 1];
         const Tensor& to = i + 1 == folded.size() ? out : between[i];
-        const FoldParams& p = folds[folded[i]];
+        FoldParams& p = folds[folded[i]];
         const auto size = static_cast<int64_t>(p.size), inner = static_cast<int64_t>(p.inner);
         const int64_t outer = static_cast<int64_t>(p.total) / size / inner;
+        const auto before = static_cast<int64_t>(p.before),
+                   edges = static_cast<int64_t>(p.after) + before;
+        // Most rows mirror nothing: they are copied.
+        p.edges_alone = edges + 2 * edge_ <= size / 2 ? 1 : 0;
+        const int64_t rows = p.edges_alone != 0 ? edges : size;
+        if (p.edges_alone != 0) {
+          const Shape all = {outer, size, inner};
+          const Walk there = {{(size + edges) * inner, inner, 1}, before * inner};
+          RETURN_IF_ERROR(EncodeCopy(encoder, kOp, all, from, there, to, {DenseStrides(all)}));
+        }
         RETURN_IF_ERROR(encoder.Launch(
             {"fold_edges", inner == 1 ? "long" : "", Unsigned(in.dtype())},
-            inner == 1 ? Grid(size, outer) : Grid(inner, size, outer),
+            inner == 1 ? Grid(rows, outer) : Grid(inner, rows, outer),
             {{"in", Value(from).Untyped()}, {"out", Value(to).Untyped()}, {"p", p}}));
       }
       return Status();

@@ -171,6 +171,12 @@ def test_reverse_sequence(dtype):
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_gradient_of_mirrored_edges(dtype):
     shapes = [((9,), [[2, 3]]), ((6, 8), [[1, 2], [0, 3]]), ((3, 4), [[0, 0], [0, 0]])]
+    # Of so many rows those that mirror nothing are copied.
+    shapes += [
+        ((25,), [[2, 3]]),
+        ((3, 24, 2), [[0, 0], [0, 3], [0, 0]]),
+        ((20, 17), [[1, 2], [3, 0]]),
+    ]
     for shape, paddings in [*shapes, ((4, 5, 9), [[0, 0], [1, 1], [3, 2]])]:
         for mode in ("REFLECT", "SYMMETRIC"):
             for kind in KINDS:

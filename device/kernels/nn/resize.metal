@@ -236,9 +236,11 @@ kernel void crop_and_resize(device const T* image [[buffer(0)]],
 }
 
 // What a pixel's block gets: a part of its slopes.
-inline void add_block(device float* to, thread const float* slopes, uint count, float part) {
-  if (count == RESIZE_LANES) {
-    for (uint k = 0; k < RESIZE_LANES; ++k) to[k] += part * slopes[k];
+template <uint kLanes>
+inline void add_block(device float* to, thread const float (&slopes)[kLanes], uint count,
+                      float part) {
+  if (count == kLanes) {
+    for (uint k = 0; k < kLanes; ++k) to[k] += part * slopes[k];
   } else {
     for (uint k = 0; k < count; ++k) to[k] += part * slopes[k];
   }
@@ -246,12 +248,13 @@ inline void add_block(device float* to, thread const float* slopes, uint count, 
 
 // A thread adds up one row of a block of channels of one image, so that no other touches it. Grid: blocks
 // of channels, height, images. `sums` begins as zeros.
+template <uint kLanes>
 kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
                             device const float* boxes [[buffer(1)]],
                             device const int* box_ind [[buffer(2)]],
                             device float* sums [[buffer(3)]], constant CropParams& p [[buffer(4)]],
                             uint3 position [[thread_position_in_grid]]) {
-  const Block block = find_block<RESIZE_LANES>(position.x, p.channels);
+  const Block block = find_block<kLanes>(position.x, p.channels);
   const float row = float(position.y);
   device float* const line =
       sums + pixel_at(position.z, position.y, 0, block.first, p.in_h, p.in_w, p.channels);
@@ -275,9 +278,12 @@ kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
         if (!across.inside) continue;
         device const float* const from =
             d_crops + pixel_at(b, y, x, block.first, p.crop_h, p.crop_w, p.channels);
-        float slopes[RESIZE_LANES];
-        for (uint k = 0; k < RESIZE_LANES; ++k)
-          slopes[k] = k < block.count ? share * from[k] : 0.0f;
+        float slopes[kLanes];
+        if (block.count == kLanes) {
+          for (uint c = 0; c < kLanes; ++c) slopes[c] = share * from[c];
+        } else {
+          for (uint c = 0; c < kLanes; ++c) slopes[c] = c < block.count ? share * from[c] : 0.0f;
+        }
         if (p.nearest != 0) {
           add_block(line + ulong(round(across.at)) * p.channels, slopes, block.count, 1.0f);
         } else {
@@ -369,30 +375,44 @@ inline float fold_coordinate(float at, float size, uint mode) {
   return clamp(at, 0.0f, size - 1.0f);
 }
 
-template <typename T>
-inline float read_or_fill(device const T* image, float y, float x, constant TransformParams& p) {
-  // Not so for NaN, either.
-  const bool inside = y >= 0.0f && y < float(p.in_h) && x >= 0.0f && x < float(p.in_w);
-  return inside ? float(image[(long(y) * p.in_w + long(x)) * p.channels]) : p.fill;
+// Whether (y, x) is a pixel: not so for NaN, either.
+inline bool is_pixel(float y, float x, constant TransformParams& p) {
+  return y >= 0.0f && y < float(p.in_h) && x >= 0.0f && x < float(p.in_w);
 }
-
-template <typename T>
+// A pixel's channels, or what stands for one that is none.
+template <typename T, uint kLanes>
+inline void read_or_fill(device const T* image, float y, float x, constant TransformParams& p,
+                         uint count, thread float (&values)[kLanes]) {
+  for (uint k = 0; k < kLanes; ++k) values[k] = p.fill;
+  if (!is_pixel(y, x, p)) return;
+  device const T* const from = image + (long(y) * p.in_w + long(x)) * p.channels;
+  if (count == kLanes) {
+    for (uint k = 0; k < kLanes; ++k) values[k] = float(from[k]);
+  } else {
+    for (uint k = 0; k < kLanes; ++k) {
+      if (k < count) values[k] = float(from[k]);
+    }
+  }
+}
+// A thread has a channel of a pixel, or RESIZE_MANY_LANES. Grid: as of blocks.
+template <typename T, uint kLanes>
 kernel void projective_transform(device const T* images [[buffer(0)]],
                                  device const float* transforms [[buffer(1)]],
                                  device T* out [[buffer(2)]],
                                  constant TransformParams& p [[buffer(3)]],
                                  uint3 position [[thread_position_in_grid]],
                                  uint3 grid [[threads_per_grid]]) {
-  const uint column = position.x / p.channels, channel = position.x - column * p.channels;
+  const Block block = find_block<kLanes>(position.x, p.channels);
   device const float* const t = transforms + (p.one_transform != 0 ? 0 : ulong(position.z) * 8);
   device const T* const image =
-      images + pixel_at(position.z, 0, 0, channel, p.in_h, p.in_w, p.channels);
-  const float px = float(column), py = float(position.y);
+      images + pixel_at(position.z, 0, 0, block.first, p.in_h, p.in_w, p.channels);
+  const float px = float(block.x), py = float(position.y);
   const float depth = t[6] * px + t[7] * py + 1.0f;
   device T* const result =
-      out + pixel_at(position.z, position.y, column, channel, grid.y, p.out_w, p.channels);
+      out + pixel_at(position.z, position.y, block.x, block.first, grid.y, p.out_w, p.channels);
+  const NoPixel none = {p.fill};
   if (depth == 0.0f) {
-    *result = T(p.fill);
+    store_block<kLanes>(result, block.count, none);
     return;
   }
   const float x =
@@ -401,17 +421,32 @@ kernel void projective_transform(device const T* images [[buffer(0)]],
       fold_coordinate((t[3] * px + t[4] * py + t[5]) / depth, float(p.in_h), p.fill_mode);
   if (p.bilinear == 0) {
     const float from_y = round(y), from_x = round(x);
-    const bool inside =
-        from_y >= 0.0f && from_y < float(p.in_h) && from_x >= 0.0f && from_x < float(p.in_w);
-    *result = inside ? image[(long(from_y) * p.in_w + long(from_x)) * p.channels] : T(p.fill);
+    if (is_pixel(from_y, from_x, p)) {
+      const SamePixel<T> from = {image + (long(from_y) * p.in_w + long(from_x)) * p.channels};
+      store_block<kLanes>(result, block.count, from);
+    } else {
+      store_block<kLanes>(result, block.count, none);
+    }
     return;
   }
   const float top = floor(y), left = floor(x), bottom = top + 1.0f, right = left + 1.0f;
-  const float above = (right - x) * read_or_fill(image, top, left, p) +
-                      (x - left) * read_or_fill(image, top, right, p);
-  const float below = (right - x) * read_or_fill(image, bottom, left, p) +
-                      (x - left) * read_or_fill(image, bottom, right, p);
-  *result = T((bottom - y) * above + (y - top) * below);
+  float a[kLanes], b[kLanes], c[kLanes], d[kLanes];
+  read_or_fill(image, top, left, p, block.count, a);
+  read_or_fill(image, top, right, p, block.count, b);
+  read_or_fill(image, bottom, left, p, block.count, c);
+  read_or_fill(image, bottom, right, p, block.count, d);
+  for (uint k = 0; k < kLanes; ++k) {
+    const float above = (right - x) * a[k] + (x - left) * b[k];
+    const float below = (right - x) * c[k] + (x - left) * d[k];
+    a[k] = (bottom - y) * above + (y - top) * below;
+  }
+  if (block.count == kLanes) {
+    for (uint k = 0; k < kLanes; ++k) result[k] = T(a[k]);
+  } else {
+    for (uint k = 0; k < kLanes; ++k) {
+      if (k < block.count) result[k] = T(a[k]);
+    }
+  }
 }
 
 #if defined(__METAL_CPU__)
@@ -422,6 +457,8 @@ kernel void projective_transform(device const T* images [[buffer(0)]],
 #define BLOCKS(name, function, type)                               \
   INSTANTIATE_KERNEL(name "_" #type, function, type, RESIZE_LANES) \
   MANY_LANES(name "_many_lanes_" #type, function, type)
+INSTANTIATE_KERNEL("crop_grad_image", crop_grad_image, RESIZE_LANES)
+MANY_LANES("crop_grad_image_many_lanes", crop_grad_image)
 #define IMAGES(type)                               \
   BLOCKS("resize_bilinear", resize_bilinear, type) \
   BLOCKS("crop_and_resize", crop_and_resize, type) \
@@ -467,9 +504,12 @@ BLOCKS("resize_nearest", resize_nearest, ushort)
 BLOCKS("resize_nearest", resize_nearest, uint)
 BLOCKS("resize_nearest", resize_nearest, ulong)
 
-INSTANTIATE_KERNEL("projective_transform_float", projective_transform, float)
-INSTANTIATE_KERNEL("projective_transform_half", projective_transform, half)
-INSTANTIATE_KERNEL("projective_transform_bfloat", projective_transform, bfloat)
-INSTANTIATE_KERNEL("projective_transform_int", projective_transform, int)
-INSTANTIATE_KERNEL("projective_transform_long", projective_transform, long)
-INSTANTIATE_KERNEL("projective_transform_uchar", projective_transform, uchar)
+#define TRANSFORM(type)                                                            \
+  INSTANTIATE_KERNEL("projective_transform_" #type, projective_transform, type, 1) \
+  MANY_LANES("projective_transform_many_lanes_" #type, projective_transform, type)
+TRANSFORM(float)
+TRANSFORM(half)
+TRANSFORM(bfloat)
+TRANSFORM(int)
+TRANSFORM(long)
+TRANSFORM(uchar)

@@ -338,14 +338,13 @@ class CropGradImageOp {
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
       if (d_crops.num_elements() != 0) {
-        RETURN_IF_ERROR(
-            encoder.Launch("crop_grad_image",
-                           Grid((shape[3] + RESIZE_LANES - 1) / RESIZE_LANES, shape[1], shape[0]),
-                           {{"d_crops", d_crops},
-                            {"boxes", boxes},
-                            {"box_ind", box_ind},
-                            {"sums", out},
-                            {"p", p}}));
+        RETURN_IF_ERROR(encoder.Launch(ResizeShader("crop_grad_image", shape[3]),
+                                       Grid(BlocksOf(shape[3]), shape[1], shape[0]),
+                                       {{"d_crops", d_crops},
+                                        {"boxes", boxes},
+                                        {"box_ind", box_ind},
+                                        {"sums", out},
+                                        {"p", p}}));
       }
       if (in_place) return Status();
       return encoder.Launch({"cast", TF_FLOAT, d_image.dtype()}, Grid(d_image.num_elements()),
@@ -460,9 +459,11 @@ class TransformOp {
     p.out_w = static_cast<uint32_t>(size[1]);
     p.channels = static_cast<uint32_t>(images.dim(3));
     p.one_transform = one ? 1 : 0;
+    const bool many = ResizeLanes(shape[3]) == RESIZE_MANY_LANES;
     return Encode(ctx, [&](Encoder& encoder) {
       return encoder.Launch(
-          {"projective_transform", images.dtype()}, ImageGrid(shape),
+          {ResizeShader("projective_transform", shape[3]), images.dtype()},
+          many ? BlockGrid(shape) : ImageGrid(shape),
           {{"images", images}, {"transforms", transforms}, {"out", out}, {"p", p}});
     });
   }

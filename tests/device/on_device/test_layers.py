@@ -251,7 +251,7 @@ def test_projective_transform(dtype, mode):
     far = [[1.1, 0, -13.3, 0, 0.9, 22.4, 0, 0], [0.7, 0, 41.2, 0, 1.2, -30.6, 0, 0]]
     for shape, size, transforms in [((3, 8, 9, 2), (8, 9), turns), ((2, 5, 7, 3), (6, 4), [turn]),
                                     ((2, 8, 9, 2), (9, 8), far), ((2, 1, 1, 1), (2, 3), [turn]),
-                                    ((0, 3, 3, 1), (2, 2), [turn])]:  # fmt: skip
+                                    ((1, 5, 7, 35), (6, 4), [turn]), ((0, 3, 3, 1), (2, 2), [turn])]:  # fmt: skip
         for interpolation in ("NEAREST", "BILINEAR"):
             inputs = dict(
                 images=random(shape, dtype), transforms=tf.constant(transforms, tf.float32),

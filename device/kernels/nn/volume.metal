@@ -394,7 +394,9 @@ kernel void patches(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
       out + ((long(position.z) * p.out_w + position.y) * grid.x + position.x) * kLanes;
   if (is_inside(z, p.in_d) && is_inside(y, p.in_h) && is_inside(x, p.in_w)) {
     device const T* const from = in + in_at(p, e, z, y, x);
-    for (uint k = 0; k < kLanes; ++k) to[k] = from[k];
+    T values[kLanes];  // all read before any is written
+    for (uint k = 0; k < kLanes; ++k) values[k] = from[k];
+    for (uint k = 0; k < kLanes; ++k) to[k] = values[k];
   } else {
     for (uint k = 0; k < kLanes; ++k) to[k] = T(0);
   }
@@ -539,10 +541,17 @@ VOLUME_MANY(bfloat)
 #endif
 
 // What is only moved, by its size.
-#define VOLUME_BITS(type)                                               \
-  INSTANTIATE_KERNEL("argmax_grad_grad_" #type, argmax_grad_grad, type) \
-  INSTANTIATE_KERNEL("patches_" #type, patches, type, 1)                \
-  INSTANTIATE_KERNEL("patches_lanes_" #type, patches, type, VOLUME_LANES)
+#if defined(__METAL_CPU__)
+#define MANY_PATCHES(type) \
+  INSTANTIATE_KERNEL("patches_many_lanes_" #type, patches, type, VOLUME_MANY_LANES)
+#else
+#define MANY_PATCHES(type)
+#endif
+#define VOLUME_BITS(type)                                                 \
+  INSTANTIATE_KERNEL("argmax_grad_grad_" #type, argmax_grad_grad, type)   \
+  INSTANTIATE_KERNEL("patches_" #type, patches, type, 1)                  \
+  INSTANTIATE_KERNEL("patches_lanes_" #type, patches, type, VOLUME_LANES) \
+  MANY_PATCHES(type)
 VOLUME_BITS(uchar)
 VOLUME_BITS(ushort)
 VOLUME_BITS(uint)
@@ -564,6 +573,30 @@ inline float lrn_power(float norm, float beta) {
   return beta == 0.5f ? rsqrt(norm) : beta == 1.0f ? 1.0f / norm : pow(norm, -beta);
 }
 
+// What the sums of squares leave of some channels. Nothing is read again once something is written: what may have
+// changed is no work for vectors.
+template <typename T>
+inline void lrn_store(device const T* from, device T* to, thread const float (&sums)[LRN_LANES],
+                      int width, constant LrnParams& p) {
+  const float bias = p.bias, alpha = p.alpha, beta = p.beta;
+  float powers[LRN_LANES];
+  for (int k = 0; k < LRN_LANES; ++k) powers[k] = bias + alpha * sums[k];
+  // The usual power without a call.
+  if (beta == 0.5f) {
+    for (int k = 0; k < LRN_LANES; ++k) powers[k] = rsqrt(powers[k]);
+  } else {
+    for (int k = 0; k < LRN_LANES; ++k) powers[k] = lrn_power(powers[k], beta);
+  }
+  if (width == LRN_LANES) {
+    for (int k = 0; k < LRN_LANES; ++k) powers[k] *= float(from[k]);
+    for (int k = 0; k < LRN_LANES; ++k) to[k] = T(powers[k]);
+  } else {
+    for (int k = 0; k < LRN_LANES; ++k) {
+      if (k < width) to[k] = T(float(from[k]) * powers[k]);
+    }
+  }
+}
+
 // A thread has LRN_LANES neighbours. Grid: depth / LRN_LANES, rows.
 template <typename T>
 kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
@@ -577,6 +610,28 @@ kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
   float sums[LRN_LANES];
   for (int k = 0; k < LRN_LANES; ++k) sums[k] = 0.0f;
   const int reach = int(min(p.radius, p.depth));
+#if defined(__METAL_CPU__)
+  // One whose indices are not, a processor reads again from any place: what lies outside is looked at once.
+  if (reach <= LRN_REACH) {
+    float squares[LRN_LANES + 2 * LRN_REACH];
+    if (first >= LRN_REACH && first + LRN_LANES + LRN_REACH <= depth) {
+      for (int k = 0; k < LRN_LANES + 2 * LRN_REACH; ++k) {
+        squares[k] = float(from[k - LRN_REACH]) * float(from[k - LRN_REACH]);
+      }
+    } else {
+      for (int k = 0; k < LRN_LANES + 2 * LRN_REACH; ++k) {
+        const int place = first + k - LRN_REACH;
+        const float value = place >= 0 && place < depth ? float(row[place]) : 0.0f;
+        squares[k] = value * value;
+      }
+    }
+    for (int offset = -reach; offset <= reach; ++offset) {
+      for (int k = 0; k < LRN_LANES; ++k) sums[k] += squares[LRN_REACH + offset + k];
+    }
+    lrn_store(from, to, sums, width, p);
+    return;
+  }
+#endif
   for (int offset = -reach; offset <= reach; ++offset) {
     if (first + offset >= 0 && first + offset + LRN_LANES <= depth) {
       for (int k = 0; k < LRN_LANES; ++k) {
@@ -591,16 +646,7 @@ kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
       }
     }
   }
-  for (int k = 0; k < LRN_LANES; ++k) sums[k] = p.bias + p.alpha * sums[k];
-  // The usual power without a call.
-  if (p.beta == 0.5f) {
-    for (int k = 0; k < LRN_LANES; ++k) sums[k] = rsqrt(sums[k]);
-  } else {
-    for (int k = 0; k < LRN_LANES; ++k) sums[k] = lrn_power(sums[k], p.beta);
-  }
-  for (int k = 0; k < LRN_LANES; ++k) {
-    if (k < width) to[k] = T(float(from[k]) * sums[k]);
-  }
+  lrn_store(from, to, sums, width, p);
 }
 
 // What is passed on to all within reach: gradient * out / norm. Grid of these: depth, rows.

@@ -29,6 +29,7 @@ struct VolumeParams {
 static_assert(sizeof(VolumeParams) == 160, "host and shader must agree");
 
 #define LRN_LANES 16  // channels that a thread computes side by side
+#define LRN_REACH 8   // up to which radius a processor keeps what is around them
 
 // Rows of `depth` channels.
 struct LrnParams {

@@ -173,8 +173,10 @@ inline Status CheckShapeOf(const char* op, const char* name, const Tensor& tenso
 inline Status EncodePatches(Encoder& encoder, const Tensor& in, const VolumeParams& p, int64_t row,
                             int64_t rows, const Tensor& out) {
   const bool lanes = p.channels % VOLUME_LANES == 0;
-  return encoder.Launch({lanes ? "patches_lanes" : "patches", Bits(in)},
-                        Grid(row / (lanes ? VOLUME_LANES : 1), p.out_w, rows),
+  const bool many = p.channels % VOLUME_MANY_LANES == 0 && !ThreadgroupsRunAtOnce();
+  const char* const stem = many ? "patches_many_lanes" : lanes ? "patches_lanes" : "patches";
+  const int64_t width = many ? VOLUME_MANY_LANES : lanes ? VOLUME_LANES : 1;
+  return encoder.Launch({stem, Bits(in)}, Grid(row / width, p.out_w, rows),
                         {{"in", Value(in).Untyped()}, {"out", Value(out).Untyped()}, {"p", p}});
 }
 

@@ -327,6 +327,8 @@ def test_local_response_normalisation(dtype):
         ((2, 3, 4, 7), {}),
         ((1, 2, 2, 33), dict(depth_radius=2, bias=1.5, alpha=0.3, beta=0.75)),
         ((1, 1, 1, 1), dict(depth_radius=0, alpha=0.2, beta=0.4)),
+        ((1, 2, 1, 50), dict(depth_radius=4, alpha=0.2)),
+        ((1, 1, 2, 40), dict(depth_radius=11, alpha=0.2)),
     ]:
         x = random(shape, dtype)
         check(raw.LRN, dict(input=x), dtype, error=1e-5, **attrs)

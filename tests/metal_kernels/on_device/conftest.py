@@ -6,39 +6,35 @@ CPU that ran later in the same process would test something else.
 
 from __future__ import annotations
 
+import functools
 import os
-import subprocess
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.forked import Server
 from tests.metal_kernels.on_device import again
 
-ROOT = Path(__file__).resolve().parents[3]
 INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
+
+
+@functools.cache
+def server() -> Server:
+    return Server({**os.environ, INSIDE: "1", "TF_CPP_MIN_LOG_LEVEL": "2"})
 
 
 class OwnProcess(pytest.Item):
     """All tests of one file."""
 
     def runtest(self) -> None:
-        environment = {**os.environ, INSIDE: "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, "--durations=3", str(self.path)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=1800 if os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1" else 600,
-        )
+        options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=3"]
+        timeout = 1800 if os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1" else 600
+        code, output = server().run([*options, str(self.path)], timeout)
         # "No tests" is exit code 5, a crash is negative: both are failures.
-        if done.returncode != 0:
-            pytest.fail(f"exit code {done.returncode}\n{done.stdout}", pytrace=False)
-        self.add_report_section("call", "stdout", done.stdout)
+        if code != 0:
+            pytest.fail(f"exit code {code}\n{output}", pytrace=False)
+        self.add_report_section("call", "stdout", output)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, f"{self.path.name} in a process with the Metal device"

@@ -27,14 +27,21 @@ class BufferProfile {
  public:
   ~BufferProfile() {
     for (id<MTLCounterSampleBuffer> buffer : samples) [buffer release];
-    [compute release];
-    [blit release];
+    [compute.descriptor release];
+    [blit.descriptor release];
   }
+  // A pass, and where it says what takes its times.
+  template <typename Descriptor, typename Attachment>
+  struct Pass {
+    Descriptor* descriptor = nil;
+    Attachment* attachment = nil;              // the descriptor's
+    id<MTLCounterSampleBuffer> samples = nil;  // the attachment's
+  };
   id<MTLDevice> device = nil;
   std::vector<id<MTLCounterSampleBuffer>> samples;  // kSamples each
   std::vector<ProfileEvent> passes;
-  MTLComputePassDescriptor* compute = nil;
-  MTLBlitPassDescriptor* blit = nil;
+  Pass<MTLComputePassDescriptor, MTLComputePassSampleBufferAttachmentDescriptor> compute;
+  Pass<MTLBlitPassDescriptor, MTLBlitPassSampleBufferAttachmentDescriptor> blit;
 };
 
 namespace {
@@ -65,16 +72,19 @@ Recorder& TheRecorder() {
   return *recorder;
 }
 
-void* HookCompute(void* stream, const ProfiledPass& pass) {
+// nil: another device's.
+MetalDeviceStream* Ours(void* stream) {
+  static const Class ours = [MetalDeviceStream class];
   id object = (id)stream;
-  if (![object isKindOfClass:[MetalDeviceStream class]]) return nullptr;
-  return (void*)[(MetalDeviceStream*)object computeEncoderFor:pass];
+  return [object isKindOfClass:ours] ? (MetalDeviceStream*)object : nil;
+}
+
+void* HookCompute(void* stream, const ProfiledPass& pass) {
+  return (void*)[Ours(stream) computeEncoderFor:pass];
 }
 
 void* HookBlit(void* stream, const ProfiledPass& pass) {
-  id object = (id)stream;
-  if (![object isKindOfClass:[MetalDeviceStream class]]) return nullptr;
-  return (void*)[(MetalDeviceStream*)object blitEncoderFor:pass];
+  return (void*)[Ours(stream) blitEncoderFor:pass];
 }
 
 void HookBegin(metal_ops::RunningOp* op);
@@ -109,16 +119,19 @@ void Add(Recorder& recorder, const ProfileEvent& event) {
   for (uint64_t& dropped : recorder.dropped) ++dropped;
 }
 
-void HookBegin(metal_ops::RunningOp* op) {
+// With the recorder's lock. False: it began when strings had other numbers.
+bool Number(Recorder& recorder, const metal_ops::RunningOp& op) {
+  if (op.began < recorder.first.host) return false;
+  if (op.numbers[0] != 0) return true;
   size_t length = 0;
-  const char* const node = op->node(op->context, &length);
-  Recorder& recorder = TheRecorder();
-  const std::lock_guard<std::mutex> lock(recorder.mutex);
-  if (!IsProfiled()) return;
-  op->numbers[0] = Number(recorder, op->type);
-  op->numbers[1] = Number(recorder, {node, length});
-  op->began = Nanoseconds();
+  const char* const node = op.node(op.context, &length);
+  op.numbers[0] = Number(recorder, op.type);
+  op.numbers[1] = Number(recorder, {node, length});
+  return true;
 }
+
+// Takes no lock: who ends, or launches before, looks for the names.
+void HookBegin(metal_ops::RunningOp* op) { op->began = Nanoseconds(); }
 
 void HookEnd(const metal_ops::RunningOp& op) {
   ProfileEvent event = {};
@@ -126,12 +139,12 @@ void HookEnd(const metal_ops::RunningOp& op) {
   event.end = Nanoseconds();
   event.thread = ThreadNumber();
   event.kind = static_cast<uint32_t>(EventKind::kOp);
-  event.name = event.op = op.numbers[0];
-  event.node = op.numbers[1];
   Recorder& recorder = TheRecorder();
   const std::lock_guard<std::mutex> lock(recorder.mutex);
-  // Unless it began when strings had other numbers.
-  if (IsProfiled() && op.began >= recorder.first.host) Add(recorder, event);
+  if (!IsProfiled() || !Number(recorder, op)) return;
+  event.name = event.op = op.numbers[0];
+  event.node = op.numbers[1];
+  Add(recorder, event);
 }
 
 Clocks ReadClocks(id<MTLDevice> device) {
@@ -161,8 +174,12 @@ BufferProfile* NewProfile(id<MTLDevice> device) {
   }
   auto* const made = new BufferProfile();
   made->device = device;
-  made->compute = [[MTLComputePassDescriptor computePassDescriptor] retain];
-  made->blit = [[MTLBlitPassDescriptor blitPassDescriptor] retain];
+  made->compute.descriptor = [[MTLComputePassDescriptor computePassDescriptor] retain];
+  made->blit.descriptor = [[MTLBlitPassDescriptor blitPassDescriptor] retain];
+  made->compute.attachment =
+      [[made->compute.descriptor sampleBufferAttachments] objectAtIndexedSubscript:0];
+  made->blit.attachment =
+      [[made->blit.descriptor sampleBufferAttachments] objectAtIndexedSubscript:0];
   return made;
 }
 
@@ -182,9 +199,9 @@ id<MTLCounterSampleBuffer> NextSamples(BufferProfile* profile, NSUInteger* first
 }
 
 // Makes the pass the next one that takes times. False: it takes none, and counts as not seen.
-template <typename Descriptor>
+template <typename Kind>
 bool Attach(BufferProfile** profile, id<MTLCommandBuffer> buffer, const ProfiledPass& pass,
-            Descriptor* BufferProfile::* descriptor) {
+            Kind BufferProfile::* kind) {
   if (*profile == nullptr) *profile = NewProfile([buffer device]);
   NSUInteger first = 0;
   id<MTLCounterSampleBuffer> const samples = NextSamples(*profile, &first);
@@ -195,11 +212,10 @@ bool Attach(BufferProfile** profile, id<MTLCommandBuffer> buffer, const Profiled
     for (uint64_t& dropped : recorder.dropped) ++dropped;
     return false;
   }
-  auto* const attachment =
-      [[(*profile)->*descriptor sampleBufferAttachments] objectAtIndexedSubscript:0];
-  [attachment setSampleBuffer:samples];
-  [attachment setStartOfEncoderSampleIndex:first];
-  [attachment setEndOfEncoderSampleIndex:first + 1];
+  Kind& taken = (*profile)->*kind;
+  if (taken.samples != samples) [taken.attachment setSampleBuffer:taken.samples = samples];
+  [taken.attachment setStartOfEncoderSampleIndex:first];
+  [taken.attachment setEndOfEncoderSampleIndex:first + 1];
   ProfileEvent& event = (*profile)->passes.emplace_back();
   event = {};
   event.encoded = Nanoseconds();
@@ -209,7 +225,7 @@ bool Attach(BufferProfile** profile, id<MTLCommandBuffer> buffer, const Profiled
   event.name = Number(recorder, pass.name);
   std::copy_n(pass.grid, 3, event.grid);
   std::copy_n(pass.group, 3, event.group);
-  if (pass.op != nullptr && pass.op->began >= recorder.first.host) {
+  if (pass.op != nullptr && Number(recorder, *pass.op)) {
     event.op = pass.op->numbers[0];
     event.node = pass.op->numbers[1];
   }
@@ -307,13 +323,13 @@ id<MTLComputeCommandEncoder> ProfiledCompute(BufferProfile** profile, id<MTLComm
                                              const ProfiledPass& pass) {
   if (!Attach(profile, buffer, pass, &BufferProfile::compute))
     return [buffer computeCommandEncoder];
-  return [buffer computeCommandEncoderWithDescriptor:(*profile)->compute];
+  return [buffer computeCommandEncoderWithDescriptor:(*profile)->compute.descriptor];
 }
 
 id<MTLBlitCommandEncoder> ProfiledBlit(BufferProfile** profile, id<MTLCommandBuffer> buffer,
                                        const ProfiledPass& pass) {
   if (!Attach(profile, buffer, pass, &BufferProfile::blit)) return [buffer blitCommandEncoder];
-  return [buffer blitCommandEncoderWithDescriptor:(*profile)->blit];
+  return [buffer blitCommandEncoderWithDescriptor:(*profile)->blit.descriptor];
 }
 
 void DeleteProfile(BufferProfile* profile) { delete profile; }

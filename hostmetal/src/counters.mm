@@ -162,12 +162,12 @@ namespace {
 
 template <typename Descriptor>
 void EncodeSamplesOf(HMEncoder* encoder, Descriptor* descriptor) {
-  for (NSUInteger i = 0; i < kAttachments; ++i) {
-    auto* attachment = [[descriptor sampleBufferAttachments] objectAtIndexedSubscript:i];
-    auto* samples = (HMCounterSampleBuffer*)[attachment sampleBuffer];
-    if (!samples) continue;
-    const NSUInteger first = [attachment startOfEncoderSampleIndex];
-    const NSUInteger last = [attachment endOfEncoderSampleIndex];
+  // Without messages, which would be most of what a pass costs.
+  for (auto* attachment : [descriptor sampleBufferAttachments]->_attachments) {
+    if (!attachment || !attachment->_sampleBuffer) continue;
+    auto* samples = (HMCounterSampleBuffer*)attachment->_sampleBuffer;
+    const NSUInteger first = attachment->_startOfEncoderSampleIndex;
+    const NSUInteger last = attachment->_endOfEncoderSampleIndex;
     if (![samples isKindOfClass:HM_CLASS(HMCounterSampleBuffer)]) {
       [encoder fail:hostmetal::kInvalidResource
             message:"[sampleBufferAttachments] the sample buffer is not of this device"];

@@ -15,7 +15,7 @@ struct RunningOp {
   void* context;
   const char* (*node)(void* context, size_t* length);  // the node's name, while the kernel runs
   uint64_t began = 0;                                  // 0: nobody profiled then
-  uint32_t numbers[2] = {0, 0};                        // the profiler's, of type and node
+  mutable uint32_t numbers[2] = {0, 0};                // the profiler's, of type and node
 };
 
 // Work that gets its times from the device. Numbers are those of python/metal_ops/profiler.py.

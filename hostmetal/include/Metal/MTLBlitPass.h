@@ -9,7 +9,7 @@ NS_ASSUME_NONNULL_BEGIN
 // Where the times of a pass go. An index of MTLCounterDontSample takes none.
 MTL_EXPORT
 @interface MTLBlitPassSampleBufferAttachmentDescriptor : NSObject <NSCopying> {
- @private
+ @package
   id<MTLCounterSampleBuffer> _sampleBuffer;
   NSUInteger _startOfEncoderSampleIndex;
   NSUInteger _endOfEncoderSampleIndex;
@@ -22,7 +22,7 @@ MTL_EXPORT
 // Four of them, made when they are asked for; nil beyond.
 MTL_EXPORT
 @interface MTLBlitPassSampleBufferAttachmentDescriptorArray : NSObject {
- @private
+ @package
   MTLBlitPassSampleBufferAttachmentDescriptor* _attachments[4];
 }
 - (MTLBlitPassSampleBufferAttachmentDescriptor*)objectAtIndexedSubscript:
@@ -34,7 +34,7 @@ MTL_EXPORT
 
 MTL_EXPORT
 @interface MTLBlitPassDescriptor : NSObject <NSCopying> {
- @private
+ @package
   MTLBlitPassSampleBufferAttachmentDescriptorArray* _sampleBufferAttachments;
 }
 + (MTLBlitPassDescriptor*)blitPassDescriptor;

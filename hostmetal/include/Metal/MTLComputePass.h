@@ -10,7 +10,7 @@ NS_ASSUME_NONNULL_BEGIN
 // Where the times of a pass go. An index of MTLCounterDontSample takes none.
 MTL_EXPORT
 @interface MTLComputePassSampleBufferAttachmentDescriptor : NSObject <NSCopying> {
- @private
+ @package
   id<MTLCounterSampleBuffer> _sampleBuffer;
   NSUInteger _startOfEncoderSampleIndex;
   NSUInteger _endOfEncoderSampleIndex;
@@ -23,7 +23,7 @@ MTL_EXPORT
 // Four of them, made when they are asked for; nil beyond.
 MTL_EXPORT
 @interface MTLComputePassSampleBufferAttachmentDescriptorArray : NSObject {
- @private
+ @package
   MTLComputePassSampleBufferAttachmentDescriptor* _attachments[4];
 }
 - (MTLComputePassSampleBufferAttachmentDescriptor*)objectAtIndexedSubscript:
@@ -35,7 +35,7 @@ MTL_EXPORT
 
 MTL_EXPORT
 @interface MTLComputePassDescriptor : NSObject <NSCopying> {
- @private
+ @package
   MTLDispatchType _dispatchType;
   MTLComputePassSampleBufferAttachmentDescriptorArray* _sampleBufferAttachments;
 }

@@ -129,7 +129,10 @@ test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
 
 # Parts of the suite that are worth another run under other conditions: METAL_OPS_SIMD=avx2, METAL_DEVICE_WRAPPER_TYPE=1,
 # another release of TensorFlow. What they cannot change is left out.
-OP_TESTS := $(filter-out $(patsubst %,tests/test_%.py,benchmarks docs examples house import mutation package portability setup), \
+NO_OP_TESTS := benchmarks docs examples house import layers mutation package portability setup
+# With METAL_OPS_SIMD, what no instruction set changes, or asks for all of them itself, is left out.
+NO_SIMD_TESTS := arguments metal_kernel metal_kernel_refuses metal_library oracle placement simd symbols tcnn zero_out
+OP_TESTS := $(filter-out $(patsubst %,tests/test_%.py,$(NO_OP_TESTS) $(if $(METAL_OPS_SIMD),$(NO_SIMD_TESTS))), \
   $(wildcard tests/test_*.py))
 SHADER_TESTS := tests/metal_kernels/on_device tests/device/on_device \
   $(filter-out $(patsubst %,tests/msl/test_%.py,abi cache command_line errors gpu gpu_pack parts validation),$(wildcard tests/msl/test_*.py))

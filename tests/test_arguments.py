@@ -67,6 +67,12 @@ FUNCTIONS = {
         ),
         dict(causal=FLAG, scale=NUMBER, dropout=NUMBER, soft_cap=NUMBER), {},
     ),
+    "quantize": (
+        dict(weights=POINTS),
+        dict(bits=INTEGER, symmetric=FLAG, per_tensor=FLAG), {},
+    ),
+    "dequantize": ({}, dict(dtype=DTYPE), dict(weights=metal_ops.quantize(POINTS))),
+    "quantized_matmul": (dict(x=POINTS), {}, dict(weights=metal_ops.quantize(POINTS.T))),
     "cache_rows": (
         dict(rows=np.ones((1, 2, 3, 4), np.float32), starts=np.zeros(1, np.int32), counts=np.ones(1, np.int32)),
         dict(ring=FLAG), dict(cache=tf.Variable(np.ones((1, 2, 5, 4), np.float32))),

@@ -216,6 +216,18 @@ def hash_encode_point_grad(
 ) -> tf.Tensor:
     """Gradient of HashEncode with respect to its points."""
 
+def metal_dequantize(
+    codes: Any,
+    scales: Any,
+    minima: Any,
+    inputs: int,
+    T: Any = ...,
+    bits: int = 4,
+    block: int = 32,
+    name: str | None = None,
+) -> tf.Tensor:
+    """What quantized weights stand for: scale code + minimum, rounded once."""
+
 def metal_fused_conv2d(
     input: Any,
     filter: Any,
@@ -270,6 +282,17 @@ def metal_kernel_by_handle(
     name: str | None = None,
 ) -> tf.Tensor:
     """MetalKernel with all else that it says kept by the process, for calls outside of graphs. `metal_ops.metal_kernel` writes them;"""
+
+def metal_quantized_mat_mul(
+    x: Any,
+    codes: Any,
+    scales: Any,
+    minima: Any,
+    bits: int = 4,
+    block: int = 32,
+    name: str | None = None,
+) -> tf.Tensor:
+    """Products with quantized weights, which are unpacked as they are multiplied: y = x w^T, w = scale code + minimum."""
 
 def null_op(
     x: Any,

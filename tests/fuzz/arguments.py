@@ -131,6 +131,8 @@ def _made(value: Any) -> Any:
         return tf.cast(tf.constant(of[0]), of[1])
     if kind == "dtype":
         return tf.as_dtype(of)
+    if kind == "quantized":
+        return metal_ops.QuantizedWeights(**of)
     if kind == "grid":
         return metal_ops.HashGrid(**{"n_dims": 3, **of})
     return {

@@ -241,6 +241,9 @@ def _mutate(value: Any, rng: random.Random) -> Any:
         if value.kind in ("variable", "handle") and rng.random() < 0.8:
             changed = _array(value.value, rng)
             return Special(value.kind, changed) if isinstance(changed, np.ndarray) else changed
+        if value.kind == "quantized" and rng.random() < 0.9:
+            part = rng.choice(sorted(value.value))
+            return Special("quantized", {**value.value, part: _mutate(value.value[part], rng)})
         if value.kind == "grid" and rng.random() < 0.9:
             return Special("grid", {**value.value, **_grid(rng)})
         return _anything(rng)

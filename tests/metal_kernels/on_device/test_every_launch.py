@@ -215,6 +215,13 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             x = tf.ones([2, 3], dtype)
             y, mean, factor = raw_ops.row_norm(x, x[0], x[0])
             raw_ops.row_norm_grad(y, x, x[0], mean, factor)
+    for way in ("groups", "threads"):
+        monkeypatch.setenv("METAL_OPS_QUANTIZED", way)
+        for bits, scales, dtype in itertools.product((4, 8), ("float32", "float16"), DTYPES):
+            weights = metal_ops.quantize(tf.ones([40, 20]), bits, scales=scales)
+            for rows in (1, 20):
+                metal_ops.quantized_matmul(tf.ones([rows, 40], dtype), weights)
+            metal_ops.dequantize(weights, dtype)
     radiance_fields()
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))

@@ -1,0 +1,93 @@
+// MetalQuantizedMatMul and MetalDequantize on the Metal device.
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_plan.h"
+#include "kernels/quantized_matmul/quantized_matmul_call.h"
+#include "kernels/runtime/choice.h"
+#include "kernels/runtime/metal_call.h"
+#include "kernels/runtime/platform.h"
+
+namespace metal_ops {
+namespace {
+
+// Rows of x up to which codes are unpacked as they are multiplied: by few threads a row they are read
+// as often as there are tiles of rows.
+constexpr int64_t kFewRows = 4 * QUANTIZED_FEW_ROWS;
+
+Value MinimaOf(const QuantizedParams& params, const Tensor& minima) {
+  return params.use_minima != 0 ? Value(minima) : Value(Nothing());
+}
+
+// Whether a simdgroup's threads share an output, which want neighbouring codes, or one thread has it
+// and many codes. METAL_OPS_QUANTIZED, or the device.
+Status ChooseGroups(bool* groups) {
+  *groups = ThreadgroupsRunAtOnce();
+  return AskedFor("METAL_OPS_QUANTIZED", "groups", "threads", groups);
+}
+
+// Weights, [outputs, inputs].
+Status Unpack(MetalCall& call, const QuantizedParams& params, int first, bool groups,
+              const Tensor& weights) {
+  const int64_t codes = groups ? 8 : QUANTIZED_UNIT;
+  return call.Launch(
+      {"quantized_unpack", weights.dtype(), call.in(first + 1).dtype(), call.Int("bits"), codes},
+      Grid((params.inputs + codes - 1) / codes, params.outputs),
+      {{"codes", call.in(first)},
+       {"scales", call.in(first + 1)},
+       {"minima", MinimaOf(params, call.in(first + 2))},
+       {"to", weights},
+       {"p", params}});
+}
+
+Status Few(MetalCall& call, const QuantizedParams& params, bool groups) {
+  const int lanes = groups ? 32 : 1;
+  const int64_t tiles = (params.rows + QUANTIZED_FEW_ROWS - 1) / QUANTIZED_FEW_ROWS;
+  return call.Launch(
+      {"quantized_few", call.in(0).dtype(), call.in(2).dtype(), call.Int("bits"), lanes},
+      Grid(lanes, params.outputs, tiles),
+      {{"x", call.in(0)},
+       {"codes", call.in(1)},
+       {"scales", call.in(2)},
+       {"minima", MinimaOf(params, call.in(3))},
+       {"y", call.out(0)},
+       {"p", params}});
+}
+
+Status QuantizedMatMul(MetalCall& call) {
+  const QuantizedParams params = ToQuantizedParams(call, call.Size("rows"), call.Size("inputs"), 1);
+  if (params.rows == 0 || params.outputs == 0) return Status();
+  bool groups = false;
+  RETURN_IF_ERROR(ChooseGroups(&groups));
+  // Of more rows the weights are unpacked into memory, for a product of matrices.
+  if (params.rows <= kFewRows || params.inputs == 0) return Few(call, params, groups);
+  // What multiplies in tiles takes both factors in one type; else b is packed as float32 anyway.
+  bool tiles = false;
+  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.outputs >= 16, &tiles));
+  Tensor weights;
+  RETURN_IF_ERROR(call.AllocateTemp(tiles ? call.in(0).dtype() : DType::kFloat,
+                                    {params.outputs, params.inputs}, &weights));
+  RETURN_IF_ERROR(Unpack(call, params, 1, groups, weights));
+  const MatMulSizes sizes = ToMatMulSizes(call.in_shapes[0], ArgShape(weights.shape()),
+                                          /*transpose_a=*/false, call.out_shapes[0]);
+  const GemmParams product =
+      PlanMatMul(&call.shapes, sizes, /*transpose_a=*/false, /*transpose_b=*/true);
+  RETURN_IF_ERROR(call.Checked());
+  const auto floats = [&](const Shape& shape, Tensor* tensor) {
+    return call.AllocateTemp(DType::kFloat, shape, tensor);
+  };
+  // Nothing is fused to it: no args, no activation.
+  const GemmEpilogue epilogue = {};
+  return RunGemm(call.stream(), floats, product, call.in(0), weights, &epilogue, call.out(0));
+}
+METAL_KERNEL("MetalQuantizedMatMul", QuantizedMatMul);
+
+Status Dequantize(MetalCall& call) {
+  const QuantizedParams params = ToQuantizedParams(call, 0, call.Int("inputs"), 0);
+  bool groups = false;
+  RETURN_IF_ERROR(ChooseGroups(&groups));
+  return Unpack(call, params, 0, groups, call.out(0));
+}
+METAL_KERNEL("MetalDequantize", Dequantize);
+
+}  // namespace
+}  // namespace metal_ops

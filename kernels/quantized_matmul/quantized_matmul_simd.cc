@@ -1,0 +1,408 @@
+// MetalQuantizedMatMul and MetalDequantize on the CPU. A byte's codes are neighbours in memory and
+// vectors apart in a register: x is put into that order once, and codes are never moved.
+
+#include <hwy/aligned_allocator.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/quantized_matmul/quantized_matmul_call.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quantized_matmul/quantized_matmul_simd.cc"
+#include "kernels/simd/all_targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace metal_ops {
+namespace HWY_NAMESPACE {
+
+// So many codes are put into order together: those of low bits, then those of high bits.
+constexpr int64_t kChunk = 1024;
+// From a row of x in that order, or of unpacked weights, to the next one: a power of two would put
+// all of them into the same few lines of the cache.
+constexpr int64_t kChunkRow = kChunk + 16;
+constexpr int64_t OrderedRow(int64_t inputs) { return (inputs / 16 | 1) * 16 + 32; }
+// Rows of x of which a copy in that order is made at a time, and outputs whose weights of a chunk
+// stay in the second cache.
+constexpr int64_t kPanel = 256, kOutputs = 16;
+// Rows and outputs whose sums fill the registers but for a few.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+constexpr int kTileRows = 4, kTileOutputs = 2;
+#else
+constexpr int kTileRows = 6, kTileOutputs = 4;
+#endif
+static_assert(kOutputs % kTileOutputs == 0, "");
+
+HWY_INLINE float SumOf(Floats x) {
+  return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<float>(), x.v));
+}
+
+// A vector of bytes as integers.
+HWY_INLINE hn::Vec<hn::ScalableTag<int32_t>> Bytes(const uint8_t* from) {
+  const hn::ScalableTag<int32_t> integers;
+  const hn::Rebind<uint8_t, hn::ScalableTag<int32_t>> bytes;
+  return hn::PromoteTo(integers, hn::LoadU(bytes, from));
+}
+HWY_INLINE Floats ToFloats(hn::Vec<hn::ScalableTag<int32_t>> x) {
+  return Floats(hn::ConvertTo(hn::ScalableTag<float>(), x));
+}
+
+// The weights of one row.
+struct Row {
+  const uint8_t* codes;
+  const float *scales, *minima;
+  int64_t block;
+  float middle;
+
+  float Minimum(int64_t group) const {
+    return minima != nullptr ? minima[group] : -middle * scales[group];
+  }
+};
+
+// Rows of weights, with scales and minima as float32.
+class Rows {
+ public:
+  Rows(const CpuCall& call, const QuantizedParams& p, int first)
+      : call_(call), p_(p), first_(first), scales_(p.groups), minima_(p.groups) {}
+
+  // Good until the next call.
+  Row At(int64_t output) {
+    const int64_t at = output * p_.row_groups;
+    Row row = {call_.in<uint8_t>(first_) + output * p_.bytes,
+               call_.Read(first_ + 1, at, p_.groups, scales_.data()), nullptr, p_.block, p_.middle};
+    if (p_.use_minima != 0) {
+      row.minima = call_.Read(first_ + 2, at, p_.groups, minima_.data());
+    }
+    return row;
+  }
+
+ private:
+  const CpuCall& call_;
+  const QuantizedParams& p_;
+  const int first_;
+  std::vector<float> scales_, minima_;
+};
+
+// Calls run(first, n, scale, minimum) for what [begin, begin + n) has of each block.
+template <typename Run>
+HWY_INLINE void ForBlocks(const Row& row, int64_t begin, int64_t n, const Run& run) {
+  int64_t group = begin / row.block, end = (group + 1) * row.block;
+  for (int64_t i = begin; i < begin + n; ++group, end += row.block) {
+    const int64_t count = std::min(begin + n, end) - i;
+    run(i, count, row.scales[group], row.Minimum(group));
+    i += count;
+  }
+}
+
+// Where a chunk of n elements has those of high bits.
+template <int kBits>
+HWY_INLINE int64_t HighOf(int64_t n) {
+  return kBits == 4 ? (n + 1) / 2 : 0;
+}
+
+// from[0:n], a chunk, in its order.
+template <int kBits>
+void PutInOrder(const float* from, int64_t n, float* to) {
+  if (kBits == 8) {
+    std::copy_n(from, n, to);
+    return;
+  }
+  const int64_t high = HighOf<kBits>(n);
+  for (int64_t i = 0; i < n / 2; ++i) {
+    to[i] = from[2 * i];
+    to[high + i] = from[2 * i + 1];
+  }
+  if (n % 2 != 0) to[n / 2] = from[n - 1];
+}
+
+template <int kBits>
+HWY_INLINE int CodeOf(const uint8_t* codes, int64_t i) {
+  return kBits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4) & 15;
+}
+
+// Rounded to an output's elements [begin, begin + n).
+void Put(const MutableFloatArray& y, int64_t begin, int64_t n, const float* from) {
+  if (y.type == FloatType::kFloat) {
+    std::copy_n(from, n, static_cast<float*>(y.data) + begin);
+  } else {
+    y.Store(begin, n, from);
+  }
+}
+
+// The weights of a chunk, in its order.
+template <int kBits>
+HWY_INLINE void Unpack(const Row& row, int64_t begin, int64_t n, float* to) {
+  const int64_t lanes = Floats::Lanes(), high = HighOf<kBits>(n);
+  const auto low_bits = hn::Set(hn::ScalableTag<int32_t>(), 15);
+  ForBlocks(row, begin, n, [&](int64_t i, int64_t count, float scale, float minimum) HWY_ATTR {
+    const uint8_t* const codes = row.codes + i * kBits / 8;
+    const int64_t at = (i - begin) * kBits / 8, bytes = count * kBits / 8;
+    const Floats by(scale), plus(minimum);
+    int64_t j = 0;
+    for (; j + lanes <= bytes; j += lanes) {
+      const auto pair = Bytes(codes + j);
+      if (kBits == 4) {
+        fma(ToFloats(hn::And(pair, low_bits)), by, plus).Store(to + at + j);
+        fma(ToFloats(hn::ShiftRight<4>(pair)), by, plus).Store(to + high + at + j);
+      } else {
+        fma(ToFloats(pair), by, plus).Store(to + at + j);
+      }
+    }
+    for (; j < bytes; ++j) {
+      const int low = kBits == 4 ? codes[j] & 15 : codes[j];
+      to[at + j] = std::fma(static_cast<float>(low), scale, minimum);
+      if (kBits == 4)
+        to[high + at + j] = std::fma(static_cast<float>(codes[j] >> 4), scale, minimum);
+    }
+    if (kBits == 4 && count % 2 != 0) {
+      to[at + bytes] = std::fma(static_cast<float>(codes[bytes] & 15), scale, minimum);
+    }
+  });
+}
+
+using VF = hn::Vec<hn::ScalableTag<float>>;
+
+// What a few rows of x have in common with one of weights. Plain vectors, which the compiler keeps in
+// registers: no function but this one sees them, and all loops over them have constant bounds.
+template <int kBits, int kRows>
+HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_row,
+                    float* products) {
+  const hn::ScalableTag<float> df;
+  const hn::ScalableTag<int32_t> integers;
+  const int64_t lanes = Floats::Lanes();
+  const auto low_bits = hn::Set(integers, 15);
+  // Of low and high bits, or of every other vector.
+  VF sums[kRows][2];
+  for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = hn::Zero(df);
+  int64_t group = 0, end = 0, high = 0;
+  VF scale = hn::Zero(df), minimum = scale;
+  const int64_t whole = inputs / QUANTIZED_UNIT * QUANTIZED_UNIT;
+  for (int64_t i = 0; i < whole; i += QUANTIZED_UNIT) {
+    if (i == end) {
+      scale = hn::Set(df, row.scales[group]);
+      minimum = hn::Set(df, row.Minimum(group));
+      ++group, end += row.block;
+    }
+    // Where the chunk has those of high bits, from those of low bits on.
+    const int64_t chunk = i / kChunk * kChunk;
+    if (kBits == 4 && i == chunk) high = HighOf<4>(HWY_MIN(kChunk, inputs - chunk));
+    const uint8_t* const codes = row.codes + i * kBits / 8;
+    const float* const from = x + (kBits == 4 ? chunk + (i - chunk) / 2 : i);
+    const int64_t step = kBits == 4 ? lanes : 2 * lanes;
+    for (int64_t j = 0; j < QUANTIZED_UNIT * kBits / 8; j += step) {
+      const auto bytes = Bytes(codes + j);
+      const auto first = kBits == 4 ? hn::And(bytes, low_bits) : bytes;
+      const auto second =
+          kBits == 4 ? hn::ShiftRight<4>(bytes) : Bytes(codes + j + (kBits == 4 ? 0 : lanes));
+      const VF one = hn::MulAdd(hn::ConvertTo(df, first), scale, minimum);
+      const VF two = hn::MulAdd(hn::ConvertTo(df, second), scale, minimum);
+      const float* const other = from + (kBits == 4 ? high : lanes);
+      for (int r = 0; r < kRows; ++r) {
+        sums[r][0] = hn::MulAdd(one, hn::LoadU(df, from + r * x_row + j), sums[r][0]);
+        sums[r][1] = hn::MulAdd(two, hn::LoadU(df, other + r * x_row + j), sums[r][1]);
+      }
+    }
+  }
+  HWY_ALIGN float lanes_of[kRows][HWY_MAX_BYTES / 4];
+  for (int r = 0; r < kRows; ++r) hn::Store(hn::Add(sums[r][0], sums[r][1]), df, lanes_of[r]);
+  for (int r = 0; r < kRows; ++r) products[r] = SumOf(Floats::Load(lanes_of[r]));
+  if (whole == inputs) return;
+  float rest[QUANTIZED_UNIT];
+  const int64_t chunk = whole / kChunk * kChunk, n = inputs - chunk;
+  high = HighOf<kBits>(n);
+  for (int64_t i = whole; i < inputs; ++i) {
+    rest[i - whole] = std::fma(static_cast<float>(CodeOf<kBits>(row.codes, i)),
+                               row.scales[i / row.block], row.Minimum(i / row.block));
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int64_t i = whole; i < inputs; ++i) {
+      const int64_t at = kBits == 8 ? i : chunk + (i - chunk) / 2 + (i % 2 != 0 ? high : 0);
+      products[r] += rest[i - whole] * x[r * x_row + at];
+    }
+  }
+}
+
+// A few rows of x: codes are read once and unpacked in registers.
+template <int kBits, int kRows>
+void FewRows(CpuCall& call, const QuantizedParams& p, const float* x) {
+  const MutableFloatArray y = call.float_out(0);
+  call.ParallelFor(p.outputs, p.inputs * (1 + kRows) / 4 + 16, [&](int64_t begin, int64_t end) {
+    Rows rows(call, p, 1);
+    std::vector<float> sums(kRows * (end - begin));
+    for (int64_t output = begin; output < end; ++output) {
+      float products[kRows];
+      Dot<kBits, kRows>(rows.At(output), p.inputs, x, OrderedRow(p.inputs), products);
+      for (int r = 0; r < kRows; ++r) sums[r * (end - begin) + output - begin] = products[r];
+    }
+    for (int r = 0; r < kRows; ++r) {
+      Put(y, r * p.outputs + begin, end - begin, sums.data() + r * (end - begin));
+    }
+  });
+}
+
+// sums[r][o] += the products of kRows rows of x and kTileOutputs rows of weights, n elements each.
+template <int kRows>
+HWY_INLINE void AddTile(const float* x, int64_t x_row, const float* weights, int64_t weights_row,
+                        int64_t n, float* sums, int64_t sums_row) {
+  const hn::ScalableTag<float> df;
+  const int64_t lanes = Floats::Lanes();
+  VF tile[kRows][kTileOutputs];
+  for (int r = 0; r < kRows; ++r) {
+    for (int o = 0; o < kTileOutputs; ++o) tile[r][o] = hn::Zero(df);
+  }
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    VF right[kTileOutputs];
+    for (int o = 0; o < kTileOutputs; ++o) right[o] = hn::LoadU(df, weights + o * weights_row + i);
+    for (int r = 0; r < kRows; ++r) {
+      const auto left = hn::LoadU(df, x + r * x_row + i);
+      for (int o = 0; o < kTileOutputs; ++o) tile[r][o] = hn::MulAdd(left, right[o], tile[r][o]);
+    }
+  }
+  HWY_ALIGN float last[kRows][kTileOutputs][HWY_MAX_BYTES / 4];
+  for (int r = 0; r < kRows; ++r) {
+    for (int o = 0; o < kTileOutputs; ++o) hn::Store(tile[r][o], df, last[r][o]);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int o = 0; o < kTileOutputs; ++o) {
+      float sum = SumOf(Floats::Load(last[r][o]));
+      for (int64_t j = i; j < n; ++j) sum += x[r * x_row + j] * weights[o * weights_row + j];
+      sums[r * sums_row + o] += sum;
+    }
+  }
+}
+
+template <int kRows>
+HWY_INLINE void AddTiles(const float* x, int64_t x_row, const float* weights, int64_t n_outputs,
+                         int64_t n, float* sums) {
+  for (int64_t o = 0; o < n_outputs; o += kTileOutputs) {
+    AddTile<kRows>(x, x_row, weights + o * kChunkRow, kChunkRow, n, sums + o, kOutputs);
+  }
+}
+
+// Many rows: the weights of some outputs are unpacked for all of them.
+template <int kBits>
+void ManyRows(CpuCall& call, const QuantizedParams& p, int64_t first_row, int64_t n_rows,
+              const float* x) {
+  const MutableFloatArray y = call.float_out(0);
+  const int64_t blocks = (p.outputs + kOutputs - 1) / kOutputs;
+  call.ParallelFor(blocks, p.inputs * kOutputs * (n_rows + 2) / 8, [&](int64_t begin, int64_t end) {
+    Rows rows(call, p, 1);
+    const hwy::AlignedFreeUniquePtr<float[]> weights =
+        hwy::AllocateAligned<float>(kOutputs * kChunkRow);
+    std::fill_n(weights.get(), kOutputs * kChunkRow, 0.0f);
+    std::vector<float> sums(n_rows * kOutputs);
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t output = block * kOutputs, n = std::min(kOutputs, p.outputs - output);
+      std::fill(sums.begin(), sums.end(), 0.0f);
+      for (int64_t at = 0; at < p.inputs; at += kChunk) {
+        const int64_t terms = std::min(kChunk, p.inputs - at);
+        for (int64_t o = 0; o < n; ++o) {
+          Unpack<kBits>(rows.At(output + o), at, terms, weights.get() + o * kChunkRow);
+        }
+        // What a tile has beyond the outputs is computed of old weights, and not looked at.
+        int64_t row = 0;
+        for (; row + kTileRows <= n_rows; row += kTileRows) {
+          AddTiles<kTileRows>(x + row * OrderedRow(p.inputs) + at, OrderedRow(p.inputs),
+                              weights.get(), n, terms, sums.data() + row * kOutputs);
+        }
+        for (; row < n_rows; ++row) {
+          AddTiles<1>(x + row * OrderedRow(p.inputs) + at, OrderedRow(p.inputs), weights.get(), n,
+                      terms, sums.data() + row * kOutputs);
+        }
+      }
+      for (int64_t row = 0; row < n_rows; ++row) {
+        Put(y, (first_row + row) * p.outputs + output, n, sums.data() + row * kOutputs);
+      }
+    }
+  });
+}
+
+template <int kBits>
+void Product(CpuCall& call, const QuantizedParams& p) {
+  const int64_t most = std::min(p.rows, kPanel);
+  const hwy::AlignedFreeUniquePtr<float[]> ordered =
+      hwy::AllocateAligned<float>(most * OrderedRow(p.inputs));
+  for (int64_t first = 0; first < p.rows; first += most) {
+    const int64_t n = std::min(most, p.rows - first);
+    call.ParallelFor(n, 2 * p.inputs, [&](int64_t begin, int64_t end) {
+      std::vector<float> room(kChunk);
+      for (int64_t row = begin; row < end; ++row) {
+        for (int64_t at = 0; at < p.inputs; at += kChunk) {
+          const int64_t terms = std::min(kChunk, p.inputs - at);
+          PutInOrder<kBits>(call.Read(0, (first + row) * p.inputs + at, terms, room.data()), terms,
+                            ordered.get() + row * OrderedRow(p.inputs) + at);
+        }
+      }
+    });
+    if (p.rows > QUANTIZED_FEW_ROWS) {
+      ManyRows<kBits>(call, p, first, n, ordered.get());
+      continue;
+    }
+    switch (n) {
+      case 1:
+        FewRows<kBits, 1>(call, p, ordered.get());
+        break;
+      case 2:
+        FewRows<kBits, 2>(call, p, ordered.get());
+        break;
+      case 3:
+        FewRows<kBits, 3>(call, p, ordered.get());
+        break;
+      default:
+        FewRows<kBits, 4>(call, p, ordered.get());
+    }
+  }
+}
+
+void QuantizedMatMul(CpuCall& call) {
+  const QuantizedParams p = ToQuantizedParams(call, call.Size("rows"), call.Size("inputs"), 1);
+  if (p.rows == 0 || p.outputs == 0) return;
+  if (call.Int("bits") == 4) {
+    Product<4>(call, p);
+  } else {
+    Product<8>(call, p);
+  }
+}
+
+template <int kBits>
+void Weights(CpuCall& call, const QuantizedParams& p) {
+  const MutableFloatArray weights = call.float_out(0);
+  call.ParallelFor(p.outputs, 2 * p.inputs, [&](int64_t begin, int64_t end) {
+    Rows rows(call, p, 0);
+    std::vector<float> chunk(kChunk), room(kChunk);
+    for (int64_t output = begin; output < end; ++output) {
+      const Row row = rows.At(output);
+      for (int64_t at = 0; at < p.inputs; at += kChunk) {
+        const int64_t n = std::min(kChunk, p.inputs - at), high = HighOf<kBits>(n);
+        Unpack<kBits>(row, at, n, chunk.data());
+        float* const to = weights.Piece(output * p.inputs + at, room.data());
+        for (int64_t i = 0; i < n; ++i) {
+          to[i] = kBits == 8 ? chunk[i] : chunk[i % 2 == 0 ? i / 2 : high + i / 2];
+        }
+        weights.Store(output * p.inputs + at, n, to);
+      }
+    }
+  });
+}
+
+void Dequantize(CpuCall& call) {
+  const QuantizedParams p = ToQuantizedParams(call, 0, call.Int("inputs"), 0);
+  if (call.Int("bits") == 4) {
+    Weights<4>(call, p);
+  } else {
+    Weights<8>(call, p);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace metal_ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace metal_ops {
+SIMD_KERNEL("MetalQuantizedMatMul", QuantizedMatMul);
+SIMD_KERNEL("MetalDequantize", Dequantize);
+}  // namespace metal_ops
+#endif  // HWY_ONCE

@@ -1,0 +1,271 @@
+"""Weights of 4 or 8 bits: made of floats, multiplied as they are, and turned back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from metal_ops.ops import _arguments, _checks, _declared
+
+__all__ = ["QuantizedWeights", "dequantize", "quantize", "quantized_matmul"]
+__theme__ = "Quantization"
+
+_SCALES = (tf.float32, tf.float16)
+
+
+class QuantizedWeights(tf.experimental.ExtensionType):
+    """A matrix of weights as codes: [inputs, outputs], as a Dense layer's kernel.
+
+    What code c of a block stands for is scale c + minimum, or scale (c - 2^(bits - 1)) without minima. It may be an
+    argument or a result of a `tf.function`, and lie in a `tf.Module`.
+
+    Attributes:
+      codes: [outputs, ceil(inputs bits / 8)] uint8: a row of codes an output, the first of a byte in its low bits.
+      scales: [outputs, blocks] float16 or float32, or [1, blocks] where all outputs have the same.
+      minima: What code 0 stands for, shaped like scales; [0] for none.
+      inputs: Codes of a row.
+      bits: Of a code: 4 or 8.
+      block: Neighbouring codes of a row that share a scale; 0: all of them.
+
+    Example:
+      >>> weights = metal_ops.quantize(tf.eye(64), bits=8, block=32)
+      >>> weights.codes.shape, weights.scales.shape, weights.n_bytes
+      (TensorShape([64, 64]), TensorShape([64, 2]), 5120)
+    """
+
+    codes: tf.Tensor
+    scales: tf.Tensor
+    minima: tf.Tensor
+    inputs: int
+    bits: int
+    block: int
+
+    def __validate__(self) -> None:
+        self.codes.shape.assert_has_rank(2)
+        self.scales.shape.assert_has_rank(2)
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """[inputs, outputs]."""
+        return tf.TensorShape([self.inputs, self.codes.shape[0]])
+
+    @property
+    def n_bytes(self) -> int:
+        """Of codes, scales and minima."""
+        tensors = (self.codes, self.scales, self.minima)
+        return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
+
+
+def quantize(
+    weights: Any,
+    bits: int = 4,
+    block: int | None = 32,
+    symmetric: bool = False,
+    per_tensor: bool = False,
+    scales: Any = None,
+) -> QuantizedWeights:
+    """Weights rounded to 2^bits steps a block.
+
+    The steps of a block go from its least to its greatest weight or, if symmetric, from -max |w| to max |w| around a
+    code for zero. Steps are rounded to the dtype of the scales before codes are chosen, which then fit them. That is
+    the round-to-nearest of Jacob et al. 2018, "Quantization and training of neural networks for efficient
+    integer-arithmetic-only inference", [arXiv:1712.05877](https://arxiv.org/abs/1712.05877), section 2.
+
+    Args:
+      weights: [inputs, outputs] float32, float16 or bfloat16, finite.
+      bits: Of a code: 4 or 8.
+      block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
+      symmetric: Whether there are no minima.
+      per_tensor: Whether all outputs share scales: with block=None there is one for the tensor.
+      scales: Their dtype, and that of the minima: float16 or float32. None: float16 for 4 bits, float32 for 8.
+
+    Returns:
+      QuantizedWeights.
+
+    Raises:
+      TypeError: A dtype does not fit, or bits or block is no integer.
+      ValueError: The shape is not known in the graph or not that of a matrix, or bits or block is none that there is.
+      tf.errors.InvalidArgumentError: A weight is not finite, or a scale too large for float16.
+
+    Example:
+      >>> kernel = tf.constant([[0.0, 1.0], [0.5, -1.0]])
+      >>> few = metal_ops.quantize(kernel, bits=8, block=None, symmetric=True)
+      >>> few.shape, few.n_bytes
+      (TensorShape([2, 2]), 12)
+      >>> np.round(metal_ops.dequantize(few).numpy(), 2).tolist()
+      [[0.0, 1.0], [0.5, -1.0]]
+    """
+    op = "quantize"
+    weights = _arguments.as_floats(op, "weights", weights)
+    bits = _arguments.integer(op, "bits", bits)
+    if bits not in (4, 8):
+        raise ValueError(f"[{op}] bits: expected 4 or 8, got {bits}.")
+    block = 0 if block is None else _block(op, block)
+    symmetric = _arguments.flag(op, "symmetric", symmetric)
+    per_tensor = _arguments.flag(op, "per_tensor", per_tensor)
+    kind = tf.as_dtype(scales) if scales is not None else _SCALES[bits == 4]
+    if kind not in _SCALES:
+        raise TypeError(f"[{op}] scales: expected float32 or float16, got {kind.name}.")
+    if weights.shape.rank != 2 or not weights.shape.is_fully_defined():
+        raise ValueError(
+            f"[{op}] weights: expected shape [inputs, outputs], known in the graph, got {weights.shape}."
+        )
+    n_inputs, n_outputs = weights.shape
+    rows = tf.transpose(tf.cast(weights, tf.float32))
+    size = block or max(n_inputs, 1)
+    # The last block is filled with its last weight, which changes neither its least nor its greatest.
+    n_blocks = -(-n_inputs // size)
+    last = tf.tile(rows[:, -1:], [1, n_blocks * size - n_inputs])
+    blocks = tf.reshape(tf.concat([rows, last], 1), [n_outputs, n_blocks, size])
+    over = [0, 2] if per_tensor else [2]
+    steps = 2.0**bits - 1
+    if symmetric:
+        # From -2^(bits - 1) + 1 on, so that both signs have as many.
+        half = 2.0 ** (bits - 1)
+        scale = tf.reduce_max(tf.abs(blocks), over) / (half - 1)
+        minimum = tf.zeros([0], kind)
+        zero = half
+    else:
+        least = tf.reduce_min(blocks, over)
+        minimum = tf.cast(least, kind)
+        scale = (tf.reduce_max(blocks, over) - tf.cast(minimum, tf.float32)) / steps
+    scale = tf.cast(scale, kind)
+    if per_tensor:
+        scale = scale[tf.newaxis]
+        minimum = minimum if symmetric else minimum[tf.newaxis]
+    wide = tf.cast(scale, tf.float32)
+    checks = [
+        tf.debugging.assert_all_finite(rows, f"[{op}] weights: expected finite numbers"),
+        tf.debugging.assert_all_finite(
+            wide, f"[{op}] scales: too large for {kind.name}; scales=tf.float32 has room"
+        ),
+    ]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        from_zero = blocks if symmetric else blocks - tf.cast(minimum, tf.float32)[..., tf.newaxis]
+    codes = tf.round(tf.math.divide_no_nan(from_zero, wide[..., tf.newaxis]))
+    codes = tf.clip_by_value(codes + (zero if symmetric else 0.0), 0.0, steps)
+    codes = tf.cast(tf.reshape(codes, [n_outputs, n_blocks * size])[:, :n_inputs], tf.uint8)
+    if bits == 4:
+        codes = tf.pad(codes, [[0, 0], [0, n_inputs % 2]])
+        codes = codes[:, 0::2] + 16 * codes[:, 1::2]
+    return QuantizedWeights(codes, scale, minimum, inputs=n_inputs, bits=bits, block=block)
+
+
+def dequantize(
+    weights: QuantizedWeights, dtype: Any = tf.float32, name: str | None = None
+) -> tf.Tensor:
+    """What quantized weights stand for: scale code + minimum, rounded once.
+
+    Args:
+      weights: QuantizedWeights.
+      dtype: float32, float16 or bfloat16.
+      name: Optional name of the op.
+
+    Returns:
+      [inputs, outputs] of that dtype.
+
+    Raises:
+      TypeError: Those are no quantized weights, or the dtype is another one.
+      tf.errors.InvalidArgumentError: A shape does not fit (ValueError in a graph).
+      tf.errors.UnimplementedError: Inside a function that XLA compiles.
+
+    Example:
+      >>> metal_ops.dequantize(metal_ops.quantize(tf.eye(3))).numpy().tolist()
+      [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    with tf.name_scope(name or "dequantize"):
+        dtype = _arguments.float_dtype("dequantize", dtype)
+        weights = _weights("dequantize", weights)
+        return tf.transpose(_rows(weights, dtype))
+
+
+def quantized_matmul(x: Any, weights: QuantizedWeights, name: str | None = None) -> tf.Tensor:
+    """The product x w with quantized weights, which are unpacked as they are multiplied.
+
+    Weights and sums are in float32 whatever x's dtype, and results are rounded once; a GPU that multiplies matrices of
+    more than 16 rows of x takes weights rounded to x's dtype. Memory that is read is that of the codes: of 4 bits with
+    float16 scales and minima of 32 it is 5 bits a weight. Differentiable with respect to x, for which the weights are
+    unpacked into memory; they themselves have no gradient.
+
+    Args:
+      x: [..., inputs] float32, float16 or bfloat16.
+      weights: QuantizedWeights of [inputs, outputs].
+      name: Optional name of the op.
+
+    Returns:
+      [..., outputs] of x's dtype.
+
+    Raises:
+      TypeError: A dtype does not fit, or those are no quantized weights.
+      ValueError: The last dimension of x is not known in the graph, or not the weights' inputs.
+      tf.errors.InvalidArgumentError: A shape does not fit (ValueError in a graph).
+      tf.errors.UnimplementedError: Inside a function that XLA compiles.
+
+    Example:
+      >>> weights = metal_ops.quantize(tf.eye(3))
+      >>> metal_ops.quantized_matmul([[1.0, 2.0, 3.0]], weights).numpy().tolist()
+      [[1.0, 2.0, 3.0]]
+    """
+    op = "quantized_matmul"
+    with tf.name_scope(name or op):
+        x = _arguments.as_floats(op, "x", x)
+        weights = _weights(op, weights)
+        flat, restore = _arguments.flatten_points(op, "x", x)
+        if x.shape[-1] != weights.inputs:
+            raise ValueError(
+                f"[{op}] x: expected shape [..., {weights.inputs}] for weights of as many inputs, got {x.shape}."
+            )
+        inputs = {
+            "x": flat, "codes": weights.codes, "scales": weights.scales, "minima": weights.minima
+        }  # fmt: skip
+        y = _declared.call(
+            "metal_quantized_mat_mul",
+            inputs,
+            None,
+            label=op,
+            bits=weights.bits,
+            block=weights.block,
+        )
+        return restore(y)
+
+
+def _block(op: str, block: Any) -> int:
+    block = _arguments.integer(op, "block", block)
+    if block <= 0 or block % 32:
+        raise ValueError(f"[{op}] block: expected a multiple of 32, or None, got {block}.")
+    return block
+
+
+def _weights(op: str, weights: Any) -> QuantizedWeights:
+    if not isinstance(weights, QuantizedWeights):
+        raise TypeError(
+            f"[{op}] weights: expected metal_ops.QuantizedWeights, got {type(weights).__name__}. "
+            "metal_ops.quantize(kernel) makes them."
+        )
+    return weights
+
+
+def _rows(weights: QuantizedWeights, dtype: tf.DType) -> tf.Tensor:
+    """[outputs, inputs]."""
+    _checks.refuse_xla("dequantize")
+    return raw_ops.metal_dequantize(
+        weights.codes,
+        weights.scales,
+        weights.minima,
+        inputs=weights.inputs,
+        T=dtype,
+        bits=weights.bits,
+        block=weights.block,
+    )
+
+
+@tf.RegisterGradient("MetalQuantizedMatMul")
+def _quantized_matmul_gradient(op: tf.Operation, d_y: tf.Tensor) -> list[tf.Tensor | None]:
+    x, codes, scales, minima = op.inputs
+    attributes = _declared.attributes(op)
+    rows = raw_ops.metal_dequantize(
+        codes, scales, minima, inputs=x.shape[-1], T=x.dtype, **attributes
+    )
+    return [tf.matmul(d_y, rows), None, None, None]

@@ -1,0 +1,31 @@
+"""Products with quantized weights, and what their codes stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+import metal_ops
+from metal_ops import raw_ops
+from tests import test_quantized_matmul
+from tools.reference.error_cases import DTYPES, Case
+
+
+def cases() -> Iterator[Case]:
+    for dtype in DTYPES:
+        for bits in (4, 8):
+            for rows in (1, 40):
+                x, kernel = test_quantized_matmul.make(rows, 300, 65, dtype)
+                weights = metal_ops.quantize(kernel, bits)
+                right = test_quantized_matmul.meant(weights)
+                parts = weights.codes, weights.scales, weights.minima
+
+                def product(x=x, parts=parts, bits=bits):
+                    return raw_ops.metal_quantized_mat_mul(tf.constant(x), *parts, bits=bits)
+
+                def unpacked(dtype=dtype, parts=parts, bits=bits):
+                    return raw_ops.metal_dequantize(*parts, inputs=300, T=dtype, bits=bits)
+
+                yield "MetalQuantizedMatMul", dtype, product, x.astype("float64") @ right
+                yield "MetalDequantize", dtype, unpacked, right.T

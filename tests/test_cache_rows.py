@@ -211,7 +211,8 @@ print(json.dumps([*times, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - 
 def test_loops_copy_no_cache():
     """100 steps in a cache of 256 MiB take what they take in one of 1 MiB: one copy alone would take some 50 ms."""
     small, large, megabytes = Process("-c", LOOP).result()
-    assert megabytes < 64, megabytes
+    # A copy would be 256; sanitizers keep some of their own.
+    assert megabytes < 128, megabytes
     assert large < 3 * small + 0.05, (small, large)
 
 

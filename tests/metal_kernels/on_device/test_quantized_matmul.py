@@ -11,7 +11,13 @@ from tests.metal_kernels.on_device import again
 
 guard = again.guarding(
     ("metal_quantized_mat_mul", "metal_dequantize"),
-    ("test_bad_quantize", "test_bad_calls", "test_bad_raw_calls", "test_bytes", "test_rounds_to_the_nearest_step"),
+    (
+        "test_bad_quantize",
+        "test_bad_calls",
+        "test_bad_raw_calls",
+        "test_bytes",
+        "test_rounds_to_the_nearest_step",
+    ),
 )
 
 

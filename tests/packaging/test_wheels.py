@@ -65,7 +65,8 @@ def test_names_and_sizes(wheels):
         f"tensorflow_metal_ops_hostmetal-{VERSION}-py3-none-linux_x86_64.whl",
     ]
     for wheel in wheels:
-        assert wheel.stat().st_size < 10 * MIB
+        # 400 ops in all their types, for AVX2 and in part for AVX-512, plain and checked.
+        assert wheel.stat().st_size < 12 * MIB
 
 
 def test_two_builds_are_the_same_bytes(wheels, tmp_path):

@@ -79,7 +79,8 @@ def test_values(symmetric, bits, block, size):
     weights = metal_ops.quantize(kernel, bits, block, symmetric)
     right = meant(weights)
     found = metal_ops.dequantize(weights).numpy()
-    assert np.max(np.abs(found - right)) <= 2.0**-23 * np.max(np.abs(right))
+    # scale code is twice that at most, and rounded before the sum where a processor has no fused product.
+    assert np.max(np.abs(found - right)) <= 2.0**-22 * np.max(np.abs(right))
     check_product(x, weights)
 
 
@@ -93,7 +94,8 @@ def test_dtypes(bits, rows, scales, dtype):
     assert weights.scales.dtype == weights.minima.dtype == scales
     check_product(x, weights, dtype)
     found, right = metal_ops.dequantize(weights, dtype).numpy(), meant(weights)
-    assert (np.abs(found - right) <= 2 * ROUNDING[dtype] * np.abs(right) + 1e-7).all()
+    allowed = 2 * ROUNDING[dtype] * np.abs(right) + 2.0**-22 * np.max(np.abs(right))
+    assert (np.abs(found - right) <= allowed).all()
 
 
 @pytest.mark.parametrize("bits, block", FORMATS)

@@ -50,7 +50,7 @@ MOST_SPILLED = {
     "attention_groups_d_kv_float_128": 960,
     "attention_groups_d_kv_float_64": 960,
     "attention_groups_half_256": 320,
-    "attention_groups_bfloat_256": 320,
+    "attention_groups_bfloat_256": 400,
     "attention_d_bias_half_1": 480,
 }
 

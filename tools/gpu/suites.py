@@ -122,7 +122,9 @@ def environment(here: Path) -> dict[str, str]:
     """Of the tests, which have packages of their own: what is installed there is of other releases."""
     if not (here / "tree").exists():
         with tarfile.open(here / "tree.tar") as tar:
-            tar.extractall(here / "tree", filter="fully_trusted")
+            # Our own archive. Not extractall's argument, which Python 3.11.2 does not have.
+            tar.extraction_filter = lambda member, path: member
+            tar.extractall(here / "tree")
     wheels = sorted((here / "wheels").glob("*.whl"))
     if wheels and not (here / "venv").exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", here / "venv"], check=True)

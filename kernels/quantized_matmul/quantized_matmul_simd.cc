@@ -121,15 +121,6 @@ HWY_INLINE int CodeOf(const uint8_t* codes, int64_t i) {
   return kBits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4) & 15;
 }
 
-// Rounded to an output's elements [begin, begin + n).
-void Put(const MutableFloatArray& y, int64_t begin, int64_t n, const float* from) {
-  if (y.type == FloatType::kFloat) {
-    std::copy_n(from, n, static_cast<float*>(y.data) + begin);
-  } else {
-    y.Store(begin, n, from);
-  }
-}
-
 // The weights of a chunk, in its order.
 template <int kBits>
 HWY_INLINE void Unpack(const Row& row, int64_t begin, int64_t n, float* to) {
@@ -226,7 +217,6 @@ HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_ro
 // A few rows of x: codes are read once and unpacked in registers.
 template <int kBits, int kRows>
 void FewRows(CpuCall& call, const QuantizedParams& p, const float* x) {
-  const MutableFloatArray y = call.float_out(0);
   call.ParallelFor(p.outputs, p.inputs * (1 + kRows) / 4 + 16, [&](int64_t begin, int64_t end) {
     Rows rows(call, p, 1);
     std::vector<float> sums(kRows * (end - begin));
@@ -236,7 +226,7 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const float* x) {
       for (int r = 0; r < kRows; ++r) sums[r * (end - begin) + output - begin] = products[r];
     }
     for (int r = 0; r < kRows; ++r) {
-      Put(y, r * p.outputs + begin, end - begin, sums.data() + r * (end - begin));
+      call.Store(0, r * p.outputs + begin, end - begin, sums.data() + r * (end - begin));
     }
   });
 }
@@ -285,7 +275,6 @@ HWY_INLINE void AddTiles(const float* x, int64_t x_row, const float* weights, in
 template <int kBits>
 void ManyRows(CpuCall& call, const QuantizedParams& p, int64_t first_row, int64_t n_rows,
               const float* x) {
-  const MutableFloatArray y = call.float_out(0);
   const int64_t blocks = (p.outputs + kOutputs - 1) / kOutputs;
   call.ParallelFor(blocks, p.inputs * kOutputs * (n_rows + 2) / 8, [&](int64_t begin, int64_t end) {
     Rows rows(call, p, 1);
@@ -313,7 +302,7 @@ void ManyRows(CpuCall& call, const QuantizedParams& p, int64_t first_row, int64_
         }
       }
       for (int64_t row = 0; row < n_rows; ++row) {
-        Put(y, (first_row + row) * p.outputs + output, n, sums.data() + row * kOutputs);
+        call.Store(0, (first_row + row) * p.outputs + output, n, sums.data() + row * kOutputs);
       }
     }
   });

@@ -10,7 +10,6 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import wrapt  # TensorFlow needs it, too; calls back when a module is imported, be it before or after the device
@@ -34,26 +33,26 @@ def _no(*args: Any, **kwargs: Any) -> bool:
     return False
 
 
-def _no_xla(module: ModuleType) -> None:
+def _no_xla(module: Any) -> None:
     """By compile(jit_compile="auto"), or True, which warns."""
     if hasattr(module, "model_supports_jit"):
-        module.model_supports_jit = _no  # type: ignore[attr-defined]
+        module.model_supports_jit = _no
 
 
-def _sequences(module: ModuleType) -> None:
+def _sequences(module: Any) -> None:
     names = ("_cudnn_lstm", "_cudnn_gru")
     given = [inspect.signature(getattr(module, name, _no)).parameters for name in names]
     if any(tuple(parameters)[-len(_LAST) :] != _LAST for parameters in given):
         if hasattr(module, "cudnn_ok"):
-            module.cudnn_ok = _no  # type: ignore[attr-defined]
+            module.cudnn_ok = _no
         return
     for name in names:
         setattr(module, name, _on_metal(getattr(module, name)))
     # Here no mask is refused.
-    module._assert_valid_mask = lambda mask: None  # type: ignore[attr-defined]
+    module._assert_valid_mask = lambda mask: None
 
 
-def _layer(module: ModuleType) -> None:
+def _layer(module: Any) -> None:
     layer = next((found for name in ("LSTM", "GRU") if (found := vars(module).get(name))), None)
     run = getattr(layer, "inner_loop", None)
     if layer is None or run is None:

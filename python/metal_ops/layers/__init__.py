@@ -3,5 +3,15 @@
 from metal_ops.layers.fused_mlp import FusedMLP
 from metal_ops.layers.hash_encoding import HashEncoding
 from metal_ops.layers.multi_head_attention import MultiHeadAttention
+from metal_ops.layers.quantized_conv2d import QuantizedConv2D
+from metal_ops.layers.quantized_dense import QuantizedDense
+from metal_ops.layers.quantized_embedding import QuantizedEmbedding
 
-__all__ = ["FusedMLP", "HashEncoding", "MultiHeadAttention"]
+__all__ = [
+    "FusedMLP",
+    "HashEncoding",
+    "MultiHeadAttention",
+    "QuantizedConv2D",
+    "QuantizedDense",
+    "QuantizedEmbedding",
+]

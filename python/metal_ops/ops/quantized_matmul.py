@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,6 +13,34 @@ __all__ = ["QuantizedWeights", "dequantize", "quantize", "quantized_matmul"]
 __theme__ = "Quantization"
 
 _SCALES = (tf.float32, tf.float16)
+
+
+class Format(NamedTuple):
+    """The arguments of `quantize` that say how, checked."""
+
+    bits: int
+    block: int | None
+    symmetric: bool
+    per_tensor: bool
+    scales: str
+
+    @classmethod
+    def checked(
+        cls, op: str, bits: Any, block: Any, symmetric: Any, per_tensor: Any, scales: Any
+    ) -> Format:
+        bits = _arguments.integer(op, "bits", bits)
+        if bits not in (4, 8):
+            raise ValueError(f"[{op}] bits: expected 4 or 8, got {bits}.")
+        if block is not None:
+            block = _arguments.integer(op, "block", block)
+            if block <= 0 or block % 32:
+                raise ValueError(f"[{op}] block: expected a multiple of 32, or None, got {block}.")
+        symmetric = _arguments.flag(op, "symmetric", symmetric)
+        per_tensor = _arguments.flag(op, "per_tensor", per_tensor)
+        kind = tf.as_dtype(scales) if scales is not None else _SCALES[bits == 4]
+        if kind not in _SCALES:
+            raise TypeError(f"[{op}] scales: expected float32 or float16, got {kind.name}.")
+        return cls(bits, block, symmetric, per_tensor, kind.name)
 
 
 class QuantizedWeights(tf.experimental.ExtensionType):
@@ -99,29 +127,22 @@ def quantize(
     """
     op = "quantize"
     weights = _arguments.as_floats(op, "weights", weights)
-    bits = _arguments.integer(op, "bits", bits)
-    if bits not in (4, 8):
-        raise ValueError(f"[{op}] bits: expected 4 or 8, got {bits}.")
-    block = 0 if block is None else _block(op, block)
-    symmetric = _arguments.flag(op, "symmetric", symmetric)
-    per_tensor = _arguments.flag(op, "per_tensor", per_tensor)
-    kind = tf.as_dtype(scales) if scales is not None else _SCALES[bits == 4]
-    if kind not in _SCALES:
-        raise TypeError(f"[{op}] scales: expected float32 or float16, got {kind.name}.")
+    form = Format.checked(op, bits, block, symmetric, per_tensor, scales)
+    bits, kind = form.bits, tf.as_dtype(form.scales)
     if weights.shape.rank != 2 or not weights.shape.is_fully_defined():
         raise ValueError(
             f"[{op}] weights: expected shape [inputs, outputs], known in the graph, got {weights.shape}."
         )
     n_inputs, n_outputs = weights.shape
     rows = tf.transpose(tf.cast(weights, tf.float32))
-    size = block or max(n_inputs, 1)
+    size = form.block or max(n_inputs, 1)
     # The last block is filled with its last weight, which changes neither its least nor its greatest.
     n_blocks = -(-n_inputs // size)
     last = tf.tile(rows[:, -1:], [1, n_blocks * size - n_inputs])
     blocks = tf.reshape(tf.concat([rows, last], 1), [n_outputs, n_blocks, size])
-    over = [0, 2] if per_tensor else [2]
+    over = [0, 2] if form.per_tensor else [2]
     steps = 2.0**bits - 1
-    if symmetric:
+    if form.symmetric:
         # From -2^(bits - 1) + 1 on, so that both signs have as many.
         half = 2.0 ** (bits - 1)
         scale = tf.reduce_max(tf.abs(blocks), over) / (half - 1)
@@ -132,9 +153,9 @@ def quantize(
         minimum = tf.cast(least, kind)
         scale = (tf.reduce_max(blocks, over) - tf.cast(minimum, tf.float32)) / steps
     scale = tf.cast(scale, kind)
-    if per_tensor:
+    if form.per_tensor:
         scale = scale[tf.newaxis]
-        minimum = minimum if symmetric else minimum[tf.newaxis]
+        minimum = minimum if form.symmetric else minimum[tf.newaxis]
     wide = tf.cast(scale, tf.float32)
     checks = [
         tf.debugging.assert_all_finite(rows, f"[{op}] weights: expected finite numbers"),
@@ -143,14 +164,18 @@ def quantize(
         ),
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
-        from_zero = blocks if symmetric else blocks - tf.cast(minimum, tf.float32)[..., tf.newaxis]
+        from_zero = (
+            blocks if form.symmetric else blocks - tf.cast(minimum, tf.float32)[..., tf.newaxis]
+        )
     codes = tf.round(tf.math.divide_no_nan(from_zero, wide[..., tf.newaxis]))
-    codes = tf.clip_by_value(codes + (zero if symmetric else 0.0), 0.0, steps)
+    codes = tf.clip_by_value(codes + (zero if form.symmetric else 0.0), 0.0, steps)
     codes = tf.cast(tf.reshape(codes, [n_outputs, n_blocks * size])[:, :n_inputs], tf.uint8)
     if bits == 4:
         codes = tf.pad(codes, [[0, 0], [0, n_inputs % 2]])
         codes = codes[:, 0::2] + 16 * codes[:, 1::2]
-    return QuantizedWeights(codes, scale, minimum, inputs=n_inputs, bits=bits, block=block)
+    return QuantizedWeights(
+        codes, scale, minimum, inputs=n_inputs, bits=bits, block=form.block or 0
+    )
 
 
 def dequantize(
@@ -178,7 +203,7 @@ def dequantize(
     with tf.name_scope(name or "dequantize"):
         dtype = _arguments.float_dtype("dequantize", dtype)
         weights = _weights("dequantize", weights)
-        return tf.transpose(_rows(weights, dtype))
+        return tf.transpose(unpacked_rows(weights, dtype))
 
 
 def quantized_matmul(x: Any, weights: QuantizedWeights, name: str | None = None) -> tf.Tensor:
@@ -231,13 +256,6 @@ def quantized_matmul(x: Any, weights: QuantizedWeights, name: str | None = None)
         return restore(y)
 
 
-def _block(op: str, block: Any) -> int:
-    block = _arguments.integer(op, "block", block)
-    if block <= 0 or block % 32:
-        raise ValueError(f"[{op}] block: expected a multiple of 32, or None, got {block}.")
-    return block
-
-
 def _weights(op: str, weights: Any) -> QuantizedWeights:
     if not isinstance(weights, QuantizedWeights):
         raise TypeError(
@@ -247,7 +265,7 @@ def _weights(op: str, weights: Any) -> QuantizedWeights:
     return weights
 
 
-def _rows(weights: QuantizedWeights, dtype: tf.DType) -> tf.Tensor:
+def unpacked_rows(weights: QuantizedWeights, dtype: tf.DType) -> tf.Tensor:
     """[outputs, inputs]."""
     _checks.refuse_xla("dequantize")
     return raw_ops.metal_dequantize(

@@ -1,0 +1,85 @@
+"""QuantizedDense: a dense layer whose kernel is codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from metal_ops.layers._quantized import Quantized
+from metal_ops.ops.quantized_matmul import quantized_matmul
+
+
+@keras.saving.register_keras_serializable(package="metal_ops")
+class QuantizedDense(Quantized, keras.layers.Dense):
+    """`keras.layers.Dense` with a kernel of 4 or 8 bits: see `metal_ops.quantized_matmul`.
+
+    `QuantizedDense.from_layer(dense, bits=4, block=32, symmetric=False, per_tensor=False, scales=None)` makes it of a
+    built Dense layer, with its name, bias and arguments; others given by name differ. What is built without has its
+    initializer's kernel, rounded. Codes, scales and minima are not trained. The bias is, and gradients go
+    through to the inputs.
+
+    XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
+
+    Args:
+      *args: Keras' arguments: units, activation, use_bias and so on, but for what would be done to a trained kernel.
+      bits: Of a code: 4 or 8.
+      block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
+      symmetric: Whether there are no minima.
+      per_tensor: Whether all outputs share scales.
+      scales: Their dtype: float16 or float32. None: float16 for 4 bits, float32 for 8.
+      **kwargs: Keras' other arguments, by name.
+
+    Input: [..., inputs].
+    Output: [..., units] of the layer's compute dtype: float32, float16 or bfloat16.
+
+    Attributes:
+      quantized: The kernel, a `metal_ops.QuantizedWeights`.
+      kernel: What it stands for, [inputs, units].
+      codes: The variable of codes, [units, ceil(inputs bits / 8)] uint8.
+      scales: The variable of scales, [units, blocks], or [1, blocks] if `per_tensor`.
+      minima: That of minima, or None if `symmetric`.
+      bias: The variable [units], or None.
+
+    Raises:
+      TypeError: An argument is of another kind, the dtype policy computes in float64, or from_layer is given a layer
+        that is no Dense, or of a class with another call.
+      ValueError: bits or block is none that there is, or from_layer's layer is not built, or quantized by Keras.
+
+    Example:
+      >>> dense = keras.layers.Dense(3, name="logits")
+      >>> dense.build((None, 64))
+      >>> layer = metal_ops.layers.QuantizedDense.from_layer(dense, bits=8)
+      >>> layer.name, layer.quantized.shape, layer(tf.zeros([2, 5, 64])).shape
+      ('logits', TensorShape([64, 3]), TensorShape([2, 5, 3]))
+    """
+
+    @staticmethod
+    def _matrix(layer: Any) -> tf.Tensor:
+        return tf.convert_to_tensor(layer.kernel)
+
+    def _built_for(self, layer: Any) -> tuple[int | None, ...]:
+        return (None, layer.kernel.shape[0])
+
+    @property
+    def kernel(self) -> tf.Tensor:
+        return self._unpacked()
+
+    def build(self, input_shape: Any) -> None:
+        inputs = input_shape[-1]
+        if not inputs:
+            raise ValueError(
+                f"[QuantizedDense] inputs: expected a last dimension of 1 or more, known in the graph, got {inputs}."
+            )
+        shape = (inputs, self.units)
+        self._add_quantized(*shape, lambda: self.kernel_initializer(shape))
+        self._add_bias(self.units)
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: inputs})
+        self.built = True
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        outputs = quantized_matmul(tf.cast(inputs, self.compute_dtype), self.quantized)
+        if self.bias is not None:
+            outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, outputs.dtype))
+        return outputs if self.activation is None else self.activation(outputs)

@@ -141,8 +141,21 @@ def attention(m: Library, q: Any, k: Any, v: Any) -> Any:
     return m.attention(q, k, v)
 
 
+def swiglu(m: Library, gate: Any, up: Any) -> Any:
+    return gate * m.sigmoid(gate) * up
+
+
+def rope(m: Library, x: Any, sines: Any, cosines: Any) -> Any:
+    """Of Hugging Face's Llama, with sines and cosines that were made before."""
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    return m.concat_last([a * cosines - b * sines, a * sines + b * cosines])
+
+
 FORMULAS = {
     "attention": attention,
+    "swiglu": swiglu,
+    "rope": rope,
     "relu_layers": relu_layers,
     "softshrink": softshrink,
     "softshrink_sign": softshrink_sign,

@@ -17,6 +17,7 @@ SOURCES = {
     "fused_conv": ("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),
     "fusion_first_call": ("graph", "kernels/fused_conv2d", "kernels/fused_matmul"),
     "hostmetal": ("kernels/hash_encode", "hostmetal"),
+    "language": ("kernels/swiglu", "kernels/rope"),
     "losses": ("kernels/robust_loss", "kernels/focal_loss", "kernels/scale_slope"),
     "metal_kernel": ("kernels/metal_kernel", "python/metal_ops/kernel", "device", "hostmetal"),
     "nerf": ("kernels", "python/metal_ops/nerf"),

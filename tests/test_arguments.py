@@ -83,6 +83,11 @@ FUNCTIONS = {
         )
         for name, n in dict(layer_norm=2, rms_norm=1).items()
     },
+    "swiglu": (dict(gate=POINTS, up=POINTS), {}, {}),
+    "rope": (
+        dict(x=np.ones((1, 2, 3, 4), np.float32), positions=np.arange(3, dtype=np.int32)),
+        dict(base=NUMBER, interleaved=FLAG), {},
+    ),
     "fused_mlp": (
         dict(x=POINTS), dict(squareplus_b=NUMBER),
         dict(kernels=[np.ones((3, 16), np.float32), np.ones((16, 1), np.float32)]),
@@ -132,6 +137,8 @@ MAY_BE_NONE = (
     "bias",
     "mask",
     "offset",
+    "up",
+    "positions",
     "key_lengths",
     "seed",
     "residual",

@@ -110,6 +110,28 @@ struct Vector {
 
 using Floats = Vector<hn::ScalableTag<float>>;
 
+// Calls body(load, store) for one vector of n elements after the other, the last one in part:
+// load(from) is that vector of an array, store(x, to) writes it. Lanes beyond n mean nothing.
+template <typename Body>
+HWY_INLINE void ForVectors(int64_t n, const Body& body) {
+  int64_t i = 0;
+  for (; i + Floats::Lanes() <= n; i += Floats::Lanes()) {
+    body([i](const float* from) HWY_ATTR { return Floats::Load(from + i); },
+         [i](Floats x, float* to) HWY_ATTR { x.Store(to + i); });
+  }
+  if (i == n) return;
+  HWY_ALIGN float lanes[hn::MaxLanes(hn::ScalableTag<float>())] = {};
+  body(
+      [&, i, n](const float* from) HWY_ATTR {
+        for (int64_t k = i; k < n; ++k) lanes[k - i] = from[k];
+        return Floats::Load(lanes);
+      },
+      [&, i, n](Floats x, float* to) HWY_ATTR {
+        x.Store(lanes);
+        for (int64_t k = i; k < n; ++k) to[k] = lanes[k - i];
+      });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace metal_ops
 HWY_AFTER_NAMESPACE();

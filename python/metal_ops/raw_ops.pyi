@@ -63,6 +63,10 @@ class _SoftmaxFocalLoss(NamedTuple):
     loss: tf.Tensor
     slope: tf.Tensor
 
+class _SwigluGrad(NamedTuple):
+    d_gate: tf.Tensor
+    d_up: tf.Tensor
+
 class _VolumeRender(NamedTuple):
     rgb: tf.Tensor
     opacity: tf.Tensor
@@ -429,6 +433,16 @@ def robust_loss(
 ) -> _RobustLoss:
     """The general robust loss (Barron, CVPR 2019, equation 8) of predictions - targets, with its derivatives, in float32."""
 
+def rope(
+    x: Any,
+    positions: Any,
+    turns: Any,
+    interleaved: bool = False,
+    inverse: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """Rotary position embedding: pairs of elements are turned by angles that are proportional to their position."""
+
 def row_norm(
     x: Any,
     scale: Any,
@@ -589,6 +603,21 @@ def softshrink_grad(
     name: str | None = None,
 ) -> tf.Tensor:
     """The gradient of Softshrink: gradients where |features| > lambd (or features are NaN), else 0."""
+
+def swiglu(
+    gate: Any,
+    up: Any,
+    name: str | None = None,
+) -> tf.Tensor:
+    """silu(gate) up, silu(x) = x / (1 + e^-x), in float32 whatever T."""
+
+def swiglu_grad(
+    gradients: Any,
+    gate: Any,
+    up: Any,
+    name: str | None = None,
+) -> _SwigluGrad:
+    """The gradient of Swiglu."""
 
 def volume_render(
     sigmas: Any,

@@ -15,8 +15,10 @@ from metal_ops.ops.packed_scan import *
 from metal_ops.ops.quantized_matmul import *
 from metal_ops.ops.ray_march import *
 from metal_ops.ops.robust_loss import *
+from metal_ops.ops.rope import *
 from metal_ops.ops.row_norm import *
 from metal_ops.ops.sh_encode import *
 from metal_ops.ops.softshrink import *
+from metal_ops.ops.swiglu import *
 from metal_ops.ops.volume_render import *
 from metal_ops.ops.zero_out import *

@@ -215,6 +215,11 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             x = tf.ones([2, 3], dtype)
             y, mean, factor = raw_ops.row_norm(x, x[0], x[0])
             raw_ops.row_norm_grad(y, x, x[0], mean, factor)
+    for dtype in DTYPES:
+        x = tf.ones([1, 2, 3, 8], dtype)
+        raw_ops.swiglu_grad(metal_ops.swiglu(x, x), x, x)
+        metal_ops.swiglu(x)
+        metal_ops.rope(x)
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_QUANTIZED", way)
         for bits, scales, dtype in itertools.product((4, 8), ("float32", "float16"), DTYPES):

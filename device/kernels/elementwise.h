@@ -58,10 +58,13 @@ inline DType Unsigned(DType dtype) {
   }
 }
 
+inline bool IsFloat(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
+}
+
 // Whose shaders know rows that are repeated (elementwise.metal.h).
 inline bool HasRows(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16 ||
-         dtype == DType::kInt64 || dtype == DType::kUint64;
+  return IsFloat(dtype) || dtype == DType::kInt64 || dtype == DType::kUint64;
 }
 
 // Launches a shader of two operands that are broadcast to `out`, whose shape is theirs together.
@@ -171,7 +174,7 @@ inline Status SlopeInputs(KernelContext* ctx, const char* op, Tensor* a, Tensor*
   return ctx->AllocateOutput(0, a->shape(), out);
 }
 
-// Two tensors of one shape, floats.
+// Two tensors of one shape.
 template <typename Op>
 class SlopeOp {
  public:
@@ -183,8 +186,9 @@ class SlopeOp {
     Tensor a, b, out;
     OP_REQUIRES_OK(ctx, SlopeInputs(ctx, kOp, &a, &b, &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return LaunchElementwise(encoder, {Op::kShader, a.dtype(), "11"},
-                                              a.num_elements(), {{"a", a}, {"b", b}, {"out", out}});
+                     const DType dtype = Op::kSignless ? Unsigned(a.dtype()) : a.dtype();
+                     return LaunchElementwise(encoder, {Op::kShader, dtype, "11"}, a.num_elements(),
+                                              {{"a", a}, {"b", b}, {"out", out}});
                    }));
   }
 };

@@ -96,6 +96,13 @@ INTEGER_COMPARISON(GreaterEqual, a >= b)
   BINARY(name, op, ulong)
 
 SIGNLESS("add", Add)
+// BiasAdd's of smaller types.
+#define BIAS_ROWS(type)                                                     \
+  INSTANTIATE_KERNEL("add_" #type "_rows_11", binary_rows, Add, type, 1, 1) \
+  INSTANTIATE_KERNEL("add_" #type "_rows_10", binary_rows, Add, type, 1, 0)
+BIAS_ROWS(uchar)
+BIAS_ROWS(ushort)
+BIAS_ROWS(uint)
 SIGNLESS("sub", Sub)
 SIGNLESS("mul", Mul)
 SIGNLESS("bitwise_and", And)
@@ -151,6 +158,19 @@ INTEGER_FUNCTION(Invert, ~x)
 INTEGER_FUNCTION(Abs, x < 0 ? T(0) - x : x)
 INTEGER_FUNCTION(Sign, x > 0 ? 1 : x < 0 ? -1 : 0)
 INTEGER_FUNCTION(Same, x)
+INTEGER_FUNCTION(Relu, x < 0 ? T(0) : x)
+INTEGER_FUNCTION(Relu6, x < 0 ? T(0) : x > 6 ? T(6) : x)
+// Rounded down; of what has overflowed to less than 0 what a processor makes of NaN.
+struct Root {
+  template <typename T>
+  T operator()(T x) const {
+    if (x < 0) return sizeof(T) < 4 ? T(0) : numeric_limits<T>::lowest();
+    ulong root = ulong(sqrt(float(x)));
+    while (root > 0 && (root > 0xffffffff || root * root > ulong(x))) --root;
+    while (root < 0xffffffff && (root + 1) * (root + 1) <= ulong(x)) ++root;
+    return T(root);
+  }
+};
 struct Not {
   bool operator()(bool x) const { return !x; }
 };
@@ -175,6 +195,13 @@ UNARY_SIGNLESS("square", Square)
 UNARY_SIGNLESS("invert", Invert)
 UNARY_SIGNED("abs", Abs)
 UNARY_SIGNED("sign", Sign)
+#define UNARY_ALL(name, op) \
+  UNARY_SIGNLESS(name, op)  \
+  UNARY_SIGNED(name, op)    \
+  INSTANTIATE_KERNEL(name "_int", elementwise_1, op, int)
+UNARY_ALL("relu", Relu)
+UNARY_ALL("relu6", Relu6)
+UNARY_ALL("root", Root)
 INSTANTIATE_KERNEL("round_int", elementwise_1, Same, int)
 INSTANTIATE_KERNEL("round_long", elementwise_1, Same, long)
 INSTANTIATE_KERNEL("logical_not_bool", elementwise_1, Not, bool)
@@ -184,3 +211,19 @@ POPULATION_COUNT(uchar)
 POPULATION_COUNT(ushort)
 POPULATION_COUNT(uint)
 POPULATION_COUNT(ulong)
+
+// ---- gradients: what is between 0 and 6 is so without its sign, too -----------------------------
+
+#define SLOPE_SIGNLESS(name, op)                                         \
+  INSTANTIATE_KERNEL(name "_uchar_11", elementwise_2, op, uchar, 1, 1)   \
+  INSTANTIATE_KERNEL(name "_ushort_11", elementwise_2, op, ushort, 1, 1) \
+  INSTANTIATE_KERNEL(name "_uint_11", elementwise_2, op, uint, 1, 1)     \
+  INSTANTIATE_KERNEL(name "_ulong_11", elementwise_2, op, ulong, 1, 1)
+INTEGER_OPERATOR(ReluGrad, b > 0 ? a : T(0))
+INTEGER_OPERATOR(Relu6Grad, b > 0 && b < 6 ? a : T(0))
+SLOPE_SIGNLESS("relu6_grad", Relu6Grad)
+SLOPE_SIGNLESS("relu_grad", ReluGrad)
+INSTANTIATE_KERNEL("relu_grad_char_11", elementwise_2, ReluGrad, char, 1, 1)
+INSTANTIATE_KERNEL("relu_grad_short_11", elementwise_2, ReluGrad, short, 1, 1)
+INSTANTIATE_KERNEL("relu_grad_int_11", elementwise_2, ReluGrad, int, 1, 1)
+INSTANTIATE_KERNEL("relu_grad_long_11", elementwise_2, ReluGrad, long, 1, 1)

@@ -201,6 +201,13 @@ kernel void reduce_columns(device const T* in [[buffer(0)]], device Out* out [[b
 REDUCE_FLOATS("sum", Sum)
 REDUCE_SIGNLESS("sum", Sum)
 REDUCE("sum", Sum, float2, float2, float2)  // complex
+// Of means: whole numbers are added up in 64 bits, those with a sign, too.
+REDUCE("sum", Sum, char, ulong, ulong)
+REDUCE("sum", Sum, short, ulong, ulong)
+REDUCE("sum", Sum, int, ulong, ulong)
+REDUCE("sum", Sum, uchar, ulong, ulong)
+REDUCE("sum", Sum, ushort, ulong, ulong)
+REDUCE("sum", Sum, uint, ulong, ulong)
 REDUCE_FLOATS("squares", Squares)
 REDUCE_FLOATS("prod", Prod)
 REDUCE_SIGNLESS("prod", Prod)

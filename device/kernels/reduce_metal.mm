@@ -50,18 +50,17 @@ Status Store(const char* op, const std::vector<Dim>& dims, uint32_t* sizes, int6
   return Status();
 }
 
-bool IsFloat(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
-}
-
 // What is done with the joined elements.
 enum class Finish { kNothing, kMean, kHalf, kRoot };
 
-// Output 0 = the elements of `input` along the axes that `reduced` marks, joined by the shader.
-Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signless, Finish finish,
-              const Tensor& input, const std::vector<bool>& reduced, bool keep_dims) {
-  Tensor out;
-  Shape shape;
+// What elements are read as, added up in, and written as.
+struct Types {
+  DType from, total, to;
+};
+
+// out = the elements of `input` along the axes that `reduced` marks, joined by the shader.
+Status Join(KernelContext* ctx, const char* op, const char* shader, Types types, Finish finish,
+            const Tensor& input, const std::vector<bool>& reduced, const Tensor& out) {
   std::vector<Dim> kept_dims, reduced_dims;
   int64_t count = 1;
   const std::vector<int64_t> strides = DenseStrides(input.shape());
@@ -69,11 +68,8 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
     const Dim dim = {input.dim(d), strides[d]};
     (reduced[d] ? reduced_dims : kept_dims).push_back(dim);
     if (reduced[d]) count *= dim.size;
-    if (!reduced[d] || keep_dims) shape.push_back(reduced[d] ? 1 : dim.size);
   }
-  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
   const int64_t outputs = out.num_elements();
-  if (outputs == 0) return Status();
 
   // Each pass leaves `chunks` partial sums an output; the last leaves one.
   ReduceParams params = {};
@@ -85,9 +81,7 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
                        kept[0].size >= REDUCE_COLUMNS / 2;
   params.count = static_cast<uint64_t>(count);
   params.divisor = 1.0f;
-  // Floats have sums of floats; whole numbers sums of their own.
-  const DType own = signless ? Unsigned(input.dtype()) : input.dtype();
-  const DType total = IsFloat(own) ? DType::kFloat : own;
+  const DType total = types.total;
   std::vector<Tensor> partial;  // alive until all is encoded
   std::vector<ReduceParams> passes;
   while (true) {
@@ -123,7 +117,8 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
     for (size_t i = 0; i < passes.size(); ++i) {
       const Tensor& from = i == 0 ? input : partial[i - 1];
       const Tensor& to = i < partial.size() ? partial[i] : out;
-      const DType from_type = i == 0 ? own : total, to_type = i < partial.size() ? total : own;
+      const DType from_type = i == 0 ? types.from : total,
+                  to_type = i < partial.size() ? total : types.to;
       if (i == 0 && columns) {
         const int64_t width = kept[0].size;
         RETURN_IF_ERROR(encoder.Launch(
@@ -138,6 +133,91 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
     }
     return Status();
   });
+}
+
+// The sums in 64 bits, without what remains of the division.
+Status WholeMean(KernelContext* ctx, const char* op, const Tensor& input,
+                 const std::vector<bool>& reduced, const Tensor& out) {
+  const DType dtype = input.dtype();
+  const bool wide = SizeOf(dtype) == 8;
+  Tensor temporary;
+  if (!wide) RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, out.shape(), &temporary));
+  const Tensor& sums = wide ? out : temporary;
+  const DType from = wide ? DType::kUint64 : dtype;
+  RETURN_IF_ERROR(Join(ctx, op, "sum", {from, DType::kUint64, DType::kUint64}, Finish::kNothing,
+                       input, reduced, sums));
+  RETURN_IF_ERROR(CheckGrid(op, "means", out.num_elements()));
+  // Without elements the sum is 0, and so is the mean.
+  const int64_t count = std::max<int64_t>(1, input.num_elements() / out.num_elements());
+  const DType quotient = Unsigned(dtype) == dtype ? DType::kUint64 : DType::kInt64;
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(LaunchElementwise(encoder, {"truncate_div", quotient, "10"},
+                                      sums.num_elements(),
+                                      {{"a", Value(sums).Untyped()},
+                                       {"b", HostArray(&count, 1)},
+                                       {"out", Value(sums).Untyped()}}));
+    if (wide) return Status();
+    return encoder.Launch({"cast", quotient, dtype}, Grid(out.num_elements()),
+                          {{"x", Value(sums).Untyped()}, {"out", out}});
+  });
+}
+
+// The root of whole numbers' squares, each as wide as they are.
+Status WholeNorm(KernelContext* ctx, const char* op, const Tensor& input,
+                 const std::vector<bool>& reduced, const Tensor& out) {
+  const DType dtype = Unsigned(input.dtype());
+  Tensor squares;
+  RETURN_IF_ERROR(ctx->AllocateTemp(dtype, input.shape(), &squares));
+  RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
+    return LaunchElementwise(encoder, {"square", dtype}, input.num_elements(),
+                             {{"a", Value(input).Untyped()}, {"out", squares}});
+  }));
+  RETURN_IF_ERROR(
+      Join(ctx, op, "sum", {dtype, dtype, dtype}, Finish::kNothing, squares, reduced, out));
+  return Encode(ctx, [&](Encoder& encoder) {
+    return LaunchElementwise(encoder, {"root", out.dtype()}, out.num_elements(),
+                             {{"a", out}, {"out", out}});
+  });
+}
+
+// Of complex numbers it is their magnitudes', and real.
+Status ComplexNorm(KernelContext* ctx, const char* op, const Tensor& input,
+                   const std::vector<bool>& reduced, const Tensor& out) {
+  Tensor magnitudes, norms;
+  RETURN_IF_ERROR(ctx->AllocateTemp(DType::kFloat, input.shape(), &magnitudes));
+  RETURN_IF_ERROR(ctx->AllocateTemp(DType::kFloat, out.shape(), &norms));
+  RETURN_IF_ERROR(CheckGrid(op, "norms", out.num_elements()));
+  RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
+    return LaunchElementwise(encoder, {"abs", input.dtype()}, input.num_elements(),
+                             {{"a", input}, {"out", magnitudes}});
+  }));
+  RETURN_IF_ERROR(Join(ctx, op, "squares", {DType::kFloat, DType::kFloat, DType::kFloat},
+                       Finish::kRoot, magnitudes, reduced, norms));
+  return Encode(ctx, [&](Encoder& encoder) {
+    return encoder.Launch({"cast", norms.dtype(), out.dtype()}, Grid(out.num_elements()),
+                          {{"x", norms}, {"out", out}});
+  });
+}
+
+// Output 0 = the elements of `input` along the axes that `reduced` marks, joined by the shader.
+Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signless, Finish finish,
+              const Tensor& input, const std::vector<bool>& reduced, bool keep_dims) {
+  Tensor out;
+  Shape shape;
+  for (int d = 0; d < input.rank(); ++d) {
+    if (!reduced[d] || keep_dims) shape.push_back(reduced[d] ? 1 : input.dim(d));
+  }
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+  if (out.num_elements() == 0) return Status();
+  const DType own = signless ? Unsigned(input.dtype()) : input.dtype();
+  const bool is_float = IsFloat(own), is_complex = own == DType::kComplex64;
+  if (finish == Finish::kRoot && is_complex) return ComplexNorm(ctx, op, input, reduced, out);
+  if (finish == Finish::kRoot && !is_float) return WholeNorm(ctx, op, input, reduced, out);
+  if (finish == Finish::kMean && !is_float && !is_complex)
+    return WholeMean(ctx, op, input, reduced, out);
+  // Floats have sums of floats; whole numbers sums of their own.
+  const DType total = is_float ? DType::kFloat : own;
+  return Join(ctx, op, shader, {own, total, own}, finish, input, reduced, out);
 }
 
 template <typename Op>
@@ -183,12 +263,15 @@ class ReduceOp {
   };                                                   \
   REGISTER_METAL_KERNEL(ReduceOp<op>, types.HostMemory("reduction_indices"))
 #define NUMBERS .Types("T", METAL_DEVICE_NUMBERS)
+#define ALL_NUMBERS .Types("T", METAL_DEVICE_ALL_NUMBERS)
 #define FLOATS .Types("T", METAL_DEVICE_FLOATS)
 REDUCTION(Sum, "sum", true, kNothing, NUMBERS);
-REDUCTION(Mean, "sum", false, kMean, FLOATS);
+REDUCTION(Mean, "sum", false, kMean, ALL_NUMBERS);
 REGISTER_METAL_KERNEL(ReduceOp<Sum>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REGISTER_METAL_KERNEL(ReduceOp<Mean>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
-REDUCTION(EuclideanNorm, "squares", false, kRoot, FLOATS);
+REDUCTION(EuclideanNorm, "squares", false, kRoot, ALL_NUMBERS);
+REGISTER_METAL_KERNEL(ReduceOp<EuclideanNorm>,
+                      .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REDUCTION(Prod, "prod", true, kNothing, NUMBERS);
 REDUCTION(Max, "max", false, kNothing, NUMBERS);
 REDUCTION(Min, "min", false, kNothing, NUMBERS);
@@ -235,7 +318,8 @@ class BiasAddGradOp {
  private:
   bool nchw_ = false;
 };
-REGISTER_METAL_KERNEL(BiasAddGradOp, NUMBERS);
+REGISTER_METAL_KERNEL(BiasAddGradOp, ALL_NUMBERS);
+REGISTER_METAL_KERNEL(BiasAddGradOp, .Types("T", {TF_COMPLEX64}));
 
 template <typename Op>
 class ArgOp {

@@ -7,9 +7,9 @@
 namespace metal_ops {
 namespace {
 
+ELEMENTWISE_OP(UnaryOp, Relu, "relu", METAL_DEVICE_ALL_NUMBERS);
+ELEMENTWISE_OP(UnaryOp, Relu6, "relu6", METAL_DEVICE_ALL_NUMBERS);
 #define UNARY(op, shader) ELEMENTWISE_OP(UnaryOp, op, shader, METAL_DEVICE_FLOATS)
-UNARY(Relu, "relu");
-UNARY(Relu6, "relu6");
 UNARY(Elu, "elu");
 UNARY(Selu, "selu");
 UNARY(Sigmoid, "sigmoid");
@@ -20,9 +20,9 @@ UNARY(Log, "log");
 UNARY(Softplus, "softplus");
 #undef UNARY
 
+ELEMENTWISE_OP(SlopeOp, ReluGrad, "relu_grad", METAL_DEVICE_ALL_NUMBERS);
+SIGNLESS_OP(SlopeOp, Relu6Grad, "relu6_grad", METAL_DEVICE_ALL_NUMBERS);
 #define SLOPE(op, shader) ELEMENTWISE_OP(SlopeOp, op, shader, METAL_DEVICE_FLOATS)
-SLOPE(ReluGrad, "relu_grad");
-SLOPE(Relu6Grad, "relu6_grad");
 SLOPE(EluGrad, "elu_grad");
 SLOPE(SigmoidGrad, "sigmoid_grad");
 SLOPE(TanhGrad, "tanh_grad");

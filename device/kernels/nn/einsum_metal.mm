@@ -234,7 +234,7 @@ class Contraction {
                             b.dense ? tensors_[1 - left] : b_copy, out);
   }
 
-  // Sums over one tensor, in float32 and rounded once.
+  // Sums over one tensor; floats in float32 and rounded once.
   Status MultiplyByOnes(KernelContext* ctx, const Tensor& out) {
     const Matrices a = See(0, true, SummedBy(0));
     Tensor copy, ones;
@@ -242,9 +242,19 @@ class Contraction {
     RETURN_IF_ERROR(ctx->AllocateTemp(out.dtype(), {Size(summed_)}, &ones));
     RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
       if (ones.num_elements() == 0) return Status();
-      if (out.dtype() == DType::kFloat) return EncodeSpread(encoder, kEinsum, 1.0F, {}, ones);
-      const uint16_t one = out.dtype() == DType::kHalf ? 0x3C00 : 0x3F80;
-      return EncodeSpread(encoder, kEinsum, one, {}, ones);
+      switch (out.dtype()) {
+        case DType::kFloat:
+          return EncodeSpread(encoder, kEinsum, 1.0F, {}, ones);
+        case DType::kComplex64:
+          return EncodeSpread(encoder, kEinsum, std::array<float, 2>{1.0F, 0.0F}, {}, ones);
+        case DType::kInt32:
+          return EncodeSpread(encoder, kEinsum, int32_t{1}, {}, ones);
+        case DType::kInt64:
+          return EncodeSpread(encoder, kEinsum, int64_t{1}, {}, ones);
+        default:
+          const uint16_t one = out.dtype() == DType::kHalf ? 0x3C00 : 0x3F80;
+          return EncodeSpread(encoder, kEinsum, one, {}, ones);
+      }
     }));
     return MultiplyMatrices(ctx, 0, a.transposed, false, a.dense ? tensors_[0] : copy, ones, out);
   }
@@ -347,7 +357,8 @@ class EinsumOp {
   std::vector<Subscript> inputs_;
   Subscript output_;
 };
-REGISTER_METAL_KERNEL(EinsumOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(EinsumOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32, TF_INT64,
+                                             TF_COMPLEX64}));
 
 }  // namespace
 }  // namespace metal_ops

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/kernels/elementwise.h"
+#include "device/kernels/layout.h"
 #include "device/kernels/nn/conv_attrs.h"
 #include "device/kernels/nn/conv_groups.h"
 #include "device/kernels/nn/product.h"
+#include "device/kernels/nn/product_params.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -51,10 +54,28 @@ Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tens
   });
 }
 
-Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool transpose_b) {
+// An input, converted if it is of another dtype.
+Status InputAs(KernelContext* ctx, const char* op, int input, DType dtype, Tensor* tensor) {
+  Tensor in;
+  RETURN_IF_ERROR(ctx->Input(input, &in));
+  if (in.dtype() == dtype) {
+    *tensor = std::move(in);
+    return Status();
+  }
+  RETURN_IF_ERROR(ctx->AllocateTemp(dtype, in.shape(), tensor));
+  RETURN_IF_ERROR(CheckGrid(op, "elements", in.num_elements()));
+  return Encode(ctx, [&](Encoder& encoder) {
+    return encoder.Launch({"cast", in.dtype(), dtype}, Grid(in.num_elements()),
+                          {{"x", in}, {"out", *tensor}});
+  });
+}
+
+Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool transpose_b,
+                 uint32_t conjugated = 0) {
   Tensor a, b, out;
-  RETURN_IF_ERROR(ctx->Input(0, &a));
-  RETURN_IF_ERROR(ctx->Input(1, &b));
+  const DType dtype = ctx->output_dtype(0);
+  RETURN_IF_ERROR(InputAs(ctx, op, 0, dtype, &a));
+  RETURN_IF_ERROR(InputAs(ctx, op, 1, dtype, &b));
   ArgShapes shapes(op);
   const ArgShape a_shape(a.shape()), b_shape(b.shape());
   ArgShape product;
@@ -62,7 +83,7 @@ Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool tran
   RETURN_IF_ERROR(ToStatus(shapes));
   RETURN_IF_ERROR(ctx->AllocateOutput(0, product.dims, &out));
   return EncodeProduct(ctx, op, ToMatMulSizes(a_shape, b_shape, transpose_a, product), transpose_a,
-                       transpose_b, a, b, out);
+                       transpose_b, a, b, out, conjugated);
 }
 
 class MatMulOp {
@@ -81,7 +102,9 @@ class MatMulOp {
  private:
   bool transpose_a_ = false, transpose_b_ = false;
 };
-REGISTER_METAL_KERNEL(MatMulOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+// What TensorFlow has CPU kernels for.
+#define FACTORS .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32, TF_INT64, TF_COMPLEX64})
+REGISTER_METAL_KERNEL(MatMulOp, FACTORS);
 
 template <typename Op>
 class BatchMatMulOp {
@@ -93,7 +116,10 @@ class BatchMatMulOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("adj_y", &adj_y_));
   }
 
-  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, RunMatMul(ctx, kOp, adj_x_, adj_y_)); }
+  void Compute(KernelContext* ctx) {
+    const uint32_t conjugated = (adj_x_ ? 1 : 0) | (adj_y_ ? 2 : 0);
+    OP_REQUIRES_OK(ctx, RunMatMul(ctx, kOp, adj_x_, adj_y_, conjugated));
+  }
 
  private:
   bool adj_x_ = false, adj_y_ = false;
@@ -107,11 +133,28 @@ struct BatchMatMulV2 {
 struct BatchMatMulV3 {
   static constexpr char kOp[] = "BatchMatMulV3";
 };
-REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMul>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
-REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV2>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
-#define OF_ONE_TYPE(type) .Types("Ta", {type}).Where("Tb", type).Where("Tout", type)
-REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, OF_ONE_TYPE(TF_FLOAT));
-REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, OF_ONE_TYPE(TF_BFLOAT16));
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMul>, FACTORS);
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV2>, FACTORS);
+REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV2>, .Types("T", {TF_INT16}));
+// Bytes are converted first.
+#define PRODUCT_OF(a, b, out)                         \
+  REGISTER_METAL_KERNEL(BatchMatMulOp<BatchMatMulV3>, \
+                        .Types("Ta", {a}).Where("Tb", b).Where("Tout", out))
+PRODUCT_OF(TF_FLOAT, TF_FLOAT, TF_FLOAT);
+PRODUCT_OF(TF_BFLOAT16, TF_BFLOAT16, TF_BFLOAT16);
+PRODUCT_OF(TF_INT16, TF_INT16, TF_INT16);
+PRODUCT_OF(TF_INT32, TF_INT32, TF_INT32);
+PRODUCT_OF(TF_INT64, TF_INT64, TF_INT64);
+PRODUCT_OF(TF_COMPLEX64, TF_COMPLEX64, TF_COMPLEX64);
+PRODUCT_OF(TF_INT8, TF_INT8, TF_INT32);
+PRODUCT_OF(TF_INT8, TF_UINT8, TF_INT32);
+PRODUCT_OF(TF_UINT8, TF_INT8, TF_INT32);
+PRODUCT_OF(TF_UINT8, TF_UINT8, TF_INT32);
+PRODUCT_OF(TF_INT8, TF_BFLOAT16, TF_BFLOAT16);
+PRODUCT_OF(TF_UINT8, TF_BFLOAT16, TF_BFLOAT16);
+PRODUCT_OF(TF_BFLOAT16, TF_INT8, TF_BFLOAT16);
+PRODUCT_OF(TF_BFLOAT16, TF_UINT8, TF_BFLOAT16);
+#undef PRODUCT_OF
 
 // Of matrices with many zeros, which are multiplied as all others are. One of bfloat16 is made float32.
 class SparseMatMulOp {
@@ -126,25 +169,10 @@ class SparseMatMulOp {
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  static Status Floats(KernelContext* ctx, int input, Tensor* floats) {
-    Tensor in;
-    RETURN_IF_ERROR(ctx->Input(input, &in));
-    if (in.dtype() == TF_FLOAT) {
-      *floats = std::move(in);
-      return Status();
-    }
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, in.shape(), floats));
-    RETURN_IF_ERROR(CheckGrid(kOp, "elements", in.num_elements()));
-    return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"cast", in.dtype(), floats->dtype()}, Grid(in.num_elements()),
-                            {{"x", in}, {"out", *floats}});
-    });
-  }
-
   Status Run(KernelContext* ctx) const {
     Tensor a, b, out;
-    RETURN_IF_ERROR(Floats(ctx, 0, &a));
-    RETURN_IF_ERROR(Floats(ctx, 1, &b));
+    RETURN_IF_ERROR(InputAs(ctx, kOp, 0, DType::kFloat, &a));
+    RETURN_IF_ERROR(InputAs(ctx, kOp, 1, DType::kFloat, &b));
     ArgShapes shapes(kOp);
     const ArgShape a_shape(a.shape()), b_shape(b.shape());
     ArgShape product;
@@ -194,17 +222,50 @@ class Conv2DOp {
  private:
   ConvAttrs attrs_;
 };
-REGISTER_METAL_KERNEL(Conv2DOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(Conv2DOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32}));
 
 }  // namespace
 
+Status RunOtherProduct(KernelContext* ctx, GemmParams params, const Tensor& a, const Tensor& b,
+                       const Tensor& out, uint32_t conjugated) {
+  const bool few = params.columns <= 2 * PRODUCT_FEW_COLUMNS;
+  const int64_t tile = few ? PRODUCT_FEW_COLUMNS : PRODUCT_COLUMNS;
+  // Columns that are no neighbours, or less than a tile, are made so.
+  const bool packs = !few && (params.b_column != 1 || params.columns < PRODUCT_COLUMNS);
+  const int64_t terms = GemmDepth(params), columns = params.columns;
+  Tensor panel;
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    if (packs && terms > 0) {
+      const int64_t row = std::max<int64_t>(columns, PRODUCT_COLUMNS);
+      const int64_t matrices = b.num_elements() / (terms * columns);
+      RETURN_IF_ERROR(ctx->AllocateTemp(out.dtype(), {matrices, terms, row}, &panel));
+      RETURN_IF_ERROR(EncodeCopy(encoder, "MatMul", {matrices, terms, columns}, b,
+                                 {{terms * columns, params.b_row, params.b_column}}, panel,
+                                 {{terms * row, row, 1}}));
+      for (int64_t& stride : params.b_batch) stride = stride / columns * row;
+      params.b_row = row;
+      params.b_column = 1;
+    }
+    return encoder.Launch(
+        {few ? "product_few" : "product", Unsigned(out.dtype())},
+        Grid(Pieces(params.rows, PRODUCT_ROWS), Pieces(columns, tile), GemmProducts(params)),
+        {{"a", Value(a).Untyped()},
+         {"b", Value(packs && terms > 0 ? panel : b).Untyped()},
+         {"out", Value(out).Untyped()},
+         {"params", params},
+         {"conjugated", conjugated}});
+  });
+}
+
 // Zeros, which sums without terms leave, come out of the shaders like any other result.
 Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& sizes, bool transpose_a,
-                     bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out) {
+                     bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out,
+                     uint32_t conjugated) {
   if (out.num_elements() == 0) return Status();
   ArgShapes shapes(op);
   const GemmParams params = PlanMatMul(&shapes, sizes, transpose_a, transpose_b);
   RETURN_IF_ERROR(ToStatus(shapes));
+  if (!IsFloat(out.dtype())) return RunOtherProduct(ctx, params, a, b, out, conjugated);
   const int64_t parts = SplitSums(params);
   bool tiles;
   RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));

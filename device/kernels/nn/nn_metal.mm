@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
@@ -46,8 +47,10 @@ class BiasAddOp {
     Loop loop;
     OP_REQUIRES_OK(ctx, PlanLoop(kOp, value.shape(), {dense, walk, dense}, &loop));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+                     const DType dtype = Unsigned(value.dtype());
                      return encoder.Launch(
-                         {"add", value.dtype(), loop.variant}, loop.grid,
+                         {"add", dtype, dtype == DType::kComplex64 ? "strided" : loop.variant},
+                         loop.grid,
                          {{"a", value}, {"b", bias}, {"out", out}, {"params", loop.params}});
                    }));
   }
@@ -63,8 +66,10 @@ struct BiasAddV1 {
   static constexpr char kOp[] = "BiasAddV1";
   static constexpr bool kFormats = false;
 };
-REGISTER_METAL_KERNEL(BiasAddOp<BiasAdd>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
-REGISTER_METAL_KERNEL(BiasAddOp<BiasAddV1>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(BiasAddOp<BiasAdd>, .Types("T", METAL_DEVICE_ALL_NUMBERS));
+REGISTER_METAL_KERNEL(BiasAddOp<BiasAdd>, .Types("T", {TF_COMPLEX64}));
+REGISTER_METAL_KERNEL(BiasAddOp<BiasAddV1>, .Types("T", METAL_DEVICE_ALL_NUMBERS));
+REGISTER_METAL_KERNEL(BiasAddOp<BiasAddV1>, .Types("T", {TF_COMPLEX64}));
 
 // ---- Softmax ------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_PRODUCT_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_PRODUCT_H_
 
+#include "device/kernels/elementwise.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_plan.h"
 #include "kernels/tensorflow/op_kernel.h"
@@ -20,8 +21,13 @@ Status WithFloats(KernelContext* ctx, const Run& run) {
   return run(static_cast<id<TF_MetalStream>>(stream), floats);
 }
 
+// Of whole and of complex numbers, which kernels/gemm has not. `conjugated`: 1 if a is, 2 if b is.
+Status RunOtherProduct(KernelContext* ctx, GemmParams params, const Tensor& a, const Tensor& b,
+                       const Tensor& out, uint32_t conjugated = 0);
+
 inline Status RunProduct(KernelContext* ctx, const GemmParams& params, const Tensor& a,
                          const Tensor& b, const Tensor& out) {
+  if (!IsFloat(out.dtype())) return RunOtherProduct(ctx, params, a, b, out);
   return WithFloats(ctx, [&](id<TF_MetalStream> stream, const auto& floats) {
     return RunGemm(stream, floats, params, a, b, nullptr, out);
   });
@@ -56,9 +62,10 @@ inline Status RunProduct(KernelContext* ctx, const GemmFactor& factor, const Ten
 }
 
 // Matrices [..., m, k] (or [..., k, m]) by [..., k, n] (or [..., n, k]); an empty result is left alone, and
-// sums without terms are zeros.
+// sums without terms are zeros. `conjugated` as above, of complex numbers alone.
 Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& sizes, bool transpose_a,
-                     bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out);
+                     bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out,
+                     uint32_t conjugated = 0);
 
 // The same of tensors whose shapes are known to agree.
 inline Status RunProduct(KernelContext* ctx, const char* op, const Tensor& a, bool transpose_a,

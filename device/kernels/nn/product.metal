@@ -1,0 +1,151 @@
+// Products of whole and of complex numbers, and convolutions of whole ones: every thread sums a tile of its own.
+// Whole numbers have no sign here, which changes no sum.
+
+#include "device/kernels/complex.metal.h"
+#include "device/kernels/nn/product_params.h"
+#include "kernels/gemm/gemm.metal.h"
+#include "kernels/msl/instantiate.h"
+
+using namespace metal;
+
+inline ushort times(ushort a, ushort b) { return ushort(uint(a) * uint(b)); }
+inline uint times(uint a, uint b) { return a * b; }
+inline ulong times(ulong a, ulong b) { return a * b; }
+
+// Where the terms of a tile are. `step`: from one column of b to the next, of `columns`.
+struct Terms {
+  long at, row, step;
+  uint columns, depth;
+};
+// -1: of whose numbers the imaginary part changes its sign.
+struct Signs {
+  float a, b;
+};
+
+// A tile's sums, and what they are added up in: copies that are never indexed by a variable live in registers.
+template <bool kNeighbours, bool kSomeOutside, int kRows, int kColumns, typename T>
+inline void add_terms(device const T* a, thread long (&from)[kRows], thread bool (&inside)[kRows],
+                      long a_c, device const T* b, Terms terms, Signs,
+                      thread T (&sums)[kRows][kColumns]) {
+  T local[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) local[r][j] = sums[r][j];
+  }
+  for (uint c = 0; c < terms.depth; ++c, terms.at += terms.row) {
+    T line[kColumns];
+    for (int j = 0; j < kColumns; ++j) {
+      if (kNeighbours) {
+        line[j] = b[terms.at + j];
+      } else {
+        line[j] = uint(j) < terms.columns ? b[terms.at + j * terms.step] : T(0);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const T value = !kSomeOutside || inside[r] ? a[from[r] + long(c) * a_c] : T(0);
+      for (int j = 0; j < kColumns; ++j) local[r][j] = T(local[r][j] + times(value, line[j]));
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) sums[r][j] = local[r][j];
+  }
+}
+
+// Real and imaginary parts apart from each other.
+template <bool kNeighbours, bool kSomeOutside, int kRows, int kColumns>
+inline void add_terms(device const float2* a, thread long (&from)[kRows],
+                      thread bool (&inside)[kRows], long a_c, device const float2* b, Terms terms,
+                      Signs signs, thread float2 (&sums)[kRows][kColumns]) {
+  float real[kRows][kColumns], imaginary[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) {
+      real[r][j] = sums[r][j].x;
+      imaginary[r][j] = sums[r][j].y;
+    }
+  }
+  for (uint c = 0; c < terms.depth; ++c, terms.at += terms.row) {
+    float x[kColumns], y[kColumns];
+    for (int j = 0; j < kColumns; ++j) {
+      float2 value = float2(0.0f);
+      if (kNeighbours) {
+        value = b[terms.at + j];
+      } else if (uint(j) < terms.columns) {
+        value = b[terms.at + j * terms.step];
+      }
+      x[j] = value.x;
+      y[j] = value.y * signs.b;
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const float2 value = !kSomeOutside || inside[r] ? a[from[r] + long(c) * a_c] : float2(0.0f);
+      const float u = value.x, v = value.y * signs.a;
+      for (int j = 0; j < kColumns; ++j) {
+        real[r][j] = fma(u, x[j], fma(-v, y[j], real[r][j]));
+        imaginary[r][j] = fma(u, y[j], fma(v, x[j], imaginary[r][j]));
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) sums[r][j] = float2(real[r][j], imaginary[r][j]);
+  }
+}
+
+// `conjugated`: 1 if a is, 2 if b is. Of neighbours there are kColumns at least, or b's rows are padded to so many.
+// Grid: tiles along the rows, along the columns, products.
+template <typename T, bool kNeighbours, int kRows, int kColumns>
+[[kernel, max_total_threads_per_threadgroup(32)]] void product(
+    device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device T* out [[buffer(2)]],
+    constant GemmParams& params [[buffer(3)]], constant uint& conjugated [[buffer(4)]],
+    uint3 position [[thread_position_in_grid]]) {
+  const GemmOffsets offsets = gemm_offsets(params, position.z);
+  const long first_row = long(position.x) * kRows;
+  // At its end b is read whole, where it can be: what another thread stores is summed here, too.
+  const uint column = position.y * kColumns;
+  const bool ends = kNeighbours && params.columns >= kColumns;
+  const uint first_column = ends ? min(column, params.columns - kColumns) : column;
+  const uint columns = min(uint(kColumns), params.columns - first_column);
+  const Signs signs = {(conjugated & 1) != 0 ? -1.0f : 1.0f, (conjugated & 2) != 0 ? -1.0f : 1.0f};
+  Terms terms = {offsets.b + long(first_column) * params.b_column, params.b_row, params.b_column,
+                 columns, params.depth};
+  GemmRow rows[kRows];
+  for (int r = 0; r < kRows; ++r) rows[r] = gemm_row(params, min(first_row + r, params.rows - 1));
+  T sums[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) sums[r][j] = T(0);
+  }
+  for (uint fy = 0; fy < params.filter_h; ++fy) {
+    for (uint fx = 0; fx < params.filter_w; ++fx) {
+      long from[kRows];
+      bool inside[kRows];
+      bool all = true;
+      for (int r = 0; r < kRows; ++r) {
+        const int y = rows[r].top + int(fy * params.dilation_h);
+        const int x = rows[r].left + int(fx * params.dilation_w);
+        inside[r] = y >= 0 && y < int(params.in_h) && x >= 0 && x < int(params.in_w);
+        all = all && inside[r];
+        const long at = rows[r].image + long(y) * params.a_y + long(x) * params.a_x;
+        from[r] = offsets.a + (inside[r] ? at : 0);
+      }
+      if (all) {
+        add_terms<kNeighbours, false>(a, from, inside, params.a_c, b, terms, signs, sums);
+      } else {
+        add_terms<kNeighbours, true>(a, from, inside, params.a_c, b, terms, signs, sums);
+      }
+      terms.at += long(params.depth) * params.b_row;
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    if (first_row + r >= params.rows) break;
+    device T* const to = out + offsets.out + rows[r].out + long(first_column) * params.out_column;
+    for (int j = 0; j < kColumns; ++j) {
+      const uint at = uint(j);
+      if (at >= column - first_column && at < columns) to[j * params.out_column] = sums[r][j];
+    }
+  }
+}
+
+#define PRODUCT(type)                                                                      \
+  INSTANTIATE_KERNEL("product_" #type, product, type, true, PRODUCT_ROWS, PRODUCT_COLUMNS) \
+  INSTANTIATE_KERNEL("product_few_" #type, product, type, false, PRODUCT_ROWS, PRODUCT_FEW_COLUMNS)
+PRODUCT(ushort)
+PRODUCT(uint)
+PRODUCT(ulong)
+PRODUCT(float2)

@@ -23,9 +23,9 @@ from benchmarks import machine  # noqa: E402
 from benchmarks.report import RESULTS  # noqa: E402
 from metal_ops.nerf.config import ModelConfig, TrainConfig  # noqa: E402
 from metal_ops.nerf.evaluate import evaluate  # noqa: E402
-from metal_ops.nerf.files import write_json  # noqa: E402
 from metal_ops.nerf.scenes import Scene, load_scene  # noqa: E402
 from metal_ops.nerf.train import Trainer  # noqa: E402
+from metal_ops.programs.files import write_json  # noqa: E402
 
 # part of the recipe: what stands in for it, and the changes to (ModelConfig, TrainConfig).
 Changes = tuple[dict[str, Any], dict[str, Any]]

@@ -20,6 +20,7 @@ COMMANDS = {
         "Check the installation: what was built, what works, what is missing and how to get it",
     ),
     "nerf": ("nerf.cli", "Train, evaluate and render a NeRF with hash encoding"),
+    "lm": ("lm.cli", "Train a small language model over bytes, and let it write"),
     "metal": ("metal.cli", "Compile Metal shaders on this machine, as `xcrun metal` does on a Mac"),
     "objc": ("build.objc", "Compile and link hosts that use Metal: C, C++, Objective-C"),
     "cmake": (
@@ -34,6 +35,7 @@ EPILOG = """\
 first steps:
   python -m metal_ops doctor               is everything there?
   python -m metal_ops nerf train           train on the built-in scene, pictures in runs/
+  python -m metal_ops lm train             a language model of Python's documentation, a minute
   python -m metal_ops <command> --help     what a command can do
 
 in Python:

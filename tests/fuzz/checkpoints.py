@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from metal_ops.nerf import checkpoint
-from metal_ops.nerf.errors import NerfError
 from metal_ops.nerf.train import configs_from, origin_from
+from metal_ops.programs import checkpoint
+from metal_ops.programs.errors import ProgramError
 from tests.saved import make
 
 from . import archives, engine
 
 
 class CheckpointReader:
-    """What `nerf eval` reads of a checkpoint gives a trainer's state, or a NerfError in one sentence."""
+    """What `nerf eval` reads of a checkpoint gives a trainer's state, or a ProgramError in one sentence."""
 
     name = "checkpoint"
 
@@ -55,7 +55,7 @@ class CheckpointReader:
             configs_from(header, where)
             origin_from(header, where)
             self._trainer.load(header, arrays, where)
-        except NerfError as error:
+        except ProgramError as error:
             engine.check_sentence(error, str(self._root))
             return "refused"
         trainer = self._trainer

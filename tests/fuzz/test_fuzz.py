@@ -11,8 +11,8 @@ import pytest
 
 import metal_ops
 from metal_ops import raw_ops
-from metal_ops.nerf import reading
 from metal_ops.nerf.scenes import common
+from metal_ops.programs import reading
 
 from . import calls, engine, metallibs, readers
 

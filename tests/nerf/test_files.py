@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from metal_ops.nerf import checkpoint
-from metal_ops.nerf.errors import CheckpointError, NerfError
-from metal_ops.nerf.files import atomic, run_folder, write_json
 from metal_ops.nerf.metrics import on_background, psnr, ssim
+from metal_ops.programs import checkpoint
+from metal_ops.programs.errors import CheckpointError, ProgramError
+from metal_ops.programs.files import atomic, run_folder, write_json
 
 
 def test_atomic_replaces_only_when_complete(tmp_path):
@@ -38,7 +38,7 @@ def test_a_failed_save_keeps_the_old_checkpoint(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", full_disk)
     with pytest.raises(
-        NerfError, match=r"checkpoint.npz: cannot be written \(No space left on device\)"
+        ProgramError, match=r"checkpoint.npz: cannot be written \(No space left on device\)"
     ):
         checkpoint.save(path, {"step": 2}, {"a": np.arange(4)})
     monkeypatch.undo()
@@ -85,7 +85,7 @@ def test_run_folders(tmp_path):
     assert run_folder(tmp_path, None, "chair") == tmp_path / "chair-2"
     assert run_folder(tmp_path, "chair", "x") == tmp_path / "chair"  # empty: nothing is lost
     (tmp_path / "chair" / "checkpoint.npz").touch()
-    with pytest.raises(NerfError, match="--overwrite"):
+    with pytest.raises(ProgramError, match="--overwrite"):
         run_folder(tmp_path, "chair", "x")
     assert run_folder(tmp_path, "chair", "x", overwrite=True) == tmp_path / "chair"
 

@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 
 from metal_ops import cli
-from metal_ops.nerf import checkpoint, reading
 from metal_ops.nerf.config import LIMITS, ModelConfig, TrainConfig
-from metal_ops.nerf.errors import NerfError, SceneError
+from metal_ops.nerf.errors import SceneError
 from metal_ops.nerf.model import RadianceField
 from metal_ops.nerf.pictures import _stems
-from metal_ops.nerf.reading import open_npz
 from metal_ops.nerf.scenes import load_scene
 from metal_ops.nerf.scenes.common import shrink
 from metal_ops.nerf.train import Trainer, configs_from, origin_from
+from metal_ops.programs import checkpoint, reading
+from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.reading import open_npz
 from tests.processes import Process
 from tests.saved.make import HERE as SAVED
 from tests.saved.make import nerf_trainer
@@ -612,7 +613,7 @@ def read(folder: Path, trainer: Trainer) -> None:
 def test_checkpoints(case, saved, trainer):
     edit, expected = CHECKPOINTS[case]
     rewrite(saved, edit)
-    with pytest.raises(NerfError) as caught:
+    with pytest.raises(ProgramError) as caught:
         read(saved, trainer)
     error = str(caught.value)
     assert expected in error and "\n" not in error and len(error) < 1000
@@ -638,7 +639,7 @@ def test_the_checkpoint_that_is_damaged_above_is_right(saved, trainer):
 def test_a_table_beyond_memory(monkeypatch):
     monkeypatch.setattr(reading, "memory", lambda: 1 << 20)
     with pytest.raises(
-        NerfError, match="a hash table of .* GiB; use a smaller --log2-hashmap-size"
+        ProgramError, match="a hash table of .* GiB; use a smaller --log2-hashmap-size"
     ):
         RadianceField(ModelConfig(finest_resolution=64))
 
@@ -660,14 +661,14 @@ def test_every_limit_is_a_field_and_is_kept():
 BOMBS = """
 import json, resource, sys
 from pathlib import Path
-from metal_ops.nerf.errors import NerfError
+from metal_ops.programs.errors import ProgramError
 from metal_ops.nerf.scenes import load_scene
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, refused = peak(), 0
 for path in sys.argv[1:]:
     try:
         load_scene(Path(path))
-    except NerfError:
+    except ProgramError:
         refused += 1
 print(json.dumps({"refused": refused, "MiB": (peak() - before) // 1024}))
 """
@@ -695,7 +696,7 @@ def test_bombs_do_not_take_memory(tmp_path, still_life):
 def test_reading_is_inside_of_what_is_reported(tmp_path):
     """Errors of the file's own come out as they are."""
     with (
-        pytest.raises(NerfError, match="mine"),
-        open_npz(archive(tmp_path / "a.npz"), NerfError, "x"),
+        pytest.raises(ProgramError, match="mine"),
+        open_npz(archive(tmp_path / "a.npz"), ProgramError, "x"),
     ):
-        raise NerfError("mine")
+        raise ProgramError("mine")

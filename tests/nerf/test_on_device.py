@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metal_ops.nerf import checkpoint
+from metal_ops.programs import checkpoint
 from tests.processes import Process
 
 # Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it. On a GPU, too,

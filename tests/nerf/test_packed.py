@@ -230,8 +230,8 @@ def test_rays_without_room_are_left_out(ran):
 
 def test_what_cannot_be_packed_says_so():
     program = SETUP + (
-        "from metal_ops.nerf.errors import NerfError\n"
+        "from metal_ops.programs.errors import ProgramError\n"
         "try:\n    Trainer(scene, MODEL, dataclasses.replace(TRAIN, packed=True, distortion=0.1))\n"
-        "except NerfError as error:\n    print(json.dumps(str(error)))\n"
+        "except ProgramError as error:\n    print(json.dumps(str(error)))\n"
     )
     assert "leave 'packed' out" in Process("-c", program).result()

@@ -21,12 +21,12 @@ from PIL import Image
 from rich.console import Console
 
 from metal_ops import cli
-from metal_ops.nerf import checkpoint
 from metal_ops.nerf.compare import compare_run
 from metal_ops.nerf.config import ModelConfig, TrainConfig
-from metal_ops.nerf.errors import NerfError
-from metal_ops.nerf.options import whole
 from metal_ops.nerf.scenes import Views
+from metal_ops.programs import checkpoint
+from metal_ops.programs.command import whole
+from metal_ops.programs.errors import ProgramError
 from tests.processes import Process
 
 from . import scenes_on_disk as disk
@@ -290,7 +290,7 @@ def test_whole_numbers_of_options_fit_an_int32():
 
 
 def test_one_contender_is_no_comparison(tmp_path):
-    with pytest.raises(NerfError, match="at least two different contenders"):
+    with pytest.raises(ProgramError, match="at least two different contenders"):
         compare_run(None, {"hash": ModelConfig()}, TrainConfig(), tmp_path, {}, Console())
     assert list(tmp_path.iterdir()) == []
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from metal_ops.nerf import checkpoint
 from metal_ops.nerf.config import ModelConfig, TrainConfig
-from metal_ops.nerf.errors import CheckpointError, NerfError
 from metal_ops.nerf.evaluate import evaluate
 from metal_ops.nerf.run import Evaluations
 from metal_ops.nerf.scenes import load_scene
 from metal_ops.nerf.train import Trainer
+from metal_ops.programs import checkpoint
+from metal_ops.programs.errors import CheckpointError, ProgramError
 
 from . import scenes_on_disk as disk
 
@@ -128,7 +128,7 @@ def test_learning_rate_follows_the_budget(still_life):
 
 def test_random_background_needs_alpha(still_life):
     opaque = dataclasses.replace(still_life, has_alpha=False)
-    with pytest.raises(NerfError, match="--background random"):
+    with pytest.raises(ProgramError, match="--background random"):
         Trainer(opaque, SMALL, dataclasses.replace(QUICK, background="random"))
 
 

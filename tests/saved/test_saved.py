@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
-from metal_ops.nerf import checkpoint
 from metal_ops.nerf.train import Trainer, configs_from
+from metal_ops.programs import checkpoint
 
 from . import make
 

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
-import textwrap
-import threading
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metal_ops.programs.command import (
+    add_device,
+    console_for_people,
+    guarded,
+    positive,
+    use_device,
+    whole,
+    words,
+)
+from metal_ops.programs.errors import CheckpointError, ProgramError
+
 from . import options
 from .config import BACKENDS, ENCODINGS
-from .errors import CheckpointError, NerfError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
 
     from rich.console import Console
 
@@ -30,23 +34,13 @@ if TYPE_CHECKING:
     from .train import Trainer
 
 
-def _words(description: str, *examples: tuple[str, str]) -> dict[str, Any]:
-    """What add_parser needs for a description that is wrapped, and examples (arguments, what they do) that are not."""
-    width = max(len(command) for command, _ in examples)
-    lines = [f"  python -m metal_ops nerf {command:{width}}  {what}" for command, what in examples]
-    return {
-        "description": textwrap.fill(description, 78),
-        "epilog": "\n".join(["examples:", *lines]),
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-    }
-
-
 def add_parser(subparsers: Any) -> None:
     """Adds `nerf` and its commands to the subparsers of `python -m metal_ops`."""
     parser = subparsers.add_parser(
         "nerf",
         help="Train, evaluate and render a NeRF with hash encoding",
-        **_words(
+        **words(
+            "nerf",
             "Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal device.",
             ("train", "the built-in scene, a minute; pictures in runs/still_life/"),
             ("train --data photos", "photographs with transforms.json, or a NeRF-synthetic folder"),
@@ -65,7 +59,8 @@ def _add_train(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="Train on a scene; leaves pictures, metrics.json and a checkpoint in runs/<name>/",
-        **_words(
+        **words(
+            "nerf",
             "Train on a scene. Leaves comparison.png, turntable.gif, psnr.png, metrics.json and checkpoint.npz in "
             "runs/<name>/. Ctrl-C, or SIGTERM, stops early and leaves them, too.",
             ("train", "the built-in scene, 60 s"),
@@ -89,7 +84,7 @@ def _add_train(commands: Any) -> None:
         default=options.MODEL.encoding,
         help="hash table, or the classic NeRF's frequencies (%(default)s)",
     )
-    options.add_device(parser)
+    add_device(parser)
     options.add_output(parser)
     parser.add_argument(
         "--resume",
@@ -97,14 +92,15 @@ def _add_train(commands: Any) -> None:
         metavar="RUN",
         help="go on with the run in this folder, with its scene and options; --seconds or --steps set a new total",
     )
-    parser.set_defaults(run=_guarded(_train))
+    parser.set_defaults(run=guarded("nerf", _train))
 
 
 def _add_eval(commands: Any) -> None:
     parser = commands.add_parser(
         "eval",
         help="Score a run on its held-out views",
-        **_words(
+        **words(
+            "nerf",
             "Score a run's checkpoint on its held-out views: PSNR and SSIM for each and their means, into eval.json.",
             ("eval runs/photos", "all of them"),
             ("eval runs/photos --views 4 --finer 2", "four of them, with steps half as long"),
@@ -113,27 +109,28 @@ def _add_eval(commands: Any) -> None:
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
     parser.add_argument(
         "--views",
-        type=options.whole(1),
+        type=whole(1),
         default=None,
         metavar="N",
         help="at most so many views, evenly spread (all)",
     )
     parser.add_argument(
         "--finer",
-        type=options.whole(1, 16),
+        type=whole(1, 16),
         default=1,
         metavar="K",
         help="divide the marching step by K (%(default)s)",
     )
-    options.add_device(parser)
-    parser.set_defaults(run=_guarded(_eval))
+    add_device(parser)
+    parser.set_defaults(run=guarded("nerf", _eval))
 
 
 def _add_render(commands: Any) -> None:
     parser = commands.add_parser(
         "render",
         help="Render the turntable or the held-out views of a run",
-        **_words(
+        **words(
+            "nerf",
             "Render a run's checkpoint: the turntable as a GIF, or every held-out view as a PNG with alpha.",
             ("render runs/photos --frames 96 --size 400", "a slower turn, larger"),
             ("render runs/photos --what views --out views", "held-out views into views/"),
@@ -147,11 +144,11 @@ def _add_render(commands: Any) -> None:
         help="%(default)s if left out",
     )
     parser.add_argument(
-        "--frames", type=options.whole(1, 10000), default=48, help="of the turntable (%(default)s)"
+        "--frames", type=whole(1, 10000), default=48, help="of the turntable (%(default)s)"
     )
     parser.add_argument(
         "--size",
-        type=options.whole(8, 4096),
+        type=whole(8, 4096),
         default=None,
         help="pixels along the longer edge (200 for the turntable, the scene's own for views)",
     )
@@ -163,20 +160,21 @@ def _add_render(commands: Any) -> None:
     )
     parser.add_argument(
         "--finer",
-        type=options.whole(1, 16),
+        type=whole(1, 16),
         default=1,
         metavar="K",
         help="divide the marching step by K (%(default)s)",
     )
-    options.add_device(parser)
-    parser.set_defaults(run=_guarded(_render))
+    add_device(parser)
+    parser.set_defaults(run=guarded("nerf", _render))
 
 
 def _add_compare(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
         help="Train several encodings or backends for the same time and draw their curves",
-        **_words(
+        **words(
+            "nerf",
             "Train contenders in turns, each for the same time, and draw PSNR over training time: hash table against "
             "frequencies by default, or --backends fused composite. With --until-psnr each trains until it gets there, "
             "and the times are compared; the exit code is 1 if one does not.",
@@ -209,57 +207,13 @@ def _add_compare(commands: Any) -> None:
     )
     parser.add_argument(
         "--until-psnr",
-        type=options.positive,
+        type=positive,
         metavar="DB",
         help="a contender is through when it reaches this mean PSNR",
     )
-    options.add_device(parser)
+    add_device(parser)
     options.add_output(parser)
-    parser.set_defaults(run=_guarded(_compare))
-
-
-def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Turns the user's mistakes into one sentence and exit code 2."""
-
-    def run(arguments: argparse.Namespace) -> int:
-        # TensorFlow's remarks about the CPU would push the first lines off the screen.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        try:
-            # What a command enters ends with it.
-            with _terminated_as_interrupted(), ExitStack() as arguments.stack:
-                return command(arguments)
-        except NerfError as error:
-            print(f"nerf: {error}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("nerf: interrupted.", file=sys.stderr)
-            return 130
-
-    return run
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # the others cannot have handlers
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # Names of files and views may look like its markup.
-    return Console(markup=False, emoji=False)
+    parser.set_defaults(run=guarded("nerf", _compare))
 
 
 def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -275,36 +229,14 @@ def _load_scene(arguments: argparse.Namespace, origin: dict[str, Any], console: 
 
     scene = load_scene(origin["data"], origin["downscale"], origin["size"])
     describe(scene, console)
-    _use_device(arguments, console)
+    use_device(arguments, console)
     return scene
 
 
-def _use_device(arguments: argparse.Namespace, console: Console) -> None:
-    import tensorflow as tf
-
-    # Named also for the CPU: METAL_OPS_DEVICE=1 or tensorflow-metal may have made a GPU that ops would go to.
-    where = "/CPU:0"
-    if arguments.device == "metal":
-        from metal_ops import device
-
-        try:
-            found = device.load()
-        except device.DeviceError as error:
-            raise NerfError(f"--device metal: {error}") from None
-        if found.kernels is None:
-            raise NerfError(
-                "--device metal: this library's Metal kernels are not built, and all of its ops would run on the CPU; "
-                "`make metal` in the source checkout."
-            )
-        console.print(f"Device {found}.", highlight=False, soft_wrap=True, markup=False)
-        where = f"/{found.name}"
-    arguments.stack.enter_context(tf.device(where))
-
-
 def _train(arguments: argparse.Namespace) -> int:
-    from .files import run_folder
+    from metal_ops.programs.files import run_folder
 
-    console = _console()
+    console = console_for_people()
     if arguments.resume is not None:
         return _resume(arguments, console)
     model, train = options.configs(arguments)
@@ -334,7 +266,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
         lambda config: with_budget(config, arguments.seconds, arguments.steps),
     )
     if trainer.done:
-        raise NerfError(
+        raise ProgramError(
             f"{arguments.resume}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a "
             "larger --steps or --seconds."
         )
@@ -348,8 +280,9 @@ def _trainer_of(
     change: Callable[[TrainConfig], TrainConfig] = lambda config: config,
 ) -> tuple[Trainer, dict[str, Any]]:
     """The trainer in a run's checkpoint, its scene loaded again, and the scene's origin."""
-    from . import checkpoint
-    from .reading import kind_of
+    from metal_ops.programs import checkpoint
+    from metal_ops.programs.reading import kind_of
+
     from .train import Trainer, configs_from, origin_from
 
     if kind_of(folder, CheckpointError) == "file":
@@ -366,10 +299,11 @@ def _trainer_of(
 def _eval(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
-    from .evaluate import evaluate
-    from .files import write_json
+    from metal_ops.programs.files import write_json
 
-    console = _console()
+    from .evaluate import evaluate
+
+    console = console_for_people()
     trainer, _ = _trainer_of(arguments, arguments.folder, console)
     scene = trainer.scene
     score = evaluate(
@@ -407,13 +341,13 @@ def _eval(arguments: argparse.Namespace) -> int:
 def _render(arguments: argparse.Namespace) -> int:
     from . import pictures
 
-    console = _console()
+    console = console_for_people()
     trainer, _ = _trainer_of(arguments, arguments.folder, console)
     render = trainer.renderer(arguments.finer)
     if arguments.what == "turntable":
         target = arguments.out or arguments.folder / "turntable.gif"
         if target.suffix.lower() != ".gif":
-            raise NerfError(f"--out {target}: a turntable is a .gif.")
+            raise ProgramError(f"--out {target}: a turntable is a .gif.")
         pictures.turntable(target, render, trainer.scene, arguments.frames, arguments.size or 200)
     else:
         target = arguments.out or arguments.folder / "views"
@@ -423,9 +357,9 @@ def _render(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from .files import run_folder
+    from metal_ops.programs.files import run_folder
 
-    console = _console()
+    console = console_for_people()
     model, train = options.configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
     origin = _origin(arguments)

@@ -10,12 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.files import write_json
+from metal_ops.programs.interrupts import stop_on_interrupt
+
 from . import pictures
 from .config import ModelConfig, TrainConfig, to_json
-from .errors import NerfError
 from .evaluate import Renderer, evaluate
-from .files import write_json
-from .run import TIME_NOTE, Evaluations, machine, stop_on_interrupt
+from .run import TIME_NOTE, Evaluations, machine
 from .scenes import Scene
 from .train import Trainer
 
@@ -81,7 +83,7 @@ def compare_run(
       The exit code: 0, 130 after Ctrl-C, and 1 if a contender did not reach `until_psnr`.
     """
     if len(models) < 2:
-        raise NerfError("compare needs at least two different contenders.")
+        raise ProgramError("compare needs at least two different contenders.")
     contenders = [
         Contender(label, Trainer(scene, model, config)) for label, model in models.items()
     ]

@@ -6,11 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import short
+from metal_ops.programs.records import check_fields
 
 ENCODINGS = ("hash", "frequency")
 BACKENDS = ("fused", "composite")
-DEVICES = ("cpu", "metal")
 DENSITIES = ("exp", "softplus", "relu")
 BACKGROUNDS = ("auto", "white", "black", "random")
 LOSSES = ("mse", "robust")
@@ -44,7 +43,6 @@ LIMITS: dict[str, tuple[float, float]] = {
     "distortion": (0, 1e30),
     "max_eval_views": (1, 1 << 30),
 }
-_FLAGS = ("bool", "bool | None")
 CHOICES: dict[str, tuple[Any, ...]] = {
     "encoding": ENCODINGS,
     "backend": BACKENDS,
@@ -53,30 +51,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "background": BACKGROUNDS,
     "loss": LOSSES,
 }
-
-
-def _check(config: ModelConfig | TrainConfig) -> None:
-    """Raises ValueError, with the field, unless every value is of its type and within its limits."""
-    for field in dataclasses.fields(config):
-        name, value, kinds = field.name, getattr(config, field.name), str(field.type).split(" | ")
-        if value is None and "None" in kinds:
-            continue
-        if name in CHOICES:
-            if isinstance(value, bool) or value not in CHOICES[name]:
-                wanted = ", ".join(map(str, CHOICES[name]))
-                raise ValueError(f"field '{name}' must be one of {wanted}, got {short(value)}")
-        elif field.type in _FLAGS:
-            if not isinstance(value, bool):
-                raise ValueError(f"field '{name}' must be true or false, got {short(value)}")
-        else:
-            whole = "int" in kinds
-            least, most = LIMITS[name]
-            fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-            if not (fits and least <= value <= most):
-                kind = "a whole number" if whole else "a number"
-                raise ValueError(
-                    f"field '{name}' must be {kind} from {least:g} to {most:g}, got {short(value)}"
-                )
 
 
 @dataclass(frozen=True)
@@ -125,7 +99,7 @@ class ModelConfig:
     mixed_precision: bool = False
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self, LIMITS, CHOICES)
 
 
 @dataclass(frozen=True)
@@ -177,7 +151,7 @@ class TrainConfig:
     packed: bool | None = None
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self, LIMITS, CHOICES)
 
 
 def to_json(config: ModelConfig | TrainConfig) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from types import ModuleType
 import tensorflow as tf
 
 import metal_ops
+from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.reading import check_memory
 
 from . import composite, fused
 from .config import ModelConfig
-from .errors import NerfError
-from .reading import check_memory
 
 # exp(11) is opaque within any sample; beyond it float32 gradients overflow.
 _MAX_LOG_DENSITY = 11.0
@@ -54,13 +54,13 @@ def _grid(config: ModelConfig) -> metal_ops.HashGrid:
             finest_resolution=config.finest_resolution,
         )
     except ValueError as error:
-        raise NerfError(f"the configuration of the hash grid makes no sense: {error}") from None
+        raise ProgramError(f"the configuration of the hash grid makes no sense: {error}") from None
     # Values, gradient and Adam's two moments.
     check_memory(
         16 * math.prod(grid.table_shape),
         f"a hash table of {grid.table_shape[0]} rows",
         "use a smaller --log2-hashmap-size, or fewer --levels",
-        NerfError,
+        ProgramError,
     )
     return grid
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import BACKGROUNDS, DEVICES, ModelConfig, TrainConfig
-from .errors import short
+from metal_ops.programs.command import folder_name, positive, whole
+
+from .config import BACKGROUNDS, ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 MODEL, TRAIN = ModelConfig(), TrainConfig()
 # What a GPU with memory of its own has time for: a larger table and batches, finer steps through finer cells; and as
@@ -30,44 +30,6 @@ DATA_HELP = (
     "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
     "tiny_nerf_data.npz; the built-in still life if left out"
 )
-
-
-def whole(least: int, most: int = 1 << 30) -> Callable[[str], int]:
-    """A parser of whole numbers from `least` to `most`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number, got {short(text)}"
-            ) from None
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number from {least} to {most}, got {short(value)}"
-            )
-        return value
-
-    return parse
-
-
-def positive(text: str) -> float:
-    """A positive, finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {short(text)}") from None
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"expected a positive number, got {short(text)}")
-    return value
-
-
-def folder_name(text: str) -> str:
-    """A name without a path."""
-    fits = len(text) <= 100 and text.isprintable()
-    if not fits or text in ("", ".", "..") or "/" in text or "\\" in text:
-        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {short(text)}")
-    return text
 
 
 def add_scene(parser: argparse.ArgumentParser) -> None:
@@ -171,17 +133,6 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="run the networks in bfloat16; on a GPU in float16, which is the default there",
-    )
-
-
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Where the ops run."""
-    parser.add_argument(
-        "--device",
-        choices=DEVICES,
-        default="cpu",
-        help="metal runs the Metal shaders: on the GPU of a Mac, through this library's Metal runtime on Linux; what "
-        "has no shader runs on the CPU (%(default)s)",
     )
 
 

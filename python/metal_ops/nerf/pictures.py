@@ -13,9 +13,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
+from metal_ops.programs.files import atomic
+
 from .cameras import Cameras, orbit_poses
 from .evaluate import Picture, Renderer, spread
-from .files import atomic
 from .metrics import on_background, psnr
 from .scenes import Scene
 

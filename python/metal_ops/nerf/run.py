@@ -5,61 +5,28 @@ from __future__ import annotations
 import math
 import os
 import platform
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import tensorflow as tf
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from metal_ops.programs.checkpoint import FILE_NAME
+from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.files import write_json
+from metal_ops.programs.interrupts import stop_on_interrupt
+
 from . import pictures
-from .checkpoint import FILE_NAME
 from .config import to_json
-from .errors import NerfError
 from .evaluate import Score, evaluate
-from .files import write_json
 from .scenes import Scene
 from .train import StepReport, Trainer
 
 _FIRST_EVALUATION, _EVALUATION_GROWTH = 2.0, 1.5  # training seconds: dense where the curve is steep
 _CHECKPOINT_EVERY = 30.0  # training seconds
 TIME_NOTE = "training steps and occupancy updates, tracing included; evaluation, pictures and checkpoints not"
-
-
-class Stop:
-    """Whether the user wants to stop; ask it by calling it."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-
-@contextmanager
-def stop_on_interrupt() -> Iterator[Stop]:
-    """Turns the first Ctrl-C (or SIGTERM) into a polite request; the second one interrupts at once.
-
-    An exception in the middle of a step would leave the optimizer half a step ahead of the counters.
-    """
-    stop = Stop()
-
-    def ask(number: int, _: FrameType | None) -> None:
-        if stop.asked:
-            raise KeyboardInterrupt
-        stop.asked = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Evaluations:
@@ -180,7 +147,7 @@ def train_run(
             report = trainer.train_step()
             loss = report.loss
             if not math.isfinite(loss):
-                raise NerfError(
+                raise ProgramError(
                     f"the loss of step {trainer.step} is {loss}: training diverged; lower --learning-rate."
                 )
             bar.step(trainer, report, since)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from metal_ops import OccupancyGrid
 from metal_ops.ops.ray_march import RaySamples
+from metal_ops.programs import checkpoint
+from metal_ops.programs.errors import CheckpointError, ProgramError, short
+from metal_ops.programs.records import history_from, number_from, record_from, take_state
 
-from . import checkpoint
 from .cameras import RayCaster
 from .config import ModelConfig, TrainConfig, to_json
-from .errors import CheckpointError, NerfError, short
 from .evaluate import Renderer
 from .fused import Rendering
 from .hull import covered_pixels, fit_space, visual_hull
@@ -25,7 +26,6 @@ from .model import RadianceField
 from .packed import PackedField, can_pack, has_own_memory
 from .packed_training import PackedOccupancy, PackedTraining, StepTotals
 from .rays import march, middles, select
-from .reading import is_number
 from .scenes import Scene
 
 _LOOK_EVERYWHERE = 64  # steps during which every cell is looked at
@@ -39,8 +39,6 @@ _LEAST_RAYS, _MOST_RAYS = 64, 1 << 16
 _LOOK_EVERY = 16
 # Slots for marched samples, as multiples of those that are kept.
 _LEAST_SLOTS, _MOST_SLOTS = 1, 16
-
-_Config = TypeVar("_Config", ModelConfig, TrainConfig)
 
 
 class StepReport(NamedTuple):
@@ -70,7 +68,7 @@ class Trainer:
       config: How to learn.
 
     Raises:
-      NerfError: If options and scene contradict each other.
+      ProgramError: If options and scene contradict each other.
 
     Example:
       >>> from metal_ops.nerf.config import ModelConfig, TrainConfig
@@ -83,7 +81,7 @@ class Trainer:
 
     def __init__(self, scene: Scene, model: ModelConfig, config: TrainConfig) -> None:
         if config.background == "random" and not scene.has_alpha:
-            raise NerfError(
+            raise ProgramError(
                 "--background random needs images with alpha, and those of this scene have none; use white or black."
             )
         self.scene = scene = fit_space(scene)
@@ -152,7 +150,7 @@ class Trainer:
         )
         if not (wanted and possible):
             if config.packed:
-                raise NerfError(
+                raise ProgramError(
                     "packed steps need a hash-encoded field with exponential density and even numbers of features, the "
                     "fused backend, networks 16, 32, 64 or 128 wide, the squared error alone, and a bounded scene by "
                     "pinholes; leave 'packed' out."
@@ -181,7 +179,7 @@ class Trainer:
         views = self.scene.train
         count, height, width = views.images.shape[:3]
         if count * height * width >= 1 << 31:
-            raise NerfError("the scene has more than 2^31 training pixels; use --downscale.")
+            raise ProgramError("the scene has more than 2^31 training pixels; use --downscale.")
         pixels = tf.constant(views.images.reshape(-1, 4))
         # Rays that miss the hull have no samples and no gradient: draw from the others only.
         if hull is None:
@@ -430,29 +428,14 @@ class Trainer:
         """
         counters = _counters(header, where)
         state = self._state()
-        for name, variable in state.items():
-            if name not in arrays:
-                raise CheckpointError(
-                    f"{where}: array '{name}' is missing; it is of another version."
-                )
-            if arrays[name].shape != tuple(variable.shape):
-                raise CheckpointError(
-                    f"{where}: array '{name}' has shape {list(arrays[name].shape)}, expected "
-                    f"{list(variable.shape)}; the model is configured differently."
-                )
-            if arrays[name].dtype != variable.dtype:
-                raise CheckpointError(
-                    f"{where}: array '{name}' has dtype {arrays[name].dtype}, expected {variable.dtype}; train again."
-                )
-        for name, variable in state.items():
-            variable.assign(arrays[name])
+        take_state(state, arrays, where)
         self.step, self.seconds = counters["step"], float(counters["seconds"])
         self.n_rays = counters["n_rays"]
         if self.packed is not None and "n_slots" in header:
             most = _MOST_SLOTS * self.target_samples + 4096
-            self.n_slots = _number(header, "n_slots", where, 1, most)
+            self.n_slots = number_from(header, "n_slots", where, 1, most)
         self.rays_seen, self.samples_seen = counters["rays_seen"], counters["samples_seen"]
-        self.history = _history(header, where)
+        self.history = history_from(header, where, "psnr")
 
 
 def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, TrainConfig]:
@@ -461,26 +444,8 @@ def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, Train
     Raises:
       CheckpointError: If it has fields that this version does not know, or values that it does not take.
     """
-    model = _record(header, "model", ModelConfig, where)
-    return model, _record(header, "train", TrainConfig, where)
-
-
-def _record(header: dict[str, Any], name: str, kind: type[_Config], where: str) -> _Config:
-    values = header.get(name)
-    if not isinstance(values, dict):
-        raise CheckpointError(
-            f"{where}: field '{name}' must be an object, got {short(values)}; train again."
-        )
-    unknown = sorted(set(values) - {field.name for field in dataclasses.fields(kind)})
-    if unknown:
-        raise CheckpointError(
-            f"{where}: field '{name}' has {short(unknown[0])}, which this version does not know; update metal_ops, or "
-            "train again."
-        )
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise CheckpointError(f"{where}: field '{name}': {error}; train again.") from None
+    model = record_from(header, "model", ModelConfig, where)
+    return model, record_from(header, "train", TrainConfig, where)
 
 
 def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
@@ -494,20 +459,10 @@ def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
         raise CheckpointError(
             f"{where}: field 'data' must be a path, got {short(data)}; train again."
         )
-    downscale = _number(header, "downscale", where, 1, 64)
+    downscale = number_from(header, "downscale", where, 1, 64)
     if size is not None:
-        _number(header, "size", where, 16, 1024)
+        number_from(header, "size", where, 16, 1024)
     return {"data": data, "downscale": downscale, "size": size}
-
-
-def _number(header: dict[str, Any], name: str, where: str, least: float, most: float) -> Any:
-    value: Any = header.get(name)
-    fits = is_number(value) and (isinstance(value, int) or name == "seconds")
-    if not (fits and least <= value <= most):
-        raise CheckpointError(
-            f"{where}: field '{name}' must be a number from {least:g} to {most:g}, got {short(value)}; train again."
-        )
-    return value
 
 
 def _counters(header: dict[str, Any], where: str) -> dict[str, Any]:
@@ -518,24 +473,7 @@ def _counters(header: dict[str, Any], where: str) -> dict[str, Any]:
         "rays_seen": (0, 1e18),
         "samples_seen": (0, 1e18),
     }
-    return {name: _number(header, name, where, *limit) for name, limit in limits.items()}
-
-
-def _history(header: dict[str, Any], where: str) -> list[dict[str, float]]:
-    history = header.get("history")
-    wrong = f"{where}: field 'history' must be a list of points with numbers"
-    if not isinstance(history, list):
-        raise CheckpointError(f"{wrong}, got {short(history)}; train again.")
-    for place, point in enumerate(history):
-        # The loss is NaN where a run was scored before its first step.
-        numbers = point.values() if isinstance(point, dict) else [None]
-        if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in numbers):
-            raise CheckpointError(f"{wrong}, got {short(point)} in place {place}; train again.")
-        if not (is_number(point.get("seconds")) and "psnr" in point):
-            raise CheckpointError(
-                f"{wrong}, but place {place} has no 'seconds' or no 'psnr'; train again."
-            )
-    return history
+    return {name: number_from(header, name, where, *limit) for name, limit in limits.items()}
 
 
 def with_budget(config: TrainConfig, seconds: float | None, steps: int | None) -> TrainConfig:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from metal_ops.programs.reading import kind_of
+
 from ..errors import SceneError
-from ..reading import kind_of
 from .blender import load_blender
 from .common import Scene, Views
 from .instant_ngp import load_instant_ngp

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from metal_ops.programs.errors import printable
+from metal_ops.programs.reading import kind_of
+
 from ..cameras import pinhole_cameras
-from ..errors import SceneError, printable
-from ..reading import kind_of
+from ..errors import SceneError
 from ..space import Space
 from .common import (
     Scene,

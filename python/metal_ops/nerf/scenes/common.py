@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import reading
+from metal_ops.programs import reading
+from metal_ops.programs.errors import printable, short
+
 from ..cameras import Cameras
-from ..errors import SceneError, printable, short
+from ..errors import SceneError
 from ..space import Space
 
 # Poses travel through text and float32: more than this is not rounding.

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from metal_ops.programs.errors import printable, short
+from metal_ops.programs.reading import kind_of
+
 from ..cameras import Cameras
-from ..errors import SceneError, printable, short
-from ..reading import kind_of
+from ..errors import SceneError
 from ..space import Space
 from .common import (
     Scene,

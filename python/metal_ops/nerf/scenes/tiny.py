@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from metal_ops.programs.errors import printable, short
+from metal_ops.programs.reading import check_memory, open_npz
+
 from ..cameras import pinhole_cameras
-from ..errors import SceneError, printable, short
-from ..reading import check_memory, open_npz
+from ..errors import SceneError
 from ..space import Space
 from .common import MOST, Scene, Views, check_pose, hold_out, shrink, unknown_keys
 

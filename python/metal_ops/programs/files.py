@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import NerfError, OutputError
+from .errors import OutputError, ProgramError
 from .reading import kind_of
 
 
@@ -75,16 +75,16 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
       overwrite: Whether a named run may replace an older one.
 
     Raises:
-      NerfError: If the named run exists and must not be replaced, or nothing can be written there.
+      ProgramError: If the named run exists and must not be replaced, or nothing can be written there.
     """
     _try_out(runs)
     if name is not None:
         folder = runs / name
         kind = kind_of(folder, OutputError)
         if kind == "file":
-            raise NerfError(f"{folder}: is a file; give another --name.")
+            raise ProgramError(f"{folder}: is a file; give another --name.")
         if kind and any(folder.iterdir()) and not overwrite:
-            raise NerfError(
+            raise ProgramError(
                 f"{folder}: exists already; give another --name, --overwrite to replace it, or --resume {folder} to go "
                 "on with it."
             )

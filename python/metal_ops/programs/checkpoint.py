@@ -45,7 +45,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if kind_of(path, CheckpointError) == "folder":
         path = path / FILE_NAME
     if not kind_of(path, CheckpointError):
-        raise CheckpointError(f"{path}: no such checkpoint; `nerf train` makes one.")
+        raise CheckpointError(f"{path}: no such checkpoint; `train` makes one.")
     with open_npz(path, CheckpointError, "checkpoint") as file:
         if _HEADER not in file.headers:
             raise CheckpointError(f"{path}: array '{_HEADER}' is missing; it is no checkpoint.")

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image
 
-from .errors import NerfError, printable, short
+from .errors import ProgramError, printable, short
 
 # 40,000 frames with a pose and a lens each; Python's objects take up to thirty times the text.
 MOST_JSON = 32 << 20
@@ -44,7 +44,7 @@ def memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def check_memory(needed: int, where: str, remedy: str, error: type[NerfError]) -> None:
+def check_memory(needed: int, where: str, remedy: str, error: type[ProgramError]) -> None:
     """Raises `error` if reading takes more than half of the machine's memory."""
     if needed > memory() // 2:
         raise error(
@@ -52,7 +52,7 @@ def check_memory(needed: int, where: str, remedy: str, error: type[NerfError]) -
         )
 
 
-def kind_of(path: Path, error: type[NerfError]) -> str:
+def kind_of(path: Path, error: type[ProgramError]) -> str:
     """What lies there: "file", "folder", "" for nothing.
 
     Raises:
@@ -73,7 +73,7 @@ def kind_of(path: Path, error: type[NerfError]) -> str:
 
 
 @contextmanager
-def open_file(path: Path, error: type[NerfError], what: str = "file") -> Iterator[BinaryIO]:
+def open_file(path: Path, error: type[ProgramError], what: str = "file") -> Iterator[BinaryIO]:
     """A regular file, open for reading. Nothing waits for the other end of a pipe.
 
     Raises:
@@ -105,7 +105,7 @@ def _reason(why: Exception) -> str:
 # ---- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def read_json(path: Path, error: type[NerfError]) -> Any:
+def read_json(path: Path, error: type[ProgramError]) -> Any:
     """What a JSON file of at most `MOST_JSON` bytes holds.
 
     Raises:
@@ -124,7 +124,7 @@ def read_json(path: Path, error: type[NerfError]) -> Any:
     return parse_json(text, str(path), error)
 
 
-def parse_json(text: str, where: str, error: type[NerfError]) -> Any:
+def parse_json(text: str, where: str, error: type[ProgramError]) -> Any:
     """The value of a JSON text; integers of more than 18 digits become floats, and infinite above 1e308.
 
     Raises:
@@ -167,7 +167,7 @@ def is_number(value: Any) -> bool:
 # ---- images ---------------------------------------------------------------------------------------------------------
 
 
-def image_header(path: Path, error: type[NerfError]) -> tuple[int, int, bool]:
+def image_header(path: Path, error: type[ProgramError]) -> tuple[int, int, bool]:
     """(height, width, whether it has alpha) of an image file, without decoding it.
 
     Raises:
@@ -177,7 +177,7 @@ def image_header(path: Path, error: type[NerfError]) -> tuple[int, int, bool]:
         return image.height, image.width, _has_alpha(image)
 
 
-def image_pixels(path: Path, error: type[NerfError]) -> tuple[np.ndarray, bool]:
+def image_pixels(path: Path, error: type[ProgramError]) -> tuple[np.ndarray, bool]:
     """uint8 [H, W, 4] with straight alpha, and whether the file has alpha.
 
     Raises:
@@ -192,7 +192,7 @@ def _has_alpha(image: Image.Image) -> bool:
 
 
 @contextmanager
-def _image(path: Path, error: type[NerfError]) -> Iterator[Image.Image]:
+def _image(path: Path, error: type[ProgramError]) -> Iterator[Image.Image]:
     with open_file(path, error, "image file") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's remarks on files that it can read
         try:
@@ -204,7 +204,7 @@ def _image(path: Path, error: type[NerfError]) -> Iterator[Image.Image]:
                         f"{path}: {image.mode} pixels are not supported, save it with 8 bits."
                     )
                 yield image
-        except NerfError:
+        except ProgramError:
             raise
         except Image.DecompressionBombError:
             raise error(
@@ -244,7 +244,7 @@ class _Contents(io.BufferedReader):
 class Arrays:
     """The arrays of an .npz file: names, shapes and dtypes first, values only where they are asked for."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, error: type[NerfError]) -> None:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, error: type[ProgramError]) -> None:
         self._path, self._archive, self._error = path, archive, error
         self._members: dict[str, zipfile.ZipInfo] = {}
         self.headers: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
@@ -297,7 +297,7 @@ class Arrays:
 
 
 @contextmanager
-def open_npz(path: Path, error: type[NerfError], what: str) -> Iterator[Arrays]:
+def open_npz(path: Path, error: type[ProgramError], what: str) -> Iterator[Arrays]:
     """The arrays in an .npz file.
 
     Args:
@@ -318,7 +318,7 @@ def open_npz(path: Path, error: type[NerfError], what: str) -> Iterator[Arrays]:
                 warnings.simplefilter("ignore")  # NumPy's remarks on headers that it can read
                 contents.opened = True
                 yield Arrays(path, archive, error)
-        except NerfError:
+        except ProgramError:
             raise
         except Exception as why:  # zipfile, zlib and NumPy raise what their parsers raise
             raise error(f"{path}: not a readable {what}: {_words(why)}.") from None

@@ -1,0 +1,355 @@
+"""The command line: `python -m metal_ops lm train|generate|chat`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metal_ops.programs.command import (
+    add_device,
+    console_for_people,
+    folder_name,
+    guarded,
+    positive,
+    use_device,
+    whole,
+    words,
+)
+from metal_ops.programs.errors import CheckpointError, ProgramError, short
+
+from .config import ModelConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .generate import Writer
+
+_MODEL, _TRAIN = ModelConfig(), TrainConfig()
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `lm` and its commands to the subparsers of `python -m metal_ops`."""
+    parser = subparsers.add_parser(
+        "lm",
+        help="Train a small language model over bytes, and let it write",
+        **words(
+            "lm",
+            "Train a small transformer over bytes (rotary positions, RMS norm, grouped attention, SwiGLU) on the CPU "
+            "or the Metal device, and let it write.",
+            ("train", "on Python's own documentation, a minute; pictures in runs/lm/"),
+            ("train --data book.txt --seconds 600", "on a text of yours, ten minutes"),
+            ("generate runs/lm 'def '", "text that goes on from a prompt"),
+            ("chat runs/lm", "line by line"),
+        ),
+    )
+    commands = parser.add_subparsers(dest="lm_command", metavar="<command>", required=True)
+    _add_train(commands)
+    _add_generate(commands)
+    _add_chat(commands)
+
+
+def _add_train(commands: Any) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="Train on a text; leaves a checkpoint, pictures and a sample in runs/<name>/",
+        **words(
+            "lm",
+            "Train on a text. Leaves loss.png, attention.png, sample.txt, metrics.json and checkpoint.npz in "
+            "runs/<name>/. Ctrl-C, or SIGTERM, stops early and leaves them, too.",
+            ("train", "Python's own documentation, 60 s"),
+            ("train --data book.txt --width 256 --hidden 704", "a text of yours, a larger model"),
+            ("train --steps 500 --seed 1", "the same bits every time"),
+            ("train --resume runs/lm --seconds 300", "on, to five minutes in total"),
+        ),
+    )
+    parser.add_argument(
+        "--data",
+        default=None,
+        metavar="FILE",
+        help="any file, read as bytes; the documentation strings of Python's standard library if left out",
+    )
+    budget = parser.add_argument_group("budget")
+    budget.add_argument(
+        "--seconds",
+        type=positive,
+        default=None,
+        help=f"training time ({_TRAIN.seconds:g} unless --steps is given)",
+    )
+    budget.add_argument("--steps", type=whole(1), default=None, help="training steps")
+    budget.add_argument("--seed", type=whole(0), default=0, help="%(default)s if left out")
+    model = parser.add_argument_group("model")
+    for name, what in (
+        ("width", "of what flows from layer to layer"),
+        ("layers", "how many"),
+        ("heads", "of queries"),
+        ("kv_heads", "of keys and values, which neighbouring heads share"),
+        ("hidden", "width of the feed-forward part"),
+        ("context", "bytes that are seen at once"),
+    ):
+        model.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=whole(1),
+            default=getattr(_MODEL, name),
+            help=f"{what} (%(default)s)",
+        )
+    model.add_argument(
+        "--batch", type=whole(1), default=_TRAIN.batch, help="pieces of text a step (%(default)s)"
+    )
+    model.add_argument(
+        "--learning-rate",
+        type=positive,
+        default=_TRAIN.learning_rate,
+        help="of AdamW, at its highest (%(default)s)",
+    )
+    add_device(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--name", type=folder_name, default=None, help="of the run (lm, numbered)")
+    output.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
+    )
+    output.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="go on with the run in this folder, with its text and options; --seconds or --steps set a new total",
+    )
+    parser.set_defaults(run=guarded("lm", _train))
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
+    group = parser.add_argument_group("sampling")
+    group.add_argument(
+        "--temperature",
+        type=_fraction(10.0),
+        default=0.8,
+        help="0 takes the likeliest byte, more is wilder (%(default)s)",
+    )
+    group.add_argument(
+        "--top-k", type=whole(0, 256), default=0, help="of the k likeliest bytes alone (all)"
+    )
+    group.add_argument(
+        "--top-p",
+        type=_fraction(1.0),
+        default=0.95,
+        help="of the likeliest bytes that have this probability together (%(default)s)",
+    )
+    group.add_argument("--seed", type=whole(0), default=0, help="%(default)s if left out")
+    parser.add_argument(
+        "--bits",
+        type=int,
+        choices=(4, 8, 32),
+        default=32,
+        help="quantize the layers' matrices to 4 or 8 bits, in blocks of 32 (32: float32)",
+    )
+    add_device(parser)
+
+
+def _fraction(most: float) -> Any:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"expected a number from 0 to {most:g}, got {short(text)}"
+            )
+        return value
+
+    return parse
+
+
+def _add_generate(commands: Any) -> None:
+    parser = commands.add_parser(
+        "generate",
+        help="Write text that goes on from a prompt",
+        **words(
+            "lm",
+            "Write text that goes on from a prompt; says how fast at the end.",
+            ("generate runs/lm", "from nothing"),
+            ("generate runs/lm 'Return the' --bits 4", "from a prompt, with weights of 4 bits"),
+        ),
+    )
+    _add_sampling(parser)
+    parser.add_argument("prompt", nargs="?", default="", help="what the text begins with (nothing)")
+    parser.add_argument(
+        "--bytes", type=whole(1), default=400, metavar="N", help="how many to write (%(default)s)"
+    )
+    parser.set_defaults(run=guarded("lm", _generate))
+
+
+def _add_chat(commands: Any) -> None:
+    parser = commands.add_parser(
+        "chat",
+        help="Line by line: it goes on from what you write",
+        **words(
+            "lm",
+            "Line by line: it goes on from all that was written so far, up to the end of its line. A model that was "
+            "trained on conversations answers; others go on with yours. Ends with the input, or by Ctrl-C.",
+            ("chat runs/lm", ""),
+        ),
+    )
+    _add_sampling(parser)
+    parser.add_argument(
+        "--bytes",
+        type=whole(1),
+        default=200,
+        metavar="N",
+        help="of an answer, at most (%(default)s)",
+    )
+    parser.set_defaults(run=guarded("lm", _chat))
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from metal_ops.programs.files import run_folder
+
+    console = console_for_people()
+    if arguments.resume is not None:
+        return _resume(arguments, console)
+    seconds = arguments.seconds
+    if seconds is None and arguments.steps is None:
+        seconds = _TRAIN.seconds
+    try:
+        model = ModelConfig(
+            **{
+                name: getattr(arguments, name)
+                for name in ("width", "layers", "heads", "kv_heads", "hidden", "context")
+            }
+        )
+        train = TrainConfig(
+            seconds=seconds,
+            **{
+                name: getattr(arguments, name)
+                for name in ("steps", "seed", "batch", "learning_rate")
+            },
+        )
+    except ValueError as error:
+        raise ProgramError(f"{error}; --help names the options.") from None
+    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
+    data = None if arguments.data is None else os.path.abspath(arguments.data)
+    text = _load_text(data, model.context, console)
+    use_device(arguments, console)
+    from .run import train_run
+    from .train import Trainer
+
+    folder = run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
+    return train_run(Trainer(text, model, train), folder, data, console)
+
+
+def _load_text(data: str | None, context: int, console: Console) -> Any:
+    from . import text
+
+    with console.status("reading the text"):
+        parts = text.load(data, context)
+    console.print(
+        f"Text: {data or text.STANDARD_LIBRARY}, {parts[0].size:,} bytes and {parts[1].size:,} held back.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return parts
+
+
+def _resume(arguments: argparse.Namespace, console: Console) -> int:
+    import dataclasses
+
+    header, arrays, where = _checkpoint(arguments.resume)
+    data = header.get("data")
+    if data is not None and not isinstance(data, str):
+        raise CheckpointError(
+            f"{where}: field 'data' must be a path, got {short(data)}; train again."
+        )
+    from .run import train_run
+    from .train import Trainer, configs_from
+
+    model, train = configs_from(header, where)
+    if arguments.seconds is not None or arguments.steps is not None:
+        train = dataclasses.replace(train, seconds=arguments.seconds, steps=arguments.steps)
+    text = _load_text(data, model.context, console)
+    use_device(arguments, console)
+    trainer = Trainer(text, model, train)
+    trainer.load(header, arrays, where)
+    if trainer.done:
+        raise ProgramError(
+            f"{arguments.resume}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a "
+            "larger --steps or --seconds."
+        )
+    return train_run(trainer, arguments.resume, data, console)
+
+
+def _checkpoint(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    from metal_ops.programs import checkpoint
+    from metal_ops.programs.reading import kind_of
+
+    if kind_of(folder, CheckpointError) == "file":
+        raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
+    header, arrays = checkpoint.load(folder)
+    return header, arrays, f"{folder / checkpoint.FILE_NAME}: header"
+
+
+def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
+    from metal_ops.programs.records import take_state
+
+    header, arrays, where = _checkpoint(arguments.folder)
+    use_device(arguments, console)
+    from .generate import Sampling, Writer
+    from .model import Transformer
+    from .train import configs_from
+
+    model = Transformer(configs_from(header, where)[0])
+    take_state(model.state(), arrays, where)
+    if arguments.bits != 32:
+        before = model.n_bytes()
+        model = model.quantized(arguments.bits)
+        console.print(
+            f"Weights of {arguments.bits} bits: {model.n_bytes():,} bytes, {before:,} before.",
+            highlight=False,
+        )
+    sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed)
+    return Writer(model, sampling)
+
+
+def _generate(arguments: argparse.Namespace) -> int:
+    from .run import stream
+
+    console = console_for_people()
+    writer = _writer(arguments, console)
+    if arguments.prompt:
+        writer.tell(os.fsencode(arguments.prompt))
+    print(arguments.prompt, end="")
+    stream(writer.write(arguments.bytes), sys.stdout)
+    print()
+    rate = max(writer.n_written - 1, 1) / max(writer.writing, 1e-9)
+    print(f"{writer.n_written} bytes written, {rate:.0f} a second", file=sys.stderr)
+    return 0
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    from .run import stream
+
+    console = console_for_people()
+    writer = _writer(arguments, console)
+    while True:
+        try:
+            line = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return 0
+        writer.tell(os.fsencode(line + "\n"))
+        stream(_to_newline(writer.write(arguments.bytes)), sys.stdout)
+        print()
+
+
+def _to_newline(text: Any) -> Any:
+    """Bytes before the end of the line, which is read by the writer as well."""
+    begun = False
+    for byte in text:
+        if byte == b"\n":
+            if begun:
+                return
+            continue
+        begun = True
+        yield byte

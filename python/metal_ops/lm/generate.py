@@ -1,0 +1,120 @@
+"""Writing: one byte after the other from what the caches hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from .model import Transformer
+
+# What the model goes on from where it is told nothing, and where a prompt begins: the end of a paragraph.
+START = b"\n\n"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next byte is chosen.
+
+    Attributes:
+      temperature: Logits are divided by it; 0 takes the likeliest byte.
+      top_k: Only that many of the likeliest; 0 for all.
+      top_p: Only the likeliest that together have this probability (Holtzman et al. 2020,
+        [arXiv:1904.09751](https://arxiv.org/abs/1904.09751)).
+      seed: Of the draws.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 0.95
+    seed: int = 0
+
+
+def choose(logits: np.ndarray, sampling: Sampling, random: np.random.Generator) -> int:
+    """A byte, from logits [256].
+
+    Example:
+      >>> choose(np.array([0.0, 3.0, 1.0]), Sampling(temperature=0.0), np.random.default_rng(0))
+      1
+    """
+    if sampling.temperature == 0:
+        return int(np.argmax(logits))
+    order = np.argsort(-logits, kind="stable")
+    scaled = (logits[order] - logits[order[0]]).astype(np.float64) / sampling.temperature
+    weights = np.exp(scaled)
+    weights /= weights.sum()
+    keep = max(int(np.searchsorted(np.cumsum(weights), sampling.top_p)) + 1, 1)
+    if sampling.top_k:
+        keep = min(keep, sampling.top_k)
+    weights = weights[:keep] / weights[:keep].sum()
+    return int(order[random.choice(len(weights), p=weights)])
+
+
+class Writer:
+    """Text that goes on, with the keys and values of what was written so far.
+
+    When the model's context is full, its second half is read anew.
+
+    Args:
+      model: Trained.
+      sampling: How bytes are chosen.
+
+    Attributes:
+      n_read: Bytes read by `tell`, with those read anew.
+      n_written: Bytes made.
+      reading, writing: Seconds that these took, the first of each compiled in them.
+    """
+
+    def __init__(self, model: Transformer, sampling: Sampling) -> None:
+        self.model, self.sampling = model, sampling
+        self.n_read = self.n_written = 0
+        self.reading = self.writing = 0.0
+        self._random = np.random.default_rng(sampling.seed)
+        self._context = model.config.context
+        self._caches = model.caches(self._context)
+        self._text = b""
+        self._logits: np.ndarray | None = None
+        self._extend = tf.function(
+            lambda tokens: model.extend(tokens, self._caches), autograph=False
+        )
+
+    def tell(self, text: bytes) -> None:
+        """Reads some bytes that the next ones follow."""
+        begin = time.perf_counter()
+        self._text = (self._text + text)[-self._context :]
+        if len(text) + int(self._caches[0].lengths[0]) > self._context:
+            self._text = self._text[-(self._context // 2) :]
+            for cache in self._caches:
+                cache.reset()
+            text = self._text
+        # In pieces of a power of two, of which a dozen are compiled, and not one for each length.
+        while text:
+            n = 1 << (len(text).bit_length() - 1)
+            self._logits = self._run(text[:n])
+            self.n_read += n
+            text = text[n:]
+        self.reading += time.perf_counter() - begin
+
+    def write(self, n: int) -> Iterator[bytes]:
+        """The next n bytes, one at a time."""
+        if self._logits is None:
+            self.tell(START)
+        for _ in range(n):
+            assert self._logits is not None
+            begin = time.perf_counter()
+            byte = bytes([choose(self._logits, self.sampling, self._random)])
+            if int(self._caches[0].lengths[0]) == self._context:
+                self.tell(byte)
+            else:
+                self._text = (self._text + byte)[-self._context :]
+                self._logits = self._run(byte)
+                self.writing += time.perf_counter() - begin
+            self.n_written += 1
+            yield byte
+
+    def _run(self, text: bytes) -> np.ndarray:
+        tokens = np.frombuffer(text, np.uint8).astype(np.int32)[None]
+        return self._extend(tf.constant(tokens)).numpy()[0]

@@ -1,0 +1,157 @@
+"""What the commands of programs have in common: options, how mistakes and Ctrl-C end them, and the device.
+
+TensorFlow is imported only once the arguments are known to make sense, so that --help and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+import textwrap
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .errors import ProgramError, short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from rich.console import Console
+
+DEVICES = ("cpu", "metal")
+
+
+def words(program: str, description: str, *examples: tuple[str, str]) -> dict[str, Any]:
+    """What add_parser needs for a description that is wrapped, and examples (arguments, what they do) that are not."""
+    width = max(len(command) for command, _ in examples)
+    lines = [
+        f"  python -m metal_ops {program} {command:{width}}  {what}" for command, what in examples
+    ]
+    return {
+        "description": textwrap.fill(description, 78),
+        "epilog": "\n".join(["examples:", *lines]),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
+
+
+def whole(least: int, most: int = 1 << 30) -> Callable[[str], int]:
+    """A parser of whole numbers from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number, got {short(text)}"
+            ) from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {least} to {most}, got {short(value)}"
+            )
+        return value
+
+    return parse
+
+
+def positive(text: str) -> float:
+    """A positive, finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {short(text)}") from None
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {short(text)}")
+    return value
+
+
+def folder_name(text: str) -> str:
+    """A name without a path."""
+    fits = len(text) <= 100 and text.isprintable()
+    if not fits or text in ("", ".", "..") or "/" in text or "\\" in text:
+        raise argparse.ArgumentTypeError(f"expected a plain folder name, got {short(text)}")
+    return text
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Where the ops run."""
+    parser.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="cpu",
+        help="metal runs the Metal shaders: on the GPU of a Mac, through this library's Metal runtime on Linux; what "
+        "has no shader runs on the CPU (%(default)s)",
+    )
+
+
+def guarded(
+    program: str, command: Callable[[argparse.Namespace], int]
+) -> Callable[[argparse.Namespace], int]:
+    """Turns the user's mistakes into one sentence and exit code 2."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        # TensorFlow's remarks about the CPU would push the first lines off the screen.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        try:
+            # What a command enters ends with it.
+            with terminated_as_interrupted(), ExitStack() as arguments.stack:
+                return command(arguments)
+        except ProgramError as error:
+            print(f"{program}: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print(f"{program}: interrupted.", file=sys.stderr)
+            return 130
+
+    return run
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # the others cannot have handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def console_for_people() -> Console:
+    from rich.console import Console
+
+    # Names of files and views may look like its markup.
+    return Console(markup=False, emoji=False)
+
+
+def use_device(arguments: argparse.Namespace, console: Console) -> None:
+    """From now on, until the command ends, ops run on the device that was asked for."""
+    import tensorflow as tf
+
+    # Named also for the CPU: METAL_OPS_DEVICE=1 or tensorflow-metal may have made a GPU that ops would go to.
+    where = "/CPU:0"
+    if arguments.device == "metal":
+        from metal_ops import device
+
+        try:
+            found = device.load()
+        except device.DeviceError as error:
+            raise ProgramError(f"--device metal: {error}") from None
+        if found.kernels is None:
+            raise ProgramError(
+                "--device metal: this library's Metal kernels are not built, and all of its ops would run on the CPU; "
+                "`make metal` in the source checkout."
+            )
+        console.print(f"Device {found}.", highlight=False, soft_wrap=True, markup=False)
+        where = f"/{found.name}"
+    arguments.stack.enter_context(tf.device(where))

@@ -1,0 +1,60 @@
+"""`--device metal`: it learns what it learns on the CPU, by the device's kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.processes import Process
+
+# Both in one process: with the device loaded, `--device cpu` has to keep its ops away from it.
+PROGRAM = """
+import sys
+import tensorflow as tf
+from metal_ops import cli
+tf.debugging.set_log_device_placement(True)
+runs, *options = sys.argv[1:]
+for device in ("metal", "cpu"):
+    print("run on", device, file=sys.stderr, flush=True)
+    where = ["--device", device]
+    assert cli.main(["lm", "train", *options, *where, "--runs", runs, "--name", device]) == 0
+    assert cli.main(["lm", "generate", f"{runs}/{device}", *where, "--bytes", "8", "--bits", "8"]) == 0
+"""
+SIZES = "--width 32 --layers 1 --heads 4 --kv-heads 2 --hidden 48 --context 32 --batch 4 --steps 8".split()
+# What the program is made of; each has a shader.
+OPS = (
+    "ScaledDotProductAttention ScaledDotProductAttentionGrad RowNorm RowNormGrad Rope Swiglu SwigluGrad MatMul "
+    "ResourceFusedAdam ResourceCacheRows MetalQuantizedMatMul"
+).split()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> tuple[dict[str, dict], str]:
+    """metrics.json of each device, and where TensorFlow says that it placed the ops."""
+    runs = tmp_path_factory.mktemp("runs")
+    data = runs / "text"
+    data.write_bytes(b"one, two, three and four. " * 200)
+    arguments = [str(runs), *SIZES, "--data", str(data)]
+    process = Process("-c", PROGRAM, *arguments, TF_CPP_MIN_LOG_LEVEL="0")
+    code, out, err = process.finish(timeout=600)
+    assert code == 0, out + err[-4000:]
+    return {d: json.loads((runs / d / "metrics.json").read_text()) for d in ("metal", "cpu")}, err
+
+
+def test_learns_the_same(both):
+    metrics, _ = both
+    assert (metrics["metal"]["device"], metrics["cpu"]["device"]) == ("GPU", "CPU")
+    found, right = (metrics[device]["bits_a_byte"] for device in ("metal", "cpu"))
+    assert right < 7.5 and found == pytest.approx(right, rel=1e-3)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_runs_where_it_was_asked_to(both, op):
+    _, err = both
+    parts = dict(zip(("", "metal", "cpu"), err.split("run on "), strict=True))
+    for device, where in (("metal", "GPU:0"), ("cpu", "CPU:0")):
+        placed = set(re.findall(rf"\({op}\): \S*(?:device:)(\w+:0)", parts[device]))
+        eager = set(re.findall(rf"op {op} in device \S*device:(\w+:0)", parts[device]))
+        assert placed | eager == {where}, (op, device)

@@ -1,11 +1,18 @@
-"""swiglu and rope against what they replace, in the sizes of a small and a large layer of a transformer."""
+"""swiglu and rope against what they replace, and a language model that writes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import tensorflow as tf
 
 import metal_ops
-from benchmarks import elementwise
+from benchmarks import composite_lm, elementwise
+from benchmarks.registry import Case, Contender, Context, register, timed
+from metal_ops import QuantizedWeights
+from metal_ops.lm.config import ModelConfig
+from metal_ops.lm.model import Transformer
 
 HEADS, SIZE = 8, 64
 
@@ -57,4 +64,80 @@ elementwise.register_cases(
     rope,
     (4096, 512),
     "positions",
+)
+
+
+# 25 million parameters; so many bytes are there already, and so many are written in a measurement.
+DECODER = ModelConfig(width=512, layers=9, heads=8, kv_heads=2, hidden=1408, context=1024)
+BEFORE, WRITTEN = 512, 8
+
+
+def decode(context: Context) -> list[Contender]:
+    del context
+    model = Transformer(DECODER)
+    token = tf.constant([[65]])
+    head = DECODER.width // DECODER.heads
+    shape = (1, DECODER.kv_heads, BEFORE, head)
+    random = np.random.default_rng(0)
+    past = [
+        tuple(random.standard_normal(shape).astype(np.float32) for _ in range(2))
+        for _ in range(DECODER.layers)
+    ]
+
+    def ours(name: str, model: Transformer) -> Contender:
+        caches = model.caches(DECODER.context)
+        for cache, parts in zip(caches, past, strict=True):
+            for variable, part in zip((cache.k, cache.v), parts, strict=True):
+                variable[:, :, :BEFORE].assign(part)
+        extend = tf.function(lambda token: model.extend(token, caches), autograph=False)
+
+        def write() -> np.ndarray:
+            for cache in caches:
+                cache.lengths.assign([BEFORE])
+            logits = np.zeros(0)
+            for _ in range(WRITTEN):
+                logits = extend(token).numpy()
+            return logits
+
+        # What weights of fewer bits say is another thing.
+        exact = not isinstance(model.matrices[0]["qkv"], QuantizedWeights)
+        return Contender(name, timed(write), (lambda: {"logits": write()}) if exact else None)
+
+    def stock(name: str, **options: Any) -> Contender:
+        cache = tf.TensorSpec([1, DECODER.kv_heads, None, head])
+        signature = [tf.TensorSpec([1, 1], tf.int32), [(cache, cache)] * DECODER.layers]
+        extend = tf.function(
+            lambda token, caches: composite_lm.extend(model, token, caches),
+            autograph=False,
+            **({} if options else {"input_signature": signature}),
+            **options,
+        )
+        first = [tuple(map(tf.constant, parts)) for parts in past]
+
+        def write() -> np.ndarray:
+            caches, logits = first, tf.zeros([0])
+            for _ in range(WRITTEN):
+                logits, caches = extend(token, caches)
+            return logits.numpy()
+
+        return Contender(name, timed(write), lambda: {"logits": write()})
+
+    return [
+        ours("metal_ops, weights of 4 bits", model.quantized(4)),
+        ours("metal_ops, weights of 8 bits", model.quantized(8)),
+        ours("metal_ops, float32", model),
+        stock("TensorFlow, stock ops, float32"),
+        # A length is a program: those of 512 to 519 are compiled before the first measurement.
+        stock("TensorFlow, XLA, float32", jit_compile=True),
+    ]
+
+
+register(
+    Case(
+        group="language",
+        name="decode-25m",
+        title=f"Text from a model of 25 million parameters, {WRITTEN} bytes one by one behind {BEFORE}",
+        contenders=decode,
+        in_quick=False,
+    )
 )

@@ -63,6 +63,81 @@ inline float2 root(float2 x) {
 COMPLEX_1("sqrt", Sqrt, float2, root(x))
 COMPLEX_1("rsqrt", Rsqrt, float2, over(float2(1.0f, 0.0f), root(x)))
 
+// ---- functions by their real and imaginary parts' (W. Kahan 1987, "Branch cuts for complex elementary
+// functions") -------------------------------------------------------------------------------------
+
+// i x and -i x: circular functions are hyperbolic ones of these.
+inline float2 turned(float2 x) { return float2(-x.y, x.x); }
+inline float2 turned_back(float2 x) { return float2(x.y, -x.x); }
+
+inline float2 exponential(float2 x) { return Exp()(x); }
+inline float2 logarithm(float2 x) { return Log()(x); }
+inline float2 sine_h(float2 x) { return float2(sinh(x.x) * cos(x.y), cosh(x.x) * sin(x.y)); }
+inline float2 cosine_h(float2 x) { return float2(cosh(x.x) * cos(x.y), sinh(x.x) * sin(x.y)); }
+inline float2 tangent_h(float2 x) {
+  if (abs(x.x) > 10.0f) {
+    const float rest = exp(-2.0f * abs(x.x));
+    return float2(copysign(1.0f, x.x), 4.0f * sin(x.y) * cos(x.y) * rest);
+  }
+  const float t = tan(x.y), s = sinh(x.x), rho = sqrt(1.0f + s * s);
+  const float beta = 1.0f + t * t, below = 1.0f + beta * s * s;
+  return float2(beta * rho * s, t) / below;
+}
+inline float2 arc_sine_of(float2 x) {
+  const float2 less = root(float2(1.0f - x.x, -x.y)), more = root(float2(1.0f + x.x, x.y));
+  return float2(arc_tangent_2(x.x, times(less, more).x), asinh(times(conjugate(less), more).y));
+}
+inline float2 arc_cosine_of(float2 x) {
+  const float2 less = root(float2(1.0f - x.x, -x.y)), more = root(float2(1.0f + x.x, x.y));
+  return float2(2.0f * arc_tangent_2(less.x, more.x), asinh(times(conjugate(more), less).y));
+}
+inline float2 arc_cosine_h(float2 x) {
+  const float2 less = root(float2(x.x - 1.0f, x.y)), more = root(float2(x.x + 1.0f, x.y));
+  return float2(asinh(times(conjugate(less), more).x), 2.0f * arc_tangent_2(less.y, more.x));
+}
+inline float2 arc_tangent_h(float2 x) {
+  const float less = 1.0f - abs(x.x), below = less * less + x.y * x.y;
+  const float real = 0.25f * precise_log1p(4.0f * abs(x.x) / below);
+  const float angle = arc_tangent_2(2.0f * x.y, less * (1.0f + abs(x.x)) - x.y * x.y);
+  return float2(copysign(real, x.x), 0.5f * angle);
+}
+inline float2 exponential_less_1(float2 x) {
+  const float half_sine = sin(0.5f * x.y);
+  return float2(precise_expm1(x.x) * cos(x.y) - 2.0f * half_sine * half_sine, exp(x.x) * sin(x.y));
+}
+inline float2 logarithm_of_1_and(float2 x) {
+  const float far = x.x * (2.0f + x.x) + x.y * x.y;
+  if (abs(far) >= 0.5f) return logarithm(float2(1.0f + x.x, x.y));
+  return float2(0.5f * precise_log1p(far), arc_tangent_2(x.y, 1.0f + x.x));
+}
+// Of the smaller exponential, which does not overflow.
+inline float2 sigmoid(float2 x) {
+  const float2 small = exponential(x.x < 0.0f ? x : -x), below = float2(1.0f + small.x, small.y);
+  return over(x.x < 0.0f ? small : float2(1.0f, 0.0f), below);
+}
+inline bool nothing(float2 x) { return x.x == 0.0f && x.y == 0.0f; }
+inline float2 power(float2 a, float2 b) {
+  // Of nothing what TensorFlow's CPU makes of it.
+  if (nothing(a)) return b.x > 0.0f ? float2(0.0f) : float2(b.x < 0.0f ? INFINITY : NAN, NAN);
+  return exponential(times(b, logarithm(a)));
+}
+
+COMPLEX_1("acos", Acos, float2, arc_cosine_of(x))
+COMPLEX_1("acosh", Acosh, float2, arc_cosine_h(x))
+COMPLEX_1("asin", Asin, float2, arc_sine_of(x))
+COMPLEX_1("asinh", Asinh, float2, turned_back(arc_sine_of(turned(x))))
+COMPLEX_1("atan", Atan, float2, turned_back(arc_tangent_h(turned(x))))
+COMPLEX_1("atanh", Atanh, float2, arc_tangent_h(x))
+COMPLEX_1("cos", Cos, float2, cosine_h(turned(x)))
+COMPLEX_1("cosh", Cosh, float2, cosine_h(x))
+COMPLEX_1("expm1", Expm1, float2, exponential_less_1(x))
+COMPLEX_1("log1p", Log1p, float2, logarithm_of_1_and(x))
+COMPLEX_1("sigmoid", Sigmoid, float2, sigmoid(x))
+COMPLEX_1("sin", Sin, float2, turned_back(sine_h(turned(x))))
+COMPLEX_1("sinh", Sinh, float2, sine_h(x))
+COMPLEX_1("tan", Tan, float2, turned_back(tangent_h(turned(x))))
+COMPLEX_1("tanh", Tanh, float2, tangent_h(x))
+
 #define COMPLEX_2(name, Name, a, b, expression)                        \
   struct Name {                                                        \
     float2 operator()(float2 a, float2 b) const { return expression; } \
@@ -73,9 +148,13 @@ COMPLEX_2("sub", Sub, a, b, a - b)
 COMPLEX_2("mul", Mul, a, b, times(a, b))
 COMPLEX_2("div", Div, a, b, over(a, b))
 COMPLEX_2("div_no_nan", DivNoNan, a, b, b.x == 0.0f && b.y == 0.0f ? float2(0.0f) : over(a, b))
+COMPLEX_2("mul_no_nan", MulNoNan, a, b, nothing(b) ? float2(0.0f) : times(a, b))
+COMPLEX_2("xdivy", Xdivy, a, b, nothing(a) ? float2(0.0f) : over(a, b))
+COMPLEX_2("xlogy", Xlogy, a, b, nothing(a) ? float2(0.0f) : times(a, logarithm(b)))
+COMPLEX_2("pow", Pow, a, b, power(a, b))
 COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(a - b)))
 
-// Gradients: the operands in the op's order.
+// Gradients: the operands in the op's order, conjugated where TensorFlow does it here and not before.
 #define COMPLEX_SLOPE(name, Name, expression)                                 \
   struct Name {                                                               \
     float2 operator()(float2 y, float2 gradient) const { return expression; } \
@@ -84,6 +163,10 @@ COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(
 COMPLEX_SLOPE("sqrt_grad", SqrtGrad, over(0.5f * gradient, conjugate(y)))
 COMPLEX_SLOPE("reciprocal_grad", ReciprocalGrad,
               -times(times(conjugate(y), gradient), conjugate(y)))
+COMPLEX_SLOPE("rsqrt_grad", RsqrtGrad,
+              times(-0.5f * gradient, times(conjugate(y), times(conjugate(y), conjugate(y)))))
+COMPLEX_SLOPE("sigmoid_grad", SigmoidGrad, times(gradient, times(y, float2(1.0f, 0.0f) - y)))
+COMPLEX_SLOPE("tanh_grad", TanhGrad, times(gradient, float2(1.0f, 0.0f) - times(y, y)))
 
 struct Equal {
   bool operator()(float2 a, float2 b) const { return a.x == b.x && a.y == b.y; }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "device/kernels/elementwise.h"
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
@@ -137,9 +138,24 @@ class WhereOp {
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
+  // Which numbers are not 0.
+  static Status Differs(KernelContext* ctx, const Tensor& x, Tensor* differs) {
+    const uint64_t zero = 0;
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_BOOL, x.shape(), differs));
+    return Encode(ctx, [&](Encoder& encoder) {
+      const DType dtype = Unsigned(x.dtype());
+      return LaunchElementwise(
+          encoder, {"not_equal", dtype, "10"}, x.num_elements(),
+          {{"a", Value(x).Untyped()}, {"b", HostArray(&zero, 1).Untyped()}, {"out", *differs}});
+    });
+  }
+
   Status Run(KernelContext* ctx) {
-    Tensor x, out;
-    RETURN_IF_ERROR(ctx->Input(0, &x));
+    Tensor given, differs, out;
+    RETURN_IF_ERROR(ctx->Input(0, &given));
+    const bool whether = given.dtype() == TF_BOOL;
+    if (!whether) RETURN_IF_ERROR(Differs(ctx, given, &differs));
+    const Tensor& x = whether ? given : differs;
     if (x.rank() < 1 || x.rank() > WHERE_DIMS) {
       return InvalidArgument("Where: expected 1 to ", WHERE_DIMS, " dimensions, got ",
                              ToString(x.shape()));
@@ -170,7 +186,9 @@ class WhereOp {
     });
   }
 };
-REGISTER_METAL_KERNEL(WhereOp, .Types("T", {TF_BOOL}));
+REGISTER_METAL_KERNEL(WhereOp, .Types("T", {TF_BOOL, TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT8,
+                                            TF_INT16, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32,
+                                            TF_UINT64, TF_COMPLEX64}));
 
 class UnpackOp {
  public:

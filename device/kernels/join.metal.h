@@ -3,6 +3,8 @@
 #ifndef METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_
 #define METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_
 
+#include "device/kernels/complex.metal.h"
+
 // What is done to an element first, what joins two, and what changes nothing.
 struct Plain {
   template <typename T>
@@ -29,6 +31,14 @@ struct Prod : Plain {
   static T join(T a, T b) {
     return T(a * b);
   }
+};
+
+struct ComplexProd : Plain {
+  template <typename T>
+  static T none() {
+    return float2(1.0f, 0.0f);
+  }
+  static float2 join(float2 a, float2 b) { return times(a, b); }
 };
 
 #endif  // METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_

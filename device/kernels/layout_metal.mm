@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
@@ -310,24 +311,31 @@ class TransposeOp {
       from.strides.push_back(dense[axis]);
     }
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return EncodeCopy(encoder, kOp, shape, x, from, out, {DenseStrides(shape)});
-                   }));
+    const bool conjugates = Op::kConjugates && x.dtype() == TF_COMPLEX64;
+    OP_REQUIRES_OK(
+        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+          RETURN_IF_ERROR(EncodeCopy(encoder, kOp, shape, x, from, out, {DenseStrides(shape)}));
+          if (!conjugates) return Status();
+          return LaunchElementwise(encoder, {"conj", x.dtype()}, out.num_elements(),
+                                   {{"a", out}, {"out", out}});
+        }));
   }
 };
 struct Transpose {
   static constexpr char kOp[] = "Transpose";
+  static constexpr bool kConjugates = false;
 };
+// Other numbers are their own conjugates.
 struct ConjugateTranspose {
   static constexpr char kOp[] = "ConjugateTranspose";
+  static constexpr bool kConjugates = true;
 };
 REGISTER_METAL_KERNEL(TransposeOp<Transpose>,
                       .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("perm"));
-// Of numbers that are their own conjugates.
 REGISTER_METAL_KERNEL(TransposeOp<ConjugateTranspose>,
-                      .Types("T",
-                             {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_BOOL, TF_INT8, TF_INT16,
-                              TF_INT32, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32, TF_UINT64})
+                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_BOOL, TF_INT8,
+                                   TF_INT16, TF_INT32, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32,
+                                   TF_UINT64, TF_COMPLEX64})
                           .HostMemory("perm"));
 
 class TileOp {

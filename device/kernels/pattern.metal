@@ -51,6 +51,8 @@ SCAN_FLOATS("sum", Sum)
 SCAN_SIGNLESS("sum", Sum)
 SCAN_FLOATS("prod", Prod)
 SCAN_SIGNLESS("prod", Prod)
+SCAN("sum", Sum, float2)  // complex
+SCAN("prod", ComplexProd, float2)
 SCAN_FLOATS("log_sum_exp", LogSumExp)
 
 // Grid: columns, rows, matrices.

@@ -67,6 +67,8 @@ struct CumulativeLogsumexp {
 };
 REGISTER_METAL_KERNEL(ScanOp<Cumsum>, .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("axis"));
 REGISTER_METAL_KERNEL(ScanOp<Cumprod>, .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("axis"));
+REGISTER_METAL_KERNEL(ScanOp<Cumsum>, .Types("T", {TF_COMPLEX64}).HostMemory("axis"));
+REGISTER_METAL_KERNEL(ScanOp<Cumprod>, .Types("T", {TF_COMPLEX64}).HostMemory("axis"));
 REGISTER_METAL_KERNEL(ScanOp<CumulativeLogsumexp>,
                       .Types("T", METAL_DEVICE_FLOATS).HostMemory("axis"));
 

@@ -273,6 +273,7 @@ REDUCTION(EuclideanNorm, "squares", false, kRoot, ALL_NUMBERS);
 REGISTER_METAL_KERNEL(ReduceOp<EuclideanNorm>,
                       .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REDUCTION(Prod, "prod", true, kNothing, NUMBERS);
+REGISTER_METAL_KERNEL(ReduceOp<Prod>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REDUCTION(Max, "max", false, kNothing, NUMBERS);
 REDUCTION(Min, "min", false, kNothing, NUMBERS);
 REDUCTION(All, "all", true, kNothing, );

@@ -4,6 +4,7 @@
 // for those rows, in their order: so results are the same from run to run, and the CPU's, in every
 // dtype, without atomics. Indices outside the tensor change nothing.
 
+#include "device/kernels/complex.metal.h"
 #include "device/kernels/gather.metal.h"
 #include "device/kernels/scatter.metal.h"
 #include "device/kernels/strided.metal.h"
@@ -52,6 +53,27 @@ struct Min {
   T operator()(T old, T value) const {
     return value < old || value != value ? value : old;
   }
+};
+
+// Of bools, whose sum is true if one of them is.
+struct Or {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return T(old | value);
+  }
+};
+struct Differ {
+  template <typename T>
+  T operator()(T old, T value) const {
+    return T(old ^ value);
+  }
+};
+// Of complex numbers.
+struct Times {
+  float2 operator()(float2 old, float2 value) const { return times(old, value); }
+};
+struct Over {
+  float2 operator()(float2 old, float2 value) const { return over(old, value); }
 };
 
 // `step`: 0 if `from` is one value.
@@ -132,6 +154,14 @@ SCATTER_SIGNLESS("sub", Sub)
 SCATTER_FLOATS("mul", Mul)
 SCATTER_SIGNLESS("mul", Mul)
 SCATTER_FLOATS("div", Div)
+SCATTER_SIGNLESS("div", Div)
+SCATTER_SIGNED("div", Div)
+SCATTER("add", Add, float2)
+SCATTER("sub", Sub, float2)
+SCATTER("mul", Times, float2)
+SCATTER("div", Over, float2)
+SCATTER("add", Or, bool)
+SCATTER("sub", Differ, bool)
 SCATTER_FLOATS("max", Max)
 SCATTER_SIGNLESS("max", Max)
 SCATTER_SIGNED("max", Max)

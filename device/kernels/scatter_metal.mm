@@ -80,7 +80,8 @@ Status EncodeScatter(Encoder& encoder, const char* op, const char* change, bool 
   Grid grid(0);
   RETURN_IF_ERROR(ScatterGrid(op, &p, &grid));
   const bool moves = change == std::string("update");
-  const DType dtype = signless ? Unsigned(out.dtype()) : out.dtype();
+  const bool plain = !signless || out.dtype() == DType::kBool;
+  const DType dtype = plain ? out.dtype() : Unsigned(out.dtype());
   const Shader shader =
       moves ? Shader("scatter_update", std::to_string(out.element_bytes()), indices.dtype())
             : Shader("scatter", change, dtype, indices.dtype());
@@ -216,7 +217,13 @@ class ScatterNdOp {
   }
 };
 #define SUMMED_TYPES METAL_DEVICE_ALL_NUMBERS
-#define SCATTER_ND .Types("T", SUMMED_TYPES).HostMemory("shape")
+#define WITH_COMPLEX                                                \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16,  TF_INT32, \
+   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64, TF_COMPLEX64}
+#define WITH_BOOL                                                                 \
+  {TF_FLOAT, TF_HALF,   TF_BFLOAT16, TF_INT8,   TF_INT16,     TF_INT32, TF_INT64, \
+   TF_UINT8, TF_UINT16, TF_UINT32,   TF_UINT64, TF_COMPLEX64, TF_BOOL}
+#define SCATTER_ND .Types("T", WITH_BOOL).HostMemory("shape")
 REGISTER_METAL_KERNEL(ScatterNdOp, SCATTER_ND.Where("Tindices", TF_INT32));
 REGISTER_METAL_KERNEL(ScatterNdOp, SCATTER_ND.Where("Tindices", TF_INT64));
 
@@ -262,11 +269,11 @@ CHANGE(TensorScatterMax, "max", false);
 CHANGE(TensorScatterMin, "min", false);
 CHANGE(ScatterNdNonAliasingAdd, "add", true);
 INDEXED(TensorScatterOp<TensorScatterUpdate>, "T", , ALL_TYPES);
-INDEXED(TensorScatterOp<TensorScatterAdd>, "T", , SUMMED_TYPES);
-INDEXED(TensorScatterOp<TensorScatterSub>, "T", , SUMMED_TYPES);
+INDEXED(TensorScatterOp<TensorScatterAdd>, "T", , WITH_COMPLEX);
+INDEXED(TensorScatterOp<TensorScatterSub>, "T", , WITH_COMPLEX);
 INDEXED(TensorScatterOp<TensorScatterMax>, "T", , SUMMED_TYPES);
 INDEXED(TensorScatterOp<TensorScatterMin>, "T", , SUMMED_TYPES);
-INDEXED(TensorScatterOp<ScatterNdNonAliasingAdd>, "T", , SUMMED_TYPES);
+INDEXED(TensorScatterOp<ScatterNdNonAliasingAdd>, "T", , WITH_BOOL);
 
 // ---- variables ----------------------------------------------------------------------------------
 
@@ -317,17 +324,16 @@ class ResourceScatterOp {
 #define RESOURCE(op, change, signless, nd, attr, ...) \
   VARIABLE_CHANGE(op, change, signless, nd, false);   \
   INDEXED(ResourceScatterOp<op>, attr, .HostMemory(nd ? "ref" : "resource"), __VA_ARGS__)
-#define FLOATS METAL_DEVICE_FLOATS
 RESOURCE(ResourceScatterUpdate, "update", true, false, "dtype", ALL_TYPES);
-RESOURCE(ResourceScatterAdd, "add", true, false, "dtype", SUMMED_TYPES);
-RESOURCE(ResourceScatterSub, "sub", true, false, "dtype", SUMMED_TYPES);
-RESOURCE(ResourceScatterMul, "mul", true, false, "dtype", SUMMED_TYPES);
-RESOURCE(ResourceScatterDiv, "div", true, false, "dtype", FLOATS);
+RESOURCE(ResourceScatterAdd, "add", true, false, "dtype", WITH_COMPLEX);
+RESOURCE(ResourceScatterSub, "sub", true, false, "dtype", WITH_COMPLEX);
+RESOURCE(ResourceScatterMul, "mul", true, false, "dtype", WITH_COMPLEX);
+RESOURCE(ResourceScatterDiv, "div", false, false, "dtype", WITH_COMPLEX);
 RESOURCE(ResourceScatterMax, "max", false, false, "dtype", SUMMED_TYPES);
 RESOURCE(ResourceScatterMin, "min", false, false, "dtype", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdUpdate, "update", true, true, "T", ALL_TYPES);
-RESOURCE(ResourceScatterNdAdd, "add", true, true, "T", SUMMED_TYPES);
-RESOURCE(ResourceScatterNdSub, "sub", true, true, "T", SUMMED_TYPES);
+RESOURCE(ResourceScatterNdAdd, "add", true, true, "T", WITH_BOOL);
+RESOURCE(ResourceScatterNdSub, "sub", true, true, "T", WITH_BOOL);
 RESOURCE(ResourceScatterNdMax, "max", false, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdMin, "min", false, true, "T", SUMMED_TYPES);
 // Of TensorFlow 1's graphs.
@@ -335,15 +341,15 @@ RESOURCE(ResourceScatterNdMin, "min", false, true, "T", SUMMED_TYPES);
   VARIABLE_CHANGE(op, change, signless, nd, true); \
   INDEXED(ResourceScatterOp<op>, "T", , __VA_ARGS__)
 REF(ScatterUpdate, "update", true, false, ALL_TYPES);
-REF(ScatterAdd, "add", true, false, SUMMED_TYPES);
-REF(ScatterSub, "sub", true, false, SUMMED_TYPES);
-REF(ScatterMul, "mul", true, false, SUMMED_TYPES);
-REF(ScatterDiv, "div", true, false, FLOATS);
+REF(ScatterAdd, "add", true, false, WITH_COMPLEX);
+REF(ScatterSub, "sub", true, false, WITH_COMPLEX);
+REF(ScatterMul, "mul", true, false, WITH_COMPLEX);
+REF(ScatterDiv, "div", false, false, WITH_COMPLEX);
 REF(ScatterMax, "max", false, false, SUMMED_TYPES);
 REF(ScatterMin, "min", false, false, SUMMED_TYPES);
 REF(ScatterNdUpdate, "update", true, true, ALL_TYPES);
-REF(ScatterNdAdd, "add", true, true, SUMMED_TYPES);
-REF(ScatterNdSub, "sub", true, true, SUMMED_TYPES);
+REF(ScatterNdAdd, "add", true, true, WITH_COMPLEX);
+REF(ScatterNdSub, "sub", true, true, WITH_COMPLEX);
 REF(ScatterNdMax, "max", false, true, SUMMED_TYPES);
 REF(ScatterNdMin, "min", false, true, SUMMED_TYPES);
 
@@ -354,6 +360,8 @@ uint64_t Neutral(const std::string& change, DType dtype) {
   const bool largest = change == "max";
   if (change == "add") return 0;
   switch (dtype) {
+    case DType::kComplex64:
+      return 0x3f800000;  // its real part
     case DType::kFloat:
       return change == "mul" ? 0x3f800000 : largest ? 0xff7fffff : 0x7f7fffff;
     case DType::kHalf:
@@ -413,8 +421,8 @@ CHANGE(UnsortedSegmentSum, "add", true);
 CHANGE(UnsortedSegmentProd, "mul", true);
 CHANGE(UnsortedSegmentMax, "max", false);
 CHANGE(UnsortedSegmentMin, "min", false);
-INDEXED(UnsortedSegmentOp<UnsortedSegmentSum>, "T", .HostMemory("num_segments"), SUMMED_TYPES);
-INDEXED(UnsortedSegmentOp<UnsortedSegmentProd>, "T", .HostMemory("num_segments"), SUMMED_TYPES);
+INDEXED(UnsortedSegmentOp<UnsortedSegmentSum>, "T", .HostMemory("num_segments"), WITH_COMPLEX);
+INDEXED(UnsortedSegmentOp<UnsortedSegmentProd>, "T", .HostMemory("num_segments"), WITH_COMPLEX);
 INDEXED(UnsortedSegmentOp<UnsortedSegmentMax>, "T", .HostMemory("num_segments"), SUMMED_TYPES);
 INDEXED(UnsortedSegmentOp<UnsortedSegmentMin>, "T", .HostMemory("num_segments"), SUMMED_TYPES);
 

@@ -84,6 +84,13 @@ kernel void segment(device const T* data [[buffer(0)]], device const ulong* begi
   for (uint k = 0; k < width; ++k) out[position.y * p.inner + column + k] = T(sums[k]);
 }
 
+inline float scaled(float sum, float scale) { return sum * scale; }
+// Of whole numbers there are sums alone.
+template <typename T>
+inline T scaled(T sum, float) {
+  return sum;
+}
+
 // Rows that `indices` name; one that is outside adds nothing. Grid: blocks of inner, segments.
 template <typename T, typename I>
 kernel void sparse_segment(device const T* data [[buffer(0)]],
@@ -94,15 +101,17 @@ kernel void sparse_segment(device const T* data [[buffer(0)]],
   const ulong column = ulong(position.x) * SEGMENT_BLOCK;
   const uint width = uint(min(ulong(SEGMENT_BLOCK), p.inner - column));
   const ulong first = begins[position.y], last = begins[position.y + 1];
-  float sums[SEGMENT_BLOCK];
-  for (uint k = 0; k < SEGMENT_BLOCK; ++k) sums[k] = 0.0f;
+  typename wide<T>::type sums[SEGMENT_BLOCK];
+  for (uint k = 0; k < SEGMENT_BLOCK; ++k) sums[k] = 0;
   for (ulong i = first; i < last; ++i) {
     const long row = long(indices[i]);
     if (row < 0 || row >= long(p.rows)) continue;
     join_row<Sum, T>(sums, data + ulong(row) * p.inner + column, width);
   }
   const float scale = segment_scale(p.power, last - first);
-  for (uint k = 0; k < width; ++k) out[position.y * p.inner + column + k] = T(sums[k] * scale);
+  for (uint k = 0; k < width; ++k) {
+    out[position.y * p.inner + column + k] = T(scaled(sums[k], scale));
+  }
 }
 
 // What the rows of each segment get of its gradient. Grid: blocks of inner, n.
@@ -153,3 +162,10 @@ SEGMENT(ulong)
 SPARSE(float)
 SPARSE(half)
 SPARSE(bfloat)
+#define SPARSE_SUM(type)                                                        \
+  INSTANTIATE_KERNEL("sparse_segment_" #type "_int", sparse_segment, type, int) \
+  INSTANTIATE_KERNEL("sparse_segment_" #type "_long", sparse_segment, type, long)
+SPARSE_SUM(uchar)
+SPARSE_SUM(ushort)
+SPARSE_SUM(uint)
+SPARSE_SUM(ulong)

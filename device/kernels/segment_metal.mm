@@ -142,9 +142,13 @@ class SparseSegmentOp {
     RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, {segments + 1}, &begins));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
-      return encoder.Launch(
-          {"sparse_segment", data.dtype(), indices.dtype()}, BlocksOf(p, segments),
-          {{"data", data}, {"indices", indices}, {"begins", begins}, {"out", out}, {"p", p}});
+      return encoder.Launch({"sparse_segment", Unsigned(data.dtype()), indices.dtype()},
+                            BlocksOf(p, segments),
+                            {{"data", Value(data).Untyped()},
+                             {"indices", indices},
+                             {"begins", begins},
+                             {"out", Value(out).Untyped()},
+                             {"p", p}});
     });
   }
 
@@ -210,32 +214,31 @@ class SparseSegmentGradOp {
   }
 };
 
-#define SPARSE_(Kernel, op, power, given, ...)             \
+#define SPARSE_(Kernel, op, types, power, given, ...)      \
   struct op {                                              \
     static constexpr char kOp[] = #op;                     \
     static constexpr float kPower = power;                 \
     [[maybe_unused]] static constexpr bool kGiven = given; \
   };                                                       \
-  SPARSE_INDEX(Kernel<op>, TF_INT32, __VA_ARGS__);         \
-  SPARSE_INDEX(Kernel<op>, TF_INT64, __VA_ARGS__)
-#define SPARSE_INDEX(Kernel, index, ...)            \
-  SPARSE_IDS(Kernel, index, TF_INT32, __VA_ARGS__); \
-  SPARSE_IDS(Kernel, index, TF_INT64, __VA_ARGS__)
-#define SPARSE_IDS(Kernel, index, ids, ...) \
-  REGISTER_METAL_KERNEL(                    \
-      Kernel,                               \
-      .Types("T", METAL_DEVICE_FLOATS).Where("Tidx", index).Where("Tsegmentids", ids) __VA_ARGS__)
-#define SPARSE(op, power) SPARSE_(SparseSegmentOp, op, power, false, )
-#define SPARSE_GIVEN(op, power) \
-  SPARSE_(SparseSegmentOp, op, power, true, .HostMemory("num_segments"))
+  SPARSE_INDEX(Kernel<op>, types, TF_INT32, __VA_ARGS__);  \
+  SPARSE_INDEX(Kernel<op>, types, TF_INT64, __VA_ARGS__)
+#define SPARSE_INDEX(Kernel, types, index, ...)            \
+  SPARSE_IDS(Kernel, types, index, TF_INT32, __VA_ARGS__); \
+  SPARSE_IDS(Kernel, types, index, TF_INT64, __VA_ARGS__)
+#define SPARSE_IDS(Kernel, types, index, ids, ...) \
+  REGISTER_METAL_KERNEL(                           \
+      Kernel, .Types("T", types()).Where("Tidx", index).Where("Tsegmentids", ids) __VA_ARGS__)
+#define FLOATS() METAL_DEVICE_FLOATS
+#define ALL_NUMBERS() METAL_DEVICE_ALL_NUMBERS
+#define GIVEN .HostMemory("num_segments")
 #define SPARSE_GRAD(op, power) \
-  SPARSE_(SparseSegmentGradOp, op, power, false, .HostMemory("output_dim0"))
-SPARSE(SparseSegmentSum, 0.0f);
-SPARSE(SparseSegmentMean, 1.0f);
-SPARSE(SparseSegmentSqrtN, 0.5f);
-SPARSE_GIVEN(SparseSegmentSumWithNumSegments, 0.0f);
-SPARSE_GIVEN(SparseSegmentMeanWithNumSegments, 1.0f);
-SPARSE_GIVEN(SparseSegmentSqrtNWithNumSegments, 0.5f);
+  SPARSE_(SparseSegmentGradOp, op, FLOATS, power, false, .HostMemory("output_dim0"))
+SPARSE_(SparseSegmentOp, SparseSegmentSum, ALL_NUMBERS, 0.0f, false, );
+SPARSE_(SparseSegmentOp, SparseSegmentMean, FLOATS, 1.0f, false, );
+SPARSE_(SparseSegmentOp, SparseSegmentSqrtN, FLOATS, 0.5f, false, );
+SPARSE_(SparseSegmentOp, SparseSegmentSumWithNumSegments, ALL_NUMBERS, 0.0f, true, GIVEN);
+SPARSE_(SparseSegmentOp, SparseSegmentMeanWithNumSegments, FLOATS, 1.0f, true, GIVEN);
+SPARSE_(SparseSegmentOp, SparseSegmentSqrtNWithNumSegments, FLOATS, 0.5f, true, GIVEN);
 SPARSE_GRAD(SparseSegmentSumGrad, 0.0f);
 SPARSE_GRAD(SparseSegmentMeanGrad, 1.0f);
 SPARSE_GRAD(SparseSegmentSqrtNGrad, 0.5f);

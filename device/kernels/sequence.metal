@@ -161,6 +161,8 @@ CALCULATE(uchar)
 CALCULATE(ushort)
 CALCULATE(uint)
 CALCULATE(ulong)
+INSTANTIATE_KERNEL("fold_edges_float2", fold_edges, float2, false)
+INSTANTIATE_KERNEL("fold_edges_long_float2", fold_edges, float2, true)
 
 // 1 for NaN, 2 for infinity, 4 for the negative one: of a piece each. Grid: pieces.
 template <typename T>

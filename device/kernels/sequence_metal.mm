@@ -159,6 +159,7 @@ class MirrorPadGradOp {
 };
 REGISTER_METAL_KERNEL(MirrorPadGradOp,
                       .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("paddings"));
+REGISTER_METAL_KERNEL(MirrorPadGradOp, .Types("T", {TF_COMPLEX64}).HostMemory("paddings"));
 
 // ---- small things -------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // SparseTensorDenseMatMul.
 
 #include <algorithm>
+#include <utility>
 
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
@@ -27,12 +28,12 @@ class SparseProductOp {
   static constexpr int64_t kBlock = 16, kFewBlocks = 8;  // columns a thread; threads
 
   Status Run(KernelContext* ctx) const {
-    Tensor indices, values, a_shape, b, out;
+    Tensor indices, values, a_shape, b, out, sums;
     Shape sizes;
     RETURN_IF_ERROR(ctx->Input(0, &indices));
-    RETURN_IF_ERROR(ctx->Input(1, &values));
+    RETURN_IF_ERROR(Factor(ctx, 1, adjoint_a_, &values));
     RETURN_IF_ERROR(ctx->Input(2, &a_shape));
-    RETURN_IF_ERROR(ctx->Input(3, &b));
+    RETURN_IF_ERROR(Factor(ctx, 3, adjoint_b_, &b));
     RETURN_IF_ERROR(Indices(kOp, "a_shape", a_shape, &sizes));
     if (sizes.size() != 2 || sizes[0] < 0 || sizes[1] < 0 || b.rank() != 2) {
       return InvalidArgument(kOp, ": a_shape must have 2 sizes and b 2 dimensions, got ",
@@ -63,16 +64,49 @@ class SparseProductOp {
     const int64_t block = ThreadgroupsRunAtOnce() ? kBlock : std::max(kBlock, few);
     RETURN_IF_ERROR(CheckGrid(kOp, "columns of a thread", block));
     p.block = static_cast<uint32_t>(block);
+    const bool rounds = out.dtype() != values.dtype();
+    if (rounds) RETURN_IF_ERROR(ctx->AllocateTemp(values.dtype(), out.shape(), &sums));
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements of the product", out.num_elements()));
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(encoder.Launch({"sparse_product", Unsigned(values.dtype()), indices.dtype()},
+                                     Grid((columns + block - 1) / block),
+                                     {{"indices", indices},
+                                      {"values", Value(values).Untyped()},
+                                      {"b", Value(b).Untyped()},
+                                      {"out", Value(rounds ? sums : out).Untyped()},
+                                      {"p", p}}));
+      if (!rounds) return Status();
+      return encoder.Launch({"cast", sums.dtype(), out.dtype()}, Grid(out.num_elements()),
+                            {{"x", sums}, {"out", out}});
+    });
+  }
+
+  // An input as it is multiplied: half precision in float32, complex numbers conjugated where the op's adjoint is.
+  static Status Factor(KernelContext* ctx, int input, bool adjoint, Tensor* factor) {
+    Tensor in;
+    RETURN_IF_ERROR(ctx->Input(input, &in));
+    const bool conjugates = adjoint && in.dtype() == DType::kComplex64;
+    const bool widens = in.dtype() == DType::kHalf || in.dtype() == DType::kBfloat16;
+    if (!conjugates && !widens) {
+      *factor = std::move(in);
+      return Status();
+    }
+    RETURN_IF_ERROR(ctx->AllocateTemp(widens ? DType::kFloat : in.dtype(), in.shape(), factor));
+    RETURN_IF_ERROR(CheckGrid(kOp, "elements", in.num_elements()));
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch(
-          {"sparse_product", indices.dtype()}, Grid((columns + block - 1) / block),
-          {{"indices", indices}, {"values", values}, {"b", b}, {"out", out}, {"p", p}});
+      if (conjugates) {
+        return LaunchElementwise(encoder, {"conj", in.dtype()}, in.num_elements(),
+                                 {{"a", in}, {"out", *factor}});
+      }
+      return encoder.Launch({"cast", in.dtype(), factor->dtype()}, Grid(in.num_elements()),
+                            {{"x", in}, {"out", *factor}});
     });
   }
 
   bool adjoint_a_ = false, adjoint_b_ = false;
 };
-#define PRODUCT .Types("T", {TF_FLOAT}).HostMemory("a_shape")
+#define PRODUCT \
+  .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32, TF_COMPLEX64}).HostMemory("a_shape")
 REGISTER_METAL_KERNEL(SparseProductOp, PRODUCT.Where("Tindices", TF_INT32));
 REGISTER_METAL_KERNEL(SparseProductOp, PRODUCT.Where("Tindices", TF_INT64));
 

@@ -191,3 +191,236 @@ def test_convolutions_of_whole_numbers():
     ]:  # fmt: skip
         arguments = {"input": whole(shape, "int32"), "filter": whole(filter_shape, "int32", 1)}
         same(raw.Conv2D, arguments, strides=[1, strides, strides, 1], padding=padding)
+
+
+# ---- complex numbers ------------------------------------------------------------------------------------------------
+
+# Units in the last place of what is far from the functions' poles; a power's grow with its logarithm.
+COMPLEX_FUNCTIONS = {
+    **dict.fromkeys(["Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Expm1", "Log1p"], 8),
+    **dict.fromkeys(["Sigmoid", "Sin", "Sinh", "Tan", "Tanh", "SigmoidGrad", "TanhGrad", "RsqrtGrad"], 8),
+    **{"MulNoNan": 4, "Xdivy": 4, "Xlogy": 8, "Pow": 100},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLEX_FUNCTIONS)
+def test_functions_of_complex_numbers(name):
+    op = getattr(raw, name)
+    of_two = name in ("MulNoNan", "Xdivy", "Xlogy", "Pow")
+    names = ["y", "dy"] if name.endswith("Grad") else ["x", "y"] if of_two else ["x"]
+    shapes = [(x, x) for x in SHAPES] + (
+        [((), (33,)), ((5, 3), (3,)), ((5, 1), (1, 7))] if of_two else []
+    )
+    for pair in shapes:
+        inputs = {
+            key: random(shape, "complex64", i)
+            for i, (key, shape) in enumerate(zip(names, pair, strict=False))
+        }
+        if of_two and name != "Pow" and inputs[names[0]].size > 20:
+            inputs[names[1 if name == "MulNoNan" else 0]].flat[3] = 0
+        got = on_device(op(**{key: put(x) for key, x in inputs.items()}))
+        with tf.device("CPU:0"):
+            expected = op(
+                **{key: tf.constant(x.astype("complex128")) for key, x in inputs.items()}
+            ).numpy()
+        assert got.dtype == np.complex64 and got.shape == expected.shape
+        off = np.abs(got - expected) / (2**-23 * np.maximum(np.abs(expected), 2**-20))
+        assert off.max(initial=0) <= COMPLEX_FUNCTIONS[name], (name, pair, off.max())
+
+
+def test_powers_of_nothing():
+    same(
+        raw.Pow,
+        {
+            "x": np.zeros(7, "complex64"),
+            "y": np.array([0, 1, 2 + 1j, -1, -1 + 1j, 1j, 0.5], "complex64"),
+        },
+    )
+
+
+def test_functions_of_small_and_large_complex_numbers():
+    parts = np.array([0.0, 1e-6, -1e-6, 1e-3, 0.9999, 1.5, -20.0, 20.0], "float32")
+    x = (parts[:, None] + 1j * parts).ravel().astype("complex64")
+    for name in [
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "Cosh",
+        "Expm1",
+        "Sigmoid",
+        "Sin",
+        "Sinh",
+        "Tan",
+        "Tanh",
+    ]:
+        got = on_device(getattr(raw, name)(x=put(x)))
+        with tf.device("CPU:0"):
+            expected = getattr(raw, name)(x=tf.constant(x.astype("complex128"))).numpy()
+        # The parts apart from each other, where neither is what cancellation left of the other.
+        off = np.abs(got - expected) / (2**-23 * np.maximum(np.abs(expected), 1e-30))
+        assert np.nanmax(off) <= 16, (name, x[np.nanargmax(off)], got[np.nanargmax(off)])
+
+
+COMPLEX_SCANS = {"Cumsum": np.cumsum, "Cumprod": np.cumprod}
+
+
+@pytest.mark.parametrize("name", COMPLEX_SCANS)
+def test_complex_sums_and_products_so_far(name):
+    for shape, axis in [((7,), 0), ((3, 5), 1), ((0, 3), 1), ((2, 9, 4), 1)]:
+        x = random(shape, "complex64")
+        for exclusive in (False, True):
+            for reverse in (False, True):
+                same_but_rounding(
+                    getattr(raw, name), {"x": x}, axis=axis, exclusive=exclusive, reverse=reverse
+                )
+
+
+def same_but_rounding(op, tensors: dict, **others) -> None:
+    """Complex results by the largest of them; on the device twice the same."""
+    with tf.device("CPU:0"):
+        expected = op(**{k: tf.constant(v) for k, v in tensors.items()}, **others).numpy()
+    first, second = (
+        on_device(op(**{k: put(v) for k, v in tensors.items()}, **others)) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert first.dtype == expected.dtype
+    np.testing.assert_allclose(
+        first, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max(initial=1)
+    )
+
+
+def test_complex_numbers_joined():
+    for shape, axes in REDUCED:
+        if np.prod(shape) < 20000:
+            x = random(shape, "complex64")
+            x /= np.maximum(np.abs(x), 1e-3)  # whose products stay of one size
+            same_but_rounding(raw.Prod, {"input": x}, axis=tf.constant(axes, tf.int32))
+    for shape, paddings in [
+        ((7,), [[3, 2]]),
+        ((3, 5), [[1, 1], [2, 0]]),
+        ((2, 9, 4), [[0, 0], [3, 3], [1, 1]]),
+    ]:
+        padded = [n + before + after for n, (before, after) in zip(shape, paddings, strict=True)]
+        for mode in ("REFLECT", "SYMMETRIC"):
+            same_but_rounding(raw.MirrorPadGrad, {"input": random(padded, "complex64")},
+                              paddings=tf.constant(paddings), mode=mode)  # fmt: skip
+    for shape, permuted in [((3, 5), [1, 0]), ((2, 3, 4), [2, 0, 1]), ((), []), ((0, 2), [1, 0])]:
+        same(
+            raw.ConjugateTranspose,
+            {"x": random(shape, "complex64")},
+            perm=tf.constant(permuted, tf.int32),
+        )
+
+
+# ---- by indices -----------------------------------------------------------------------------------------------------
+
+CHANGED = [*INTEGERS, "complex64", "bool"]
+
+
+@pytest.mark.parametrize("dtype", CHANGED)
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_changes_by_indices(dtype, kind):
+    of = whole if dtype in INTEGERS else random
+    compare = same_but_rounding if dtype == "complex64" else same
+    indices = np.array([[3], [0], [3], [5], [0]], kind)
+    for inner in [(), (3,), (40,)]:
+        tensor, updates = of((7, *inner), dtype), of((5, *inner), dtype, 1)
+        shape = tf.constant(tensor.shape, kind)
+        compare(raw.ScatterNd, {"indices": indices, "updates": updates}, shape=shape)
+        given = {"indices": indices, "updates": updates}
+        compare(raw.ScatterNdNonAliasingAdd, {"input": tensor, **given})
+        if dtype != "bool":
+            compare(raw.TensorScatterAdd, {"tensor": tensor, **given})
+            compare(raw.TensorScatterSub, {"tensor": tensor, **given})
+            ids = {"data": updates, "segment_ids": indices[:, 0]}
+            compare(raw.UnsortedSegmentSum, ids, num_segments=6)
+            compare(raw.UnsortedSegmentProd, ids, num_segments=6)
+
+
+# Variables of int32 TensorFlow keeps on the CPU.
+@pytest.mark.parametrize("dtype", [x for x in CHANGED if x != "int32"])
+def test_variables_changed_by_indices(dtype):
+    of = whole if dtype in INTEGERS else random
+    before, updates = of((7, 33), dtype), of((4, 33), dtype, 1)
+    # Whole numbers divided by 0 are an error on the CPU alone; the least by -1 nobody's number.
+    updates = np.where(np.isin(updates, np.array([0, -1]).astype(updates.dtype)), updates.dtype.type(3), updates) \
+        if dtype != "bool" else updates  # fmt: skip
+    rows = np.array([3, 0, 3, 5], "int32")
+    for name in ["ResourceScatterNdAdd", "ResourceScatterNdSub",
+                 *([] if dtype == "bool" else [f"ResourceScatter{x}" for x in ("Add", "Sub", "Mul", "Div")])]:  # fmt: skip
+        results = []
+        for device in ("CPU:0", "GPU:0"):
+            with tf.device(device):
+                variable = tf.Variable(before)
+                assert variable.device.endswith(device)
+                if "Nd" in name:
+                    getattr(raw, name)(
+                        ref=variable.handle, indices=rows[:, None], updates=tf.constant(updates)
+                    )
+                else:
+                    getattr(raw, name)(
+                        resource=variable.handle, indices=rows, updates=tf.constant(updates)
+                    )
+                results.append(variable.numpy())
+        if dtype == "complex64":
+            np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+        else:
+            np.testing.assert_array_equal(results[1], results[0], name)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_sums_of_sparse_segments(dtype):
+    for inner in [(), (3,), (40,)]:
+        data = whole((9, *inner), dtype)
+        for kind in ("int32", "int64"):
+            given = {"data": data, "indices": np.array([8, 0, 3, 3, 1], kind),
+                     "segment_ids": np.array([0, 0, 2, 2, 3], "int32")}  # fmt: skip
+            same(raw.SparseSegmentSum, given)
+            same(raw.SparseSegmentSumWithNumSegments, given, num_segments=6)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", *(x for x in INTEGERS if x != "int32"), "complex64"]
+)
+def test_where_numbers_are_not_0(dtype):
+    for shape in [(7,), (0,), (3, 5), (2, 3, 700)]:
+        x = np.where(random(shape, "bool"), random(shape, dtype), np.zeros((), numpy_type(dtype)))
+        places = raw.Where(condition=put(x))  # of which the CPU has none for float16
+        np.testing.assert_array_equal(on_device(places), np.argwhere(x))
+    if dtype == "complex64":
+        same(raw.Where, {"condition": np.array([0, 1j, 1, 0, np.nan], dtype)})
+    elif dtype not in INTEGERS:
+        x = np.array([0, -0.0, np.nan, 1]).astype(numpy_type(dtype))
+        np.testing.assert_array_equal(on_device(raw.Where(condition=put(x))), [[2], [3]])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32", "complex64"])
+def test_sparse_products(dtype):
+    indices = np.array([[0, 1], [2, 0], [2, 4], [0, 4], [0, 1]])
+    values = whole((5,), dtype) if dtype == "int32" else random((5,), dtype)
+    for adjoint_a in (False, True):
+        for adjoint_b in (False, True):
+            n, k = (19, 3 if adjoint_a else 5)
+            b = whole((k, n), dtype, 1) if dtype == "int32" else random((k, n), dtype, 1)
+            given = {"a_values": values, "b": b.T.copy() if adjoint_b else b}
+            others = {
+                "a_indices": indices,
+                "a_shape": np.array([3, 5]),
+                "adjoint_a": adjoint_a,
+                "adjoint_b": adjoint_b,
+            }
+            results = []
+            for device in ("CPU:0", "GPU:0"):
+                with tf.device(device):
+                    placed = {key: tf.identity(tf.constant(x)) for key, x in given.items()}
+                    results.append(raw.SparseTensorDenseMatMul(**placed, **others))
+            got = on_device(results[1])
+            assert got.dtype == numpy_type(dtype)
+            if dtype == "int32":
+                np.testing.assert_array_equal(got, results[0].numpy())
+            else:
+                rtol = {"float16": 2**-9, "bfloat16": 2**-6}.get(dtype, 1e-5)
+                wide = "complex64" if dtype == "complex64" else "float32"
+                np.testing.assert_allclose(
+                    got.astype(wide), results[0].numpy().astype(wide), rtol=rtol, atol=rtol
+                )

@@ -73,7 +73,7 @@ class GatherV2Op {
     Tensor params, indices, axis;
     Shape axes;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &params));
-    OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
+    OP_REQUIRES_OK(ctx, IndexInput(ctx, kOp, 1, &indices));
     OP_REQUIRES_OK(ctx, ctx->Input(2, &axis));
     OP_REQUIRES_OK(ctx, Indices(kOp, "axis", axis, &axes));
     OP_REQUIRES(ctx, axis.rank() == 0,
@@ -126,6 +126,9 @@ class ResourceGatherOp {
       Kernel, .Types(attr, METAL_DEVICE_ALL_TYPES).Where("Tindices", TF_INT64) __VA_ARGS__)
 GATHER(GatherOp, "Tparams");
 GATHER(GatherV2Op, "Tparams", .HostMemory("axis"));
+REGISTER_METAL_KERNEL(
+    GatherV2Op,
+    .Types("Tparams", METAL_DEVICE_ALL_TYPES).Where("Tindices", TF_INT16).HostMemory("axis"));
 GATHER(ResourceGatherOp, "dtype", .HostMemory("resource"));
 
 // Waits, as how much is true has to be known for the result's shape.

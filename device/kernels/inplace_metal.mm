@@ -142,9 +142,9 @@ INPLACE(InplaceUpdate, "update");
 INPLACE(InplaceAdd, "add");
 INPLACE(InplaceSub, "sub");
 // TensorFlow has int32 in host memory on any device.
-#define NUMBERS                                          \
-  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16, \
-   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64}
+#define NUMBERS                                                        \
+  {TF_FLOAT, TF_HALF,   TF_BFLOAT16, TF_INT8,   TF_INT16,    TF_INT64, \
+   TF_UINT8, TF_UINT16, TF_UINT32,   TF_UINT64, TF_COMPLEX64}
 REGISTER_METAL_KERNEL(InplaceOp<InplaceUpdate>,
                       .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("i"));
 REGISTER_METAL_KERNEL(InplaceOp<InplaceAdd>, .Types("T", NUMBERS).HostMemory("i"));

@@ -20,6 +20,12 @@ namespace metal_ops {
 // The numbers in a shape-like argument, int32 or int64, in host memory.
 Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape* values);
 
+// An input, converted if it is of another dtype.
+Status InputAs(KernelContext* ctx, const char* op, int input, DType dtype, Tensor* tensor);
+
+// Indices of int32 or int64, made of int16.
+Status IndexInput(KernelContext* ctx, const char* op, int input, Tensor* indices);
+
 // That `shape`, which the argument gives or results in, is one that a tensor can have.
 Status CheckShape(const char* op, const char* argument, const Shape& shape);
 

@@ -1,6 +1,7 @@
 // Ops that rearrange elements: StridedSlice, its gradient and assignments to it, Transpose, Tile, Pack.
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "device/kernels/elementwise.h"
@@ -416,4 +417,26 @@ class PackOp {
 REGISTER_METAL_KERNEL(PackOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES));
 
 }  // namespace
+
+Status InputAs(KernelContext* ctx, const char* op, int input, DType dtype, Tensor* tensor) {
+  Tensor in;
+  RETURN_IF_ERROR(ctx->Input(input, &in));
+  if (in.dtype() == dtype) {
+    *tensor = std::move(in);
+    return Status();
+  }
+  RETURN_IF_ERROR(ctx->AllocateTemp(dtype, in.shape(), tensor));
+  RETURN_IF_ERROR(CheckGrid(op, "elements", in.num_elements()));
+  return Encode(ctx, [&](Encoder& encoder) {
+    return encoder.Launch({"cast", in.dtype(), dtype}, Grid(in.num_elements()),
+                          {{"x", in}, {"out", *tensor}});
+  });
+}
+
+Status IndexInput(KernelContext* ctx, const char* op, int input, Tensor* indices) {
+  RETURN_IF_ERROR(ctx->Input(input, indices));
+  if (indices->dtype() != DType::kInt16) return Status();
+  return InputAs(ctx, op, input, DType::kInt32, indices);
+}
+
 }  // namespace metal_ops

@@ -355,11 +355,19 @@ class ArgOp {
     if (out.num_elements() == 0) return Status();
     int64_t inner = 1;
     for (size_t d = axis; d < shape.size(); ++d) inner *= shape[d];
-    return Encode(ctx, [&](Encoder& encoder) {
+    Tensor found;
+    const bool narrow = SizeOf(out.dtype()) == 2;
+    if (narrow) RETURN_IF_ERROR(ctx->AllocateTemp(DType::kInt32, shape, &found));
+    const Tensor& places = narrow ? found : out;
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
       const DType dtype = input.dtype() == TF_BOOL ? DType::kUint8 : input.dtype();
-      return encoder.Launch({Op::kShader, dtype, out.dtype()},
-                            Grid(inner, out.num_elements() / inner),
-                            {{"in", input}, {"out", out}, {"count", count}});
+      RETURN_IF_ERROR(encoder.Launch({Op::kShader, dtype, places.dtype()},
+                                     Grid(inner, out.num_elements() / inner),
+                                     {{"in", input}, {"out", places}, {"count", count}}));
+      if (!narrow) return Status();
+      RETURN_IF_ERROR(CheckGrid(kOp, "places", out.num_elements()));
+      return encoder.Launch({"cast", places.dtype(), out.dtype()}, Grid(out.num_elements()),
+                            {{"x", places}, {"out", out}});
     });
   }
 };
@@ -377,6 +385,8 @@ struct ArgMin {
       .HostMemory("dimension")
 REGISTER_METAL_KERNEL(ArgOp<ArgMax>, ARG_TYPES.Where("output_type", TF_INT64));
 REGISTER_METAL_KERNEL(ArgOp<ArgMax>, ARG_TYPES.Where("output_type", TF_INT32));
+REGISTER_METAL_KERNEL(ArgOp<ArgMax>, ARG_TYPES.Where("output_type", TF_INT16));
+REGISTER_METAL_KERNEL(ArgOp<ArgMax>, ARG_TYPES.Where("output_type", TF_UINT16));
 REGISTER_METAL_KERNEL(ArgOp<ArgMin>, ARG_TYPES.Where("output_type", TF_INT64));
 REGISTER_METAL_KERNEL(ArgOp<ArgMin>, ARG_TYPES.Where("output_type", TF_INT32));
 

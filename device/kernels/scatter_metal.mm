@@ -160,7 +160,7 @@ class GatherNdOp {
   void Compute(KernelContext* ctx) {
     Tensor in, indices;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &in));
-    OP_REQUIRES_OK(ctx, ctx->Input(1, &indices));
+    OP_REQUIRES_OK(ctx, IndexInput(ctx, kOp, 1, &indices));
     OP_REQUIRES_OK(ctx, Gather(ctx, kOp, in, indices));
   }
 };
@@ -185,6 +185,7 @@ class ResourceGatherNdOp {
   REGISTER_METAL_KERNEL(Kernel, .Types(attr, __VA_ARGS__).Where("Tindices", TF_INT64) host)
 #define ALL_TYPES METAL_DEVICE_ALL_TYPES
 INDEXED(GatherNdOp, "Tparams", , ALL_TYPES);
+REGISTER_METAL_KERNEL(GatherNdOp, .Types("Tparams", ALL_TYPES).Where("Tindices", TF_INT16));
 INDEXED(ResourceGatherNdOp, "dtype", .HostMemory("resource"), ALL_TYPES);
 
 // ---- ScatterNd ----------------------------------------------------------------------------------
@@ -394,7 +395,7 @@ class UnsortedSegmentOp {
     Shape counts, slices;
     ScatterParams p;
     RETURN_IF_ERROR(ctx->Input(0, &data));
-    RETURN_IF_ERROR(ctx->Input(1, &ids));
+    RETURN_IF_ERROR(IndexInput(ctx, kOp, 1, &ids));
     RETURN_IF_ERROR(ctx->Input(2, &count_tensor));
     RETURN_IF_ERROR(Indices(kOp, "num_segments", count_tensor, &counts));
     if (count_tensor.rank() != 0 || counts[0] < 0) {
@@ -422,6 +423,9 @@ CHANGE(UnsortedSegmentProd, "mul", true);
 CHANGE(UnsortedSegmentMax, "max", false);
 CHANGE(UnsortedSegmentMin, "min", false);
 INDEXED(UnsortedSegmentOp<UnsortedSegmentSum>, "T", .HostMemory("num_segments"), WITH_COMPLEX);
+REGISTER_METAL_KERNEL(
+    UnsortedSegmentOp<UnsortedSegmentSum>,
+    .Types("T", WITH_COMPLEX).Where("Tindices", TF_INT16).HostMemory("num_segments"));
 INDEXED(UnsortedSegmentOp<UnsortedSegmentProd>, "T", .HostMemory("num_segments"), WITH_COMPLEX);
 INDEXED(UnsortedSegmentOp<UnsortedSegmentMax>, "T", .HostMemory("num_segments"), SUMMED_TYPES);
 INDEXED(UnsortedSegmentOp<UnsortedSegmentMin>, "T", .HostMemory("num_segments"), SUMMED_TYPES);

@@ -54,22 +54,6 @@ Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tens
   });
 }
 
-// An input, converted if it is of another dtype.
-Status InputAs(KernelContext* ctx, const char* op, int input, DType dtype, Tensor* tensor) {
-  Tensor in;
-  RETURN_IF_ERROR(ctx->Input(input, &in));
-  if (in.dtype() == dtype) {
-    *tensor = std::move(in);
-    return Status();
-  }
-  RETURN_IF_ERROR(ctx->AllocateTemp(dtype, in.shape(), tensor));
-  RETURN_IF_ERROR(CheckGrid(op, "elements", in.num_elements()));
-  return Encode(ctx, [&](Encoder& encoder) {
-    return encoder.Launch({"cast", in.dtype(), dtype}, Grid(in.num_elements()),
-                          {{"x", in}, {"out", *tensor}});
-  });
-}
-
 Status RunMatMul(KernelContext* ctx, const char* op, bool transpose_a, bool transpose_b,
                  uint32_t conjugated = 0) {
   Tensor a, b, out;

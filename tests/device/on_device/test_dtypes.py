@@ -424,3 +424,32 @@ def test_sparse_products(dtype):
                 np.testing.assert_allclose(
                     got.astype(wide), results[0].numpy().astype(wide), rtol=rtol, atol=rtol
                 )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int32", "complex64"])
+def test_indices_of_int16(dtype):
+    x = random((7, 5, 3), dtype)
+    rows = np.array([[6, 0], [3, 3]], "int16")
+    same(raw.GatherV2, {"params": x, "indices": rows}, axis=0)
+    same(raw.GatherV2, {"params": x, "indices": rows[:, 1]}, axis=1)
+    same(raw.GatherNd, {"params": x, "indices": rows})
+    same_but_rounding(
+        raw.UnsortedSegmentSum,
+        {"data": x, "segment_ids": np.array([2, 0, 2, -1, 1, 0, 2], "int16")},
+        num_segments=4,
+    )
+
+
+def test_places_of_16_bits():
+    x = whole((3, 700, 2), "int32")
+    for kind in (tf.int16, tf.uint16):
+        same(raw.ArgMax, {"input": x}, dimension=1, output_type=kind)
+
+
+def test_complex_rows_changed_in_place():
+    x, v = random((5, 3), "complex64"), random((2, 3), "complex64", 1)
+    for op, change in [(raw.InplaceAdd, np.add), (raw.InplaceSub, np.subtract)]:
+        expected = x.copy()
+        change.at(expected, [1, 4], v)
+        got = on_device(op(x=put(x), i=tf.constant([1, 4]), v=put(v)))
+        np.testing.assert_allclose(got, expected, rtol=1e-6)

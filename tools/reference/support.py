@@ -42,7 +42,9 @@ def render(facts: dict[str, Any]) -> str:
         "## Stock TensorFlow ops on the Metal device",
         "",
         "On Linux; on macOS tensorflow-metal brings its own. What TensorFlow has for any device (Const, Identity,"
-        " Reshape, control flow, TensorLists) runs there too. Everything else is placed on the CPU by soft placement.",
+        " Reshape, control flow, TensorLists) runs there too. Everything else is placed on the CPU by soft placement,"
+        " int32 of what shapes are made with, too (Sum, Prod, Pack, StridedSlice, Pad, Tile, Transpose): TensorFlow's"
+        " GPUs have it in host memory.",
         "",
         "| ops | dtypes |",
         "|---|---|",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import kernels, op_def_registry
 
 from tests.device.on_device.test_moves import same
 from tests.device.on_device.test_ops import SHAPES, numpy_type, on_device, put, random
@@ -346,8 +347,10 @@ def test_variables_changed_by_indices(dtype):
     updates = np.where(np.isin(updates, np.array([0, -1]).astype(updates.dtype)), updates.dtype.type(3), updates) \
         if dtype != "bool" else updates  # fmt: skip
     rows = np.array([3, 0, 3, 5], "int32")
-    for name in ["ResourceScatterNdAdd", "ResourceScatterNdSub",
-                 *([] if dtype == "bool" else [f"ResourceScatter{x}" for x in ("Add", "Sub", "Mul", "Div")])]:  # fmt: skip
+    names = ["ResourceScatterNdAdd", "ResourceScatterNdSub"]
+    if dtype != "bool":
+        names += [f"ResourceScatter{change}" for change in ("Add", "Sub", "Mul", "Div")]
+    for name in names:
         results = []
         for device in ("CPU:0", "GPU:0"):
             with tf.device(device):
@@ -453,3 +456,106 @@ def test_complex_rows_changed_in_place():
         change.at(expected, [1, 4], v)
         got = on_device(op(x=put(x), i=tf.constant([1, 4]), v=put(v)))
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+# ---- what is missing ------------------------------------------------------------------------------------------------
+
+NUMBERS = {"float32", "float16", "bfloat16", "complex64", "bool", *INTEGERS}
+SMALL = "int8 int16 int32 uint8 uint16 uint64"
+# Dtypes and ops, or attributes other than T, by why the CPU has kernels for them and the device has not.
+MISSING = {
+    "int32 are shapes and sizes, which TensorFlow's GPUs have in host memory": ("int32", """
+        BroadcastTo CountUpTo DebugGradientIdentity MirrorPad Pack Pad PadV2 PreventGradient Prod ResourceCountUpTo
+        ResourceStridedSliceAssign StridedSlice StridedSliceAssign StridedSliceGrad Sum TensorStridedSliceUpdate Tile
+        Transpose"""),
+    "of an op with several results TensorFlow takes int32 for host memory": ("int32", """
+        FractionalMaxPool FractionalMaxPoolGrad"""),
+    "variables of these TensorFlow keeps on the CPU": (SMALL, "Assign AssignAdd AssignSub"),
+    "complex weights: no optimizer step has shaders for them": ("complex64", """
+        ApplyAdadelta ApplyAdagrad ApplyAdagradV2 ApplyAdam ApplyCenteredRMSProp ApplyGradientDescent ApplyMomentum
+        ApplyRMSProp ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdam
+        ResourceApplyCenteredRMSProp ResourceApplyGradientDescent ResourceApplyKerasMomentum ResourceApplyMomentum
+        ResourceApplyRMSProp ResourceSparseApplyAdadelta ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2
+        ResourceSparseApplyCenteredRMSProp ResourceSparseApplyKerasMomentum ResourceSparseApplyMomentum
+        ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad SparseApplyAdagradV2
+        SparseApplyCenteredRMSProp SparseApplyMomentum SparseApplyRMSProp"""),
+    "not written: complex matrices": ("complex64", "Qr SelfAdjointEigV2"),
+    "not written: whole numbers": ("int32", "Conv Conv2DBackpropInput"),
+    "not written: sizes in other types": ("float16 bfloat16", "Range.Tidx"),
+    "not written: sizes of a byte": ("int8", "SplitV.Tlen"),
+    "complex numbers have no order": ("complex64", "ClipByValue"),
+    "refused by the CPU when it runs": ("bool", "InplaceAdd InplaceSub"),
+}  # fmt: skip
+
+
+def missing() -> dict[str, set[str]]:
+    """Of ops with a kernel for the device the dtypes that Metal has, and only the CPU's kernels do."""
+    found: dict[str, dict[str, dict[str, set[str]]]] = {}
+    registered = kernels.get_all_registered_kernels().kernel
+    # Others are TensorFlow's own on any device.
+    ops = {
+        kernel.op for kernel in registered if kernel.device_type == "GPU" and kernel.op[0] != "_"
+    }
+    for kernel in registered:
+        device = {"CPU": "CPU", "GPU": "GPU", "DEFAULT": "GPU"}.get(kernel.device_type)
+        definition = op_def_registry.get(kernel.op)
+        if device is None or definition is None or kernel.op not in ops:
+            continue
+        of_op = found.setdefault(kernel.op, {}).setdefault(device, {})
+        given = {
+            c.name: {tf.as_dtype(t).name for t in c.allowed_values.list.type}
+            for c in kernel.constraint
+        }
+        for attr in definition.attr:
+            if attr.type != "type":
+                continue
+            allowed = {tf.as_dtype(t).name for t in attr.allowed_values.list.type} or NUMBERS
+            of_op.setdefault(attr.name, set()).update(
+                given.get(attr.name, NUMBERS) & allowed & NUMBERS
+            )
+    return {
+        op if attr == "T" else f"{op}.{attr}": types - of_op["GPU"][attr]
+        for op, of_op in found.items()
+        for attr, types in of_op.get("CPU", {}).items()
+        if types - of_op["GPU"][attr]
+    }
+
+
+@pytest.mark.skipif(
+    not tf.__version__.startswith("2.18."), reason="each release has other kernels on the CPU"
+)
+def test_what_is_missing():
+    """Whatever gets a kernel leaves the table; an op or a dtype that is new has one, or stands there."""
+    expected: dict[str, set[str]] = {}
+    for dtypes, names in MISSING.values():
+        for name in names.split():
+            expected.setdefault(name, set()).update(dtypes.split())
+    assert missing() == expected
+
+
+@pytest.mark.parametrize("dtype", ["int32", "complex64"])
+def test_nothing_is_fused_to_products_of_them(dtype):
+    """The fused ops have kernels of floats alone."""
+
+    def chain(a, b, bias):
+        x = tf.nn.bias_add(tf.matmul(a, b), bias)
+        return tf.nn.relu(x) if dtype == "int32" else tf.tanh(x)
+
+    a, b, bias = (random(shape, dtype, i) for i, shape in enumerate([(5, 7), (7, 33), (33,)]))
+    with tf.device("GPU:0"):
+        got = on_device(tf.function(chain)(put(a), put(b), put(bias)))
+    with tf.device("CPU:0"):
+        expected = chain(tf.constant(a), tf.constant(b), tf.constant(bias)).numpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    if dtype == "int32":
+        image, kernel = random((2, 5, 6, 3), dtype), random((3, 3, 3, 8), dtype)
+        with tf.device("GPU:0"):
+            convolve = tf.function(
+                lambda x, w: tf.nn.relu(
+                    raw.Conv2D(input=x, filter=w, strides=[1] * 4, padding="SAME")
+                )
+            )
+            got = on_device(convolve(put(image), put(kernel)))
+        with tf.device("CPU:0"):
+            expected = convolve.python_function(tf.constant(image), tf.constant(kernel)).numpy()
+        np.testing.assert_array_equal(got, expected)

@@ -37,7 +37,7 @@ OTHERS = {
     "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
 }
 # Of complex numbers TensorFlow's functions for these are not their derivatives.
-REAL = ["Sign", "SquaredDifference"]
+REAL = ["EuclideanNorm", "Sign", "SquaredDifference"]
 # Inputs that TensorFlow's gradient functions take for constants.
 CONSTANTS = {
     "Betainc": ["a", "b"],

@@ -9,6 +9,7 @@
 #include "device/kernels/nn/conv_groups.h"
 #include "device/kernels/nn/product.h"
 #include "device/kernels/nn/product_params.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -212,7 +213,8 @@ REGISTER_METAL_KERNEL(Conv2DOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_
 
 Status RunOtherProduct(KernelContext* ctx, GemmParams params, const Tensor& a, const Tensor& b,
                        const Tensor& out, uint32_t conjugated) {
-  const bool few = params.columns <= 2 * PRODUCT_FEW_COLUMNS;
+  // The sums of many columns are more than a GPU's thread has registers.
+  const bool few = ThreadgroupsRunAtOnce() || params.columns <= 2 * PRODUCT_FEW_COLUMNS;
   const int64_t tile = few ? PRODUCT_FEW_COLUMNS : PRODUCT_COLUMNS;
   // Columns that are no neighbours, or less than a tile, are made so.
   const bool packs = !few && (params.b_column != 1 || params.columns < PRODUCT_COLUMNS);

@@ -142,10 +142,18 @@ template <typename T, bool kNeighbours, int kRows, int kColumns>
   }
 }
 
-#define PRODUCT(type)                                                                      \
-  INSTANTIATE_KERNEL("product_" #type, product, type, true, PRODUCT_ROWS, PRODUCT_COLUMNS) \
+#if defined(__METAL_CPU__)
+#define PRODUCT_OF_MANY(type) \
+  INSTANTIATE_KERNEL("product_" #type, product, type, true, PRODUCT_ROWS, PRODUCT_COLUMNS)
+PRODUCT_OF_MANY(ushort)
+PRODUCT_OF_MANY(uint)
+PRODUCT_OF_MANY(ulong)
+PRODUCT_OF_MANY(float2)
+#endif
+
+#define PRODUCT_OF_FEW(type) \
   INSTANTIATE_KERNEL("product_few_" #type, product, type, false, PRODUCT_ROWS, PRODUCT_FEW_COLUMNS)
-PRODUCT(ushort)
-PRODUCT(uint)
-PRODUCT(ulong)
-PRODUCT(float2)
+PRODUCT_OF_FEW(ushort)
+PRODUCT_OF_FEW(uint)
+PRODUCT_OF_FEW(ulong)
+PRODUCT_OF_FEW(float2)

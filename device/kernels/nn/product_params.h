@@ -1,4 +1,5 @@
-// Tiles of the products that product.metal has: of many columns, which are neighbours in b, and of few.
+// Tiles of the products that product.metal has: of many columns, which are neighbours in b, on
+// processors, and of few.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_PRODUCT_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_PRODUCT_PARAMS_H_

@@ -1,5 +1,11 @@
 """What every Keras class of metal_ops needs from Keras."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 
@@ -10,3 +16,28 @@ def require_tensorflow_backend() -> None:
             f"metal_ops: its layers and optimizers need Keras on TensorFlow, but Keras runs on "
             f"{keras.backend.backend()!r}; set KERAS_BACKEND=tensorflow (or unset it) before importing keras."
         )
+
+
+def path(layer: Any) -> str:
+    """Where a layer lies in its model."""
+    return str(getattr(layer, "path", None) or layer.name)
+
+
+def matching(op: str, argument: str, pattern: Any) -> Callable[[Any], bool]:
+    """Whether layers are those that a pattern says: see `metal_ops.adapters.add`."""
+    if pattern is None:
+        return lambda layer: True
+    if isinstance(pattern, str):
+        found = re.compile(pattern)
+        return lambda layer: bool(found.search(path(layer)))
+    if isinstance(pattern, type):
+        return lambda layer: isinstance(layer, pattern)
+    if callable(pattern):
+        return lambda layer: bool(pattern(layer))
+    if isinstance(pattern, list | tuple):
+        each = [matching(op, argument, one) for one in pattern]
+        return lambda layer: any(one(layer) for one in each)
+    raise TypeError(
+        f"[{op}] {argument}: expected a regular expression, a class, a function, a list of such or None, got "
+        f"{type(pattern).__name__}."
+    )

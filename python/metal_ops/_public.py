@@ -7,6 +7,7 @@ from metal_ops import _library
 _library.load()
 
 from metal_ops import (  # noqa: E402
+    adapters,
     device,
     fusion,
     layers,
@@ -25,5 +26,5 @@ device.load_if_asked()
 fusion.configure_from_environment()
 
 if not TYPE_CHECKING:  # type checkers take every name above
-    __all__ = ["HashGrid", "KVCache", "OccupancyGrid", "device", "fusion", "layers", "losses"]
-    __all__ += ["ops", "optimizers", "profiler", "raw_ops", *ops.__all__]
+    __all__ = ["HashGrid", "KVCache", "OccupancyGrid", "adapters", "device", "fusion", "layers"]
+    __all__ += ["losses", "ops", "optimizers", "profiler", "raw_ops", *ops.__all__]

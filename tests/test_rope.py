@@ -93,7 +93,11 @@ def test_part_of_the_elements(interleaved):
     np.testing.assert_array_equal(metal_ops.rope(x, rotary_size=0), x)
 
 
-@pytest.mark.parametrize("of", [list, np.float32, np.float64, tf.constant, tf.Variable], ids=str)
+@pytest.mark.parametrize(
+    "of",
+    [list, np.float32, np.float64, tf.constant, tf.Variable],
+    ids=["list", "float32", "float64", "tensor", "variable"],
+)
 def test_frequencies(of):
     x, _ = make((2, 2, 5, 7), "float32")
     given = [0.5, 0.25, 3.0]

@@ -260,9 +260,9 @@ def add(
 
     Example:
       >>> model = keras.Sequential([keras.Input([4]), keras.layers.Dense(8, name="first"), keras.layers.Dense(2)])
-      >>> metal_ops.adapters.add(model, rank=2, layers="first")
-      ['first']
-      >>> [v.shape for v in model.trainable_variables]
+      >>> len(metal_ops.adapters.add(model, rank=2, layers="first"))
+      1
+      >>> [tuple(v.shape) for v in model.trainable_variables]
       [(4, 2), (2, 8)]
     """
     op = "adapters.add"
@@ -398,6 +398,14 @@ def unmerge(model: keras.Model) -> None:
     Raises:
       TypeError: It is no Keras model or layer.
       ValueError: None is merged.
+
+    Example:
+      >>> model = keras.Sequential([keras.Input([4]), keras.layers.Dense(2)])
+      >>> _, kernel = metal_ops.adapters.add(model), model.layers[0].kernel.numpy()
+      >>> metal_ops.adapters.merge(model)
+      >>> metal_ops.adapters.unmerge(model)
+      >>> np.array_equal(model.layers[0].kernel, kernel)
+      True
     """
     op = "adapters.unmerge"
     _check(op, model)
@@ -423,6 +431,15 @@ def save(model: keras.Model, path: str | os.PathLike[str], name: str = "default"
       TypeError: It is no Keras model or layer.
       ValueError: There is no such adapter.
       OSError: The file cannot be written.
+
+    Example:
+      >>> import tempfile, pathlib
+      >>> model, other = (keras.Sequential([keras.Input([4]), keras.layers.Dense(2)]) for _ in range(2))
+      >>> _, path = metal_ops.adapters.add(model), pathlib.Path(tempfile.mkdtemp()) / "small.adapter"
+      >>> metal_ops.adapters.save(model, path)
+      >>> _ = metal_ops.adapters.load(other, path)
+      >>> metal_ops.adapters.names(other)
+      ['default']
     """
     op = "adapters.save"
     _check(op, model)
@@ -468,6 +485,15 @@ def load(model: keras.Model, path: str | os.PathLike[str], name: str | None = No
       TypeError: It is no Keras model or layer.
       ValueError: The file is no adapter or not whole, a layer does not fit, or the name is taken.
       OSError: The file cannot be read.
+
+    Example:
+      >>> import tempfile, pathlib
+      >>> model, other = (keras.Sequential([keras.Input([4]), keras.layers.Dense(2)]) for _ in range(2))
+      >>> _, path = metal_ops.adapters.add(model), pathlib.Path(tempfile.mkdtemp()) / "small.adapter"
+      >>> metal_ops.adapters.save(model, path)
+      >>> _ = metal_ops.adapters.load(other, path)
+      >>> metal_ops.adapters.names(other)
+      ['default']
     """
     op = "adapters.load"
     _check(op, model)

@@ -115,17 +115,19 @@ build/sanitize/$(1)/hostmetal_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(ba
 endef
 $(foreach name,address thread,$(eval $(call sanitize_rules,$(name))))
 
-# <sanitizer>-<threads>-<validation>: goals of their own, so that make runs several at once.
+# <sanitizer>-<threads>-<validation>: goals of their own, so that make runs several at once. Each in a folder of its own, as
+# tests write files beside the program and the fixtures.
 SANITIZED_RUNS := $(foreach name,address thread,sanitize-$(name)-2-0 sanitize-$(name)-5-1)
 sanitize: $(SANITIZED_RUNS)  ## Run hostmetal's tests under the sanitizers
 $(SANITIZED_RUNS): sanitize-%: build/sanitize/address/hostmetal_tests build/sanitize/thread/hostmetal_tests $(HOSTMETAL_FIXTURES)
-	@set -- $(subst -, ,$*); echo "  $$1 sanitizer, $$2 threads, validation $$3"; \
-	METAL_DEVICE_WRAPPER_TYPE=$$3 HOSTMETAL_NUM_THREADS=$$2 $(SANITIZE_SYMBOLIZERS) \
+	@set -- $(subst -, ,$*); own=build/sanitize/$*; echo "  $$1 sanitizer, $$2 threads, validation $$3"; \
+	rm -rf $$own && mkdir -p $$own && ln build/sanitize/$$1/hostmetal_tests $$own && cp $(HOSTMETAL_FIXTURES) $$own || exit 1; \
+	HOSTMETAL_FIXTURES=$$own METAL_DEVICE_WRAPPER_TYPE=$$3 HOSTMETAL_NUM_THREADS=$$2 $(SANITIZE_SYMBOLIZERS) \
 	HOSTMETAL_COMPILER=$(PKG)/metal HOSTMETAL_PYTHON=$(PY) \
 	ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
 	TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:report_signal_unsafe=0:exitcode=66 \
-	build/sanitize/$$1/hostmetal_tests > build/sanitize/$*.log 2>&1 || { tail -60 build/sanitize/$*.log; exit 1; }
+	$$own/hostmetal_tests > build/sanitize/$*.log 2>&1 || { tail -60 build/sanitize/$*.log; exit 1; }
 
 NEEDS_sanitize := --metal --sanitize
 

@@ -52,9 +52,8 @@ def _form(layer: Any, rank: int) -> _Form | None:
     """None for layers that can have no adapter. A subclass with a call of its own may compute anything."""
     call = type(layer).call
     other = getattr(layer, "quantization_mode", None) or getattr(layer, "lora_enabled", False)
-    if (
-        not layer.built or other
-    ):  # Keras' own quantization has another call, and its adapters another kernel
+    # Keras' own quantization has another call, and its adapters another kernel.
+    if not layer.built or other:
         return None
     if call in (keras.layers.Dense.call, QuantizedDense.call):
         inputs = layer.input_spec.axes[-1]
@@ -558,9 +557,8 @@ def _attach(
 
 def _freeze(model: Any) -> None:
     """Nothing is trainable but what `use` makes so."""
-    model.trainable = (
-        True  # a layer that is not has no trainable variables, even if its sublayers have
-    )
+    # A layer that is not has no trainable variables, even if its sublayers have.
+    model.trainable = True
     for layer in model._flatten_layers():
         if not any(_beside(inner) for inner in layer._flatten_layers()):
             layer.trainable = False

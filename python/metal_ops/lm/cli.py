@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.command import (
     add_device,
+    add_output,
     console_for_people,
-    folder_name,
     guarded,
     positive,
+    refuse_used_up,
     use_device,
     whole,
     words,
@@ -105,12 +106,7 @@ def _add_train(commands: Any) -> None:
         help="of AdamW, at its highest (%(default)s)",
     )
     add_device(parser)
-    output = parser.add_argument_group("output")
-    output.add_argument("--name", type=folder_name, default=None, help="of the run (lm, numbered)")
-    output.add_argument(
-        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
-    )
-    output.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
+    add_output(parser, "lm")
     parser.add_argument(
         "--resume",
         type=Path,
@@ -257,7 +253,9 @@ def _load_text(data: str | None, context: int, console: Console) -> Any:
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
     import dataclasses
 
-    header, arrays, where = _checkpoint(arguments.resume)
+    from metal_ops.programs import checkpoint
+
+    header, arrays, where = checkpoint.load_run(arguments.resume)
     data = header.get("data")
     if data is not None and not isinstance(data, str):
         raise CheckpointError(
@@ -273,28 +271,15 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
     use_device(arguments, console)
     trainer = Trainer(text, model, train)
     trainer.load(header, arrays, where)
-    if trainer.done:
-        raise ProgramError(
-            f"{arguments.resume}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a "
-            "larger --steps or --seconds."
-        )
+    refuse_used_up(trainer, arguments.resume)
     return train_run(trainer, arguments.resume, data, console)
 
 
-def _checkpoint(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    from metal_ops.programs import checkpoint
-    from metal_ops.programs.reading import kind_of
-
-    if kind_of(folder, CheckpointError) == "file":
-        raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
-    header, arrays = checkpoint.load(folder)
-    return header, arrays, f"{folder / checkpoint.FILE_NAME}: header"
-
-
 def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
+    from metal_ops.programs import checkpoint
     from metal_ops.programs.records import take_state
 
-    header, arrays, where = _checkpoint(arguments.folder)
+    header, arrays, where = checkpoint.load_run(arguments.folder)
     use_device(arguments, console)
     from .generate import Sampling, Writer
     from .model import Transformer

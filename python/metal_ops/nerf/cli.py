@@ -15,11 +15,12 @@ from metal_ops.programs.command import (
     console_for_people,
     guarded,
     positive,
+    refuse_used_up,
     use_device,
     whole,
     words,
 )
-from metal_ops.programs.errors import CheckpointError, ProgramError
+from metal_ops.programs.errors import ProgramError
 
 from . import options
 from .config import BACKENDS, ENCODINGS
@@ -265,11 +266,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
         console,
         lambda config: with_budget(config, arguments.seconds, arguments.steps),
     )
-    if trainer.done:
-        raise ProgramError(
-            f"{arguments.resume}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a "
-            "larger --steps or --seconds."
-        )
+    refuse_used_up(trainer, arguments.resume)
     return train_run(trainer, arguments.resume, origin, console, arguments.frames)
 
 
@@ -281,14 +278,10 @@ def _trainer_of(
 ) -> tuple[Trainer, dict[str, Any]]:
     """The trainer in a run's checkpoint, its scene loaded again, and the scene's origin."""
     from metal_ops.programs import checkpoint
-    from metal_ops.programs.reading import kind_of
 
     from .train import Trainer, configs_from, origin_from
 
-    if kind_of(folder, CheckpointError) == "file":
-        raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
-    header, arrays = checkpoint.load(folder)
-    where = f"{folder / checkpoint.FILE_NAME}: header"
+    header, arrays, where = checkpoint.load_run(folder)
     model, train = configs_from(header, where)
     origin = origin_from(header, where)
     trainer = Trainer(_load_scene(arguments, origin, console), model, change(train))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metal_ops.programs.command import folder_name, positive, whole
+from metal_ops.programs import command
+from metal_ops.programs.command import positive, whole
 
 from .config import BACKGROUNDS, ModelConfig, TrainConfig
 
@@ -138,20 +138,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the results go."""
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--name", type=folder_name, default=None, help="of the run (from the scene, numbered)"
-    )
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
-    )
+    group = command.add_output(parser, "from the scene")
     group.add_argument(
         "--frames",
         type=whole(1, 10000),
         default=48,
         help="of the turntable (%(default)s)",
     )
-    group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
 
 
 def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:

@@ -30,6 +30,17 @@ def save(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
         np.savez(temporary, **{_HEADER: np.array(text)}, **arrays)  # type: ignore[arg-type]
 
 
+def load_run(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
+    """The header and arrays of a run's checkpoint, and how errors name the header.
+
+    Raises:
+      CheckpointError: If the folder is a file; or as `load`.
+    """
+    if kind_of(folder, CheckpointError) == "file":
+        raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
+    return *load(folder), f"{folder / FILE_NAME}: header"
+
+
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Reads a checkpoint.
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import ProgramError, short
@@ -86,6 +87,28 @@ def add_device(parser: argparse.ArgumentParser) -> None:
         help="metal runs the Metal shaders: on the GPU of a Mac, through this library's Metal runtime on Linux; what "
         "has no shader runs on the CPU (%(default)s)",
     )
+
+
+def add_output(parser: argparse.ArgumentParser, default: str) -> argparse._ArgumentGroup:
+    """Where the results go; `default` says what an unnamed run is called."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--name", type=folder_name, default=None, help=f"of the run ({default}, numbered)"
+    )
+    group.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
+    )
+    group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
+    return group
+
+
+def refuse_used_up(trainer: Any, run: Path) -> None:
+    """Raises ProgramError if a run that is to go on has no budget left."""
+    if trainer.done:
+        raise ProgramError(
+            f"{run}: has used up its budget ({trainer.step} steps, {trainer.seconds:.0f} s); give a larger --steps or "
+            "--seconds."
+        )
 
 
 def guarded(

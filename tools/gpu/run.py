@@ -171,9 +171,9 @@ def difference(what: str, expected: np.ndarray, got: np.ndarray) -> str:
     return f"{what}: {counts}, [{first}] is {got[first]}, on the CPU {expected[first]}"
 
 
-def case(name: str) -> str:
+def case(name: str, **more: str) -> str:
     """What one of hostmetal's tests says in a process of its own; "" where it passes."""
-    environment = {**ENVIRONMENT, "HOSTMETAL_FIXTURES": str(HERE / "fixtures")}
+    environment = {**ENVIRONMENT, "HOSTMETAL_FIXTURES": str(HERE / "fixtures"), **more}
     try:
         done = subprocess.run(
             [HERE / "hostmetal_tests", name],
@@ -206,6 +206,14 @@ def cases() -> Iterator[str]:
             continue
         known = CASES_OTHERWISE.get(name)
         yield f"  {'open' if known else 'FAILED'} {name}: {known or why}"
+    several = [name for name in names if name.startswith("devices_")]
+    gpus = sum("UUID: GPU" in line for line in output("nvidia-smi", "-L"))
+    if gpus < 2:
+        yield f"  not run: {' '.join(several)} with two GPUs, as {gpus} is here"
+        return
+    wrong = {name: case(name, HOSTMETAL_DEVICES="2") for name in several}
+    yield f"with two GPUs: {len(several)}, passed: {sum(not why for why in wrong.values())}"
+    yield from (f"  FAILED {name}: {why}" for name, why in wrong.items() if why)
 
 
 def output(*command: str | Path) -> Iterator[str]:

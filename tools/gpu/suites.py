@@ -24,6 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SUITES = ("tests/device/on_device", "tests/metal_kernels/on_device")
+ALSO = ("tests/device/test_two_devices.py",)  # where there are two GPUs; it says so elsewhere
 LIMIT_S = 1200  # of a file
 # Of the system there; anything else that libraries need is carried.
 THEIRS = re.compile(r"(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\b.*\.so")
@@ -186,6 +187,7 @@ def run(here: Path, words: list[str], at_once: int) -> Iterator[str]:
     files = sorted(
         path.relative_to(tree) for suite in SUITES for path in (tree / suite).glob("test_*.py")
     )
+    files += (Path(name) for name in ALSO if (tree / name).exists())
     files = [file for file in files if not words or any(word in str(file) for word in words)]
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(run_file, here, file, around) for file in files]

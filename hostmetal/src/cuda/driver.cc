@@ -15,9 +15,44 @@ namespace {
 using cuda::Gpu;
 using cuda::kSuccess;
 
+// The program's own pages that buffers lie in. The library pins pages once, for all GPUs, and refuses to do it again,
+// while several buffers, of one GPU or of several, may lie in the same.
+class Pages {
+ public:
+  bool Pin(const cuda::Library& cu, void* memory, size_t bytes) {
+    constexpr unsigned kPortable = 1, kMapped = 2;  // CU_MEMHOSTREGISTER_*
+    char* const begin = static_cast<char*>(memory);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto around = pinned_.upper_bound(begin);
+    if (around != pinned_.begin() && begin + bytes <= std::prev(around)->second.end) {
+      ++std::prev(around)->second.buffers;
+      return true;
+    }
+    if (cu.MemHostRegister(memory, bytes, kPortable | kMapped) != kSuccess) return false;
+    pinned_[begin] = {begin + bytes, 1};
+    return true;
+  }
+  void Unpin(const cuda::Library& cu, void* memory) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto around = std::prev(pinned_.upper_bound(static_cast<char*>(memory)));
+    if (--around->second.buffers) return;
+    cu.MemHostUnregister(around->first);
+    pinned_.erase(around);
+  }
+
+ private:
+  struct Range {
+    char* end;
+    int buffers;
+  };
+  std::mutex mutex_;
+  std::map<char*, Range> pinned_;  // by where they begin; they do not overlap
+};
+
 class CudaDevice : public Driver {
  public:
-  CudaDevice(const Gpu& gpu, DeviceInfo info) : gpu_(gpu), info_(std::move(info)), memory_(gpu_) {
+  CudaDevice(const Gpu& gpu, Pages& pages, DeviceInfo info)
+      : gpu_(gpu), pages_(pages), info_(std::move(info)), memory_(gpu_) {
     gpu_.Enter();
     gpu_.library->StreamCreate(&service_, 1);
   }
@@ -52,12 +87,11 @@ class CudaDevice : public Driver {
   }
 
   bool Borrow(void* memory, size_t bytes, Allocation* allocation) override {
-    constexpr unsigned kPortable = 1, kMapped = 2;  // CU_MEMHOSTREGISTER_*
     gpu_.Enter();
-    if (gpu_.library->MemHostRegister(memory, bytes, kPortable | kMapped) != kSuccess) return false;
+    if (!pages_.Pin(*gpu_.library, memory, bytes)) return false;
     cuda::Address address = 0;
     if (gpu_.library->MemHostGetDevicePointer(&address, memory, 0) != kSuccess) {
-      gpu_.library->MemHostUnregister(memory);
+      pages_.Unpin(*gpu_.library, memory);
       return false;
     }
     *allocation = {reinterpret_cast<void*>(address), memory, bytes};
@@ -65,7 +99,7 @@ class CudaDevice : public Driver {
   }
   void Return(const Allocation& allocation) override {
     gpu_.Enter();
-    gpu_.library->MemHostUnregister(allocation.host);
+    pages_.Unpin(*gpu_.library, allocation.host);
   }
 
   std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
@@ -98,6 +132,7 @@ class CudaDevice : public Driver {
   }
 
   const Gpu gpu_;
+  Pages& pages_;
   const DeviceInfo info_;
   cuda::Memory memory_;
   cuda::Stream service_ = nullptr;  // of calls that wait
@@ -106,6 +141,7 @@ class CudaDevice : public Driver {
 };
 
 struct Devices {
+  Pages pages;
   std::vector<Driver*> drivers;
   std::string why;  // there are none
 
@@ -151,7 +187,7 @@ struct Devices {
           0x6e76696400000000 | uint64_t(domain) << 16 | uint64_t(bus) << 8 | uint64_t(slot);
       info.memory_bytes = bytes;
       info.unified_memory = false;
-      drivers.push_back(new CudaDevice(gpu, std::move(info)));
+      drivers.push_back(new CudaDevice(gpu, pages, std::move(info)));
     }
   }
 };

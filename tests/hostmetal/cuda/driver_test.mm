@@ -455,6 +455,34 @@ const std::map<std::string, std::function<void()>> kCases = {
          Check(!returned, "still in use");
        }
      }},
+    {"borrowed_by_several",
+     [] {
+       // The library pins pages once, for all GPUs; buffers of either, the same and within, share that.
+       char* pages = static_cast<char*>(aligned_alloc(4096, 16384));
+       id<MTLDevice> second = [[MTLCopyAllDevices() autorelease] objectAtIndex:1];
+       auto borrow = [](id<MTLDevice> device, char* from, NSUInteger length) {
+         return [device newBufferWithBytesNoCopy:from
+                                          length:length
+                                         options:MTLResourceStorageModeShared
+                                     deallocator:nil];
+       };
+       Log();
+       @autoreleasepool {
+         id<MTLBuffer> whole = borrow(Device(), pages, 12288);
+         id<MTLBuffer> again = borrow(second, pages, 12288),
+                       part = borrow(second, pages + 4096, 4096);
+         Check([again contents] == pages && [part contents] == pages + 4096, "the same pages");
+         [whole release];
+         [part release];
+         Check(Log() == "pages 12288\n", "pinned once, and still");
+         Check(borrow(Device(), pages + 8192, 8192) == nil, "pages that are pinned in part");
+         [again release];
+       }
+       Check(Log() == "pages back\n", "given back with the last");
+       [borrow(second, pages + 8192, 8192) release];
+       Check(Log() == "pages 8192\npages back\n", "and pinned anew");
+       free(pages);
+     }},
     {"launch",
      [] {
        id<MTLComputePipelineState> pipeline = Pipeline(@"scale");

@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -41,7 +40,7 @@ std::string& log_text = *new std::string;
 // What the next call of a function answers.
 std::map<std::string, int>& failing = *new std::map<std::string, int>;
 int lost = 0;  // what all calls answer, once a kernel has faulted
-std::set<void*>& live = *new std::set<void*>;
+std::map<char*, size_t>& pinned = *new std::map<char*, size_t>;  // the program's own pages
 uint64_t managed = 0;
 uint64_t ticks = 0;
 bool held = false;  // no event passes
@@ -149,8 +148,20 @@ EXPORT int cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
   return 0;
 }
 EXPORT int cuMemFreeHost(void* p) { return free(p), 0; }
-EXPORT int cuMemHostRegister_v2(void* p, size_t, unsigned) { return live.insert(p), 0; }
-EXPORT int cuMemHostUnregister(void* p) { return live.erase(p) ? 0 : 1; }
+// Pages that are pinned already are CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED.
+EXPORT int cuMemHostRegister_v2(void* p, size_t bytes, unsigned) {
+  char *begin = static_cast<char*>(p), *end = begin + bytes;
+  for (const auto& [first, length] : pinned) {
+    if (first < end && begin < first + length) return 712;
+  }
+  Log("pages " + std::to_string(bytes));
+  pinned[begin] = bytes;
+  return 0;
+}
+EXPORT int cuMemHostUnregister(void* p) {
+  Log("pages back");
+  return pinned.erase(static_cast<char*>(p)) ? 0 : 713;
+}
 EXPORT int cuMemHostGetDevicePointer_v2(Address* out, void* p, unsigned) {
   return *out = reinterpret_cast<Address>(p), 0;
 }

@@ -21,6 +21,13 @@ from metal_ops.grid import HashGrid  # noqa: E402
 from metal_ops.kv_cache import KVCache  # noqa: E402
 from metal_ops.occupancy import OccupancyGrid  # noqa: E402
 from metal_ops.ops import *  # noqa: E402, F403
+from metal_ops.quantization import (  # noqa: E402
+    LayerError,
+    QuantizationReport,
+    QuantizationSpec,
+    quantization_report,
+    quantize_model,
+)
 
 device.load_if_asked()
 fusion.configure_from_environment()
@@ -28,3 +35,5 @@ fusion.configure_from_environment()
 if not TYPE_CHECKING:  # type checkers take every name above
     __all__ = ["HashGrid", "KVCache", "OccupancyGrid", "adapters", "device", "fusion", "layers"]
     __all__ += ["losses", "ops", "optimizers", "profiler", "raw_ops", *ops.__all__]
+    __all__ += ["LayerError", "QuantizationReport", "QuantizationSpec"]
+    __all__ += ["quantization_report", "quantize_model"]

@@ -83,11 +83,17 @@ class Quantized(keras.layers.Layer):
                 f"[{op}] layer: expected float weights, got {layer.name}, which Keras has quantized to "
                 f"{layer.quantization_mode}."
             )
-        same = {key: value for key, value in layer.get_config().items() if key not in TRAINED}
         form = Format.checked(op, bits, block, symmetric, per_tensor, scales)
-        new = cls.from_config({**same, **form._asdict(), **kwargs})
         with tf.init_scope():
-            new._given = quantize(cls._matrix(layer), **form._asdict())
+            weights = quantize(cls._matrix(layer), **form._asdict())
+        return cls._with(layer, form, weights, **kwargs)
+
+    @classmethod
+    def _with(cls, layer: Any, form: Format, weights: QuantizedWeights, **kwargs: Any) -> Self:
+        """Keras' layer with those weights."""
+        same = {key: value for key, value in layer.get_config().items() if key not in TRAINED}
+        new = cls.from_config({**same, **form._asdict(), **kwargs})
+        new._given = weights
         new.build(new._built_for(layer))
         if getattr(new, "bias", None) is not None:
             new.bias.assign(layer.bias)

@@ -128,54 +128,90 @@ def quantize(
     op = "quantize"
     weights = _arguments.as_floats(op, "weights", weights)
     form = Format.checked(op, bits, block, symmetric, per_tensor, scales)
-    bits, kind = form.bits, tf.as_dtype(form.scales)
     if weights.shape.rank != 2 or not weights.shape.is_fully_defined():
         raise ValueError(
             f"[{op}] weights: expected shape [inputs, outputs], known in the graph, got {weights.shape}."
         )
-    n_inputs, n_outputs = weights.shape
-    rows = tf.transpose(tf.cast(weights, tf.float32))
-    size = form.block or max(n_inputs, 1)
-    # The last block is filled with its last weight, which changes neither its least nor its greatest.
-    n_blocks = -(-n_inputs // size)
-    last = tf.tile(rows[:, -1:], [1, n_blocks * size - n_inputs])
-    blocks = tf.reshape(tf.concat([rows, last], 1), [n_outputs, n_blocks, size])
-    over = [0, 2] if form.per_tensor else [2]
-    steps = 2.0**bits - 1
-    if form.symmetric:
-        # From -2^(bits - 1) + 1 on, so that both signs have as many.
-        half = 2.0 ** (bits - 1)
-        scale = tf.reduce_max(tf.abs(blocks), over) / (half - 1)
-        minimum = tf.zeros([0], kind)
-        zero = half
-    else:
-        least = tf.reduce_min(blocks, over)
-        minimum = tf.cast(least, kind)
-        scale = (tf.reduce_max(blocks, over) - tf.cast(minimum, tf.float32)) / steps
-    scale = tf.cast(scale, kind)
-    if form.per_tensor:
-        scale = scale[tf.newaxis]
-        minimum = minimum if form.symmetric else minimum[tf.newaxis]
-    wide = tf.cast(scale, tf.float32)
-    checks = [
-        tf.debugging.assert_all_finite(rows, f"[{op}] weights: expected finite numbers"),
-        tf.debugging.assert_all_finite(
-            wide, f"[{op}] scales: too large for {kind.name}; scales=tf.float32 has room"
-        ),
-    ]
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        from_zero = (
-            blocks if form.symmetric else blocks - tf.cast(minimum, tf.float32)[..., tf.newaxis]
+    blocks = Blocks(weights, form)
+    return blocks.packed(*blocks.extent)
+
+
+class Blocks:
+    """Weights on their way to codes: a row of blocks an output.
+
+    Attributes:
+      rows: [outputs, blocks, weights of one], float32. The last block is filled with its last weight, which changes
+        neither its least nor its greatest.
+      extent: The least and the greatest weight of what shares a scale, [outputs or 1, blocks]; symmetric, only the
+        latter counts and is that of |w|.
+    """
+
+    def __init__(self, weights: tf.Tensor, form: Format) -> None:
+        self._form, self._kind = form, tf.as_dtype(form.scales)
+        self._n_inputs, n_outputs = weights.shape
+        rows = tf.transpose(tf.cast(weights, tf.float32))
+        finite = tf.debugging.assert_all_finite(rows, "[quantize] weights: expected finite numbers")
+        with tf.control_dependencies([finite] if finite is not None else []):
+            rows = tf.identity(rows)
+        size = form.block or max(self._n_inputs, 1)
+        n_blocks = -(-self._n_inputs // size)
+        last = tf.tile(rows[:, -1:], [1, n_blocks * size - self._n_inputs])
+        self.rows = tf.reshape(tf.concat([rows, last], 1), [n_outputs, n_blocks, size])
+        over = [0, 2] if form.per_tensor else [2]
+        least, greatest = tf.reduce_min(self.rows, over), tf.reduce_max(self.rows, over)
+        if form.symmetric:
+            greatest = tf.maximum(-least, greatest)
+        if form.per_tensor:
+            least, greatest = least[tf.newaxis], greatest[tf.newaxis]
+        self.extent = least, greatest
+
+    def rounded(
+        self, least: tf.Tensor, greatest: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Codes, scales and minima for steps from `least` to `greatest`, all float32; what lies outside is clipped."""
+        steps = 2.0**self._form.bits - 1
+        if self._form.symmetric:
+            # From -2^(bits - 1) + 1 on, so that both signs have as many.
+            zero = 2.0 ** (self._form.bits - 1)
+            scale, minimum = self._stored(greatest / (zero - 1)), tf.zeros([0])
+            from_zero = self.rows
+        else:
+            zero, minimum = 0.0, self._stored(least)
+            scale = self._stored((greatest - minimum) / steps)
+            from_zero = self.rows - minimum[..., tf.newaxis]
+        codes = tf.round(tf.math.divide_no_nan(from_zero, scale[..., tf.newaxis])) + zero
+        return tf.clip_by_value(codes, 0.0, steps), scale, minimum
+
+    def meant(self, codes: tf.Tensor, scale: tf.Tensor, minimum: tf.Tensor) -> tf.Tensor:
+        """What those stand for, [outputs, blocks, weights of one]."""
+        if self._form.symmetric:
+            return (codes - 2.0 ** (self._form.bits - 1)) * scale[..., tf.newaxis]
+        return codes * scale[..., tf.newaxis] + minimum[..., tf.newaxis]
+
+    def packed(self, least: tf.Tensor, greatest: tf.Tensor) -> QuantizedWeights:
+        codes, scale, minimum = self.rounded(least, greatest)
+        fits = tf.debugging.assert_all_finite(
+            scale,
+            f"[quantize] scales: too large for {self._kind.name}; scales=tf.float32 has room",
         )
-    codes = tf.round(tf.math.divide_no_nan(from_zero, wide[..., tf.newaxis]))
-    codes = tf.clip_by_value(codes + (zero if form.symmetric else 0.0), 0.0, steps)
-    codes = tf.cast(tf.reshape(codes, [n_outputs, n_blocks * size])[:, :n_inputs], tf.uint8)
-    if bits == 4:
-        codes = tf.pad(codes, [[0, 0], [0, n_inputs % 2]])
-        codes = codes[:, 0::2] + 16 * codes[:, 1::2]
-    return QuantizedWeights(
-        codes, scale, minimum, inputs=n_inputs, bits=bits, block=form.block or 0
-    )
+        with tf.control_dependencies([fits] if fits is not None else []):
+            codes = tf.reshape(codes, [codes.shape[0], -1])[:, : self._n_inputs]
+        codes = tf.cast(codes, tf.uint8)
+        if self._form.bits == 4:
+            codes = tf.pad(codes, [[0, 0], [0, self._n_inputs % 2]])
+            codes = codes[:, 0::2] + 16 * codes[:, 1::2]
+        return QuantizedWeights(
+            codes,
+            tf.cast(scale, self._kind),
+            tf.cast(minimum, self._kind),
+            inputs=self._n_inputs,
+            bits=self._form.bits,
+            block=self._form.block or 0,
+        )
+
+    def _stored(self, values: tf.Tensor) -> tf.Tensor:
+        """Rounded to the dtype of scales."""
+        return tf.cast(tf.cast(values, self._kind), tf.float32)
 
 
 def dequantize(

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ LEFT_OUT = {
     "test_vectors_need_no_more_alignment_than_their_elements": "a vector in memory lies at a multiple of its size",
 }
 LAUNCHES: list[dict[str, Any]] = []
+ONE_AT_A_TIME = threading.Lock()  # a test launches from several threads
 LIBRARIES: dict[str, str] = {}
 
 _compile_object, _init, _run = compiler.compile_object, launch.Library.__init__, launch.Kernel.run
@@ -48,6 +50,13 @@ def run(
 ) -> None:
     before = {i: None if b is None else np.array(b, copy=True) for i, b in (buffers or {}).items()}
     _run(self, threads, threadgroup, buffers, **options)
+    with ONE_AT_A_TIME:
+        keep(self, threads, threadgroup, buffers, before, **options)
+
+
+def keep(
+    self: launch.Kernel, threads: Any, threadgroup: Any, buffers: Any, before: dict, **options: Any
+) -> None:
     constants = options.get("constants") or {}
     path = self._library.recorded_as  # type: ignore[attr-defined]
     test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]

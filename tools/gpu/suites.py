@@ -27,7 +27,7 @@ SUITES = ("tests/device/on_device", "tests/metal_kernels/on_device")
 ALSO = ("tests/device/test_two_devices.py",)  # where there are two GPUs; it says so elsewhere
 LIMIT_S = 1200  # of a file
 # Of the system there; anything else that libraries need is carried.
-THEIRS = re.compile(r"(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\b.*\.so")
+THEIRS = re.compile(r"(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)[.-].*so")
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (28, 27, 17, 12, 5)] + ["manylinux2014_x86_64"]
 
 
@@ -81,9 +81,9 @@ def pack(out: Path, root: Path, python: str) -> None:
     with tarfile.open(out / "tree.tar", "w") as tar:
         for file in [*files, *built]:
             tar.add(file, file.relative_to(root), recursive=False)
-    # clang lies beside its headers and finds them by that.
-    llvm = Path(toolchain.clang()).resolve().parent.parent
+    # clang lies beside its headers and finds them by that; what is called clang may be ccache.
     headers = toolchain.resources()
+    llvm = headers.resolve().parents[2]
     for tool in ("clang", "lld"):
         (out / "llvm/bin").mkdir(parents=True, exist_ok=True)
         shutil.copy(llvm / "bin" / tool, out / "llvm/bin")
@@ -143,6 +143,7 @@ def environment(here: Path) -> dict[str, str]:
         "METAL_OPS_DEVICE_MEMORY_MB": "8192",  # several processes share a GPU
         "TF_ENABLE_ONEDNN_OPTS": "0",  # TensorFlow 2.18's ends the process on processors with AMX
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        "COLUMNS": "300",  # of pytest's lines on what failed
     }
     if llvm.exists():
         for link, tool in (("clang++", "clang"), ("ld.lld", "lld")):

@@ -33,6 +33,7 @@ class Events {
   ~Events() {
     gpu_.Enter();
     for (Event event : free_) gpu_.library->EventDestroy(event);
+    if (last_) gpu_.library->EventDestroy(last_);
   }
   Result Take(Event* event) {
     {
@@ -50,12 +51,35 @@ class Events {
     free_.push_back(event);
   }
 
+  // When this event happened, in nanoseconds of the host's clock. A thread that waits hears of it late, so it lies
+  // behind the last one asked for by what the GPU's clock says; as that clock runs at a rate of its own, not before
+  // `earliest` nor after now. Keeps the event for the next one and puts the last one, or nullptr, in its place.
+  Result Time(Event* event, uint64_t earliest, uint64_t* at) {
+    std::lock_guard<std::mutex> lock(timed_mutex_);
+    uint64_t found = earliest;
+    float milliseconds = 0;
+    if (last_) {
+      const Result result = gpu_.library->EventElapsedTime(&milliseconds, last_, *event);
+      if (result != kSuccess) return result;
+      found = last_at_ + uint64_t(int64_t(double(milliseconds) * 1e6));
+      if (int64_t(found - earliest) < 0) found = earliest;
+    }
+    *at = std::min(found, Now());
+    if (milliseconds >= 0) {  // else the points are not asked in their order
+      std::swap(last_, *event);
+      last_at_ = *at;
+    }
+    return kSuccess;
+  }
+
   const Gpu& gpu_;
   std::atomic<int> ahead{0};  // points that nobody knows to have passed
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_, timed_mutex_;
   std::vector<Event> free_;
+  Event last_ = nullptr;  // happened at last_at_
+  uint64_t last_at_ = 0;
 };
 
 // An event whose time is wanted, and where.
@@ -66,14 +90,16 @@ struct Sampled {
 
 class GpuPoint : public Point {
  public:
-  // `begin` may be nullptr: nothing was given since the point before.
-  GpuPoint(std::shared_ptr<Events> events, Event begin, Event end, std::vector<Sampled> samples,
-           std::string what, Result result)
+  // `begin`, asked for at `asked`, may be nullptr: nothing was given since the point before.
+  GpuPoint(std::shared_ptr<Events> events, Event begin, uint64_t asked, Event end,
+           std::vector<Sampled> samples, std::string what, Result result)
       : events_(std::move(events)),
         begin_(begin),
-        end_(end),
+        asked_(asked),
         samples_(std::move(samples)),
-        what_(std::move(what)) {
+        what_(std::move(what)),
+        end_(end),
+        ahead_(end) {
     ++events_->ahead;
     if (result != kSuccess) Passed(result);
   }
@@ -92,13 +118,16 @@ class GpuPoint : public Point {
       Result result = end_ ? cu.EventSynchronize(end_) : kSuccess;
       float milliseconds = 0;
       if (result == kSuccess && begin_) result = cu.EventElapsedTime(&milliseconds, begin_, end_);
-      passed_at_ = Now();
       busy_ = Nanoseconds(milliseconds);
-      for (size_t i = 0; i < samples_.size() && result == kSuccess; ++i) {
-        result = cu.EventElapsedTime(&milliseconds, begin_, samples_[i].event);
-        if (result != kSuccess) break;
-        samples_[i].slot->store(passed_at_ - busy_ + std::min(busy_, Nanoseconds(milliseconds)),
-                                std::memory_order_relaxed);
+      passed_at_ = Now();
+      std::vector<uint64_t> sampled;
+      for (const Sampled& sample : samples_) {
+        if (result == kSuccess) result = cu.EventElapsedTime(&milliseconds, begin_, sample.event);
+        sampled.push_back(std::min(busy_, Nanoseconds(milliseconds)));
+      }
+      if (result == kSuccess && begin_) result = events_->Time(&end_, asked_ + busy_, &passed_at_);
+      for (size_t i = 0; i < sampled.size() && result == kSuccess; ++i) {
+        samples_[i].slot->store(passed_at_ - busy_ + sampled[i], std::memory_order_relaxed);
       }
       Passed(result);
     }
@@ -106,22 +135,26 @@ class GpuPoint : public Point {
   }
   uint64_t BusyNanoseconds() const override { return busy_; }
   uint64_t EndNanoseconds() const override { return passed_at_; }
-  Event end() const { return end_; }
+  Event end() const { return ahead_.load(); }  // nullptr: it is known to have passed
 
  private:
   static uint64_t Nanoseconds(float milliseconds) { return uint64_t(double(milliseconds) * 1e6); }
 
   void Passed(Result result) {
     passed_ = true;
+    ahead_ = nullptr;
     --events_->ahead;
     if (result != kSuccess) failure_ = Explained(*events_->gpu_.library, what_, result);
   }
 
   const std::shared_ptr<Events> events_;
-  const Event begin_, end_;
+  const Event begin_;
+  const uint64_t asked_;
   const std::vector<Sampled> samples_;
   const std::string what_;  // what ran, for messages
   std::mutex mutex_;        // guards what follows
+  Event end_;
+  std::atomic<Event> ahead_;
   bool passed_ = false;
   Failure failure_;
   uint64_t busy_ = 0, passed_at_ = 0;
@@ -209,7 +242,7 @@ class GpuStream : public hostmetal::Stream {
       end = nullptr;
       result = kSuccess;
     }
-    return std::make_shared<GpuPoint>(events_, begin, end, std::exchange(samples_, {}),
+    return std::make_shared<GpuPoint>(events_, begin, asked_, end, std::exchange(samples_, {}),
                                       std::move(what), result);
   }
 
@@ -232,6 +265,7 @@ class GpuStream : public hostmetal::Stream {
     if (!events_->ahead) staged_ = 0;
     if (Failure failure = Check("[commandBuffer]", events_->Take(&begin_))) return failure;
     names_ = what;
+    asked_ = Now();
     return Check("[commandBuffer]", cu_.EventRecord(begin_, stream_));
   }
 
@@ -333,6 +367,7 @@ class GpuStream : public hostmetal::Stream {
   const std::shared_ptr<Events> events_;
   cuda::Stream stream_ = nullptr;
   Event begin_ = nullptr;         // before the first work since the last point, if there was any
+  uint64_t asked_ = 0;            // when that was given
   std::vector<Sampled> samples_;  // since the last point
   char* host_ = nullptr;
   Address device_ = 0;

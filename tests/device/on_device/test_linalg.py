@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.device.on_device.test_layers import run
+from tests.device.test_loading import ON_GPU
 
 raw = tf.raw_ops
 SHAPES = [(1, 1), (2, 2), (5, 5), (3, 7, 7), (2, 2, 4, 4), (65, 65), (130, 130)]
@@ -111,6 +112,8 @@ def test_qr(dtype, full):
 
 @pytest.mark.parametrize("way", ["jacobi", "ql"])
 def test_eigenvalues(way, monkeypatch):
+    if way == "ql" and ON_GPU:
+        pytest.skip("one thread a matrix: not compiled for GPUs")
     monkeypatch.setenv("METAL_OPS_EIGEN", way)
     for shape in [*SHAPES, (3, 64, 64), (0, 3, 3), (0, 0)]:
         x = matrices(shape)

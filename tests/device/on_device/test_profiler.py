@@ -100,8 +100,9 @@ def test_waits_are_seen(x) -> None:
         metal_ops.device.synchronize()
     waits = of(profile, "wait")
     assert len(waits)
-    product = of(profile, "shader")["end"].max() - of(profile, "shader")["start"].min()
-    assert (waits["end"] - waits["start"]).sum() > product // 4
+    # A GPU may have done most before anybody waits.
+    left = of(profile, "shader")["end"].max() - waits["start"].min()
+    assert (waits["end"] - waits["start"]).sum() > left // 4
     del y
 
 

@@ -23,12 +23,14 @@ from metal_ops.grid import N_DIMS, N_FEATURES
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.scenes.procedural import procedural_scene
 from metal_ops.nerf.train import Trainer
+from tests.device.test_loading import ON_GPU
 from tests.processes import ROOT
 from tools.reference import error_cases
 
 DTYPES = error_cases.DTYPES
 # Their cases are large; what they reach and more is under run_what_is_left.
 RUN_BELOW = ("fused_optimizers", "hash_grid")
+OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_fused_")
 LAUNCH = re.compile(r"\bLaunch\(")
 DEFINED = re.compile(r"\bStatus (Encoder::)?Launch\(")
 
@@ -253,4 +255,6 @@ def test_every_launch_and_every_shader_is_run(monkeypatch: pytest.MonkeyPatch) -
                 call()
         run_what_is_left(monkeypatch)
     assert launches_left() == set()
-    assert shaders_left() == set()
+    # Tiles of a processor's vectors have no code for GPUs (kernels/fused_matmul/fused_matmul.metal).
+    left = {name for name in shaders_left() if not (ON_GPU and OF_PROCESSORS.match(name))}
+    assert left == set()

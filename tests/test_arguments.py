@@ -67,6 +67,10 @@ FUNCTIONS = {
         ),
         dict(causal=FLAG, scale=NUMBER, dropout=NUMBER, soft_cap=NUMBER), {},
     ),
+    "hamming_distance": (dict.fromkeys("ab", np.ones((2, 3), np.uint8)), dict(elements=FLAG), {}),
+    "hamming_top_k": (
+        dict.fromkeys(("queries", "rows"), np.ones((2, 3), np.uint8)), dict(k=INTEGER, elements=FLAG), {},
+    ),
     "quantize": (
         dict(weights=POINTS),
         dict(bits=INTEGER, symmetric=FLAG, per_tensor=FLAG), {},

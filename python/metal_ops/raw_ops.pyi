@@ -141,6 +141,14 @@ def fused_mlp_grad(
 ) -> _FusedMlpGrad:
     """The gradient of FusedMlp with respect to its inputs and weights."""
 
+def hamming_distance(
+    a: Any,
+    b: Any,
+    elements: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """How many bits of two rows differ, or how many of their bytes."""
+
 def hash_encode(
     inputs: Any,
     embeddings: Any,

@@ -8,6 +8,7 @@ from metal_ops.ops.fused_conv2d import *
 from metal_ops.ops.fused_matmul import *
 from metal_ops.ops.fused_mlp import *
 from metal_ops.ops.fused_optimizer import *
+from metal_ops.ops.hamming_distance import *
 from metal_ops.ops.hash_encode import *
 from metal_ops.ops.metal_kernel import *
 from metal_ops.ops.null_op import *

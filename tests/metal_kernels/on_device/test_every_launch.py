@@ -222,6 +222,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         raw_ops.swiglu_grad(metal_ops.swiglu(x, x), x, x)
         metal_ops.swiglu(x)
         metal_ops.rope(x)
+    metal_ops.hamming_distance(tf.zeros([2, 3], tf.uint8), tf.zeros([2, 3], tf.uint8))
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_QUANTIZED", way)
         for bits, scales, dtype in itertools.product((4, 8), ("float32", "float16"), DTYPES):

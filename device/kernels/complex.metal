@@ -8,11 +8,47 @@
 
 using namespace metal;
 
+// elementwise_1 and elementwise_2 of complex numbers. A processor's compiler takes several elements at a time where it
+// sees no vectors: parts are read and written one by one there.
+#if defined(__METAL_CPU__)
+inline float2 complex_at(device const float2* a, ulong i) {
+  device const float* const parts = (device const float*)a;
+  return float2(parts[2 * i], parts[2 * i + 1]);
+}
+inline void put_complex(device float2* out, ulong i, float2 value) {
+  device float* const parts = (device float*)out;
+  parts[2 * i] = value.x;
+  parts[2 * i + 1] = value.y;
+}
+#else
+inline float2 complex_at(device const float2* a, ulong i) { return a[i]; }
+inline void put_complex(device float2* out, ulong i, float2 value) { out[i] = value; }
+#endif
+inline void put_complex(device float* out, ulong i, float value) { out[i] = value; }
+
+template <typename Formula, typename Out>
+kernel void complex_1(device const float2* a [[buffer(0)]], device Out* out [[buffer(1)]],
+                      constant ulong& first [[buffer(2)]],
+                      constant FormulaFloats<Formula>& formula [[buffer(3)]],
+                      uint i [[thread_position_in_grid]]) {
+  const Formula f = thread_copy(formula);
+  put_complex(out + first, i, f(complex_at(a + first, i)));
+}
+template <typename Formula, int StrideA, int StrideB>
+kernel void complex_2(device const float2* a [[buffer(0)]], device const float2* b [[buffer(1)]],
+                      device float2* out [[buffer(2)]], constant ulong& first [[buffer(3)]],
+                      constant FormulaFloats<Formula>& formula [[buffer(4)]],
+                      uint i [[thread_position_in_grid]]) {
+  const Formula f = thread_copy(formula);
+  const float2 x = complex_at(a + first * StrideA, i * StrideA);
+  put_complex(out + first, i, f(x, complex_at(b + first * StrideB, i * StrideB)));
+}
+
 #define COMPLEX_1(name, Name, Out, expression)            \
   struct Name {                                           \
     Out operator()(float2 x) const { return expression; } \
   };                                                      \
-  INSTANTIATE_KERNEL(name "_float2", elementwise_1, Name, float2, Out)
+  INSTANTIATE_KERNEL(name "_float2", complex_1, Name, Out)
 COMPLEX_1("real", Real, float, x.x)
 COMPLEX_1("imag", Imag, float, x.y)
 COMPLEX_1("angle", Angle, float, arc_tangent_2(x.y, x.x))
@@ -25,40 +61,38 @@ COMPLEX_1("reciprocal", Reciprocal, float2, over(float2(1.0f, 0.0f), x))
 struct Sign {
   float2 operator()(float2 x) const {
     const float size = magnitude(x);
-    return size == 0.0f ? float2(0.0f) : x / size;
+    return float2(size == 0.0f ? 0.0f : x.x / size, size == 0.0f ? 0.0f : x.y / size);
   }
 };
-INSTANTIATE_KERNEL("sign_float2", elementwise_1, Sign, float2)
+INSTANTIATE_KERNEL("sign_float2", complex_1, Sign, float2)
 
-COMPLEX_1("exp", Exp, float2,
-          x.y == 0.0f ? float2(exp(x.x), x.y) : float2(cos(x.y), sin(x.y)) * exp(x.x))
+COMPLEX_1("exp", Exp, float2, float2(exp(x.x) * cos(x.y), x.y == 0.0f ? x.y : exp(x.x) * sin(x.y)))
 
 // Near the unit circle by how far the square is from 1, the squares' rounding put back.
 struct Log {
-  float2 operator()(float2 x) const {
+  METAL_FUNC float2 operator()(float2 x) const {
     const float large = max(abs(x.x), abs(x.y)), small = min(abs(x.x), abs(x.y));
     const float a = large * large, b = small * small;
     const float far = (a - 1.0f + b) + (fma(large, large, -a) + fma(small, small, -b));
     const float part = large == 0.0f || isinf(large) ? 0.0f : small / large;
-    const float size = abs(far) < 0.5f ? 0.5f * precise_log1p(far)
-                                       : log(large) + 0.5f * precise_log1p(part * part);
-    return float2(size, arc_tangent_2(x.y, x.x));
+    const bool near = abs(far) < 0.5f;
+    const float rest = 0.5f * precise_log1p(near ? far : part * part), first = log(large);
+    return float2(near ? rest : first + rest, arc_tangent_2(x.y, x.x));
   }
 };
-INSTANTIATE_KERNEL("log_float2", elementwise_1, Log, float2)
+INSTANTIATE_KERNEL("log_float2", complex_1, Log, float2)
 
 // The root whose real part is not negative.
 inline float2 root_in_range(float2 x) {
-  const float size = magnitude(x);
-  if (size == 0.0f) return float2(0.0f, x.y);
-  const float half_size = sqrt(0.5f * (size + abs(x.x)));
-  const float other = 0.5f * abs(x.y) / half_size;
-  const float2 result = x.x >= 0.0f ? float2(half_size, other) : float2(other, half_size);
-  return float2(result.x, copysign(result.y, x.y));
+  const float size = magnitude(x), half_size = sqrt(0.5f * (size + abs(x.x)));
+  const float other = half_size == 0.0f ? 0.0f : 0.5f * abs(x.y) / half_size;
+  return float2(x.x >= 0.0f ? half_size : other, copysign(x.x >= 0.0f ? other : half_size, x.y));
 }
 inline float2 root(float2 x) {
   const bool large = max(abs(x.x), abs(x.y)) > 1e38f;
-  return large ? 2.0f * root_in_range(0.25f * x) : root_in_range(x);
+  const float less = large ? 0.25f : 1.0f, more = large ? 2.0f : 1.0f;
+  const float2 found = root_in_range(float2(x.x * less, x.y * less));
+  return float2(found.x * more, found.y * more);
 }
 COMPLEX_1("sqrt", Sqrt, float2, root(x))
 COMPLEX_1("rsqrt", Rsqrt, float2, over(float2(1.0f, 0.0f), root(x)))
@@ -115,7 +149,10 @@ inline float2 sigmoid(float2 x) {
   const float2 small = exponential(x.x < 0.0f ? x : -x), below = float2(1.0f + small.x, small.y);
   return over(x.x < 0.0f ? small : float2(1.0f, 0.0f), below);
 }
-inline bool nothing(float2 x) { return x.x == 0.0f && x.y == 0.0f; }
+inline bool nothing(float2 x) { return (x.x == 0.0f) & (x.y == 0.0f); }
+inline float2 unless(bool without, float2 x) {
+  return float2(without ? 0.0f : x.x, without ? 0.0f : x.y);
+}
 inline float2 power(float2 a, float2 b) {
   // Of nothing what TensorFlow's CPU makes of it.
   if (nothing(a)) return b.x > 0.0f ? float2(0.0f) : float2(b.x < 0.0f ? INFINITY : NAN, NAN);
@@ -142,15 +179,18 @@ COMPLEX_1("tanh", Tanh, float2, tangent_h(x))
   struct Name {                                                        \
     float2 operator()(float2 a, float2 b) const { return expression; } \
   };                                                                   \
-  BINARY_FEW(name, Name, float2)
+  INSTANTIATE_KERNEL(name "_float2_11", complex_2, Name, 1, 1)         \
+  INSTANTIATE_KERNEL(name "_float2_10", complex_2, Name, 1, 0)         \
+  INSTANTIATE_KERNEL(name "_float2_01", complex_2, Name, 0, 1)         \
+  INSTANTIATE_KERNEL(name "_float2_strided", binary_strided, Name, float2)
 COMPLEX_2("add", Add, a, b, a + b)
 COMPLEX_2("sub", Sub, a, b, a - b)
 COMPLEX_2("mul", Mul, a, b, times(a, b))
 COMPLEX_2("div", Div, a, b, over(a, b))
-COMPLEX_2("div_no_nan", DivNoNan, a, b, b.x == 0.0f && b.y == 0.0f ? float2(0.0f) : over(a, b))
-COMPLEX_2("mul_no_nan", MulNoNan, a, b, nothing(b) ? float2(0.0f) : times(a, b))
-COMPLEX_2("xdivy", Xdivy, a, b, nothing(a) ? float2(0.0f) : over(a, b))
-COMPLEX_2("xlogy", Xlogy, a, b, nothing(a) ? float2(0.0f) : times(a, logarithm(b)))
+COMPLEX_2("div_no_nan", DivNoNan, a, b, unless(nothing(b), over(a, b)))
+COMPLEX_2("mul_no_nan", MulNoNan, a, b, unless(nothing(b), times(a, b)))
+COMPLEX_2("xdivy", Xdivy, a, b, unless(nothing(a), over(a, b)))
+COMPLEX_2("xlogy", Xlogy, a, b, unless(nothing(a), times(a, logarithm(b))))
 COMPLEX_2("pow", Pow, a, b, power(a, b))
 COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(a - b)))
 
@@ -159,7 +199,7 @@ COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(
   struct Name {                                                               \
     float2 operator()(float2 y, float2 gradient) const { return expression; } \
   };                                                                          \
-  INSTANTIATE_KERNEL(name "_float2_11", elementwise_2, Name, float2, 1, 1)
+  INSTANTIATE_KERNEL(name "_float2_11", complex_2, Name, 1, 1)
 COMPLEX_SLOPE("sqrt_grad", SqrtGrad, over(0.5f * gradient, conjugate(y)))
 COMPLEX_SLOPE("reciprocal_grad", ReciprocalGrad,
               -times(times(conjugate(y), gradient), conjugate(y)))

@@ -16,21 +16,23 @@ inline float2 conjugate(float2 x) { return float2(x.x, -x.y); }
 inline float magnitude(float x) { return metal::abs(x); }
 inline float magnitude(float2 x) {
   const float a = metal::abs(x.x), b = metal::abs(x.y);
-  const float large = metal::max(a, b), part = metal::min(a, b) / large;
-  if (metal::isinf(a) || metal::isinf(b)) return INFINITY;
-  if (a != a || b != b) return NAN;
-  return large == 0.0f ? 0.0f : large * metal::sqrt(1.0f + part * part);
+  const float large = a > b ? a : b, small = a > b ? b : a;
+  const float part = large == 0.0f ? 0.0f : small / large;
+  const float size = large * metal::sqrt(1.0f + part * part);
+  // Infinite as soon as one of them is, and else no number as soon as one is none.
+  return large == INFINITY || small == INFINITY ? INFINITY : a != a || b != b ? a + b : size;
 }
 
-// By the larger part of b (R. L. Smith 1962, "Algorithm 116: Complex division").
+// By the larger part of b (R. L. Smith 1962, "Algorithm 116: Complex division"), without branches: a compiler runs
+// several elements at a time.
 inline float over(float a, float b) { return a / b; }
 inline float2 over(float2 a, float2 b) {
-  if (metal::abs(b.x) >= metal::abs(b.y)) {
-    const float ratio = b.x == 0.0f ? b.y : b.y / b.x, whole = b.x + b.y * ratio;
-    return float2(a.x + a.y * ratio, a.y - a.x * ratio) / whole;
-  }
-  const float ratio = b.x / b.y, whole = b.x * ratio + b.y;
-  return float2(a.x * ratio + a.y, a.y * ratio - a.x) / whole;
+  const bool wide = metal::abs(b.x) >= metal::abs(b.y);
+  const float large = wide ? b.x : b.y, small = wide ? b.y : b.x;
+  const float ratio = large == 0.0f ? small : small / large, whole = large + small * ratio;
+  const float near_x = wide ? a.x : a.y, near_y = wide ? a.y : a.x;
+  const float real = (near_x + near_y * ratio) / whole, other = (near_y - near_x * ratio) / whole;
+  return float2(real, wide ? other : -other);
 }
 
 #endif  // METAL_OPS_DEVICE_KERNELS_COMPLEX_METAL_H_

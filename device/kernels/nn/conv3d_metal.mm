@@ -299,7 +299,7 @@ class ConvOp {
   ConvAttrs attrs_;
   int64_t batch_dims_ = 1;
 };
-REGISTER_METAL_KERNEL(ConvOp, .Types("T", METAL_DEVICE_FLOATS));
+REGISTER_METAL_KERNEL(ConvOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32}));
 
 Status CheckSlopes(const char* op, const Tensor& d_out, const Shape& shape) {
   if (d_out.shape() == shape) return Status();

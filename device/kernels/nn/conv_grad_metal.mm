@@ -254,8 +254,8 @@ class Conv2DBackpropInputOp {
 
   ConvAttrs attrs_;
 };
-REGISTER_METAL_KERNEL(Conv2DBackpropInputOp,
-                      .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}).HostMemory("input_sizes"));
+REGISTER_METAL_KERNEL(Conv2DBackpropInputOp, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32})
+                                                 .HostMemory("input_sizes"));
 
 class Conv2DBackpropFilterOp {
  public:

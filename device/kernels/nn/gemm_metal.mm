@@ -243,6 +243,60 @@ Status RunOtherProduct(KernelContext* ctx, GemmParams params, const Tensor& a, c
   });
 }
 
+namespace {
+
+bool IsDots(const GemmParams& params, DType dtype) {
+  const int64_t most = IsFloat(dtype) ? PRODUCT_DOT_FLOATS : PRODUCT_DOT_COLUMNS;
+  return !ThreadgroupsRunAtOnce() && params.columns <= most && params.a_c == 1 &&
+         params.depth >= PRODUCT_DOT_LANES;
+}
+
+// Few columns by many rows, which are neighbours in memory: better the other way round.
+bool IsTurned(const GemmParams& params, DType dtype) {
+  return !IsFloat(dtype) && !ThreadgroupsRunAtOnce() && params.columns <= PRODUCT_DOT_COLUMNS &&
+         params.a_x == 1 && params.rows >= PRODUCT_COLUMNS;
+}
+GemmParams Turned(const GemmParams& params) {
+  GemmParams turned = params;
+  turned.rows = turned.in_w = turned.out_w = params.columns;
+  turned.columns = static_cast<uint32_t>(params.rows);
+  turned.a_x = params.b_column;
+  turned.a_c = params.b_row;
+  turned.b_row = params.a_c;
+  turned.b_column = params.a_x;
+  std::swap(turned.out_point, turned.out_column);
+  std::swap(turned.a_batch, turned.b_batch);
+  return turned;
+}
+
+// A plain product of few columns, which are made lines where they are none.
+Status RunDots(KernelContext* ctx, GemmParams params, const Tensor& a, const Tensor& b,
+               const Tensor& out, uint32_t conjugated) {
+  const int64_t terms = params.depth, columns = params.columns;
+  const int64_t matrices = b.num_elements() / (terms * columns);
+  const bool packs = params.b_row != 1;
+  Tensor lines;
+  return Encode(ctx, [&](Encoder& encoder) -> Status {
+    if (packs) {
+      RETURN_IF_ERROR(ctx->AllocateTemp(b.dtype(), {matrices, columns, terms}, &lines));
+      RETURN_IF_ERROR(EncodeCopy(encoder, "MatMul", {matrices, columns, terms}, b,
+                                 {{terms * columns, params.b_column, params.b_row}}, lines,
+                                 {{terms * columns, terms, 1}}));
+      params.b_row = 1;
+      params.b_column = terms;
+    }
+    return encoder.Launch({"product_dots", Unsigned(out.dtype())},
+                          Grid(params.rows, GemmProducts(params)),
+                          {{"a", Value(a).Untyped()},
+                           {"b", Value(packs ? lines : b).Untyped()},
+                           {"out", Value(out).Untyped()},
+                           {"params", params},
+                           {"conjugated", conjugated}});
+  });
+}
+
+}  // namespace
+
 // Zeros, which sums without terms leave, come out of the shaders like any other result.
 Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& sizes, bool transpose_a,
                      bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out,
@@ -251,6 +305,10 @@ Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& size
   ArgShapes shapes(op);
   const GemmParams params = PlanMatMul(&shapes, sizes, transpose_a, transpose_b);
   RETURN_IF_ERROR(ToStatus(shapes));
+  if (IsDots(params, out.dtype())) return RunDots(ctx, params, a, b, out, conjugated);
+  if (IsTurned(params, out.dtype())) {
+    return RunOtherProduct(ctx, Turned(params), b, a, out, (conjugated & 1) << 1 | conjugated >> 1);
+  }
   if (!IsFloat(out.dtype())) return RunOtherProduct(ctx, params, a, b, out, conjugated);
   const int64_t parts = SplitSums(params);
   bool tiles;

@@ -149,6 +149,70 @@ PRODUCT_OF_MANY(ushort)
 PRODUCT_OF_MANY(uint)
 PRODUCT_OF_MANY(ulong)
 PRODUCT_OF_MANY(float2)
+
+// The sum of a line's terms. `step` is PRODUCT_DOT_LANES, which a compiler is not told: it would make vectors of every
+// so manieth term. Numbers of 32 bits, which may pass their end, it would gather by.
+template <typename Sum, typename T>
+inline Sum dot(device const T* a, device const T* b, long depth, long step, Signs) {
+  Sum lanes[PRODUCT_DOT_LANES];
+  for (int k = 0; k < PRODUCT_DOT_LANES; ++k) lanes[k] = Sum(0);
+  long c = 0;
+  for (; c + PRODUCT_DOT_LANES <= depth; c += step) {
+    for (int k = 0; k < PRODUCT_DOT_LANES; ++k) lanes[k] += Sum(a[c + k]) * Sum(b[c + k]);
+  }
+  Sum sum = Sum(0);
+  for (; c < depth; ++c) sum += Sum(a[c]) * Sum(b[c]);
+  for (int k = 0; k < PRODUCT_DOT_LANES; ++k) sum += lanes[k];
+  return sum;
+}
+template <typename Sum>
+inline float2 dot(device const float2* a, device const float2* b, long depth, long step,
+                  Signs signs) {
+  float real[PRODUCT_DOT_LANES], imaginary[PRODUCT_DOT_LANES];
+  for (int k = 0; k < PRODUCT_DOT_LANES; ++k) real[k] = imaginary[k] = 0.0f;
+  long c = 0;
+  for (; c + PRODUCT_DOT_LANES <= depth; c += step) {
+    for (int k = 0; k < PRODUCT_DOT_LANES; ++k) {
+      const float2 u = a[c + k], v = b[c + k];
+      const float u_y = u.y * signs.a, v_y = v.y * signs.b;
+      real[k] = fma(u.x, v.x, fma(-u_y, v_y, real[k]));
+      imaginary[k] = fma(u.x, v_y, fma(u_y, v.x, imaginary[k]));
+    }
+  }
+  float2 sum = float2(0.0f);
+  for (; c < depth; ++c) {
+    sum += times(float2(a[c].x, a[c].y * signs.a), float2(b[c].x, b[c].y * signs.b));
+  }
+  for (int k = 0; k < PRODUCT_DOT_LANES; ++k) sum += float2(real[k], imaginary[k]);
+  return sum;
+}
+
+// A plain product, of floats, too, whose terms are neighbours in a and in b. A row of a is read once from memory for all
+// columns. Grid: rows, products.
+template <typename T, typename Sum>
+kernel void product_dots(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                         device T* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+                         constant uint& conjugated [[buffer(4)]],
+                         uint2 position [[thread_position_in_grid]]) {
+  const GemmOffsets offsets = gemm_offsets(params, position.y);
+  const Signs signs = {(conjugated & 1) != 0 ? -1.0f : 1.0f, (conjugated & 2) != 0 ? -1.0f : 1.0f};
+  device const T* const row = a + offsets.a + long(position.x) * params.a_x;
+  device T* const to = out + offsets.out + long(position.x) * params.out_point;
+  const long step = PRODUCT_DOT_LANES * long(params.filter_w);
+  for (uint j = 0; j < params.columns; ++j) {
+    device const T* const column = b + offsets.b + long(j) * params.b_column;
+    to[long(j) * params.out_column] = T(dot<Sum>(row, column, long(params.depth), step, signs));
+  }
+}
+
+#define PRODUCT_DOTS(type, sum) INSTANTIATE_KERNEL("product_dots_" #type, product_dots, type, sum)
+PRODUCT_DOTS(float, float)
+PRODUCT_DOTS(half, float)
+PRODUCT_DOTS(bfloat, float)
+PRODUCT_DOTS(ushort, uint)
+PRODUCT_DOTS(uint, uint)
+PRODUCT_DOTS(ulong, ulong)
+PRODUCT_DOTS(float2, float2)
 #endif
 
 #define PRODUCT_OF_FEW(type) \

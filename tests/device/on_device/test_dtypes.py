@@ -102,6 +102,10 @@ PRODUCTS = [
     (64, 40, 16),
     (3, 300, 65),
     (130, 5, 129),
+    # Few columns, by vectors along the sums; turned, by many columns.
+    (70, 300, 1),
+    (65, 33, 8),
+    (1, 64, 3),
 ]
 
 
@@ -191,7 +195,20 @@ def test_convolutions_of_whole_numbers():
         ((3, 5, 5, 6), (1, 1, 6, 17), 1, "SAME"), ((1, 7, 7, 4), (3, 2, 2, 6), 1, "SAME"),
     ]:  # fmt: skip
         arguments = {"input": whole(shape, "int32"), "filter": whole(filter_shape, "int32", 1)}
-        same(raw.Conv2D, arguments, strides=[1, strides, strides, 1], padding=padding)
+        attributes = {"strides": [1, strides, strides, 1], "padding": padding}
+        same(raw.Conv2D, arguments, **attributes)
+        if filter_shape[2] != shape[3]:  # groups, which the CPU has in Conv2D alone
+            continue
+        same(raw.Conv, arguments, **attributes)
+        with tf.device("CPU:0"):
+            points = raw.Conv2D(**{k: tf.constant(x) for k, x in arguments.items()}, **attributes)
+        gradients = {"filter": arguments["filter"], "out_backprop": whole(points.shape, "int32", 2)}
+        same(raw.Conv2DBackpropInput, gradients, input_sizes=tf.constant(shape), **attributes)
+    volumes = {
+        "input": whole((2, 3, 6, 7, 4), "int32"),
+        "filter": whole((2, 3, 2, 4, 5), "int32", 1),
+    }
+    same(raw.Conv, volumes, strides=[1, 1, 2, 1, 1], padding="SAME")
 
 
 # ---- complex numbers ------------------------------------------------------------------------------------------------
@@ -484,7 +501,6 @@ MISSING = {
         ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad SparseApplyAdagradV2
         SparseApplyCenteredRMSProp SparseApplyMomentum SparseApplyRMSProp"""),
     "not written: complex matrices": ("complex64", "Qr SelfAdjointEigV2"),
-    "not written: whole numbers": ("int32", "Conv Conv2DBackpropInput"),
     "not written: sizes in other types": ("float16 bfloat16", "Range.Tidx"),
     "not written: sizes of a byte": ("int8", "SplitV.Tlen"),
     "complex numbers have no order": ("complex64", "ClipByValue"),

@@ -81,13 +81,23 @@ kernel void where_write(device const bool* x [[buffer(0)]],
                         uint piece [[thread_position_in_grid]]) {
   const ulong first = ulong(piece) * WHERE_PIECE, last = min(first + WHERE_PIECE, p.total);
   device long* to = out + firsts[piece] * p.rank;
+  // Where the element before was; what is far from it is divided again.
+  const uint last_dim = p.rank - 1;
+  ulong at[WHERE_DIMS], rest = first;
+  for (uint d = p.rank; d-- > 0;) {
+    at[d] = rest % p.dims[d];
+    rest /= p.dims[d];
+  }
+  ulong seen = first;
   for (ulong i = first; i < last; ++i) {
     if (!x[i]) continue;
-    ulong rest = i;
-    for (uint d = p.rank; d-- > 0;) {
-      to[d] = long(rest % p.dims[d]);
-      rest /= p.dims[d];
+    at[last_dim] += i - seen;
+    seen = i;
+    for (uint d = last_dim; d > 0 && at[d] >= p.dims[d]; --d) {
+      at[d - 1] += at[d] / p.dims[d];
+      at[d] %= p.dims[d];
     }
+    for (uint d = 0; d < p.rank; ++d) to[d] = long(at[d]);
     to += p.rank;
   }
 }

@@ -222,6 +222,8 @@ class UnpackOp {
     Walk from{DenseStrides(value.shape())};
     const int64_t step = from.strides[axis];
     from.strides.erase(from.strides.begin() + axis);
+    // Copies, where TensorFlow's CPU kernel hands out parts of its input's memory: on Linux kernels that are written for
+    // tensorflow-metal take a tensor for an MTLBuffer, which a part of one is not.
     std::vector<Tensor> parts(num_);
     for (int32_t i = 0; i < num_; ++i) {
       RETURN_IF_ERROR(ctx->AllocateOutput(i, shape, &parts[i]));

@@ -317,13 +317,28 @@ std::vector<T> Boundaries(T low, T high, int64_t bins) {
       (static_cast<double>(high) - static_cast<double>(low)) / static_cast<double>(bins);
   std::vector<T> boundaries(static_cast<size_t>(bins - 1));
   auto from = Ordered<T>::Of(low);
+  const auto end = Ordered<T>::Of(high);
   for (int64_t bin = 1; bin < bins; ++bin) {
-    auto first = from, last = Ordered<T>::Of(high);
+    const auto reaches = [&](auto order) {
+      const double distance =
+          static_cast<double>(Ordered<T>::Number(order)) - static_cast<double>(low);
+      return distance / step >= static_cast<double>(bin);
+    };
+    // Around where it should be, twice as far each time.
+    const double expected = static_cast<double>(low) + static_cast<double>(bin) * step;
+    const auto guess = std::clamp(
+        expected < static_cast<double>(high) ? Ordered<T>::Of(static_cast<T>(expected)) : end, from,
+        end);
+    auto first = from, last = end;
+    for (decltype(from) away = 1; away != 0; away *= 2) {
+      const bool below = guess - from > away, above = end - guess > away;
+      if (below && first == from && !reaches(guess - away)) first = guess - away + 1;
+      if (above && last == end && reaches(guess + away)) last = guess + away;
+      if ((first != from || !below) && (last != end || !above)) break;
+    }
     while (first < last) {
       const auto middle = first + (last - first) / 2;
-      const double distance =
-          static_cast<double>(Ordered<T>::Number(middle)) - static_cast<double>(low);
-      if (distance / step >= static_cast<double>(bin)) {
+      if (reaches(middle)) {
         last = middle;
       } else {
         first = middle + 1;
@@ -333,6 +348,17 @@ std::vector<T> Boundaries(T low, T high, int64_t bins) {
     from = first;
   }
   return boundaries;
+}
+
+// Whether the shader's guess is less than half a bin off everywhere, with room for how a GPU rounds: it grows with the number, and so boundaries say it.
+template <typename T>
+bool NearBoundaries(const std::vector<T>& boundaries, T low, float scale) {
+  if (boundaries.empty() || boundaries.size() >= size_t{1} << 22) return false;
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    const float guess = (static_cast<float>(boundaries[i]) - static_cast<float>(low)) * scale;
+    if (!(std::abs(guess - static_cast<float>(i + 1)) < 0.25f)) return false;
+  }
+  return true;
 }
 
 template <typename T>
@@ -372,8 +398,10 @@ class HistogramOp {
     const auto scale = static_cast<float>(static_cast<double>(count) /
                                           (static_cast<double>(high) - static_cast<double>(low)));
     const auto last = static_cast<int32_t>(count - 1);
+    const char* const shader =
+        NearBoundaries(boundaries, low, scale) ? "histogram_near" : "histogram_bin";
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Launch({"histogram_bin", values.dtype()}, Grid(n),
+      RETURN_IF_ERROR(encoder.Launch({shader, values.dtype()}, Grid(n),
                                      {{"boundaries", HostArray(boundaries.data(), count - 1)},
                                       {"in", values},
                                       {"out", places},

@@ -43,6 +43,69 @@ bool Normalize(DType dtype, char* bytes, size_t n) {
   }
 }
 
+// Numbers of the rows that were seen, in the order in which they came. Those of up to eight bytes are numbers themselves,
+// in a table at most half of which is full.
+template <typename Number, typename Place>
+class NumberPlaces {
+ public:
+  // That of `number`; `next` if it is new.
+  int64_t Find(Number number, int64_t next) {
+    if (full_ * 2 >= slots_.size()) Grow();
+    Slot& slot = At(number);
+    if (slot.place < 0) {
+      slot = {number, static_cast<Place>(next)};
+      ++full_;
+    }
+    return slot.place;
+  }
+
+ private:
+  struct Slot {
+    Number number;
+    Place place;  // -1: nothing is here
+  };
+
+  // Where the number is, or could be. The golden ratio spreads numbers that follow each other.
+  Slot& At(Number number) {
+    auto at = static_cast<size_t>((uint64_t{number} * 0x9e3779b97f4a7c15) >> (64 - bits_));
+    while (slots_[at].place >= 0 && slots_[at].number != number)
+      at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void Grow() {
+    std::vector<Slot> before(slots_.size() * 2, Slot{0, -1});
+    before.swap(slots_);
+    ++bits_;
+    for (const Slot& slot : before) {
+      if (slot.place >= 0) At(slot.number) = slot;
+    }
+  }
+
+  size_t bits_ = 10, full_ = 0;
+  std::vector<Slot> slots_ = std::vector<Slot>(size_t{1} << bits_, Slot{0, -1});
+};
+class LongPlaces {
+ public:
+  int64_t Find(std::string_view row, int64_t next) {
+    return places_.try_emplace(row, next).first->second;
+  }
+
+ private:
+  std::unordered_map<std::string_view, int64_t> places_;
+};
+
+// What rows are found by.
+template <typename Number>
+Number KeyOf(const char* key, size_t row) {
+  Number number = 0;
+  std::memcpy(&number, key, row);
+  return number;
+}
+template <>
+std::string_view KeyOf<std::string_view>(const char* key, size_t row) {
+  return {key, row};
+}
+
 template <typename Op>
 class UniqueOp {
  public:
@@ -83,22 +146,30 @@ class UniqueOp {
     const size_t run = inner * in.element_bytes(), row = outer * run;
     const char* const bytes = in.host<char>();
     std::vector<char> keys(rows * row);
-    std::unordered_map<std::string_view, int64_t> places;
     std::vector<int64_t> first, counts, which(rows);
-    for (size_t i = 0; i < rows; ++i) {
-      char* const key = keys.data() + i * row;
-      for (size_t o = 0; o < outer && run > 0; ++o) {
-        std::memcpy(key + o * run, bytes + (o * rows + i) * run, run);
+    const auto find_all = [&](auto places, auto key_of) {
+      for (size_t i = 0; i < rows; ++i) {
+        char* const key = keys.data() + i * row;
+        for (size_t o = 0; o < outer && run > 0; ++o) {
+          std::memcpy(key + o * run, bytes + (o * rows + i) * run, run);
+        }
+        const auto next = static_cast<int64_t>(first.size());
+        const bool nan = Normalize(in.dtype(), key, outer * inner);
+        const int64_t place = nan ? next : places.Find(key_of(key, row), next);
+        which[i] = place;
+        if (place == next) {
+          first.push_back(static_cast<int64_t>(i));
+          counts.push_back(0);
+        }
+        ++counts[static_cast<size_t>(place)];
       }
-      const auto next = static_cast<int64_t>(first.size());
-      const bool nan = Normalize(in.dtype(), key, outer * inner);
-      const int64_t place = nan ? next : places.try_emplace({key, row}, next).first->second;
-      which[i] = place;
-      if (place == next) {
-        first.push_back(static_cast<int64_t>(i));
-        counts.push_back(0);
-      }
-      ++counts[static_cast<size_t>(place)];
+    };
+    if (row <= sizeof(uint32_t) && rows <= INT32_MAX) {
+      find_all(NumberPlaces<uint32_t, int32_t>(), KeyOf<uint32_t>);
+    } else if (row <= sizeof(uint64_t)) {
+      find_all(NumberPlaces<uint64_t, int64_t>(), KeyOf<uint64_t>);
+    } else {
+      find_all(LongPlaces(), KeyOf<std::string_view>);
     }
     Shape shape = in.shape();
     shape[axis] = static_cast<int64_t>(first.size());

@@ -151,6 +151,28 @@ def test_histogram_boundaries_are_those_of_doubles():
         same(raw.HistogramFixedWidth, {"values": np.concatenate(x)}, value_range=limits, nbins=bins)
 
 
+def test_histograms_of_many_bins():
+    """Of floats that lie close to each other, or far from 0, the shader's division does not say the bin."""
+    rng = np.random.default_rng(6)
+    for low, high, bins in [
+        (0, 1, 10000),
+        (-1, 1, 2),
+        (1e6, 1e6 + 3, 5000),
+        (-1e-3, 1e30, 77),
+        (-(2**30), 2**30, 999),
+    ]:
+        x = rng.uniform(low - (high - low) / 20, high + (high - low) / 20, 20000).astype("float32")
+        limits = np.array([low, high], "float32")
+        same(raw.HistogramFixedWidth, {"values": x}, value_range=limits, nbins=bins)
+    x = np.array([0.1, np.nan, np.inf, -np.inf, 0.7, np.nan], "float32")
+    got = raw.HistogramFixedWidth(values=put(x), value_range=np.array([0, 1], "float32"), nbins=4)
+    np.testing.assert_array_equal(on_device(got), [2, 0, 1, 1])
+    x = rng.integers(-(2**40), 2**40, 5000)
+    limits = np.array([-(2**40), 2**40])
+    for bins in (2, 1000):
+        same(raw.HistogramFixedWidth, {"values": x}, value_range=limits, nbins=bins)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
 def test_counts(dtype):
     rng = np.random.default_rng(8)

@@ -127,6 +127,15 @@ def test_unique(dtype):
             check(op, dict(x=rows, axis=tf.constant([axis])), error=0, widen=False)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int32", "float32", "int64"])
+def test_unique_of_many(dtype):
+    rng = np.random.default_rng(5)
+    x = tf.cast(tf.constant(rng.integers(-20000, 20000, 40000)), dtype)
+    check(raw.UniqueWithCounts, dict(x=x), error=0, widen=False)
+    rows = tf.cast(tf.constant(rng.integers(0, 100, (6000, 2))), dtype)
+    check(raw.UniqueV2, dict(x=rows, axis=tf.constant([0])), error=0, widen=False)
+
+
 def test_unique_of_zeros_and_nan():
     x = tf.constant([0.0, -0.0, np.nan, 1.0, np.nan, np.inf, 0.0])
     check(raw.UniqueWithCounts, dict(x=x), error=0)

@@ -203,7 +203,10 @@ class LrnOp {
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       const Grid grid(depth, rows);
       if (!Op::kGradient) {
-        return encoder.Launch({"lrn", in.dtype()}, Grid((depth + LRN_LANES - 1) / LRN_LANES, rows),
+        const bool lines = !ThreadgroupsRunAtOnce() && p.radius <= LRN_REACH;
+        const int64_t width = lines ? LRN_LINE : LRN_LANES;
+        return encoder.Launch({lines ? "lrn_line" : "lrn", in.dtype()},
+                              Grid((depth + width - 1) / width, rows),
                               {{"in", in}, {"out", out}, {"p", p}});
       }
       RETURN_IF_ERROR(

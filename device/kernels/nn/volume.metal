@@ -581,7 +581,7 @@ inline void lrn_store(device const T* from, device T* to, thread const float (&s
   const float bias = p.bias, alpha = p.alpha, beta = p.beta;
   float powers[LRN_LANES];
   for (int k = 0; k < LRN_LANES; ++k) powers[k] = bias + alpha * sums[k];
-  // The usual power without a call.
+  // The usual powers without a call.
   if (beta == 0.5f) {
     for (int k = 0; k < LRN_LANES; ++k) powers[k] = rsqrt(powers[k]);
   } else {
@@ -610,28 +610,6 @@ kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
   float sums[LRN_LANES];
   for (int k = 0; k < LRN_LANES; ++k) sums[k] = 0.0f;
   const int reach = int(min(p.radius, p.depth));
-#if defined(__METAL_CPU__)
-  // One whose indices are not, a processor reads again from any place: what lies outside is looked at once.
-  if (reach <= LRN_REACH) {
-    float squares[LRN_LANES + 2 * LRN_REACH];
-    if (first >= LRN_REACH && first + LRN_LANES + LRN_REACH <= depth) {
-      for (int k = 0; k < LRN_LANES + 2 * LRN_REACH; ++k) {
-        squares[k] = float(from[k - LRN_REACH]) * float(from[k - LRN_REACH]);
-      }
-    } else {
-      for (int k = 0; k < LRN_LANES + 2 * LRN_REACH; ++k) {
-        const int place = first + k - LRN_REACH;
-        const float value = place >= 0 && place < depth ? float(row[place]) : 0.0f;
-        squares[k] = value * value;
-      }
-    }
-    for (int offset = -reach; offset <= reach; ++offset) {
-      for (int k = 0; k < LRN_LANES; ++k) sums[k] += squares[LRN_REACH + offset + k];
-    }
-    lrn_store(from, to, sums, width, p);
-    return;
-  }
-#endif
   for (int offset = -reach; offset <= reach; ++offset) {
     if (first + offset >= 0 && first + offset + LRN_LANES <= depth) {
       for (int k = 0; k < LRN_LANES; ++k) {
@@ -648,6 +626,46 @@ kernel void lrn(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
   }
   lrn_store(from, to, sums, width, p);
 }
+
+#if defined(__METAL_CPU__)
+// The same of LRN_LINE channels a thread, up to a radius of LRN_REACH: loops along them are a processor's vectors. Grid:
+// depth / LRN_LINE, rows.
+template <typename T>
+kernel void lrn_line(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                     constant LrnParams& p [[buffer(2)]],
+                     uint2 position [[thread_position_in_grid]]) {
+  const int first = int(position.x * LRN_LINE), depth = int(p.depth), reach = int(p.radius);
+  const int width = min(LRN_LINE, depth - first);
+  device const T* const from = in + ulong(position.y) * p.depth + ulong(first);
+  device T* const to = out + ulong(position.y) * p.depth + ulong(first);
+  float squares[LRN_LINE + 2 * LRN_REACH], sums[LRN_LINE];
+  const int begin = max(-reach, -first), end = min(width + reach, depth - first);
+  for (int k = -reach; k < begin; ++k) squares[LRN_REACH + k] = 0.0f;
+  for (int k = begin; k < end; ++k) squares[LRN_REACH + k] = float(from[k]) * float(from[k]);
+  for (int k = end; k < width + reach; ++k) squares[LRN_REACH + k] = 0.0f;
+  for (int k = 0; k < width; ++k) sums[k] = 0.0f;
+  for (int offset = LRN_REACH - reach; offset <= LRN_REACH + reach; ++offset) {
+    for (int k = 0; k < width; ++k) sums[k] += squares[offset + k];
+  }
+  const float bias = p.bias, alpha = p.alpha, beta = p.beta;
+  for (int k = 0; k < width; ++k) sums[k] = bias + alpha * sums[k];
+  // The usual powers without a call.
+  if (beta == 0.5f) {
+    for (int k = 0; k < width; ++k) sums[k] = rsqrt(sums[k]);
+  } else if (beta == 0.75f) {
+    for (int k = 0; k < width; ++k) {
+      const float root = rsqrt(sums[k]);
+      sums[k] = root * sqrt(root);
+    }
+  } else {
+    for (int k = 0; k < width; ++k) sums[k] = lrn_power(sums[k], beta);
+  }
+  for (int k = 0; k < width; ++k) to[k] = T(float(from[k]) * sums[k]);
+}
+INSTANTIATE_KERNEL("lrn_line_float", lrn_line, float)
+INSTANTIATE_KERNEL("lrn_line_half", lrn_line, half)
+INSTANTIATE_KERNEL("lrn_line_bfloat", lrn_line, bfloat)
+#endif
 
 // What is passed on to all within reach: gradient * out / norm. Grid of these: depth, rows.
 template <typename T>

@@ -29,7 +29,9 @@ struct VolumeParams {
 static_assert(sizeof(VolumeParams) == 160, "host and shader must agree");
 
 #define LRN_LANES 16  // channels that a thread computes side by side
-#define LRN_REACH 8   // up to which radius a processor keeps what is around them
+// Those of a processor's, and up to which radius it keeps what is around them.
+#define LRN_LINE 256
+#define LRN_REACH 8
 
 // Rows of `depth` channels.
 struct LrnParams {

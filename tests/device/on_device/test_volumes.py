@@ -329,6 +329,7 @@ def test_local_response_normalisation(dtype):
         ((1, 1, 1, 1), dict(depth_radius=0, alpha=0.2, beta=0.4)),
         ((1, 2, 1, 50), dict(depth_radius=4, alpha=0.2)),
         ((1, 1, 2, 40), dict(depth_radius=11, alpha=0.2)),
+        ((1, 1, 2, 600), dict(depth_radius=8, alpha=0.2, beta=0.75)),
     ]:
         x = random(shape, dtype)
         check(raw.LRN, dict(input=x), dtype, error=1e-5, **attrs)

@@ -10,6 +10,10 @@
 // The row that index `i` names; `rows` if it is outside.
 template <typename I>
 inline ulong scatter_row(constant ScatterParams& p, device const I* indices, ulong i) {
+  if (p.depth == 1) {
+    const long at = long(indices[i]);
+    return at < 0 || at >= long(p.rows) ? p.rows : ulong(at);
+  }
   ulong row = 0;
   for (uint d = 0; d < p.depth; ++d) {
     const long at = long(indices[i * p.depth + d]);

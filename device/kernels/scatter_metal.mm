@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "device/kernels/elementwise.h"
@@ -16,8 +17,14 @@
 namespace metal_ops {
 namespace {
 
-// Threads that look at all indices. More would do more of that in all than they save.
-constexpr int64_t kRanges = 16;
+// Threads that look at all indices. More would do more of that in all than they save: a processor gets two for each of
+// its cores.
+int64_t MostRanges() {
+  constexpr int64_t kMost = 16;
+  static const int64_t of_cores =
+      std::clamp<int64_t>(2 * int64_t{std::thread::hardware_concurrency()}, int64_t{2}, kMost);
+  return ThreadgroupsRunAtOnce() ? kMost : of_cores;
+}
 
 // indices [..., depth] of slices of a tensor of `shape`; the result's or the updates' shape is
 // `slices`.
@@ -64,10 +71,11 @@ Status PlanRows(const char* op, const Shape& shape, const Tensor& indices, Scatt
 }
 
 Status ScatterGrid(const char* op, ScatterParams* p, Grid* grid) {
-  p->range = (p->rows + kRanges - 1) / kRanges;
+  const int64_t most = MostRanges();
+  p->range = (p->rows + most - 1) / most;
   const auto ranges = static_cast<int64_t>((p->rows + p->range - 1) / p->range);
   // The ranges are enough for the cores of a processor; a GPU has more threads than they are.
-  p->part = ThreadgroupsRunAtOnce() || ranges < kRanges ? SCATTER_BLOCK : p->inner;
+  p->part = ThreadgroupsRunAtOnce() || ranges < most ? SCATTER_BLOCK : p->inner;
   const auto parts = static_cast<int64_t>((p->inner + p->part - 1) / p->part);
   *grid = Grid(parts, ranges);
   return CheckGrid(op, "elements", parts);

@@ -3,6 +3,7 @@
 
 #include <metal_stdlib>
 
+#include "device/kernels/scatter.metal.h"
 #include "device/kernels/segment_params.h"
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide.h"
@@ -114,27 +115,37 @@ kernel void sparse_segment(device const T* data [[buffer(0)]],
   }
 }
 
-// What the rows of each segment get of its gradient. Grid: blocks of inner, n.
-template <typename T, typename S>
-kernel void sparse_segment_spread(device const T* grad [[buffer(0)]],
-                                  device const S* ids [[buffer(1)]],
-                                  device const ulong* begins [[buffer(2)]],
-                                  device T* out [[buffer(3)]],
-                                  constant SegmentParams& p [[buffer(4)]],
-                                  uint2 position [[thread_position_in_grid]]) {
-  const long id = long(ids[position.y]);
-  const bool inside = id >= 0 && id < long(p.rows);
-  const ulong row = inside ? ulong(id) : 0;
-  const float scale = segment_scale(p.power, begins[row + 1] - begins[row]);
-  const ulong column = ulong(position.x) * SEGMENT_BLOCK;
-  device const T* const from = grad + row * p.inner + column;
-  device T* const to = out + ulong(position.y) * p.inner + column;
-  if (column + SEGMENT_BLOCK <= p.inner) {
-    T values[SEGMENT_BLOCK];
-    for (uint k = 0; k < SEGMENT_BLOCK; ++k) values[k] = T(inside ? float(from[k]) * scale : 0.0f);
-    for (uint k = 0; k < SEGMENT_BLOCK; ++k) to[k] = values[k];
-  } else {
-    for (uint k = 0; column + k < p.inner; ++k) to[k] = T(inside ? float(from[k]) * scale : 0.0f);
+// Rows that `indices` name get the gradients of their segments, in the indices' order; all others are zeros. Grid: parts
+// of a row's elements, ranges of rows.
+template <typename T, typename I, typename S>
+kernel void sparse_segment_grad(
+    device const T* grad [[buffer(0)]], device const I* indices [[buffer(1)]],
+    device const S* ids [[buffer(2)]], device const ulong* begins [[buffer(3)]],
+    device T* out [[buffer(4)]], constant ScatterParams& rows [[buffer(5)]],
+    constant SegmentParams& p [[buffer(6)]], uint2 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const ulong first = ulong(position.x) * rows.part, last = min(first + rows.part, p.inner);
+  const ulong end = min((ulong(position.y) + 1) * rows.range, rows.rows);
+  for (ulong row = ulong(position.y) * rows.range; row < end; ++row) {
+    for (ulong k = first; k < last; ++k) out[row * p.inner + k] = T(0);
+  }
+  for (ulong i = 0; i < rows.updates; ++i) {
+    const ScatterPart part = scatter_part(rows, indices, i, position);
+    if (part.elements == 0) continue;
+    const long id = long(ids[i]);
+    if (id < 0 || id >= long(p.rows)) continue;
+    const float scale = segment_scale(p.power, begins[id + 1] - begins[id]);
+    device const T* const from = grad + ulong(id) * p.inner + first;
+    device T* const to = out + part.at;
+    ulong k = 0;
+    for (; k + SEGMENT_BLOCK <= part.elements; k += SEGMENT_BLOCK) {
+      T values[SEGMENT_BLOCK];
+      for (uint j = 0; j < SEGMENT_BLOCK; ++j) {
+        values[j] = T(Wide(to[k + j]) + Wide(T(float(from[k + j]) * scale)));
+      }
+      for (uint j = 0; j < SEGMENT_BLOCK; ++j) to[k + j] = values[j];
+    }
+    for (; k < part.elements; ++k) to[k] = T(Wide(to[k]) + Wide(T(float(from[k]) * scale)));
   }
 }
 
@@ -154,11 +165,16 @@ SEGMENT(ushort)
 SEGMENT(uint)
 SEGMENT(ulong)
 
-#define SPARSE(type)                                                                          \
-  INSTANTIATE_KERNEL("sparse_segment_" #type "_int", sparse_segment, type, int)               \
-  INSTANTIATE_KERNEL("sparse_segment_" #type "_long", sparse_segment, type, long)             \
-  INSTANTIATE_KERNEL("sparse_segment_spread_" #type "_int", sparse_segment_spread, type, int) \
-  INSTANTIATE_KERNEL("sparse_segment_spread_" #type "_long", sparse_segment_spread, type, long)
+#define SPARSE_GRAD(type, index)                                                                 \
+  INSTANTIATE_KERNEL("sparse_segment_grad_" #type "_" #index "_int", sparse_segment_grad, type,  \
+                     index, int)                                                                 \
+  INSTANTIATE_KERNEL("sparse_segment_grad_" #type "_" #index "_long", sparse_segment_grad, type, \
+                     index, long)
+#define SPARSE(type)                                                              \
+  INSTANTIATE_KERNEL("sparse_segment_" #type "_int", sparse_segment, type, int)   \
+  INSTANTIATE_KERNEL("sparse_segment_" #type "_long", sparse_segment, type, long) \
+  SPARSE_GRAD(type, int)                                                          \
+  SPARSE_GRAD(type, long)
 SPARSE(float)
 SPARSE(half)
 SPARSE(bfloat)

@@ -7,6 +7,8 @@
 #include "device/kernels/scatter.h"
 #include "device/kernels/segment_params.h"
 #include "kernels/runtime/encoder.h"
+#include "kernels/runtime/metal_buffer.h"
+#include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
@@ -17,14 +19,19 @@ Status SegmentsOf(KernelContext* ctx, const char* op, const Tensor& ids, int64_t
   *segments = 0;
   const int64_t n = ids.num_elements();
   if (n == 0) return Status();
-  ReadBack last;
-  RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Allocate(sizeof(int64_t), &last));
-    const auto at = static_cast<uint64_t>(n - 1);
-    return encoder.Launch({"element", ids.dtype()}, Grid(1),
-                          {{"in", ids}, {"out", last}, {"at", at}});
-  }));
-  *segments = *last.data<int64_t>() + 1;
+  BufferRef memory;
+  RETURN_IF_ERROR(ResolveBuffer(ids, &memory));
+  RETURN_IF_ERROR(EncodeAndWait(ctx, [](Encoder&) { return Status(); }));
+  int64_t last = 0;
+  int32_t last_of_int32 = 0;
+  const bool narrow = ids.dtype() == TF_INT32;
+  void* const to = narrow ? static_cast<void*>(&last_of_int32) : &last;
+  const size_t bytes = ids.element_bytes();
+  if (!ReadTensorMemory(memory.buffer, memory.offset + static_cast<uint64_t>(n - 1) * bytes, to,
+                        bytes)) {
+    return Internal(op, ": the device refused to read the last of the segment ids");
+  }
+  *segments = (narrow ? last_of_int32 : last) + 1;
   if (*segments >= 1) return Status();
   return InvalidArgument(op, ": segment ids must be >= 0, got ", *segments - 1);
 }
@@ -177,7 +184,7 @@ class SparseSegmentGradOp {
 
  private:
   static Status Run(KernelContext* ctx) {
-    Tensor grad, indices, ids, rows_tensor, spread, out;
+    Tensor grad, indices, ids, rows_tensor, out;
     Shape rows, slices;
     ScatterParams scatter;
     RETURN_IF_ERROR(ctx->Input(0, &grad));
@@ -198,18 +205,23 @@ class SparseSegmentGradOp {
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return Status();
     RETURN_IF_ERROR(PlanRows(kOp, shape, indices, &scatter, &slices));
-    RETURN_IF_ERROR(ctx->AllocateTemp(grad.dtype(), slices, &spread));
+    if (grad.num_elements() == 0 || indices.num_elements() == 0) return ZeroOutput(ctx, kOp, out);
+    Grid grid(0);
+    RETURN_IF_ERROR(ScatterGrid(kOp, &scatter, &grid));
     const SegmentParams p = PlanSegments(grad, ids, Op::kPower);
     Tensor begins;
     RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, {grad.dim(0) + 1}, &begins));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
-      if (grad.num_elements() == 0) return Status();
       RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
-      RETURN_IF_ERROR(encoder.Launch(
-          {"sparse_segment_spread", grad.dtype(), ids.dtype()}, BlocksOf(p, ids.dim(0)),
-          {{"grad", grad}, {"ids", ids}, {"begins", begins}, {"out", spread}, {"p", p}}));
-      return EncodeScatter(encoder, kOp, "add", /*signless=*/true, scatter, indices, spread, out);
+      return encoder.Launch({"sparse_segment_grad", grad.dtype(), indices.dtype(), ids.dtype()},
+                            grid,
+                            {{"grad", grad},
+                             {"indices", indices},
+                             {"ids", ids},
+                             {"begins", begins},
+                             {"out", out},
+                             {"rows", scatter},
+                             {"p", p}});
     });
   }
 };

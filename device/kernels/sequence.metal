@@ -11,15 +11,6 @@
 
 using namespace metal;
 
-// One element for the host.
-template <typename T>
-kernel void element(device const T* in [[buffer(0)]], device long* out [[buffer(1)]],
-                    constant ulong& at [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  out[i] = long(in[at]);
-}
-INSTANTIATE_KERNEL("element_int", element, int)
-INSTANTIATE_KERNEL("element_long", element, long)
-
 // Where rows of each partition are: a thread writes those of its chunk to where the host says, in order.
 // places [chunks, partitions]. Grid: chunks.
 kernel void partition_places(device const int* partitions [[buffer(0)]],

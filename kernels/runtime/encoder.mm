@@ -150,7 +150,8 @@ void RunOnQueue(void* raw) {
     } catch (const std::exception& e) {
       encoding.status = Internal(e.what());
     }
-    if (used && encoding.wait) {
+    // Who waits may want what was encoded before, and nothing more.
+    if (encoding.wait) {
       [encoding.stream commitAndWait];
     } else if (used) {
       [encoding.stream commit];

@@ -6,6 +6,7 @@
 // PowerSign); Duchi and Singer, "Forward-backward splitting", 2009 (the proximal steps). Arguments are called as the
 // ops' inputs are.
 
+#include "device/kernels/complex.metal.h"
 #include "device/kernels/scatter.metal.h"
 #include "device/kernels/strided.metal.h"
 
@@ -19,16 +20,18 @@ inline float shrink(float w, float by, float divisor) {
   return by > 0.0f ? sign_of(w) * (size < 0.0f ? 0.0f : size) / divisor : w / divisor;
 }
 
-template <typename T>
-inline void gradient_descent_step(device T& var, float g, float alpha) {
-  var = T(float(var) - alpha * g);
+// Linear steps: of complex weights, too.
+template <typename T, typename Wide>
+inline void gradient_descent_step(device T& var, Wide g, Wide alpha) {
+  var = T(Wide(var) - times(alpha, g));
 }
 
 template <typename T>
 kernel void apply_gradient_descent(device T* var [[buffer(0)]], device const T* alpha [[buffer(1)]],
                                    device const T* delta [[buffer(2)]],
                                    uint i [[thread_position_in_grid]]) {
-  gradient_descent_step<T>(var[i], float(delta[i]), float(alpha[0]));
+  using Wide = typename wide<T>::type;
+  gradient_descent_step<T>(var[i], Wide(delta[i]), Wide(alpha[0]));
 }
 
 template <typename T, bool Nesterov>
@@ -143,18 +146,19 @@ kernel void apply_power_sign(device T* var [[buffer(0)]], device T* m [[buffer(1
                      float(sign_decay[0]), float(beta[0]));
 }
 
-template <typename T, bool Nesterov>
-inline void momentum_step(device T& var, device T& accum, float g, float lr, float momentum) {
-  const float sum = float(accum) * momentum + g;
+template <typename T, bool Nesterov, typename Wide>
+inline void momentum_step(device T& var, device T& accum, Wide g, Wide lr, Wide momentum) {
+  const Wide sum = times(Wide(accum), momentum) + g;
   accum = T(sum);
-  var = T(float(var) - lr * (Nesterov ? g + momentum * sum : sum));
+  var = T(Wide(var) - times(lr, Nesterov ? g + times(momentum, sum) : sum));
 }
 
 template <typename T, bool Nesterov>
 kernel void apply_momentum(device T* var [[buffer(0)]], device T* accum [[buffer(1)]],
                            device const T* lr [[buffer(2)]], device const T* momentum [[buffer(3)]],
                            device const T* grad [[buffer(4)]], uint i [[thread_position_in_grid]]) {
-  momentum_step<T, Nesterov>(var[i], accum[i], float(grad[i]), float(lr[0]), float(momentum[0]));
+  using Wide = typename wide<T>::type;
+  momentum_step<T, Nesterov>(var[i], accum[i], Wide(grad[i]), Wide(lr[0]), Wide(momentum[0]));
 }
 
 template <typename T, typename I, bool Nesterov>
@@ -165,22 +169,23 @@ kernel void sparse_momentum(device T* var [[buffer(0)]], device T* accum [[buffe
                             device const I* indices [[buffer(5)]],
                             constant ScatterParams& p [[buffer(6)]],
                             uint2 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
   for (ulong i = 0; i < p.updates; ++i) {
     const ScatterPart part = scatter_part(p, indices, i, position);
     for (ulong k = 0; k < part.elements; ++k) {
-      momentum_step<T, Nesterov>(var[part.at + k], accum[part.at + k], float(grad[part.from + k]),
-                                 float(lr[0]), float(momentum[0]));
+      momentum_step<T, Nesterov>(var[part.at + k], accum[part.at + k], Wide(grad[part.from + k]),
+                                 Wide(lr[0]), Wide(momentum[0]));
     }
   }
 }
 
 // The rate is in what is summed.
-template <typename T, bool Nesterov>
-inline void keras_momentum_step(device T& var, device T& accum, float g, float lr, float momentum) {
-  const float step = lr * g;
-  const float sum = float(accum) * momentum - step;
+template <typename T, bool Nesterov, typename Wide>
+inline void keras_momentum_step(device T& var, device T& accum, Wide g, Wide lr, Wide momentum) {
+  const Wide step = times(lr, g);
+  const Wide sum = times(Wide(accum), momentum) - step;
   accum = T(sum);
-  var = T(float(var) + (Nesterov ? momentum * sum - step : sum));
+  var = T(Wide(var) + (Nesterov ? times(momentum, sum) - step : sum));
 }
 
 template <typename T, bool Nesterov>
@@ -189,8 +194,8 @@ kernel void apply_keras_momentum(device T* var [[buffer(0)]], device T* accum [[
                                  device const T* momentum [[buffer(3)]],
                                  device const T* grad [[buffer(4)]],
                                  uint i [[thread_position_in_grid]]) {
-  keras_momentum_step<T, Nesterov>(var[i], accum[i], float(grad[i]), float(lr[0]),
-                                   float(momentum[0]));
+  using Wide = typename wide<T>::type;
+  keras_momentum_step<T, Nesterov>(var[i], accum[i], Wide(grad[i]), Wide(lr[0]), Wide(momentum[0]));
 }
 
 template <typename T, typename I, bool Nesterov>
@@ -201,12 +206,12 @@ kernel void sparse_keras_momentum(device T* var [[buffer(0)]], device T* accum [
                                   device const I* indices [[buffer(5)]],
                                   constant ScatterParams& p [[buffer(6)]],
                                   uint2 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
   for (ulong i = 0; i < p.updates; ++i) {
     const ScatterPart part = scatter_part(p, indices, i, position);
     for (ulong k = 0; k < part.elements; ++k) {
       keras_momentum_step<T, Nesterov>(var[part.at + k], accum[part.at + k],
-                                       float(grad[part.from + k]), float(lr[0]),
-                                       float(momentum[0]));
+                                       Wide(grad[part.from + k]), Wide(lr[0]), Wide(momentum[0]));
     }
   }
 }
@@ -596,14 +601,23 @@ kernel void sparse_ftrl_v2(device T* var [[buffer(0)]], device T* accum [[buffer
   }
 }
 
+#define SPARSE_LINEAR(type, index)                                                               \
+  INSTANTIATE_KERNEL("sparse_momentum_" #type "_" #index, sparse_momentum, type, index, false)   \
+  INSTANTIATE_KERNEL("sparse_momentum_nesterov_" #type "_" #index, sparse_momentum, type, index, \
+                     true)                                                                       \
+  INSTANTIATE_KERNEL("sparse_keras_momentum_" #type "_" #index, sparse_keras_momentum, type,     \
+                     index, false)                                                               \
+  INSTANTIATE_KERNEL("sparse_keras_momentum_nesterov_" #type "_" #index, sparse_keras_momentum,  \
+                     type, index, true)
+#define LINEAR(type)                                                                     \
+  INSTANTIATE_KERNEL("gradient_descent_" #type, apply_gradient_descent, type)            \
+  INSTANTIATE_KERNEL("momentum_" #type, apply_momentum, type, false)                     \
+  INSTANTIATE_KERNEL("momentum_nesterov_" #type, apply_momentum, type, true)             \
+  INSTANTIATE_KERNEL("keras_momentum_" #type, apply_keras_momentum, type, false)         \
+  INSTANTIATE_KERNEL("keras_momentum_nesterov_" #type, apply_keras_momentum, type, true) \
+  SPARSE_LINEAR(type, int)                                                               \
+  SPARSE_LINEAR(type, long)
 #define SPARSE(type, index)                                                                        \
-  INSTANTIATE_KERNEL("sparse_momentum_" #type "_" #index, sparse_momentum, type, index, false)     \
-  INSTANTIATE_KERNEL("sparse_momentum_nesterov_" #type "_" #index, sparse_momentum, type, index,   \
-                     true)                                                                         \
-  INSTANTIATE_KERNEL("sparse_keras_momentum_" #type "_" #index, sparse_keras_momentum, type,       \
-                     index, false)                                                                 \
-  INSTANTIATE_KERNEL("sparse_keras_momentum_nesterov_" #type "_" #index, sparse_keras_momentum,    \
-                     type, index, true)                                                            \
   INSTANTIATE_KERNEL("sparse_adagrad_" #type "_" #index, sparse_adagrad, type, index, true)        \
   INSTANTIATE_KERNEL("sparse_adagrad_fixed_" #type "_" #index, sparse_adagrad, type, index, false) \
   INSTANTIATE_KERNEL("sparse_adagrad_v2_" #type "_" #index, sparse_adagrad_v2, type, index, true)  \
@@ -623,17 +637,13 @@ kernel void sparse_ftrl_v2(device T* var [[buffer(0)]], device T* accum [[buffer
   INSTANTIATE_KERNEL("sparse_ftrl_v2_" #type "_" #index, sparse_ftrl_v2, type, index, false)       \
   INSTANTIATE_KERNEL("sparse_ftrl_v2_scaled_" #type "_" #index, sparse_ftrl_v2, type, index, true)
 #define OPTIMIZER(type)                                                                         \
-  INSTANTIATE_KERNEL("gradient_descent_" #type, apply_gradient_descent, type)                   \
+  LINEAR(type)                                                                                  \
   INSTANTIATE_KERNEL("adam_" #type, apply_adam, type, false)                                    \
   INSTANTIATE_KERNEL("adam_nesterov_" #type, apply_adam, type, true)                            \
   INSTANTIATE_KERNEL("adam_with_amsgrad_" #type, apply_adam_with_amsgrad, type)                 \
   INSTANTIATE_KERNEL("ada_max_" #type, apply_ada_max, type)                                     \
   INSTANTIATE_KERNEL("add_sign_" #type, apply_add_sign, type)                                   \
   INSTANTIATE_KERNEL("power_sign_" #type, apply_power_sign, type)                               \
-  INSTANTIATE_KERNEL("momentum_" #type, apply_momentum, type, false)                            \
-  INSTANTIATE_KERNEL("momentum_nesterov_" #type, apply_momentum, type, true)                    \
-  INSTANTIATE_KERNEL("keras_momentum_" #type, apply_keras_momentum, type, false)                \
-  INSTANTIATE_KERNEL("keras_momentum_nesterov_" #type, apply_keras_momentum, type, true)        \
   INSTANTIATE_KERNEL("adagrad_" #type, apply_adagrad, type, true)                               \
   INSTANTIATE_KERNEL("adagrad_fixed_" #type, apply_adagrad, type, false)                        \
   INSTANTIATE_KERNEL("adagrad_v2_" #type, apply_adagrad_v2, type, true)                         \
@@ -653,3 +663,4 @@ kernel void sparse_ftrl_v2(device T* var [[buffer(0)]], device T* accum [[buffer
 OPTIMIZER(float)
 OPTIMIZER(half)
 OPTIMIZER(bfloat)
+LINEAR(float2)  // complex

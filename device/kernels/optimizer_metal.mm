@@ -56,6 +56,7 @@ class OptimizerOp {
     KernelOptions options;
     options.type_attr = "T";
     options.types = {TF_FLOAT, TF_HALF, TF_BFLOAT16};
+    if (kLinear) options.types.push_back(TF_COMPLEX64);
     for (int i = 0; Op::kKinds[i] != 0; ++i) {
       if (kResource && Op::kKinds[i] == kVariable) options.host_memory.push_back(Op::kNames[i]);
     }
@@ -67,6 +68,10 @@ class OptimizerOp {
   static constexpr bool kResource = std::string_view(Op::kOp).substr(0, 8) == "Resource";
   static constexpr size_t kIndex = std::string_view(Op::kKinds).find(kIndices);
   static constexpr bool kSparse = kIndex != std::string_view::npos;
+  // Of which there are steps of complex weights. Others square gradients, where a complex one's size would be meant.
+  static constexpr bool kLinear =
+      std::string_view(Op::kShader) == "gradient_descent" ||
+      std::string_view(Op::kShader).find("momentum") != std::string_view::npos;
   // Whose threads have several elements where these run after each other.
   static constexpr bool kParts = !kSparse && std::string_view(Op::kShader).substr(0, 4) == "ftrl";
   static constexpr uint32_t kPart = 1024;

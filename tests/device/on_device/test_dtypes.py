@@ -479,6 +479,38 @@ def test_complex_rows_changed_in_place():
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_linear_steps_of_complex_weights(nesterov):
+    weights, slot, gradient = (random((70, 3), "complex64", i) for i in range(3))
+    rate, momentum = np.complex64(0.3 - 0.2j), np.complex64(0.5 + 0.1j)
+    rows = np.array([4, 69, 4, 0])
+    for name in ("GradientDescent", "Momentum", "KerasMomentum"):
+        for sparse in (False, True) if name != "GradientDescent" else (False,):
+            ends = []
+            for device in ("CPU:0", "GPU:0"):
+                with tf.device(device):
+                    var, accum = tf.Variable(weights), tf.Variable(slot)
+                    step = getattr(raw, f"Resource{'Sparse' if sparse else ''}Apply{name}")
+                    given = {"var": var.handle}
+                    if name == "GradientDescent":
+                        given |= {"alpha": rate, "delta": gradient}
+                    else:
+                        given |= {
+                            "accum": accum.handle,
+                            "lr": rate,
+                            "momentum": momentum,
+                            "use_nesterov": nesterov,
+                        }
+                        given |= {"grad": gradient[:4] if sparse else gradient}
+                    if sparse:
+                        given["indices"] = rows
+                    for _ in range(3):
+                        step(**given)
+                    ends.append((var.numpy(), accum.numpy()))
+            for got, want in zip(ends[1], ends[0], strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 # ---- what is missing ------------------------------------------------------------------------------------------------
 
 NUMBERS = {"float32", "float16", "bfloat16", "complex64", "bool", *INTEGERS}
@@ -492,14 +524,12 @@ MISSING = {
     "of an op with several results TensorFlow takes int32 for host memory": ("int32", """
         FractionalMaxPool FractionalMaxPoolGrad"""),
     "variables of these TensorFlow keeps on the CPU": (SMALL, "Assign AssignAdd AssignSub"),
-    "complex weights: no optimizer step has shaders for them": ("complex64", """
-        ApplyAdadelta ApplyAdagrad ApplyAdagradV2 ApplyAdam ApplyCenteredRMSProp ApplyGradientDescent ApplyMomentum
-        ApplyRMSProp ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdam
-        ResourceApplyCenteredRMSProp ResourceApplyGradientDescent ResourceApplyKerasMomentum ResourceApplyMomentum
-        ResourceApplyRMSProp ResourceSparseApplyAdadelta ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2
-        ResourceSparseApplyCenteredRMSProp ResourceSparseApplyKerasMomentum ResourceSparseApplyMomentum
-        ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad SparseApplyAdagradV2
-        SparseApplyCenteredRMSProp SparseApplyMomentum SparseApplyRMSProp"""),
+    "these square a complex gradient, where its size is meant: they train nothing on the CPU, either": ("complex64", """
+        ApplyAdadelta ApplyAdagrad ApplyAdagradV2 ApplyAdam ApplyCenteredRMSProp ApplyRMSProp ResourceApplyAdadelta
+        ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdam ResourceApplyCenteredRMSProp ResourceApplyRMSProp
+        ResourceSparseApplyAdadelta ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2
+        ResourceSparseApplyCenteredRMSProp ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad
+        SparseApplyAdagradV2 SparseApplyCenteredRMSProp SparseApplyRMSProp"""),
     "not written: complex matrices": ("complex64", "Qr SelfAdjointEigV2"),
     "not written: sizes in other types": ("float16 bfloat16", "Range.Tidx"),
     "not written: sizes of a byte": ("int8", "SplitV.Tlen"),

@@ -114,6 +114,7 @@ class SplitVOp {
 };
 #define SPLIT_V \
   .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("size_splits").HostMemory("split_dim")
+REGISTER_METAL_KERNEL(SplitVOp, SPLIT_V.Where("Tlen", TF_INT8));
 REGISTER_METAL_KERNEL(SplitVOp, SPLIT_V.Where("Tlen", TF_INT32));
 REGISTER_METAL_KERNEL(SplitVOp, SPLIT_V.Where("Tlen", TF_INT64));
 

@@ -37,7 +37,9 @@ Status SegmentsOf(KernelContext* ctx, const char* op, const Tensor& ids, int64_t
 }
 
 Status CheckIds(const char* op, const Tensor& data, const Tensor& ids, int64_t n) {
-  if (data.rank() < 1) return InvalidArgument(op, ": input must be at least rank 1");
+  if (data.rank() < 1) {
+    return InvalidArgument(op, ": data: Shape must be at least rank 1 but is rank 0");
+  }
   if (ids.rank() != 1) {
     return InvalidArgument(op, ": segment_ids should be a vector, got ", ToString(ids.shape()));
   }

@@ -531,8 +531,7 @@ MISSING = {
         ResourceSparseApplyCenteredRMSProp ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad
         SparseApplyAdagradV2 SparseApplyCenteredRMSProp SparseApplyRMSProp"""),
     "not written: complex matrices": ("complex64", "Qr SelfAdjointEigV2"),
-    "not written: sizes in other types": ("float16 bfloat16", "Range.Tidx"),
-    "not written: sizes of a byte": ("int8", "SplitV.Tlen"),
+    "not written: ranges of 16 bits": ("float16 bfloat16", "Range.Tidx"),
     "complex numbers have no order": ("complex64", "ClipByValue"),
     "refused by the CPU when it runs": ("bool", "InplaceAdd InplaceSub"),
 }  # fmt: skip

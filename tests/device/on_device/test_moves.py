@@ -61,7 +61,7 @@ def test_split(dtype):
         ((2, 0), 0, [1, 1]),
         ((3, 4), -2, [3]),
     ]:
-        for kind in (tf.int32, tf.int64):
+        for kind in (tf.int8, tf.int32, tf.int64):
             same(raw.SplitV, {"value": random(shape, dtype)}, size_splits=tf.constant(sizes, kind), axis=axis,
                  num_split=len(sizes))  # fmt: skip
 

@@ -71,6 +71,10 @@ FUNCTIONS = {
     "hamming_top_k": (
         dict.fromkeys(("queries", "rows"), np.ones((2, 3), np.uint8)), dict(k=INTEGER, elements=FLAG), {},
     ),
+    "max_pool_with_global_indices": (dict(x=np.ones((1, 4, 4, 1), np.float32)), {}, {}),
+    "max_unpool": (
+        dict(values=T, indices=np.arange(7), shape=np.array([3, 5])), {}, {},
+    ),
     "quantize": (
         dict(weights=POINTS),
         dict(bits=INTEGER, symmetric=FLAG, per_tensor=FLAG), {},

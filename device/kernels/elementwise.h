@@ -168,8 +168,8 @@ inline Status SlopeInputs(KernelContext* ctx, const char* op, Tensor* a, Tensor*
   RETURN_IF_ERROR(ctx->Input(0, a));
   RETURN_IF_ERROR(ctx->Input(1, b));
   if (a->shape() != b->shape()) {
-    return InvalidArgument(op, ": expected two tensors of one shape, got ", ToString(a->shape()),
-                           " and ", ToString(b->shape()));
+    return InvalidArgument(op, ": both tensors must be of the same shape, got ",
+                           ToString(a->shape()), " and ", ToString(b->shape()));
   }
   return ctx->AllocateOutput(0, a->shape(), out);
 }

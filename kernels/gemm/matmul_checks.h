@@ -54,10 +54,11 @@ inline void CheckMatMul(ArgShapes* shapes, const ArgShape& a, const ArgShape& b,
   const int ra = a.rank(), rb = b.rank();
   const int64_t ka = a.dims[transpose_a ? ra - 2 : ra - 1];
   const int64_t kb = b.dims[transpose_b ? rb - 1 : rb - 2];
-  shapes->Require(ka < 0 || kb < 0 || ka == kb,
-                  "a and b must agree in the dimension that is summed over, got " + ToText(a) +
-                      (transpose_a ? " (transposed)" : "") + " and " + ToText(b) +
-                      (transpose_b ? " (transposed)" : "") + ".");
+  shapes->Require(
+      ka < 0 || kb < 0 || ka == kb,
+      "Matrix size-incompatible: a and b must agree in the dimension that is summed over, got " +
+          ToText(a) + (transpose_a ? " (transposed)" : "") + " and " + ToText(b) +
+          (transpose_b ? " (transposed)" : "") + ".");
   std::vector<int64_t> dims;
   const int batch_dims = std::max(ra, rb) - 2;
   for (int i = 0; i < batch_dims; ++i) {

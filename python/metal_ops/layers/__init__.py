@@ -1,5 +1,6 @@
 """Keras 3 layers, one per file."""
 
+from metal_ops.layers.attention import Attention
 from metal_ops.layers.fused_mlp import FusedMLP
 from metal_ops.layers.hash_encoding import HashEncoding
 from metal_ops.layers.multi_head_attention import MultiHeadAttention
@@ -8,6 +9,7 @@ from metal_ops.layers.quantized_dense import QuantizedDense
 from metal_ops.layers.quantized_embedding import QuantizedEmbedding
 
 __all__ = [
+    "Attention",
     "FusedMLP",
     "HashEncoding",
     "MultiHeadAttention",

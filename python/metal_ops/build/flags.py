@@ -7,9 +7,11 @@ So it imports neither TensorFlow nor the rest of metal_ops.
 from __future__ import annotations
 
 import glob
+import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import runpy
 import shutil
 import subprocess
@@ -137,10 +139,24 @@ def tensorflow_flags() -> tuple[list[str], list[str]]:
         )
     folder = Path(list(spec.submodule_search_locations)[0])
     compile_flags = ["-isystem", str(folder / "include"), "-DEIGEN_MAX_ALIGN_BYTES=64"]
+    compile_flags += _version_macros(folder / "include")
     if MACOS:
         return compile_flags, [f"-L{folder}", "-ltensorflow_framework.2"]
     link_flags = [f"-L{folder}", "-l:libtensorflow_framework.so.2"]
     return [*compile_flags, "-D_GLIBCXX_USE_CXX11_ABI=1"], link_flags
+
+
+def _version_macros(headers: Path) -> list[str]:
+    """TF_MAJOR_VERSION and so on where the headers leave them to who compiles, as in 2.21."""
+    if not (headers / "tensorflow/core/public/release_version.h").exists():
+        return []
+    distribution = importlib.metadata.packages_distributions()["tensorflow"][0]
+    numbers = importlib.metadata.version(distribution).split(".")[:3]
+    patch = re.match(r"\d*", numbers.pop())
+    assert patch is not None
+    names = ("TF_MAJOR_VERSION", "TF_MINOR_VERSION", "TF_PATCH_VERSION")
+    macros = [f"-D{name}={n}" for name, n in zip(names, [*numbers, patch[0]], strict=True)]
+    return [*macros, '-DTF_VERSION_SUFFIX=""']
 
 
 def _objc_headers() -> str:

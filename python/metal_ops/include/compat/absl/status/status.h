@@ -30,7 +30,10 @@ struct HasOk {
 
 }  // namespace metal_ops_compat
 
-#define final final : public metal_ops_compat::HasOk<Status>
+#define final \
+  final:      \
+ public       \
+  metal_ops_compat::HasOk<Status>
 #include_next "absl/status/status.h"
 #undef final
 

@@ -89,6 +89,9 @@ def _methods(value: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _signature(name: str, value: Any) -> str:
+    # Of classes that inherit __init__ and __new__, as Keras' layers do, Python 3.11.2 shows __new__, 3.11.7 __init__.
+    if isinstance(value, type) and inspect.isfunction(value.__init__):
+        value = value.__init__
     try:
         signature = inspect.signature(value)
     except ValueError:

@@ -30,10 +30,9 @@ struct HasOk {
 
 }  // namespace metal_ops_compat
 
-#define final \
-  final:      \
- public       \
-  metal_ops_compat::HasOk<Status>
+// clang-format off: it takes this for a label.
+#define final final : public metal_ops_compat::HasOk<Status>
+// clang-format on
 #include_next "absl/status/status.h"
 #undef final
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from metal_ops.ops import _arguments
+
 
 def require_tensorflow_backend() -> None:
     """Raises ImportError where Keras runs on another backend: the ops are TensorFlow's."""
@@ -15,6 +17,15 @@ def require_tensorflow_backend() -> None:
         raise ImportError(
             f"metal_ops: its layers and optimizers need Keras on TensorFlow, but Keras runs on "
             f"{keras.backend.backend()!r}; set KERAS_BACKEND=tensorflow (or unset it) before importing keras."
+        )
+
+
+def require_float_policy(op: str, layer: Any) -> None:
+    """Raises TypeError where a layer computes in a dtype that the ops do not have."""
+    if layer.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
+        raise TypeError(
+            f"[{op}] dtype: expected float32, float16, bfloat16 or a mixed policy, got "
+            f"{layer.dtype_policy.name}. Give the layer dtype='float32'."
         )
 
 

@@ -316,7 +316,9 @@ def _config_holds(layer: Any) -> bool:
     """Whether a layer's config has its quantized layers inside, as that of TimeDistributed has."""
     try:
         again = type(layer).from_config(layer.get_config())
-    except Exception:
+    except (
+        Exception
+    ):  # a user's get_config or from_config: whatever it raises, nothing can be made of it
         return False
     quantized = [type(inner) for inner in layer._flatten_layers() if isinstance(inner, Quantized)]
     return quantized == [

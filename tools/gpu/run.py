@@ -24,7 +24,9 @@ ENVIRONMENT = {
     **os.environ,
     "HOSTMETAL_DEVICE": os.environ.get("HOSTMETAL_DEVICE", "cuda:0"),
     # Behind ours the caller's, of a compiler.
-    "LD_LIBRARY_PATH": f"{HERE}:{HERE / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+    "LD_LIBRARY_PATH": ":".join(
+        filter(None, [str(HERE), str(HERE / "lib"), os.environ.get("LD_LIBRARY_PATH")])
+    ),
 }
 # What a test may find otherwise on a GPU, and why.
 OTHERWISE = {

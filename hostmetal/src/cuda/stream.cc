@@ -120,14 +120,12 @@ class GpuPoint : public Point {
       if (result == kSuccess && begin_) result = cu.EventElapsedTime(&milliseconds, begin_, end_);
       busy_ = Nanoseconds(milliseconds);
       passed_at_ = Now();
-      std::vector<uint64_t> sampled;
-      for (const Sampled& sample : samples_) {
-        if (result == kSuccess) result = cu.EventElapsedTime(&milliseconds, begin_, sample.event);
-        sampled.push_back(std::min(busy_, Nanoseconds(milliseconds)));
-      }
       if (result == kSuccess && begin_) result = events_->Time(&end_, asked_ + busy_, &passed_at_);
-      for (size_t i = 0; i < sampled.size() && result == kSuccess; ++i) {
-        samples_[i].slot->store(passed_at_ - busy_ + sampled[i], std::memory_order_relaxed);
+      for (size_t i = 0; i < samples_.size() && result == kSuccess; ++i) {
+        result = cu.EventElapsedTime(&milliseconds, begin_, samples_[i].event);
+        if (result != kSuccess) break;
+        samples_[i].slot->store(passed_at_ - busy_ + std::min(busy_, Nanoseconds(milliseconds)),
+                                std::memory_order_relaxed);
       }
       Passed(result);
     }

@@ -151,11 +151,9 @@ def _version_macros(headers: Path) -> list[str]:
     if not (headers / "tensorflow/core/public/release_version.h").exists():
         return []
     distribution = importlib.metadata.packages_distributions()["tensorflow"][0]
-    numbers = importlib.metadata.version(distribution).split(".")[:3]
-    patch = re.match(r"\d*", numbers.pop())
-    assert patch is not None
+    numbers = re.findall(r"\d+", importlib.metadata.version(distribution))[:3]
     names = ("TF_MAJOR_VERSION", "TF_MINOR_VERSION", "TF_PATCH_VERSION")
-    macros = [f"-D{name}={n}" for name, n in zip(names, [*numbers, patch[0]], strict=True)]
+    macros = [f"-D{name}={number}" for name, number in zip(names, numbers, strict=True)]
     return [*macros, '-DTF_VERSION_SUFFIX=""']
 
 

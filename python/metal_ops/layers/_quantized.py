@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.ops import _arguments
 from metal_ops.ops.quantized_matmul import Format, QuantizedWeights, dequantize, quantize
 
 _keras.require_tensorflow_backend()
@@ -43,11 +42,7 @@ class Quantized(keras.layers.Layer):
                     f"[{op}] {argument}: expected None, as what is quantized is not trained. "
                     f"{op}.from_layer takes the weights of a float layer."
                 )
-        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
-            raise TypeError(
-                f"[{op}] dtype: expected float32, float16, bfloat16 or a mixed policy, got "
-                f"{self.dtype_policy.name}. Give the layer dtype='float32'."
-            )
+        _keras.require_float_policy(op, self)
         self.supports_jit = False
         self._given: QuantizedWeights | None = None
 

@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.ops import _arguments
 from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
 
 _keras.require_tensorflow_backend()
@@ -46,11 +45,7 @@ class Attention(keras.layers.Attention):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
-            raise TypeError(
-                f"[Attention] dtype: expected float32, float16, bfloat16 or a mixed policy, got "
-                f"{self.dtype_policy.name}. Give the layer dtype='float32'."
-            )
+        _keras.require_float_policy("Attention", self)
         self.supports_jit = False
 
     def call(

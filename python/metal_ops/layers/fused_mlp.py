@@ -88,11 +88,7 @@ class FusedMLP(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = None if seed is None else _arguments.integer(op, "seed", seed)
-        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
-            raise TypeError(
-                f"[{op}] dtype: expected float32, float16, bfloat16 or a mixed policy, got {self.dtype_policy.name}. "
-                "Give the layer dtype='float32'."
-            )
+        _keras.require_float_policy(op, self)
         self.supports_jit = False
         self.input_spec = keras.layers.InputSpec(min_ndim=1)
 

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from metal_ops import _keras
 from metal_ops.grid import INITIAL_RANGE, HashGrid
-from metal_ops.ops import _arguments
 from metal_ops.ops.hash_encode import hash_encode
 
 _keras.require_tensorflow_backend()
@@ -64,11 +63,7 @@ class HashEncoding(keras.layers.Layer):
             raise TypeError(
                 f"[HashEncoding] grid: expected a metal_ops.HashGrid, got {type(grid).__name__}."
             )
-        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
-            raise TypeError(
-                f"[HashEncoding] dtype: expected float32, float16, bfloat16 or a mixed policy, got "
-                f"{self.dtype_policy.name}. Give the layer dtype='float32'."
-            )
+        _keras.require_float_policy("HashEncoding", self)
         self.grid = grid
         self.seed = seed
         self.supports_jit = False

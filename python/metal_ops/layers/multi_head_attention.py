@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.ops import _arguments
 from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
 
 _keras.require_tensorflow_backend()
@@ -52,11 +51,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
                 raise ValueError(
                     f"[MultiHeadAttention] {argument}: expected at most {MOST_SIZE}, got {size}."
                 )
-        if self.compute_dtype not in [dtype.name for dtype in _arguments.FLOATS]:
-            raise TypeError(
-                f"[MultiHeadAttention] dtype: expected float32, float16, bfloat16 or a mixed policy, got "
-                f"{self.dtype_policy.name}. Give the layer dtype='float32'."
-            )
+        _keras.require_float_policy("MultiHeadAttention", self)
         self.supports_jit = False
 
     def call(

@@ -18,7 +18,7 @@ SEEDS = [(0, 0), (1, -2), (2**31 - 1, 12345), (-(2**40), 2**50)]
 
 def check(got: np.ndarray, want: np.ndarray, normal: bool) -> None:
     """A GPU's logarithm, sine and cosine round otherwise than the processor's."""
-    if not (normal and ON_GPU):
+    if not (normal and ON_GPU) or want.dtype.kind in "iu":  # a generator's state
         np.testing.assert_array_equal(got, want)
         return
     unit = float(ml_dtypes.finfo(want.dtype).eps)
@@ -266,7 +266,7 @@ def test_numbers_of_a_generator_in_a_variable(name):
                 found.append([*(x.numpy() for x in numbers), state.numpy()])
         for got, want in zip(*found, strict=True):
             assert got.shape == want.shape and got.dtype == want.dtype
-            check(got, want, "Normal" in name and got is not found[0][-1])  # the state is whole
+            check(got, want, "Normal" in name)
 
 
 def test_a_generator_of_tensorflow_2():

@@ -8,8 +8,6 @@
 #define METAL_OPS_COMPAT_ABSL_STATUS_STATUS_H_
 
 // Whatever else has classes that are final must be read before the macro exists.
-#include <functional>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -17,7 +15,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/internal/status_internal.h"
 #include "absl/strings/cord.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 

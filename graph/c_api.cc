@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "graph/json.h"
+#include "graph/package.h"
 #include "graph/pattern.h"
 #include "graph/switches.h"
 
@@ -23,6 +24,30 @@ using metal_ops::fusion::Stage;
 char* Copy(const std::string& text) { return strdup(text.c_str()); }
 
 std::string Bool(bool value) { return value ? "true" : "false"; }
+
+// Has one of graph/package.h's functions answer.
+template <typename Function>
+char* Reply(const Function& function, const void* request, size_t request_size, const void* graph,
+            size_t size, size_t* reply_size) {
+  tensorflow::GraphDef asked, answer;
+  std::string text;
+  *reply_size = 0;
+  try {
+    if (!asked.ParseFromArray(request, static_cast<int>(request_size)) ||
+        !answer.ParseFromArray(graph, static_cast<int>(size))) {
+      return Copy("the request is not a GraphDef");
+    }
+    const absl::Status status = function(asked, &answer);
+    if (!status.ok()) return Copy(std::string(status.message()));
+    if (!answer.SerializeToString(&text)) return Copy("the graph is larger than 2 GiB");
+  } catch (const std::exception& error) {
+    return Copy(error.what());
+  }
+  auto* bytes = static_cast<char*>(std::malloc(text.size() + 1));
+  std::memcpy(bytes, text.data(), text.size());
+  *reply_size = text.size();
+  return bytes;
+}
 
 }  // namespace
 
@@ -74,3 +99,23 @@ char* metal_ops_fusion_explain(const void* request, size_t size) {
 }
 
 void metal_ops_fusion_free(char* text) { std::free(text); }
+
+char* metal_ops_graph_fuse(const void* request, size_t request_size, const void* graph, size_t size,
+                           size_t* reply_size) {
+  return Reply(metal_ops::fusion::FusedGraph, request, request_size, graph, size, reply_size);
+}
+
+char* metal_ops_graph_optimize(const void* request, size_t request_size, const void* graph,
+                               size_t size, size_t* reply_size) {
+  return Reply(metal_ops::fusion::OptimizedGraph, request, request_size, graph, size, reply_size);
+}
+
+char* metal_ops_graph_nodes(const void* graph, size_t size) {
+  tensorflow::GraphDef parsed;
+  if (!parsed.ParseFromArray(graph, static_cast<int>(size))) return Copy("[]");
+  try {
+    return Copy(metal_ops::fusion::GraphJson(parsed));
+  } catch (const std::exception& error) {
+    return Copy("[]");
+  }
+}

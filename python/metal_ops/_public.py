@@ -14,6 +14,7 @@ from metal_ops import (  # noqa: E402
     losses,
     ops,
     optimizers,
+    package,
     profiler,
     raw_ops,
 )
@@ -34,6 +35,6 @@ fusion.configure_from_environment()
 
 if not TYPE_CHECKING:  # type checkers take every name above
     __all__ = ["HashGrid", "KVCache", "OccupancyGrid", "adapters", "device", "fusion", "layers"]
-    __all__ += ["losses", "ops", "optimizers", "profiler", "raw_ops", *ops.__all__]
+    __all__ += ["losses", "ops", "optimizers", "package", "profiler", "raw_ops", *ops.__all__]
     __all__ += ["LayerError", "QuantizationReport", "QuantizationSpec"]
     __all__ += ["quantization_report", "quantize_model"]

@@ -29,6 +29,10 @@ COMMANDS = {
     ),
     "build": ("build.cli", "Build op libraries of your own"),
     "fusion": ("fusion.cli", "List the fusion patterns, explain what they do to a SavedModel"),
+    "package": (
+        "package.cli",
+        "Pack a SavedModel's optimized graph, weights and shaders into one file",
+    ),
     "run": ("build.run", "Run a script with the Metal device, as it would be on a Mac"),
 }
 EPILOG = """\

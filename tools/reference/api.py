@@ -10,7 +10,7 @@ from typing import Any
 import metal_ops
 from tools.reference.docstrings import markdown, summary
 
-MODULES = ("layers", "adapters", "optimizers", "losses", "fusion", "device", "profiler")
+MODULES = ("layers", "adapters", "optimizers", "losses", "fusion", "package", "device", "profiler")
 # Where a file says nothing by `__theme__`, what readers look for together.
 MORE = "More"
 

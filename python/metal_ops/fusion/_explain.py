@@ -42,8 +42,8 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
 
     concrete = _concrete(tf, fn, args, kwargs)
     definition = concrete.function_def
-    request = _request(tf, concrete, definition)
-    reply = _native.explain(request.SerializeToString())
+    asked = placing_request(tf, concrete, definition)
+    reply = _native.explain(asked.SerializeToString())
     for node in [*reply["before"], *reply["after"]]:
         node["dtype"] = tf.as_dtype(node["dtype"]).name if node["dtype"] else ""
     if definition.attr["_XlaMustCompile"].b:
@@ -57,8 +57,8 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     )
 
 
-def _request(tf: Any, concrete: Any, definition: Any) -> Any:
-    """What graph/explain.cc wants to know, in a GraphDef: functions, devices, arguments."""
+def placing_request(tf: Any, concrete: Any, definition: Any) -> Any:
+    """What graph/placed.h wants to know, in a GraphDef: functions, devices, arguments."""
     request = tf.compat.v1.GraphDef()
     request.library.CopyFrom(concrete.graph.as_graph_def().library)
     if definition.signature.name not in {f.signature.name for f in request.library.function}:

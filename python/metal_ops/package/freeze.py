@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from metal_ops.package.errors import PackageError
+from metal_ops.package.function import ENTRY
 
 # What passes a variable's handle on as it is, by the attribute that says so.
 PASS = {
@@ -81,7 +82,7 @@ def clean(graph: Any) -> None:
         node.ClearField("experimental_debug_info")
     by_name = {function.signature.name: function for function in graph.library.function}
     reached: set[str] = set()
-    waiting = list(_called(graph.node))
+    waiting = [*_called(graph.node), ENTRY]
     while waiting:
         name = waiting.pop()
         if name in by_name and name not in reached:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from metal_ops.fusion import Explanation
 from metal_ops.package import container, manifest
 from metal_ops.package.errors import PackageError
+from metal_ops.package.freeze import each_node
 from metal_ops.package.manifest import spec_of
 from metal_ops.package.signature import Spec
 
@@ -113,7 +114,7 @@ def _fused(file: container.File) -> dict[str, int]:
     except Exception:  # protobuf's DecodeError has no public name
         return {}
     counts: dict[str, int] = {}
-    for node in graph.node:
+    for node in each_node(graph):
         if "fused_ops" in node.attr and node.attr["fused_ops"].list.s:
             what = ", ".join(each.decode() for each in node.attr["fused_ops"].list.s)
             name = f"{node.op}[{what}]"

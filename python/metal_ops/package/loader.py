@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from metal_ops import device as devices
+from metal_ops._library import _is_registered
 from metal_ops._version import __version__
 from metal_ops.package import container, manifest, shaders
 from metal_ops.package.container import File
 from metal_ops.package.errors import PackageError
+from metal_ops.package.freeze import each_node
+from metal_ops.package.function import Function
 from metal_ops.package.manifest import spec_of
 from metal_ops.package.signature import Spec, build, shape_text
 
@@ -41,13 +45,7 @@ class Package:
         self._specs = [
             (spec, tf.as_dtype(spec.dtype), tf.TensorShape(spec.shape)) for spec in self.inputs
         ]
-        self._dtypes = [tf.as_dtype(spec.dtype) for spec in self.outputs]
-        self._place = _ON_DEVICE[device]
         build(self._result, self.outputs)  # complains now, not in a call
-        config = tf.compat.v1.ConfigProto()
-        # It is optimized. Without this the first call would begin by doing it again.
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        self._config = config.SerializeToString()
 
     def __repr__(self) -> str:
         takes, returns = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
@@ -75,14 +73,7 @@ class Package:
         tensors = [
             self._tensor(value, *spec) for value, spec in zip(given, self._specs, strict=True)
         ]
-        with tf.device(self._place):
-            results = tf.raw_ops.StatefulPartitionedCall(
-                args=[*tensors, *self._weights],
-                Tout=self._dtypes,
-                f=self._function,
-                config_proto=self._config,
-            )
-        return build(self._result, results)
+        return build(self._result, self._function([*tensors, *self._weights]))
 
     def _given(self, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
         names = [spec.name for spec in self.inputs]
@@ -168,8 +159,7 @@ def load(
                 file.check(name)
         checking.start()
     try:
-        graph = _graph(file, device)
-        function = _imported(file, graph)
+        function = _function(file, device)
         weights = _weights(file, device)
     finally:
         if verify:
@@ -224,7 +214,7 @@ def _release(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _graph(file: File, device: str) -> Any:
+def _library(file: File, device: str) -> Any:
     try:
         graph = tf.compat.v1.GraphDef.FromString(bytes(file.member(manifest.GRAPH)))
     except Exception:  # protobuf's DecodeError has no public name
@@ -240,39 +230,32 @@ def _graph(file: File, device: str) -> Any:
     if texts:
         shaders.put_in(graph, texts, file.path)
     if device == "CPU" and file.manifest["device"] != "CPU":
-        for node in graph.node:
+        for node in each_node(graph):
             node.device = _ON_DEVICE["CPU"] if node.device else ""
     return graph
 
 
-def _imported(file: File, graph: Any) -> Any:
-    """The graph as a function of the inputs and of the weights."""
+def _function(file: File, device: str) -> Function:
     said = file.manifest
-    entries = [*said["inputs"], *said["weights"]]
-    results = [f"{entry['node']}:0" for entry in said["outputs"]]
-
-    def body(*tensors: tf.Tensor) -> Any:
-        return tf.graph_util.import_graph_def(
-            graph,
-            input_map={f"{e['node']}:0": t for e, t in zip(entries, tensors, strict=True)},
-            return_elements=results,
-            name="",
-        )
-
-    specs = [
-        tf.TensorSpec(entry["shape"], entry["dtype"], f"argument_{i}")
-        for i, entry in enumerate(entries)
-    ]
-    try:
-        return tf.compat.v1.wrap_function(body, specs)
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0]
-        if "Op type not registered" in reason:
-            op = reason.split("'")[1] if "'" in reason else "?"
+    library = _library(file, device)
+    outputs = [spec_of(entry) for entry in said["outputs"]]
+    # TensorFlow has names for its public ops, and looks for others when they are run.
+    own = {function.signature.name for function in library.library.function}
+    for op in {node.op for node in each_node(library)} - own:
+        if not hasattr(tf.raw_ops, op) and not _is_registered(tf, op):
             raise PackageError(
                 f"{file.path}: uses the op {op}, which is not here; it was saved by metal_ops {said['metal_ops']}, "
                 f"this is {__version__}: update metal_ops, or load the op library that has it first."
-            ) from None
+            )
+    try:
+        return Function(
+            library,
+            _ON_DEVICE[device],
+            [tf.as_dtype(spec.dtype) for spec in outputs],
+            [tf.TensorShape(spec.shape) for spec in outputs],
+        )
+    except Exception as error:  # of any kind: TensorFlow's importer has several
+        reason = str(error).strip().split("\n")[0]
         raise PackageError(f"{file.path}: its graph cannot be loaded ({reason}).") from None
 
 
@@ -303,10 +286,6 @@ def zeros(inputs: Sequence[Spec]) -> list[Any]:
 
 
 def _warm(package: Package) -> None:
-    try:
+    # Zeros may be no input of the function. Then the first call does it.
+    with contextlib.suppress(tf.errors.OpError, PackageError):
         package(*zeros(package.inputs))
-    except (
-        tf.errors.OpError,
-        PackageError,
-    ):  # no input of the function: then the first call does it
-        return

@@ -15,7 +15,7 @@ from metal_ops import device as devices
 from metal_ops._version import __version__
 from metal_ops.fusion import _explain as placing
 from metal_ops.fusion import explain
-from metal_ops.package import container, freeze, manifest, native, shaders, tracing
+from metal_ops.package import container, freeze, function, manifest, native, shaders, tracing
 from metal_ops.package.errors import PackageError
 from metal_ops.package.signature import paths, sizes
 
@@ -85,10 +85,11 @@ def save(
     freeze.clean(optimized)
     values = inputs.pop("values")
     entries, parts = _take_weights(optimized, values)
-    stateful = _read_back(optimized, outputs)
-    compiled, shader_entries = shaders.take_out(optimized, targets)
-    counts = Counter(node.op for node in freeze.each_node(optimized))
     drawing = _drawing(traced, optimized)
+    library, stateful = function.make(optimized, [*inputs["entries"], *entries], outputs)
+    freeze.clean(library)
+    compiled, shader_entries = shaders.take_out(library, targets)
+    counts = Counter(node.op for node in freeze.each_node(library))
     container.write(
         path,
         {
@@ -109,7 +110,7 @@ def save(
         },
         {
             manifest.WEIGHTS: parts,
-            manifest.GRAPH: [optimized.SerializeToString(deterministic=True)],
+            manifest.GRAPH: [library.SerializeToString(deterministic=True)],
             manifest.FUSION: [drawing.encode()],
             **{name: [content] for name, content in compiled.items()},
         },
@@ -243,11 +244,10 @@ def _fixed(name: str, value: Any, tensor: Any) -> Any:
 
 
 def _results(graph: Any, traced: tracing.Traced) -> list[dict[str, Any]]:
-    """Makes nodes of names of their own of the results, which wait for what the function does besides."""
-    present = {node.name for node in graph.node}
-    side_effects = [
-        f"^{name}" for name in traced.concrete.function_def.control_ret.values() if name in present
-    ]
+    """Makes nodes of names of their own of the results.
+
+    TensorFlow's control edges have them wait for what the function does besides.
+    """
     entries = {}
     outputs = traced.concrete.outputs
     named = paths(traced.result, len(outputs))
@@ -260,9 +260,6 @@ def _results(graph: Any, traced: tracing.Traced) -> list[dict[str, Any]]:
             del node.attr[name]
         node.op, node.name = "Identity", RESULT.format(index)
         node.attr["T"].type = kind
-        for effect in side_effects:
-            if effect not in node.input:
-                node.input.append(effect)
         entries[index] = {
             "name": named[index],
             "dtype": outputs[index].dtype.name,
@@ -340,26 +337,6 @@ def _become_constant(node: Any, value: Any, dtype: Any) -> None:
     new = freeze.constant(node.name, value, dtype)
     new.device = node.device
     node.CopyFrom(new)
-
-
-def _read_back(graph: Any, outputs: list[dict[str, Any]]) -> bool:
-    """Has TensorFlow take the graph, which tells the shapes of the outputs.
-
-    Returns:
-      Whether a call does more than return something, or returns something else each time.
-    """
-    found = tf.Graph()
-    with found.as_default():
-        tf.graph_util.import_graph_def(graph, name="")
-    for entry in outputs:
-        # Each knows what the other may not: sizes that were fixed, and those after a loop.
-        shape = found.get_tensor_by_name(f"{entry['node']}:0").shape
-        entry["shape"] = sizes(shape.merge_with(entry["shape"]))
-    stateful = {op.type for op in found.get_operations() if op.op_def.is_stateful}
-    # Of the functions that are left, loops and what XLA compiles, no public name tells what their ops are.
-    called = {node.op for function in graph.library.function for node in function.node_def}
-    stateful |= {op for op in called if op.startswith(("Random", "Print", "Multinomial", "Write"))}
-    return bool(stateful - {"Assert", "StatefulPartitionedCall", "While", "If", "Case"})
 
 
 def _drawing(traced: tracing.Traced, graph: Any) -> str:

@@ -166,6 +166,17 @@ IMP Replace(Class of, SEL selector, IMP replacement) {
 #endif
 
 @implementation NSFileManager (Hostmetal)
+- (NSString*)destinationOfSymbolicLinkAtPath:(NSString*)path error:(NSError**)error {
+  NSString* destination = [self pathContentOfSymbolicLinkAtPath:path];
+  if (destination || !error) return destination;
+  const bool exists = [self attributesOfItemAtPath:path error:nullptr] != nil;
+  NSDictionary* info = [NSDictionary dictionaryWithObject:path ? path : @""
+                                                   forKey:NSFilePathErrorKey];
+  *error = [NSError errorWithDomain:NSCocoaErrorDomain
+                               code:exists ? NSFileReadUnknownError : NSFileReadNoSuchFileError
+                           userInfo:info];
+  return nil;
+}
 - (NSURL*)temporaryDirectory {
   return [NSURL fileURLWithPath:NSTemporaryDirectory() isDirectory:YES];
 }
@@ -176,6 +187,8 @@ IMP Replace(Class of, SEL selector, IMP replacement) {
 
 @implementation HMFoundation
 + (void)load {
+  // On a Mac an object that is autoreleased outside of every pool is kept without a word.
+  if ([NSThread isMainThread]) [[NSAutoreleasePool alloc] init];
   original_string_from_file =
       Replace([NSString class], @selector(initWithContentsOfFile:encoding:error:),
               reinterpret_cast<IMP>(StringFromFile));

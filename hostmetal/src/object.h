@@ -17,6 +17,11 @@
 
 namespace hostmetal {
 
+// Whether the program holds objects by weak references (hostmetal/src/arc.mm). Then the last
+// reference goes by this: true where `object` has to be deallocated.
+bool WeakInUse();
+bool DropWeakly(id object, std::atomic<int32_t>* extra_references);
+
 // Scope that owns an autorelease pool on threads which Foundation did not make.
 class PoolScope {
  public:

@@ -32,6 +32,10 @@ extern "C" long hostmetal_live_objects(void) { return live_objects.load(); }
 }
 
 - (oneway void)release {
+  if (hostmetal::WeakInUse()) {
+    if (hostmetal::DropWeakly(self, &_extra_references)) [self dealloc];
+    return;
+  }
   if (_extra_references.fetch_sub(1, std::memory_order_acq_rel) == 0) [self dealloc];
 }
 

@@ -52,6 +52,22 @@ TEST(file_enumerators_of_urls_give_urls) {
   [files removeItemAtPath:root error:NULL];
 }
 
+TEST(symbolic_links_say_where_they_point) {
+  NSString* root = NewFolder();
+  NSFileManager* files = [NSFileManager defaultManager];
+  NSString* link = [root stringByAppendingPathComponent:@"link"];
+  CHECK(symlink("some/where", [link fileSystemRepresentation]) == 0);
+  NSError* error = nil;
+  CHECK([[files destinationOfSymbolicLinkAtPath:link error:&error] isEqualToString:@"some/where"]);
+  CHECK([files destinationOfSymbolicLinkAtPath:root error:&error] == nil);
+  CHECK_EQ([error code], NSFileReadUnknownError);
+  NSString* missing = [root stringByAppendingPathComponent:@"missing"];
+  CHECK([files destinationOfSymbolicLinkAtPath:missing error:&error] == nil);
+  CHECK_EQ([error code], NSFileReadNoSuchFileError);
+  CHECK([[error domain] isEqualToString:NSCocoaErrorDomain]);
+  [files removeItemAtPath:root error:NULL];
+}
+
 // Each way to read a file says why it could not, as on a Mac.
 TEST(files_that_cannot_be_read_are_errors) {
   NSString* root = NewFolder();

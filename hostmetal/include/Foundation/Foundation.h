@@ -49,6 +49,7 @@ typedef NS_ENUM(NSInteger, NSProcessInfoThermalState) {
 
 @interface NSFileManager (Hostmetal)
 - (NSURL*)temporaryDirectory;
+- (NSString*)destinationOfSymbolicLinkAtPath:(NSString*)path error:(NSError**)error;
 @end
 
 #endif  // __OBJC__

@@ -25,10 +25,12 @@ typedef NSObject<OS_dispatch_object>* dispatch_object_t;
   ##name<OS_dispatch_object> @end \
   typedef NSObject<OS_##name>* name##_t
 #define OS_OBJECT_USE_OBJC 1
+#define DISPATCH_RETURNS_RETAINED __attribute__((ns_returns_retained))
 #else
 typedef void* dispatch_object_t;
 #define DISPATCH_DECL(name) typedef struct name##_s* name##_t
 #define OS_OBJECT_USE_OBJC 0
+#define DISPATCH_RETURNS_RETAINED
 #endif
 
 typedef void (*dispatch_function_t)(void* context);

@@ -13,13 +13,13 @@ DISPATCH_DECL(dispatch_data);
 DISPATCH_EXPORT const dispatch_block_t _dispatch_data_destructor_free;
 #define DISPATCH_DATA_DESTRUCTOR_FREE (_dispatch_data_destructor_free)
 
-DISPATCH_EXPORT dispatch_data_t dispatch_data_create(const void* buffer, size_t size,
-                                                     dispatch_queue_t queue,
-                                                     dispatch_block_t destructor);
+DISPATCH_EXPORT dispatch_data_t
+dispatch_data_create(const void* buffer, size_t size, dispatch_queue_t queue,
+                     dispatch_block_t destructor) DISPATCH_RETURNS_RETAINED;
 #endif
 DISPATCH_EXPORT size_t dispatch_data_get_size(dispatch_data_t data);
 // A new reference to the bytes as one region; release it when done with the pointer.
 DISPATCH_EXPORT dispatch_data_t dispatch_data_create_map(dispatch_data_t data, const void** buffer,
-                                                         size_t* size);
+                                                         size_t* size) DISPATCH_RETURNS_RETAINED;
 
 #endif  // HOSTMETAL_DISPATCH_DATA_H_

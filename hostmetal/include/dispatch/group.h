@@ -6,7 +6,7 @@
 
 DISPATCH_DECL(dispatch_group);
 
-DISPATCH_EXPORT dispatch_group_t dispatch_group_create(void);
+DISPATCH_EXPORT dispatch_group_t dispatch_group_create(void) DISPATCH_RETURNS_RETAINED;
 DISPATCH_EXPORT void dispatch_group_enter(dispatch_group_t group);
 DISPATCH_EXPORT void dispatch_group_leave(dispatch_group_t group);
 // 0 when the group emptied in time, else non-zero.

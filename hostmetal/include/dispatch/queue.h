@@ -51,8 +51,8 @@ DISPATCH_EXPORT dispatch_queue_attr_t dispatch_queue_attr_make_with_autorelease_
   dispatch_queue_attr_make_with_autorelease_frequency(DISPATCH_QUEUE_CONCURRENT, \
                                                       DISPATCH_AUTORELEASE_FREQUENCY_WORK_ITEM)
 
-DISPATCH_EXPORT dispatch_queue_t dispatch_queue_create(const char* label,
-                                                       dispatch_queue_attr_t attr);
+DISPATCH_EXPORT dispatch_queue_t
+dispatch_queue_create(const char* label, dispatch_queue_attr_t attr) DISPATCH_RETURNS_RETAINED;
 DISPATCH_EXPORT dispatch_queue_t dispatch_get_global_queue(intptr_t identifier, uintptr_t flags);
 // Drained by dispatch_main() only: a process without it never runs what is queued here.
 DISPATCH_EXPORT dispatch_queue_t dispatch_get_main_queue(void);

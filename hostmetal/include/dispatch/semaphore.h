@@ -8,7 +8,8 @@
 DISPATCH_DECL(dispatch_semaphore);
 
 // NULL when `value` is negative.
-DISPATCH_EXPORT dispatch_semaphore_t dispatch_semaphore_create(intptr_t value);
+DISPATCH_EXPORT dispatch_semaphore_t dispatch_semaphore_create(intptr_t value)
+    DISPATCH_RETURNS_RETAINED;
 // Non-zero when a waiting thread was woken.
 DISPATCH_EXPORT intptr_t dispatch_semaphore_signal(dispatch_semaphore_t semaphore);
 // 0 on success, non-zero on timeout.

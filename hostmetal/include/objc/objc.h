@@ -16,6 +16,11 @@
 #undef Nil
 #define nil nullptr
 #define Nil nullptr
+#elif defined(__OBJC__)
+#undef nil
+#undef Nil
+#define nil ((void*)0)
+#define Nil ((void*)0)
 #endif
 
 #endif  // HOSTMETAL_OBJC_OBJC_H_

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from metal_ops.build import flags, headers, subscripts
+from metal_ops.build import flags, headers
 from metal_ops.build.flags import MissingToolError
 
 SOURCE_SUFFIXES = (".cc", ".cpp", ".cxx", ".mm", ".m")
@@ -117,7 +117,6 @@ class _Build:
         )
         shared = [
             *("-O2", "-fPIC", "-DNDEBUG", "-Wall" if self.verbose else "-Wno-everything"),
-            *(() if flags.MACOS else ("-Werror=objc-property-implementation",)),
             *self.options,
             *(f"-I{folder}" for folder in self.include),
             f"-I{flags.INCLUDE}",
@@ -161,27 +160,11 @@ class _Build:
             return self._run(command, failure)
         except BuildError as error:
             first = error
-        if not flags.MACOS and subscripts.amiss(str(first)):
-            command = self._without_subscripts(command, source)
-            try:
-                return self._run(command, failure)
-            except BuildError as error:
-                first = error
         newer = ["-std=c++20" if word == "-std=c++17" else word for word in command]
         try:
             self._run(newer, "")
         except BuildError:
-            raise BuildError("\n".join([str(first), *subscripts.hints(str(first))])) from None
-
-    def _without_subscripts(self, command: list[str], source: Path) -> list[str]:
-        """The command for a text that this runtime's compiler takes, where that is all that is amiss."""
-        at = command.index("-c")
-        text = subscripts.rewritten(source, command[1:at])
-        if text is None:
-            return command
-        folder = Path(command[at + 3]).with_suffix("")
-        folder.mkdir()
-        return [*command[:at], *subscripts.overlay(source, text, folder), *command[at:]]
+            raise first from None
 
     def compile_shaders(self, shaders: list[Path], output: Path, options: list[str]) -> None:
         folders = [f"-I{folder}" for folder in (*self.include, flags.INCLUDE)]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metal_ops.build import flags, subscripts
+from metal_ops.build import flags
 from metal_ops.build.flags import MissingToolError
 
 USAGE = """\
@@ -25,12 +25,12 @@ usage: objc [clang's options] <file>...     compiles, and links without -c
 
 C, C++, Objective-C and Objective-C++ (.c, .cc, .cpp, .cxx, .m, .mm, .M, or -x) with Metal, Foundation and dispatch.
 
-  -framework <name>   Metal, Foundation, CoreFoundation; CoreGraphics and QuartzCore, which a Mac's programs name for
-                      Metal's sake, are empty
+  -framework <name>   Metal, Foundation, CoreFoundation; CoreGraphics, MetalKit and QuartzCore, which a Mac's programs
+                      name for Metal's sake, are empty
   METAL_OPS_CXX       names another clang++
   METAL_OPS_OBJC_VERBOSE=1 prints every command
 
-Objective-C is that of GCC's runtime: no ARC, instance variables in the @interface, properties with @synthesize.
+-fobjc-arc counts references; without it retain and release are the source's.
 
 examples:
   python -m metal_ops objc -c host.m -o host.o
@@ -52,7 +52,7 @@ LANGUAGES = {
 # Metal.framework and Foundation.framework are in the two libraries that every host is linked with.
 FRAMEWORKS = ("Metal", "Foundation", "CoreFoundation")
 # Named on a Mac so that MTLCreateSystemDefaultDevice has a device, and by metal-cpp's instructions.
-EMPTY_FRAMEWORKS = ("CoreGraphics", "QuartzCore")
+EMPTY_FRAMEWORKS = ("CoreGraphics", "MetalKit", "QuartzCore")
 
 COMPILE_ONLY = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 _WITH_VALUE = set(
@@ -64,11 +64,9 @@ _LINK_ONLY = re.compile(r"-l.|-L.|-Wl,|-shared$|-static$|-rdynamic$|-pie$|-no-pi
 _IGNORED = re.compile(
     r"-(mmacosx-version-min=.*|mmacos-version-min=.*|miphoneos-version-min=.*|f(no-)?(cxx-)?modules|fmodules-.*|"
     r"fimplicit-module-maps|stdlib=libc\+\+|Wl,-dead_strip|Wl,-headerpad_max_install_names|ObjC|Wl,-ObjC|"
-    r"fapplication-extension|fno-objc-arc|fno-objc-weak|fobjc-runtime=macosx.*)$"
+    r"fapplication-extension|fobjc-runtime=macosx.*)$"
 )
 _IGNORED_WITH_VALUE = {"-arch", "-isysroot", "-F", "-iframework"}
-_ARC = re.compile(r"-(fobjc-arc(-exceptions)?|fobjc-weak)$")
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[mK]")
 
 
 class ArgumentError(ValueError):
@@ -112,11 +110,6 @@ class _Driver:
                 language = "" if language == "none" else language
             elif item == "-o" or (item.startswith("-o") and not item.startswith("-objc")):
                 self.output = item[2:] or next(items, "")
-            elif _ARC.match(item):
-                raise ArgumentError(
-                    f"{item}: Linux distributions have no Objective-C runtime with automatic reference counting; "
-                    "compile sources that retain and release by hand."
-                )
             elif item in _IGNORED_WITH_VALUE:
                 next(items, None)
             elif item == "-target" or item.startswith("--target="):
@@ -192,11 +185,7 @@ class _Driver:
         objective_c = language.startswith("objective-c")
         own = [*(flags.objc_flags() if objective_c else []), *flags.header_flags()]
         quiet = ["-Wno-unused-command-line-argument"] if links else []
-        command = [*compiler, *own, *quiet, *words, *output, "-x", language, file]
-        if not objective_c or file == "-":
-            return _call(command)
-        with tempfile.TemporaryDirectory(prefix="metal_ops_objc_") as scratch:
-            return _with_subscripts(command, Path(file), Path(scratch))
+        return _call([*compiler, *own, *quiet, *words, *output, "-x", language, file])
 
 
 def _framework_words(arguments: list[str]) -> list[str]:
@@ -230,50 +219,15 @@ def _link_flags(needed: bool) -> list[str]:
     return [*metal, *scope, *end] if needed else [*scope, *metal, *end]
 
 
-def _call(command: Sequence[str], **options: Any) -> int:
-    return _run(command, **options).returncode
-
-
-def _run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+def _call(command: Sequence[str]) -> int:
     if os.environ.get("METAL_OPS_OBJC_VERBOSE"):
         print(" ".join(command), file=sys.stderr)
     try:
-        return subprocess.run(command, check=False, text=True, errors="replace", **options)
+        return subprocess.run(command, check=False).returncode
     except FileNotFoundError:
         raise MissingToolError(
             f"{command[0]} was not found; run 'sudo apt-get install {flags.APT_PACKAGES}'."
         ) from None
-
-
-def _with_subscripts(command: list[str], source: Path, scratch: Path) -> int:
-    """Compiles; where subscripts of objects are what is amiss, once more with the messages that they are."""
-    color = ["-fcolor-diagnostics"] if sys.stderr.isatty() else []
-    done = _run([*command, *color], stderr=subprocess.PIPE)
-    said = _ESCAPES.sub("", done.stderr)
-    if done.returncode and subscripts.amiss(said):
-        at = command.index("--driver-mode=gcc")
-        options = [word for word in command[at + 1 :] if word not in COMPILE_ONLY]
-        text = subscripts.rewritten(source, _without(options, ("-o", "-MF", "-MT", "-MQ"), source))
-        if text is not None:
-            overlay = subscripts.overlay(source, text, scratch)
-            done = _run([*command, *color, *overlay], stderr=subprocess.PIPE)
-            said = _ESCAPES.sub("", done.stderr)
-    sys.stderr.write(done.stderr)
-    if done.returncode:
-        for hint in subscripts.hints(said):
-            print(f"metal_ops objc: {hint}", file=sys.stderr)
-    return done.returncode
-
-
-def _without(options: list[str], with_value: Sequence[str], source: Path) -> list[str]:
-    """The options that the parser is told: without outputs, and without the source."""
-    out, items = [], iter(options)
-    for item in items:
-        if item in with_value:
-            next(items, None)
-        elif item not in ("-MD", "-MMD", str(source)):
-            out.append(item)
-    return out
 
 
 def add_parser(subparsers: Any) -> None:

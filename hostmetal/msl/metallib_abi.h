@@ -85,6 +85,8 @@ enum metallib_argument_flags {
       1u << 1, /* T&: exactly one object, so the binding must hold pointee_size bytes */
   METALLIB_ARG_OPTIONAL =
       1u << 2, /* has [[function_constant(c)]]: needed only where constant `enabled_by` is true */
+  METALLIB_ARG_MEMBERS = 1u << 3, /* points to a struct: behind the '\0' of `name` stands what it
+                                     holds, as python/metal_ops/metal/members.py writes it */
 };
 
 typedef struct metallib_argument {

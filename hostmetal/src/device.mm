@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "hostmetal/include/hostmetal.h"
+#include "hostmetal/src/argument_encoder.h"
 #include "hostmetal/src/buffer.h"
 #include "hostmetal/src/command_buffer.h"
 #include "hostmetal/src/counters.h"
@@ -234,6 +235,22 @@ bool Exists(const std::string& path) {
                                   (MTLCounterSampleBufferDescriptor*)descriptor
                                                              error:(NSError**)error {
   return [HMCounterSampleBuffer newOn:self descriptor:descriptor error:error];
+}
+
+- (MTLArgumentBuffersTier)argumentBuffersSupport {
+  return MTLArgumentBuffersTier2;
+}
+- (NSUInteger)maxArgumentBufferSamplerCount {
+  return 1024;
+}
+- (id<MTLArgumentEncoder>)newArgumentEncoderWithArguments:(NSArray*)arguments {
+  return hostmetal::NewArgumentEncoder(self, arguments);
+}
+- (id<MTLArgumentEncoder>)newArgumentEncoderWithBufferBinding:(id<MTLBufferBinding>)binding {
+  auto type = hostmetal::StructOf([binding bufferStructType]);
+  return type ? hostmetal::NewArgumentEncoder(self, type, [binding bufferDataSize],
+                                              [binding bufferAlignment])
+              : nil;
 }
 
 // ---- buffers

@@ -1,8 +1,10 @@
 // MTLLibrary, MTLFunction, function constants and compile options.
 #include <string.h>
 
+#include "hostmetal/src/argument_encoder.h"
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/library.h"
+#include "hostmetal/src/pipeline.h"
 
 using hostmetal::ConstantValue;
 using hostmetal::Refuse;
@@ -157,6 +159,24 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 }
 - (MTLFunctionOptions)options {
   return _functionOptions;
+}
+- (id<MTLArgumentEncoder>)newArgumentEncoderWithBufferIndex:(NSUInteger)index {
+  return [self newArgumentEncoderWithBufferIndex:index reflection:nullptr];
+}
+- (id<MTLArgumentEncoder>)newArgumentEncoderWithBufferIndex:(NSUInteger)index
+                                                 reflection:(MTLArgument**)reflection {
+  for (uint32_t i = 0; i < _entry->n_arguments; ++i) {
+    const metallib_argument& a = _entry->arguments[i];
+    if ((a.kind != METALLIB_DEVICE && a.kind != METALLIB_CONSTANT) || a.index != index) continue;
+    auto type = hostmetal::StructOf(a);
+    if (!type) break;
+    if (reflection) *reflection = [[[MTLArgument alloc] initWithInfo:&a owner:self] autorelease];
+    return hostmetal::NewArgumentEncoder(_device, type, a.pointee_size, a.pointee_alignment);
+  }
+  fprintf(stderr,
+          "[newArgumentEncoderWithBufferIndex:] buffer(%lu) of '%s' is not there, or no struct\n",
+          (unsigned long)index, _entry->name);
+  return nil;
 }
 - (NSDictionary*)functionConstantsDictionary {
   NSMutableDictionary* all = [NSMutableDictionary dictionary];

@@ -33,6 +33,11 @@ inline uint32_t Slot(const metallib_argument& a) {
                  label:(NSString*)label;
 @end
 
+@interface MTLArgument (Hostmetal)
+// `owner` holds the library of `info`.
+- (id)initWithInfo:(const metallib_argument*)info owner:(id)owner;
+@end
+
 @interface MTLComputePipelineReflection (Hostmetal)
 - (id)initWithPipeline:(HMComputePipelineState*)pipeline;
 @end

@@ -5,39 +5,12 @@
 
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/pipeline.h"
+#include "hostmetal/src/struct_type.h"
 #include "hostmetal/src/texture.h"
 
 namespace {
 
-// MSL's name of a type -> MTLDataType; user-defined types are structs.
-MTLDataType DataType(const char* name) {
-  struct Scalar {
-    const char* name;
-    NSUInteger type;
-  };
-  static constexpr Scalar kScalars[] = {
-      {"float", MTLDataTypeFloat},        {"half", MTLDataTypeHalf},
-      {"bfloat", MTLDataTypeBFloat},      {"int", MTLDataTypeInt},
-      {"uint", MTLDataTypeUInt},          {"short", MTLDataTypeShort},
-      {"ushort", MTLDataTypeUShort},      {"char", MTLDataTypeChar},
-      {"uchar", MTLDataTypeUChar},        {"bool", MTLDataTypeBool},
-      {"long", MTLDataTypeLong},          {"ulong", MTLDataTypeULong},
-      {"atomic_int", MTLDataTypeInt},     {"atomic_uint", MTLDataTypeUInt},
-      {"atomic_float", MTLDataTypeFloat},
-  };
-  std::string text(name);
-  if (text.rfind("metal::", 0) == 0) text = text.substr(7);
-  if (text.rfind("packed_", 0) == 0) text = text.substr(7);
-  for (const Scalar& s : kScalars) {
-    if (text == s.name) return MTLDataType(s.type);
-    size_t n = strlen(s.name);
-    if (text.size() == n + 1 && text.compare(0, n, s.name) == 0 && text[n] >= '2' &&
-        text[n] <= '4') {
-      return MTLDataType(s.type + NSUInteger(text[n] - '1'));
-    }
-  }
-  return MTLDataTypeStruct;
-}
+MTLDataType DataType(const char* name) { return hostmetal::ScalarType(name); }
 
 const metallib_argument& Info(const void* info) {
   return *static_cast<const metallib_argument*>(info);
@@ -62,6 +35,29 @@ MTLBindingAccess Access(const metallib_argument& a) {
     return MTLBindingAccessWriteOnly;
   }
   return a.flags & METALLIB_ARG_WRITTEN ? MTLBindingAccessReadWrite : MTLBindingAccessReadOnly;
+}
+
+bool IsDepth(const metallib_argument& a) { return std::string(a.type_name).rfind("depth", 0) == 0; }
+
+MTLStructType* StructType(const metallib_argument& a) {
+  auto type = hostmetal::StructOf(a);
+  return type ? [hostmetal::NewStructType(std::move(type)) autorelease] : nil;
+}
+
+MTLPointerType* PointerType(const metallib_argument& a) {
+  if (a.kind != METALLIB_DEVICE && a.kind != METALLIB_CONSTANT) return nil;
+  auto pointer = std::make_shared<hostmetal::Type>();
+  pointer->data_type = MTLDataTypePointer;
+  pointer->written = a.flags & METALLIB_ARG_WRITTEN;
+  pointer->size = a.pointee_size;
+  pointer->alignment = a.pointee_alignment;
+  pointer->element = hostmetal::StructOf(a);
+  if (!pointer->element) {
+    auto element = std::make_shared<hostmetal::Type>();
+    element->data_type = DataType(a.type_name);
+    pointer->element = element;
+  }
+  return [hostmetal::NewPointerType(std::move(pointer)) autorelease];
 }
 
 }  // namespace
@@ -106,6 +102,12 @@ MTLBindingAccess Access(const metallib_argument& a) {
 - (MTLDataType)bufferDataType {
   return DataType(_info->type_name);
 }
+- (MTLStructType*)bufferStructType {
+  return StructType(*_info);
+}
+- (MTLPointerType*)bufferPointerType {
+  return PointerType(*_info);
+}
 - (NSUInteger)threadgroupMemoryAlignment {
   return _info->pointee_alignment;
 }
@@ -119,7 +121,7 @@ MTLBindingAccess Access(const metallib_argument& a) {
   return DataType(hostmetal::TextureComponent(_info->type_name).c_str());
 }
 - (BOOL)isDepthTexture {
-  return NO;
+  return IsDepth(*_info);
 }
 - (NSUInteger)arrayLength {
   return 1;
@@ -163,6 +165,12 @@ MTLBindingAccess Access(const metallib_argument& a) {
 - (MTLDataType)bufferDataType {
   return DataType(Info(_info).type_name);
 }
+- (MTLStructType*)bufferStructType {
+  return StructType(Info(_info));
+}
+- (MTLPointerType*)bufferPointerType {
+  return PointerType(Info(_info));
+}
 - (NSUInteger)threadgroupMemoryAlignment {
   return Info(_info).pointee_alignment;
 }
@@ -176,15 +184,11 @@ MTLBindingAccess Access(const metallib_argument& a) {
   return DataType(hostmetal::TextureComponent(Info(_info).type_name).c_str());
 }
 - (BOOL)isDepthTexture {
-  return NO;
+  return IsDepth(Info(_info));
 }
 - (NSUInteger)arrayLength {
   return 1;
 }
-@end
-
-@interface MTLArgument (Hostmetal)
-- (id)initWithInfo:(const metallib_argument*)info owner:(id)owner;
 @end
 
 @implementation MTLComputePipelineReflection

@@ -314,6 +314,9 @@ std::string TextureComponent(const char* type_name) {
 - (id<MTLDevice>)device {
   return _device;
 }
+- (MTLResourceID)gpuResourceID {
+  return {reinterpret_cast<uint64_t>(&_layout)};
+}
 - (MTLTextureType)textureType {
   return _textureType;
 }
@@ -664,6 +667,9 @@ std::string TextureComponent(const char* type_name) {
 - (void)dealloc {
   [_samplerLabel release];
   [super dealloc];
+}
+- (MTLResourceID)gpuResourceID {
+  return {reinterpret_cast<uint64_t>(&_sampler)};
 }
 - (NSString*)label {
   return _samplerLabel;

@@ -65,6 +65,8 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
   MTLDataTypeBool2 = 54,
   MTLDataTypeBool3 = 55,
   MTLDataTypeBool4 = 56,
+  MTLDataTypeTexture = 58,
+  MTLDataTypeSampler = 59,
   MTLDataTypePointer = 60,
   MTLDataTypeLong = 81,
   MTLDataTypeLong2 = 82,
@@ -104,6 +106,74 @@ typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
 };
 typedef MTLBindingAccess MTLArgumentAccess;
 
+@class MTLArrayType;
+@class MTLPointerType;
+@class MTLStructType;
+@class MTLTextureReferenceType;
+
+// What lies in the struct that a buffer holds: hostmetal/src/struct_type.mm.
+MTL_EXPORT
+@interface MTLType : NSObject {
+ @protected
+  const void* _layout;  // held
+}
+@property(readonly) MTLDataType dataType;
+@end
+
+MTL_EXPORT
+@interface MTLStructMember : NSObject {
+ @private
+  const void* _member;  // held
+}
+@property(readonly) NSString* name;
+@property(readonly) NSUInteger offset;
+@property(readonly) MTLDataType dataType;
+- (nullable MTLStructType*)structType;
+- (nullable MTLArrayType*)arrayType;
+- (nullable MTLTextureReferenceType*)textureReferenceType;
+- (nullable MTLPointerType*)pointerType;
+// In an argument buffer.
+@property(readonly) NSUInteger argumentIndex;
+@end
+
+MTL_EXPORT
+@interface MTLStructType : MTLType
+@property(readonly) NSArray<MTLStructMember*>* members;
+- (nullable MTLStructMember*)memberByName:(NSString*)name;
+@end
+
+MTL_EXPORT
+@interface MTLArrayType : MTLType
+@property(readonly) MTLDataType elementType;
+@property(readonly) NSUInteger arrayLength;
+@property(readonly) NSUInteger stride;
+@property(readonly) NSUInteger argumentIndexStride;
+- (nullable MTLStructType*)elementStructType;
+- (nullable MTLArrayType*)elementArrayType;
+- (nullable MTLTextureReferenceType*)elementTextureReferenceType;
+- (nullable MTLPointerType*)elementPointerType;
+@end
+
+MTL_EXPORT
+@interface MTLPointerType : MTLType
+@property(readonly) MTLDataType elementType;
+@property(readonly) MTLBindingAccess access;
+@property(readonly) NSUInteger alignment;
+@property(readonly) NSUInteger dataSize;
+// YES where a pointer, a texture or a sampler lies there.
+@property(readonly) BOOL elementIsArgumentBuffer;
+- (nullable MTLStructType*)elementStructType;
+- (nullable MTLArrayType*)elementArrayType;
+@end
+
+MTL_EXPORT
+@interface MTLTextureReferenceType : MTLType
+@property(readonly) MTLDataType textureDataType;
+@property(readonly) MTLTextureType textureType;
+@property(readonly) MTLBindingAccess access;
+@property(readonly) BOOL isDepthTexture;
+@end
+
 @protocol MTLBinding <NSObject>
 @property(readonly) NSString* name;
 @property(readonly) MTLBindingType type;
@@ -117,6 +187,8 @@ typedef MTLBindingAccess MTLArgumentAccess;
 @property(readonly) NSUInteger bufferAlignment;
 @property(readonly) NSUInteger bufferDataSize;
 @property(readonly) MTLDataType bufferDataType;
+@property(nullable, readonly) MTLStructType* bufferStructType;
+@property(nullable, readonly) MTLPointerType* bufferPointerType;
 @end
 
 @protocol MTLThreadgroupBinding <MTLBinding>
@@ -147,6 +219,8 @@ MTL_EXPORT
 @property(readonly) NSUInteger bufferAlignment;
 @property(readonly) NSUInteger bufferDataSize;
 @property(readonly) MTLDataType bufferDataType;
+@property(nullable, readonly) MTLStructType* bufferStructType;
+@property(nullable, readonly) MTLPointerType* bufferPointerType;
 @property(readonly) NSUInteger threadgroupMemoryAlignment;
 @property(readonly) NSUInteger threadgroupMemoryDataSize;
 @property(readonly) MTLTextureType textureType;

@@ -2,6 +2,7 @@
 #ifndef HOSTMETAL_MTLDEVICE_H_
 #define HOSTMETAL_MTLDEVICE_H_
 
+#import <Metal/MTLArgumentEncoder.h>
 #import <Metal/MTLCounters.h>
 #import <Metal/MTLDefines.h>
 #import <Metal/MTLLibrary.h>
@@ -49,6 +50,11 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyCommon2 = 3002,
   MTLGPUFamilyCommon3 = 3003,
   MTLGPUFamilyMetal3 = 5001,
+};
+
+typedef NS_ENUM(NSUInteger, MTLArgumentBuffersTier) {
+  MTLArgumentBuffersTier1 = 0,
+  MTLArgumentBuffersTier2 = 1,
 };
 
 typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
@@ -129,6 +135,14 @@ MTL_EXPORT
 - (nullable id<MTLCounterSampleBuffer>)
     newCounterSampleBufferWithDescriptor:(MTLCounterSampleBufferDescriptor*)descriptor
                                    error:(__autoreleasing NSError**)error;
+
+@property(readonly) MTLArgumentBuffersTier argumentBuffersSupport;  // tier 2
+@property(readonly) NSUInteger maxArgumentBufferSamplerCount;
+// nil where an index is used twice or a type cannot be there.
+- (nullable id<MTLArgumentEncoder>)newArgumentEncoderWithArguments:
+    (NSArray<MTLArgumentDescriptor*>*)arguments;
+- (nullable id<MTLArgumentEncoder>)newArgumentEncoderWithBufferBinding:
+    (id<MTLBufferBinding>)bufferBinding;
 
 // At most 64 command buffers that are not completed.
 - (nullable id<MTLCommandQueue>)newCommandQueue;

@@ -8,6 +8,7 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@protocol MTLArgumentEncoder;
 @protocol MTLDevice;
 
 // Libraries made here have kernels only.
@@ -38,6 +39,11 @@ MTL_EXPORT
 @property(readonly) NSString* name;
 @property(readonly) NSDictionary<NSString*, MTLFunctionConstant*>* functionConstantsDictionary;
 @property(readonly) MTLFunctionOptions options;
+// nil where that buffer holds no struct.
+- (nullable id<MTLArgumentEncoder>)newArgumentEncoderWithBufferIndex:(NSUInteger)bufferIndex;
+- (nullable id<MTLArgumentEncoder>)
+    newArgumentEncoderWithBufferIndex:(NSUInteger)bufferIndex
+                           reflection:(__autoreleasing MTLArgument* _Nullable* _Nullable)reflection;
 @end
 
 typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {

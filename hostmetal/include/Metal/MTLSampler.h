@@ -4,6 +4,8 @@
 
 #import <Metal/MTLDefines.h>
 
+#import <Metal/MTLTypes.h>
+
 NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLDevice;
@@ -77,6 +79,8 @@ MTL_EXPORT
 @end
 
 @protocol MTLSamplerState <NSObject>
+// For an argument buffer, as long as the object lives.
+@property(readonly) MTLResourceID gpuResourceID;
 @property(nullable, readonly) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @end

@@ -71,6 +71,8 @@ MTL_EXPORT
 @end
 
 @protocol MTLTexture <MTLResource>
+// For an argument buffer, as long as the object lives.
+@property(readonly) MTLResourceID gpuResourceID;
 
 @property(readonly) MTLTextureType textureType;
 @property(readonly) MTLPixelFormat pixelFormat;

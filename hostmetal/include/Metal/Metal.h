@@ -3,6 +3,7 @@
 #define HOSTMETAL_METAL_H_
 
 #import <Metal/MTLArgument.h>
+#import <Metal/MTLArgumentEncoder.h>
 #import <Metal/MTLBlitCommandEncoder.h>
 #import <Metal/MTLBlitPass.h>
 #import <Metal/MTLBuffer.h>

@@ -105,31 +105,67 @@ struct lod_clamp {
   constexpr lod_clamp(float min, float max) : low(min), high(max) {}
 };
 
+// In 8 bytes, as in an argument buffer: where its state lies, or the state of one that the shader
+// declares, with the lowest bit set.
 struct sampler {
   template <class... P>
-  constexpr sampler(P... properties) : _state{} {
-    _state.lod_max = __FLT_MAX__;
-    (set(properties), ...);
+  constexpr sampler(P... properties) {
+    metallib_sampler state{};
+    state.lod_max = __FLT_MAX__;
+    (set(state, properties), ...);
+    int at = 1;
+    for (int i = 0; i < 3; ++i) pack(state.address[i], 3, at);
+    pack(state.mag_filter, 1, at), pack(state.min_filter, 1, at), pack(state.mip_filter, 2, at);
+    pack(state.border_color, 2, at), pack(state.pixel_coordinates, 1, at);
+    pack(state.compare, 3, at);
+    // Without their sign, and with 14 bits of mantissa.
+    pack(__builtin_bit_cast(uint, state.lod_min) >> 9, 22, at);
+    pack(__builtin_bit_cast(uint, state.lod_max) >> 9, 22, at);
   }
-  constexpr explicit sampler(const metallib_sampler* state) : _state(*state) {}
+  explicit sampler(const metallib_sampler* state) : _bits(ulong(state)) {}
 
-  constexpr void set(coord c) { _state.pixel_coordinates = c == coord::pixel; }
-  constexpr void set(address a) {
-    _state.address[0] = _state.address[1] = _state.address[2] = uchar(a);
+  // `room` is for a state that the shader declares.
+  const metallib_sampler* _state(metallib_sampler& room) const {
+    if (!(_bits & 1)) return (const metallib_sampler*)_bits;
+    int at = 1;
+    for (int i = 0; i < 3; ++i) room.address[i] = uchar(unpack(3, at));
+    room.mag_filter = uchar(unpack(1, at)), room.min_filter = uchar(unpack(1, at));
+    room.mip_filter = uchar(unpack(2, at)), room.border_color = uchar(unpack(2, at));
+    room.pixel_coordinates = uchar(unpack(1, at)), room.compare = uchar(unpack(3, at));
+    room.lod_min = __builtin_bit_cast(float, unpack(22, at) << 9);
+    room.lod_max = __builtin_bit_cast(float, unpack(22, at) << 9);
+    return &room;
   }
-  constexpr void set(s_address a) { _state.address[0] = uchar(a); }
-  constexpr void set(t_address a) { _state.address[1] = uchar(a); }
-  constexpr void set(r_address a) { _state.address[2] = uchar(a); }
-  constexpr void set(filter f) { _state.mag_filter = _state.min_filter = uchar(f); }
-  constexpr void set(mag_filter f) { _state.mag_filter = uchar(f); }
-  constexpr void set(min_filter f) { _state.min_filter = uchar(f); }
-  constexpr void set(mip_filter f) { _state.mip_filter = uchar(f); }
-  constexpr void set(border_color c) { _state.border_color = uchar(c); }
-  constexpr void set(compare_func c) { _state.compare = uchar(c); }
-  constexpr void set(max_anisotropy) {}
-  constexpr void set(lod_clamp c) { _state.lod_min = c.low, _state.lod_max = c.high; }
 
-  metallib_sampler _state;
+ private:
+  using State = metallib_sampler;
+  static constexpr void set(State& s, coord c) { s.pixel_coordinates = c == coord::pixel; }
+  static constexpr void set(State& s, address a) {
+    s.address[0] = s.address[1] = s.address[2] = uchar(a);
+  }
+  static constexpr void set(State& s, s_address a) { s.address[0] = uchar(a); }
+  static constexpr void set(State& s, t_address a) { s.address[1] = uchar(a); }
+  static constexpr void set(State& s, r_address a) { s.address[2] = uchar(a); }
+  static constexpr void set(State& s, filter f) { s.mag_filter = s.min_filter = uchar(f); }
+  static constexpr void set(State& s, mag_filter f) { s.mag_filter = uchar(f); }
+  static constexpr void set(State& s, min_filter f) { s.min_filter = uchar(f); }
+  static constexpr void set(State& s, mip_filter f) { s.mip_filter = uchar(f); }
+  static constexpr void set(State& s, border_color c) { s.border_color = uchar(c); }
+  static constexpr void set(State& s, compare_func c) { s.compare = uchar(c); }
+  static constexpr void set(State&, max_anisotropy) {}
+  static constexpr void set(State& s, lod_clamp c) { s.lod_min = c.low, s.lod_max = c.high; }
+
+  constexpr void pack(uint value, int bits, int& at) {
+    _bits |= ulong(value) << at;
+    at += bits;
+  }
+  uint unpack(int bits, int& at) const {
+    uint value = uint(_bits >> at) & ((1u << bits) - 1);
+    at += bits;
+    return value;
+  }
+
+  ulong _bits = 1;
 };
 
 // ---- what a sample call may say behind its coordinates
@@ -250,20 +286,24 @@ struct Texture {
     static_assert(A == metal::access::sample, "sample() needs access::sample");
     (option(what, _texture, options), ...);
     Stored v[4];
+    metallib_sampler room;
+    const metallib_sampler* state = s._state(room);
     if constexpr (kFloating) {
-      _msl_texture_sample(_texture, &s._state, &what, v);
+      _msl_texture_sample(_texture, state, &what, v);
     } else {
-      _msl_texture_sample_integers(_texture, &s._state, &what, v);
+      _msl_texture_sample_integers(_texture, state, &what, v);
     }
     return pixel(v);
   }
   Pixel gather_at(const metal::sampler& s, const Sample& what, metal::component c) const {
     static_assert(A == metal::access::sample, "gather() needs access::sample");
     Stored v[4];
+    metallib_sampler room;
+    const metallib_sampler* state = s._state(room);
     if constexpr (kFloating) {
-      _msl_texture_gather(_texture, &s._state, &what, uint(c), v);
+      _msl_texture_gather(_texture, state, &what, uint(c), v);
     } else {
-      _msl_texture_gather_integers(_texture, &s._state, &what, uint(c), v);
+      _msl_texture_gather_integers(_texture, state, &what, uint(c), v);
     }
     return pixel(v);
   }
@@ -276,9 +316,7 @@ struct Texture {
 
 }  // namespace _msl
 
-namespace metal {
-
-}  // namespace metal
+namespace metal {}  // namespace metal
 namespace _msl {
 // An array of textures, for a kernel's argument.
 template <class Array, class... P>

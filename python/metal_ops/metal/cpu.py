@@ -131,8 +131,12 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
         if a.kind not in ("TEXTURE", "SAMPLER"):
             pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
             size, alignment = f"_msl::size_of<{pointee}>", f"_msl::align_of<{pointee}>"
+        name = _string(a.name)
+        if a.members is not None:
+            flags.append("METALLIB_ARG_MEMBERS")
+            name += f' "\\0" {_string(a.members)}'
         arguments.append(
-            f"{{.name = {_string(a.name)}, .type_name = {_string(a.type_name)}, .kind = METALLIB_{a.kind}, "
+            f"{{.name = {name}, .type_name = {_string(a.type_name)}, .kind = METALLIB_{a.kind}, "
             f".index = {a.index}u, .flags = {' | '.join(flags) or '0u'}, .pointee_size = {size}, "
             f".pointee_alignment = {alignment}, .enabled_by = {enabled}}},\n"
         )

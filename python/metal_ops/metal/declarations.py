@@ -22,11 +22,11 @@ POSITIONS = frozenset(
     dispatch_quadgroups_per_threadgroup""".split()
 )
 ANNOTATED = frozenset(
-    "buffer threadgroup texture sampler max_total_threads_per_threadgroup stage_in".split()
+    "buffer threadgroup texture sampler max_total_threads_per_threadgroup stage_in id".split()
 )
-# Graphics attributes and those of argument buffers: no meaning here, taken out.
+# Graphics attributes: no meaning here, taken out.
 DROPPED = frozenset(
-    """id user position attribute color point_size vertex_id instance_id front_facing sample_id flat center_perspective
+    """user position attribute color point_size vertex_id instance_id front_facing sample_id flat center_perspective
     center_no_perspective visible stitchable payload render_target_array_index early_fragment_tests
     point_coord raster_order_group depth stencil clip_distance invariant required_threads_per_threadgroup""".split()
 )

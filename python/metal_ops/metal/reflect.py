@@ -10,7 +10,8 @@ from .abi import number
 from .calls import Calls
 from .features import refused
 from .integers import Integers
-from .messages import Place, in_metal
+from .members import Members
+from .messages import Place
 from .reflection import (
     Argument,
     Constant,
@@ -22,9 +23,9 @@ from .reflection import (
 )
 from .rules import Rules
 from .syntax_tree import SyntaxTree
+from .textures import texture_type
 
-_TEXTURE = re.compile(r"(?:const )?metal::((?:texture|depth)\w+|sampler)(?:<(.*)>)?")
-_TEXTURES = re.compile(r"(?:const )?metal::array<metal::((?:texture|depth)\w+)<(.*)>, (\d+)\w*>")
+_TEXTURES = re.compile(r"(?:const )?metal::array<(metal::(?:texture|depth)\w+<.*>), (\d+)\w*>")
 
 
 def reflect(tree: SyntaxTree, std: tuple[int, int]) -> Reflection:
@@ -44,6 +45,7 @@ class _Reader:
         self._tree = tree
         self._rules = Rules(tree, std)
         self._integers = Integers(tree)
+        self._members = Members(tree, self._integers)
         self._constants: list[Constant] = []
 
     def read(self) -> Reflection:
@@ -187,12 +189,11 @@ class _Reader:
             pointee = canonical.element_type
         elif canonical.kind in (self._tree.types.POINTER, self._tree.types.LVALUEREFERENCE):
             pointee = canonical.get_pointee()
-        elif found := _TEXTURE.fullmatch(canonical.spelling):
-            return self._texture(position, parameter, own, *found.groups())
+        elif texture := texture_type(canonical.spelling):
+            return self._texture(position, parameter, own, texture)
         elif found := _TEXTURES.fullmatch(canonical.spelling):
-            class_, inside, count = found.groups()
-            first = self._texture(position, parameter, own, class_, inside)
-            return first and replace(first, elements=int(count))
+            first = self._texture(position, parameter, own, texture_type(found.group(1)) or "")
+            return first and replace(first, elements=int(found.group(2)))
         else:
             self._tree.say(
                 parameter,
@@ -240,6 +241,7 @@ class _Reader:
         return Argument(
             position, name, kind, index, self._tree.name(pointee), kind != "CONSTANT" and not pointee.is_const_qualified(),
             reference, own.get("enabled_by"),
+            members=None if kind == "THREADGROUP" else self._members.describe(pointee),
         )  # fmt: skip
 
     def _is_only_declared(self, type_: Any) -> bool:
@@ -279,10 +281,10 @@ class _Reader:
         return value
 
     def _texture(
-        self, position: int, parameter: Any, own: dict[str, str], class_: str, inside: str | None
+        self, position: int, parameter: Any, own: dict[str, str], type_name: str
     ) -> Argument | None:
-        """A texture or sampler, which kernels take by value; `inside`: the template's arguments."""
-        kind = "SAMPLER" if class_ == "sampler" else "TEXTURE"
+        """A texture or sampler, which kernels take by value."""
+        kind = "SAMPLER" if type_name == "sampler" else "TEXTURE"
         for attribute in (limits().keys() - {attribute_of(kind)}) & own.keys():
             self._tree.say(
                 parameter,
@@ -291,13 +293,7 @@ class _Reader:
         index = self._index(parameter, own, kind)
         if index is None:
             return None
-        type_name, written = class_, False
-        if inside is not None:
-            component, _, access = inside.partition(", ")
-            access = access or "access::sample"  # the default, which clang leaves out
-            component, access = in_metal(component), in_metal(access)
-            type_name = f"{class_}<{component}, {access}>"
-            written = access in ("access::write", "access::read_write")
+        written = type_name.endswith(("access::write>", "access::read_write>"))
         return Argument(
             position,
             parameter.spelling,

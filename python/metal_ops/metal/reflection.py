@@ -24,6 +24,7 @@ class Argument:
     enabled_by: str | None
     elements: int = 1  # of an array of textures, which has an argument for each
     element: int = 0
+    members: str | None = None  # of a struct, as members.py writes them
 
 
 @dataclass

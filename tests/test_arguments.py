@@ -96,6 +96,29 @@ FUNCTIONS = {
         dict(x=np.ones((1, 2, 3, 4), np.float32), positions=np.arange(3, dtype=np.int32)),
         dict(base=NUMBER, interleaved=FLAG), {},
     ),
+    "lstm": (
+        dict(
+            x=np.ones((1, 2, 3), np.float32), kernel=np.ones((3, 8), np.float32),
+            recurrent_kernel=np.ones((1, 8), np.float32), bias=np.ones(8, np.float32), mask=np.ones((1, 2), bool),
+            projection=np.ones((2, 1), np.float32),
+        ),
+        {}, {},
+    ),
+    **{
+        name: (
+            dict(
+                x=np.ones((1, 2, 3), np.float32), kernel=np.ones((3, width), np.float32),
+                recurrent_kernel=np.ones((2, width), np.float32), initial_state=np.ones((1, 2), np.float32),
+                lengths=np.ones(1, np.int32), **tensors,
+            ),
+            options, {},
+        )
+        for name, width, tensors, options in (
+            ("gru", 6, dict(recurrent_bias=np.ones(6, np.float32)), dict(reset_after=FLAG)),
+            ("minimal_gated_unit", 4, {}, {}),
+            ("forget_gate_unit", 4, {}, dict(beta=NUMBER)),
+        )
+    },
     "fused_mlp": (
         dict(x=POINTS), dict(squareplus_b=NUMBER),
         dict(kernels=[np.ones((3, 16), np.float32), np.ones((16, 1), np.float32)]),
@@ -148,6 +171,10 @@ MAY_BE_NONE = (
     "up",
     "positions",
     "key_lengths",
+    "initial_state",
+    "lengths",
+    "projection",
+    "recurrent_bias",
     "seed",
     "residual",
     "targets",

@@ -21,6 +21,20 @@ class _RayMarch(NamedTuple):
     ray_indices: tf.Tensor
     packed_info: tf.Tensor
 
+class _RecurrentSequence(NamedTuple):
+    activated: tf.Tensor
+    y: tf.Tensor
+    cells: tf.Tensor
+    h: tf.Tensor
+    c: tf.Tensor
+
+class _RecurrentSequenceGrad(NamedTuple):
+    d_gates: tf.Tensor
+    d_products: tf.Tensor
+    d_states: tf.Tensor
+    d_initial_h: tf.Tensor
+    d_initial_c: tf.Tensor
+
 class _RenderWeights(NamedTuple):
     weights: tf.Tensor
     transmittance: tf.Tensor
@@ -364,6 +378,38 @@ def ray_march(
     name: str | None = None,
 ) -> _RayMarch:
     """Cuts rays into steps and keeps those whose middle lies in an occupied cell. Deterministic."""
+
+def recurrent_sequence(
+    gates: Any,
+    recurrent_kernel: Any,
+    initial_h: Any,
+    initial_c: Any,
+    mask: Any,
+    projection: Any,
+    recurrent_bias: Any,
+    cell: Literal["lstm", "gru", "gru_reset_before", "minimal_gated", "forget_gate"],
+    beta: float = 1,
+    name: str | None = None,
+) -> _RecurrentSequence:
+    """A layer of recurrent cells over whole sequences."""
+
+def recurrent_sequence_grad(
+    d_y: Any,
+    d_h: Any,
+    d_c: Any,
+    activated: Any,
+    y: Any,
+    cells: Any,
+    recurrent_kernel: Any,
+    initial_h: Any,
+    initial_c: Any,
+    mask: Any,
+    projection: Any,
+    cell: Literal["lstm", "gru", "gru_reset_before", "minimal_gated", "forget_gate"],
+    beta: float = 1,
+    name: str | None = None,
+) -> _RecurrentSequenceGrad:
+    """The gradient of RecurrentSequence, but for products over all steps."""
 
 def render_weights(
     sigmas: Any,

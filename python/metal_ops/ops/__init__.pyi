@@ -16,6 +16,7 @@ from metal_ops.ops.null_op import *
 from metal_ops.ops.packed_scan import *
 from metal_ops.ops.quantized_matmul import *
 from metal_ops.ops.ray_march import *
+from metal_ops.ops.recurrent import *
 from metal_ops.ops.robust_loss import *
 from metal_ops.ops.rope import *
 from metal_ops.ops.row_norm import *

@@ -1,0 +1,143 @@
+"""What the recurrent layers share: Keras' RNN, whose loop over the steps is one op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from metal_ops import _keras
+
+
+class Recurrent:
+    """Stands before a class of Keras' and takes the place of its loop."""
+
+    cell: Any
+    go_backwards: bool
+    zero_output_for_mask: bool
+
+    def _require(self, op: str) -> None:
+        _keras.require_float_policy(op, self)
+        if self._fits():
+            self.supports_jit = False
+
+    def _fits(self) -> bool:
+        """Whether the op computes what the arguments ask for."""
+        return True
+
+    def _sequence(self, x: tf.Tensor, states: list[tf.Tensor], mask: Any) -> Any:
+        """States after all steps, and after the last one."""
+        raise NotImplementedError
+
+    def _weights(self) -> list[Any]:
+        cell = self.cell
+        given = (cell.kernel, cell.recurrent_kernel, cell.bias)
+        return [None if w is None else keras.ops.cast(w, cell.compute_dtype) for w in given]
+
+    def inner_loop(
+        self, sequences: Any, initial_state: Any, mask: Any, training: bool = False
+    ) -> tuple[Any, Any, list[Any]]:
+        if not self._fits():
+            return super().inner_loop(sequences, initial_state, mask, training)  # type: ignore[misc]
+        states = list(initial_state) if isinstance(initial_state, list | tuple) else [initial_state]
+        if isinstance(mask, list | tuple):
+            mask = mask[0]
+        if training and getattr(self.cell, "dropout", None):
+            # One mask for all steps, as Keras has it.
+            kept = self.cell.get_dropout_mask(sequences[:, 0, :])
+            sequences = sequences * tf.expand_dims(kept, 1)
+        if mask is not None:
+            mask = tf.cast(mask, tf.bool)
+        if self.go_backwards:
+            sequences = tf.reverse(sequences, [1])
+            mask = None if mask is None else tf.reverse(mask, [1])
+        outputs, *states = self._sequence(sequences, states, mask)
+        if mask is None:
+            return states[0], outputs, states
+        # The op's outputs are the states. Keras' are 0 before the first step that there is.
+        shown = mask if self.zero_output_for_mask else tf.cumsum(tf.cast(mask, tf.int32), 1) > 0
+        outputs = tf.where(shown[..., tf.newaxis], outputs, tf.zeros([], outputs.dtype))
+        return outputs[:, -1], outputs, states
+
+
+class GatedCell(keras.layers.Layer):
+    """A cell of two gates, f and n, by Keras' own ops: a step. `keras.layers.RNN` runs it, too."""
+
+    def __init__(
+        self,
+        units: int,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+            raise ValueError(
+                f"[{type(self).__name__}] units: expected an integer above 0, got {units!r}."
+            )
+        self.units = self.state_size = self.output_size = units
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+
+    def build(self, input_shape: Any) -> None:
+        width = 2 * self.units
+        self.kernel = self.add_weight(
+            shape=(input_shape[-1], width), initializer=self.kernel_initializer, name="kernel"
+        )
+        self.recurrent_kernel = self.add_weight(
+            shape=(self.units, width),
+            initializer=self.recurrent_initializer,
+            name="recurrent_kernel",
+        )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                shape=(width,), initializer=self.bias_initializer, name="bias"
+            )
+        self.built = True
+
+    def _sums(self, inputs: Any) -> tuple[Any, Any]:
+        sums = keras.ops.matmul(inputs, self.kernel)
+        if self.bias is not None:
+            sums = sums + self.bias
+        return sums[:, : self.units], sums[:, self.units :]
+
+    def get_initial_state(self, batch_size: Any = None) -> list[Any]:
+        return [keras.ops.zeros((batch_size, self.state_size), dtype=self.compute_dtype)]
+
+    def arguments(self) -> dict[str, Any]:
+        """Of the layer's configuration, beside those of Keras' RNN."""
+        return {
+            "units": self.units,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+        }
+
+
+class GatedLayer(Recurrent, keras.layers.RNN):
+    """A layer of such cells."""
+
+    def __init__(self, cell: GatedCell, **kwargs: Any) -> None:
+        super().__init__(cell, **kwargs)
+        self._require(type(self).__name__)
+        self.input_spec = keras.layers.InputSpec(ndim=3)
+
+    @property
+    def units(self) -> int:
+        return self.cell.units
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["cell"]
+        return {**config, **self.cell.arguments()}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        return cls(**config)

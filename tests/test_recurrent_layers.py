@@ -1,0 +1,187 @@
+"""Recurrent layers against Keras' own with the same weights, and against its loop over their cells."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from metal_ops import layers, raw_ops
+from tests.calls import normal
+
+X = normal(4, 6, 3)
+# Also where steps are missing at the beginning and in between; every sequence has one.
+MASK = np.array(
+    [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 0, 1, 1], [1, 0, 1, 1, 0, 0]], bool
+)
+
+
+def keras_of(layer):
+    """The same layer of Keras': its class, or its loop over the cell."""
+    config = layer.get_config()
+    if isinstance(layer, keras.layers.LSTM):
+        return keras.layers.LSTM.from_config(config)
+    if isinstance(layer, keras.layers.GRU):
+        return keras.layers.GRU.from_config(config)
+    own = ("units", "use_bias", "kernel_initializer", "recurrent_initializer", "bias_initializer")
+    own += ("beta", "longest")
+    given = {k: v for k, v in config.items() if k not in own}
+    cell = type(layer.cell)(layer.units, use_bias=layer.cell.use_bias, dtype=layer.dtype_policy)
+    if hasattr(layer.cell, "beta"):
+        cell.beta = layer.cell.beta
+    return keras.layers.RNN(cell, **given)
+
+
+def pair(make, **arguments):
+    layer = make(7, **arguments)
+    other = keras_of(layer)
+    for one in (layer, other):
+        one.build(X.shape)
+    for i, (a, b) in enumerate(zip(layer.weights, other.weights, strict=True)):
+        assert a.shape == b.shape
+        a.assign(normal(*a.shape, seed=i) / 2)
+        b.assign(a)
+    return layer, other
+
+
+def results(layer, x=X, **options):
+    x = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        found = tf.nest.flatten(layer(x, **options))
+        loss = sum(
+            tf.reduce_sum(tf.cast(v, tf.float32) * normal(*v.shape, seed=9 + i))
+            for i, v in enumerate(found)
+        )
+    weights = [v.value for v in layer.trainable_variables]
+    return [*found, *tape.gradient(loss, [x, *weights])]
+
+
+def assert_same(layer, other, tolerance=5e-6, **options):
+    for actual, expected in zip(results(layer, **options), results(other, **options), strict=True):
+        assert expected.dtype == actual.dtype and expected.shape == actual.shape
+        expected, actual = (np.asarray(tf.cast(v, tf.float32)) for v in (expected, actual))
+        scale = max(np.max(np.abs(expected)), 1.0)
+        assert np.max(np.abs(expected - actual)) <= tolerance * scale
+
+
+@pytest.fixture
+def ops(monkeypatch):
+    """A place for each call of the raw op."""
+    seen, op = [], raw_ops.recurrent_sequence
+    monkeypatch.setattr(
+        raw_ops, "recurrent_sequence", lambda *a, **k: seen.append(1) or op(*a, **k)
+    )
+    return seen
+
+
+KINDS = {
+    "LSTM": layers.LSTM,
+    "GRU": layers.GRU,
+    "GRU_reset_before": lambda units, **k: layers.GRU(units, reset_after=False, **k),
+    "MinimalGatedUnit": layers.MinimalGatedUnit,
+    "ForgetGateUnit": lambda units, **k: layers.ForgetGateUnit(units, beta=0.5, **k),
+}
+ARGUMENTS = {
+    "plain": {},
+    "all": {"return_sequences": True, "return_state": True},
+    "backwards": {"return_sequences": True, "go_backwards": True},
+    "without a bias": {"use_bias": False},
+    "zeros": {"return_sequences": True, "zero_output_for_mask": True},
+}
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_that_of_keras(kind, arguments, ops):
+    layer, other = pair(KINDS[kind], **ARGUMENTS[arguments])
+    assert_same(layer, other)
+    assert_same(layer, other, mask=tf.constant(MASK))
+    assert len(ops) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_initial_state_before_missing_steps(kind):
+    layer, other = pair(KINDS[kind], return_sequences=True, return_state=True)
+    states = [tf.constant(normal(4, 7, seed=i)) for i in range(2 if kind == "LSTM" else 1)]
+    assert_same(layer, other, initial_state=states, mask=tf.constant(MASK))
+
+
+def test_dropout_is_that_of_keras():
+    layer, other = pair(layers.LSTM, dropout=0.5, seed=3)
+    assert_same(layer, other, training=True)
+    assert np.any(layer(X, training=True) != layer(X, training=False))
+
+
+def test_stateful():
+    layer, other = pair(layers.GRU, stateful=True)
+    for one in (layer, other):
+        one.reset_state()
+    for _ in range(2):
+        np.testing.assert_allclose(layer(X), other(X), atol=2e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_policies(kind, policy):
+    layer, other = pair(KINDS[kind], dtype=policy)
+    assert layer(X).dtype == policy.removeprefix("mixed_")
+    found, expected = (np.asarray(tf.cast(one(X), tf.float32)) for one in (layer, other))
+    np.testing.assert_allclose(found, expected, atol=4e-3 if policy == "mixed_float16" else 3e-2)
+
+
+def test_other_activations_are_those_of_keras(ops):
+    for arguments in ({"activation": "relu"}, {"recurrent_activation": "hard_sigmoid"}):
+        layer, other = pair(layers.LSTM, **arguments)
+        np.testing.assert_allclose(layer(X), other(X), atol=1e-6)
+    assert not ops
+
+
+def test_after_an_embedding(ops):
+    """Its mask, from zeros in the input."""
+    words = tf.constant([[3, 1, 2, 0, 0], [4, 0, 0, 0, 0]])
+    given = keras.layers.Embedding(6, 4, mask_zero=True)
+    layer = layers.LSTM(5)
+    model = keras.Sequential([given, layer])
+    found = model(words)
+    short = layer(given(words)[1:, :1])
+    np.testing.assert_allclose(found[1:], short, atol=1e-6)
+    assert len(ops) == 2
+
+
+def test_fit_save_and_load(tmp_path):
+    """One model with a layer of each kind."""
+    keras.utils.set_random_seed(2)
+    kinds = (layers.LSTM, layers.GRU, layers.MinimalGatedUnit)
+    stack = [kind(8, return_sequences=True) for kind in kinds]
+    model = keras.Sequential(
+        [keras.Input((6, 3)), *stack, layers.ForgetGateUnit(8, beta=0.5), keras.layers.Dense(1)]
+    )
+    y = X[:, -1, :1]
+    model.compile(keras.optimizers.Adam(0.03), "mse")
+    history = model.fit(X, y, epochs=20, verbose=0).history["loss"]
+    assert history[-1] < 0.5 * history[0]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert [type(v) for v in loaded.layers] == [type(v) for v in model.layers]
+    np.testing.assert_allclose(loaded(X), model(X), atol=1e-6)
+
+
+def test_chrono_bias():
+    layer = layers.ForgetGateUnit(50, longest=20)
+    layer.build(X.shape)
+    f, n = np.split(np.asarray(layer.cell.bias), 2)
+    assert 0 <= f.min() and 2 < f.max() <= np.log(19) and not n.any()
+    layer(X)
+
+
+def test_bad_layers():
+    with pytest.raises(TypeError, match="float32"):
+        layers.LSTM(3, dtype="float64")
+    with pytest.raises(ValueError, match="units: expected an integer above 0"):
+        layers.MinimalGatedUnit(0)
+    with pytest.raises(ValueError, match="longest: expected more than 2"):
+        layers.ForgetGateUnit(3, longest=2)
+    with pytest.raises(ValueError, match="beta: expected a finite number"):
+        layers.ForgetGateUnit(3, beta=float("nan"))

@@ -1,0 +1,73 @@
+"""Whole sequences of recurrent cells, and the slopes of their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from metal_ops import raw_ops
+from tests import test_recurrent
+from tests.oracles import recurrent
+from tools.reference.error_cases import DTYPES, Case, rounded, wide
+
+
+def cases() -> Iterator[Case]:
+    for dtype in DTYPES:
+        for cell in test_recurrent.CELLS:
+            given = test_recurrent.make(cell, (13, 6, 5, 33), dtype)
+            right = recurrent.sequence(cell, given)[0]
+            gates = rounded(wide(given["x"]) @ wide(given["kernel"]) + wide(given["bias"]), dtype)
+            into = rounded(np.random.default_rng(2).integers(-64, 65, right.shape) / 64, dtype)
+
+            def states(given=given, cell=cell):
+                return test_recurrent.run(cell, test_recurrent.tensors(given))[0]
+
+            def slopes(given=given, cell=cell, gates=gates, into=into):
+                return gate_slopes(cell, given, gates, into)
+
+            yield "RecurrentSequence", dtype, states, right
+            wider = {k: np.asarray(v, np.float32) for k, v in given.items()}
+            with tf.device("CPU:0"):
+                expected = differences(cell, wider, wide(gates), wide(into))
+            yield "RecurrentSequenceGrad", dtype, slopes, expected
+
+
+def gate_slopes(cell: str, given: dict, gates: np.ndarray, into: np.ndarray) -> tf.Tensor:
+    none = tf.zeros([0], gates.dtype)
+    inputs = {
+        "recurrent_kernel": tf.constant(given["recurrent_kernel"]),
+        "initial_h": tf.constant(given["h"]),
+        "initial_c": tf.constant(given["c"]) if "c" in given else none,
+        "mask": tf.zeros([0], tf.bool),
+        "projection": none,
+    }
+    bias = tf.constant(given["recurrent_bias"]) if "recurrent_bias" in given else none
+    activated, y, cells, h, c = raw_ops.recurrent_sequence(
+        gates=tf.constant(gates), recurrent_bias=bias, cell=cell, beta=0.7, **inputs
+    )
+    return raw_ops.recurrent_sequence_grad(
+        *(tf.constant(into), tf.zeros_like(h), tf.zeros_like(c), activated, y, cells),
+        **inputs,
+        cell=cell,
+        beta=0.7,
+    )[0]
+
+
+def differences(cell: str, given: dict, gates: np.ndarray, into: np.ndarray) -> np.ndarray:
+    """The slopes of gates, by differences of the oracle in float64: all sequences are moved at once, which is right as
+    they don't know each other."""
+    batch, steps, width = gates.shape
+    identity = {"kernel": np.eye(width), "bias": np.zeros(width)}
+    found = np.zeros_like(gates)
+    for t in range(steps):
+        for j in range(width):
+            losses = []
+            for step in (1e-5, -1e-5):
+                moved = gates.copy()
+                moved[:, t, j] += step
+                y = recurrent.sequence(cell, {**given, **identity, "x": moved})[0]
+                losses.append((y * into).sum((1, 2)))
+            found[:, t, j] = (losses[0] - losses[1]) / 2e-5
+    return found

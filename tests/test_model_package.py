@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import package
+from metal_ops.metal import toolchain
 from metal_ops.package import container
 from tests.processes import Process
 
@@ -266,6 +267,9 @@ def test_the_first_call_does_what_later_ones_do(tmp_path):
 
 OTHER = """
 import sys
+import metal_ops
+late = [name for name in sys.modules if name.startswith(("metal_ops.package.", "metal_ops.metal."))]
+assert not late, f"import metal_ops imports {late}"
 import numpy as np, tensorflow as tf
 from metal_ops import package
 loaded = package.load(sys.argv[1])
@@ -299,13 +303,14 @@ def test_shaders_run_in_another_process_without_a_compiler(tmp_path):
             x = axpy(x, tf.ones_like(x), a=3.0)
         return x
 
-    path = package.save(twice, tmp_path / "k.mpkg")
+    processor = toolchain.default_target()
+    path = package.save(twice, tmp_path / "k.mpkg", targets=[processor, "sm_90"])
     found = package.inspect(path)
-    ((functions, targets),) = found.shaders.values()
-    assert functions == ["axpy"]
-    assert targets
+    ((member, (functions, targets)),) = found.shaders.items()
+    assert (functions, targets) == (["axpy"], [processor, "sm_90"])
     with zipfile.ZipFile(path) as archive:
         assert b"a * x[i]" not in archive.read("graph.pb"), "the text is still there"
+        assert b"sm_90" in archive.read(member)
     x = np.float32([1, 2, 3])
     nowhere = str(tmp_path / "nowhere")
     hidden = {

@@ -8,6 +8,7 @@ from typing import Any
 _CLASSES = {
     "scene": ("scene", "SceneReader", ()),
     "checkpoint": ("checkpoints", "CheckpointReader", ()),
+    "package": ("packages", "PackageReader", ()),
     "metallib": ("metallibs", "MetallibReader", ()),
     "cache": ("caches", "CacheReader", ()),
     "arguments": ("arguments", "ArgumentReader", ("cpu",)),

@@ -20,6 +20,7 @@ from . import calls, engine, metallibs, readers
 INPUTS = {
     "scene": 1500,
     "checkpoint": 500,
+    "package": 300,
     "metallib": 20_000,
     "cache": 2000,
     "arguments": 400,

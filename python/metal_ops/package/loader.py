@@ -45,7 +45,6 @@ class Package:
         self._specs = [
             (spec, tf.as_dtype(spec.dtype), tf.TensorShape(spec.shape)) for spec in self.inputs
         ]
-        build(self._result, self.outputs)  # complains now, not in a call
 
     def __repr__(self) -> str:
         takes, returns = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))

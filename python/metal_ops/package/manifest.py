@@ -9,7 +9,7 @@ import tensorflow as tf
 from metal_ops.package import container
 from metal_ops.package.container import File
 from metal_ops.package.errors import PackageError
-from metal_ops.package.signature import Spec
+from metal_ops.package.signature import Spec, build
 
 GRAPH, WEIGHTS, FUSION = "graph.pb", "weights.bin", "fusion.json"
 DEVICES = ("CPU", "METAL")
@@ -57,10 +57,10 @@ def check(file: File) -> None:
         _require(isinstance(manifest["stateful"], bool), "stateful")
         for op, count in manifest["ops"].items():
             _require(isinstance(op, str) and _whole(count), "ops")
-        _require("result" in manifest, "result")
+        build(manifest["result"], manifest["outputs"])
     except PackageError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise PackageError(
             f"{file.path}: {container.MANIFEST} is damaged ({error}); copy or save the file again."
         ) from None

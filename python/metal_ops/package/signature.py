@@ -85,7 +85,7 @@ def build(structure: Any, values: Sequence[Any]) -> Any:
     """The inverse of `describe`.
 
     Raises:
-      PackageError: The JSON is not what `describe` makes.
+      ValueError: The JSON is not what `describe` makes.
     """
     if structure is None:
         return None
@@ -100,7 +100,7 @@ def build(structure: Any, values: Sequence[Any]) -> Any:
         elif kind in ("list", "tuple") and isinstance(content, list):
             found = [build(value, values) for value in content]
             return found if kind == "list" else tuple(found)
-    raise PackageError("the manifest's description of the result is damaged; save it again.")
+    raise ValueError("result")
 
 
 def paths(structure: Any, n: int) -> list[str]:

@@ -1,4 +1,6 @@
 // Many threads, many buffers, many queues.
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
@@ -212,4 +214,35 @@ TEST(sync_from_many_threads_on_one_queue) {
   });
   CHECK_EQ(counter, 8 * kRounds);
   dispatch_release(queue);
+}
+
+// While two queues run dispatches of the same length, started one after the other, the second is
+// not left with its own thread alone until the first is done.
+TEST(a_long_dispatch_leaves_another_queue_its_share) {
+  constexpr NSUInteger kGroups = 3000;  // of 0.3 ms
+  id<MTLBuffer> marks[2] = {harness::Buffer(4 * kGroups), harness::Buffer(4 * kGroups)};
+  auto run = [&](int i, NSUInteger groups) {
+    id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+    id<MTLCommandBuffer> commands = queue.commandBuffer;
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    [encoder setComputePipelineState:Pipeline("slow_mark")];
+    [encoder setBuffer:marks[i] offset:0 atIndex:0];
+    [encoder dispatchThreadgroups:harness::Size(groups) threadsPerThreadgroup:harness::Size(1)];
+    [encoder endEncoding];
+    [commands commit];
+    return commands;
+  };
+  [run(0, 64) waitUntilCompleted];  // what a threadgroup takes is known from here on
+  id<MTLCommandBuffer> long_one = run(0, kGroups), other = run(1, kGroups);
+  // Waiting would lend this thread to one of the queues.
+  while (long_one.status < MTLCommandBufferStatusCompleted) usleep(1000);
+  NSUInteger done = 0;
+  for (NSUInteger i = 0; i < kGroups; ++i) done += harness::Contents<uint32_t>(marks[1])[i] == 1;
+  if (done < kGroups * 65 / 100) {
+    harness::Fail(__FILE__, __LINE__, std::to_string(done) + " of 3000 threadgroups were done");
+  }
+  [other waitUntilCompleted];
+  for (NSUInteger i = 0; i < kGroups; ++i) {
+    if (harness::Contents<uint32_t>(marks[1])[i] != 1) harness::Fail(__FILE__, __LINE__, "marks");
+  }
 }

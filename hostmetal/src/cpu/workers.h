@@ -34,11 +34,13 @@ class Workers {
     uint64_t total;
     unsigned width;
     std::atomic<uint64_t> next;
+    std::atomic<uint64_t> item_ns;  // what one item takes, as far as anybody knows
     std::atomic<uint32_t> users{0};
     std::atomic<uint64_t> busy_ns{0};
 
     bool Take(uint64_t* first, uint64_t* count);
-    void Work();
+    // Until nothing is left, or, of a worker, another job has fewer of them.
+    void Work(const std::atomic<uint32_t>* jobs);
   };
 
   Workers();
@@ -49,6 +51,7 @@ class Workers {
   const unsigned width_;
   std::mutex mutex_;
   std::vector<Job*> jobs_;
+  std::atomic<uint32_t> job_count_{0};
   WaitWord posted_;
   WaitWord finished_;
 };

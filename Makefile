@@ -45,6 +45,7 @@ NEEDS_metal := --metal
 NEEDS_test := --metal
 NEEDS_test-ops := --metal
 NEEDS_test-shaders := --metal
+NEEDS_test-release := --metal
 NEEDS_bench := --metal
 NEEDS = $(sort $(foreach goal,$(MAKECMDGOALS),$(NEEDS_$(goal))))
 WANTS = $(sort $(foreach goal,$(MAKECMDGOALS),$(WANTS_$(goal))))
@@ -148,6 +149,16 @@ MATRIX_TESTS := $(OP_TESTS) tests/fusion tests/metal_kernels/on_device tests/dev
 test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
 	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "$(MATRIX_TESTS)" $(ARGS)
 
+# What of that CI runs on the newest release, in minutes: symbols, loading, variables, stock ops, rewrites of graphs, Keras,
+# fusion, kernels of all of this library's ops, and ops of other people.
+RELEASE_TESTS := tests/test_symbols.py $(addprefix tests/device/on_device/test_,rewrites.py state.py ops.py report.py) \
+  tests/device/on_device/test_scripts.py::test_script[digits_convnet] tests/fusion/test_grappler.py \
+  tests/device/on_device/test_scripts.py::test_script[lstm_text] tests/metal_kernels/on_device/test_all_ops.py \
+  $(addprefix tests/device/test_loading.py::test_,load_at_import tensorflow_finds_it_by_itself) \
+  $(addprefix tests/metal_kernels/test_build.py::test_,ops_of_other_habits headers_of_older_releases)
+test-release: build metal | $(VENV)/test.stamp  ## Run tests of what a release of TensorFlow can break (TF=2.21)
+	@$(PYTEST) $(ARGS) $(RELEASE_TESTS)
+
 bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
@@ -172,4 +183,4 @@ clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
 endif
-.PHONY: help setup build metal nerf test test-ops test-shaders test-matrix bench lint format fresh clean
+.PHONY: help setup build metal nerf test test-ops test-shaders test-matrix test-release bench lint format fresh clean

@@ -433,35 +433,3 @@ def test_clip(dtype):
     with pytest.raises(tf.errors.InvalidArgumentError, match="clip_value_min"):
         x, two = put(random((3,), dtype)), put(random((2,), dtype))
         tf.raw_ops.ClipByValue(t=x, clip_value_min=two, clip_value_max=two)
-
-
-# ---- what TensorFlow makes of a graph after it has placed it --------------------------------------------------------
-
-REWRITES = {
-    "Log1p": lambda x: tf.math.log(1.0 + x),
-    "Square": lambda x: x * x,
-    "Reciprocal": lambda x: 1.0 / tf.identity(x),
-    "Rsqrt": lambda x: tf.identity(x) / tf.sqrt(x + 3.0),
-    "Expm1": lambda x: tf.exp(x) - 1.0,
-    "LogicalNot": lambda x: tf.logical_not(tf.greater(x, 2.0)),
-    "Pow": lambda x: tf.pow(x, 3.0) + tf.pow(x, 0.5) + tf.pow(x, -1.0) + tf.pow(x, -0.5),
-    "Relu6": lambda x: tf.minimum(tf.nn.relu(x), 6.0),
-    "AddN": lambda x: x + tf.sin(x) + tf.cos(x) + tf.exp(x),
-    "Mul": lambda x: x / 4.0 + x + x,
-    "Neg": lambda x: tf.sin(x) - (-x),
-    "Sum": lambda x: tf.reduce_sum(tf.reshape(x, [3, 3]) * 2.0, axis=1),
-    "Gelu": lambda x: 0.5 * x * (1.0 + tf.math.erf(x / 1.4142135)),
-}
-
-
-@pytest.mark.parametrize("name", REWRITES)
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_graphs_that_tensorflow_rewrites(name, dtype):
-    formula = REWRITES[name]
-    x = np.linspace(0.3, 3, 9).astype(numpy_type(dtype))
-    with tf.device("GPU:0"):
-        got = on_device(tf.function(formula)(put(x)))
-    with tf.device("CPU:0"):
-        expected = formula(tf.constant(x)).numpy()
-    tolerance = {"float32": 1e-6, "float16": 5e-3, "bfloat16": 4e-2}[dtype]
-    np.testing.assert_allclose(wide(got), wide(expected), rtol=tolerance, atol=tolerance)

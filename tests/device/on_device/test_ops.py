@@ -155,20 +155,6 @@ def test_unary(dtype):
             check(tf.raw_ops.Rsqrt(x=put(np.abs(away))), np.abs(wide) ** -0.5, dtype, ulps=2)
 
 
-def test_divisions_that_tensorflow_rewrites():
-    # Its graph optimizer makes Reciprocal and Rsqrt of these after they have been placed.
-    with tf.device("GPU:0"):
-
-        @tf.function
-        def divide(x, y):
-            return 1.0 / x, x / tf.sqrt(y)
-
-        x, y = np.full(9, 4.0, np.float32), np.full(9, 16.0, np.float32)
-        a, b = divide(put(x), put(y))
-    np.testing.assert_array_equal(on_device(a), x / 16)
-    np.testing.assert_array_equal(on_device(b), x / 4)
-
-
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_add_n(dtype):
     for shape in SHAPES:

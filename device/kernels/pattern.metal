@@ -106,10 +106,14 @@ kernel void count_up_to(device long* var [[buffer(0)]], device long* before [[bu
 }
 
 // first + i step, added up as TensorFlow's CPU does not: with one rounding each.
-kernel void range_float(device float* out [[buffer(0)]], constant float& first [[buffer(1)]],
-                        constant float& step [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  out[i] = fma(float(i), step, first);
+template <typename T>
+kernel void range(device T* out [[buffer(0)]], constant float& first [[buffer(1)]],
+                  constant float& step [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+  out[i] = T(fma(float(i), step, first));
 }
+INSTANTIATE_KERNEL("range_float", range, float)
+INSTANTIATE_KERNEL("range_half", range, half)
+INSTANTIATE_KERNEL("range_bfloat", range, bfloat)
 kernel void range_long(device long* out [[buffer(0)]], constant long& first [[buffer(1)]],
                        constant long& step [[buffer(2)]], uint i [[thread_position_in_grid]]) {
   out[i] = first + long(i) * step;

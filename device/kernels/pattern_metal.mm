@@ -1,8 +1,10 @@
 // Cumsum, Cumprod, CumulativeLogsumexp, MatrixBandPart, OneHot, Range, Empty.
 
 #include <cmath>
+#include <type_traits>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/half.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/pattern_params.h"
 #include "kernels/runtime/encoder.h"
@@ -171,6 +173,18 @@ REGISTER_METAL_KERNEL(OneHotOp, ONE_HOT.Where("TI", TF_INT8));
 REGISTER_METAL_KERNEL(OneHotOp, ONE_HOT.Where("TI", TF_INT32));
 REGISTER_METAL_KERNEL(OneHotOp, ONE_HOT.Where("TI", TF_INT64));
 
+// A float of any type.
+float HostFloat(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::kHalf:
+      return FromHalf(*tensor.host<uint16_t>());
+    case DType::kBfloat16:
+      return FromBfloat(*tensor.host<uint16_t>());
+    default:
+      return *tensor.host<float>();
+  }
+}
+
 template <typename T>
 Status RunRange(KernelContext* ctx, const char* op) {
   constexpr const char* kNames[] = {"start", "limit", "delta"};
@@ -183,7 +197,11 @@ Status RunRange(KernelContext* ctx, const char* op) {
       return InvalidArgument(op, ": ", kNames[i], " must be a scalar, not shape ",
                              ToString(tensor.shape()));
     }
-    values[i] = *tensor.host<T>();
+    if constexpr (std::is_integral_v<T>) {
+      values[i] = *tensor.host<T>();
+    } else {
+      values[i] = HostFloat(tensor);
+    }
   }
   const T first = values[0], limit = values[1], step = values[2];
   if (step == 0) return InvalidArgument(op, ": Requires delta != 0: ", step);
@@ -192,12 +210,14 @@ Status RunRange(KernelContext* ctx, const char* op) {
         op, ": Requires start ",
         step > 0 ? "<= limit when delta > 0: " : ">= limit when delta < 0: ", first, "/", limit);
   }
-  // Differences of int64 may be more than int64 has.
-  const long double span = (static_cast<long double>(limit) - first) / step;
-  const long double count =
-      std::ceil(std::is_integral_v<T> ? span
-                                      : static_cast<long double>(static_cast<double>(
-                                            (static_cast<double>(limit) - first) / step)));
+  long double count;
+  if constexpr (std::is_integral_v<T>) {
+    count = std::ceil((static_cast<long double>(limit) - first) / step);  // may be more than int64
+  } else {
+    // Each step is rounded, as by the CPU: a graph knows the size before the op runs.
+    const DType type = ctx->output_dtype(0);
+    count = std::ceil(RoundTo(type, RoundTo(type, limit - first) / step));
+  }
   if (!(count >= 0 && count < 4294967296.0L)) {
     return InvalidArgument(op, ": ", static_cast<double>(count),
                            " elements are more than the METAL device provides, 2^32 - 1");
@@ -221,7 +241,7 @@ class RangeOp {
     OP_REQUIRES_OK(ctx, whole ? RunRange<int64_t>(ctx, kOp) : RunRange<float>(ctx, kOp));
   }
 };
-REGISTER_METAL_KERNEL(RangeOp, .Types("Tidx", {TF_FLOAT, TF_INT64})
+REGISTER_METAL_KERNEL(RangeOp, .Types("Tidx", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT64})
                                    .HostMemory("start")
                                    .HostMemory("limit")
                                    .HostMemory("delta"));

@@ -148,6 +148,24 @@ kernel void batch_norm(device const T* x [[buffer(0)]], device T* out [[buffer(1
   out[i] = T(fma(float(x[i]) - mean[c], scale[c], beta[c]));
 }
 
+// With moments of the input's type, in the channels last: (channel, point).
+template <typename T>
+kernel void batch_norm_global(device const T* x [[buffer(0)]], device const T* mean [[buffer(1)]],
+                              device const T* variance [[buffer(2)]],
+                              device const T* beta [[buffer(3)]],
+                              device const T* gamma [[buffer(4)]], device T* out [[buffer(5)]],
+                              constant float& epsilon [[buffer(6)]],
+                              constant uint& scaled [[buffer(7)]],
+                              uint2 position [[thread_position_in_grid]],
+                              uint2 grid [[threads_per_grid]]) {
+  const uint c = position.x;
+  const long i = long(position.y) * grid.x + c;
+  const float scale = (scaled != 0 ? float(gamma[c]) : 1.0f) / sqrt(float(variance[c]) + epsilon);
+  out[i] = T(fma(float(x[i]) - float(mean[c]), scale, float(beta[c])));
+}
+INSTANTIATE_KERNEL("batch_norm_global_float", batch_norm_global, float)
+INSTANTIATE_KERNEL("batch_norm_global_half", batch_norm_global, half)
+
 // ---- gradients ----------------------------------------------------------------------------------
 
 // Added to `sums` and `products`: d_y, and d_y (x - mean).

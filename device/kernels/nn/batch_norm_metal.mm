@@ -1,4 +1,5 @@
-// FusedBatchNorm, for inference and for training, and its gradient; three versions of each.
+// FusedBatchNorm, for inference and for training, and its gradient; three versions of each. And
+// BatchNormWithGlobalNormalization, inference as graphs of 2015 have it.
 
 #include <algorithm>
 #include <cmath>
@@ -265,6 +266,54 @@ struct FusedBatchNormGradV3 {
 REGISTER_METAL_KERNEL(FusedBatchNormGradOp<FusedBatchNormGrad>, .Types("T", {TF_FLOAT}));
 REGISTER_METAL_KERNEL(FusedBatchNormGradOp<FusedBatchNormGradV2>, NORM_TYPES);
 REGISTER_METAL_KERNEL(FusedBatchNormGradOp<FusedBatchNormGradV3>, NORM_TYPES);
+
+class GlobalNormOp {
+ public:
+  static constexpr char kOp[] = "BatchNormWithGlobalNormalization";
+
+  explicit GlobalNormOp(KernelConstruction* ctx) {
+    bool scaled = false;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("variance_epsilon", &epsilon_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("scale_after_normalization", &scaled));
+    scaled_ = scaled ? 1 : 0;
+  }
+
+  void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  Status Run(KernelContext* ctx) const {
+    constexpr const char* kNames[] = {"t", "m", "v", "beta", "gamma"};
+    Tensor in[5], out;
+    for (int i = 0; i < 5; ++i) RETURN_IF_ERROR(ctx->Input(i, &in[i]));
+    if (in[0].rank() != 4) {
+      return InvalidArgument(kOp, ": input must be 4-dimensional, got ", ToString(in[0].shape()));
+    }
+    const int64_t channels = in[0].dim(3);
+    for (int i = 1; i < 5; ++i) {
+      if (in[i].shape() == Shape{channels} || (i == 4 && scaled_ == 0)) continue;
+      return InvalidArgument(kOp, ": ", kNames[i], kAsMany, channels, ", got shape ",
+                             ToString(in[i].shape()));
+    }
+    RETURN_IF_ERROR(ctx->AllocateOutput(0, in[0].shape(), &out));
+    if (out.num_elements() == 0) return Status();
+    return Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"batch_norm_global", out.dtype()},
+                            Grid(channels, out.num_elements() / channels),
+                            {{"x", in[0]},
+                             {"mean", in[1]},
+                             {"variance", in[2]},
+                             {"beta", in[3]},
+                             {"gamma", scaled_ != 0 ? in[4] : in[3]},
+                             {"out", out},
+                             {"epsilon", epsilon_},
+                             {"scaled", scaled_}});
+    });
+  }
+
+  float epsilon_ = 0;
+  uint32_t scaled_ = 0;
+};
+REGISTER_METAL_KERNEL(GlobalNormOp, .Types("T", {TF_FLOAT, TF_HALF}));
 
 }  // namespace
 }  // namespace metal_ops

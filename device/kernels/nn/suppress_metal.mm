@@ -6,21 +6,13 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/half.h"
 #include "device/kernels/nn/suppress_params.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
 namespace metal_ops {
 namespace {
-
-float FromHalf(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                     : exponent == 31
-                         ? (mantissa != 0 ? NAN : INFINITY)
-                         : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
 
 // Waits, as how many boxes are left has to be known for the result's shape.
 template <typename Op>

@@ -531,7 +531,6 @@ MISSING = {
         ResourceSparseApplyCenteredRMSProp ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad
         SparseApplyAdagradV2 SparseApplyCenteredRMSProp SparseApplyRMSProp"""),
     "not written: complex matrices": ("complex64", "Qr SelfAdjointEigV2"),
-    "not written: ranges of 16 bits": ("float16 bfloat16", "Range.Tidx"),
     "complex numbers have no order": ("complex64", "ClipByValue"),
     "refused by the CPU when it runs": ("bool", "InplaceAdd InplaceSub"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.device.on_device.test_elementwise import FLOATS, INTEGERS, wide
-from tests.device.on_device.test_ops import MOVABLE, ULP, on_device, put, random
+from tests.device.on_device.test_ops import MOVABLE, ULP, check, on_device, put, random
 
 raw = tf.raw_ops
 ALL = [*MOVABLE, "int32"]
@@ -210,6 +210,32 @@ def test_concat_transpose_one_hot_range_and_empty():
         with pytest.raises(tf.errors.InvalidArgumentError, match="delta"):
             tf.range(1.0, 2.0, -1.0)
     np.testing.assert_allclose(got, np.arange(10) / 10, rtol=2e-7)
+
+
+# A seventh of 7 is 10 or 11 numbers, as the division rounds.
+RANGES = [
+    (0, 7, 0.7),
+    (0, 1, 0.1),
+    (1, 0, -0.1),
+    (-2, 3, 0.3),
+    (5, 5, 1),
+    (0, 1000, 1),
+    (1.5, 8.6, 0.05),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_ranges_of_floats(dtype):
+    """As many numbers as on the CPU, each with one rounding."""
+    for values in RANGES:
+        start, limit, delta = (tf.constant(v, dtype) for v in values)
+        with tf.device("CPU:0"):
+            expected = raw.Range(start=start, limit=limit, delta=delta)
+        with tf.device("GPU:0"):
+            got = raw.Range(start=start, limit=limit, delta=delta)
+        first, step = wide(start.numpy()), wide(delta.numpy())
+        assert got.shape == expected.shape
+        check(got, first + np.arange(got.shape[0]) * step, dtype, 2)
 
 
 def floats_range(*numbers):

@@ -152,8 +152,7 @@ test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pyt
 # What of that CI runs on the newest release, in minutes: symbols, loading, variables, stock ops, rewrites of graphs, Keras,
 # fusion, kernels of all of this library's ops, and ops of other people.
 RELEASE_TESTS := tests/test_symbols.py $(addprefix tests/device/on_device/test_,rewrites.py state.py ops.py report.py) \
-  tests/device/on_device/test_scripts.py::test_script[digits_convnet] tests/fusion/test_grappler.py \
-  tests/device/on_device/test_scripts.py::test_script[lstm_text] tests/metal_kernels/on_device/test_all_ops.py \
+  $(addprefix tests/metal_kernels/on_device/test_,all_ops.py fusion.py) tests/fusion/test_grappler.py \
   $(addprefix tests/device/test_loading.py::test_,load_at_import tensorflow_finds_it_by_itself) \
   $(addprefix tests/metal_kernels/test_build.py::test_,ops_of_other_habits headers_of_older_releases)
 test-release: build metal | $(VENV)/test.stamp  ## Run tests of what a release of TensorFlow can break (TF=2.21)

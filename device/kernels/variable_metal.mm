@@ -120,10 +120,8 @@ class UpdateOp {
     const DType type = complex ? DType::kFloat : Unsigned(var.dtype());
     const int64_t n = var.num_elements() * (complex ? 2 : 1);
     return Encode(ctx, [&](Encoder& encoder) {
-      return LaunchElementwise(encoder, {Op::kSubtract ? "sub" : "add", type, "11"}, n,
-                               {{"a", Value(var).Untyped()},
-                                {"b", Value(value).Untyped()},
-                                {"out", Value(var).Untyped()}});
+      return LaunchElementwise(encoder, {Op::kSubtract ? "update_sub" : "update_add", type}, n,
+                               {{"var", Value(var).Untyped()}, {"value", Value(value).Untyped()}});
     });
   }
 };

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.command import (
+    add_budget,
     add_device,
     add_output,
     console_for_people,
@@ -72,15 +73,7 @@ def _add_train(commands: Any) -> None:
         metavar="FILE",
         help="any file, read as bytes; the documentation strings of Python's standard library if left out",
     )
-    budget = parser.add_argument_group("budget")
-    budget.add_argument(
-        "--seconds",
-        type=positive,
-        default=None,
-        help=f"training time ({_TRAIN.seconds:g} unless --steps is given)",
-    )
-    budget.add_argument("--steps", type=whole(1), default=None, help="training steps")
-    budget.add_argument("--seed", type=whole(0), default=0, help="%(default)s if left out")
+    add_budget(parser, _TRAIN.seconds)
     model = parser.add_argument_group("model")
     for name, what in (
         ("width", "of what flows from layer to layer"),

@@ -89,6 +89,33 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_budget(parser: argparse.ArgumentParser, seconds: float | None) -> None:
+    """How long to train, and the seed; `seconds` is said to be the default."""
+    group = parser.add_argument_group("budget")
+    group.add_argument(
+        "--seconds",
+        type=positive,
+        default=None,
+        help=f"training time ({seconds:g} unless --steps is given)",
+    )
+    group.add_argument("--steps", type=whole(1), default=None, help="training steps")
+    group.add_argument("--seed", type=whole(0), default=0, help="%(default)s if left out")
+
+
+class _RunFolder(argparse.Action):
+    """A run's folder in one word: of its last part becomes --name, of the others --runs."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
+        path = Path(value)
+        try:
+            namespace.name = folder_name(path.name)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        namespace.runs = path.parent
+
+
 def add_output(parser: argparse.ArgumentParser, default: str) -> argparse._ArgumentGroup:
     """Where the results go; `default` says what an unnamed run is called."""
     group = parser.add_argument_group("output")
@@ -97,6 +124,12 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> argparse._Argum
     )
     group.add_argument(
         "--runs", type=Path, default=Path("runs"), help="folder of all runs (%(default)s)"
+    )
+    group.add_argument(
+        "-o",
+        action=_RunFolder,
+        metavar="RUN",
+        help="short for --runs and --name: folder of the run",
     )
     group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
     return group

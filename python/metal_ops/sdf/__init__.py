@@ -1,0 +1,1 @@
+"""The program for signed distances of meshes: `python -m metal_ops sdf`."""

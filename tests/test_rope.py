@@ -104,6 +104,10 @@ def test_frequencies(of):
     y = metal_ops.rope(x, 1000, frequencies=of(given), rotary_size=6)
     w = (1000 + np.arange(5))[:, None] * np.array(given)
     compare(y, right(x, w, False, size=6), "float32")
+    # And inside of a function, where numbers must not become symbols before they are taken apart.
+    again = tf.function(lambda x: metal_ops.rope(x, 1000, frequencies=of(given), rotary_size=6))
+    if of is not tf.Variable:
+        np.testing.assert_array_equal(again(x), y)
 
 
 def test_scores_know_distances():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .generate import Writer
+    from .model import Transformer
+    from .tokenizers import Tokenizer
 
 _MODEL, _TRAIN = ModelConfig(), TrainConfig()
 
@@ -110,22 +112,35 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "--model",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="in place of a run: a Llama-like model, a .gguf, a .safetensors or the folder of one",
+    )
+    model.add_argument(
+        "--context",
+        type=whole(8, 1 << 20),
+        default=None,
+        help="tokens that a --model sees at once (its own, at most 2048)",
+    )
     group = parser.add_argument_group("sampling")
     group.add_argument(
         "--temperature",
         type=_fraction(10.0),
         default=0.8,
-        help="0 takes the likeliest byte, more is wilder (%(default)s)",
+        help="0 takes the likeliest token, more is wilder (%(default)s)",
     )
     group.add_argument(
-        "--top-k", type=whole(0, 256), default=0, help="of the k likeliest bytes alone (all)"
+        "--top-k", type=whole(0), default=0, help="of the k likeliest tokens alone (all)"
     )
     group.add_argument(
         "--top-p",
         type=_fraction(1.0),
         default=0.95,
-        help="of the likeliest bytes that have this probability together (%(default)s)",
+        help="of the likeliest tokens that have this probability together (%(default)s)",
     )
     group.add_argument("--seed", type=whole(0), default=0, help="%(default)s if left out")
     parser.add_argument(
@@ -136,6 +151,17 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         help="quantize the layers' matrices to 4 or 8 bits, in blocks of 32 (32: float32)",
     )
     add_device(parser)
+
+
+def _add_number(parser: argparse.ArgumentParser, what: str, default: int) -> None:
+    parser.add_argument(
+        "--bytes",
+        "--tokens",
+        type=whole(1),
+        default=default,
+        metavar="N",
+        help=f"tokens, which are bytes but for a --model: {what} (%(default)s)",
+    )
 
 
 def _fraction(most: float) -> Any:
@@ -162,13 +188,17 @@ def _add_generate(commands: Any) -> None:
             "Write text that goes on from a prompt; says how fast at the end.",
             ("generate runs/lm", "from nothing"),
             ("generate runs/lm 'Return the' --bits 4", "from a prompt, with weights of 4 bits"),
+            ("generate --model tiny.gguf 'Once'", "a model that others trained"),
         ),
     )
     _add_sampling(parser)
-    parser.add_argument("prompt", nargs="?", default="", help="what the text begins with (nothing)")
     parser.add_argument(
-        "--bytes", type=whole(1), default=400, metavar="N", help="how many to write (%(default)s)"
+        "words",
+        nargs="*",
+        metavar="RUN PROMPT",
+        help="folder of the run, and what the text begins with (nothing); with --model the prompt alone",
     )
+    _add_number(parser, "how many to write", 400)
     parser.set_defaults(run=guarded("lm", _generate))
 
 
@@ -185,12 +215,9 @@ def _add_chat(commands: Any) -> None:
     )
     _add_sampling(parser)
     parser.add_argument(
-        "--bytes",
-        type=whole(1),
-        default=200,
-        metavar="N",
-        help="of an answer, at most (%(default)s)",
+        "words", nargs="*", metavar="RUN", help="folder of the run; none with --model"
     )
+    _add_number(parser, "of an answer, at most", 200)
     parser.set_defaults(run=guarded("lm", _chat))
 
 
@@ -269,17 +296,9 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
-    from metal_ops.programs import checkpoint
-    from metal_ops.programs.records import take_state
-
-    header, arrays, where = checkpoint.load_run(arguments.folder)
-    use_device(arguments, console)
     from .generate import Sampling, Writer
-    from .model import Transformer
-    from .train import configs_from
 
-    model = Transformer(configs_from(header, where)[0])
-    take_state(model.state(), arrays, where)
+    model, tokenizer = (_of_run if arguments.model is None else _of_files)(arguments, console)
     if arguments.bits != 32:
         before = model.n_bytes()
         model = model.quantized(arguments.bits)
@@ -288,21 +307,69 @@ def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
             highlight=False,
         )
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed)
-    return Writer(model, sampling)
+    return Writer(model, sampling, tokenizer)
+
+
+def _of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, None]:
+    from metal_ops.programs import checkpoint
+    from metal_ops.programs.records import take_state
+
+    if arguments.context is not None:
+        raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
+    header, arrays, where = checkpoint.load_run(arguments.folder)
+    use_device(arguments, console)
+    from .model import Transformer
+    from .train import configs_from
+
+    model = Transformer(configs_from(header, where)[0])
+    take_state(model.state(), arrays, where)
+    return model, None
+
+
+def _of_files(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, Tokenizer]:
+    use_device(arguments, console)
+    from .pretrained import load
+
+    with console.status("reading the model"):
+        model, tokenizer = load(arguments.model, arguments.context)
+    config = model.config
+    console.print(
+        f"Model {arguments.model}: {config.layers} layers, width {config.width}, {config.vocabulary:,} tokens, "
+        f"{model.n_bytes():,} bytes.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return model, tokenizer
+
+
+def _words_of(arguments: argparse.Namespace, most: int) -> str:
+    """The prompt; the run's folder becomes `arguments.folder`."""
+    words = list(arguments.words)
+    if arguments.model is None:
+        if not words:
+            raise ProgramError("give the folder of a run, or --model with a file.")
+        arguments.folder = Path(words.pop(0))
+    if len(words) > most:
+        raise ProgramError(
+            f"{short(words[most])} is one word too many; put quotes around a prompt."
+        )
+    return words[0] if words else ""
 
 
 def _generate(arguments: argparse.Namespace) -> int:
     from .run import stream
 
     console = console_for_people()
+    prompt = _words_of(arguments, 1)
     writer = _writer(arguments, console)
-    if arguments.prompt:
-        writer.tell(os.fsencode(arguments.prompt))
-    print(arguments.prompt, end="")
+    if prompt:
+        writer.tell(os.fsencode(prompt))
+    print(prompt, end="")
     stream(writer.write(arguments.bytes), sys.stdout)
     print()
     rate = max(writer.n_written - 1, 1) / max(writer.writing, 1e-9)
-    print(f"{writer.n_written} bytes written, {rate:.0f} a second", file=sys.stderr)
+    what = "bytes" if arguments.model is None else "tokens"
+    print(f"{writer.n_written} {what} written, {rate:.0f} a second", file=sys.stderr)
     return 0
 
 
@@ -310,6 +377,7 @@ def _chat(arguments: argparse.Namespace) -> int:
     from .run import stream
 
     console = console_for_people()
+    _words_of(arguments, 0)
     writer = _writer(arguments, console)
     while True:
         try:
@@ -324,10 +392,11 @@ def _chat(arguments: argparse.Namespace) -> int:
 def _to_newline(text: Any) -> Any:
     """Bytes before the end of the line, which is read by the writer as well."""
     begun = False
-    for byte in text:
-        if byte == b"\n":
-            if begun:
-                return
-            continue
-        begun = True
-        yield byte
+    for piece in text:
+        if not begun:
+            piece = piece.lstrip(b"\n")
+        line, end, _ = piece.partition(b"\n")
+        begun = begun or bool(piece)
+        yield line
+        if end:
+            return

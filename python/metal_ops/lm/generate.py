@@ -1,4 +1,4 @@
-"""Writing: one byte after the other from what the caches hold."""
+"""Writing: one token after the other from what the caches hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from metal_ops.programs.errors import ProgramError
+
 from .model import Transformer
+from .tokenizers import Bytes, Tokenizer
 
 # What the model goes on from where it is told nothing, and where a prompt begins: the end of a paragraph.
 START = b"\n\n"
@@ -17,10 +20,10 @@ START = b"\n\n"
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next byte is chosen.
+    """How the next token is chosen.
 
     Attributes:
-      temperature: Logits are divided by it; 0 takes the likeliest byte.
+      temperature: Logits are divided by it; 0 takes the likeliest token.
       top_k: Only that many of the likeliest; 0 for all.
       top_p: Only the likeliest that together have this probability (Holtzman et al. 2020,
         [arXiv:1904.09751](https://arxiv.org/abs/1904.09751)).
@@ -34,7 +37,7 @@ class Sampling:
 
 
 def choose(logits: np.ndarray, sampling: Sampling, random: np.random.Generator) -> int:
-    """A byte, from logits [256].
+    """A token, from logits [vocabulary].
 
     Example:
       >>> choose(np.array([0.0, 3.0, 1.0]), Sampling(temperature=0.0), np.random.default_rng(0))
@@ -60,61 +63,72 @@ class Writer:
 
     Args:
       model: Trained.
-      sampling: How bytes are chosen.
+      sampling: How tokens are chosen.
+      tokenizer: From text to tokens; bytes if left out.
 
     Attributes:
-      n_read: Bytes read by `tell`, with those read anew.
-      n_written: Bytes made.
+      n_read: Tokens read by `tell`, with those read anew.
+      n_written: Tokens made.
       reading, writing: Seconds that these took, the first of each compiled in them.
     """
 
-    def __init__(self, model: Transformer, sampling: Sampling) -> None:
+    def __init__(
+        self, model: Transformer, sampling: Sampling, tokenizer: Tokenizer | None = None
+    ) -> None:
         self.model, self.sampling = model, sampling
+        self.tokenizer = tokenizer or Bytes()
         self.n_read = self.n_written = 0
         self.reading = self.writing = 0.0
         self._random = np.random.default_rng(sampling.seed)
         self._context = model.config.context
         self._caches = model.caches(self._context)
-        self._text = b""
+        self._tokens: list[int] = []
         self._logits: np.ndarray | None = None
         self._extend = tf.function(
             lambda tokens: model.extend(tokens, self._caches), autograph=False
         )
 
     def tell(self, text: bytes) -> None:
-        """Reads some bytes that the next ones follow."""
+        """Reads some text that the next tokens follow."""
+        first = self._logits is None
+        tokens = self.tokenizer.encode(text, first)
+        self._read(self.tokenizer.start + tokens if first else tokens)
+
+    def _read(self, tokens: list[int]) -> None:
         begin = time.perf_counter()
-        self._text = (self._text + text)[-self._context :]
-        if len(text) + int(self._caches[0].lengths[0]) > self._context:
-            self._text = self._text[-(self._context // 2) :]
+        self._tokens = (self._tokens + tokens)[-self._context :]
+        if len(tokens) + int(self._caches[0].lengths[0]) > self._context:
+            self._tokens = self._tokens[-(self._context // 2) :]
             for cache in self._caches:
                 cache.reset()
-            text = self._text
+            tokens = self._tokens
         # In pieces of a power of two, of which a dozen are compiled, and not one for each length.
-        while text:
-            n = 1 << (len(text).bit_length() - 1)
-            self._logits = self._run(text[:n])
+        while tokens:
+            n = 1 << (len(tokens).bit_length() - 1)
+            self._logits = self._run(tokens[:n])
             self.n_read += n
-            text = text[n:]
+            tokens = tokens[n:]
         self.reading += time.perf_counter() - begin
 
     def write(self, n: int) -> Iterator[bytes]:
-        """The next n bytes, one at a time."""
+        """What the next n tokens stand for, one at a time; fewer where the text ends."""
         if self._logits is None:
-            self.tell(START)
+            self.tell(b"" if self.tokenizer.start else START)
+        if self._logits is None:
+            raise ProgramError("the model has no tokens for that text; give another prompt.")
         for _ in range(n):
-            assert self._logits is not None
             begin = time.perf_counter()
-            byte = bytes([choose(self._logits, self.sampling, self._random)])
+            token = choose(self._logits, self.sampling, self._random)
+            if token in self.tokenizer.ends:
+                return
             if int(self._caches[0].lengths[0]) == self._context:
-                self.tell(byte)
+                self._read([token])
             else:
-                self._text = (self._text + byte)[-self._context :]
-                self._logits = self._run(byte)
+                self._tokens = (self._tokens + [token])[-self._context :]
+                self._logits = self._run([token])
                 self.writing += time.perf_counter() - begin
             self.n_written += 1
-            yield byte
+            yield self.tokenizer.decode(token)
 
-    def _run(self, text: bytes) -> np.ndarray:
-        tokens = np.frombuffer(text, np.uint8).astype(np.int32)[None]
-        return self._extend(tf.constant(tokens)).numpy()[0]
+    def _run(self, tokens: list[int]) -> np.ndarray:
+        return self._extend(tf.constant([tokens], tf.int32)).numpy()[0]

@@ -68,7 +68,7 @@ class Transformer(tf.Module):
 
     def __call__(self, tokens: tf.Tensor) -> tf.Tensor:
         """Logits [batch, length, 256] of the byte behind each one of [batch, length] integers."""
-        x = tf.gather(self.embedding, tokens)
+        x = self._embedded(tokens)
         for i in range(self.config.layers):
             q, k, v = self._heads(i, x, None)
             x += self._joined(i, metal_ops.scaled_dot_product_attention(q, k, v, causal=True))
@@ -83,7 +83,7 @@ class Transformer(tf.Module):
 
     def extend(self, tokens: tf.Tensor, caches: list[KVCache]) -> tf.Tensor:
         """Appends [batch, n] tokens to what the caches hold; the logits [batch, 256] of the byte behind the last."""
-        x = tf.gather(self.embedding, tokens)
+        x = self._embedded(tokens)
         positions = caches[0].positions(tokens.shape[1])
         for i, cache in enumerate(caches):
             x += self._joined(i, cache.attend(*self._heads(i, x, positions)))
@@ -92,7 +92,7 @@ class Transformer(tf.Module):
 
     def attention_weights(self, tokens: tf.Tensor) -> tf.Tensor:
         """[layers, heads, length, length], for pictures: what each byte of [length] looks at."""
-        x = tf.gather(self.embedding, tokens[None])
+        x = self._embedded(tokens[None])
         group = self.config.heads // self.config.kv_heads
         found = []
         for i in range(self.config.layers):
@@ -131,10 +131,16 @@ class Transformer(tf.Module):
         )
 
     def _product(self, x: tf.Tensor, layer: int, name: str) -> tf.Tensor:
-        matrix = self.matrices[layer][name]
+        return self._times(x, self.matrices[layer][name])
+
+    @staticmethod
+    def _times(x: tf.Tensor, matrix: Any) -> tf.Tensor:
         if isinstance(matrix, QuantizedWeights):
             return metal_ops.quantized_matmul(x, matrix)
         return tf.tensordot(x, matrix, 1)
+
+    def _embedded(self, tokens: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self.embedding, tokens)
 
     def _heads(
         self, i: int, x: tf.Tensor, positions: tf.Tensor | None

@@ -118,7 +118,8 @@ def _turns(op: str, frequencies: Any, rotary_size: Any, base: Any) -> Any:
     if base != 10000.0:
         raise ValueError(f"[{op}] frequencies, base: expected one of them, got both.")
     if not tf.is_tensor(frequencies) and not hasattr(frequencies, "assign"):
-        frequencies = np.asarray(_arguments.convert(op, "frequencies", frequencies, tf.float64))
+        with tf.init_scope():  # numbers, not symbols, inside of a function, too
+            frequencies = np.asarray(_arguments.convert(op, "frequencies", frequencies, tf.float64))
     else:
         frequencies = _arguments.convert(op, "frequencies", frequencies)
         _checks.check_dtype(op, "frequencies", frequencies, (tf.float32, tf.float64))

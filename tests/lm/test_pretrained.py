@@ -1,0 +1,516 @@
+"""GGUF and safetensors of Llama-like models: logits against NumPy in float64, tokens, text, files that are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import metal_ops
+from metal_ops import QuantizedWeights, cli
+from metal_ops.lm import pretrained, tokenizers
+from metal_ops.lm.gguf import Gguf
+from metal_ops.lm.llama import as_weights
+from metal_ops.lm.tokenizers import BytePairs, Pieces
+from metal_ops.lm.weights import WeightsError
+from tests.lm.files import (
+    CONFIG,
+    METADATA,
+    SCORES,
+    SIZE,
+    TOKENIZER,
+    TOKENS,
+    oracle,
+    packed,
+    random_model,
+    write_gguf,
+    write_safetensors,
+)
+
+WRITTEN = [5, 300, 17, 301, 2, 255, 311, 9, 9, 340, 76]
+
+
+def lm(*arguments: object) -> int:
+    return cli.main(["lm", *map(str, arguments)])
+
+
+def logits_of(model) -> np.ndarray:
+    return model(tf.constant([WRITTEN], tf.int32)).numpy()[0]
+
+
+def check_close(found: np.ndarray, right: np.ndarray, off: float = 2e-4) -> None:
+    assert np.linalg.norm(found - right) < off * np.linalg.norm(right)
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["head", "tied"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])
+def test_gguf(kind, tied, tmp_path):
+    """The oracle has the weights that the file stands for: what is left are the roundings of float32."""
+    meant = write_gguf(tmp_path / "a.gguf", random_model(tied=tied), kind)
+    model, _ = pretrained.load(tmp_path / "a.gguf", None)
+    check_close(logits_of(model), oracle(meant, WRITTEN))
+    quantized = kind.startswith("Q")
+    assert isinstance(model.matrices[0]["q"], QuantizedWeights) == quantized
+    assert isinstance(model.embedding, QuantizedWeights) == quantized
+    if quantized:  # as many bytes as the file has for them, norms apart
+        n = sum(v.size for k, v in meant.items() if v is not None and v.ndim == 2)
+        a_block = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}[kind]
+        assert model.n_bytes() - n * a_block // 32 == pytest.approx(4 * 5 * 64, abs=64)
+
+
+@pytest.mark.parametrize(
+    "kind, parts, tied", [("F32", 1, False), ("F16", 2, True), ("BF16", 3, False)]
+)
+def test_safetensors(kind, parts, tied, tmp_path):
+    meant = write_safetensors(tmp_path / "a", random_model(1, tied), kind, parts=parts)
+    model, _ = pretrained.load(tmp_path / "a", None)
+    check_close(logits_of(model), oracle(meant, WRITTEN))
+
+
+def test_one_safetensors_file(tmp_path):
+    meant = write_safetensors(tmp_path / "a", random_model(2))
+    model, _ = pretrained.load(tmp_path / "a" / "model-0.safetensors", 16)
+    check_close(logits_of(model), oracle(meant, WRITTEN))
+    assert model.config.context == 16
+
+
+def test_both_formats_agree(tmp_path):
+    model = random_model(3)
+    write_gguf(tmp_path / "a.gguf", model)
+    write_safetensors(tmp_path / "a", model)
+    first, second = (pretrained.load(tmp_path / name, None)[0] for name in ("a.gguf", "a"))
+    check_close(logits_of(first), logits_of(second), 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q4_0"])
+def test_caches_give_the_same(kind, tmp_path):
+    write_gguf(tmp_path / "a.gguf", random_model(4), kind)
+    model, _ = pretrained.load(tmp_path / "a.gguf", None)
+    right, caches, at = logits_of(model), model.caches(32), 0
+    for n in (4, 1, 1, 5):
+        logits = model.extend(tf.constant([WRITTEN[at : at + n]], tf.int32), caches)
+        at += n
+        check_close(logits[0].numpy(), right[at - 1], 1e-4)
+
+
+def test_scaled_positions(tmp_path):
+    """GGUF's factors, and Llama 3's formula by another hand."""
+    plain = CONFIG["rope_theta"] ** (-np.arange(0, SIZE, 2) / SIZE)
+    factors = np.linspace(1, 8, SIZE // 2).astype(np.float32)
+    meant = write_gguf(tmp_path / "a.gguf", random_model(5), more={"rope_freqs.weight": factors})
+    model, _ = pretrained.load(tmp_path / "a.gguf", None)
+    check_close(logits_of(model), oracle(meant, WRITTEN, plain / factors))
+    scaling = {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    }  # fmt: skip
+    right = []
+    for frequency in plain:
+        length = 2 * np.pi / frequency
+        smooth = (32 / length - 1) / 3
+        if length < 32 / 4:
+            right.append(frequency)
+        elif length > 32:
+            right.append(frequency / 8)
+        else:
+            right.append((1 - smooth) * frequency / 8 + smooth * frequency)
+    meant = write_safetensors(
+        tmp_path / "a", random_model(5), config=CONFIG | {"rope_scaling": scaling}
+    )
+    model, _ = pretrained.load(tmp_path / "a", None)
+    np.testing.assert_allclose(model.config.frequencies, right)
+    assert len({round(a / b, 3) for a, b in zip(plain, right, strict=True)}) > 2
+    check_close(logits_of(model), oracle(meant, WRITTEN, np.array(right)))
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])
+def test_floats_of_a_tensor(kind, tmp_path):
+    values = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
+    content, meant = packed(values, kind)
+    # Half a step of the blocks' spread, or of the mantissa.
+    assert np.abs(meant - values).max() < {
+        "F32": 1e-9,
+        "F16": 4e-3,
+        "BF16": 4e-2,
+        "Q8_0": 0.03,
+    }.get(kind, 0.3)
+    model = random_model()
+    model["0 gate"][:6] = values
+    write_gguf(tmp_path / "a.gguf", model, kind)
+    found = Gguf(tmp_path / "a.gguf").floats("blk.0.ffn_gate.weight")
+    np.testing.assert_allclose(found[:6], meant, atol=1e-6)
+
+
+def q4_k(block: bytes) -> list[float]:
+    """256 weights, one after the other, as the format says."""
+    step, low = struct.unpack("<2e", block[:4])
+    q, found = block[4:16], []
+    for j in range(8):
+        if j < 4:
+            scale, minimum = q[j] & 63, q[j + 4] & 63
+        else:
+            scale = (q[j + 4] & 15) | (q[j - 4] >> 6) << 4
+            minimum = (q[j + 4] >> 4) | (q[j] >> 6) << 4
+        for i in range(32):
+            byte = block[16 + 32 * (j // 2) + i]
+            found.append(step * scale * (byte >> 4 if j % 2 else byte & 15) - low * minimum)
+    return found
+
+
+def q6_k(block: bytes) -> list[float]:
+    (step,) = struct.unpack("<e", block[208:])
+    scales = struct.unpack("<16b", block[192:208])
+    found = []
+    for i in range(256):
+        half, place = divmod(i, 128)
+        quarter, at = divmod(place, 32)
+        byte = block[64 * half + 32 * (quarter % 2) + at]
+        low = byte >> 4 if quarter > 1 else byte & 15
+        high = block[128 + 32 * half + at] >> (2 * quarter) & 3
+        found.append(step * scales[i // 16] * ((low | high << 4) - 32))
+    return found
+
+
+@pytest.mark.parametrize("kind, number, of", [("Q4_K", 12, q4_k), ("Q6_K", 14, q6_k)])
+def test_k_quants(kind, number, of, tmp_path):
+    """Any bytes of theirs, and the product with them where they are multiplied as they are."""
+    size, random = {"Q4_K": 144, "Q6_K": 210}[kind], np.random.default_rng(0)
+    blocks = []
+    for _ in range(3 * 2):
+        block = bytearray(random.bytes(size))
+        for at in (0, 2) if kind == "Q4_K" else (208,):
+            block[at : at + 2] = struct.pack("<e", random.uniform(-1, 1))
+        blocks.append(bytes(block))
+    right = np.array([of(block) for block in blocks]).reshape(3, 512)
+    more = {"some": ((3, 512), number, b"".join(blocks))}
+    write_gguf(tmp_path / "a.gguf", random_model(), more=more)
+    file = Gguf(tmp_path / "a.gguf")
+    np.testing.assert_allclose(file.floats("some"), right, rtol=1e-5, atol=1e-4)
+    weights = as_weights(file.packed("some"))
+    assert isinstance(weights, QuantizedWeights) == (kind == "Q4_K")
+    x = random.standard_normal((2, 512)).astype(np.float32)
+    product = metal_ops.quantized_matmul(x, weights) if kind == "Q4_K" else x @ weights
+    np.testing.assert_allclose(product, x @ right.T, rtol=1e-3, atol=0.05)
+
+
+# ---- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def best_pieces(text: str) -> list[str]:
+    """The definition: of all neighbours the best score is joined, the leftmost of equals, again and again."""
+    known = dict(zip(TOKENS, SCORES, strict=True))
+    pieces = list(text.replace(" ", "\u2581"))
+    while True:
+        made = [a + b for a, b in zip(pieces, pieces[1:], strict=False)]
+        pairs = [(-known[piece], i) for i, piece in enumerate(made) if piece in known]
+        if not pairs:
+            return pieces
+        _, i = min(pairs)
+        pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+
+
+def test_pieces(tmp_path):
+    write_gguf(tmp_path / "a.gguf", random_model())
+    _, tokenizer = pretrained.load(tmp_path / "a.gguf", None)
+    assert isinstance(tokenizer, Pieces) and tokenizer.start == [1] and tokenizer.ends == {2}
+    names = [TOKENS[i] for i in tokenizer.encode(b"the then in", True)]
+    assert names == best_pieces(" the then in") and "\u2581the" in names
+    random = np.random.default_rng(0)
+    for _ in range(30):
+        text = "".join(random.choice(list("the in t"), 20))
+        assert [TOKENS[i] for i in tokenizer.encode(text.encode(), False)] == best_pieces(text)
+    # What no piece has is bytes; a byte that is no text, too.
+    for text in ("a\u00e4\u20ac".encode(), b"\xff\x00 z"):
+        tokens = tokenizer.encode(text, False)
+        assert b"".join(map(tokenizer.decode, tokens)) == text
+    assert TOKENS[tokenizer.encode("\u20ac".encode(), False)[0]] == "<0xE2>"
+    assert tokenizer.encode(b"a</s>b", False)[1] == 2 and tokenizer.decode(2) == b""
+
+
+def test_pieces_by_merges(tmp_path):
+    write_safetensors(tmp_path / "a", random_model())
+    _, tokenizer = pretrained.load(tmp_path / "a", None)
+    names = [TOKENS[i] for i in tokenizer.encode(b"the in", True)]
+    assert names == ["\u2581the", "\u2581", "in"]
+
+
+@pytest.mark.parametrize(
+    "cut, text, right",
+    [
+        ("gpt2", "I'll take 12345 \u00e4pfel, 3x!\n\n  now",
+         ["I", "'ll", " take", " 12345", " \u00e4pfel", ",", " 3", "x", "!", "\n\n ", " now"]),
+        ("gpt2", "a  ", ["a", "  "]),
+        ("gpt2", "\u4f60\u597d \u0663\u0664", ["\u4f60\u597d", " \u0663\u0664"]),
+        ("llama3", "I'LL take 12345 (x)!\n\n  now",
+         ["I", "'LL", " take", " ", "123", "45", " (", "x", ")!\n\n", " ", " now"]),
+        ("llama3", "\"hey\u00a0\u00e9\u00e8", ["\"hey", "\u00a0\u00e9\u00e8"]),
+    ],
+)  # fmt: skip
+def test_words(cut, text, right):
+    assert BytePairs(["a"], [], cut, {}, [], frozenset()).words(text) == right
+
+
+def test_byte_pairs_of_both_files(tmp_path):
+    letters = tokenizers._LETTERS
+    space = letters[32]
+    tokens = [*letters, space + "t", "he", space + "the", "<|end|>", "word"]
+    tokens += [f"<unused{i}>" for i in range(len(TOKENS) - len(tokens))]
+    merges = [f"{space} t", "h e", f"{space}t he"]
+    metadata = {k: v for k, v in METADATA.items() if not k.startswith("tokenizer.")} | {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "llama-bpe",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.token_type": [1] * 259 + [3, 1] + [5] * (len(tokens) - 261),
+        "tokenizer.ggml.eos_token_id": 259,
+    }
+    write_gguf(tmp_path / "a.gguf", random_model(), metadata=metadata)
+    described = {
+        "added_tokens": [{"id": 259, "content": "<|end|>"}],
+        "pre_tokenizer": {"pretokenizers": [{"pattern": {"Regex": "\\p{N}{1,3}"}}]},
+        "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens) if i != 259}, "merges": merges,
+                  "ignore_merges": True},
+    }  # fmt: skip
+    config = CONFIG | {"bos_token_id": None, "eos_token_id": 259}
+    write_safetensors(tmp_path / "a", random_model(), config=config, tokenizer=described)
+    for name in ("a.gguf", "a"):
+        _, tokenizer = pretrained.load(tmp_path / name, None)
+        assert (
+            isinstance(tokenizer, BytePairs) and tokenizer.start == [] and tokenizer.ends == {259}
+        )
+        assert tokenizer.encode(b"x the<|end|>", True) == [ord("x"), 258, 259]
+        text = "\u00e4 \u20ac the\n".encode() + b"\xfe"
+        assert b"".join(map(tokenizer.decode, tokenizer.encode(text, False))) == text
+        assert tokenizer.decode(259) == b""
+        assert tokenizer.encode(b"word", False) == [260]  # which no merge makes
+
+
+# ---- the program ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "small.gguf"
+    write_gguf(path, random_model(), "Q8_0")
+    return path
+
+
+def test_generate_and_chat(small, capfdbinary, monkeypatch):
+    import io
+    import sys
+
+    texts = []
+    for options in ([], [], ["--seed", 3], ["--bits", 4]):
+        assert lm("generate", "--model", small, "the", "--tokens", 12, *options) == 0
+        out, said = capfdbinary.readouterr()
+        assert b"2 layers, width 64, 361 tokens" in out and re.search(rb"\d+ tokens written", said)
+        texts.append(out.split(b"bytes.\n", 1)[1])
+    assert texts[0] == texts[1] != texts[2] and texts[0].startswith(b"the")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("One\nTwo\n"))
+    assert lm("chat", "--model", small, "--tokens", 8) == 0
+
+
+def test_the_end_ends(small):
+    """A token that ends a text is not written."""
+    from metal_ops.lm.generate import Sampling, Writer
+
+    model, tokenizer = pretrained.load(small, None)
+    writer = Writer(model, Sampling(temperature=0.0), tokenizer)
+    writer.tell(b"the")
+    tokens = [1, *tokenizer.encode(b"the", True)]
+    likeliest = int(np.argmax(model(tf.constant([tokens], tf.int32))[0, -1]))
+    assert next(writer.write(1)) == tokenizer.decode(likeliest)
+    again = Writer(model, Sampling(temperature=0.0), tokenizer)
+    tokenizer.ends = frozenset({likeliest})
+    again.tell(b"the")
+    assert list(again.write(5)) == [] and again.n_written == 0
+
+
+def test_a_prompt_without_tokens(small):
+    from metal_ops.lm.generate import Sampling, Writer
+    from metal_ops.programs.errors import ProgramError
+
+    model, _ = pretrained.load(small, None)
+    nothing = BytePairs(["a"], [], "gpt2", {}, [], frozenset())
+    with pytest.raises(ProgramError, match="has no tokens for that text"):
+        next(Writer(model, Sampling(), nothing).write(1))
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["generate"], "give the folder of a run, or --model"),
+        (["generate", "--model", "nowhere.gguf"], "nowhere.gguf: no such model"),
+        (["generate", "--model", "SMALL", "a", "b"], "'b' is one word too many"),
+        (["generate", "--model", "SMALL", "--context", 65], "sees 64 tokens at once, --context 65 is more"),
+        (["generate", "run", "--context", 9], "--context: a run has the one"),
+        (["chat", "--model", "SMALL", "x"], "'x' is one word too many"),
+    ],
+)  # fmt: skip
+def test_mistakes(arguments, words, small, capsys):
+    assert lm(*(small if word == "SMALL" else word for word in arguments)) == 2
+    said = capsys.readouterr().err
+    assert re.search(words, said) and said.startswith("lm: ") and len(said.splitlines()) == 1
+
+
+# ---- files that are refused -----------------------------------------------------------------------------------------
+
+
+def changed(**changes):
+    """Metadata with other values; None takes one away."""
+    names = {name.rsplit(".", 1)[-1]: name for name in METADATA}
+    metadata = dict(METADATA)
+    for name, value in changes.items():
+        key = names.get(name, name.replace("__", "."))
+        metadata[key] = value
+        if value is None:
+            del metadata[key]
+    return metadata
+
+
+@pytest.mark.parametrize(
+    "metadata, words",
+    [
+        (changed(architecture="gemma"), "'general.architecture' is 'gemma', expected 'llama'"),
+        (changed(llama__rope__scaling__type="yarn"), "'llama.rope.scaling.type' is 'yarn'"),
+        (changed(embedding_length=None), "'llama.embedding_length' must be a number from 1 to"),
+        (changed(block_count="two"), "'llama.block_count' must be a number"),
+        (changed(head_count_kv=3), "4 heads of 16, 16 of them turned, and 3 of keys do not fit"),
+        (changed(block_count=3), "tensor 'blk.2.attn_q.weight' is missing"),
+        (changed(feed_forward_length=128), r"has shape \[96, 64\], expected \[128, 64\]"),
+        (changed(model="bert"), "'tokenizer.ggml.model' is 'bert', expected 'llama' or 'gpt2'"),
+        (changed(scores=[1.0]), "'tokenizer.ggml.scores' must be a number a token"),
+        (
+            changed(bos_token_id=100000),
+            "'tokenizer.ggml.bos_token_id' is 100000, and there are 361",
+        ),
+        (changed(tokens=[1, 2]), "'tokenizer.ggml.tokens' must be a list of texts"),
+        (changed(model="gpt2", tokenizer__ggml__pre="qwen2"), "'tokenizer.ggml.pre' is 'qwen2'"),
+        (changed(general__alignment=0), "'general.alignment' is 0"),
+    ],
+)
+def test_other_models_as_gguf(metadata, words, tmp_path):
+    write_gguf(tmp_path / "a.gguf", random_model(), metadata=metadata)
+    with pytest.raises(WeightsError, match=words):
+        pretrained.load(tmp_path / "a.gguf", None)
+
+
+def test_tensors_that_a_llama_does_not_have(tmp_path):
+    write_gguf(tmp_path / "a.gguf", random_model(), more={"blk.0.attn_q.bias": np.zeros(64)})
+    with pytest.raises(
+        WeightsError, match="'blk.0.attn_q.bias' is none that a Llama has; models with biases"
+    ):
+        pretrained.load(tmp_path / "a.gguf", None)
+
+
+def patched(content: bytes, name: bytes, offset: int, form: str, value: int) -> bytes:
+    """Another number behind the name of a tensor."""
+    at = content.index(name) + len(name) + offset
+    return content[:at] + struct.pack(form, value) + content[at + struct.calcsize(form) :]
+
+
+def test_hostile_gguf(tmp_path):
+    write_gguf(tmp_path / "a.gguf", random_model())
+    whole = (tmp_path / "a.gguf").read_bytes()
+    name = b"blk.0.attn_q.weight"
+    huge = (1 << 62) + 1
+    cases = {
+        b"": "it has 0 bytes",
+        b"GGML" + whole[4:]: "is no GGUF file of version 2 or 3",
+        b"GGUF" + struct.pack("<I", 1) + whole[8:]: "is no GGUF file of version 2 or 3",
+        whole[:8] + struct.pack("<Q", huge) + whole[16:]: "declares 4611686018427387905 tensors",
+        whole[:24] + struct.pack("<Q", huge) + whole[32:]: "is damaged at byte 32",
+        whole[:500]: "is damaged at byte",
+        whole[:-1000]: "ends behind the file's last byte; it is cut off",
+        patched(whole, name, 0, "<I", 9): "has 9 dimensions, expected 1 to 4",
+        patched(whole, name, 4, "<Q", huge): "ends behind the file's last byte",
+        patched(whole, name, 20, "<I", 11): "has type Q3_K, which is not read; quantize the model to Q8_0",
+        patched(whole, name, 20, "<I", 99): "has type number 99, which is not read",
+        whole.replace(b"blk.0.attn_q.w", b"blk.1.attn_q.w"): "is there twice",
+        patched(whole, b"llama.context_length", 0, "<I", 77): "metadata of type 77",
+    }  # fmt: skip
+    for content, words in cases.items():
+        (tmp_path / "b.gguf").write_bytes(content)
+        with pytest.raises(WeightsError, match=words) as refused:
+            pretrained.load(tmp_path / "b.gguf", None)
+        assert str(refused.value).startswith(str(tmp_path / "b.gguf"))
+
+
+def test_damaged_heads_are_refused_or_read(tmp_path):
+    write_gguf(tmp_path / "a.gguf", random_model())
+    whole = (tmp_path / "a.gguf").read_bytes()
+    random, ends = np.random.default_rng(0), set()
+    head = whole.index(b"blk.1.ffn_norm.weight") + 60
+    for _ in range(200):
+        data = bytearray(whole)
+        for _ in range(random.integers(1, 4)):
+            data[random.integers(head)] = random.integers(256)
+        (tmp_path / "b.gguf").write_bytes(data)
+        try:
+            pretrained.load(tmp_path / "b.gguf", None)
+            ends.add("read")
+        except WeightsError:
+            ends.add("refused")
+    assert ends == {"read", "refused"}
+
+
+@pytest.mark.parametrize(
+    "file, change, words",
+    [
+        ("config.json", {"model_type": "gpt_neox"}, "'model_type' is 'gpt_neox', expected 'llama' or 'mistral'"),
+        ("config.json", {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'"),
+        ("config.json", {"rope_scaling": {"type": "yarn"}}, "'type' is 'yarn'"),
+        ("config.json", {"num_hidden_layers": 1.5}, "'num_hidden_layers' must be a whole number"),
+        ("config.json", {"vocab_size": 10}, "must number texts below 10"),
+        ("config.json", {"intermediate_size": 64}, r"has shape \[96, 64\], expected \[64, 64\]"),
+        ("tokenizer.json", {"model": {"type": "Unigram"}}, "'model' must be of type BPE"),
+        ("tokenizer.json", {"model": {"vocab": 3}}, "must number texts below"),
+        ("tokenizer.json", {"model": TOKENIZER["model"] | {"merges": ["a b c"]}}, "a merge must be two pieces"),
+        ("tokenizer.json", {"added_tokens": [3]}, "must number texts below"),
+    ],
+)  # fmt: skip
+def test_other_models_as_safetensors(file, change, words, tmp_path):
+    write_safetensors(tmp_path / "a", random_model())
+    path = tmp_path / "a" / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(WeightsError, match=words):
+        pretrained.load(tmp_path / "a", None)
+
+
+def test_hostile_safetensors(tmp_path):
+    write_safetensors(tmp_path / "a", random_model())
+    path = tmp_path / "a" / "model-0.safetensors"
+    whole = path.read_bytes()
+
+    def with_header(text: bytes) -> bytes:
+        return struct.pack("<Q", len(text)) + text + bytes(8)
+
+    entry = b'{"a": {"dtype": "%s", "shape": [%s], "data_offsets": [%s]}}'
+    cases = {
+        b"": "it has 0 bytes",
+        struct.pack("<Q", 1 << 60) + whole[8:]: "declares a header of 1152921504606846976 bytes",
+        with_header(b"\xff\xfe"): "its header is not UTF-8",
+        with_header(b"{"): "not valid JSON",
+        with_header(b"[]"): "expected a JSON object",
+        with_header(b'{"a": 3}'): "tensor 'a' is described by '3'; it is damaged",
+        with_header(
+            entry % (b"F64", b"1", b"0, 8")
+        ): "has type 'F64', expected one of F32, F16, BF16",
+        with_header(entry % (b"F32", b"-1", b"0, 4")): "is described by",
+        with_header(entry % (b"F32", b"1e9", b"0, 4")): "is described by",
+        with_header(entry % (b"F32", b"4", b"0, 16")): "needs 16 bytes, and its place has not",
+        with_header(entry % (b"F32", b"2", b"8, 0")): "needs 8 bytes, and its place has not",
+        with_header(
+            entry % (b"F32", b"2", b"0, 8")
+        ): "'model.layers.0.self_attn.q_proj.weight' is missing",
+        whole[:-4]: "and its place has not; it is damaged",
+    }
+    for content, words in cases.items():
+        path.write_bytes(content)
+        with pytest.raises(WeightsError, match=words):
+            pretrained.load(tmp_path / "a", None)

@@ -1,0 +1,56 @@
+"""`--device metal` with a model from a file: the logits of the CPU, by the device's kernels."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.lm.files import oracle, random_model, write_gguf
+from tests.processes import Process
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+from metal_ops import cli, device
+from metal_ops.lm import pretrained
+tf.debugging.set_log_device_placement(True)
+folder = Path(sys.argv[1])
+for kind in sys.argv[2:]:
+    options = ["--model", str(folder / f"{kind}.gguf"), "--tokens", "6", "--device", "metal"]
+    assert cli.main(["lm", "generate", "a", *options]) == 0
+    with tf.device(f"/{device.load().name}"):
+        model, _ = pretrained.load(folder / f"{kind}.gguf", None)
+        np.save(folder / f"{kind}.npy", model(tf.constant([[5, 300, 17, 2]], tf.int32)).numpy()[0])
+"""
+KINDS = ("F32", "Q4_0", "Q8_0")
+OPS = "ScaledDotProductAttention RowNorm Rope Swiglu MetalQuantizedMatMul ResourceCacheRows".split()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Folder, what the files stand for, and where TensorFlow placed the ops."""
+    folder = tmp_path_factory.mktemp("models")
+    meant = {kind: write_gguf(folder / f"{kind}.gguf", random_model(), kind) for kind in KINDS}
+    process = Process("-c", PROGRAM, str(folder), *KINDS, TF_CPP_MIN_LOG_LEVEL="0")
+    code, out, err = process.finish(timeout=600)
+    assert code == 0, out + err[-4000:]
+    return folder, meant, err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits(run, kind):
+    folder, meant, _ = run
+    found, right = np.load(folder / f"{kind}.npy"), oracle(meant[kind], [5, 300, 17, 2])
+    assert np.linalg.norm(found - right) < 2e-3 * np.linalg.norm(right)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_runs_where_it_was_asked_to(run, op):
+    err = run[2]
+    placed = set(re.findall(rf"\({op}\): \S*(?:device:)(\w+:0)", err))
+    eager = set(re.findall(rf"op {op} in device \S*device:(\w+:0)", err))
+    assert placed | eager == {"GPU:0"}, op

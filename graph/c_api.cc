@@ -23,6 +23,19 @@ using metal_ops::fusion::Stage;
 
 char* Copy(const std::string& text) { return strdup(text.c_str()); }
 
+const char* Kind(Stage stage) {
+  switch (stage) {
+    case Stage::kRoot:
+      return "root";
+    case Stage::kPrologue:
+      return "prologue";
+    case Stage::kExpression:
+      return "expression";
+    default:
+      return "epilogue";
+  }
+}
+
 std::string Bool(bool value) { return value ? "true" : "false"; }
 
 // Has one of graph/package.h's functions answer.
@@ -57,7 +70,7 @@ char* metal_ops_fusion_patterns() {
     const auto& info = pattern->info;
     patterns.push_back(JsonObject({
         {"name", JsonString(info.name)},
-        {"kind", JsonString(info.stage == Stage::kRoot ? "root" : "epilogue")},
+        {"kind", JsonString(Kind(info.stage))},
         {"ops", JsonString(info.ops)},
         {"summary", JsonString(info.summary)},
         {"before", JsonString(info.before)},

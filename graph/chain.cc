@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/graph/tensor_id.h"
 #include "tensorflow/core/util/device_name_utils.h"
 
 namespace metal_ops::fusion {
@@ -15,6 +16,7 @@ namespace metal_ops::fusion {
 using absl::StrCat;
 using tensorflow::DataType;
 using tensorflow::NodeDef;
+using tensorflow::Tensor;
 
 std::string DeviceType(const std::string& device) {
   tensorflow::DeviceNameUtils::ParsedName parsed;
@@ -32,6 +34,10 @@ void Chain::Start(const std::string& op, DataType type, bool nchw, int64_t chann
   node_.set_op(op);
   node_.set_device(root().GetDevice());
   (*node_.mutable_attr())["T"].set_type(type);
+  inputs_.clear();
+  for (int i = 0; i < 2; ++i) {
+    if (i < root().NumRegularFanins()) inputs_.push_back(InputName(facts_->Input(root(), i)));
+  }
 }
 
 Refusal Chain::CheckTaken(const NodeView& node) const {
@@ -84,6 +90,18 @@ Refusal Chain::CheckVanishes(const NodeView& node, const std::unordered_set<int>
   return {};
 }
 
+// The fused node has one output.
+Refusal Chain::CheckOneOutput(const NodeView& last) const {
+  for (int port = 1; port < static_cast<int>(last.GetRegularFanouts().size()); ++port) {
+    for (const auto& uses : {facts_->Uses({&last, port}), facts_->ShapeUses({&last, port})}) {
+      if (uses.empty()) continue;
+      return {"one_output", StrCat(Quoted(*uses.front().node), " needs output ", port, " of ",
+                                   Quoted(last), ".")};
+    }
+  }
+  return {};
+}
+
 Refusal Chain::Absorb(const std::vector<const NodeView*>& nodes, bool shared) {
   std::unordered_set<int> inside;
   for (const NodeView* node : nodes) inside.insert(node->node_index());
@@ -97,15 +115,8 @@ Refusal Chain::Absorb(const std::vector<const NodeView*>& nodes, bool shared) {
     return {"one_consumer",
             StrCat(Quoted(*nodes.back()), " takes ", Quoted(*value_.node), " twice.")};
   }
-  // The fused node has one output.
   const NodeView& last = *nodes.back();
-  for (int port = 1; port < static_cast<int>(last.GetRegularFanouts().size()); ++port) {
-    for (const auto& uses : {facts_->Uses({&last, port}), facts_->ShapeUses({&last, port})}) {
-      if (uses.empty()) continue;
-      return {"one_output", StrCat(Quoted(*uses.front().node), " needs output ", port, " of ",
-                                   Quoted(last), ".")};
-    }
-  }
+  if (Refusal refusal = CheckOneOutput(last); !refusal.empty()) return refusal;
   std::vector<Use> shape_uses = shape_uses_;
   std::vector<const NodeView*> vanishing = {value_.node};
   vanishing.insert(vanishing.end(), nodes.begin(), nodes.end() - 1);
@@ -115,6 +126,50 @@ Refusal Chain::Absorb(const std::vector<const NodeView*>& nodes, bool shared) {
   if (Refusal refusal = CheckCircle(last, shape_uses); !refusal.empty()) return refusal;
   shape_uses_ = std::move(shape_uses);
   nodes_.insert(nodes_.end(), nodes.begin(), nodes.end());
+  value_ = {&last, 0};
+  return {};
+}
+
+Refusal Chain::AbsorbInput(const NodeView& node) {
+  if (Refusal refusal = CheckTaken(node); !refusal.empty()) return refusal;
+  if (Refusal refusal = CheckVanishes(node, {root().node_index()}); !refusal.empty()) {
+    return refusal;
+  }
+  for (const Use& use : facts_->ShapeUses({&node, 0})) {
+    return {"shape_asked", StrCat(Quoted(*use.node), " asks ", Quoted(node), " for its shape.")};
+  }
+  stage_ = Stage::kPrologue;
+  nodes_.insert(nodes_.begin() + 1, &node);
+  inputs_[0] = InputName(facts_->Input(node, 0));
+  return {};
+}
+
+Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes) {
+  const NodeView& last = *nodes.back();
+  std::unordered_set<int> inside;
+  for (const NodeView* node : nodes) inside.insert(node->node_index());
+  std::vector<Use> shape_uses;
+  for (const NodeView* node : nodes) {
+    if (Refusal refusal = CheckTaken(*node); !refusal.empty()) return refusal;
+    if (node == &last) continue;
+    if (Refusal refusal = CheckVanishes(*node, inside); !refusal.empty()) return refusal;
+    for (const Use& use : facts_->ShapeUses({node, 0})) {
+      if (!SameShape(facts_->ShapeOf({node, 0}), facts_->ShapeOf({&last, 0}))) {
+        return {"shape_asked", StrCat(Quoted(*use.node), " asks ", Quoted(*node),
+                                      " for its shape, which is not that of ", Quoted(last), ".")};
+      }
+      shape_uses.push_back(use);
+    }
+  }
+  if (Refusal refusal = CheckOneOutput(last); !refusal.empty()) return refusal;
+  if (Refusal refusal = CheckCircle(last, shape_uses); !refusal.empty()) return refusal;
+  shape_uses_ = std::move(shape_uses);
+  // The root stays first.
+  std::vector<const NodeView*> sorted = {&root()};
+  for (const NodeView* node : nodes) {
+    if (node != &root()) sorted.push_back(node);
+  }
+  nodes_ = std::move(sorted);
   value_ = {&last, 0};
   return {};
 }
@@ -215,16 +270,53 @@ std::string Chain::AddHelper(const std::string& op, const std::string& what,
   return name;
 }
 
+std::vector<std::string> Chain::shown_ops() const {
+  std::vector<std::string> ops = before_;
+  ops.insert(ops.end(), fused_ops_.begin(), fused_ops_.end());
+  return ops;
+}
+
+std::string Chain::AddConst(const std::string& what, const Tensor& value, const Value& beside) {
+  const std::string name =
+      AddHelper("Const", what, {StrCat("^", beside.node->GetName())}, {{"dtype", value.dtype()}});
+  value.AsProtoTensorContent((*helper()->mutable_attr())["value"].mutable_tensor());
+  return name;
+}
+
+std::string Chain::AddInts(const std::string& what, const std::vector<int64_t>& values,
+                           const Value& beside) {
+  Tensor tensor(tensorflow::DT_INT32, {static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), tensor.flat<int32_t>().data());
+  return AddConst(what, tensor, beside);
+}
+
+std::string Chain::AddFloats(const std::string& what, int64_t n, float number, DataType type,
+                             const Value& beside) {
+  Tensor tensor(type, {n});
+  if (type == tensorflow::DT_HALF) {
+    tensor.flat<Eigen::half>().setConstant(static_cast<Eigen::half>(number));
+  } else if (type == tensorflow::DT_BFLOAT16) {
+    tensor.flat<Eigen::bfloat16>().setConstant(static_cast<Eigen::bfloat16>(number));
+  } else {
+    tensor.flat<float>().setConstant(number);
+  }
+  return AddConst(what, tensor, beside);
+}
+
 NodeDef Chain::Finished() const {
   NodeDef node = node_;
   node.set_name(value_.node->GetName());
-  for (int i = 0; i < 2; ++i) node.add_input(InputName(facts_->Input(root(), i)));
+  for (const std::string& input : inputs_) node.add_input(input);
   for (const std::string& arg : args_) node.add_input(arg);
   auto& attrs = *node.mutable_attr();
-  auto* types = attrs["TArgs"].mutable_list();
-  for (const DataType type : arg_types_) types->add_type(type);
-  auto* ops = attrs["fused_ops"].mutable_list();
-  for (const std::string& op : fused_ops_) ops->add_s(op);
+  if (stage_ == Stage::kPrologue) {  // with nothing behind it the root does what is to be done
+    node.set_op(root().GetOp());
+  } else if (stage_ != Stage::kExpression) {
+    auto* types = attrs["TArgs"].mutable_list();
+    for (const DataType type : arg_types_) types->add_type(type);
+    auto* ops = attrs["fused_ops"].mutable_list();
+    for (const std::string& op : fused_ops_) ops->add_s(op);
+  }
   // Errors of the new node name the nodes that the user wrote.
   for (const NodeView* from : nodes_) {
     node.mutable_experimental_debug_info()->add_original_node_names(from->GetName());
@@ -234,6 +326,21 @@ NodeDef Chain::Finished() const {
     tensorflow::AddDefaultsToNodeDef(*op_def, &node);
   }
   return node;
+}
+
+Refusal Chain::CheckInputs() const {
+  std::vector<NodeDef> nodes = helpers_;
+  nodes.push_back(Finished());
+  for (const NodeDef& node : nodes) {
+    for (const std::string& input : node.input()) {
+      const std::string from(tensorflow::ParseTensorName(input).node());
+      for (const NodeView* gone : nodes_) {
+        if (gone->GetName() != from) continue;
+        return {"one_consumer", StrCat(Quoted(*value_.node), " needs ", Quoted(*gone), " twice.")};
+      }
+    }
+  }
+  return {};
 }
 
 Refusal Chain::CheckKernels() const {

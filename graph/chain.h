@@ -1,5 +1,6 @@
-// A chain of nodes that is to become one: a convolution or matrix product and what follows it.
-// Patterns extend it; the conditions that hold for every pattern are checked here.
+// Nodes that are to become one: a convolution or matrix product and what stands around it, or an
+// expression of several ops. Patterns extend it; the conditions that hold for every pattern are
+// checked here.
 
 #ifndef METAL_OPS_GRAPH_CHAIN_H_
 #define METAL_OPS_GRAPH_CHAIN_H_
@@ -12,11 +13,13 @@
 
 #include "graph/facts.h"
 #include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/framework/tensor.h"
 
 namespace metal_ops::fusion {
 
-// What the fused ops do after the root, in this order, each at most once.
-enum class Stage { kRoot, kBias, kNorm, kAdd, kActivation };
+// What the fused ops do after the root, in this order, each at most once; a prologue is what they do
+// before. An expression is a chain of its own, which nothing extends.
+enum class Stage { kRoot, kPrologue, kBias, kNorm, kAdd, kActivation, kExpression };
 
 // What chains that are decided on have taken.
 struct Claimed {
@@ -33,15 +36,41 @@ class Chain {
   const NodeView& root() const { return *nodes_.front(); }
   // What the chain computes so far.
   const Value& value() const { return value_; }
-  // Root first, the node that gives its name to the fused one last.
+  // Root first. value() gives its name to the fused one.
   const std::vector<const NodeView*>& nodes() const { return nodes_; }
 
   // ---- for roots ----
 
-  // The fused op, its attributes but those of the epilogue; the root's first two inputs are its
-  // own.
+  // The fused op, its attributes but those of the epilogue; its first inputs are the root's first
+  // two, unless others are set.
   void Start(const std::string& op, tensorflow::DataType type, bool nchw, int64_t channels);
   tensorflow::NodeDef* node() { return &node_; }
+  void SetInputs(std::vector<std::string> inputs) { inputs_ = std::move(inputs); }
+
+  // ---- for prologues ----
+
+  // Takes over the node that makes the root's first input, of which nothing else may know.
+  Refusal AbsorbInput(const NodeView& node);
+  void Prepend(const std::string& what) { before_.push_back(what); }
+  // Why a prologue was left outside; said where nothing else is to be said.
+  void set_aside(const Refusal& refusal) { aside_ = refusal; }
+  const Refusal& aside() const { return aside_; }
+
+  // ---- for expressions ----
+
+  // Takes over all of `nodes`, the root among them, of which the last one's output 0 is the result.
+  Refusal AbsorbAll(const std::vector<const NodeView*>& nodes);
+  // What `explain` calls the new op, where the one that takes the result's name only reshapes it.
+  void set_shown_op(const std::string& op) { shown_op_ = op; }
+  std::string shown_op() const { return shown_op_.empty() ? Finished().op() : shown_op_; }
+  // A constant. It waits for `beside`, as in a loop a node without inputs would belong to no turn.
+  std::string AddConst(const std::string& what, const tensorflow::Tensor& value,
+                       const Value& beside);
+  std::string AddInts(const std::string& what, const std::vector<int64_t>& values,
+                      const Value& beside);
+  // n times the same number.
+  std::string AddFloats(const std::string& what, int64_t n, float number, tensorflow::DataType type,
+                        const Value& beside);
 
   // ---- for epilogues ----
 
@@ -51,6 +80,8 @@ class Chain {
   int64_t channels() const { return channels_; }
   Stage stage() const { return stage_; }
   const std::vector<std::string>& fused_ops() const { return fused_ops_; }
+  // The prologue's and those, as `explain` lists them.
+  std::vector<std::string> shown_ops() const;
   const std::vector<std::string>& args() const { return args_; }
 
   // Takes over `nodes`, of which the last one's output 0 becomes the value. All conditions on nodes
@@ -70,14 +101,20 @@ class Chain {
   std::string AddHelper(const std::string& op, const std::string& what,
                         const std::vector<std::string>& inputs,
                         const std::vector<std::pair<std::string, tensorflow::DataType>>& types);
+  // The node that was added last.
+  tensorflow::NodeDef* helper() { return &helpers_.back(); }
 
   // ---- for the rewriter ----
 
   void set_pattern(const std::string& name);
   const std::string& pattern() const { return pattern_; }
+  // Whether there is anything to win.
+  bool is_fused() const { return nodes_.size() > 1; }
   const std::vector<tensorflow::NodeDef>& helpers() const { return helpers_; }
   // The fused node. Complete only after the last extension.
   tensorflow::NodeDef Finished() const;
+  // Whether a new node needs one that vanishes, as in silu(x) silu(x), where up is the gate's own.
+  Refusal CheckInputs() const;
   // Whether every new node has a kernel on the chain's device.
   Refusal CheckKernels() const;
   // Nodes that no result depends on and that use what vanishes: they have to go with it.
@@ -90,6 +127,7 @@ class Chain {
  private:
   Refusal CheckVanishes(const NodeView& node, const std::unordered_set<int>& inside) const;
   Refusal CheckTaken(const NodeView& node) const;
+  Refusal CheckOneOutput(const NodeView& last) const;
   Refusal CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const;
 
   const Facts* facts_;
@@ -103,7 +141,9 @@ class Chain {
   Stage stage_ = Stage::kRoot;
   std::string pattern_;
   tensorflow::NodeDef node_;
-  std::vector<std::string> fused_ops_, args_;
+  std::string shown_op_;
+  Refusal aside_;
+  std::vector<std::string> inputs_, before_, fused_ops_, args_;
   std::vector<tensorflow::DataType> arg_types_;
   std::vector<tensorflow::NodeDef> helpers_;
 };

@@ -69,13 +69,12 @@ std::string ExplanationJson(const Recording& recording) {
     for (const NodeDef& helper : fusion.helpers) added.push_back(helper.name());
     std::vector<std::string> removed = fusion.chain;
     removed.insert(removed.end() - 1, fusion.dead.begin(), fusion.dead.end());
-    const auto& ops = fusion.node.attr().at("fused_ops").list().s();
     fused.push_back(JsonObject({
         {"pattern", JsonString(fusion.pattern)},
-        {"root", JsonString(fusion.chain.front())},
+        {"root", JsonString(fusion.root)},
         {"removed", JsonStrings(removed)},
-        {"fused_op", JsonString(fusion.node.op())},
-        {"fused_ops", JsonStrings({ops.begin(), ops.end()})},
+        {"fused_op", JsonString(fusion.fused_op)},
+        {"fused_ops", JsonStrings(fusion.fused_ops)},
         {"node", JsonString(fusion.node.name())},
         {"added", JsonStrings(added)},
         {"condition", JsonString(fusion.condition)},

@@ -15,8 +15,9 @@ constexpr int kMostNodes = 32;  // of one activation; GELU has 9
 
 // The longest activation is a constant, not a search through the graph behind it.
 bool IsPartOfActivations(const NodeView& node) {
-  for (const char* op : {"Mul", "AddV2", "Add", "Sigmoid", "Erf", "Erfc", "Neg", "Tanh", "RealDiv",
-                         "Pow", "Square", "Identity", "IdentityN"}) {
+  for (const char* op :
+       {"Mul", "AddV2", "Add", "Sigmoid", "Erf", "Erfc", "Neg", "Tanh", "RealDiv", "Softplus",
+        "Exp", "Log", "Log1p", "Pow", "Square", "Identity", "IdentityN"}) {
     if (node.GetOp() == op) return true;
   }
   return false;
@@ -25,7 +26,7 @@ bool IsPartOfActivations(const NodeView& node) {
 // The tensor that Identity nodes pass on. Gradients of custom functions leave them behind.
 Value BehindIdentities(const Facts& facts, Value at, const Value& x, Region* region) {
   while (!(at == x) && (at.node->GetOp() == "Identity" || at.node->GetOp() == "IdentityN")) {
-    region->push_back(at.node);
+    region->nodes.push_back(at.node);
     at = facts.Input(*at.node, at.port);
   }
   return at;
@@ -38,7 +39,7 @@ Expression Operands(const std::string& op, const std::vector<Expression>& operan
     if (at == x) return false;
     const bool add = op == "AddV2";
     if (at.node->GetOp() != op && !(add && at.node->GetOp() == "Add")) return false;
-    seen.push_back(at.node);
+    seen.nodes.push_back(at.node);
     const int n = static_cast<int>(operands.size());
     const int orders = n == 2 && (add || op == "Mul") ? 2 : 1;
     for (int order = 0; order < orders; ++order) {
@@ -55,7 +56,28 @@ Expression Operands(const std::string& op, const std::vector<Expression>& operan
   };
 }
 
+// In a set, as an Identity may have been passed twice, with the last node last.
+void Tidy(Region* region, const NodeView* last) {
+  auto& nodes = region->nodes;
+  std::sort(nodes.begin(), nodes.end(),
+            [](const NodeView* a, const NodeView* b) { return a->node_index() < b->node_index(); });
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  nodes.erase(std::find(nodes.begin(), nodes.end(), last));
+  nodes.push_back(last);
+}
+
 }  // namespace
+
+Value BeforeIdentities(const Facts& facts, Value value) {
+  Region ignored;
+  return BehindIdentities(facts, value, {}, &ignored);
+}
+
+Expression Any(const std::string& name) {
+  return [name](const Facts&, Value at, const Value&, Region* region) {
+    return region->bound.emplace(name, at).first->second == at;
+  };
+}
 
 Expression X() {
   return [](const Facts& facts, Value at, const Value& x, Region* region) {
@@ -122,19 +144,13 @@ Outcome MatchActivation(Chain* chain, const std::string& fused_op, const Express
     queue.pop_front();
     Region region;
     if (node->GetOp() == "Mul" && expression(facts, {node, 0}, x, &region)) {
-      // In a set: an Identity may have been passed twice.
-      std::sort(region.begin(), region.end(), [](const NodeView* a, const NodeView* b) {
-        return a->node_index() < b->node_index();
-      });
-      region.erase(std::unique(region.begin(), region.end()), region.end());
-      region.erase(std::find(region.begin(), region.end(), node));
-      region.push_back(node);
+      Tidy(&region, node);
       // The IdentityN of a custom gradient passes x on as well, for nobody.
       const std::vector<Use> uses = facts.Uses({node, 0});
       if (uses.size() == 1 && uses[0].node->GetOp() == "IdentityN" && uses[0].input == 0) {
-        region.push_back(uses[0].node);
+        region.nodes.push_back(uses[0].node);
       }
-      if (Refusal refusal = chain->Absorb(region, /*shared=*/true); !refusal.empty()) {
+      if (Refusal refusal = chain->Absorb(region.nodes, /*shared=*/true); !refusal.empty()) {
         return Refused(refusal);
       }
       chain->Append(Stage::kActivation, fused_op);
@@ -145,6 +161,34 @@ Outcome MatchActivation(Chain* chain, const std::string& fused_op, const Express
     }
   }
   return NotMine();
+}
+
+std::vector<Region> FindExpression(const Facts& facts, const NodeView& from, const Value& x,
+                                   const std::vector<std::string>& ops,
+                                   const Expression& expression) {
+  std::vector<const NodeView*> visited = {&from};
+  std::vector<Region> found;
+  for (size_t i = 0; i < visited.size(); ++i) {
+    const NodeView* node = visited[i];
+    Region region;
+    const bool passes = node->GetOp() == "Identity" || node->GetOp() == "IdentityN";
+    if (!passes && expression(facts, {node, 0}, x, &region)) {
+      Tidy(&region, node);
+      found.push_back(std::move(region));
+    }
+    for (const Use& use : facts.Uses({node, 0})) {
+      if (visited.size() >= kMostNodes ||
+          std::find(ops.begin(), ops.end(), use.node->GetOp()) == ops.end() ||
+          std::find(visited.begin(), visited.end(), use.node) != visited.end()) {
+        continue;
+      }
+      visited.push_back(use.node);
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Region& a, const Region& b) {
+    return a.nodes.size() > b.nodes.size();
+  });
+  return found;
 }
 
 }  // namespace metal_ops::fusion

@@ -2,6 +2,7 @@
 
 #include "graph/facts.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -41,12 +42,20 @@ std::string Shape::ToString() const {
                       "]");
 }
 
+bool SameDim(int64_t a, int64_t b) { return a == b && a != -1; }
+
 bool SameShape(const Shape& a, const Shape& b) {
-  if (!a.known_rank || !b.known_rank || a.dims != b.dims) return false;
-  for (const int64_t dim : a.dims) {
-    if (dim == -1) return false;
+  return a.known_rank && b.known_rank &&
+         std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), b.dims.end(), SameDim);
+}
+
+bool DifferentShape(const Shape& a, const Shape& b) {
+  if (!a.known_rank || !b.known_rank) return false;
+  if (a.rank() != b.rank()) return true;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a.dims[i] >= 0 && b.dims[i] >= 0 && a.dims[i] != b.dims[i]) return true;
   }
-  return true;
+  return false;
 }
 
 Status Facts::Make(const GrapplerItem& item, std::unique_ptr<Facts>* facts) {
@@ -194,6 +203,26 @@ std::optional<double> Facts::Scalar(const Value& value) const {
     default:
       return std::nullopt;
   }
+}
+
+std::optional<std::vector<int64_t>> Facts::Ints(const Value& value) const {
+  Value at = value;
+  while (at.node && at.node->GetOp() == "Identity" && !IsFed(*at.node)) at = Input(*at.node, 0);
+  if (!at.node || at.node->GetOp() != "Const" || IsFed(*at.node)) return std::nullopt;
+  const auto* attr = at.node->GetAttr("value");
+  tensorflow::Tensor tensor;
+  if (!attr || !tensor.FromProto(attr->tensor())) return std::nullopt;
+  std::vector<int64_t> ints;
+  for (int64_t i = 0; i < tensor.NumElements(); ++i) {
+    if (tensor.dtype() == tensorflow::DT_INT32) {
+      ints.push_back(tensor.flat<int32_t>()(i));
+    } else if (tensor.dtype() == tensorflow::DT_INT64) {
+      ints.push_back(tensor.flat<int64_t>()(i));
+    } else {
+      return std::nullopt;
+    }
+  }
+  return ints;
 }
 
 std::string StringAttr(const NodeView& node, const std::string& name,

@@ -45,8 +45,11 @@ struct Shape {
   std::string ToString() const;
 };
 
-// Whether two tensors have one shape in every run.
+// Whether two dimensions, or two tensors' shapes, are the same in every run.
+bool SameDim(int64_t a, int64_t b);
 bool SameShape(const Shape& a, const Shape& b);
+// Whether they are known to differ in every run.
+bool DifferentShape(const Shape& a, const Shape& b);
 
 // The condition that failed, and a sentence that names the nodes. Empty: nothing to say.
 struct Refusal {
@@ -91,6 +94,8 @@ class Facts {
   tensorflow::DataType TypeOf(const Value& value) const;
   // A constant of one element, seen through Identity and Cast.
   std::optional<double> Scalar(const Value& value) const;
+  // The elements of a constant of integers, seen through Identity.
+  std::optional<std::vector<int64_t>> Ints(const Value& value) const;
 
  private:
   Facts() = default;

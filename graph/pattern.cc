@@ -6,6 +6,8 @@
 #include <memory>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
+
 namespace metal_ops::fusion {
 namespace {
 
@@ -39,6 +41,15 @@ bool PatternRegistry::Register(const PatternInfo& info, MatchFunction match) {
   pattern->match = match;
   Patterns().push_back(std::move(pattern));
   return true;
+}
+
+Refusal CheckType(const NodeView& node, tensorflow::DataType type) {
+  if (type == tensorflow::DT_FLOAT || type == tensorflow::DT_HALF ||
+      type == tensorflow::DT_BFLOAT16) {
+    return {};
+  }
+  return {"dtype", absl::StrCat(Quoted(node), " is of ", tensorflow::DataTypeString(type),
+                                ", expected float, half or bfloat16.")};
 }
 
 std::optional<Use> OnlyUse(const Chain& chain) {

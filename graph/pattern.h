@@ -14,7 +14,7 @@ namespace metal_ops::fusion {
 
 struct PatternInfo {
   const char* name;  // also that of its switch
-  Stage stage;       // where it stands in a chain; kRoot begins one
+  Stage stage;       // where it stands in a chain; kRoot begins one, kExpression is one
   const char* ops;   // the ops that it looks for, separated by commas
   const char* summary;
   const char* before;  // drawings of the graph, for docs/fusions.md
@@ -34,8 +34,10 @@ inline Outcome Refused(const std::string& condition, const std::string& reason) 
 }
 inline Outcome Matched() { return {true, {}}; }
 
-// Root: the chain holds the root alone; check it and call Start. Epilogue: look at what follows
-// chain->value(), Absorb it, Append. A chain is thrown away unless the outcome is Matched.
+// Root: the chain holds the root alone; check it and call Start. Prologue: AbsorbInput. Epilogue:
+// look at what follows chain->value(), Absorb it, Append. Expression: the root is one of its nodes,
+// of an op that few graphs have; AbsorbAll, Start, SetInputs and Append. A chain is thrown away
+// unless the outcome is Matched.
 using MatchFunction = Outcome (*)(Chain* chain);
 
 struct Pattern {
@@ -55,6 +57,9 @@ class PatternRegistry {
 #define REGISTER_FUSION(info, match)                               \
   [[maybe_unused]] static const bool metal_ops_fusion_registered = \
       ::metal_ops::fusion::PatternRegistry::Register(info, match)
+
+// The fused ops are for float32, half and bfloat16.
+Refusal CheckType(const NodeView& node, tensorflow::DataType type);
 
 // The only consumer of the chain's value, if there is one only.
 std::optional<Use> OnlyUse(const Chain& chain);

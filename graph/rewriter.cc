@@ -25,11 +25,15 @@ using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 using tensorflow::grappler::GrapplerItem;
 
+bool Begins(const Pattern& pattern) {
+  return pattern.info.stage == Stage::kRoot || pattern.info.stage == Stage::kExpression;
+}
+
 bool IsRootOp(const std::string& op) {
   static const auto* ops = [] {  // patterns are all registered by then
     auto* ops = new std::unordered_set<std::string>;
     for (const Pattern* pattern : PatternRegistry::All()) {
-      if (pattern->info.stage != Stage::kRoot) continue;
+      if (!Begins(*pattern)) continue;
       for (const absl::string_view each : absl::StrSplit(pattern->info.ops, ',')) {
         ops->emplace(each);
       }
@@ -42,8 +46,16 @@ bool IsRootOp(const std::string& op) {
 // One candidate: the longest chain from its root, or why there is none.
 struct Candidate {
   const NodeView* root = nullptr;
-  std::optional<Chain> chain;  // with an epilogue at least
+  std::optional<Chain> chain;  // with an epilogue or prologue at least, or an expression
   Refusal refusal;             // why it ends here
+  bool mine = false;           // whether a pattern begins here at all
+  // Where chains want one node, the one of most rank gets it. An expression saves what lies between
+  // its ops, which is more than an epilogue of one of them does.
+  int rank() const {
+    if (!chain) return -1;
+    return static_cast<int>(chain->shown_ops().size()) +
+           (chain->stage() == Stage::kExpression ? 100 : 0);
+  }
 };
 
 class Matcher {
@@ -54,25 +66,28 @@ class Matcher {
     Candidate candidate;
     candidate.root = &root;
     Chain chain(facts_, root, claimed_);
-    candidate.refusal = Start(&chain);
+    candidate.refusal = Start(&chain, &candidate.mine);
     if (!candidate.refusal.empty()) return candidate;
-    while (Extend(&chain, &candidate.refusal)) {
+    const bool expression = chain.stage() == Stage::kExpression;
+    while (!expression && Extend(&chain, &candidate.refusal)) {
     }
-    if (chain.fused_ops().empty()) return candidate;
-    if (Refusal refusal = chain.CheckKernels(); !refusal.empty()) {
+    if (!chain.is_fused()) return candidate;
+    Refusal refusal = chain.CheckInputs();
+    if (refusal.empty()) refusal = chain.CheckKernels();
+    if (!refusal.empty()) {
       candidate.refusal = refusal;
       return candidate;
     }
-    if (chain.stage() == Stage::kActivation) candidate.refusal = {};
+    if (expression || chain.stage() == Stage::kActivation) candidate.refusal = chain.aside();
     candidate.chain = std::move(chain);
     return candidate;
   }
 
+  bool IsClaimed(const NodeView& node) const { return claimed_.nodes.count(node.node_index()) > 0; }
+
   bool IsFree(const Chain& chain) const {
     return std::none_of(chain.nodes().begin(), chain.nodes().end(),
-                        [&](const NodeView* node) {
-                          return claimed_.nodes.count(node->node_index()) > 0;
-                        }) &&
+                        [&](const NodeView* node) { return IsClaimed(*node); }) &&
            chain.CheckCircle().empty();
   }
 
@@ -82,8 +97,25 @@ class Matcher {
   }
 
  private:
-  Refusal Start(Chain* chain) const {
+  Refusal Start(Chain* chain, bool* mine) const {
     const NodeView& root = chain->root();
+    for (Pattern* pattern : patterns_) {
+      if (!Begins(*pattern)) continue;
+      Chain begun = *chain;
+      const Outcome outcome = pattern->match(&begun);
+      if (!outcome.mine) continue;
+      *mine = true;
+      if (Refusal refusal = CheckRoot(root); !refusal.empty()) return refusal;
+      if (!pattern->enabled) return Off(*pattern);
+      if (!outcome.matched()) return outcome.refusal;
+      begun.set_pattern(pattern->info.name);
+      *chain = std::move(begun);
+      return {};
+    }
+    return {"no_pattern", StrCat("No pattern takes ", Quoted(root), ".")};
+  }
+
+  Refusal CheckRoot(const NodeView& root) const {
     if (!GlobalSwitches().enabled) return {"disabled", "Fusion is switched off."};
     const std::string device = DeviceType(root.GetDevice());
     if (device.empty()) return {"not_placed", StrCat(Quoted(root), " is not placed on a device.")};
@@ -96,15 +128,7 @@ class Matcher {
                                      Quoted(*root.GetControllingFanins().front().node_view()),
                                      ": a control edge.")};
     }
-    for (Pattern* pattern : patterns_) {
-      if (pattern->info.stage != Stage::kRoot) continue;
-      const Outcome outcome = pattern->match(chain);
-      if (!outcome.mine) continue;
-      if (!pattern->enabled) return Off(*pattern);
-      if (outcome.matched()) chain->set_pattern(pattern->info.name);
-      return outcome.refusal;
-    }
-    return {"no_pattern", StrCat("No pattern takes ", Quoted(root), ".")};
+    return {};
   }
 
   // By one epilogue, behind Identity nodes if need be; else says why not.
@@ -127,7 +151,7 @@ class Matcher {
 
   bool TryPatterns(Chain* chain, Refusal* refusal) const {
     for (Pattern* pattern : patterns_) {
-      if (pattern->info.stage <= chain->stage()) continue;
+      if (pattern->info.stage <= chain->stage() || Begins(*pattern)) continue;
       Chain longer = *chain;
       const Outcome outcome = pattern->match(&longer);
       if (outcome.matched() && pattern->enabled) {
@@ -135,8 +159,12 @@ class Matcher {
         *chain = std::move(longer);
         return true;
       }
-      if (outcome.mine && refusal->empty()) {
-        *refusal = outcome.matched() ? Off(*pattern) : outcome.refusal;
+      if (!outcome.mine) continue;
+      const Refusal why = outcome.matched() ? Off(*pattern) : outcome.refusal;
+      if (pattern->info.stage == Stage::kPrologue) {
+        chain->set_aside(why);
+      } else if (refusal->empty()) {
+        *refusal = why;
       }
     }
     return false;
@@ -178,12 +206,19 @@ Fusion ToFusion(const Candidate& candidate) {
   const Chain& chain = *candidate.chain;
   Fusion fusion;
   fusion.pattern = chain.pattern();
-  for (const NodeView* node : chain.nodes()) fusion.chain.push_back(node->GetName());
+  fusion.root = chain.root().GetName();
+  const NodeView* last = chain.value().node;  // the root itself, where there is only a prologue
+  for (const NodeView* node : chain.nodes()) {
+    if (node != last) fusion.chain.push_back(node->GetName());
+  }
+  fusion.chain.push_back(last->GetName());
   for (const NodeView* node : chain.DeadUsers()) fusion.dead.push_back(node->GetName());
   for (const Redirect& redirect : chain.Redirects()) {
     fusion.shape_inputs.emplace_back(redirect.use.node->GetName(), redirect.use.input);
   }
   fusion.node = chain.Finished();
+  fusion.fused_op = chain.shown_op();
+  fusion.fused_ops = chain.shown_ops();
   fusion.helpers = chain.helpers();
   for (NodeDef& helper : fusion.helpers) {
     const tensorflow::OpDef* op = nullptr;
@@ -219,12 +254,13 @@ Status MakePlan(const GrapplerItem& item, Plan* plan) {
   // depend on the order of the nodes.
   while (!open.empty()) {
     std::vector<Candidate> found;
-    for (const NodeView* root : open) found.push_back(matcher.Match(*root));
+    for (const NodeView* root : open) {
+      if (!matcher.IsClaimed(*root)) found.push_back(matcher.Match(*root));
+    }
     open.clear();
     std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
       const auto rank = [](const Candidate& c) {
-        return std::make_tuple(c.chain ? -static_cast<int>(c.chain->fused_ops().size()) : 1,
-                               c.root->GetName());
+        return std::make_tuple(-c.rank(), c.root->GetName());
       };
       return rank(a) < rank(b);
     });
@@ -243,7 +279,7 @@ Status MakePlan(const GrapplerItem& item, Plan* plan) {
   for (const Candidate& candidate : done) {
     if (candidate.chain) {
       plan->fused.push_back(ToFusion(candidate));
-    } else {
+    } else if (candidate.mine && !matcher.IsClaimed(*candidate.root)) {
       plan->missed.push_back({candidate.root->GetName(), candidate.root->GetOp(),
                               candidate.refusal.condition, candidate.refusal.reason});
     }
@@ -360,7 +396,12 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
   for (const auto& [def, node] : added) {
     for (int i = 0; i < def->input_size(); ++i) {
       const tensorflow::TensorId input = tensorflow::ParseTensorName(def->input(i));
-      graph->AddEdge(nodes.at(std::string(input.node())), input.index(), node, i);
+      Node* from = nodes.at(std::string(input.node()));
+      if (input.index() == tensorflow::Graph::kControlSlot) {
+        graph->AddControlEdge(from, node);
+      } else {
+        graph->AddEdge(from, input.index(), node, i);
+      }
     }
   }
   return absl::OkStatus();

@@ -19,12 +19,14 @@ namespace metal_ops::fusion {
 // A chain that becomes one node.
 struct Fusion {
   std::string pattern;
-  std::vector<std::string>
-      chain;  // names of its nodes, root first; the last one's goes to the new node
-  std::vector<std::string> dead;  // nodes without effect that used them and go with them
+  std::string root;
+  std::vector<std::string> chain;  // names of its nodes; the last one's goes to the new node
+  std::vector<std::string> dead;   // nodes without effect that used them and go with them
   // Inputs, by node and number, that asked one of them for its shape: they ask the new node.
   std::vector<std::pair<std::string, int>> shape_inputs;
   tensorflow::NodeDef node;
+  std::string fused_op;  // what it is called: its op, or the helper's that does the work
+  std::vector<std::string> fused_ops;
   std::vector<tensorflow::NodeDef> helpers;
   // Why it is not longer; empty if there is no more to add.
   std::string condition, reason;

@@ -16,6 +16,7 @@ from tests.oracles import fused
 DTYPES = ("float32", "float16", "bfloat16")
 ACTIVATIONS = (
     "Relu", "Relu6", "Elu", "LeakyRelu", "Sigmoid", "Tanh", "Swish", "GeluExact", "GeluApproximate",
+    "Mish",
 )  # fmt: skip
 # Inputs of the first stage: its name and how many; BatchNorm's pair may be float32 or the op's type.
 STAGES = {

@@ -32,11 +32,7 @@ Outcome Match(Chain* chain) {
   if (conv.GetOp() != "Conv2D") return NotMine();
   const Facts& facts = chain->facts();
   const auto type = TypeAttr(conv, "T");
-  if (type != tensorflow::DT_FLOAT && type != tensorflow::DT_HALF &&
-      type != tensorflow::DT_BFLOAT16) {
-    return Refused("dtype", StrCat(Quoted(conv), " is of ", tensorflow::DataTypeString(type),
-                                   ", expected float, half or bfloat16."));
-  }
+  if (Refusal refusal = CheckType(conv, type); !refusal.empty()) return Refused(refusal);
   const std::string format = StringAttr(conv, "data_format", "NHWC");
   if (format != "NHWC" && format != "NCHW") {
     return Refused("data_format", StrCat(Quoted(conv), " has data format ", format, "."));

@@ -1,12 +1,9 @@
 // Root: a product of matrices.
 
-#include "absl/strings/str_cat.h"
 #include "graph/pattern.h"
 
 namespace metal_ops::fusion {
 namespace {
-
-using absl::StrCat;
 
 constexpr PatternInfo kInfo = {
     "matmul",
@@ -33,11 +30,7 @@ Outcome Match(Chain* chain) {
     return NotMine();
   }
   const auto type = TypeAttr(product, "T");
-  if (type != tensorflow::DT_FLOAT && type != tensorflow::DT_HALF &&
-      type != tensorflow::DT_BFLOAT16) {
-    return Refused("dtype", StrCat(Quoted(product), " is of ", tensorflow::DataTypeString(type),
-                                   ", expected float, half or bfloat16."));
-  }
+  if (Refusal refusal = CheckType(product, type); !refusal.empty()) return Refused(refusal);
   const Shape b = chain->facts().ShapeOf(chain->facts().Input(product, 1));
   // Adjoint is transposed: these types are real.
   const bool transpose_a = BoolAttr(product, batched ? "adj_x" : "transpose_a", false);

@@ -158,6 +158,14 @@ HWY_INLINE VF Gelu(DF df, VF x) {
   return KeepNaN(df, x, hn::Mul(x, phi));
 }
 
+// See EPILOGUE_MISH_LIMIT. A NaN comes back with the factor.
+HWY_INLINE VF Mish(DF df, VF x) {
+  const VF two = hn::Set(df, 2.0f);
+  const VF e = SafeExp(df, hn::Min(x, hn::Set(df, EPILOGUE_MISH_LIMIT)));
+  const VF n = hn::Mul(e, hn::Add(e, two));
+  return hn::Mul(x, hn::Div(n, hn::Add(n, two)));
+}
+
 HWY_INLINE VF Activate(DF df, uint32_t activation, float leakyrelu_alpha, VF x) {
   const VF zero = hn::Zero(df);
   switch (activation) {
@@ -186,6 +194,8 @@ HWY_INLINE VF Activate(DF df, uint32_t activation, float leakyrelu_alpha, VF x) 
       // (1 + tanh(y)) / 2 is sigmoid(2 y), which does not cancel.
       return hn::Mul(x, Sigmoid(df, twice));
     }
+    case EPILOGUE_MISH:
+      return Mish(df, x);
     default:
       return x;
   }

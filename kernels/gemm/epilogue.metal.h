@@ -78,6 +78,13 @@ inline float epilogue_gelu_approximate(float x) {
   return x * epilogue_sigmoid(2.0f * inner);
 }
 
+// See EPILOGUE_MISH_LIMIT.
+inline float epilogue_mish(float x) {
+  const float e = metal::exp(metal::min(x, EPILOGUE_MISH_LIMIT));
+  const float n = e * (e + 2.0f);
+  return x * (n / (n + 2.0f));
+}
+
 // Comparisons are the way round that lets NaN through.
 inline float epilogue_activate(float x, float leakyrelu_alpha) {
   switch (epilogue_activation) {
@@ -99,6 +106,8 @@ inline float epilogue_activate(float x, float leakyrelu_alpha) {
       return epilogue_gelu(x);
     case EPILOGUE_GELU_APPROXIMATE:
       return epilogue_gelu_approximate(x);
+    case EPILOGUE_MISH:
+      return epilogue_mish(x);
     default:
       return x;
   }

@@ -27,6 +27,7 @@
 #define EPILOGUE_SWISH 7
 #define EPILOGUE_GELU_EXACT 8
 #define EPILOGUE_GELU_APPROXIMATE 9
+#define EPILOGUE_MISH 10
 
 // The normal distribution's tail, for x >= 0: 1 - Phi(x) = exp(-x^2 / 2) t (c0 + c1 t + ... + c8
 // t^8) with t = 1 / (1 + 0.35 x). Fitted to a relative error of 3.2e-8 for 0 <= x <= 14.5, beyond
@@ -36,6 +37,10 @@
 #define EPILOGUE_TAIL_COEFFICIENTS                                           \
   {0.139621302f, 0.139863536f,  0.119821183f, 0.105552927f,  -0.0232133921f, \
    0.159321249f, -0.255840391f, 0.144031614f, -0.0291580297f}
+
+// x tanh(log(1 + e^x)) is x n / (n + 2), n = e^x (e^x + 2); from here on the quotient is 1, and n does
+// not overflow.
+#define EPILOGUE_MISH_LIMIT 20.0f
 
 // At most four tensors of a number a channel: gamma, beta, mean, variance.
 #define EPILOGUE_CHANNEL_ARGS 4

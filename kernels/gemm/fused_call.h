@@ -56,7 +56,7 @@ inline void FusedTypes(OpBuilder& op) {
 inline void FusedAttrs(OpBuilder& op) {
   op.Attr("fused_ops: list(string)",
           "BiasAdd, BatchNorm, Add, Relu, Relu6, Elu, LeakyRelu, Sigmoid, Tanh, Swish, GeluExact, "
-          "GeluApproximate.")
+          "GeluApproximate, Mish.")
       .Attr("epsilon: float = 0.0001", "Added to the variance by BatchNorm.")
       .Attr("leakyrelu_alpha: float = 0.2", "Slope of LeakyRelu below zero.");
 }

@@ -36,9 +36,9 @@ inline const char* FloatTypeName(FloatType type) {
 // Reads the attribute. `n_args` tells the two forms of BatchNorm apart.
 inline void ParseFusedOps(ArgShapes* shapes, const std::vector<std::string>& names, int n_args,
                           FusedOps* fused) {
-  static const char* const kActivations[] = {"Relu",      "Relu6",     "Elu",
-                                             "LeakyRelu", "Sigmoid",   "Tanh",
-                                             "Swish",     "GeluExact", "GeluApproximate"};
+  static const char* const kActivations[] = {
+      "Relu", "Relu6", "Elu",       "LeakyRelu",       "Sigmoid",
+      "Tanh", "Swish", "GeluExact", "GeluApproximate", "Mish"};
   *fused = FusedOps();
   bool add = false, batch_norm = false;
   uint32_t channels = EPILOGUE_NO_CHANNELS, activation = EPILOGUE_NO_ACTIVATION;
@@ -65,11 +65,12 @@ inline void ParseFusedOps(ArgShapes* shapes, const std::vector<std::string>& nam
   }
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  shapes->Require(legal,
-                  "fused_ops must be [BiasAdd or BatchNorm], [Add], [Relu, Relu6, Elu, LeakyRelu, "
-                  "Sigmoid, Tanh, Swish, GeluExact or GeluApproximate] in this order, each at most "
-                  "once and one at least, got [" +
-                      list + "].");
+  shapes->Require(
+      legal,
+      "fused_ops must be [BiasAdd or BatchNorm], [Add], [Relu, Relu6, Elu, LeakyRelu, "
+      "Sigmoid, Tanh, Swish, GeluExact, GeluApproximate or Mish] in this order, each at "
+      "most once and one at least, got [" +
+          list + "].");
   if (!legal) return;
   if (batch_norm && n_args - add == 2) channels = EPILOGUE_SCALE_SHIFT;
   const FusedOps result = {channels, add, activation};

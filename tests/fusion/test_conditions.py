@@ -73,6 +73,13 @@ def two_convs(x: tf.Tensor, shared: bool) -> tf.Tensor:
     return tf.nn.relu(a + b) if shared else tf.nn.relu(a + R) + tf.nn.relu(b + R)
 
 
+SIDES = [[0, 0], [1, 1], [2, 0], [0, 0]]
+
+
+def padded(x: tf.Tensor, sides: Any = SIDES, padding: str = "VALID") -> tf.Tensor:
+    return tf.nn.relu(conv(x if sides is None else tf.pad(x, sides), padding=padding))
+
+
 PAIRS = [
     Pair(
         "fetched",
@@ -246,6 +253,54 @@ PAIRS = [
         lambda x: tf.nn.relu(conv(x, W[:, :, :2])),
         ["Relu"],
         words="4 channels, of which a filter takes 2",
+    ),
+    Pair(
+        "pad_value",
+        lambda x: padded(x),
+        lambda x: padded(tf.pad(x, SIDES, constant_values=0.5), None),
+        ["Pad", "Relu"],
+        still=[["Relu"]],
+        name="half",
+        words="other values than 0",
+    ),
+    Pair(
+        "pad_value",
+        lambda x: padded(x),
+        lambda x: padded(tf.pad(x, SIDES, "REFLECT"), None),
+        ["Pad", "Relu"],
+        still=[["Relu"]],
+        name="reflect",
+    ),
+    Pair(
+        "grouped",
+        lambda x: padded(x),
+        lambda x: padded(x, tf.constant(SIDES) + tf.cast(x[0, 0, 0, 0] > 9.0, tf.int32)),
+        ["Pad", "Relu"],
+        name="computed-pad",
+    ),
+    Pair(
+        "pad_dimensions",
+        lambda x: padded(x),
+        lambda x: padded(x, [[1, 0], *SIDES[1:]]),
+        ["Pad", "Relu"],
+        still=[["Relu"]],
+        name="batch",
+        words="[1, 0, 1, 1, 2, 0, 0, 0]",
+    ),
+    Pair(
+        "pad_same",
+        lambda x: padded(x),
+        lambda x: padded(x, padding="SAME"),
+        ["Pad", "Relu"],
+        still=[["Relu"]],
+    ),
+    Pair(
+        "one_consumer",
+        lambda x: padded(x),
+        lambda x: (p := tf.pad(x, SIDES), padded(p, None) + tf.reduce_max(p))[1],
+        ["Pad", "Relu"],
+        still=[["Relu"]],
+        name="of-pad",
     ),
     Pair(
         "no_epilogue",

@@ -23,7 +23,11 @@ from tests.processes import Process
 # Sums of some hundred float32 terms in another order, through up to 121 layers, of outputs of size 1: probabilities.
 PROBABILITIES = 2e-5
 MODELS: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
-    "ResNet50": (64, {"BatchNorm Relu": 33, "BatchNorm Add Relu": 16, "BatchNorm": 4, "BiasAdd": 1}, {}),
+    "ResNet50": (
+        64,
+        {"BatchNorm Relu": 32, "Pad BatchNorm Relu": 1, "BatchNorm Add Relu": 16, "BatchNorm": 4, "BiasAdd": 1},
+        {},
+    ),
     "MobileNetV2": (64, {"BatchNorm Relu6": 18, "BatchNorm Add": 10, "BatchNorm": 7, "BiasAdd": 1}, {}),
     "EfficientNetB0": (
         64,
@@ -33,7 +37,7 @@ MODELS: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
     ),
     "InceptionV3": (75, {"BatchNorm Relu": 94, "BiasAdd": 1}, {}),
     # Each of its layers ends in a concatenation, which takes the convolution as it is.
-    "DenseNet121": (64, {"BatchNorm Relu": 59, "BiasAdd": 1}, {"no_epilogue": 61}),
+    "DenseNet121": (64, {"BatchNorm Relu": 58, "Pad BatchNorm Relu": 1, "BiasAdd": 1}, {"no_epilogue": 61}),
 }  # fmt: skip
 
 

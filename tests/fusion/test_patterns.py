@@ -101,6 +101,9 @@ ACTIVATIONS: dict[str, tuple[list[str], Callable[[tf.Tensor], tf.Tensor]]] = {
         ["GeluApproximate"],
         lambda v: keras.activations.gelu(v, approximate=True),
     ),
+    "keras.mish": (["Mish"], keras.activations.mish),
+    "tanh-softplus-x": (["Mish"], lambda v: tf.tanh(tf.math.softplus(v)) * v),
+    "mish-by-log1p": (["Mish"], lambda v: v * tf.tanh(tf.math.log1p(tf.exp(v)))),
     "gelu-by-product": (
         ["GeluExact"],
         lambda v: v * (0.5 * (tf.math.erf(v * 0.7071067811865476) + 1.0)),
@@ -199,6 +202,33 @@ def test_attributes_are_carried_over(padding, strides, dilations):
     assert seen.fused == [["BiasAdd", "Relu"]]
 
 
+PADDINGS = [[0, 0], [1, 2], [3, 0], [0, 0]]
+PADS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "tf.pad": lambda x: tf.pad(x, PADDINGS),
+    "zero": lambda x: tf.raw_ops.PadV2(input=x, paddings=PADDINGS, constant_values=0.0),
+    "keras": lambda x: keras.layers.ZeroPadding2D(((1, 2), (3, 0)))(x),
+}
+
+
+@pytest.mark.parametrize("pad", PADS)
+@pytest.mark.parametrize("padding", ["VALID", [[0, 0], [2, 1], [0, 3], [0, 0]]], ids=str)
+@pytest.mark.parametrize("epilogue", [["BiasAdd", "Relu"], []], ids=str)
+def test_pad_before_a_convolution(pad, padding, epilogue):
+    g = Given("float32")
+    x = values((2, 9, 8, 4), seed=9)
+
+    def fn(x):
+        v = tf.nn.conv2d(PADS[pad](x), g.w, strides=2, padding=padding, dilations=1)
+        return tf.nn.relu(v + g.b) if epilogue else v
+
+    seen = same_as_eager(fn, x)
+    assert seen.fused == [["Pad", *epilogue]], seen.explanation
+    assert not {"Pad", "PadV2"} & {node.op for node in seen.explanation.after}
+    op = "MetalFusedConv2D" if epilogue else "Conv2D"
+    assert seen.explanation.fused[0].fused_op == op
+    assert len(same_as_eager(fn, x, signature=[tf.TensorSpec([None, None, None, 4])]).fused) == 1
+
+
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
@@ -216,12 +246,26 @@ def test_transposed_and_batched_products(transpose_a, transpose_b, batch):
     assert ops[seen.explanation.fused[0].root] == ("BatchMatMulV2" if batch else "MatMul")
 
 
+KINDS = ("root", "prologue", "epilogue", "expression")
+
+
 def test_every_pattern_is_registered_with_a_drawing():
     found = metal_ops.fusion.patterns()
+    order = [KINDS.index(pattern.kind) for pattern in found]
+    assert order == sorted(order) and set(order) == set(range(len(KINDS)))
     files = {"conv2d", "matmul", "bias", "batch_norm", "batch_norm_decomposed", "residual"}
-    assert {p.name for p in found} == files | {"activation", "swish", "gelu"}
+    assert {p.name for p in found} == files | {
+        "activation",
+        "swish",
+        "gelu",
+        "mish",
+        "pad",
+        "norm",
+        "swiglu",
+        "attention",
+    }
     for pattern in found:
-        assert pattern.summary.endswith(".") and pattern.kind in ("root", "epilogue")
+        assert pattern.summary.endswith(".") and pattern.kind in KINDS
         assert len(pattern.before.splitlines()) > 2 and "fused" in pattern.after.lower()
 
 

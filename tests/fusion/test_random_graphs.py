@@ -18,17 +18,27 @@ from tests.fusion.harness import tolerance, values
 GRAPHS = 100 if os.environ.get("METAL_OPS_SANITIZED") else 500
 C = 3
 ACTIVATIONS = [tf.nn.relu, tf.nn.relu6, tf.nn.elu, tf.tanh, tf.sigmoid, tf.nn.silu, tf.nn.gelu]
+ACTIVATIONS.append(lambda x: x * tf.tanh(tf.math.softplus(x)))
 FILTERS = [values((k, k, C, C), seed=k) / (2.0 * k) for k in (1, 2, 3)]
 VECTORS = [values((C,), seed=10 + i) for i in range(4)]
 POSITIVE = tf.abs(values((C,), seed=20)) + 0.5
+# With a filter of 2 x 2 the size stays.
+PADDINGS = [
+    [[0, 0], rows, columns, [0, 0]]
+    for rows, columns in (([1, 0], [0, 1]), ([0, 1], [0, 1]), ([0, 1], [1, 0]))
+]
 fused_chains: list[int] = []  # of each graph
+fused_ops: set[str] = set()  # what the first graphs of each kind became
 
 # Each step makes one more tensor out of earlier ones: (kind, which, which other, variant). Indices are taken modulo the
 # number of tensors, preferring late ones, so that chains arise and sharing does too.
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            [*["conv", "bias", "add", "act"] * 2, "conv", *"norm scale matmul mix shape".split()]
+            [
+                *["conv", "bias", "add", "act"] * 2,
+                *"conv norm scale matmul mix shape pad row attend".split(),
+            ]
         ),
         st.integers(0, 5),
         st.integers(0, 9),
@@ -67,6 +77,22 @@ def step(kind: str, a: tf.Tensor, b: tf.Tensor, variant: int) -> tf.Tensor:
         ).y if variant % 6 else a * VECTORS[3] - VECTORS[2]  # fmt: skip
     if kind == "scale":
         return a * VECTORS[variant % 4] + VECTORS[(variant + 1) % 4]
+    if kind == "pad":
+        return tf.nn.conv2d(
+            tf.pad(a, PADDINGS[variant % 3]), FILTERS[1], strides=1, padding="VALID"
+        )
+    if kind == "row":  # layer norm over channels, RMS norm, and one that is none
+        axis = 2 if variant % 5 == 4 else -1
+        m = tf.reduce_mean(a, axis, keepdims=True) if variant % 2 else 0.0
+        square = tf.reduce_mean(tf.square(a - m if variant % 2 else a), axis, keepdims=True)
+        y = (a - m if variant % 2 else a) * tf.math.rsqrt(square + 0.1)
+        return y * VECTORS[variant % 4] + (b[:, :1, :1] if variant % 3 == 0 else VECTORS[2])
+    if kind == "attend":  # each row of pixels to those of another tensor
+        k = b if a.shape[1] == b.shape[1] else a
+        scores = tf.matmul(a, k, transpose_b=True) * (0.1 * variant if variant else a[:, :, :1, :1])
+        if variant % 3 == 2:
+            scores = tf.where(np.arange(scores.shape[-1]) % 2 == 0, scores, -1e9)
+        return tf.matmul(tf.nn.softmax(scores), k)
     if kind == "shape":  # asks a tensor that may vanish for its shape
         asked = tf.raw_ops.Shape(input=b)
         return (
@@ -79,6 +105,8 @@ def step(kind: str, a: tf.Tensor, b: tf.Tensor, variant: int) -> tf.Tensor:
         return [tf.add, lambda x, y: y + x, lambda x, y: tf.add_n([x, y]) if same else x + y][
             variant % 3
         ](a, other)
+    if variant % 3 == 1:
+        return tf.nn.silu(a) * other
     return a * other  # nothing that a pattern takes
 
 
@@ -126,6 +154,14 @@ def test_fused_is_unfused(graph):
         after = metal_ops.fusion.status()
     assert after.errors == before.errors
     fused_chains.append(after.fused - before.fused)
+    if {kind for kind, *_ in graph["steps"]} & {"pad", "row", "attend", "mix"} and len(
+        fused_chains
+    ) < 100:
+        with metal_ops.fusion.enabled(cpu=True):
+            found = metal_ops.fusion.explain(function)
+        fused_ops.update(
+            op for fusion in found.fused for op in [*fusion.fused_ops, fusion.fused_op]
+        )
     size = max(8.0, *(float(tf.reduce_max(tf.abs(t))) for t in expected))
     for a, b in zip(expected, got, strict=True):
         # Each of up to 11 steps passes an error on, at most about twice as large.
@@ -137,3 +173,5 @@ def test_the_graphs_above_were_fused():
     assert len(fused_chains) >= GRAPHS
     for chains, graphs in ((1, GRAPHS / 2), (2, GRAPHS / 10)):
         assert sum(n >= chains for n in fused_chains) > graphs
+    wanted = {"Pad", "LayerNorm", "RmsNorm", "Swiglu", "ScaledDotProductAttention", "Mask"}
+    assert wanted <= fused_ops, wanted - fused_ops

@@ -34,6 +34,7 @@ def activate(name: str, x: np.ndarray, alpha: float = 0.2) -> np.ndarray:
             "Swish": x * sigmoid,
             "GeluExact": 0.5 * x * _erfc(-x / math.sqrt(2)),
             "GeluApproximate": x / (1 + np.exp(-2 * inner)),
+            "Mish": x * np.tanh(np.logaddexp(0, x)),
         }
     return values[name]
 

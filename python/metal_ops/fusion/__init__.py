@@ -1,4 +1,6 @@
-"""Fusion of Conv2D and MatMul with what follows them (bias, batch norm, residual, activation) into one op.
+"""Fusion of Conv2D and MatMul with what stands around them (bias, batch norm, residual, activation) into one op.
+
+Layer norm, RMS norm, gated units and attention that are written in elementary ops become one op, too.
 
 A graph pass does it when a `tf.function` is run for the first time, on the nodes that TensorFlow places on the Metal
 device; so in Keras' `fit` and `predict`, in SavedModels, in loops and branches. Results stay the same within rounding,

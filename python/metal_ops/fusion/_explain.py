@@ -14,7 +14,7 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Says what the fusion pass does to a function under the present switches, without running the function.
 
     TensorFlow inlines and places the function as before its first run, and the pass itself reports: what became one
-    node, and for each other Conv2D and MatMul the condition that failed.
+    node, and for each other Conv2D, MatMul and norm, gate or attention the condition that failed.
 
     Args:
       fn: A `tf.function`, a concrete function such as a signature of a SavedModel, a Keras model, or any function of

@@ -40,10 +40,11 @@ class Fusion:
 
     Attributes:
       pattern: Names of the patterns that matched, from the root on: "conv2d+bias+residual+activation".
-      root: Name of the Conv2D, MatMul or BatchMatMulV2 node.
+      root: Name of the Conv2D, MatMul or BatchMatMulV2 node, or of an expression's Rsqrt, Sigmoid or Softmax.
       removed: Names of the nodes of `before` that are gone or replaced, the root first, the last one of the chain last.
-      fused_op: "MetalFusedConv2D" or "MetalFusedMatMul".
-      fused_ops: What it does after the root, e.g. `["BiasAdd", "Add", "Relu"]`.
+      fused_op: "MetalFusedConv2D" or "MetalFusedMatMul"; an expression's "RowNorm", "Swiglu" or
+        "ScaledDotProductAttention"; "Conv2D" where it does nothing but pad its input.
+      fused_ops: What it does around the root, e.g. `["Pad", "BiasAdd", "Add", "Relu"]`; an expression's steps.
       node: Name of the new node in `after`: that of the chain's last node.
       added: Names of small helper nodes that were added beside it, e.g. to fold a bias into a batch norm.
       condition: Why the chain ends where it does: the id of the condition that failed on the next node, e.g.
@@ -64,7 +65,7 @@ class Fusion:
 
 @dataclasses.dataclass(frozen=True)
 class Miss:
-    """A Conv2D, MatMul or BatchMatMulV2 node that was left as it is.
+    """A Conv2D, MatMul or BatchMatMulV2 node that was left as it is, or an expression that is nearly one.
 
     Attributes:
       root: Its name.

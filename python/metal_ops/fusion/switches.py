@@ -18,7 +18,7 @@ class Pattern:
 
     Attributes:
       name: For `enable(patterns=...)`.
-      kind: "root" begins a chain, "epilogue" extends it.
+      kind: "root" begins a chain, "prologue" and "epilogue" extend it; "expression" is one of its own.
       ops: The ops that it looks for.
       summary: What it takes, in a sentence.
       before: Drawing of the graph before.
@@ -57,7 +57,7 @@ class Status:
 
 
 def patterns() -> list[Pattern]:
-    """The registered patterns: roots first, then epilogues in the order in which they may follow.
+    """The registered patterns: roots, prologues, epilogues in the order in which they may follow, expressions.
 
     Args:
       None.

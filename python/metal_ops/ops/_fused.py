@@ -25,6 +25,7 @@ ACTIVATIONS = {
     "swish": "Swish",
     "gelu": "GeluExact",
     "gelu_approximate": "GeluApproximate",
+    "mish": "Mish",
 }
 
 
@@ -164,5 +165,6 @@ def _activate(name: str, y: tf.Tensor, alpha: float) -> tf.Tensor:
         "Swish": lambda x: x * tf.sigmoid(x),
         "GeluExact": tf.nn.gelu,
         "GeluApproximate": lambda x: tf.nn.gelu(x, approximate=True),
+        "Mish": lambda x: x * tf.tanh(tf.math.softplus(x)),
     }
     return functions[name](y)

@@ -47,7 +47,7 @@ def fused_conv2d(
         [output_channels]. Inference: (y - mean) / sqrt(variance + epsilon) gamma + beta, or y scale + shift.
       residual: Of the result's shape and input's dtype, added next.
       activation: Applied last: "relu", "relu6", "elu", "leaky_relu", "sigmoid", "tanh", "silu" (or "swish"), "gelu",
-        "gelu_approximate".
+        "gelu_approximate", "mish".
       data_format: "NHWC" or "NCHW", of input, residual and result.
       dilations: As strides: steps between the points of the filter.
       epsilon: Added to the variance.

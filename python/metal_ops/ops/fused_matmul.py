@@ -42,7 +42,7 @@ def fused_matmul(
         (y - mean) / sqrt(variance + epsilon) gamma + beta, or y scale + shift.
       residual: Of the result's shape and a's dtype, added next.
       activation: Applied last: "relu", "relu6", "elu", "leaky_relu", "sigmoid", "tanh", "silu" (or "swish"), "gelu",
-        "gelu_approximate".
+        "gelu_approximate", "mish".
       epsilon: Added to the variance.
       alpha: Slope of "leaky_relu" below zero.
       name: Optional name of the op.

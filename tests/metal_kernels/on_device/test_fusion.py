@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 import metal_ops
 from metal_ops import cli
+from tests.fusion import test_expressions as expressions
 from tests.fusion import test_random_graphs as random_graphs
 from tests.fusion.harness import assert_rounded, look, same_as_eager, values, wide
 from tests.processes import Process
@@ -83,6 +84,7 @@ ACTIVATIONS = {
     "Swish": tf.nn.silu,
     "GeluExact": tf.nn.gelu,
     "GeluApproximate": lambda v: tf.nn.gelu(v, approximate=True),
+    "Mish": keras.activations.mish,
 }
 
 
@@ -335,6 +337,51 @@ def test_random_graphs(graph):
 def test_the_graphs_above_were_fused():
     assert len(fused_chains) >= 60
     assert sum(n >= 1 for n in fused_chains) >= 25 and sum(n >= 2 for n in fused_chains) >= 6
+
+
+EXPRESSIONS = {
+    "layer-norm": (expressions.by_hand, [expressions.X]),
+    "keras-layer-norm": (expressions.by_moments, [expressions.X[0]]),
+    "rms-norm": (expressions.rms, [expressions.X]),
+    "swiglu": (expressions.GATES["tf.nn.silu"], [expressions.X]),
+    "split": (expressions.split, [expressions.X]),
+    "attention": (expressions.attend, expressions.qkv()),
+    "attention-of-three": (expressions.attend, expressions.qkv(heads=())),
+    "attention-bias": expressions.ATTENTIONS["bias-of-two"][1:],
+    "attention-mask": expressions.ATTENTIONS["mask"][1:],
+    "attention-einsum": expressions.ATTENTIONS["einsum"][1:],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_expressions(name, dtype):
+    fn, args = EXPRESSIONS[name]
+    args = [tf.cast(arg, dtype) for arg in args]
+    if (name, dtype) == ("attention-mask", "float16"):  # which has no number that stands for a mask
+        seen = look(fn, *args, cpu=False)
+        assert not seen.fused and "attention_mask" in seen.conditions
+        return
+    seen = same_as_eager(fn, *args, cpu=False, exact=fn(*wide(args)), before=0.02)
+    assert len(seen.fused) == 1, seen.explanation
+    large = {node.device for node in seen.explanation.after if node.dtype == dtype}
+    assert large == {"GPU:0"}
+
+
+@pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize("epilogue", [True, False], ids=["Relu", "alone"])
+def test_pad(epilogue, nchw):
+    t = operands(nchw=nchw)
+    sides = [[0, 0], [0, 0], [1, 2], [3, 0]] if nchw else [[0, 0], [1, 2], [3, 0], [0, 0]]
+    layout = "NCHW" if nchw else "NHWC"
+
+    def fn(x):
+        v = tf.nn.conv2d(tf.pad(x, sides), t["w"], 1, "VALID", data_format=layout)
+        return tf.nn.relu(v) if epilogue else v
+
+    seen = same_as_eager(fn, t["x"], cpu=False)
+    assert seen.fused == [["Pad", "Relu"] if epilogue else ["Pad"]]
+    assert "Pad" not in {node.op for node in seen.explanation.after}
 
 
 def test_without_fused_kernels_there_is_nothing_to_fuse():

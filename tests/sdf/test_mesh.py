@@ -21,6 +21,12 @@ CUBE = Mesh(
     ),
 )  # fmt: skip
 
+# Flat: beside its sharp edges a face's own normal says that outside is inside.
+WEDGE = Mesh(
+    np.array([[0, 0, 0], [1, 0, 0], [0.5, 1, 0], [0.5, 0.3, 0.15]]),
+    np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]]),
+)
+
 
 def is_closed(some: Mesh) -> bool:
     edges = mesh.directed_edges(some.triangles).tolist()
@@ -41,7 +47,9 @@ def winding(points: np.ndarray, some: Mesh) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "some", [CUBE, mesh.knot(40, 6), mesh.sphere(5)], ids=["cube", "knot", "sphere"]
+    "some",
+    [CUBE, WEDGE, mesh.knot(40, 6), mesh.sphere(5)],
+    ids=["cube", "wedge", "knot", "sphere"],
 )
 def test_distances_are_those_to_every_triangle(some):
     some, _ = mesh.in_cube(mesh.closed(some, "some"), "some")
@@ -54,7 +62,7 @@ def test_distances_are_those_to_every_triangle(some):
         nearest, _ = closest(points, np.repeat(triangle[None], len(points), 0))
         right = np.minimum(right, np.linalg.norm(points - nearest, axis=1))
     np.testing.assert_allclose(np.abs(found), right, atol=1e-12)
-    assert ((found < 0) == (winding(points, some) > 0.5)).all() and (found < 0).sum() > 40
+    assert ((found < 0) == (winding(points, some) > 0.5)).all() and (found < 0).sum() > 20
 
 
 def test_distances_to_a_cube():

@@ -313,7 +313,10 @@ def _mask(op: str, mask: Any, lengths: Any, steps: Any) -> tf.Tensor:
         return tf.sequence_mask(_arguments.as_indices(op, "lengths", lengths), steps)
     if mask is None:
         return tf.zeros([0], tf.bool)
-    return _arguments.as_dtype(op, "mask", mask, tf.bool)
+    # Without a dtype, in which objects would be true.
+    mask = _arguments.convert(op, "mask", mask)
+    _checks.check_dtype(op, "mask", mask, (tf.bool,))
+    return mask
 
 
 @tf.RegisterGradient("RecurrentSequence")

@@ -258,3 +258,17 @@ def test_help(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         image(*[command] * bool(command), "--help")
     assert stopped.value.code == 0 and "examples:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("most, pixels", [(None, 900), (300, 300), (100, 90)])
+def test_psnr_of_every_pixel_in_tiles(most, pixels, monkeypatch):
+    """Whatever the tiles: that of the whole picture, or of some rows."""
+    model = ModelConfig(n_levels=2, finest_resolution=32, n_neurons=16)
+    picture = Picture("waves", smooth(30, 30))
+    fit = ImageFit(picture, model, TrainConfig(steps=1, batch=64))
+    y, x = (a.ravel() for a in np.mgrid[0 : 30 : 900 // pixels, :30])
+    error = np.mean((fit.colours(picture.points(x, y)) - picture.pixels[y, x] / 255.0) ** 2)
+    for tile in (1 << 16, 70, 7):
+        monkeypatch.setattr(train, "TILE", tile)
+        psnr, count = train.every_pixel(fit, most)
+        assert count == pixels and psnr == pytest.approx(-10 * np.log10(error), abs=1e-4)

@@ -143,13 +143,15 @@ def every_pixel(fit: ImageFit, most: int | None = None) -> tuple[float, int]:
       most: Pixels at most: rows are left out evenly.
     """
     picture = fit.picture_of
-    every = 1 if most is None else max(-(-picture.width * picture.height // most), 1)
+    most_rows = picture.height if most is None else max(most // picture.width, 1)
+    every = max(-(-picture.height // most_rows), 1)
     total, count = 0.0, 0
-    for y in range(0, picture.height, every):
+    rows, at_once = np.arange(0, picture.height, every), max(TILE // picture.width, 1)
+    for first in range(0, len(rows), at_once):
         for left in range(0, picture.width, TILE):
             x = np.arange(left, min(left + TILE, picture.width))
-            found = fit.colours(picture.points(x, np.full_like(x, y)))
+            y, x = (a.ravel() for a in np.meshgrid(rows[first : first + at_once], x, indexing="ij"))
             truth = picture.pixels[y, x].astype(np.float64) / 255
-            total += float(np.sum((found - truth) ** 2))
+            total += float(np.sum((fit.colours(picture.points(x, y)) - truth) ** 2))
             count += 3 * len(x)
     return psnr_of(total / count), count // 3

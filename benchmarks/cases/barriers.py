@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -26,15 +28,21 @@ def barriers(context: Context, kernel: str) -> list[Contender]:
     from metal_ops.metal.launch import Library
 
     _, threads, groups, reads, shares, writes = KERNELS[kernel]
-    file = context.stack.enter_context(tempfile.NamedTemporaryFile(suffix=".metallib"))
-    file.write(link([compile_object(str(SHADER), Options(validation=False))[0]]))
-    file.flush()
-    library = Library(file.name)
+
+    def compiled(fibers: bool) -> Library:
+        file = context.stack.enter_context(tempfile.NamedTemporaryFile(suffix=".metallib"))
+        with mock.patch.dict(os.environ, METAL_OPS_FIBERS=str(int(fibers))):
+            file.write(link([compile_object(str(SHADER), Options(validation=False))[0]]))
+        file.flush()
+        return Library(file.name)
+
+    by_lanes, by_fibers = compiled(False), compiled(True)
+    assert by_lanes[f"{kernel}_threads"].lanes and not by_fibers[f"{kernel}_threads"].lanes
     numbers = np.random.default_rng(0)
     x = numbers.standard_normal((groups, reads), np.float32)
     w = numbers.standard_normal((64, 512), np.float32)
 
-    def contender(name: str, way: str, width: int, **more: Any) -> Contender:
+    def contender(library: Library, name: str, way: str, width: int, **more: Any) -> Contender:
         y = np.zeros((groups, writes), np.float32)
 
         def time_ms() -> float:
@@ -50,8 +58,13 @@ def barriers(context: Context, kernel: str) -> list[Contender]:
         return Contender(name, time_ms, results, **more)
 
     return [
-        contender("threads that meet", "threads", threads, note="one core"),
-        contender("loops over the threads", "loops", 1, note="by hand, in the same language"),
+        contender(
+            by_lanes, "threads that meet", "threads", threads, note="loops over lanes; one core"
+        ),
+        contender(by_fibers, "a fiber a thread", "threads", threads, note="METAL_OPS_FIBERS=1"),
+        contender(
+            by_lanes, "loops over the threads", "loops", 1, note="by hand, in the same language"
+        ),
     ]
 
 

@@ -267,6 +267,8 @@ enum metallib_kernel_flags {
   /* Its code was left out (metal --on-demand): scratch_size and run are NULL. A library of its own
    * brings them. */
   METALLIB_KERNEL_ABSENT = 1u << 1,
+  /* Of METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber a simdgroup. */
+  METALLIB_KERNEL_LANES = 1u << 2,
 };
 
 typedef struct metallib_kernel {

@@ -5,6 +5,7 @@
 namespace {
 
 using _msl::kSlotBytes;
+using _msl::kStagger;
 using _msl::Position;
 using _msl::Resolver;
 
@@ -133,6 +134,22 @@ bool other_faulted(const metallib_launch* launch) {
   return launch->fault && __atomic_load_n(&launch->fault->state, __ATOMIC_RELAXED) != 0;
 }
 
+// Sets what the threads of threadgroup n share of their position; returns how many they are.
+unsigned place_threadgroup(const metallib_launch* l, unsigned long n, Position& p) {
+  const unsigned long row = n / l->threadgroups[0];
+  p.threadgroup_position[0] = unsigned(n % l->threadgroups[0]);
+  p.threadgroup_position[1] = unsigned(row % l->threadgroups[1]);
+  p.threadgroup_position[2] = unsigned(row / l->threadgroups[1]);
+  unsigned threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    const unsigned long begin = (unsigned long)p.threadgroup_position[i] * l->threadgroup_size[i];
+    const unsigned long left = l->threads[i] - begin;
+    p.size[i] = unsigned(left < l->threadgroup_size[i] ? left : l->threadgroup_size[i]);
+    threads *= p.size[i];
+  }
+  return threads;
+}
+
 void copy3(unsigned* to, const unsigned* from) {
   for (int i = 0; i < 3; ++i) to[i] = from[i];
 }
@@ -237,18 +254,7 @@ MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, u
   if (tls_worker) tls_worker->group = g;
   for (unsigned long n = first; n < first + count; ++n) {
     if (other_faulted(l)) break;
-    const unsigned long row = n / l->threadgroups[0];
-    g->position.threadgroup_position[0] = unsigned(n % l->threadgroups[0]);
-    g->position.threadgroup_position[1] = unsigned(row % l->threadgroups[1]);
-    g->position.threadgroup_position[2] = unsigned(row / l->threadgroups[1]);
-    g->n_threads = 1;
-    for (int i = 0; i < 3; ++i) {
-      const unsigned long begin =
-          (unsigned long)g->position.threadgroup_position[i] * l->threadgroup_size[i];
-      const unsigned long left = l->threads[i] - begin;
-      g->position.size[i] = unsigned(left < l->threadgroup_size[i] ? left : l->threadgroup_size[i]);
-      g->n_threads *= g->position.size[i];
-    }
+    g->n_threads = place_threadgroup(l, n, g->position);
     g->n_simdgroups = (g->n_threads + kLanes - 1) / kLanes;
     for (unsigned i = 0; i < g->n_simdgroups; ++i) {
       const unsigned lanes = g->n_threads - i * kLanes;
@@ -264,6 +270,100 @@ MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, u
   }
   tls_group = outer;
   if (tls_worker) tls_worker->group = nullptr;
+}
+
+// ---- simdgroups: kernels whose lanes are loops. A simdgroup has a fiber, as it may wait for others.
+
+namespace {
+struct Simdgroups {
+  const metallib_host* host;
+  unsigned n, current, from, made;
+  unsigned ready, waiting;  // bit sets; one that is running or finished is in neither
+  _msl::SimdgroupBody body;
+  const void* arguments;
+  Position position;
+  void* context[kMaxSimdgroups + 1];
+};
+constexpr unsigned kMainSimdgroup = kMaxSimdgroups;
+constexpr unsigned long kOwnStack = 512 << 10;  // that a worker has in any case
+__thread Simdgroups* tls_simdgroups;
+
+void switch_to(Simdgroups* g, unsigned next) {
+  g->from = g->current;
+  g->current = next;
+  const metallib_transfer t = g->host->jump(g->context[next], g);
+  g->context[g->from] = t.context;
+}
+
+unsigned next_simdgroup(Simdgroups* g) {
+  if (!g->ready) {
+    g->ready = g->waiting;
+    g->waiting = 0;
+  }
+  if (!g->ready) return kMainSimdgroup;
+  const unsigned next = __builtin_ctz(g->ready);
+  g->ready &= g->ready - 1;
+  return next;
+}
+
+void simdgroup_fiber(metallib_transfer t) {
+  Simdgroups* g = static_cast<Simdgroups*>(t.data);
+  g->context[g->from] = t.context;
+  const unsigned me = g->current;
+  while (true) {
+    g->body(g->arguments, g->position, me);
+    switch_to(g, next_simdgroup(g));
+  }
+}
+}  // namespace
+
+MSL_HIDDEN void _msl_simdgroup_barrier() {
+  Simdgroups* g = tls_simdgroups;
+  if (g->n == 1) return;  // which may be on no fiber
+  g->waiting |= 1u << g->current;
+  switch_to(g, next_simdgroup(g));
+}
+
+MSL_HIDDEN unsigned long _msl_simdgroup_scratch(const metallib_launch* l,
+                                                unsigned long threadgroup_bytes,
+                                                unsigned long stack_bytes) {
+  const unsigned long threads =
+      (unsigned long)l->threadgroup_size[0] * l->threadgroup_size[1] * l->threadgroup_size[2];
+  return align(threadgroup_bytes, 64) + align(sizeof(Simdgroups), 64) +
+         (threads + kLanes - 1) / kLanes * stack_bytes + kStagger + 64;
+}
+
+MSL_HIDDEN void _msl_run_simdgroups(const metallib_launch* l, unsigned long first,
+                                    unsigned long count, void* scratch, unsigned long stack_bytes,
+                                    bool barriers, _msl::SimdgroupBody body,
+                                    const void* arguments) {
+  Simdgroups* g = static_cast<Simdgroups*>(scratch);
+  g->host = l->host;
+  g->current = kMainSimdgroup;
+  g->made = 0;
+  g->body = body;
+  g->arguments = arguments;
+  char* const stacks = static_cast<char*>(scratch) + align(sizeof(Simdgroups), 64);
+  Simdgroups* const outer = tls_simdgroups;
+  tls_simdgroups = g;
+  for (unsigned long n = first; n < first + count; ++n) {
+    if (other_faulted(l)) break;
+    const unsigned n_threads = place_threadgroup(l, n, g->position);
+    g->n = (n_threads + kLanes - 1) / kLanes;
+    // Nobody is waited for: no switches, unless the worker's own stack is too small.
+    if ((!barriers || g->n == 1) && stack_bytes <= kOwnStack) {
+      for (unsigned i = 0; i < g->n; ++i) body(arguments, g->position, i);
+      continue;
+    }
+    g->ready = g->n == kLanes ? ~0u : (1u << g->n) - 1;
+    g->waiting = 0;
+    for (; g->made < g->n; ++g->made) {
+      char* top = stacks + (g->made + 1) * stack_bytes + stagger(g->made);
+      g->context[g->made] = l->host->make(top, stack_bytes, &simdgroup_fiber);
+    }
+    switch_to(g, next_simdgroup(g));
+  }
+  tls_simdgroups = outer;
 }
 
 // ---- validation. A pointer into a binding carries a tag in its upper 16 bits, which pointer

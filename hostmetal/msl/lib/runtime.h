@@ -187,13 +187,49 @@ inline void run_fibers(Launch l, ulong first, ulong count, void* scratch) {
                       ((bytes + 63) & ~63ul) - kFiberTail);
   _msl_run_fibers(l, first, count, scratch, bytes, _msl_stack_bytes, fiber_body<K>, &body);
 }
+// How a kernel's threads run that meet, as lanes.py decides: 0 by fibers, else kLanes and more.
+enum : int {
+  kLanes = 1,
+  kBarriers = 2,     // simdgroups wait for each other
+  kRows = 4,         // only where the lanes of a simdgroup lie next to each other in a row,
+  kAlignedRows = 8,  // and a threadgroup has whole simdgroups in x
+};
+inline bool by_lanes(Launch l, int by) {
+  if (!(by & kRows)) return by;
+  const unsigned* size = l->threadgroup_size;
+  const bool whole = size[0] % 32 == 0, line = size[1] * size[2] == 1;
+  return by & kAlignedRows ? whole && (line || l->threads[0] % size[0] % 32 == 0)
+                           : line || (whole && l->threads[0] % size[0] % 32 == 0);
+}
+// By simdgroups: passed threadgroup memory, then what the scheduler has.
+template <class K>
+inline void run_lanes(Launch l, ulong first, ulong count, void* scratch, int by,
+                      SimdgroupBody body) {
+  const K arguments(l, static_cast<char*>(scratch));
+  void* const rest = static_cast<char*>(scratch) + ((threadgroup_bytes(l) + 63) & ~63ul);
+  _msl_run_simdgroups(l, first, count, rest, _msl_stack_bytes, by & kBarriers, body, &arguments);
+}
+// One lane, given what of its position is its own: what lanes.py makes loops of.
+template <class K>
+inline __attribute__((always_inline)) void lane_body(const void* arguments, const Position* group,
+                                                     uint index, uint x, uint y, uint z) {
+  Position p;
+  for (int i = 0; i < 3; ++i) {
+    p.threadgroup_position[i] = group->threadgroup_position[i];
+    p.size[i] = group->size[i];
+  }
+  p.local[0] = x, p.local[1] = y, p.local[2] = z;
+  p.index = index;
+  (*static_cast<const K*>(arguments))(p);
+}
 template <class K>
 ulong loop_scratch(Launch l) {
   return threadgroup_bytes(l);
 }
-template <class K>
-ulong fiber_scratch(Launch l) {
-  return _msl_fiber_scratch(l, threadgroup_bytes(l), _msl_stack_bytes);
+inline ulong meeting_scratch(Launch l, int by) {
+  const ulong bytes = threadgroup_bytes(l);
+  return by && !(by & kRows) ? _msl_simdgroup_scratch(l, bytes, _msl_stack_bytes)
+                             : _msl_fiber_scratch(l, bytes, _msl_stack_bytes);
 }
 #endif  // __NVPTX__
 

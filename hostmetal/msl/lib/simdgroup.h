@@ -87,9 +87,18 @@ inline T& slot(unsigned char (*slots)[kSlotBytes], int lane) {
 template <int Width>
 constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
 
-// Lanes in ascending order, so that a sum is the same in every run.
+// In an order that is the same in every run: halves are added while all lanes are there, else lane
+// after lane.
 template <class Op, class T, int Width>
 void reduce(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  if (Width == 32 && mask == ~0u) {
+    T values[32];
+    for (int i = 0; i < 32; ++i) values[i] = slot<T>(slots, i);
+    for (int half = 16; half; half /= 2)
+      for (int i = 0; i < half; ++i) values[i] = Op::of(values[i], values[i + half]);
+    for (int i = 0; i < 32; ++i) slot<T>(slots, i) = values[0];
+    return;
+  }
   for (int base = 0; base < 32; base += Width) {
     const unsigned group = mask >> base & group_mask<Width>;
     if (!group) continue;

@@ -50,8 +50,43 @@ namespace _msl {
 struct MatrixOperands {
   metal::vec<float, 2> a, b, c;
 };
-// d = a b + c for the whole simdgroup. Rows of missing lanes count as zero.
+// Four lanes have a row: two neighbours its first half, the two that are eight lanes on its second.
+constexpr int first_lane(int row) { return (row & 4) * 4 + (row & 3) * 2; }
+// d = a b + c for the whole simdgroup.
+inline void multiply_whole_matrices(unsigned char (*slots)[kSlotBytes]) {
+  typedef float Pair __attribute__((ext_vector_type(2), aligned(4)));
+  typedef float Quad __attribute__((ext_vector_type(4)));
+  typedef float Row __attribute__((ext_vector_type(8)));
+  const auto pair = [=](int lane, int operand) -> Pair {
+    return *reinterpret_cast<const Pair*>(slots[lane] + 8 * operand);
+  };
+  const auto row = [=](int i, int operand) -> Row {
+    const int l = first_lane(i);
+    const Pair p = pair(l, operand), q = pair(l + 1, operand);
+    const Pair r = pair(l + 8, operand), s = pair(l + 9, operand);
+    const Quad left = __builtin_shufflevector(p, q, 0, 1, 2, 3);
+    const Quad right = __builtin_shufflevector(r, s, 0, 1, 2, 3);
+    return __builtin_shufflevector(left, right, 0, 1, 2, 3, 4, 5, 6, 7);
+  };
+  Row b[8];
+#pragma clang loop unroll(full)
+  for (int k = 0; k < 8; ++k) b[k] = row(k, 1);
+  for (int i = 0; i < 8; ++i) {
+    Row c = row(i, 2);
+    const int l = first_lane(i);
+#pragma clang loop unroll(full)
+    for (int k = 0; k < 8; ++k) {
+      const float a =
+          *reinterpret_cast<const float*>(slots[l + (k & 4) * 2 + (k >> 1 & 1)] + 4 * (k & 1));
+      c += a * b[k];
+    }
+    const auto put = [=](int lane, Pair p) { *reinterpret_cast<Pair*>(slots[lane] + 16) = p; };
+    put(l, c.s01), put(l + 1, c.s23), put(l + 8, c.s45), put(l + 9, c.s67);
+  }
+}
+// Where lanes are missing: their elements count as zero.
 inline void multiply_matrices(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+  if (mask == ~0u) return multiply_whole_matrices(slots);
   using M = metal::simdgroup_matrix<float, 8, 8>;
   float a[8][8] = {}, b[8][8] = {}, c[8][8] = {};
   for (unsigned m = mask; m; m &= m - 1) {

@@ -27,6 +27,9 @@ struct Position {
 };
 
 typedef void (*Body)(const void* arguments, const Position& position);
+// A whole simdgroup, its lanes in loops: what lanes.py makes of a kernel. `group`: as a Position,
+// of which the thread's part is not set.
+typedef void (*SimdgroupBody)(const void* arguments, const Position& group, unsigned simdgroup);
 
 }  // namespace _msl
 
@@ -41,6 +44,14 @@ MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* launch,
 MSL_HIDDEN void _msl_run_fibers(const metallib_launch* launch, unsigned long first,
                                 unsigned long count, void* scratch, unsigned long threadgroup_bytes,
                                 unsigned long stack_bytes, _msl::Body body, const void* arguments);
+MSL_HIDDEN unsigned long _msl_simdgroup_scratch(const metallib_launch* launch,
+                                                unsigned long threadgroup_bytes,
+                                                unsigned long stack_bytes);
+// In `scratch`; where no simdgroup waits for another, there are no fibers.
+MSL_HIDDEN void _msl_run_simdgroups(const metallib_launch* launch, unsigned long first,
+                                    unsigned long count, void* scratch, unsigned long stack_bytes,
+                                    bool barriers, _msl::SimdgroupBody body, const void* arguments);
+MSL_HIDDEN void _msl_simdgroup_barrier();  // threadgroup_barrier of a simdgroup that has a fiber
 MSL_HIDDEN void _msl_unsynchronised();  // a barrier in a kernel that runs as a loop: cannot happen
 
 // Validation. In the checked library every access goes through _msl_check (see library.cc);

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, cpu, gpu, ir, toolchain
+from . import cache, cpu, gpu, ir, lanes, toolchain
 from .flat import flatten
 from .messages import render
 from .reflect import reflect
@@ -164,6 +164,7 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.warnings),
         repr(options.std),
         repr(options.variants),
+        repr(lanes.forced()),
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import ir, toolchain
+from . import ir, lanes, toolchain
 from .reflection import Constant, Kernel, Reflection, data_type
 from .toolchain import CompileError
 
@@ -145,9 +145,15 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
         if arguments
         else ""
     )
-    runner, scratch = (
-        ("run_fibers", "fiber_scratch") if kernel.fibers else ("run_loop", "loop_scratch")
-    )
+    class_ = f"_msl_K{number}"
+    launch = "_msl_l, _msl_first, _msl_count, _msl_scratch"
+    run, scratch = f"_msl::run_loop<{class_}>({launch});", f"&_msl::loop_scratch<{class_}>"
+    thread = ""
+    if kernel.fibers:
+        run = f"""if (_msl::by_lanes(_msl_l, _msl_by_lanes{number})) _msl::run_lanes<{class_}>({launch}, _msl_by_lanes{number}, &_msl_simdgroup{number});
+else _msl::run_fibers<{class_}>({launch});"""
+        scratch = f"&_msl_scratch{number}"
+        thread = _THREAD.replace("NUMBER", str(number))
     name = _string(kernel.host_name)
     return f"""
 struct _msl_K{number} {{
@@ -162,8 +168,8 @@ inline __attribute__((always_inline)) void operator()(const _msl::Position& _msl
 _msl_call({", ".join(calls)});
 }}
 }};
-static __attribute__((noinline)) void _msl_inner{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
-_msl::{runner}<_msl_K{number}>(_msl_l, _msl_first, _msl_count, _msl_scratch);
+{thread}static __attribute__((noinline)) void _msl_inner{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
+{run}
 }}
 static void _msl_run{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
 _msl_set_constants(_msl_l);
@@ -175,8 +181,23 @@ else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 .max_total_threads = {kernel.max_threads}u, .static_threadgroup_bytes = {kernel.static_bytes}u,
 .n_arguments = {len(arguments)}u, .arguments = {f"_msl_arguments{number}" if arguments else "nullptr"},
 .n_constants = {n_constants}u, .constants = {"_msl_constants" if n_constants else "nullptr"},
-.scratch_size = &_msl::{scratch}<_msl_K{number}>, .run = &_msl_run{number}}};
+.scratch_size = {scratch}, .run = &_msl_run{number}}};
 static const metallib_kernel* const _msl_entry{number} __attribute__((section("msl_kernels"), used)) = &_msl_kernel{number};
+"""
+
+
+# Of a kernel whose threads meet: one lane, in C linkage as lanes.py looks for it, and the place of the simdgroup that it
+# makes of it; until then, kernels run by fibers.
+_THREAD = """extern "C" const int _msl_by_lanesNUMBER __attribute__((visibility("hidden")));
+extern "C" __attribute__((noinline, visibility("hidden"))) void _msl_threadNUMBER(const void* _msl_b, const _msl::Position* _msl_g, uint _msl_i, uint _msl_x, uint _msl_y, uint _msl_z) {
+_msl::lane_body<_msl_KNUMBER>(_msl_b, _msl_g, _msl_i, _msl_x, _msl_y, _msl_z);
+}
+extern "C" __attribute__((noinline, visibility("hidden"))) void _msl_simdgroupNUMBER(const void* _msl_b, const _msl::Position& _msl_g, uint _msl_s) {
+_msl_threadNUMBER(_msl_b, &_msl_g, _msl_s, 0, 0, 0);
+}
+static ulong _msl_scratchNUMBER(const metallib_launch* _msl_l) {
+return _msl::meeting_scratch(_msl_l, _msl_by_lanesNUMBER);
+}
 """
 
 
@@ -221,11 +242,12 @@ def compile_parts(
         if variant == variants[0]:
             text += ir.mark_names([names[number] for number in parts[i][0]])
         if variant == "checked":
-            return _back_end_checked(ir.checked(text), target, out), out
+            return _back_end_checked(lanes.by_fibers(ir.checked(text)), target, out), out
+        text, cpu_ = ir.unchecked(text), target
         if variant == "wide":
-            text = ir.wide(text, toolchain.attributes(toolchain.WIDE))
-            return _back_end(text, toolchain.WIDE, out), out
-        return _back_end(ir.unchecked(text), target, out), out
+            text, cpu_ = ir.wide(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
+        by_lanes, _ = lanes.by_lanes(text, cpu_)
+        return _back_end(by_lanes, cpu_, out), out
 
     def back_ends(stack: int) -> tuple[int, list[Path]]:
         jobs = []
@@ -250,7 +272,7 @@ def compile_tables(
     for variant in variants:
         if variant == "wide":
             continue  # of what has no code
-        text = ir.prepare(whole.tables(numbers), STACK_BYTES, [])
+        text = lanes.by_fibers(ir.prepare(whole.tables(numbers), STACK_BYTES, []))
         text = ir.checked(text) if variant == "checked" else ir.unchecked(text)
         objects.append(work / f"tables_{variant}.o")
         command = [toolchain.clang(), "-x", "ir", "-O0", "-fPIC", "-c", "-w", "-"]
@@ -301,6 +323,6 @@ def _stack_needed(out: Path) -> int:
     usage = out.with_suffix(".su")  # not written where no function is left
     for line in usage.read_text().splitlines() if usage.exists() else []:
         name, size, _ = line.rsplit("\t", 2)
-        own = "_msl_K" in name or "_msl_inner" in name or "_msl_run" in name
+        own = re.search("_msl_(?:K|inner|run|lanes|simdgroup)", name)
         (kernels if own else others).append(int(size))
     return max(kernels) + min(sum(others), 32 * max(others)) + STACK_RESERVE

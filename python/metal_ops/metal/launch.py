@@ -125,6 +125,7 @@ class Kernel:
         self._table = table
         self.name: str = table.name.decode()
         self.fibers = bool(table.flags & number("KERNEL_FIBERS"))
+        self.lanes = bool(table.flags & number("KERNEL_LANES"))
         self.absent = bool(table.flags & number("KERNEL_ABSENT"))
         self.max_total_threads: int = table.max_total_threads
         self.static_threadgroup_bytes: int = table.static_threadgroup_bytes

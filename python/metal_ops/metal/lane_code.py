@@ -1,0 +1,381 @@
+"""The functions of a kernel's regions, for lanes.py: each runs one lane."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from .lane_flow import Uniform
+from .lane_ir import CHEAP, Fallback, Function, Instruction, named
+from .lane_regions import Region, Regions
+
+LANES = 32
+_END = -1  # the exit of a region that ends the kernel
+SLOT_BYTES = 48
+# Attribute of what is the same for all lanes of a simdgroup, as an argument.
+_FIXED = {"%v0": "ptr", "%v1": "ptr"}
+
+
+class RegionCode:
+    """The functions of one kernel's regions.
+
+    Args:
+      symbol: the function to make.
+      group: the number of the metadata that marks what may be done for all lanes side by side.
+    """
+
+    def __init__(
+        self,
+        symbol: str,
+        function: Function,
+        uniform: Uniform,
+        regions: Regions,
+        group: int,
+        row: bool,
+    ):
+        self._symbol, self._function, self._uniform = symbol, function, uniform
+        self._regions, self._group, self._row = regions, group, row
+        self._number = {name: i for i, name in enumerate(regions.all)}
+        self._fields: list[str] = []  # types of the frame's
+        self._allocas: dict[str, tuple[int, str]] = {}
+        self._kept: dict[
+            str, tuple[int, str, bool]
+        ] = {}  # value -> field, type, whether it is one for all lanes
+        self._phis: dict[str, tuple[int, str, bool]] = {}  # phis at the entries of regions
+        self._fixed = dict(_FIXED) | ({"%v4": "i32", "%v5": "i32"} if row else {})
+        self._lane_fields: dict[str, int] = {}
+        self._arguments: dict[str, list[str]] = {}  # region -> values that its function is given
+        self._metadata: list[str] = []
+        self.attributes = "0"  # the number of those of every function
+
+    # ---- what lives across regions
+
+    @property
+    def _frame_type(self) -> str:
+        return f"%{self._symbol[1:]}_frame"
+
+    def _field(self, kind: str) -> int:
+        self._fields.append(kind)
+        return len(self._fields) - 1
+
+    def _frame(self) -> None:
+        of, defs = self._regions.of, self._function.defs
+        for _, i in defs.values():
+            if i.operation == "alloca":
+                self._alloca(i)
+        if not self._row and self._reads({"%v3", "%v4", "%v5"}):
+            for name in ("%v3", "%v4", "%v5"):
+                self._lane_fields[name] = self._field(f"[{LANES} x i32]")
+        for entry in self._regions.all:
+            for phi in self._function.blocks[entry].phis:
+                assert phi.result
+                one = phi.result not in self._uniform.divergent
+                self._phis[phi.result] = (self._storage(phi.type(), one), phi.type(), one)
+        wanted: set[str] = set()
+        for region in self._regions.all.values():
+            wanted |= self._from_elsewhere(region)
+        for value in wanted:
+            block, i = defs[value]
+            one = value not in self._uniform.divergent
+            if one:  # unless lanes leave a loop with different ones
+                one = not any(
+                    self._uniform.reads(b.name, value)
+                    for b in self._function.blocks.values()
+                    if of[b.name] != of[block] and any(value in x.uses for x in b.instructions)
+                )
+            self._kept[value] = (self._storage(i.type(), one), i.type(), one)
+
+    def _reads(self, values: set[str]) -> bool:
+        return any(
+            values & set(i.uses) for b in self._function.blocks.values() for i in b.instructions
+        )
+
+    def _alloca(self, i: Instruction) -> None:
+        found = re.fullmatch(r"alloca (.*?)(?:, align (\d+))?", i.text)
+        assert found and i.result
+        kind, align = found[1], int(found[2] or 1)
+        if (
+            ", i" in kind.rsplit("]", 1)[-1]
+            or self._function.defs[i.result][0] != self._function.entry
+        ):
+            raise Fallback("a local array of a size that is not known")
+        # An array of no vectors: gives the alignment, and the size that goes with it.
+        padded = (
+            f"{{ {kind}, [0 x <{align} x i8>] }}"
+            if align > 8
+            else f"{{ {kind}, [0 x i{8 * align}] }}"
+        )
+        self._allocas[i.result] = (self._field(f"[{LANES} x {padded}]"), padded)
+
+    def _storage(self, kind: str, one: bool) -> int:
+        if kind[0] in "{[":
+            raise Fallback("a struct is kept")
+        memory = "i8" if kind == "i1" else kind
+        if re.fullmatch(r"<\d+ x i1>", kind):
+            raise Fallback("a vector of truths is kept")
+        return self._field(memory if one else f"[{LANES} x {memory}]")
+
+    def _anew(self, value: str, depth: int = 0) -> bool:
+        """Whether a value that lanes do not share is computed anew in each region rather than kept."""
+        if value in self._allocas or value not in self._function.defs:
+            return True
+        i = self._function.defs[value][1]
+        if i.callee() in ("@_msl_slot", "@_msl_lane"):
+            return True
+        if value not in self._uniform.divergent or i.operation not in CHEAP or depth > 10:
+            return False
+        if self._uniform.in_leaky_loop(self._function.defs[value][0]):
+            return False
+        home = self._function.defs[value][0]
+        return all(
+            self._anew(u, depth + 1)
+            if u in self._uniform.divergent
+            else not self._uniform.reads(home, u)
+            for u in i.uses
+        )
+
+    def _needs(self, region: Region) -> Iterable[str]:
+        """Values that a region's code uses, those that phis of the next regions are set to among them."""
+        inside = set(region.blocks)
+        for name in region.blocks:
+            block = self._function.blocks[name]
+            for i in block.instructions:
+                if i.operation == "phi" and name == region.entry:
+                    continue
+                yield from i.uses
+            for target in block.succs:
+                if target not in inside or target == region.entry:
+                    for phi in self._function.blocks[target].phis:
+                        yield from (
+                            v for v, source in phi.incoming() if source == name and v in phi.uses
+                        )
+
+    def _from_elsewhere(self, region: Region) -> set[str]:
+        """Values that are kept in the frame, of those that a region needs."""
+        out: set[str] = set()
+        ahead = [v for v in self._needs(region) if not self._is_own(v, region)]
+        seen = set(ahead)
+        while ahead:
+            value = ahead.pop()
+            if value not in self._function.defs or value in self._allocas:
+                continue
+            if self._anew(value):
+                new = {u for u in self._function.defs[value][1].uses if u not in seen}
+                seen |= new
+                ahead += new
+            else:
+                out.add(value)
+        return out
+
+    def _is_own(self, value: str, region: Region) -> bool:
+        home = self._function.defs.get(value)
+        return (
+            home is not None
+            and self._regions.of[home[0]] == region.entry
+            and value not in self._allocas
+        )
+
+    # ---- a region's function
+
+    def _access(self) -> str:
+        return f", !llvm.access.group !{self._group}"
+
+    def _load(self, name: str, field: int, kind: str, one: bool) -> list[str]:
+        memory = "i8" if kind == "i1" else kind
+        index = "" if one else ", i64 %msl.l"
+        at = named(name, ".at")
+        lines = [f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}{index}"]
+        if kind != "i1":
+            return [*lines, f"{name} = load {memory}, ptr {at}{self._access()}"]
+        byte = named(name, ".byte")
+        return [
+            *lines,
+            f"{byte} = load i8, ptr {at}{self._access()}",
+            f"{name} = trunc i8 {byte} to i1",
+        ]
+
+    def _store(self, value: str, name: str, field: int, kind: str, one: bool) -> list[str]:
+        index = "" if one else ", i64 %msl.l"
+        at = named(name, ".at")
+        lines = [f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}{index}"]
+        if kind == "i1":
+            byte = named(name, ".byte")
+            lines.append(f"{byte} = zext i1 {value} to i8")
+            kind, value = "i8", byte
+        return [*lines, f"store {kind} {value}, ptr {at}{self._access()}"]
+
+    def _function_of(self, region: Region) -> str:
+        number = self._number[region.entry]
+        given: list[str] = []  # values that are one for all lanes: loaded before the loop over them
+        head: list[str] = []
+        have: set[str] = set()
+
+        def bring(value: str) -> None:
+            """Makes a value from elsewhere known to the function."""
+            if value in have:
+                return
+            have.add(value)
+            if value in self._fixed:
+                given.append(value)
+            elif value == "%v2":
+                given.append("%msl.base")
+                head.append("%v2 = add nuw nsw i32 %msl.base, %msl.lane")
+            elif value == "%v3" and self._row:
+                given.append("%v3")  # of lane 0
+            elif value in self._lane_fields:
+                head.extend(self._load(value, self._lane_fields[value], "i32", False))
+            elif value in self._allocas:
+                field, _ = self._allocas[value]
+                head.append(
+                    f"{value} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}, i64 %msl.l, i32 0"
+                )
+            elif value in self._kept and not self._anew(value):
+                field, kind, one = self._kept[value]
+                if one:
+                    given.append(value)
+                else:
+                    head.extend(self._load(value, field, kind, one))
+            else:
+                i = self._function.defs[value][1]
+                for use in i.uses:
+                    bring(use)
+                head.append(f"{value} = {self._written(i)}")
+
+        entry = self._function.blocks[region.entry]
+        for phi in entry.phis:
+            assert phi.result
+            field, kind, one = self._phis[phi.result]
+            if one:
+                given.append(phi.result)
+            else:
+                head.extend(self._load(phi.result, field, kind, one))
+            head.extend(self._keep(phi.result))
+        for value in self._needs(region):
+            if not self._is_own(value, region):
+                bring(value)
+        self._early, at_start = self._early_stores(region)
+        head += at_start
+        body: list[str] = []
+        edges: list[str] = []
+        for name in region.blocks:
+            body += self._block(region, name, edges)
+        self._arguments[region.entry] = given
+        kinds = {v: self._type_of(v) for v in given}
+        parameters = "".join(f", {kinds[v]} " + ("%msl.row" if v == "%v3" else v) for v in given)
+        if "%v3" in given:
+            head.insert(0, "%v3 = add nuw nsw i32 %msl.row, %msl.lane")
+        lines = ["%msl.lane = trunc i64 %msl.l to i32", *head, f"br label %{region.entry}"]
+        return (
+            f"define internal i32 {self._symbol}_{number}(ptr nocapture %msl.f, i64 %msl.l, ptr nocapture %msl.s"
+            f"{parameters}) #{self.attributes} {{\nmsl.entry:\n"
+            + "".join(f"  {line}\n" for line in lines)
+            + "\n".join(body + edges)
+            + "\n}\n"
+        )
+
+    def _early_stores(self, region: Region) -> tuple[dict[str, list[str]], list[str]]:
+        """What phis of the next regions are set to, stored as soon as it is known: a store that is made in any case needs
+        no mask. Where there are several ways to one region, that has to wait for the way that is taken."""
+        inside = set(region.blocks)
+        ways: dict[str, list[str]] = {}
+        for name in region.blocks:
+            for target in self._function.blocks[name].succs:
+                if target not in inside or target == region.entry:
+                    ways.setdefault(target, []).append(name)
+        early: dict[str, list[str]] = {}
+        at_start: list[str] = []
+        self._stored: set[str] = set()
+        for target, sources in ways.items():
+            if len(sources) > 1:
+                continue
+            self._stored.add(target)
+            for n, phi in enumerate(self._function.blocks[target].phis):
+                assert phi.result
+                value = next(v for v, source in phi.incoming() if source == sources[0])
+                lines = self._store(
+                    value, f"%msl.to{self._number[target]}.{n}", *self._phis[phi.result]
+                )
+                if self._is_own(value, region) and not (
+                    value in self._phis and self._function.defs[value][0] == region.entry
+                ):
+                    early.setdefault(value, []).extend(lines)
+                else:
+                    at_start += lines
+        return early, at_start
+
+    def _type_of(self, value: str) -> str:
+        if value in ("%msl.base", "%v3"):
+            return "i32"
+        if value in self._fixed:
+            return self._fixed[value]
+        return (
+            self._phis[value][1]
+            if value in self._phis and value not in self._kept
+            else self._kind(value)
+        )
+
+    def _kind(self, value: str) -> str:
+        return self._function.defs[value][1].type()
+
+    def _keep(self, value: str) -> list[str]:
+        """Puts a value where other regions find it, if any looks for it."""
+        if value not in self._kept:
+            return []
+        return self._store(value, named(value, ".keep"), *self._kept[value])
+
+    def _defined(self, value: str) -> list[str]:
+        """What follows where a value is computed."""
+        return self._keep(value) + self._early.get(value, [])
+
+    def _written(self, i: Instruction) -> str:
+        callee = i.callee()
+        if callee == "@_msl_slot":
+            return f"getelementptr [{SLOT_BYTES} x i8], ptr %msl.s, i64 %msl.l"
+        if callee == "@_msl_lane":
+            return "add i32 %msl.lane, 0"
+        text = i.text
+        if i.operation in ("load", "store"):
+            text += self._access()
+        return text + i.metadata
+
+    def _block(self, region: Region, name: str, edges: list[str]) -> list[str]:
+        block = self._function.blocks[name]
+        inside = set(region.blocks)
+        lines = [f"{name}:"]
+        kept: list[str] = []
+        for i in block.instructions[:-1]:
+            if i.operation == "alloca":
+                continue
+            if i.operation == "phi":
+                if name != region.entry:
+                    lines.append(f"  {i.result} = {i.text}")
+                    kept += self._defined(i.result or "")
+                continue
+            lines += [f"  {line}" for line in kept]
+            kept = []
+            lines.append(
+                f"  {i.result} = {self._written(i)}" if i.result else f"  {self._written(i)}"
+            )
+            if i.result:
+                lines += [f"  {line}" for line in self._defined(i.result)]
+        lines += [f"  {line}" for line in kept]
+        end = block.end
+        if end.operation == "ret":
+            return [*lines, f"  ret i32 {_END}"]
+        text = end.text
+        for target in block.succs:
+            if target in inside and target != region.entry:
+                continue
+            label = f"msl.edge{len(edges)}"
+            text = re.sub(rf"label %{re.escape(target)}(?=[ ,\]]|$)", f"label %{label}", text)
+            out = [f"{label}:"]
+            for n, phi in enumerate(self._function.blocks[target].phis):
+                assert phi.result
+                if target in self._stored:
+                    continue
+                value = next(v for v, source in phi.incoming() if source == name)
+                out += [
+                    f"  {s}" for s in self._store(value, f"%{label}.{n}", *self._phis[phi.result])
+                ]
+            edges.append("\n".join([*out, f"  ret i32 {self._number[target]}"]))
+        return [*lines, f"  {text}{end.metadata}"]

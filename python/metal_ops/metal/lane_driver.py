@@ -1,0 +1,307 @@
+"""The code of a simdgroup, for lanes.py: what calls the functions of its regions for all lanes.
+
+They are inlined into loops over the 32 lanes, which LLVM makes vectors of, where all lanes take part; where some do not, they
+are called for those that do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .lane_code import LANES, SLOT_BYTES, RegionCode
+from .lane_ir import Fallback
+from .lane_regions import Region
+
+
+class Simdgroup(RegionCode):
+    """The code of one kernel."""
+
+    def text(self, first_metadata: int) -> tuple[str, list[str]]:
+        """The functions, and lines of metadata, which are numbered from `first_metadata` on."""
+        self._first_metadata = first_metadata
+        self._frame()
+        functions = [
+            self._function_of(region) for region in self._regions.all.values() if not region.meeting
+        ]
+        driver = self._driver()
+        frame = f"{self._frame_type} = type {{ {', '.join(self._fields)} }}\n"
+        return frame + "".join(functions) + driver, self._metadata
+
+    def _driver(self) -> str:
+        self._lines: list[str] = []
+        self._temporaries = 0
+        self._done: set[str] = set()
+        self._start()
+        ahead = [self._function.entry]
+        while ahead:
+            name = ahead.pop()
+            if name in self._done:
+                continue
+            self._done.add(name)
+            ahead += self._together(name)
+        return (
+            f"define internal void {self._symbol}(ptr nocapture %v0, ptr nocapture %v1, i32 %msl.number, i32 %msl.mask"
+            f"{', i32 %v3, i32 %v4, i32 %v5' if self._row else ''}) #{self.attributes} {{\n"
+            + "\n".join(self._lines)
+            + "\n}\n"
+        )
+
+    def _add(self, *lines: str) -> None:
+        self._lines += [line if line.endswith(":") else f"  {line}" for line in lines]
+
+    def _new(self) -> str:
+        self._temporaries += 1
+        return f"%t{self._temporaries}"
+
+    def _start(self) -> None:
+        self._add(
+            "msl.start:",
+            f"%msl.f = alloca {self._frame_type}, align 64",
+            f"%msl.s = alloca [{LANES} x [{SLOT_BYTES} x i8]], align 64",
+            f"%msl.states = alloca <{LANES} x i32>, align 128",
+            "%msl.live = alloca i32",
+            "store i32 %msl.mask, ptr %msl.live",
+            "%msl.base = shl nuw nsw i32 %msl.number, 5",
+        )
+        # Lanes that are not there never take part.
+        if self._lane_fields:
+            self._positions()
+        self._add(f"br label %together{self._number[self._function.entry]}")
+
+    def _positions(self) -> None:
+        """Where each lane is, in a group whose rows are no multiple of a simdgroup."""
+        self._add("br label %positions", "positions:")
+        self._add(
+            "%p.l = phi i64 [ 0, %msl.start ], [ %p.next, %positions ]",
+            "%p.l32 = trunc i64 %p.l to i32",
+            "%p.i = add i32 %msl.base, %p.l32",
+            "%p.sx.at = getelementptr i8, ptr %v1, i64 24",
+            "%p.sx = load i32, ptr %p.sx.at",
+            "%p.sy.at = getelementptr i8, ptr %v1, i64 28",
+            "%p.sy = load i32, ptr %p.sy.at",
+            "%p.x = urem i32 %p.i, %p.sx",
+            "%p.rest = udiv i32 %p.i, %p.sx",
+            "%p.y = urem i32 %p.rest, %p.sy",
+            "%p.z = udiv i32 %p.rest, %p.sy",
+        )
+        for value, name in zip(("%p.x", "%p.y", "%p.z"), ("%v3", "%v4", "%v5"), strict=True):
+            at = self._new()
+            self._add(
+                f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {self._lane_fields[name]}, i64 %p.l",
+                f"store i32 {value}, ptr {at}",
+            )
+        self._add(
+            "%p.next = add i64 %p.l, 1",
+            f"%p.end = icmp eq i64 %p.next, {LANES}",
+            "br i1 %p.end, label %positions.done, label %positions",
+            "positions.done:",
+        )
+
+    def _call(self, region: Region, lane: str, given: list[str], how: str) -> str:
+        arguments = "".join(f", {given_}" for given_ in given)
+        return f"call i32 {self._symbol}_{self._number[region.entry]}(ptr %msl.f, i64 {lane}, ptr %msl.s{arguments}) {how}"
+
+    def _given(self, region: Region) -> list[str]:
+        """Loads what a region's function is given."""
+        out = []
+        for value in self._arguments[region.entry]:
+            if value == "%msl.base" or value == "%v3" or value in self._fixed:
+                out.append(f"{self._type_of(value)} {value}")
+                continue
+            entry_phi = (
+                value in self._phis
+                and self._regions.of[self._function.defs[value][0]] == region.entry
+            )
+            field, kind, one = self._phis[value] if entry_phi else self._kept[value]
+            assert one
+            at, got = self._new(), self._new()
+            self._add(f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}")
+            self._add(f"{got} = load {'i8' if kind == 'i1' else kind}, ptr {at}")
+            if kind == "i1":
+                truth = self._new()
+                self._add(f"{truth} = trunc i8 {got} to i1")
+                got = truth
+            out.append(f"{kind} {got}")
+        return out
+
+    def _lanes(self, region: Region, label: str, mask: str, states: bool) -> str:
+        """Runs a region for the lanes of a mask; returns the exit that the last one took. `label` is new."""
+        given = self._given(region)
+        full, n_full, n_part, n = (self._new() for _ in range(4))
+        state, state2 = self._new(), self._new()
+        loop = self._loop_metadata()
+        self._add(
+            f"{full} = icmp eq i32 {mask}, -1",
+            f"br i1 {full}, label %{label}.full, label %{label}.some",
+            f"{label}.full:",
+            f"br label %{label}.all",
+            f"{label}.all:",
+            f"%{label}.l = phi i64 [ 0, %{label}.full ], [ %{label}.l1, %{label}.all ]",
+            f"{n_full} = {self._call(region, f'%{label}.l', given, 'alwaysinline')}",
+        )
+        if states:
+            self._add(
+                f"{state} = getelementptr i32, ptr %msl.states, i64 %{label}.l",
+                f"store i32 {n_full}, ptr {state}{self._access()}",
+            )
+        self._add(
+            f"%{label}.l1 = add nuw nsw i64 %{label}.l, 1",
+            f"%{label}.c = icmp eq i64 %{label}.l1, {LANES}",
+            f"br i1 %{label}.c, label %{label}.end, label %{label}.all, !llvm.loop !{loop}",
+            f"{label}.some:",
+            f"%{label}.m = phi i32 [ {mask}, %{label}.start ], [ %{label}.m1, %{label}.some ]",
+            f"%{label}.bit = call i32 @llvm.cttz.i32(i32 %{label}.m, i1 true)",
+            f"%{label}.sl = zext i32 %{label}.bit to i64",
+            f"{n_part} = {self._call(region, f'%{label}.sl', given, 'noinline')}",
+        )
+        if states:
+            self._add(
+                f"{state2} = getelementptr i32, ptr %msl.states, i64 %{label}.sl",
+                f"store i32 {n_part}, ptr {state2}",
+            )
+        self._add(
+            f"%{label}.less = add i32 %{label}.m, -1",
+            f"%{label}.m1 = and i32 %{label}.m, %{label}.less",
+            f"%{label}.c2 = icmp eq i32 %{label}.m1, 0",
+            f"br i1 %{label}.c2, label %{label}.end, label %{label}.some",
+            f"{label}.end:",
+            f"{n} = phi i32 [ {n_full}, %{label}.all ], [ {n_part}, %{label}.some ]",
+        )
+        return n
+
+    def _loop_metadata(self) -> int:
+        own = self._first_metadata + len(self._metadata)
+        self._metadata += [
+            f"!{own} = distinct !{{!{own}, !{own + 1}, !{own + 2}}}",
+            f'!{own + 1} = !{{!"llvm.loop.parallel_accesses", !{self._group}}}',
+            f'!{own + 2} = !{{!"llvm.loop.unroll.disable"}}',
+        ]
+        return own
+
+    def _in_state(self, name: str) -> str:
+        """The lanes that wait for a region, as a mask."""
+        loaded, same, mask = (self._new() for _ in range(3))
+        number = self._number[name]
+        vector = ", ".join([f"i32 {number}"] * LANES)
+        self._add(
+            f"{loaded} = load <{LANES} x i32>, ptr %msl.states, align 128",
+            f"{same} = icmp eq <{LANES} x i32> {loaded}, <{vector}>",
+            f"{mask} = bitcast <{LANES} x i1> {same} to i32",
+        )
+        return mask
+
+    def _meet(self, region: Region, mask: str) -> None:
+        meeting = region.meeting
+        assert meeting
+        if meeting.callee() == "@_msl_barrier":
+            self._add("call void @_msl_simdgroup_barrier()")
+            return
+        found = re.search(
+            r"\(i64 (?:noundef )?-?\d+, ptr (?:noundef )?(?:nonnull )?(@\S+?)\)", meeting.text
+        )
+        if not found:
+            raise Fallback("a simdgroup function that is not known before it is called")
+        self._add(f"call void {found[1]}(ptr %msl.s, i32 {mask})")
+
+    def _together(self, name: str) -> list[str]:
+        """Code for a region that all lanes which are left come to; returns the regions that they go on to."""
+        region = self._regions.all[name]
+        label = f"together{self._number[name]}"
+        mask = self._new()
+        self._add(f"{label}:", f"{mask} = load i32, ptr %msl.live")
+        if region.meeting:
+            self._meet(region, mask)
+            self._add(f"br label %together{self._number[region.exits[0]]}")
+            return region.exits
+        ends = "" in region.exits
+        states = region.splits
+        self._add(f"br label %{label}.start", f"{label}.start:")
+        n = self._lanes(region, label, mask, states)
+        going = [e for e in region.exits if e]
+        if region.splits and ends:
+            self._drop(label, going)
+        if not going:
+            if not ends:
+                self._add("unreachable")
+            elif not (region.splits and ends):
+                self._add("ret void")
+            return []
+        if name in self._regions.between:
+            return self._apart(name, label)
+        self._go(n, going, ends and not region.splits)
+        return going
+
+    def _drop(self, label: str, going: list[str]) -> None:
+        """Lanes that are done leave."""
+        loaded, alive, mask, old, left, none = (self._new() for _ in range(6))
+        vector = ", ".join(["i32 -1"] * LANES)
+        self._add(
+            f"{loaded} = load <{LANES} x i32>, ptr %msl.states, align 128",
+            f"{alive} = icmp sgt <{LANES} x i32> {loaded}, <{vector}>",
+            f"{mask} = bitcast <{LANES} x i1> {alive} to i32",
+            f"{old} = load i32, ptr %msl.live",
+            f"{left} = and i32 {old}, {mask}",
+            f"store i32 {left}, ptr %msl.live",
+            f"{none} = icmp eq i32 {left}, 0",
+            f"br i1 {none}, label %{label}.none, label %{label}.left",
+            f"{label}.none:",
+            "ret void",
+            f"{label}.left:",
+        )
+
+    def _go(self, n: str, going: list[str], ends: bool) -> None:
+        if len(going) == 1 and not ends:
+            self._add(f"br label %together{self._number[going[0]]}")
+            return
+        cases = " ".join(f"i32 {self._number[e]}, label %together{self._number[e]}" for e in going)
+        label = f"end{self._new()[1:]}"
+        self._add(f"switch i32 {n}, label %{label} [ {cases} ]", f"{label}:")
+        self._add("ret void" if ends else "unreachable")
+
+    def _apart(self, name: str, label: str) -> list[str]:
+        """Behind a region where lanes part: the regions until all have met, each for the lanes that are there."""
+        between, join = self._regions.between[name]
+        steps = [f"{label}.apart{i}" for i in range(len(between))] + [f"{label}.joined"]
+        self._add(f"br label %{steps[0]}")
+        dying = False
+        for step, following, here in zip(steps, steps[1:], between, strict=False):
+            region = self._regions.all[here]
+            self._add(f"{step}:")
+            mask, none = self._in_state(here), self._new()
+            live, still = self._new(), self._new()
+            # Those that were never there have a state too, that of whoever was there before.
+            self._add(
+                f"{live} = load i32, ptr %msl.live",
+                f"{still} = and i32 {mask}, {live}",
+                f"{none} = icmp eq i32 {still}, 0",
+                f"br i1 {none}, label %{following}, label %{step}.start",
+                f"{step}.start:",
+            )
+            if region.meeting:
+                self._meet(region, still)
+                self._move(still, region.exits[0])
+                self._add(f"br label %{following}")
+                continue
+            self._lanes(region, step, still, True)
+            if "" in region.exits:
+                dying = True
+            self._add(f"br label %{step if here in region.exits else following}")
+        self._add(f"{steps[-1]}:")
+        if dying or not join:
+            self._drop(steps[-1], [])
+        if not join:
+            self._add("unreachable")
+            return []
+        self._add(f"br label %together{self._number[join]}")
+        return [join]
+
+    def _move(self, mask: str, target: str) -> None:
+        """Lanes of a mask go on to a region."""
+        loaded, bits, new = (self._new() for _ in range(3))
+        vector = ", ".join([f"i32 {self._number[target]}"] * LANES)
+        self._add(
+            f"{loaded} = load <{LANES} x i32>, ptr %msl.states, align 128",
+            f"{bits} = bitcast i32 {mask} to <{LANES} x i1>",
+            f"{new} = select <{LANES} x i1> {bits}, <{LANES} x i32> <{vector}>, <{LANES} x i32> {loaded}",
+            f"store <{LANES} x i32> {new}, ptr %msl.states, align 128",
+        )

@@ -1,0 +1,225 @@
+"""A kernel's thread cut into regions, for lanes.py: what runs from one meeting of the lanes to the next.
+
+A region is entered at one block. Loops without meetings may be regions of their own too, so that each turn is made by all
+lanes, one next to the other, which a vector does in one step.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from .lane_flow import Flow, Uniform, postdominators
+from .lane_ir import BARRIER, Fallback, Instruction
+
+SIZES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4}
+
+
+@dataclass
+class Region:
+    """Blocks that a lane runs without looking at others.
+
+    Attributes:
+      entry: the block it begins at, which is its name too.
+      exits: the regions that may follow; '' is the end of the kernel.
+      splits: whether lanes may go on in different ones of them.
+    """
+
+    entry: str
+    blocks: list[str] = field(default_factory=list)
+    exits: list[str] = field(default_factory=list)
+    splits: bool = False
+    meeting: Instruction | None = None  # at its end
+
+
+class Regions:
+    """The regions of a function.
+
+    Attributes:
+      all: by name, in reverse postorder.
+      of: block -> region.
+      between: region with lanes that part -> the regions until all have met again, in order, and where that is.
+    """
+
+    def __init__(self, flow: Flow, uniform: Uniform):
+        self._flow, self._uniform = flow, uniform
+        self._blocks = flow.function.blocks
+        needed = {flow.function.entry}
+        for block in self._blocks.values():
+            if block.meeting:
+                needed |= {block.name, block.succs[0]}
+        optional = {h for h in flow.loops if self._profits(h)}
+        while True:
+            self._cut(needed | optional)
+            wrong = self._part()
+            if wrong is None:
+                return
+            name, why = wrong
+            # Without the loops that stand in the way, the innermost first; then without any.
+            near = {
+                h for h in optional if h == name or name in flow.loops[h] or h in self._ahead(name)
+            }
+            if not optional:
+                raise Fallback(why)
+            optional -= near or optional
+
+    def _ahead(self, name: str) -> set[str]:
+        return set(self.between.get(name, ([], ""))[0])
+
+    def _profits(self, header: str) -> bool:
+        """Whether a loop is to be run turn by turn, all lanes side by side."""
+        body = self._flow.loops[header]
+        good = bad = 0
+        for name in body:
+            block = self._blocks[name]
+            if block.meeting:
+                return False  # it is cut anyhow
+            for i in block.instructions:
+                if (
+                    i.operation in ("atomicrmw", "cmpxchg")
+                    or " atomic " in i.text
+                    or " volatile " in i.text
+                ):
+                    return False  # their order is as it is
+                if i.operation in ("load", "store"):
+                    stride = self._stride(i)
+                    good, bad = (good + 1, bad) if stride is not None else (good, bad + 1)
+        return bad <= good
+
+    def _stride(self, access: Instruction) -> int | None:
+        """Bytes from lane to lane, None if that is many or not known."""
+        kind = access.type() if access.operation == "load" else access.text.split(" ", 2)[1]
+        pointer = re.findall(r"ptr (%(?:\"[^\"]+\"|[\w.$-]+))", access.text)
+        step = self._step(pointer[-1], 0) if pointer else None
+        if step is None or kind[0] == "<":
+            return None
+        return step if abs(step) <= SIZES.get(kind, 8) else None
+
+    def _step(self, value: str, depth: int) -> int | None:
+        """By how much a value grows from lane to lane; a guess that decides on speed alone."""
+        if value not in self._uniform.divergent:
+            return 0
+        if value in ("%v2", "%v3"):
+            return 1
+        if depth > 16 or value not in self._flow.function.defs:
+            return None
+        i = self._flow.function.defs[value][1]
+        words = re.findall(r"(?<=[ ,])(%(?:\"[^\"]+\"|[\w.$-]+)|-?\d+)(?=,|$)", i.text)
+        operation = i.operation
+        if operation == "phi":
+            first = i.incoming()[0][0]
+            return self._step(first, depth + 8) if first[0] == "%" else 0
+        if operation in ("zext", "sext", "trunc"):
+            return self._step(i.uses[0], depth + 1) if i.uses else None
+        if operation != "getelementptr":
+            known = [self._step(w, depth + 1) if w[0] == "%" else 0 for w in words]
+            steps = [step for step in known if step is not None]
+            if len(steps) != 2 or len(known) != 2:
+                return None
+            number = None if words[1][0] == "%" else int(words[1])
+            if operation in ("add", "or"):
+                return steps[0] + steps[1]
+            if operation == "sub":
+                return steps[0] - steps[1]
+            if operation == "and":
+                return steps[0] or steps[1]
+            if operation == "shl" and number is not None and 0 <= number < 64:
+                return steps[0] << number
+            if operation == "mul" and number is not None:
+                return steps[0] * number
+            return None
+        if operation == "getelementptr":
+            found = re.match(r"getelementptr (?:[a-z]+ )*([\w]+), ptr (\S+), i\d+ (\S+)$", i.text)
+            if not found:
+                return None
+            base = self._step(found[2], depth + 1) if found[2][0] == "%" else 0
+            index = self._step(found[3], depth + 1) if found[3][0] == "%" else 0
+            return None if base is None or index is None else base + index * SIZES.get(found[1], 8)
+        return None
+
+    def _cut(self, cuts: set[str]) -> None:
+        while True:
+            of: dict[str, str] = {}
+            more = set()
+            for name in self._flow.order:
+                homes = {of[p] for p in self._flow.preds[name] if p in of}
+                if name not in cuts and len(homes) > 1:
+                    more.add(name)
+                of[name] = name if name in cuts or len(homes) != 1 else homes.pop()
+            for name in self._flow.order:
+                if name not in cuts and any(of[p] != of[name] for p in self._flow.preds[name]):
+                    more.add(name)
+            if not more:
+                break
+            cuts = cuts | more
+        self.of = of
+        self.all = {name: Region(name) for name in self._flow.order if of[name] == name}
+        for name in self._flow.order:
+            self.all[of[name]].blocks.append(name)
+        for region in self.all.values():
+            self._exits(region)
+
+    def _exits(self, region: Region) -> None:
+        inside = set(region.blocks)
+        for name in region.blocks:
+            block = self._blocks[name]
+            region.meeting = block.meeting  # then it is all that there is
+            targets = block.succs or ([""] if block.end.operation == "ret" else [])
+            for target in targets:
+                if target not in inside or target == region.entry:
+                    if target not in region.exits:
+                        region.exits.append(target)
+        post = None
+        for name in region.blocks:
+            if name in self._uniform.branches:
+                if post is None:
+                    post = postdominators(self._flow.order, self._flow.succs)
+                if not self._joins_inside(name, post.get(name, ""), inside, region.entry):
+                    region.splits = True
+        if len(region.exits) < 2:
+            region.splits = False
+
+    def _joins_inside(self, name: str, join: str, inside: set[str], entry: str) -> bool:
+        """Whether the paths from a branch meet before any leaves the region."""
+        if join not in inside or join == entry:
+            return False
+        ahead, seen = list(self._flow.succs[name]), set()
+        while ahead:
+            here = ahead.pop()
+            if here == join or here in seen:
+                continue
+            if here not in inside or here == entry or not self._flow.succs[here]:
+                return False
+            seen.add(here)
+            ahead += self._flow.succs[here]
+        return True
+
+    def _part(self) -> tuple[str, str] | None:
+        """Finds, for each region where lanes part, where they meet again; returns one for which that is too difficult,
+        and why."""
+        self.between: dict[str, tuple[list[str], str]] = {}
+        succs = {n: [e for e in r.exits if e] for n, r in self.all.items()}
+        post = postdominators(self.all, succs)
+        order = {name: i for i, name in enumerate(self.all)}
+        for name, region in self.all.items():
+            targets = succs[name]
+            if not region.splits or len(targets) < 2:
+                continue
+            join = post.get(name, "")
+            inside: set[str] = set()
+            ahead = list(targets)
+            while ahead:
+                here = ahead.pop()
+                if here != join and here not in inside:
+                    inside.add(here)
+                    ahead += succs[here]
+            self.between[name] = (sorted(inside, key=order.__getitem__), join)
+            for here in inside:
+                meeting = self.all[here].meeting
+                if meeting is not None and meeting.callee() == BARRIER:
+                    return name, "a barrier that some threads may pass by"
+                if any(order[s] <= order[here] and s != here for s in succs[here] if s in inside):
+                    return name, "threads that go round a loop of meetings at different times"
+            if name in inside and any(name in succs[h] for h in inside if h != name):
+                return name, "threads that go round a loop of meetings at different times"
+        return None

@@ -1,0 +1,344 @@
+"""Kernels whose threads meet, as loops over the lanes of a simdgroup instead of a fiber a thread.
+
+clang -O1 makes one function of a thread (cpu.py's wrappers have it as _msl_thread<n>, its position an argument). It is cut
+into regions at the meetings (barriers and functions over simdgroups), and each becomes a loop over the 32 lanes, which the
+optimiser then makes vectors of. What lives across regions is kept in arrays of a value a lane, or once where it is the same
+for all. The simdgroups of a threadgroup have a fiber each.
+
+A kernel stays with a fiber a thread where some lanes may pass by a barrier that others wait at, or go round a loop of
+meetings at different times.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from . import toolchain
+from .abi import number as number_of
+from .lane_driver import Simdgroup
+from .lane_flow import Flow, Uniform
+from .lane_ir import Fallback, Function, Instruction, named
+from .lane_regions import Regions
+
+LANES = 1  # values of _msl_by_lanes<n>, which 0 leaves to fibers
+BARRIERS = 2
+ROWS = 4  # as runtime.h has them
+ALIGNED_ROWS = 8
+
+_THREAD = re.compile(
+    r"^define [^@\n]*void @_msl_thread(\d+)\([^\n]*\)([^\n]*) \{\n.*?^}\n", re.M | re.S
+)
+_MEETS = re.compile(r"@_msl_(?:barrier|simd|slot|lane)\(")
+# Resolvers whose result all lanes have.
+_SAME = re.compile(r"@_ZN4_msl(?:6reduceI.*Li32EEE|6ballotILi32EEE|5firstI.*Li32EEE)v")
+
+
+def forced() -> bool:
+    """Whether METAL_OPS_FIBERS asks for a fiber a thread in any case."""
+    return os.environ.get("METAL_OPS_FIBERS", "0") not in ("", "0")
+
+
+def by_fibers(text: str, kernels: set[int] | None = None) -> str:
+    """Leaves kernels, all if none are named, to fibers."""
+
+    def decide(match: re.Match[str]) -> str:
+        by = 0 if kernels is None or int(match[2]) in kernels else LANES | BARRIERS
+        return f"{match[1]} = internal constant i32 {by}, align 4"
+
+    return re.sub(r"(?m)^(@_msl_by_lanes(\d+)) = .*$", decide, text)
+
+
+def by_lanes(text: str, target: str) -> tuple[str, dict[int, str]]:
+    """Makes loops of all kernels that it can; returns the module, and why the others stay with fibers, by their number."""
+    numbers = {int(n) for n in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}
+    if not numbers or forced():
+        return by_fibers(text), dict.fromkeys(numbers, "METAL_OPS_FIBERS is set")
+    left: dict[int, str] = {}
+    while len(left) < len(numbers):
+        light = _lightly_optimised(by_fibers(text, set(left)), target)
+        done, new = _Module(light).transformed(numbers - left.keys())
+        if not new:
+            return done, left
+        left |= new
+    return by_fibers(text), left
+
+
+def _lightly_optimised(text: str, target: str) -> str:
+    """Everything that a thread calls in one function, and that simplified."""
+    text = re.sub(r"(?m)^define internal (void @_msl_thread\d+\()", r"define hidden \1", text)
+    # Not what calls the simdgroups: those functions stay apart.
+    keep = r"(?!.*@(?:_ZL?\d*)?_msl_(?:inner|run|set|simdgroup|scratch)\w*\()"
+    apart = re.findall(r"(?m)^attributes #(\d+) = \{.*\b(?:noinline|optnone)\b.*\}$", text)
+    keep += "".join(rf"(?!.*\) #{number}\b)" for number in apart)
+    text = re.sub(
+        rf"(?m)^(define internal {keep}.*\)) (#\d+(?: align \d+)? \{{)$",
+        r"\1 alwaysinline \2",
+        text,
+    )
+    text = re.sub(
+        r"(?m)^(declare .*@_msl_(?:barrier|simd)\(.*\)) (#\d+)$", r"\1 convergent \2", text
+    )
+    text = re.sub(
+        r"(?m)^(declare .*@_msl_(?:slot|lane)\(.*\)) (#\d+)$",
+        r"\1 nounwind willreturn memory(none) \2",
+        text,
+    )
+    command = [
+        toolchain.clang(),
+        "-x",
+        "ir",
+        "-O1",
+        "-S",
+        "-emit-llvm",
+        "-fPIC",
+        "-w",
+        "-fno-math-errno",
+    ]
+    return toolchain.run(
+        [*command, "-o", "-", *toolchain.march(target), "-"], "the optimiser", text
+    )
+
+
+class _Module:
+    """A module that is lightly optimised."""
+
+    def __init__(self, text: str):
+        self._text = text
+        self._metadata = 1 + max(map(int, re.findall(r"(?m)^!(\d+) = ", text)), default=-1)
+        self._attributes = 1 + max(
+            map(int, re.findall(r"(?m)^attributes #(\d+) = ", text)), default=-1
+        )
+        # Functions that meet, directly or not.
+        bodies = dict(
+            re.findall(r"^define [^@]*(@(?:\"[^\"]+\"|[\w.$-]+))\((.*?^})\n", text, re.M | re.S)
+        )
+        self.meets = {name for name, body in bodies.items() if _MEETS.search(body)}
+        self._bodies = bodies
+
+    def transformed(self, numbers: set[int]) -> tuple[str, dict[int, str]]:
+        """The module with these kernels as loops; or why not, of those that cannot be."""
+        text, added, metadata, left = self._text, [], [], {}
+        group = self._metadata
+        metadata.append(f"!{group} = distinct !{{}}")
+        bound = {}
+        attributes = None
+        for match in _THREAD.finditer(self._text):
+            number = int(match[1])
+            if number not in numbers:
+                continue
+            found = re.search(r"#(\d+)", match[2])
+            attributes = found[1] if found else None
+            try:
+                code, lines, by = self._kernel(number, match[0], group, group + len(metadata))
+            except (Fallback, LookupError, ValueError, StopIteration, AssertionError) as why:
+                left[number] = str(why) or repr(why)
+                continue
+            bound[number] = by
+            added.append(code)
+            metadata += lines
+        if left:
+            return "", left
+        text = _THREAD.sub(
+            lambda m: (
+                "" if int(m[1]) in bound else m[0].replace("define hidden", "define internal", 1)
+            ),
+            text,
+        )
+        for number, by in bound.items():
+            text = re.sub(rf"(?ms)^define [^@\n]*@_msl_simdgroup{number}\(.*?^}}\n", "", text)
+            text = re.sub(
+                rf"(?m)^(@_msl_by_lanes{number}) = .*$",
+                rf"\1 = internal constant i32 {by}, align 4",
+                text,
+            )
+            text = re.sub(
+                rf"(?m)^(@\w*_msl_kernel{number} = .*?%struct\.metallib_kernel {{ ptr [^,]+, i32 )(\d+)",
+                lambda m: f"{m[1]}{int(m[2]) | number_of('KERNEL_LANES')}",
+                text,
+            )
+        own = re.search(rf"(?m)^attributes #{attributes} = {{(.*)}}$", text)
+        quoted = " ".join(re.findall(r'"[^"]*"(?:="[^"]*")?', own[1])) if own else ""
+        added.append(f"attributes #{self._attributes} = {{ nounwind {quoted} }}\n")
+        for declaration in ("i32 @llvm.cttz.i32(i32, i1 immarg)", "void @_msl_simdgroup_barrier()"):
+            if not re.search(
+                rf"(?m)^declare [^\n]*{re.escape(declaration.split(' ')[1].split('(')[0])}\(", text
+            ):
+                added.append(f"declare {declaration}\n")
+        text = text.replace(
+            "\n!llvm.module.flags", "\n" + "".join(added) + "\n!llvm.module.flags", 1
+        )
+        return text + "\n".join(metadata) + "\n", {}
+
+    def _kernel(
+        self, number: int, text: str, group: int, metadata: int
+    ) -> tuple[str, list[str], int]:
+        function = _cut(text)
+        for block in function.blocks.values():
+            for i in block.instructions:
+                if i.callee() in self.meets or (
+                    i.operation == "call" and not i.callee() and "asm" not in i.text
+                ):
+                    raise Fallback(f"a call that is not inlined: {i.text[:80]}")
+        reads = {u for b in function.blocks.values() for i in b.instructions for u in i.uses}
+        rows = [True] if not reads & {"%v3", "%v4", "%v5"} else [True, False]
+        lines: list[str] = []
+        out: list[str] = []
+        by, aligned = LANES, False
+        for row in rows:
+            symbol = f"@_msl_lanes{number}{'' if row else '_any'}"
+            function = _cut(text)
+            try:
+                flow, uniform, regions = _analysed(function, row)
+                if _inductions(function, flow, uniform, regions):
+                    flow, uniform, regions = _analysed(function, row)
+            except Fallback:
+                if row:
+                    raise
+                by |= ROWS | ALIGNED_ROWS * aligned  # others by fibers
+                continue
+            if row and uniform.asks_aligned:
+                aligned = True
+            code = Simdgroup(symbol, function, uniform, regions, group, row)
+            code.attributes = str(self._attributes)
+            written, more = code.text(metadata + len(lines))
+            out.append(written)
+            lines += more
+        barriers = any(
+            b.meeting and b.meeting.callee() == "@_msl_barrier" for b in function.blocks.values()
+        )
+        both = len(rows) > 1 and not by & ROWS
+        out.append(_entry(number, both, aligned, len(rows) > 1, self._attributes))
+        return "".join(out), lines, by | BARRIERS * barriers
+
+
+def _cut(text: str) -> Function:
+    return Function(text, 6)
+
+
+def _analysed(function: Function, row: bool) -> tuple[Flow, Uniform, Regions]:
+    flow = Flow(function)
+    own = {"%v2", "%v3"} if row else {"%v2", "%v3", "%v4", "%v5"}
+    uniform = Uniform(flow, own, _same_loads(function), row)
+    return flow, uniform, Regions(flow, uniform)
+
+
+def _same_loads(function: Function) -> set[str]:
+    """Loads of what a simdgroup function gave, where all lanes get the same."""
+    slots = {v for v, (_, i) in function.defs.items() if i.callee() == "@_msl_slot"}
+    out = set()
+    for block in function.blocks.values():
+        if not block.meeting or not _SAME.search(block.meeting.text):
+            continue
+        after = function.blocks[block.succs[0]]
+        near = [after] + [
+            function.blocks[s] for s in after.succs if function.blocks[s].preds == [after.name]
+        ]
+        for here in near:
+            for i in here.instructions:
+                if i.operation == "store" and set(i.uses) & slots:
+                    break
+                if i.operation == "load" and i.uses and i.uses[0] in slots and i.result:
+                    out.add(i.result)
+    return out
+
+
+def _inductions(function: Function, flow: Flow, uniform: Uniform, regions: Regions) -> bool:
+    """Counters that begin at the lane's own number: i = first + n, of which n is the same in all lanes."""
+    changed = False
+    for header, body in flow.loops.items():
+        block = function.blocks[header]
+        latches = [p for p in block.preds if p in body]
+        if header not in regions.all or len(latches) != 1 or len(block.preds) != 2:
+            continue
+        for phi in block.phis:
+            if phi.result not in uniform.divergent or not re.fullmatch(
+                r"i(?:16|32|64)", phi.type()
+            ):
+                continue
+            kind = phi.type()
+            into = {source: value for value, source in phi.incoming()}
+            next_ = into[latches[0]]
+            first = next(value for source, value in into.items() if source != latches[0])
+            home = function.defs.get(next_)
+            if home is None or home[1].operation != "add" or home[0] not in body:
+                continue
+            found = re.fullmatch(r"add (?:n[us]w )*\S+ (\S+), (\S+)", home[1].text)
+            if not found or phi.result not in found.groups():
+                continue
+            step = found[2] if found[1] == phi.result else found[1]
+            if step[0] == "%" and (
+                uniform.reads(header, step)
+                or (step in function.defs and function.defs[step][0] in body)
+            ):
+                continue
+            if step == phi.result:
+                continue
+            n, following = named(phi.result, ".n"), named(phi.result, ".following")
+            outside = next(p for p in block.preds if p != latches[0])
+            count = Instruction(
+                n, f"phi {kind} [ 0, %{outside} ], [ {following}, %{latches[0]} ]", "phi"
+            )
+            place = block.instructions.index(phi)
+            block.instructions[place] = count
+            last = max(i for i, x in enumerate(block.instructions) if x.operation == "phi")
+            block.instructions.insert(
+                last + 1, Instruction(phi.result, f"add {kind} {first}, {n}", "add")
+            )
+            latch = function.blocks[latches[0]]
+            latch.instructions.insert(-1, Instruction(following, f"add {kind} {n}, {step}", "add"))
+            changed = True
+    if changed:
+        function.index()
+    return changed
+
+
+def _entry(number: int, both: bool, aligned: bool, position: bool, attributes: int) -> str:
+    """What the scheduler calls: finds out which lanes there are, and where."""
+    at = "".join(
+        f"  %{name}.at = getelementptr i8, ptr %1, i64 {24 + 4 * i}\n  %{name} = load i32, ptr %{name}.at\n"
+        for i, name in enumerate(("sx", "sy", "sz"))
+    )
+    place = ""
+    if position:
+        place = """  %x = urem i32 %base, %sx
+  %row = udiv i32 %base, %sx
+  %y = urem i32 %row, %sy
+  %z = udiv i32 %row, %sy
+"""
+    call = f"call void @_msl_lanes{number}(ptr %0, ptr %1, i32 %s, i32 %mask, i32 "
+    call += "%x, i32 %y, i32 %z)" if position else "0, i32 0, i32 0)"
+    end = f"  {call}\n  ret void\n"
+    if both:
+        also = ""
+        if aligned:
+            also = """  %launch = load ptr, ptr %0
+  %width.at = getelementptr i8, ptr %launch, i64 20
+  %width = load i32, ptr %width.at
+  %width.part = and i32 %width, 31
+  %groups = icmp eq i32 %width.part, 0
+"""
+        end = f"""{also}  %part = and i32 %sx, 31
+  %whole = icmp eq i32 %part, 0
+  %line = icmp eq i32 %n, %sx
+  %rows = or i1 %whole, %line
+  %go = and i1 %rows, {"%groups" if aligned else "true"}
+  br i1 %go, label %in.rows, label %anyhow
+in.rows:
+{end}anyhow:
+  call void @_msl_lanes{number}_any(ptr %0, ptr %1, i32 %s, i32 %mask)
+  ret void
+"""
+    return f"""define internal void @_msl_simdgroup{number}(ptr %0, ptr %1, i32 %2) #{attributes} {{
+{at}  %s = and i32 %2, 31
+  %base = shl nuw nsw i32 %s, 5
+  %plane = mul i32 %sx, %sy
+  %n = mul i32 %plane, %sz
+  %left = sub i32 %n, %base
+  %all = icmp uge i32 %left, 32
+  %few = and i32 %left, 31
+  %bit = shl i32 1, %few
+  %less = sub i32 %bit, 1
+  %mask = select i1 %all, i32 -1, i32 %less
+{place}{end}}}
+"""

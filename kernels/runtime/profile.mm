@@ -2,7 +2,9 @@
 
 #include "kernels/runtime/profile.h"
 
+#include "kernels/runtime/labels.h"
 #include "kernels/runtime/platform.h"
+#include "kernels/runtime/signpost.h"
 
 namespace metal_ops {
 namespace {
@@ -20,10 +22,12 @@ const ProfilerHooks* Profiling() {
 OpScope::OpScope(const RunningOp& op) : op_(op) {
   if (const ProfilerHooks* const profiler = Profiling()) profiler->begin(&op_);
   current = &op_;
+  if (Labelled()) BeginSignpost(op_);
 }
 
 OpScope::~OpScope() {
   current = nullptr;
+  if (Labelled()) EndSignpost();
   if (op_.began == 0) return;
   if (const ProfilerHooks* const profiler = Profiling()) profiler->end(op_);
 }

@@ -31,7 +31,12 @@ def picture_function(dtype: str):
         with tf.device("/GPU:0"):
             return tf.Variable(RNG.normal(size=shape).astype(np.float32) / 4, dtype=dtype)
 
-    first, bias, second, third = some([3, 3, 3, 8]), some([8]), some([3, 3, 8, 8]), some([8, 70])
+    first, bias, second, third = (
+        some([3, 3, 3, 8]),
+        some([8]),
+        some([3, 3, 8, 8]),
+        some([8, 3000]),
+    )  # mapped, not in the graph
 
     @tf.function(input_signature=[tf.TensorSpec([None, 12, 12, 3], dtype, name="picture")])
     def function(picture):
@@ -49,6 +54,7 @@ def test_fused_and_on_the_device(tmp_path, dtype):
     path = package.save(function, tmp_path / "m.mpkg")
     found = package.inspect(path)
     assert found.made_by["device"] == "METAL"
+    assert [(spec.dtype, spec.shape) for spec, _ in found.weights] == [(dtype, (8, 3000))]
     assert found.fused == {
         "MetalFusedConv2D[BiasAdd, Relu]": 1,
         "MetalFusedConv2D[BiasAdd, Add, Relu]": 1,

@@ -15,6 +15,7 @@ SOURCES = {
     "encodings": ("kernels/sh_encode", "kernels/frequency_encode"),
     "fused_mlp": ("kernels/fused_mlp", "kernels/fused_matmul"),
     "fused_conv": ("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),
+    "package": ("graph", "python/metal_ops/package"),
     "fusion_first_call": ("graph", "kernels/fused_conv2d", "kernels/fused_matmul"),
     "hostmetal": ("kernels/hash_encode", "hostmetal"),
     "language": ("kernels/swiglu", "kernels/rope"),

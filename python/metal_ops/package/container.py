@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from metal_ops.package.errors import PackageError
+from metal_ops.programs.errors import short
 
 VERSION = 1
 FORMAT = "metal_ops package"
@@ -103,7 +104,7 @@ class File:
           PackageError: There is none of that name.
         """
         if name not in self._places:
-            raise PackageError(f"{self.path}: has no member {name!r}; save it again.")
+            raise PackageError(f"{self.path}: has no member {short(name)}; save it again.")
         begin, size = self._places[name]
         return self._data[begin : begin + size]
 
@@ -212,15 +213,15 @@ def _places(path: Path, mapped: mmap.mmap, data: memoryview) -> dict[str, tuple[
             raise cut
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise PackageError(
-                f"{path}: {info.filename!r} is compressed, and a package's members are not; save it again instead of "
-                "zipping it."
+                f"{path}: {short(info.filename)} is compressed, and a package's members are not; save it again instead "
+                "of zipping it."
             )
         name_size, extra_size = struct.unpack_from("<HH", head, 26)
         begin += _LOCAL_HEADER + name_size + extra_size
         if begin + info.file_size > len(data):
             raise cut
         if info.filename in places:
-            raise PackageError(f"{path}: has two members {info.filename!r}; save it again.")
+            raise PackageError(f"{path}: has two members {short(info.filename)}; save it again.")
         places[info.filename] = (begin, info.file_size)
     return places
 

@@ -10,9 +10,11 @@ from metal_ops.package import container
 from metal_ops.package.container import File
 from metal_ops.package.errors import PackageError
 from metal_ops.package.signature import Spec, build
+from metal_ops.programs.errors import short
 
 GRAPH, WEIGHTS, FUSION = "graph.pb", "weights.bin", "fusion.json"
 DEVICES = ("CPU", "METAL")
+MAX_TEXT = 1000
 _TEXTS = ("metal_ops", "tensorflow", "platform", "function")
 
 
@@ -23,13 +25,13 @@ def check(file: File) -> None:
     if isinstance(version, int) and version > container.VERSION:
         raise PackageError(
             f"{file.path}: has format {version}, and this metal_ops reads up to {container.VERSION}; update metal_ops "
-            f"(it was saved by {manifest.get('metal_ops')})."
+            f"(it was saved by {short(manifest.get('metal_ops'))})."
         )
     try:
         if version != 1:
             raise ValueError("version")
         for name in _TEXTS:
-            _require(isinstance(manifest[name], str), name)
+            _require(isinstance(manifest[name], str) and len(manifest[name]) < MAX_TEXT, name)
         _require(manifest["device"] in DEVICES, "device")
         for name, member in manifest["members"].items():
             _require(isinstance(name, str) and _whole(member["size"]), "members")
@@ -62,7 +64,7 @@ def check(file: File) -> None:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise PackageError(
-            f"{file.path}: {container.MANIFEST} is damaged ({error}); copy or save the file again."
+            f"{file.path}: {container.MANIFEST} is damaged ({short(str(error))}); copy or save the file again."
         ) from None
 
 
@@ -78,6 +80,7 @@ def spec_of(entry: dict[str, Any]) -> Spec:
         _require(len(shape) <= 254, "shape")
         shape = tuple(shape)
     _require(isinstance(entry["name"], str), "name")
+    _require(isinstance(entry["dtype"], str), "dtype")
     return Spec(entry["name"], tf.as_dtype(entry["dtype"]).name, shape)
 
 

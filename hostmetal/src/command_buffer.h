@@ -28,6 +28,7 @@ struct CommandBufferState;
  @public
   HMDevice* _device;
   std::shared_ptr<hostmetal::QueueState>* _state;
+  NSMutableSet* _residencySets;  // guarded by the object's lock
 }
 - (id)initWithDevice:(HMDevice*)device maxCommandBufferCount:(NSUInteger)count;
 @end

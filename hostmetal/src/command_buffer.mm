@@ -6,6 +6,7 @@
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/event.h"
 #include "hostmetal/src/queue.h"
+#include "hostmetal/src/residency_set.h"
 
 using hostmetal::CommandBufferState;
 using hostmetal::CommandType;
@@ -421,6 +422,25 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 }
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value {
   [self encode:CommandType::kSignal event:event value:value];
+}
+
+- (void)useResidencySet:(id<MTLResidencySet>)set {
+  [self useResidencySets:&set count:1];
+}
+- (void)useResidencySets:(const id<MTLResidencySet>[])sets count:(NSUInteger)count {
+  if (_state->committed.load(std::memory_order_relaxed)) {
+    return Complain("useResidencySet:", "the command buffer is committed");
+  }
+  for (NSUInteger i = 0; i < count; ++i) {
+    HMResidencySet* set = hostmetal::ResidencySetOf(_queue->_device, sets[i]);
+    if (!set) {
+      _state->list.Fail(hostmetal::kInvalidResource,
+                        "[useResidencySet] the set is nil or not of this device");
+      continue;
+    }
+    // Whatever retainedReferences says: the set may change or go as soon as this has returned.
+    _state->resources.push_back([set newCommitted]);
+  }
 }
 
 - (void)pushDebugGroup:(NSString*)string {

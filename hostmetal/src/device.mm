@@ -14,6 +14,7 @@
 #include "hostmetal/src/library.h"
 #include "hostmetal/src/on_demand.h"
 #include "hostmetal/src/pipeline.h"
+#include "hostmetal/src/residency_set.h"
 #include "hostmetal/src/texture.h"
 
 using hostmetal::Failure;
@@ -251,6 +252,11 @@ bool Exists(const std::string& path) {
   return type ? hostmetal::NewArgumentEncoder(self, type, [binding bufferDataSize],
                                               [binding bufferAlignment])
               : nil;
+}
+
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
+                                               error:(NSError**)error {
+  return [[HMResidencySet alloc] initWithDevice:self descriptor:descriptor];
 }
 
 // ---- buffers

@@ -85,6 +85,10 @@ NSUInteger RoundUp(NSUInteger length) {
 
 @implementation HMHeap
 
+- (NSUInteger)allocatedSize {
+  return [self currentAllocatedSize];
+}
+
 - (id)initWithDevice:(HMDevice*)device
           allocation:(hostmetal::Allocation)allocation
           descriptor:(MTLHeapDescriptor*)descriptor {

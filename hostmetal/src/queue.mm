@@ -2,6 +2,7 @@
 #include "hostmetal/src/queue.h"
 
 #include "hostmetal/src/dispatch/thread_pool.h"
+#include "hostmetal/src/residency_set.h"
 
 namespace hostmetal {
 void QueueState::AcquireSlot(CommandBufferState& b) {
@@ -235,10 +236,37 @@ void QueueState::Run(HMCommandBuffer* buffer) {
   // Command buffers retain their queue, so nothing is left to run.
   (*_state)->Stop();
   delete _state;
+  [_residencySets release];
   [super dealloc];
 }
 - (id<MTLDevice>)device {
   return _device;
+}
+- (void)addResidencySet:(id<MTLResidencySet>)set {
+  [self addResidencySets:&set count:1];
+}
+- (void)addResidencySets:(const id<MTLResidencySet>[])sets count:(NSUInteger)count {
+  @synchronized(self) {
+    if (!_residencySets) _residencySets = [[NSMutableSet alloc] init];
+    for (NSUInteger i = 0; i < count; ++i) {
+      if (hostmetal::ResidencySetOf(_device, sets[i])) {
+        [_residencySets addObject:sets[i]];
+      } else {
+        fprintf(stderr,
+                "[MTLCommandQueue addResidencySet:] the set is nil or not of this device\n");
+      }
+    }
+  }
+}
+- (void)removeResidencySet:(id<MTLResidencySet>)set {
+  [self removeResidencySets:&set count:1];
+}
+- (void)removeResidencySets:(const id<MTLResidencySet>[])sets count:(NSUInteger)count {
+  @synchronized(self) {
+    for (NSUInteger i = 0; i < count; ++i) {
+      if (sets[i]) [_residencySets removeObject:sets[i]];
+    }
+  }
 }
 - (id<MTLCommandBuffer>)commandBuffer {
   return [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self

@@ -183,9 +183,9 @@ TEST(argument_encoders_of_descriptors_lay_out_the_same) {
   id<MTLBuffer> arguments = Buffer(sizeof(Args));
   [encoder setArgumentBuffer:arguments offset:0];
   char* base = Contents<char>(arguments);
-  CHECK_EQ(static_cast<char*>([encoder constantDataAtIndex:3]) - base, offsetof(Args, scale));
-  CHECK_EQ(static_cast<char*>([encoder constantDataAtIndex:9]) - base, offsetof(Args, c));
-  CHECK_EQ(static_cast<char*>([encoder constantDataAtIndex:10]) - base, offsetof(Args, m));
+  CHECK_EQ(static_cast<char*>([encoder constantDataAtIndex:3]), base + offsetof(Args, scale));
+  CHECK_EQ(static_cast<char*>([encoder constantDataAtIndex:9]), base + offsetof(Args, c));
+  CHECK_EQ(static_cast<char*>([encoder constantDataAtIndex:10]), base + offsetof(Args, m));
   [encoder setTexture:parts.t atIndex:5];
   CHECK_EQ(Contents<Args>(arguments)->outs[1]._impl, parts.t.gpuResourceID._impl);
 

@@ -6,6 +6,8 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@protocol MTLResidencySet;
+
 @protocol MTLBlitCommandEncoder;
 @protocol MTLCommandBuffer;
 @protocol MTLCommandQueue;
@@ -117,6 +119,11 @@ typedef NS_ENUM(NSUInteger, MTLDispatchType) {
 // Only between encoders.
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
+
+// What the sets hold stays alive until the command buffer has completed.
+- (void)useResidencySet:(id<MTLResidencySet>)residencySet;
+- (void)useResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])residencySets
+                   count:(NSUInteger)count;
 
 - (void)pushDebugGroup:(NSString*)string;
 - (void)popDebugGroup;

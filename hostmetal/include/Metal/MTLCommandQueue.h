@@ -6,6 +6,8 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@protocol MTLResidencySet;
+
 MTL_EXPORT
 @interface MTLCommandQueueDescriptor : NSObject <NSCopying> {
  @private
@@ -24,6 +26,14 @@ MTL_EXPORT
 - (nullable id<MTLCommandBuffer>)commandBufferWithDescriptor:
     (MTLCommandBufferDescriptor*)descriptor;
 - (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
+
+// The queue keeps a set until it is removed.
+- (void)addResidencySet:(id<MTLResidencySet>)residencySet;
+- (void)addResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])residencySets
+                   count:(NSUInteger)count;
+- (void)removeResidencySet:(id<MTLResidencySet>)residencySet;
+- (void)removeResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])residencySets
+                      count:(NSUInteger)count;
 
 @end
 

@@ -17,6 +17,7 @@ NS_ASSUME_NONNULL_BEGIN
 @class MTLCommandQueueDescriptor;
 @class MTLComputePipelineReflection;
 @class MTLHeapDescriptor;
+@class MTLResidencySetDescriptor;
 @class MTLSamplerDescriptor;
 @class MTLTextureDescriptor;
 @protocol MTLBuffer;
@@ -26,6 +27,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLEvent;
 @protocol MTLFence;
 @protocol MTLHeap;
+@protocol MTLResidencySet;
 @protocol MTLSamplerState;
 @protocol MTLSharedEvent;
 @protocol MTLTexture;
@@ -143,6 +145,9 @@ MTL_EXPORT
     (NSArray<MTLArgumentDescriptor*>*)arguments;
 - (nullable id<MTLArgumentEncoder>)newArgumentEncoderWithBufferBinding:
     (id<MTLBufferBinding>)bufferBinding;
+
+- (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
+                                                        error:(__autoreleasing NSError**)error;
 
 // At most 64 command buffers that are not completed.
 - (nullable id<MTLCommandQueue>)newCommandQueue;

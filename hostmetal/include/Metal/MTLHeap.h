@@ -30,7 +30,7 @@ MTL_EXPORT
 @property(readwrite, nonatomic) MTLHeapType type;
 @end
 
-@protocol MTLHeap <NSObject>
+@protocol MTLHeap <MTLAllocation>
 @property(nullable, copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) MTLStorageMode storageMode;

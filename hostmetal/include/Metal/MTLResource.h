@@ -2,6 +2,7 @@
 #ifndef HOSTMETAL_MTLRESOURCE_H_
 #define HOSTMETAL_MTLRESOURCE_H_
 
+#import <Metal/MTLAllocation.h>
 #import <Metal/MTLDefines.h>
 
 NS_ASSUME_NONNULL_BEGIN
@@ -61,7 +62,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @protocol MTLDevice;
 @protocol MTLHeap;
 
-@protocol MTLResource <NSObject>
+@protocol MTLResource <MTLAllocation>
 
 @property(nullable, copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
@@ -69,7 +70,6 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @property(readonly) MTLStorageMode storageMode;
 @property(readonly) MTLHazardTrackingMode hazardTrackingMode;
 @property(readonly) MTLResourceOptions resourceOptions;
-@property(readonly) NSUInteger allocatedSize;
 // nil and 0 for a resource that the device made.
 @property(nullable, readonly) id<MTLHeap> heap;
 @property(readonly) NSUInteger heapOffset;

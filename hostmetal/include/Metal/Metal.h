@@ -2,6 +2,7 @@
 #ifndef HOSTMETAL_METAL_H_
 #define HOSTMETAL_METAL_H_
 
+#import <Metal/MTLAllocation.h>
 #import <Metal/MTLArgument.h>
 #import <Metal/MTLArgumentEncoder.h>
 #import <Metal/MTLBlitCommandEncoder.h>
@@ -26,6 +27,7 @@
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLPipeline.h>
 #import <Metal/MTLPixelFormat.h>
+#import <Metal/MTLResidencySet.h>
 #import <Metal/MTLResource.h>
 #import <Metal/MTLSampler.h>
 #import <Metal/MTLTexture.h>

@@ -21,7 +21,8 @@ constexpr PatternInfo kInfo = {
     "softmax(scale q k^T + bias) v of three or four dimensions, by products of batches of matrices "
     "or by einsum, as Keras' MultiHeadAttention writes it; in place of the bias a mask by which "
     "scores are replaced with a large negative number, not in half. A query whose biases are all "
-    "-infinity gives 0, where softmax gives NaN.",
+    "-infinity gives 0, where softmax gives NaN. On the CPU alone: through hostmetal the Metal "
+    "device's three ops take about half the time.",
     R"(
    q    k
     \  /
@@ -350,6 +351,12 @@ Outcome Become(Chain* chain, const Attention& attention) {
   const Scores& scores = attention.scores;
   const auto type = TypeAttr(chain->root(), "T");
   if (Refusal refusal = CheckType(chain->root(), type); !refusal.empty()) return Refused(refusal);
+  // Measured on hostmetal's CPU driver, 8 heads of 64: 0.5 to 0.65 of the speed of the three ops.
+  if (const std::string device = DeviceType(chain->root().GetDevice()); device != "CPU") {
+    return Refused("attention_device",
+                   StrCat(Quoted(chain->root()), " is on a device of type ", device,
+                          ", where attention in one op was not measured to be faster."));
+  }
   if (Refusal refusal = CheckMask(facts, scores, type); !refusal.empty()) return Refused(refusal);
   if (scores.unknown_scale != nullptr || !std::isfinite(scores.scale) || scores.scale == 0) {
     return Refused("attention_scale", StrCat("The factor of the scores ", Quoted(*scores.product),

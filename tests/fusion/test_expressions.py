@@ -575,6 +575,18 @@ def test_what_is_no_candidate_is_not_mentioned():
     assert not seen.fused and not seen.explanation.missed
 
 
+def test_float16_has_no_number_for_a_mask():
+    args = [tf.cast(each, "float16") for each in (Q, K, V)]
+
+    def fn(q, k, v):
+        scores = tf.where(MASK, tf.matmul(q, k, transpose_b=True), -6e4)
+        return tf.matmul(tf.nn.softmax(scores), v)
+
+    seen = look(fn, *args)
+    assert not seen.fused and "in half" in seen.reason("attention_mask")
+    assert len(look(fn, *wide(args)).fused) == 1
+
+
 def test_norms_take_switches():
     others = {p.name for p in metal_ops.fusion.patterns()}
     for name, fn, args in (
@@ -605,3 +617,35 @@ def test_keras_multi_head_attention():
     assert one in same_as_eager(lambda x: layer(x, x), x, signature=[spec(None, None, C)]).fused
     causal = same_as_eager(lambda x: layer(x, x, use_causal_mask=True), x)
     assert [*one[:2], "Mask", *one[2:]] in causal.fused
+
+
+# ---- against float64 ------------------------------------------------------------------------------------------------
+
+EXACT: dict[str, tuple[Callable[..., Any], Any]] = {
+    "layer-norm": (by_moments, [values((64, 33, C), seed=1)]),
+    "rms-norm": (rms, [values((64, 33, C), seed=1)]),
+    "swiglu": (GATES["x-sigmoid"], [values((64, 33, C), seed=1)]),
+    "attention": (attend, [values((2, 3, n, 16), seed=n) * 4.0 for n in (65, 67, 67)]),
+    "einsum": (by_einsum, [values((2, n, 3, 16), seed=n) for n in (65, 67, 67)]),
+    "mish": (
+        lambda x: keras.activations.mish(tf.matmul(x, operand(x, (C, 33), 5))),
+        [values((64, C), seed=1) * 4.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_as_exact_as_unfused(name):
+    """Median error beside float64: both are rounding, in sums of another order."""
+    fn, args = EXACT[name]
+    exact = np.asarray(fn(*(tf.cast(arg, tf.float64) for arg in args)))
+    assert exact.dtype == np.float64
+    function = tf.function(fn, autograph=False)
+    before = metal_ops.fusion.status().fused
+    with metal_ops.fusion.enabled(cpu=True):
+        fused = function(*args)
+    assert metal_ops.fusion.status().fused == before + 1
+    with metal_ops.fusion.disabled():
+        unfused = tf.function(fn, autograph=False)(*args)
+    errors = [np.median(np.abs(np.asarray(y, np.float64) - exact)) for y in (fused, unfused)]
+    assert 0 < errors[0] <= 1.2 * errors[1], errors

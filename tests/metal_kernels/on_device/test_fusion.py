@@ -345,11 +345,6 @@ EXPRESSIONS = {
     "rms-norm": (expressions.rms, [expressions.X]),
     "swiglu": (expressions.GATES["tf.nn.silu"], [expressions.X]),
     "split": (expressions.split, [expressions.X]),
-    "attention": (expressions.attend, expressions.qkv()),
-    "attention-of-three": (expressions.attend, expressions.qkv(heads=())),
-    "attention-bias": expressions.ATTENTIONS["bias-of-two"][1:],
-    "attention-mask": expressions.ATTENTIONS["mask"][1:],
-    "attention-einsum": expressions.ATTENTIONS["einsum"][1:],
 }
 
 
@@ -358,14 +353,17 @@ EXPRESSIONS = {
 def test_expressions(name, dtype):
     fn, args = EXPRESSIONS[name]
     args = [tf.cast(arg, dtype) for arg in args]
-    if (name, dtype) == ("attention-mask", "float16"):  # which has no number that stands for a mask
-        seen = look(fn, *args, cpu=False)
-        assert not seen.fused and "attention_mask" in seen.conditions
-        return
     seen = same_as_eager(fn, *args, cpu=False, exact=fn(*wide(args)), before=0.02)
     assert len(seen.fused) == 1, seen.explanation
     large = {node.device for node in seen.explanation.after if node.dtype == dtype}
     assert large == {"GPU:0"}
+
+
+def test_attention_is_left_to_the_cpu():
+    """One op was measured slower here than the three that it would replace."""
+    fn, args = expressions.attend, expressions.qkv()
+    seen = same_as_eager(fn, *args, cpu=False)
+    assert not seen.fused and "attention_device" in seen.conditions
 
 
 @pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])

@@ -88,9 +88,10 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline) {
                                     Number(a.pointee_alignment)};
     }
   }
-  if (threadgroup_bytes > METALLIB_MAX_THREADGROUP_MEMORY) {
+  const uint32_t most = pipeline->_device->_driver->info().threadgroup_bytes;
+  if (threadgroup_bytes > most) {
     return {kInternal, Number(threadgroup_bytes) + " bytes of threadgroup memory; the limit is " +
-                           Number(METALLIB_MAX_THREADGROUP_MEMORY)};
+                           Number(most)};
   }
   return {};
 }

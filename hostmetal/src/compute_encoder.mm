@@ -163,11 +163,11 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     return;
   }
   HMDevice* device = _buffer->_queue->_device;
-  if (length > METALLIB_MAX_THREADGROUP_MEMORY || (device->_validate && length % 16)) {
+  const uint32_t most = device->_driver->info().threadgroup_bytes;
+  if (length > most || (device->_validate && length % 16)) {
     [self fail:kInternal
         message:"[setThreadgroupMemoryLength] " + Number(length) + " bytes at index " +
-                Number(index) + "; multiples of 16 up to " +
-                Number(METALLIB_MAX_THREADGROUP_MEMORY) + " are allowed"];
+                Number(index) + "; multiples of 16 up to " + Number(most) + " are allowed"];
     return;
   }
   _bound->threadgroup_lengths[index] = uint32_t(length);

@@ -187,7 +187,7 @@ bool Exists(const std::string& path) {
   return _allocated.load(std::memory_order_relaxed);
 }
 - (NSUInteger)maxThreadgroupMemoryLength {
-  return METALLIB_MAX_THREADGROUP_MEMORY;
+  return _driver->info().threadgroup_bytes;
 }
 - (NSUInteger)maxBufferLength {
   return _driver->info().memory_bytes;

@@ -45,6 +45,7 @@ struct DeviceInfo {
   uint64_t registry_id = 0;
   uint64_t memory_bytes = 0;  // what all buffers together may take
   bool unified_memory = true;
+  uint32_t threadgroup_bytes = METALLIB_MAX_THREADGROUP_MEMORY;  // that a dispatch may pass
   bool wide_vectors = false;  // a processor whose vectors have 512 bits, and which is to use them
 };
 

@@ -13,12 +13,20 @@
 
 namespace metal_ops {
 
+// How a product is multiplied: by threads on their own (gemm.metal.h) or in tiles (gemm_tile.metal.h),
+// for any convolution; or, plain products, by groups (gemm_groups.h).
+enum class GemmWay { kThreads, kTiles, kFew, kBlocks };
+
 // What is fused to a product. `args` are the op's, in order.
 struct GemmEpilogue {
   FusedOps fused;
   EpilogueParams params = {};
   std::vector<const Tensor*> args;
 };
+
+// What a fused shader is told of it; of none, that there is nothing.
+void AddEpilogue(const GemmEpilogue* epilogue, DType type, std::vector<Argument>* arguments,
+                 Shader* shader);
 
 // Whether the shaders that work in tiles are to be used, where `fits` says that they would be of
 // use: the device decides, or METAL_OPS_GEMM.
@@ -42,7 +50,7 @@ Status PackGemm(id<TF_MetalStream> stream,
 // b as the shaders read it, for `uses` products of the same sizes. It has to live as long as they are
 // encoded, and so has the tensor that it was made of.
 struct GemmFactor {
-  bool tiles = false;
+  GemmWay way = GemmWay::kThreads;
   ThreadTile tile = {};
   GemmParams params = {};
   const Tensor* b = nullptr;
@@ -55,8 +63,8 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
                const GemmEpilogue* epilogue, const Tensor& out);
 
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
-// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles or =threads chooses the
-// shaders, for tests and measurements; otherwise the sizes and the device decide.
+// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles, =threads or =groups chooses
+// the shaders, for tests and measurements; otherwise the sizes and the device decide.
 Status RunGemm(id<TF_MetalStream> stream,
                const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
                const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out);

@@ -13,10 +13,6 @@
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/gemm/gemm_params.h"
 
-#if defined(__METAL_CPU__)
-#pragma metal_ops wide_vectors
-#endif
-
 // Where the matrices of product `i` begin.
 struct GemmOffsets {
   long a, b, out;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/gemm/gemm_groups.h"
 #include "kernels/gemm/gemm_plan.h"
 #include "kernels/runtime/choice.h"
 #include "kernels/runtime/platform.h"
@@ -25,31 +26,41 @@ Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParam
                   const Tensor& out) {
   std::vector<Argument> arguments = {{"a", a}, {"b", b}, {"out", out}, {"params", params}};
   if (epilogue == nullptr) return encoder.Launch({stem, out.dtype()}, grid, arguments);
-  const FusedOps& fused = epilogue->fused;
-  const std::vector<const Tensor*>& args = epilogue->args;
-  const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
-                              args[0]->dtype() == DType::kFloat && out.dtype() != DType::kFloat;
-  const char* const kChannels[] = {"gamma", "beta", "mean", "variance"};
-  for (int i = 0; i < 4; ++i) {
-    // Floats or the product's type: a constant tells the shader which.
-    arguments.push_back(
-        {kChannels[i], i < fused.n_channel_args() ? Value(*args[i]).Untyped() : Value(Nothing())});
-  }
-  arguments.push_back({"residual", fused.add ? Value(*args.back()) : Value(Nothing())});
-  arguments.push_back({"epilogue", epilogue->params});
   Shader shader(stem, "fused", out.dtype());
-  shader.Constant(0, fused.channels)
-      .Constant(1, fused.add)
-      .Constant(2, fused.activation)
-      .Constant(3, float_channels);
+  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
   return encoder.Launch(shader, grid, arguments);
 }
 
 }  // namespace
 
+void AddEpilogue(const GemmEpilogue* epilogue, DType type, std::vector<Argument>* arguments,
+                 Shader* shader) {
+  static const GemmEpilogue none;
+  if (epilogue == nullptr) epilogue = &none;
+  const FusedOps& fused = epilogue->fused;
+  const std::vector<const Tensor*>& args = epilogue->args;
+  const bool float_channels = fused.channels != EPILOGUE_NO_CHANNELS &&
+                              args[0]->dtype() == DType::kFloat && type != DType::kFloat;
+  const char* const kChannels[] = {"gamma", "beta", "mean", "variance"};
+  for (int i = 0; i < 4; ++i) {
+    // Floats or the product's type: a constant tells the shader which.
+    arguments->push_back(
+        {kChannels[i], i < fused.n_channel_args() ? Value(*args[i]).Untyped() : Value(Nothing())});
+  }
+  arguments->push_back({"residual", fused.add ? Value(*args.back()) : Value(Nothing())});
+  arguments->push_back({"epilogue", epilogue->params});
+  shader->Constant(0, fused.channels)
+      .Constant(1, fused.add)
+      .Constant(2, fused.activation)
+      .Constant(3, float_channels);
+}
+
 Status ChooseTiles(bool fits, bool* tiles) {
-  *tiles = fits && ThreadgroupsRunAtOnce();
-  return AskedFor("METAL_OPS_GEMM", "tiles", "threads", tiles);
+  enum { kTiles, kThreads, kGroups };  // groups have tiles where they have nothing better
+  int way = fits && ThreadgroupsRunAtOnce() ? kTiles : kThreads;
+  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups"}, &way));
+  *tiles = way != kThreads;
+  return Status();
 }
 
 ThreadTile ThreadTileOf(int64_t columns) {
@@ -90,10 +101,11 @@ Status PrepareGemm(id<TF_MetalStream> stream,
                    const std::function<Status(const Shape&, Tensor*)>& floats,
                    const GemmParams& params, const Tensor& b, int64_t uses, GemmFactor* factor) {
   // A tile is mostly empty where there are few rows or columns.
-  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.columns >= 16, &factor->tiles));
+  RETURN_IF_ERROR(
+      ChooseGemm(params, b.dtype(), params.rows >= 16 && params.columns >= 16, &factor->way));
   factor->params = params;
   factor->b = &b;
-  if (factor->tiles) return Status();
+  if (factor->way != GemmWay::kThreads) return Status();
   factor->tile = ThreadTileOf(params.columns);
   const int64_t terms = GemmDepth(params);
   const bool narrow = factor->tile.columns == GEMM_THREAD_COLUMNS;
@@ -108,11 +120,14 @@ Status PrepareGemm(id<TF_MetalStream> stream,
 Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor& a,
                const GemmEpilogue* epilogue, const Tensor& out) {
   const GemmParams& params = factor.params;
+  if (factor.way == GemmWay::kFew || factor.way == GemmWay::kBlocks) {
+    return RunGemmGroups(stream, factor.way, params, a, *factor.b, epilogue, out);
+  }
   const int64_t products = GemmProducts(params);
   const ThreadTile& tile = factor.tile;
   const char* stem = tile.product;
   Grid grid(0);
-  if (factor.tiles) {
+  if (factor.way == GemmWay::kTiles) {
     stem = "gemm_tiles";
     grid = Grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
                 Pieces(params.columns, GEMM_TILE_COLUMNS), products);

@@ -3,38 +3,9 @@
 #include <metal_stdlib>
 
 #include "kernels/msl/instantiate.h"
-#include "kernels/quantized_matmul/quantized_matmul_params.h"
+#include "kernels/quantized_matmul/quantized_row.metal.h"
 
 using namespace metal;
-
-template <typename S>
-struct QuantizedRow {
-  device const uchar* codes;
-  device const S *scales, *minima;
-  long block;
-  bool use_minima;
-  float middle;
-
-  QuantizedRow(constant QuantizedParams& p, device const uchar* all_codes,
-               device const S* all_scales, device const S* all_minima, long output)
-      : codes(all_codes + output * p.bytes),
-        scales(all_scales + output * p.row_groups),
-        minima(all_minima + (p.use_minima != 0 ? output * p.row_groups : 0)),
-        block(p.block),
-        use_minima(p.use_minima != 0),
-        middle(p.middle) {}
-
-  float scale(long group) thread const { return float(scales[group]); }
-  float minimum(long group, float scale) thread const {
-    return use_minima ? float(minima[group]) : -middle * scale;
-  }
-};
-
-// Code i of a row, whose first byte is at `codes`.
-template <int kBits>
-inline float quantized_code(device const uchar* codes, long i) {
-  return kBits == 8 ? float(codes[i]) : float(codes[i / 2] >> (i % 2 * 4) & 15);
-}
 
 // Four codes of a row, of which the first begins a byte.
 template <int kBits>
@@ -60,39 +31,24 @@ struct Packed4<bfloat> {
   using type = packed_bfloat4;
 };
 
-template <int kLanes>
-inline float quantized_sum(float x) {
-  return simd_sum(x);
-}
-template <>
-inline float quantized_sum<1>(float x) {
-  return x;
-}
-
-// An output of a few rows of x: kLanes threads that run at once, or one. Grid: kLanes x outputs x
-// tiles of rows.
-template <typename T, typename S, int kBits, int kLanes>
+// An output of a few rows of x, by one thread. Grid: 1 x outputs x tiles of rows.
+template <typename T, typename S, int kBits>
 [[kernel]] void quantized_few(device const T* x [[buffer(0)]],
                               device const uchar* codes [[buffer(1)]],
                               device const S* scales [[buffer(2)]],
                               device const S* minima [[buffer(3)]], device T* y [[buffer(4)]],
                               constant QuantizedParams& p [[buffer(5)]],
                               uint3 position [[thread_position_in_grid]]) {
-  // Fours of codes that a thread takes at once.
-  constexpr int kFours = kLanes == 1 ? 4 : 2, kCodes = 4 * kFours;
+  // Fours of codes that are taken at once.
+  constexpr int kFours = 4, kCodes = 4 * kFours;
   const QuantizedRow<S> row(p, codes, scales, minima, position.y);
   const long first = long(position.z) * QUANTIZED_FEW_ROWS;
   const int n = int(min(long(QUANTIZED_FEW_ROWS), p.rows - first));
   const long whole = p.inputs / kCodes * kCodes;
   float4 sums[QUANTIZED_FEW_ROWS] = {};
   long next = 0, group = -1;
-  for (long at = long(position.x) * kCodes; at < whole; at += kLanes * kCodes) {
-    // One thread sees each block begin.
-    if (kLanes != 1) {
-      group = uint(at) / uint(p.block);
-    } else if (at == next) {
-      ++group, next += p.block;
-    }
+  for (long at = 0; at < whole; at += kCodes) {
+    if (at == next) ++group, next += p.block;
     const float scale = row.scale(group), minimum = row.minimum(group, scale);
     device const uchar* const from = row.codes + at * kBits / 8;
     float4 weights[kFours];
@@ -109,18 +65,18 @@ template <typename T, typename S, int kBits, int kLanes>
       }
     }
   }
-  for (long i = whole + position.x; i < p.inputs; i += kLanes) {
-    const long group = i / p.block;
-    const float scale = row.scale(group);
-    const float weight = fma(quantized_code<kBits>(row.codes, i), scale, row.minimum(group, scale));
+  for (long i = whole; i < p.inputs; ++i) {
+    const long of_block = i / p.block;
+    const float scale = row.scale(of_block);
+    const float weight =
+        fma(quantized_code<kBits>(row.codes, i), scale, row.minimum(of_block, scale));
     for (int r = 0; r < QUANTIZED_FEW_ROWS; ++r) {
       if (r < n) sums[r].x = fma(weight, float(x[(first + r) * p.inputs + i]), sums[r].x);
     }
   }
-  for (int r = 0; r < QUANTIZED_FEW_ROWS; ++r) {
+  for (int r = 0; r < n; ++r) {
     const float4 four = sums[r];
-    const float sum = quantized_sum<kLanes>((four.x + four.y) + (four.z + four.w));
-    if (r < n && position.x == 0) y[(first + r) * p.outputs + position.y] = T(sum);
+    y[(first + r) * p.outputs + position.y] = T((four.x + four.y) + (four.z + four.w));
   }
 }
 
@@ -149,8 +105,7 @@ template <typename T, typename S, int kBits, int kCodes>
 }
 
 #define INSTANTIATE_BITS(T, S, bits)                                                              \
-  INSTANTIATE_KERNEL("quantized_few_" #T "_" #S "_" #bits "_1", quantized_few, T, S, bits, 1)     \
-  INSTANTIATE_KERNEL("quantized_few_" #T "_" #S "_" #bits "_32", quantized_few, T, S, bits, 32)   \
+  INSTANTIATE_KERNEL("quantized_few_" #T "_" #S "_" #bits, quantized_few, T, S, bits)             \
   INSTANTIATE_KERNEL("quantized_unpack_" #T "_" #S "_" #bits "_8", quantized_unpack, T, S, bits,  \
                      8)                                                                           \
   INSTANTIATE_KERNEL("quantized_unpack_" #T "_" #S "_" #bits "_32", quantized_unpack, T, S, bits, \

@@ -12,7 +12,7 @@ namespace {
 
 // Rows of x up to which codes are unpacked as they are multiplied: by few threads a row they are read
 // as often as there are tiles of rows.
-constexpr int64_t kFewRows = 4 * QUANTIZED_FEW_ROWS;
+constexpr int64_t kFewRows = 2 * QUANTIZED_GROUP_ROWS;
 
 Value MinimaOf(const QuantizedParams& params, const Tensor& minima) {
   return params.use_minima != 0 ? Value(minima) : Value(Nothing());
@@ -39,18 +39,36 @@ Status Unpack(MetalCall& call, const QuantizedParams& params, int first, bool gr
        {"p", params}});
 }
 
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+// Simdgroups that keep a large GPU busy with reading.
+constexpr int64_t kBusySimdgroups = 1536;
+
 Status Few(MetalCall& call, const QuantizedParams& params, bool groups) {
-  const int lanes = groups ? 32 : 1;
-  const int64_t tiles = (params.rows + QUANTIZED_FEW_ROWS - 1) / QUANTIZED_FEW_ROWS;
+  std::vector<Argument> arguments = {
+      {"x", call.in(0)},      {"codes", call.in(1)},
+      {"scales", call.in(2)}, {"minima", MinimaOf(params, call.in(3))},
+      {"y", call.out(0)},     {"p", params}};
+  const DType type = call.in(0).dtype(), scales = call.in(2).dtype();
+  const int64_t bits = call.Int("bits");
+  if (!groups) {
+    return call.Launch({"quantized_few", type, scales, bits},
+                       Grid(1, params.outputs, Pieces(params.rows, QUANTIZED_FEW_ROWS)), arguments);
+  }
+  const int64_t rows = params.rows <= 2 ? params.rows : params.rows <= 4 ? 4 : QUANTIZED_GROUP_ROWS;
+  const int64_t tiles = Pieces(params.rows, rows);
+  uint32_t splits = 1;
+  while (splits < QUANTIZED_SIMDGROUPS &&
+         Pieces(params.outputs, QUANTIZED_LINES) * tiles * splits < kBusySimdgroups) {
+    splits *= 2;
+  }
+  arguments.push_back({"splits", splits});
+  constexpr int64_t kThreads = 32 * QUANTIZED_SIMDGROUPS;
+  const int64_t outputs = QUANTIZED_SIMDGROUPS / splits * QUANTIZED_LINES;
   return call.Launch(
-      {"quantized_few", call.in(0).dtype(), call.in(2).dtype(), call.Int("bits"), lanes},
-      Grid(lanes, params.outputs, tiles),
-      {{"x", call.in(0)},
-       {"codes", call.in(1)},
-       {"scales", call.in(2)},
-       {"minima", MinimaOf(params, call.in(3))},
-       {"y", call.out(0)},
-       {"p", params}});
+      {"quantized_groups", type, scales, bits, rows},
+      Grid(kThreads * Pieces(params.outputs, outputs), tiles).InGroupsOf(kThreads, 1, 1),
+      arguments);
 }
 
 Status QuantizedMatMul(MetalCall& call) {
@@ -60,7 +78,7 @@ Status QuantizedMatMul(MetalCall& call) {
   RETURN_IF_ERROR(ChooseGroups(&groups));
   // Of more rows the weights are unpacked into memory, for a product of matrices.
   if (params.rows <= kFewRows || params.inputs == 0) return Few(call, params, groups);
-  // What multiplies in tiles takes both factors in one type; else b is packed as float32 anyway.
+  // What multiplies in tiles or blocks takes both factors in one type; else b is packed as float32 anyway.
   bool tiles = false;
   RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.outputs >= 16, &tiles));
   Tensor weights;

@@ -10,8 +10,13 @@
 
 // Blocks are made of so many codes, so that no vector has codes of two.
 #define QUANTIZED_UNIT 32
-// Rows of x up to which each output's codes are unpacked as they are multiplied.
+// Rows of x that a thread multiplies each output's codes by, where it works alone.
 #define QUANTIZED_FEW_ROWS 4
+// Where threads share the codes: rows at once, at most, simdgroups of a threadgroup, and outputs that a
+// simdgroup has.
+#define QUANTIZED_GROUP_ROWS 8
+#define QUANTIZED_SIMDGROUPS 8
+#define QUANTIZED_LINES 4
 
 struct QuantizedParams {
   int64_t rows, inputs, outputs;

@@ -201,6 +201,9 @@ class Encoder {
   // Makes memory for a ReadBack, which may be an argument of shaders from then on.
   Status Allocate(size_t bytes, ReadBack* read_back);
 
+  // That a launch may have, in bytes.
+  Status MostThreadgroupMemory(size_t* bytes);
+
   bool used() const { return used_; }
 
  private:

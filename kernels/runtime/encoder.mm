@@ -400,6 +400,12 @@ Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
   return Status();
 }
 
+Status Encoder::MostThreadgroupMemory(size_t* bytes) {
+  RETURN_IF_ERROR(Commands());
+  *bytes = [device_ maxThreadgroupMemoryLength];
+  return Status();
+}
+
 Status Encoder::Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* blit) {
   EndCompute();
   RETURN_IF_ERROR(Commands());

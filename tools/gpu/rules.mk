@@ -8,7 +8,9 @@ build/gpu/replay.o: tools/gpu/replay.mm | build/system-metal.stamp
 build/gpu/hash_encode.o: benchmarks/gpu/hash_encode.mm benchmarks/hash_encode_inputs.h benchmarks/metal_program.h | build/system-metal.stamp
 build/gpu/textures.o: tools/gpu/textures.mm benchmarks/metal_program.h | build/system-metal.stamp
 build/gpu/fused_mlp.o: benchmarks/gpu/fused_mlp.mm benchmarks/metal_program.h kernels/fused_mlp/fused_mlp_params.h | build/system-metal.stamp
-build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textures.o:
+build/gpu/products.o: benchmarks/gpu/products.mm benchmarks/metal_program.h $(wildcard kernels/gemm/*_params.h) \
+    kernels/quantized_matmul/quantized_matmul_params.h | build/system-metal.stamp
+build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textures.o build/gpu/products.o:
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -c $< -o $@

@@ -9,6 +9,10 @@
 
 using namespace metal;
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 INSTANTIATE_KERNEL("gemm_pack_float", gemm_pack, float)
 INSTANTIATE_KERNEL("gemm_pack_half", gemm_pack, half)
 INSTANTIATE_KERNEL("gemm_pack_bfloat", gemm_pack, bfloat)

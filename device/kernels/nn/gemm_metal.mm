@@ -9,6 +9,7 @@
 #include "device/kernels/nn/conv_groups.h"
 #include "device/kernels/nn/product.h"
 #include "device/kernels/nn/product_params.h"
+#include "kernels/gemm/gemm_groups.h"
 #include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -19,6 +20,9 @@ int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
 // Threadgroups that keep a large GPU busy, and the shortest part of a sum that is worth one.
 constexpr int64_t kBusy = 256, kLeastPart = 256;
+
+// Rows up to which simdgroups share the terms of a sum as it is.
+constexpr int64_t kSharedRows = 64;
 
 // In how many parts the sums are best taken: a weight's gradient is a small product of long sums,
 // and a threadgroup a tile would leave most of a GPU idle.
@@ -32,7 +36,7 @@ int64_t SplitSums(const GemmParams& params) {
   return std::max<int64_t>(1, std::min(kBusy / tiles, GemmDepth(params) / kLeastPart));
 }
 
-Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tensor& a,
+Status RunSplit(KernelContext* ctx, GemmWay way, GemmParams params, int64_t parts, const Tensor& a,
                 const Tensor& b, const Tensor& out) {
   const int64_t terms = GemmDepth(params);
   const int64_t part = Pieces(Pieces(terms, parts), GEMM_TILE_DEPTH) * GEMM_TILE_DEPTH;
@@ -45,11 +49,18 @@ Status RunSplit(KernelContext* ctx, GemmParams params, int64_t parts, const Tens
   params.out_batch = params.rows * params.columns;
   Tensor sums;
   RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {parts, params.out_batch}, &sums));
+  if (way == GemmWay::kBlocks) {
+    RETURN_IF_ERROR(WithFloats(ctx, [&](id<TF_MetalStream> stream, const auto&) {
+      return RunGemmParts(stream, params, a, b, sums);
+    }));
+  }
   return Encode(ctx, [&](Encoder& encoder) -> Status {
-    const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
-                    Pieces(params.columns, GEMM_TILE_COLUMNS), parts);
-    RETURN_IF_ERROR(encoder.Launch({"gemm_tiles_parts", out.dtype()}, grid,
-                                   {{"a", a}, {"b", b}, {"out", sums}, {"params", params}}));
+    if (way == GemmWay::kTiles) {
+      const Grid grid(Pieces(params.rows, GEMM_TILE_ROWS) * GEMM_TILE_THREADS,
+                      Pieces(params.columns, GEMM_TILE_COLUMNS), parts);
+      RETURN_IF_ERROR(encoder.Launch({"gemm_tiles_parts", out.dtype()}, grid,
+                                     {{"a", a}, {"b", b}, {"out", sums}, {"params", params}}));
+    }
     return encoder.Launch({"gemm_sum_parts", out.dtype()}, Grid(params.out_batch),
                           {{"parts", sums}, {"out", out}, {"params", params}});
   });
@@ -311,9 +322,12 @@ Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& size
   }
   if (!IsFloat(out.dtype())) return RunOtherProduct(ctx, params, a, b, out, conjugated);
   const int64_t parts = SplitSums(params);
-  bool tiles;
-  RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
-  if (tiles && parts > 1) return RunSplit(ctx, params, parts, a, b, out);
+  GemmWay way;
+  RETURN_IF_ERROR(ChooseGemm(params, out.dtype(), /*fits=*/true, &way));
+  // Of so few rows, simdgroups share the sums as they are.
+  const bool splits =
+      way == GemmWay::kTiles || (way == GemmWay::kBlocks && params.rows > kSharedRows);
+  if (splits && parts > 1) return RunSplit(ctx, way, params, parts, a, b, out);
   return RunProduct(ctx, params, a, b, out);
 }
 

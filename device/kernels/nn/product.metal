@@ -8,6 +8,10 @@
 
 using namespace metal;
 
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
+
 inline ushort times(ushort a, ushort b) { return ushort(uint(a) * uint(b)); }
 inline uint times(uint a, uint b) { return a * b; }
 inline ulong times(ulong a, ulong b) { return a * b; }

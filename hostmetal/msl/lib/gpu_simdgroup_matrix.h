@@ -78,12 +78,33 @@ inline unsigned transposed_8(unsigned m) {
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(m));
   return t;
 }
-// Four such matrices, whose 32 rows of 16 bytes lie where the 32 lanes say, each transposed.
+// Four of them, whose 32 rows of 16 bytes lie where the 32 lanes say.
+inline void load_8(thread unsigned (&m)[4], threadgroup const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"((unsigned)(unsigned long)row)
+               : "memory");
+}
+// The same, each transposed.
 inline void load_transposed_8(thread unsigned (&m)[4], threadgroup const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"((unsigned)(unsigned long)row)
                : "memory");
+}
+
+// For shaders that find __HAVE_THREADGROUP_COPY_ASYNC__: 16 bytes to threadgroup memory, zeros from `bytes` on, while the
+// thread goes on. Copies end in batches, of which all but the last few are waited for; a barrier shows them to others.
+inline void copy_16(threadgroup void* to, device const void* from, unsigned bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"((unsigned)(unsigned long)to), "l"((unsigned long)from), "r"(bytes)
+               : "memory");
+}
+inline void end_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int batches>
+inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(batches) : "memory");
 }
 
 }  // namespace _msl

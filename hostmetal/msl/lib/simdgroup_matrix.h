@@ -115,7 +115,12 @@ inline float2 multiplied(unsigned long site, metal::vec<A, 2> a, metal::vec<B, 2
 template <class T>
 void multiply_16(thread float (&c)[4], thread const unsigned (&a)[4], thread const unsigned (&b)[2]);
 unsigned transposed_8(unsigned m);
+void load_8(thread unsigned (&m)[4], threadgroup const void* row);
 void load_transposed_8(thread unsigned (&m)[4], threadgroup const void* row);
+void copy_16(threadgroup void* to, device const void* from, unsigned bytes);
+void end_copies();
+template <int batches>
+void wait_for_copies();
 }  // namespace _msl
 #endif  // __NVPTX__
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -187,6 +188,9 @@ struct Devices {
           0x6e76696400000000 | uint64_t(domain) << 16 | uint64_t(bus) << 8 | uint64_t(slot);
       info.memory_bytes = bytes;
       info.unified_memory = false;
+      int shared = 0;
+      cu->DeviceGetAttribute(&shared, cuda::kMostSharedMemoryPerBlock, gpu.device);
+      info.threadgroup_bytes = std::max(info.threadgroup_bytes, uint32_t(shared));
       drivers.push_back(new CudaDevice(gpu, pages, std::move(info)));
     }
   }

@@ -2,6 +2,7 @@
 #ifndef HOSTMETAL_SRC_CUDA_DRIVER_H_
 #define HOSTMETAL_SRC_CUDA_DRIVER_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct Compiled {
   const Gpu* gpu;
   cuda::Module module = nullptr;
   Function function = nullptr;
+  mutable std::atomic<uint32_t> shared{
+      48 << 10};  // bytes of a launch that the function has been set for
   ~Compiled();
 };
 

@@ -23,6 +23,7 @@ using Event = void*;
 enum : Result { kSuccess = 0, kOutOfDeviceMemory = 2, kNotReady = 600 };
 enum DeviceAttribute : int {
   kMaxSharedMemoryPerBlock = 8,
+  kMostSharedMemoryPerBlock = 97,  // where a function asks for it
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,
   kConcurrentManagedAccess = 89,
@@ -30,7 +31,7 @@ enum DeviceAttribute : int {
   kPciDeviceId = 34,
   kPciDomainId = 50,
 };
-enum FunctionAttribute : int { kMaxThreadsPerBlock = 0 };
+enum FunctionAttribute : int { kMaxThreadsPerBlock = 0, kMaxDynamicSharedBytes = 8 };
 enum JitOption : int { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLogBytes = 6 };
 
 // M(result type's function, its exported name, parameters)
@@ -68,6 +69,7 @@ enum JitOption : int { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLog
   M(ModuleUnload, "cuModuleUnload", Module)                                                     \
   M(ModuleGetFunction, "cuModuleGetFunction", Function*, Module, const char*)                   \
   M(FuncGetAttribute, "cuFuncGetAttribute", int*, int, Function)                                \
+  M(FuncSetAttribute, "cuFuncSetAttribute", Function, int, int)                                 \
   M(LaunchKernel, "cuLaunchKernel", Function, unsigned, unsigned, unsigned, unsigned, unsigned, \
     unsigned, unsigned, Stream, void**, void**)                                                 \
   M(GetErrorName, "cuGetErrorName", Result, const char**)                                       \

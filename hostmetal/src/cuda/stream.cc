@@ -338,6 +338,11 @@ class GpuStream : public hostmetal::Stream {
     }
     for (size_t at : offsets_) parameters_.push_back(&values_[at]);
     const auto* code = static_cast<const Compiled*>(c.kernel->code.get());
+    if (shared > code->shared.load(std::memory_order_relaxed)) {
+      Result result = cu_.FuncSetAttribute(code->function, kMaxDynamicSharedBytes, int(shared));
+      if (result != kSuccess) return Check(std::string("[") + entry.name + "]", result);
+      code->shared.store(shared, std::memory_order_relaxed);
+    }
     // More blocks than a launch may have: several launches.
     for (uint64_t z = 0; z < c.threadgroups[2]; z += kMostBlocks[2]) {
       for (uint64_t y = 0; y < c.threadgroups[1]; y += kMostBlocks[1]) {

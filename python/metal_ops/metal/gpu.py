@@ -32,7 +32,7 @@ def entry_name(host_name: str) -> str:
 def defines(target: str) -> list[str]:
     """Predefined macros beside those of every target."""
     vectors = ["__HAVE_ATOMIC_FLOAT_VECTOR__=1"] if target == "sm_90" else []
-    return ["__HAVE_SIMDGROUP_MATRIX_16__=1", *vectors]
+    return ["__HAVE_SIMDGROUP_MATRIX_16__=1", "__HAVE_THREADGROUP_COPY_ASYNC__=1", *vectors]
 
 
 def flags(target: str, fast_math: bool) -> list[str]:

@@ -573,13 +573,14 @@ def test_random_numbers_of_another_algorithm():
 # ---- products of long sums ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("way", ["tiles", "groups"])
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     ("rows", "terms", "columns"), [(64, 5000, 3), (3, 4097, 5), (130, 1025, 70), (1, 512, 1)]
 )
-def test_long_sums_are_split(monkeypatch, dtype, rows, terms, columns):
+def test_long_sums_are_split(monkeypatch, way, dtype, rows, terms, columns):
     """As a GPU takes them: parts side by side, then their sum, which is the same from run to run."""
-    monkeypatch.setenv("METAL_OPS_GEMM", "tiles")
+    monkeypatch.setenv("METAL_OPS_GEMM", way)
     for transposed in (False, True):
         a, b = random((rows, terms), dtype) / 64, random((terms, columns), dtype, 1) / 64
         first = put(a.T.copy() if transposed else a)

@@ -520,6 +520,28 @@ const std::map<std::string, std::function<void()>> kCases = {
        Has(Log(), "0x80000001;");
        Check(biased != nil, "a pipeline");
      }},
+    {"much_threadgroup_memory",
+     [] {
+       Check([Device() maxThreadgroupMemoryLength] == 101376, "what a function may ask for");
+       id<MTLComputePipelineState> pipeline = Pipeline(@"scale");
+       id<MTLBuffer> out = Buffer(4096), bias = Buffer(4096);
+       Log();
+       const auto launch = [&](NSUInteger bytes) {
+         return Text(Run([&](id<MTLComputeCommandEncoder> e) {
+           Encode(e, pipeline, out, bias);
+           [e setThreadgroupMemoryLength:bytes atIndex:1];
+           [e dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+         }));
+       };
+       // 96 bytes beside them. Up to 48 KiB nothing is asked for, and what was is not again.
+       Check(launch(49056) == "no error", "48 KiB");
+       HasNot(Log(), "attribute");
+       Check(launch(98304) == "no error", "96 KiB");
+       Has(Log(), "attribute 8 of msl_scale 98400\nlaunch msl_scale 1 1 1 of 8 1 1 shared 98400");
+       Check(launch(65536) == "no error", "less than that");
+       HasNot(Log(), "attribute");
+       Has(launch(101376), "101472 bytes of threadgroup memory; the limit is 101376");
+     }},
     {"indirect_and_large_grids",
      [] {
        id<MTLComputePipelineState> pipeline = Pipeline(@"grid");

@@ -117,6 +117,7 @@ EXPORT int cuDeviceGetAttribute(int* v, int what, int device) {
                        : device == 1 ? 8
                                      : 7)
        : what == 76 ? (device == 2 ? 5 : 0)
+       : what == 97 ? 101376
                     : what == 89;
   return 0;
 }
@@ -247,6 +248,12 @@ EXPORT int cuModuleGetFunction(void** out, void* m, const char* name) {
   return 0;
 }
 EXPORT int cuFuncGetAttribute(int* v, int, void*) { return *v = 640, 0; }
+EXPORT int cuFuncSetAttribute(void* function, int what, int value) {
+  if (int r = Answer("cuFuncSetAttribute")) return r;
+  Log("attribute " + std::to_string(what) + " of " + static_cast<Function*>(function)->name + " " +
+      std::to_string(value));
+  return 0;
+}
 EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                           unsigned by, unsigned bz, unsigned shared, void*, void** parameters,
                           void**) {

@@ -31,6 +31,9 @@ DTYPES = error_cases.DTYPES
 # Their cases are large; what they reach and more is under run_what_is_left.
 RUN_BELOW = ("fused_optimizers", "hash_grid")
 OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_fused_")
+# Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
+OF_GPUS = re.compile(r"gemm_blocks_(large|middle|low|thin)_")
+OF_OTHERS = re.compile(r"gemm_(blocks_(small|short)|few)_")
 LAUNCH = re.compile(r"\bLaunch\(")
 DEFINED = re.compile(r"\bStatus (Encoder::)?Launch\(")
 
@@ -198,10 +201,16 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in DTYPES:
         for case in (optimizers, products, losses, rays):
             case(dtype)
-    for shaders in ("tiles", "threads"):
+    for shaders in ("tiles", "threads", "groups"):
         monkeypatch.setenv("METAL_OPS_GEMM", shaders)
         for dtype in DTYPES:
             products(dtype)
+    with tf.device("GPU:0"):
+        for dtype, rows, turned in itertools.product(DTYPES, (1, 2, 4, 8, 12, 20), (False, True)):
+            a, b = tf.ones([rows, 40], dtype), tf.ones([40, 40], dtype)
+            raw_ops.metal_fused_mat_mul(a, b, [], fused_ops=["Relu"], transpose_b=turned)
+        for dtype in DTYPES:  # by blocks, in parts
+            tf.matmul(tf.ones([70, 600], dtype), tf.ones([600, 40], dtype))
     metal_ops.metal_kernel("with_an_initializer", ["x"], ["z"], "", init_value=1)(tf.ones([3]))
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_MLP", way)
@@ -227,7 +236,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_QUANTIZED", way)
         for bits, scales, dtype in itertools.product((4, 8), ("float32", "float16"), DTYPES):
             weights = metal_ops.quantize(tf.ones([40, 20]), bits, scales=scales)
-            for rows in (1, 20):
+            for rows in (1, 2, 4, 8, 20):
                 metal_ops.quantized_matmul(tf.ones([rows, 40], dtype), weights)
             metal_ops.dequantize(weights, dtype)
     radiance_fields()
@@ -257,5 +266,10 @@ def test_every_launch_and_every_shader_is_run(monkeypatch: pytest.MonkeyPatch) -
         run_what_is_left(monkeypatch)
     assert launches_left() == set()
     # Tiles of a processor's vectors have no code for GPUs (kernels/fused_matmul/fused_matmul.metal).
-    left = {name for name in shaders_left() if not (ON_GPU and OF_PROCESSORS.match(name))}
+    left = {
+        name
+        for name in shaders_left()
+        if not (ON_GPU and (OF_PROCESSORS.match(name) or OF_OTHERS.match(name)))
+        and not (not ON_GPU and OF_GPUS.match(name))
+    }
     assert left == set()

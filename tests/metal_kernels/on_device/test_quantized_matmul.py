@@ -27,8 +27,10 @@ class TestOnDevice(again.tests_of(test_quantized_matmul, ("test_in_functions_and
 
 
 @pytest.mark.parametrize("way", ["groups", "threads"])
-@pytest.mark.parametrize("gemm", ["tiles", "threads"])
-@pytest.mark.parametrize("size", [(3, 257, 9), (20, 70, 33)], ids=str)
+@pytest.mark.parametrize("gemm", ["tiles", "threads", "groups"])
+@pytest.mark.parametrize(
+    "size", [(1, 264, 9), (2, 96, 5), (3, 257, 9), (11, 64, 33), (20, 70, 33)], ids=str
+)
 @pytest.mark.parametrize("dtype", test_quantized_matmul.ROUNDING)
 @pytest.mark.parametrize("bits", [4, 8])
 def test_all_ways(bits, dtype, size, gemm, way, monkeypatch):

@@ -1,0 +1,363 @@
+// Products of matrices of two-byte elements in blocks, where simdgroups multiply: tiles of a and b
+// come into threadgroup memory, a few steps ahead of the simdgroups that multiply them, each a part of
+// the block. Sums are float32 and stay in registers. For plain products, in either order of a and b.
+
+#ifndef METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_METAL_H_
+#define METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_METAL_H_
+
+#include <metal_stdlib>
+
+#include "kernels/gemm/gemm.metal.h"
+#include "kernels/gemm/gemm_blocks_params.h"
+#include "kernels/gemm/simdgroup_tiles.metal.h"
+#include "kernels/msl/wide_access.h"
+
+using namespace metal;
+
+// Whether the rows of a, and the columns of b, are neighbours, not the terms of a and the columns.
+constant bool gemm_a_turned [[function_constant(4)]];
+constant bool gemm_b_turned [[function_constant(5)]];
+
+#if defined(__HAVE_THREADGROUP_COPY_ASYNC__)
+template <int kBatches>
+ROWS_INLINE inline void gemm_wait_for_copies() {
+  _msl::wait_for_copies<kBatches>();
+}
+ROWS_INLINE inline void gemm_end_copies() { _msl::end_copies(); }
+ROWS_INLINE inline void gemm_copy_16(threadgroup void* to, device const void* from, bool inside) {
+  _msl::copy_16(to, from, inside ? 16 : 0);
+}
+#else
+template <int kBatches>
+ROWS_INLINE inline void gemm_wait_for_copies() {}
+ROWS_INLINE inline void gemm_end_copies() {}
+ROWS_INLINE inline void gemm_copy_16(threadgroup void* to, device const void* from, bool inside) {
+  *(threadgroup uint4*)to = inside ? *(device const uint4*)from : uint4(0);
+}
+#endif
+
+// One factor, as lines in memory: `across` of them, of `along` elements each, `line` apart. The terms
+// go along the lines, or across them.
+template <typename T>
+struct GemmLinesOf {
+  device const T* at;
+  long line;
+  long across, along;
+  bool wide;  // lines and their ends lie at multiples of 16 bytes
+};
+
+// Brings tiles of kLines lines of kLength elements, one after the other, with zeros where there is
+// nothing. A thread has 16 bytes of every so manieth line.
+template <int kLines, int kLength, int kThreads, bool kAcross, typename T>
+struct GemmTileCopy {
+  static constexpr constant int kWide = 16 / int(sizeof(T)),
+                                kLine = GEMM_BLOCK_LINE(kLength, int(sizeof(T)));
+  static constexpr constant int kOfLine = kLength / kWide, kStep = kThreads / kOfLine;
+  static_assert(kThreads % kOfLine == 0 && kLines % kStep == 0, "each thread has as many");
+  // Terms of a tile go across the lines or along them.
+  static constexpr constant int kTerms = kAcross ? kLines : kLength;
+
+  device const T* at;  // the thread's first
+  long line, step;     // elements from line to line, and to the thread's next one
+  int across, along;   // lines and elements that are left from the tile on
+  int place;           // of the thread's first in the tile
+  int thread_;
+  bool wide;
+
+  ROWS_INLINE GemmTileCopy(GemmLinesOf<T> from, long first_across, long first_along,
+                           uint thread_at) {
+    const int l = int(thread_at) / kOfLine, c = int(thread_at) % kOfLine * kWide;
+    line = from.line;
+    step = from.line * kStep;
+    at = from.at + first_across * line + first_along;
+    if (from.wide) at += l * line + c;
+    across = int(metal::min(from.across - first_across, 0x7fffffffl));
+    along = int(metal::min(from.along - first_along, 0x7fffffffl));
+    place = l * kLine + c;
+    thread_ = int(thread_at);
+    wide = from.wide;
+  }
+  ROWS_INLINE void next(threadgroup T* to) thread {
+    if (wide && across >= kLines && along >= kLength) {
+      device const T* from = at;
+      ROWS_UNROLL
+      for (int i = 0; i < kLines / kStep; ++i, from += step) {
+        gemm_copy_16(to + place + i * kStep * kLine, from, true);
+      }
+    } else if (wide) {
+      const int l = thread_ / kOfLine, c = thread_ % kOfLine * kWide;
+#pragma clang loop unroll(disable)
+      for (int i = 0; i < kLines / kStep; ++i) {
+        const bool inside = l + i * kStep < across && c < along;
+        gemm_copy_16(to + place + i * kStep * kLine, inside ? at + i * step : at - l * line - c,
+                     inside);
+      }
+    } else {
+#pragma clang loop unroll(disable)
+      for (int i = thread_; i < kLines * kLength; i += kThreads) {
+        const int l = i / kLength, c = i % kLength;
+        T value = T(0.0f);
+        if (l < across && c < along) value = at[l * line + c];
+        to[l * kLine + c] = value;
+      }
+    }
+    at += kAcross ? kLines * line : long(kLength);
+    if (kAcross) {
+      across -= kTerms;
+    } else {
+      along -= kTerms;
+    }
+  }
+};
+
+// Between simdgroups that share sums, or within one.
+template <int kShares>
+ROWS_INLINE inline void gemm_put_barrier() {
+  if (kShares == 1) {
+    metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
+  } else {
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+  }
+}
+
+// kRowTiles of 16 rows and kColumnTiles of 8 columns a simdgroup; kShares of them share the terms of
+// each step, where blocks are too few or too narrow for as many simdgroups.
+template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
+          int kStages, int kShares>
+struct GemmBlock {
+  static constexpr constant int kDown = kRows / 16 / kRowTiles;         // simdgroups
+  static constexpr constant int kAcross = kColumns / 8 / kColumnTiles;  // beside each other
+  static constexpr constant int kThreads = 32 * kDown * kAcross * kShares;
+  static constexpr constant int kBytes = int(sizeof(T));
+  static constexpr constant int kTileA = GEMM_BLOCK_TILE(kRows, kDepth, kBytes);
+  static constexpr constant int kTileB = GEMM_BLOCK_TILE(kColumns, kDepth, kBytes);
+  using Ops = Rows<T>;
+
+  // The share's terms from kBegin to kEnd.
+  template <bool kTurnedA, bool kTurnedB, int kBegin, int kEnd>
+  ROWS_INLINE static void multiply(threadgroup const T* a_tile, threadgroup const T* b_tile,
+                                   int row, int column, int first,
+                                   thread typename Ops::Sums16 (&sums)[kRowTiles][kColumnTiles],
+                                   uint lane) {
+    constexpr int kLineA = GEMM_BLOCK_LINE(kTurnedA ? kRows : kDepth, kBytes);
+    constexpr int kLineB = GEMM_BLOCK_LINE(kTurnedB ? kDepth : kColumns, kBytes);
+    ROWS_UNROLL
+    for (int of_share = kBegin; of_share < kEnd; of_share += 16) {
+      const int k = first + of_share;
+      typename Ops::Rows16 left[kRowTiles];
+      typename Ops::Right16 right[kColumnTiles];
+      ROWS_UNROLL
+      for (int i = 0; i < kRowTiles; ++i) {
+        const int at = row + 16 * i;
+        Tiles<T>::template load<kTurnedA>(
+            left[i], a_tile + (kTurnedA ? k * kLineA + at : at * kLineA + k), kLineA, lane);
+      }
+      ROWS_UNROLL
+      for (int j = 0; j < kColumnTiles; j += 2) {
+        const int at = column + 8 * j;
+        Tiles<T>::template load<kTurnedB>(right[j], right[j + 1],
+                                          b_tile + (kTurnedB ? at * kLineB + k : k * kLineB + at),
+                                          kLineB, lane);
+      }
+      ROWS_UNROLL
+      for (int i = 0; i < kRowTiles; ++i) {
+        ROWS_UNROLL
+        for (int j = 0; j < kColumnTiles; ++j) Ops::multiply(sums[i][j], left[i], right[j]);
+      }
+    }
+  }
+
+  template <bool kTurnedA, bool kTurnedB>
+  ROWS_INLINE static void sum(GemmLinesOf<T> a, GemmLinesOf<T> b, long row, long column, long terms,
+                              threadgroup T* memory, int simd_row, int simd_column, int first,
+                              thread typename Ops::Sums16 (&sums)[kRowTiles][kColumnTiles],
+                              uint thread_, uint lane) {
+    threadgroup T* const b_memory = memory + kStages * kTileA;
+    GemmTileCopy<kTurnedA ? kDepth : kRows, kTurnedA ? kRows : kDepth, kThreads, kTurnedA, T> of_a(
+        a, kTurnedA ? 0 : row, kTurnedA ? row : 0, thread_);
+    GemmTileCopy<kTurnedB ? kColumns : kDepth, kTurnedB ? kDepth : kColumns, kThreads, !kTurnedB, T>
+        of_b(b, kTurnedB ? column : 0, kTurnedB ? 0 : column, thread_);
+    const int steps = int((terms + kDepth - 1) / kDepth);
+    ROWS_UNROLL
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s < steps) {
+        of_a.next(memory + s * kTileA);
+        of_b.next(b_memory + s * kTileB);
+      }
+      gemm_end_copies();
+    }
+    int stage = 0, next = kStages - 1;
+    for (int step = 0; step < steps; ++step) {
+      gemm_wait_for_copies<kStages - 2>();
+      metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+      // Products are begun before the copies.
+      threadgroup const T *const a_tile = memory + stage * kTileA, *const b_tile =
+                                                                       b_memory + stage * kTileB;
+      multiply<kTurnedA, kTurnedB, 0, 16>(a_tile, b_tile, simd_row, simd_column, first, sums, lane);
+      if (step + kStages - 1 < steps) {
+        of_a.next(memory + next * kTileA);
+        of_b.next(b_memory + next * kTileB);
+      }
+      gemm_end_copies();
+      multiply<kTurnedA, kTurnedB, 16, kDepth / kShares>(a_tile, b_tile, simd_row, simd_column,
+                                                         first, sums, lane);
+      if (++stage == kStages) stage = 0;
+      if (++next == kStages) next = 0;
+    }
+  }
+
+  template <typename Out, typename Epilogue>
+  ROWS_INLINE static void run(device const T* a, device const T* b, device Out* out,
+                              constant GemmParams& params, Epilogue epilogue, threadgroup T* memory,
+                              uint3 group, uint thread_, uint simdgroup, uint lane) {
+    const GemmOffsets offsets = gemm_offsets(params, group.z);
+    // Blocks down a band first, then the band's next columns.
+    const uint down = uint((params.rows + kRows - 1) / kRows);
+    const uint across = (params.columns + kColumns - 1) / kColumns;
+    const uint band = group.x / (GEMM_BLOCKS_BAND * across) * GEMM_BLOCKS_BAND;
+    const uint in_band = group.x - band * across,
+               height = metal::min(down - band, uint(GEMM_BLOCKS_BAND));
+    const long row = long(band + in_band % height) * kRows;
+    const long column = long(in_band / height) * kColumns;
+    long terms = params.depth;
+    if (params.split_terms != 0) {
+      terms = metal::min(terms, long(params.split_terms) - long(group.z) * terms);
+    }
+    constexpr long kWide = 16 / sizeof(T);
+    GemmLinesOf<T> of_a = {a + offsets.a, gemm_a_turned ? params.a_c : params.a_x,
+                           gemm_a_turned ? terms : params.rows, gemm_a_turned ? params.rows : terms,
+                           false};
+    GemmLinesOf<T> of_b = {b + offsets.b, gemm_b_turned ? params.b_column : params.b_row,
+                           gemm_b_turned ? long(params.columns) : terms,
+                           gemm_b_turned ? terms : long(params.columns), false};
+    of_a.wide =
+        ((reinterpret_cast<ulong>(of_a.at) & 15) | ulong((of_a.line | of_a.along) % kWide)) == 0;
+    of_b.wide =
+        ((reinterpret_cast<ulong>(of_b.at) & 15) | ulong((of_b.line | of_b.along) % kWide)) == 0;
+
+    typename Ops::Sums16 sums[kRowTiles][kColumnTiles];
+    ROWS_UNROLL
+    for (int i = 0; i < kRowTiles; ++i) {
+      ROWS_UNROLL
+      for (int j = 0; j < kColumnTiles; ++j) Ops::clear(sums[i][j]);
+    }
+    const int share = int(simdgroup) / (kDown * kAcross);
+    const int simd_row = int(simdgroup) / kAcross % kDown * kRowTiles * 16;
+    const int simd_column = int(simdgroup) % kAcross * kColumnTiles * 8;
+    const int first = share * (kDepth / kShares);
+    if (gemm_a_turned && gemm_b_turned) {
+      sum<true, true>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
+                      thread_, lane);
+    } else if (gemm_a_turned) {
+      sum<true, false>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
+                       thread_, lane);
+    } else if (gemm_b_turned) {
+      sum<false, true>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
+                       thread_, lane);
+    } else {
+      sum<false, false>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
+                        thread_, lane);
+    }
+
+    // Through threadgroup memory, which has been read by then: lanes store neighbours, and what is
+    // fused is there once, not for each element of a lane.
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    threadgroup float* const space =
+        (threadgroup float*)memory + int(simdgroup) % (kDown * kAcross) * kShares * kSpace;
+    ROWS_UNROLL
+    for (int i = 0; i < kRowTiles; ++i) {
+      Tiles<T>::put(sums[i], space + share * kSpace, kSpaceLine, lane);
+      gemm_put_barrier<kShares>();
+      store(space, out, params, offsets.out, epilogue, row + simd_row + 16 * i,
+            uint(column) + simd_column, uint(share) * 32 + lane);
+      gemm_put_barrier<kShares>();
+    }
+  }
+
+  static constexpr constant int kSpaceLine = 8 * kColumnTiles + 4, kSpace = 16 * kSpaceLine;
+
+  // 16 rows, two neighbours a lane of those that share them.
+  template <typename Out, typename Epilogue>
+  ROWS_INLINE static void store(threadgroup const float* space, device Out* out,
+                                constant GemmParams& params, long offset, Epilogue epilogue,
+                                long row, uint column, uint lane) {
+    const bool pairs = is_wide((device const Out*)out + offset) && params.out_point % 2 == 0;
+    const int rows = int(metal::min(params.rows - row, 16l));
+#pragma clang loop unroll(disable)
+    for (int i = int(lane); i < rows * 4 * kColumnTiles; i += 32 * kShares) {
+      const int r = i / (4 * kColumnTiles), c = i % (4 * kColumnTiles) * 2;
+      const uint first = column + c;
+      if (first >= params.columns) continue;
+      float2 sum = float2(0.0f);
+      ROWS_UNROLL
+      for (int share = 0; share < kShares; ++share) {
+        sum += *(threadgroup const float2*)(space + share * kSpace + r * kSpaceLine + c);
+      }
+      const long at = offset + (row + r) * params.out_point + long(first);
+      const Out one = Out(epilogue(sum.x, epilogue.column(first), at));
+      if (first + 1 == params.columns) {
+        out[at] = one;
+        continue;
+      }
+      const Out other = Out(epilogue(sum.y, epilogue.column(first + 1), at + 1));
+      if (pairs) {
+        *(device metal::vec<Out, 2>*)(out + at) = metal::vec<Out, 2>(one, other);
+      } else {
+        out[at] = one;
+        out[at + 1] = other;
+      }
+    }
+  }
+};
+
+template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
+          int kStages, int kShares>
+[[kernel, max_total_threads_per_threadgroup(kRows* kColumns* kShares /
+                                            (kRowTiles * kColumnTiles * 4))]] void
+gemm_blocks(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+            device T* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+            device const T* gamma [[buffer(4)]], device const T* beta [[buffer(5)]],
+            device const T* mean [[buffer(6)]], device const T* variance [[buffer(7)]],
+            device const T* residual [[buffer(8)]], constant EpilogueParams& epilogue [[buffer(9)]],
+            threadgroup T* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
+            uint thread_ [[thread_index_in_threadgroup]],
+            uint simdgroup [[simdgroup_index_in_threadgroup]],
+            uint lane [[thread_index_in_simdgroup]]) {
+  const FusedEpilogue<T> fused = {gamma,    beta,     mean,
+                                  variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
+  GemmBlock<T, kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
+      a, b, out, params, fused, memory, group, thread_, simdgroup, lane);
+}
+
+// Parts of long sums, a product each: what gemm_sum_parts adds.
+template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
+          int kStages, int kShares>
+[[kernel, max_total_threads_per_threadgroup(kRows* kColumns* kShares /
+                                            (kRowTiles * kColumnTiles * 4))]] void
+gemm_blocks_parts(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                  device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+                  threadgroup T* memory [[threadgroup(0)]],
+                  uint3 group [[threadgroup_position_in_grid]],
+                  uint thread_ [[thread_index_in_threadgroup]],
+                  uint simdgroup [[simdgroup_index_in_threadgroup]],
+                  uint lane [[thread_index_in_simdgroup]]) {
+  GemmBlock<T, kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
+      a, b, out, params, NoEpilogue(), memory, group, thread_, simdgroup, lane);
+}
+
+// What a library that has these shaders says once.
+#define GEMM_BLOCKS_KERNELS_WITH(T)                                               \
+  INSTANTIATE_KERNEL("gemm_blocks_large_" #T, gemm_blocks, T, GEMM_LARGE_BLOCK)   \
+  INSTANTIATE_KERNEL("gemm_blocks_middle_" #T, gemm_blocks, T, GEMM_MIDDLE_BLOCK) \
+  INSTANTIATE_KERNEL("gemm_blocks_low_" #T, gemm_blocks, T, GEMM_LOW_BLOCK)       \
+  INSTANTIATE_KERNEL("gemm_blocks_thin_" #T, gemm_blocks, T, GEMM_THIN_BLOCK)     \
+  INSTANTIATE_KERNEL("gemm_blocks_small_" #T, gemm_blocks, T, GEMM_SMALL_BLOCK)   \
+  INSTANTIATE_KERNEL("gemm_blocks_short_" #T, gemm_blocks, T, GEMM_SHORT_BLOCK)
+#define GEMM_BLOCKS_KERNELS      \
+  GEMM_BLOCKS_KERNELS_WITH(half) \
+  GEMM_BLOCKS_KERNELS_WITH(bfloat)
+#define GEMM_PARTS_KERNELS                                                                \
+  INSTANTIATE_KERNEL("gemm_blocks_parts_half", gemm_blocks_parts, half, GEMM_SMALL_BLOCK) \
+  INSTANTIATE_KERNEL("gemm_blocks_parts_bfloat", gemm_blocks_parts, bfloat, GEMM_SMALL_BLOCK)
+
+#endif  // METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_METAL_H_

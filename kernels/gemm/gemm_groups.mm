@@ -1,0 +1,148 @@
+// Plain products by threadgroups: see gemm_groups.h.
+
+#include "kernels/gemm/gemm_groups.h"
+
+#include <algorithm>
+
+#include "kernels/gemm/gemm_blocks_params.h"
+#include "kernels/gemm/gemm_few_params.h"
+#include "kernels/gemm/gemm_plan.h"
+#include "kernels/runtime/choice.h"
+#include "kernels/runtime/platform.h"
+
+namespace metal_ops {
+namespace {
+
+int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+// Simdgroups that keep a large GPU busy with reading.
+constexpr int64_t kBusySimdgroups = 8192;
+
+bool IsPlain(const GemmParams& p) {
+  return p.filter_h == 1 && p.filter_w == 1 && p.in_h == 1 && p.out_h == 1 && p.in_w == p.out_w &&
+         p.pad_top == 0 && p.pad_left == 0 && p.stride_w == 1 && p.rows <= int64_t{p.out_w} &&
+         p.out_column == 1 && (p.a_x == 1 || p.a_c == 1) && (p.b_row == 1 || p.b_column == 1);
+}
+
+bool IsFew(const GemmParams& p) { return p.rows <= GEMM_FEW_ROWS && p.a_c == 1; }
+
+// The terms of a are lines, or the rows of them.
+bool IsTurnedA(const GemmParams& p) { return p.a_c != 1; }
+bool IsTurnedB(const GemmParams& p) { return p.b_column != 1; }
+
+struct Block {
+  const char* name;
+  int64_t rows, columns, depth, row_tiles, column_tiles, stages, shares;
+
+  int64_t threads() const { return rows * columns * shares / (row_tiles * column_tiles * 4); }
+  int64_t groups(const GemmParams& p) const {
+    return Pieces(p.rows, rows) * Pieces(p.columns, columns) * GemmProducts(p);
+  }
+  size_t bytes(DType type) const {
+    return size_t(GEMM_BLOCK_BYTES(rows, columns, depth, stages, int64_t(SizeOf(type))));
+  }
+};
+constexpr Block kLarge = {"large", GEMM_LARGE_BLOCK}, kMiddle = {"middle", GEMM_MIDDLE_BLOCK},
+                kLow = {"low", GEMM_LOW_BLOCK}, kThin = {"thin", GEMM_THIN_BLOCK},
+                kSmall = {"small", GEMM_SMALL_BLOCK}, kShort = {"short", GEMM_SHORT_BLOCK};
+
+// Threadgroups with which a large GPU is busy: of large and of middle blocks.
+constexpr int64_t kBusyLarge = 200, kBusyMiddle = 100;
+
+// By the rows, and so that no part of the device is idle. Small and short ones need little memory.
+Block ChooseBlock(const GemmParams& params, DType type, size_t memory) {
+  const auto fits = [&](const Block& block) { return block.bytes(type) <= memory; };
+  if (params.rows <= kThin.rows) return fits(kThin) ? kThin : kShort;
+  if (params.rows > kLow.rows) {
+    if (fits(kLarge) && kLarge.groups(params) >= kBusyLarge) return kLarge;
+    if (fits(kMiddle) && kMiddle.groups(params) >= kBusyMiddle) return kMiddle;
+  }
+  return fits(kLow) ? kLow : kSmall;
+}
+
+Status LaunchFew(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
+                 const GemmEpilogue* epilogue, const Tensor& out) {
+  const int64_t rows = params.rows <= 2 ? params.rows : params.rows <= 4 ? 4 : GEMM_FEW_ROWS;
+  const bool lines = params.b_row == 1;
+  uint32_t splits = 1;
+  int64_t columns = GEMM_FEW_LANES * 16 / int64_t(SizeOf(out.dtype()));
+  if (lines) {
+    const int64_t simdgroups =
+        Pieces(params.columns, GEMM_FEW_LINES) * GemmProducts(params) * Pieces(params.rows, rows);
+    while (splits < GEMM_FEW_SIMDGROUPS && simdgroups * splits < kBusySimdgroups) splits *= 2;
+    columns = GEMM_FEW_SIMDGROUPS / splits * GEMM_FEW_LINES;
+  }
+  std::vector<Argument> arguments = {
+      {"a", a}, {"b", b}, {"out", out}, {"params", params}, {"splits", splits}};
+  Shader shader(lines ? "gemm_few_lines" : "gemm_few_columns", out.dtype(), rows);
+  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
+  constexpr int64_t kThreads = 32 * GEMM_FEW_SIMDGROUPS;
+  return encoder.Launch(shader,
+                        Grid(kThreads * Pieces(params.columns, columns), Pieces(params.rows, rows),
+                             GemmProducts(params))
+                            .InGroupsOf(kThreads, 1, 1),
+                        arguments);
+}
+
+Grid BlockGrid(const Block& block, const GemmParams& params) {
+  const int64_t products = GemmProducts(params);
+  return Grid(block.threads() * block.groups(params) / products, 1, products)
+      .InGroupsOf(block.threads(), 1, 1);
+}
+
+Status LaunchBlocks(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
+                    const GemmEpilogue* epilogue, const Tensor& out) {
+  size_t memory = 0;
+  RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
+  const Block block = ChooseBlock(params, out.dtype(), memory);
+  std::vector<Argument> arguments = {{"a", a},
+                                     {"b", b},
+                                     {"out", out},
+                                     {"params", params},
+                                     {"memory", Value::Threadgroup(block.bytes(out.dtype()))}};
+  Shader shader("gemm_blocks", block.name, out.dtype());
+  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
+  shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
+  return encoder.Launch(shader, BlockGrid(block, params), arguments);
+}
+
+}  // namespace
+
+Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way) {
+  enum { kTiles, kThreads, kGroups };
+  const bool at_once = ThreadgroupsRunAtOnce();
+  int asked = at_once ? kGroups : kThreads;
+  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups"}, &asked));
+  *way = asked != kThreads && fits ? GemmWay::kTiles : GemmWay::kThreads;
+  if (asked != kGroups || !IsPlain(params)) return Status();
+  // What the matrix unit takes is by blocks but for single rows, which it would multiply as 16. It has to be
+  // a unit that reads ahead (a discrete GPU's) for few rows.
+  const bool few = IsFew(params) && (params.rows == 1 || SizeOf(type) != 2 || !IsDiscrete());
+  if (few) *way = GemmWay::kFew;
+  if (!few && SizeOf(type) == 2) *way = GemmWay::kBlocks;
+  return Status();
+}
+
+Status RunGemmGroups(id<TF_MetalStream> stream, GemmWay way, const GemmParams& params,
+                     const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
+                     const Tensor& out) {
+  return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
+    return (way == GemmWay::kFew ? LaunchFew : LaunchBlocks)(encoder, params, a, b, epilogue, out);
+  });
+}
+
+Status RunGemmParts(id<TF_MetalStream> stream, const GemmParams& params, const Tensor& a,
+                    const Tensor& b, const Tensor& parts) {
+  return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
+    Shader shader("gemm_blocks_parts", a.dtype());
+    shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
+    return encoder.Launch(shader, BlockGrid(kSmall, params),
+                          {{"a", a},
+                           {"b", b},
+                           {"out", parts},
+                           {"params", params},
+                           {"memory", Value::Threadgroup(kSmall.bytes(a.dtype()))}});
+  });
+}
+
+}  // namespace metal_ops

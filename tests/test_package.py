@@ -118,7 +118,8 @@ EXAMPLES = [path for path in FILES if ">>> " in path.read_text() and path not in
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_examples_run(path: Path):
+def test_examples_run(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     doctests.run(path)
 
 

@@ -33,6 +33,11 @@ class Package:
       inputs: What it takes, in order.
       outputs: What it returns, each with its place in the result.
       device: "CPU" or "METAL".
+
+    Example:
+      >>> path = metal_ops.package.save(tf.nn.relu, "relu.mpkg", shapes=[[None, 3]])
+      >>> metal_ops.package.load(path)
+      <package relu(features: float32[?, 3]) -> result: float32[?, 3], on CPU>
     """
 
     def __init__(self, path: Path, said: dict[str, Any], device: str, function: Any, weights: Any):

@@ -22,9 +22,10 @@ class Sequence {
     return call_.AllocateTemp(DType::kFloat, shape, tensor);
   }
 
-  Status Launch(const char* shader, int64_t columns, const std::vector<Argument>& arguments) const {
+  Status Launch(const char* shader, int64_t columns, const std::vector<Argument>& arguments,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     return call_.Encode([&](Encoder& encoder) {
-      return encoder.Launch({shader, type_}, Grid(columns, s_.batch), arguments);
+      return encoder.Launch({shader, type_}, Grid(columns, s_.batch), arguments, file, line);
     });
   }
   Argument Mask() const { return {"mask", s_.use_mask ? Value(mask_) : Value(Nothing())}; }

@@ -31,8 +31,8 @@ MODELS: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
     "MobileNetV2": (64, {"BatchNorm Relu6": 18, "BatchNorm Add": 10, "BatchNorm": 7, "BiasAdd": 1}, {}),
     "EfficientNetB0": (
         64,
-        {"BatchNorm Swish": 17, "BiasAdd Swish": 16, "BiasAdd Sigmoid": 16, "BatchNorm Add": 9, "BatchNorm": 7,
-         "BiasAdd": 1},
+        {"BatchNorm Swish": 16, "Pad BatchNorm Swish": 1, "BiasAdd Swish": 16, "BiasAdd Sigmoid": 16,
+         "BatchNorm Add": 9, "BatchNorm": 7, "BiasAdd": 1},
         {},
     ),
     "InceptionV3": (75, {"BatchNorm Relu": 94, "BiasAdd": 1}, {}),

@@ -222,7 +222,7 @@ def test_control_outputs_are_kept():
         if keep:
             definition.signature.control_output.append("kept")
             definition.control_ret["kept"] = "Conv2D"
-        request = _explain._request(tf, concrete, definition)
+        request = _explain.placing_request(tf, concrete, definition)
         with metal_ops.fusion.enabled(cpu=True):
             reply = _native.explain(request.SerializeToString())
         conditions.append([miss["condition"] for miss in reply["missed"]])

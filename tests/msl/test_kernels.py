@@ -340,12 +340,15 @@ def packed_products(body: str) -> int:
     return len(re.findall(r"\bv?(?:mul|f\w+1\w+)ps\b|\bfml?(?:a|ul)\s+v\d+\.[24]s", code))
 
 
-def test_loops_vectorise_over_threads():
-    """The point of a kernel without barriers: its loop over threads becomes vector code (about 8x for this one)."""
+def test_loops_vectorise_over_threads(monkeypatch):
+    """A kernel's loop over threads becomes vector code (about 8x for this one), and so does that over lanes."""
     work = "float v = x[i]; for (int k = 0; k < 64; ++k) v = v * 0.999f + 0.5f; y[i] = v;"
-    assert packed_products(work) > 0
+    meets = f"{work} threadgroup_barrier(mem_flags::mem_none);"
+    assert packed_products(work) > 0 and packed_products(meets) > 0
     # The controls: a fiber a thread, and a loop whose turns have to follow each other.
-    assert packed_products(f"{work} threadgroup_barrier(mem_flags::mem_none);") == 0
+    with monkeypatch.context() as fibers:
+        fibers.setenv("METAL_OPS_FIBERS", "1")
+        assert packed_products(meets) == 0
     assert packed_products(f"for (uint j = 1; j < 64; ++j) {{ {work} y[j] = y[j - 1] * 2; }}") == 0
 
 

@@ -300,7 +300,10 @@ def test_a_step_has_the_same_loss_and_gradients(still_life, case, pruned):
         ours, stock = (tf.convert_to_tensor(g).numpy().astype(np.float64) for g in (ours, stock))
         size = np.linalg.norm(ours)
         assert size > 0, variable.name
-        assert np.linalg.norm(stock - ours) < 5e-3 * size, variable.name
+        # Rounding turns a few ReLUs of that trunk around, others on each processor, which moves what lies below
+        # them by up to 1.1 % (four batches of rays, oneDNN on and off); above the last one 1e-5 was the most.
+        bound = 5e-3 if case != "frequency" else 5e-5 if "rgb" in variable.name else 2e-2
+        assert np.linalg.norm(stock - ours) < bound * size, variable.name
 
 
 def test_backends_share_variables_and_results():

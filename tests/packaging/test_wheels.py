@@ -33,7 +33,8 @@ EXPORTED = {
     "metal_ops/_metal_kernels.so": r"metal_kernels_\w+",
     "metal_ops/libmetal_device.so": r"SE_InitPlugin|TF_Init(Kernel|Graph|Profiler)|metal_(device|kernels)_\w+",
     "metal_ops/libhostmetal.so": r"_*(OBJC_(META)?CLASS_)?MTL\w+|__objc_class_name_MTL\w+|_?dispatch_\w+|"
-    r"objc_(msgSend\w*|retain|release|autorelease\w*)|__CFConstantStringClassReference|_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
+    r"objc_(msgSend\w*|msg_lookup_(super_)?stret|retain\w*|release|autorelease\w*|store\w+|unsafeClaim\w+|(init|load|copy|move|destroy)Weak\w*)|"
+    r"__objc_exec_class|__CFConstantStringClassReference|_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
     "metal_ops/metal_ops.metallib": r"metallib_(v1(_checked|_wide)?|gpu_v1)",
     "metal_ops/libmetal_device.metallib": r"metallib_(v1(_checked|_wide)?|gpu_v1)",
 }
@@ -65,8 +66,8 @@ def test_names_and_sizes(wheels):
         f"tensorflow_metal_ops_hostmetal-{VERSION}-py3-none-linux_x86_64.whl",
     ]
     for wheel in wheels:
-        # 400 ops in all their types, for AVX2 and in part for AVX-512, plain and checked.
-        assert wheel.stat().st_size < 12 * MIB
+        # 400 ops in all their types, for AVX2 and in part for AVX-512, plain and checked; GPUs' products, too.
+        assert wheel.stat().st_size < 16 * MIB
 
 
 def test_two_builds_are_the_same_bytes(wheels, tmp_path):

@@ -183,6 +183,17 @@ def rays(dtype: str) -> None:
         )
 
 
+def sequences(dtype: str) -> None:
+    """Projected LSTMs, whose products have few columns, more and many, and rows for tiles."""
+    for units in (2, 6, 40):
+        sizes = ([16, 2, 3], [3, 4 * units], [1, 4 * units], [units, 1])
+        x, kernel, recurrent, projection = (tf.ones(size, dtype) for size in sizes)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = metal_ops.lstm(x, kernel, recurrent, projection=projection)[0]
+        tape.gradient(y, x)
+
+
 def radiance_fields() -> None:
     """Steps, looks at the occupancy grid and pictures of the NeRF program in which nothing waits."""
     scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
@@ -199,12 +210,13 @@ def radiance_fields() -> None:
 
 def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in DTYPES:
-        for case in (optimizers, products, losses, rays):
+        for case in (optimizers, products, losses, rays, sequences):
             case(dtype)
     for shaders in ("tiles", "threads", "groups"):
         monkeypatch.setenv("METAL_OPS_GEMM", shaders)
         for dtype in DTYPES:
             products(dtype)
+            sequences(dtype)
     with tf.device("GPU:0"):
         for dtype, rows, turned in itertools.product(DTYPES, (1, 2, 4, 8, 12, 20), (False, True)):
             a, b = tf.ones([rows, 40], dtype), tf.ones([40, 40], dtype)

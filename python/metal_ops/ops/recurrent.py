@@ -64,7 +64,7 @@ def lstm(
     Example:
       >>> y, h, c = metal_ops.lstm(tf.ones([1, 2, 1]), tf.ones([1, 4]), tf.zeros([1, 4]))
       >>> y.numpy().round(4).tolist(), c.numpy().round(4).tolist()
-      ([[[0.3696], [0.5499]]], [[0.9638]])
+      ([[[0.3696], [0.5453]]], [[0.9638]])
     """
     h, c = (None, None) if initial_state is None else initial_state
     return _run(

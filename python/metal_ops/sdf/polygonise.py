@@ -30,8 +30,8 @@ def surface(values: np.ndarray) -> Mesh:
     Example:
       >>> grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 24)] * 3, indexing="ij"), -1)
       >>> mesh = surface(np.linalg.norm(grid - 0.5, axis=-1) - 0.4)
-      >>> round(mesh.volume(), 2), round(4 / 3 * np.pi * 0.4**3, 2)
-      (0.26, 0.27)
+      >>> round(mesh.volume(), 3), round(4 / 3 * np.pi * 0.4**3, 3)
+      (0.267, 0.268)
     """
     n = len(values)
     values = np.array(values, np.float64)

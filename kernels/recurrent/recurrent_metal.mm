@@ -24,9 +24,7 @@ class Sequence {
 
   Status Launch(const char* shader, int64_t columns, const std::vector<Argument>& arguments,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
-    return call_.Encode([&](Encoder& encoder) {
-      return encoder.Launch({shader, type_}, Grid(columns, s_.batch), arguments, file, line);
-    });
+    return call_.Launch({shader, type_}, Grid(columns, s_.batch), arguments, file, line);
   }
   Argument Mask() const { return {"mask", s_.use_mask ? Value(mask_) : Value(Nothing())}; }
 
@@ -36,10 +34,8 @@ class Sequence {
     RETURN_IF_ERROR(Floats({rows, columns}, out));
     const RecurrentBlock p = {static_cast<uint32_t>(columns), static_cast<uint32_t>(row),
                               static_cast<uint32_t>(first)};
-    return call_.Encode([&](Encoder& encoder) {
-      return encoder.Launch({"recurrent_take", type_}, Grid(columns, rows),
-                            {{"in", from}, {"out", *out}, {"p", p}});
-    });
+    return call_.Launch({"recurrent_take", type_}, Grid(columns, rows),
+                        {{"in", from}, {"out", *out}, {"p", p}});
   }
   // And back: a, or a + b.
   Status Put(const Tensor& a, const Tensor* b, int64_t columns, const Tensor& out) const {

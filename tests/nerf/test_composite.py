@@ -280,30 +280,43 @@ def test_a_step_has_the_same_loss_and_gradients(still_life, case, pruned):
     trainer = Trainer(still_life, model, config)
     for _ in range(40):
         trainer.train_step()
-    origins, directions = rays(256)
-    target, background = (tf.random.stateless_uniform([256, 3], [1, i]) for i in range(2))
+    # Rounding turns a few ReLUs of the trunk around, others on each processor, which moves what lies below them by up
+    # to 1.1 % of some batches: the median of five is held to the bound. Above the last ReLU 1e-5 was the most.
+    errors = [
+        compare(trainer, n, pruned)
+        for n in ((256, 272, 288, 304, 320) if case == "frequency" else (256,))
+    ]
+    for name in errors[0]:
+        found = [of_batch[name] for of_batch in errors]
+        assert np.median(found) < 5e-3, name
+        assert "rgb" not in name or case != "frequency" or max(found) < 5e-5, name
+
+
+def compare(trainer, n, pruned):
+    """How far each variable's gradient is from the other backend's, by n rays."""
+    origins, directions = rays(n)
+    target, background = (tf.random.stateless_uniform([n, 3], [1, i]) for i in range(2))
     results = []
     for backend in ("fused", "composite"):
         trainer.field = trainer.field.with_backend(backend)
         results.append(
             trainer.gradients(
-                origins, directions, background, target, tf.constant([3, 4]), 256 if pruned else 0
+                origins, directions, background, target, tf.constant([3, 4]), n if pruned else 0
             )
         )
     (loss, gradients, samples), (stock_loss, stock_gradients, stock_samples) = results
     # A sample on a cell's face, or one that just is hidden, may be in one list only.
     assert samples > 500 and abs(int(samples) - int(stock_samples)) <= 0.002 * int(samples)
     np.testing.assert_allclose(stock_loss, loss, rtol=2e-4)
+    errors = {}
     for variable, ours, stock in zip(
         trainer.field.trainable_variables, gradients, stock_gradients, strict=True
     ):
         ours, stock = (tf.convert_to_tensor(g).numpy().astype(np.float64) for g in (ours, stock))
         size = np.linalg.norm(ours)
         assert size > 0, variable.name
-        # Rounding turns a few ReLUs of that trunk around, others on each processor, which moves what lies below
-        # them by up to 1.1 % (four batches of rays, oneDNN on and off); above the last one 1e-5 was the most.
-        bound = 5e-3 if case != "frequency" else 5e-5 if "rgb" in variable.name else 2e-2
-        assert np.linalg.norm(stock - ours) < bound * size, variable.name
+        errors[variable.name] = np.linalg.norm(stock - ours) / size
+    return errors
 
 
 def test_backends_share_variables_and_results():

@@ -68,6 +68,7 @@ Chosen Choose() {
     wrong = "HOSTMETAL_DEVICE is '" + wanted + "'; expected cpu or cuda:0";
   if (!several.empty() && !(ReadNumber(several, &count) && count >= 1 && count <= 64))
     wrong = "HOSTMETAL_DEVICES is '" + several + "'; expected a number from 1 to 64";
+  if (wrong.empty()) wrong = hostmetal::ReadTimeout();
   if (wrong.empty() && cpu) {
     chosen.processors = count;
     chosen.drivers = hostmetal::CpuDrivers(count);

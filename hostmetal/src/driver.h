@@ -21,6 +21,7 @@ namespace hostmetal {
 enum FailureCode {
   kNoFailure = 0,
   kInternal = 1,
+  kTimeout = 2,
   kPageFault = 3,
   kOutOfMemory = 8,
   kInvalidResource = 9,
@@ -163,6 +164,10 @@ class Driver {
   virtual Failure Prepare(Kernel* kernel) = 0;
   virtual std::unique_ptr<Stream> NewStream() = 0;
 };
+
+// Reads what the environment says of dispatches on the processor (HOSTMETAL_TIMEOUT); what is wrong
+// with it, or "".
+std::string ReadTimeout();
 
 // The processor as so many devices, which share it and its memory; never destroyed. The first call
 // says how many.

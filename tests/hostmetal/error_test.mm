@@ -265,6 +265,16 @@ TEST(shader_fault_is_a_page_fault_error) {
                                  "(3, 0, 0) of threadgroup");
 }
 
+TEST(memory_that_is_not_there_is_an_out_of_memory_error) {
+  if (!Device().hasUnifiedMemory) return;  // GPUs have no scratch space
+  NSError* error = Run([&](id<MTLComputeCommandEncoder> encoder) {
+    [encoder setComputePipelineState:Pipeline("hungry")];
+    [encoder dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  });
+  CHECK_EQ([error code], NSInteger(MTLCommandBufferErrorOutOfMemory));
+  CHECK_CONTAINS(Message(error), "[hungry] no memory for the threadgroups' scratch space");
+}
+
 TEST(empty_grids_run_nothing) {
   if (harness::Validating()) return;  // there they are refused: validation_refuses_empty_grids
   id<MTLBuffer> out = Buffer(64);

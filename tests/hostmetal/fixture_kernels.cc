@@ -56,6 +56,9 @@ uint64_t NowNs() {
 
 uint64_t NoScratch(const metallib_launch*) { return 0; }
 
+// More than there are addresses for.
+uint64_t HungryScratch(const metallib_launch*) { return uint64_t{1} << 60; }
+
 void Noop(const metallib_launch*, uint64_t, uint64_t, void*) {}
 
 // out[i] = a[i] + b[i]
@@ -281,6 +284,7 @@ const metallib_kernel kKernels[] = {
     {"fault", 0, 1024, 0, 1, kOut, 0, nullptr, NoScratch, Fault},
     {"barrier", METALLIB_KERNEL_FIBERS, 256, 0, 1, kOut, 0, nullptr, BarrierScratch, Barrier},
     {"greedy", 0, 1024, 40000, 0, nullptr, 0, nullptr, NoScratch, Noop},
+    {"hungry", 0, 1024, 0, 0, nullptr, 0, nullptr, HungryScratch, Noop},
     {"version", 0, 1024, 0, 1, kOut, 0, nullptr, NoScratch, Version<1>},
 };
 constexpr size_t kCount = sizeof kKernels / sizeof *kKernels;

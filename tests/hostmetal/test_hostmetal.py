@@ -64,6 +64,17 @@ def test_no_number_of_devices(program: Path, value: str) -> None:
         run(program, "library_lists_its_functions", HOSTMETAL_DEVICES=value)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("timeout_")])
+def test_timeout(program: Path, name: str) -> None:
+    run(program, name, HOSTMETAL_TIMEOUT="0.5")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "1e7", "nan"])
+def test_no_timeout(program: Path, value: str) -> None:
+    with pytest.raises(AssertionError, match=f"HOSTMETAL_TIMEOUT is '{value}'; expected seconds"):
+        run(program, "library_lists_its_functions", HOSTMETAL_TIMEOUT=value)
+
+
 @pytest.mark.parametrize("threads", ["1", "2", "7"])
 def test_all_cases_in_one_process(program: Path, threads: str) -> None:
     run(program, HOSTMETAL_NUM_THREADS=threads)

@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <string>
 
+#include "hostmetal/src/cpu/deadline.h"
 #include "hostmetal/src/cpu/memory.h"
 #include "hostmetal/src/cpu/module.h"
 #include "hostmetal/src/cpu/page_fault.h"
@@ -86,7 +88,7 @@ struct Part {
   const Kernel* kernel;
   metallib_launch launch;
   metallib_fault fault;
-  bool page_fault;  // written with `fault`, of which nothing else is known then
+  End end;  // written with `fault`, of which nothing else is known where this is not kDone
   uint64_t page_address;
   uint64_t begin;
   uint64_t groups;
@@ -96,18 +98,19 @@ struct Part {
 struct Batch {
   Part* parts;
   size_t count;
+  Deadline* deadline;  // nullptr without a timeout
   std::atomic<bool> out_of_memory{false};
 };
 
 // Unless the launch has a fault already.
-void RecordPageFault(Part* part, uint64_t address) {
+void RecordEnd(Part* part, End end, uint64_t address) {
   metallib_fault& f = part->fault;
   uint32_t none = 0;
   if (!__atomic_compare_exchange_n(&f.state, &none, 1u, false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_RELAXED)) {
     return;
   }
-  part->page_fault = true;
+  part->end = end;
   part->page_address = address;
   __atomic_store_n(&f.state, 2u, __ATOMIC_RELEASE);
 }
@@ -115,6 +118,9 @@ void RecordPageFault(Part* part, uint64_t address) {
 void RunGroups(void* context, uint64_t first, uint64_t count) {
   DefaultFloats floats;
   auto* batch = static_cast<Batch*>(context);
+  std::optional<Deadline::Thread> timed;
+  if (batch->deadline) timed.emplace(batch->deadline);
+  const std::atomic<bool>* expired = batch->deadline ? &batch->deadline->expired() : nullptr;
   Part* part = std::upper_bound(batch->parts, batch->parts + batch->count, first,
                                 [](uint64_t at, const Part& p) { return at < p.begin; }) -
                1;
@@ -128,9 +134,9 @@ void RunGroups(void* context, uint64_t first, uint64_t count) {
         return;
       }
       uint64_t address;
-      if (RunUntilPageFault(*part->kernel->entry, part->launch, local, here, memory, &address)) {
-        RecordPageFault(part, address);
-      }
+      End end =
+          RunGuarded(*part->kernel->entry, part->launch, local, here, memory, expired, &address);
+      if (end != End::kDone) RecordEnd(part, end, address);
     }
     first += here;
     count -= here;
@@ -207,6 +213,13 @@ Failure ExplainPageFault(const Part& part) {
   return {kPageFault, message + "; METAL_DEVICE_WRAPPER_TYPE=1 says which access it is"};
 }
 
+Failure ExplainTimeout(const Part& part) {
+  char seconds[32];
+  snprintf(seconds, sizeof seconds, "%g", double(Timeout()) * 1e-9);
+  return {kTimeout, std::string("[") + part.kernel->entry->name + "] did not end within " +
+                        seconds + " s, the time that HOSTMETAL_TIMEOUT gives a dispatch"};
+}
+
 class CpuStream : public Stream {
  public:
   Failure Dispatch(const DispatchCommand* commands, size_t count) override {
@@ -224,7 +237,7 @@ class CpuStream : public Stream {
       Part& p = parts[i];
       p.kernel = c.kernel;
       memset(&p.fault, 0, sizeof p.fault);
-      p.page_fault = false;
+      p.end = End::kDone;
       metallib_launch& l = p.launch;
       l.size = sizeof l;
       l.flags = 0;
@@ -249,17 +262,26 @@ class CpuStream : public Stream {
       expected_ns += p.groups * cost / 1000;
     }
     if (!total) return {};
-    Batch batch{parts, count};
+    std::optional<Deadline> deadline;
+    if (Timeout()) deadline.emplace(Timeout());
+    Batch batch{parts, count, deadline ? &*deadline : nullptr};
     uint64_t spent = Workers::Get().Run(RunGroups, &batch, total, expected_ns);
-    if (count == 1) Learn(*commands[0].kernel, spent, total);
+    const bool expired = deadline && deadline->expired();
+    if (count == 1 && !expired) Learn(*commands[0].kernel, spent, total);
     if (batch.out_of_memory) {
       return {kOutOfMemory, std::string("[") + commands[0].kernel->entry->name +
                                 "] no memory for the threadgroups' scratch space"};
     }
     for (size_t i = 0; i < count; ++i) {
       if (!__atomic_load_n(&parts[i].fault.state, __ATOMIC_ACQUIRE)) continue;
-      return parts[i].page_fault ? ExplainPageFault(parts[i])
-                                 : Explain(parts[i].fault, *parts[i].kernel->entry);
+      switch (parts[i].end) {
+        case End::kPageFault:
+          return ExplainPageFault(parts[i]);
+        case End::kTimeout:
+          return ExplainTimeout(parts[i]);
+        case End::kDone:
+          return Explain(parts[i].fault, *parts[i].kernel->entry);
+      }
     }
     return {};
   }

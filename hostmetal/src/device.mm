@@ -6,6 +6,7 @@
 
 #include "hostmetal/include/hostmetal.h"
 #include "hostmetal/src/argument_encoder.h"
+#include "hostmetal/src/binary_archive.h"
 #include "hostmetal/src/buffer.h"
 #include "hostmetal/src/command_buffer.h"
 #include "hostmetal/src/counters.h"
@@ -476,6 +477,7 @@ bool Exists(const std::string& path) {
                                 maxThreads:(NSUInteger)maxThreads
                            multipleOfWidth:(BOOL)multipleOfWidth
                                      label:(NSString*)label
+                                  archives:(NSArray<id<MTLBinaryArchive>>*)archives
                                    options:(MTLPipelineOption)options
                                 reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                      error:(NSError**)error {
@@ -514,8 +516,18 @@ bool Exists(const std::string& path) {
                                                                         maxThreads:maxThreads
                                                                    multipleOfWidth:multipleOfWidth
                                                                              label:label];
+  std::string why;
+  const bool archived =
+      [archives count] && hostmetal::TakeFromArchives(archives, made, state->_kernel, &why);
+  if (!archived && options & MTLPipelineOptionFailOnBinaryArchiveMiss) {
+    [state release];
+    return Refuse(error, MTLBinaryArchiveDomain, MTLBinaryArchiveErrorUnexpectedElement,
+                  std::string("[newComputePipelineState] function '") + entry->name +
+                      "' is in none of " + std::to_string([archives count]) + " binaryArchives" +
+                      why + "; add it with addComputePipelineFunctionsWithDescriptor:error:");
+  }
   Failure failure;
-  if (entry->flags & METALLIB_KERNEL_ABSENT) {
+  if (state->_kernel->entry->flags & METALLIB_KERNEL_ABSENT) {
     failure = state->_kernel->module->Complete(state->_kernel);
   }
   if (!failure) failure = _driver->Prepare(state->_kernel);
@@ -546,6 +558,7 @@ bool Exists(const std::string& path) {
                 maxThreads:0
            multipleOfWidth:NO
                      label:[function label]
+                  archives:nil
                    options:options
                 reflection:reflection
                      error:error];
@@ -585,6 +598,7 @@ bool Exists(const std::string& path) {
                 maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
            multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
                      label:[descriptor label]
+                  archives:[descriptor binaryArchives]
                    options:options
                 reflection:reflection
                      error:error];
@@ -604,6 +618,11 @@ bool Exists(const std::string& path) {
                                                                               error:&error];
     handler([state autorelease], reflection, error);
   });
+}
+
+- (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
+                                                 error:(NSError**)error {
+  return [HMBinaryArchive newOn:self descriptor:descriptor error:error];
 }
 
 // ---- queues, fences, events

@@ -66,6 +66,13 @@ class Module {
   virtual const std::vector<const metallib_kernel*>& kernels() const = 0;
   // Gives a kernel its code, where its entry has METALLIB_KERNEL_ABSENT: another module and entry.
   virtual Failure Complete(Kernel* kernel);
+  // What its kernels were made of, in so many bytes as a digest has: equal for two modules of one
+  // origin. "" where that is not known.
+  virtual std::string Identity() const { return ""; }
+  // Whether a compiler made it here, at this program's word.
+  virtual bool FromSource() const { return false; }
+  // The .metallib that it was loaded from.
+  virtual std::string Bytes() const { return ""; }
   // Its code for GPUs, if any.
   virtual const metallib_gpu_library* gpu() const = 0;
 };

@@ -1,4 +1,5 @@
-// Kernels of a library that came without their code, compiled when a pipeline asks for one.
+// Libraries of sources. Kernels that came without their code are compiled when a pipeline asks for
+// one.
 #include "hostmetal/src/on_demand.h"
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "hostmetal/src/digest.h"
 
 namespace hostmetal {
 namespace {
@@ -28,6 +31,20 @@ class OnDemandModule : public Module {
   }
   const std::vector<const metallib_kernel*>& kernels() const override { return tables_->kernels(); }
   const metallib_gpu_library* gpu() const override { return tables_->gpu(); }
+  bool FromSource() const override { return true; }
+  std::string Bytes() const override { return tables_->Bytes(); }
+  std::string Identity() const override {
+    Digest digest;
+    digest.Part(job_.source);
+    for (const auto& macro : job_.macros) {
+      digest.Part(macro.first);
+      digest.Part(macro.second);
+    }
+    for (const std::string& option : {job_.standard, job_.math}) digest.Part(option);
+    digest.Part(job_.wide ? "wide" : "");
+    digest.Part(job_.checked ? "checked" : "");
+    return digest.Value();
+  }
 
   Failure Complete(Kernel* kernel) override {
     // One call of the compiler at a time: it uses all cores.
@@ -81,8 +98,7 @@ std::shared_ptr<Module> CompileModule(Driver* driver, CompileJob job, Failure* f
   if (*failure) return nullptr;
   auto module = driver->LoadData(bytes, "source.metallib", job.checked, failure);
   if (!module) return nullptr;
-  const auto& all = module->kernels();
-  if (std::none_of(all.begin(), all.end(), IsAbsent)) return module;
+  if (!job.gpu.empty()) return module;
   return std::make_shared<OnDemandModule>(driver, std::move(job), std::move(module));
 }
 

@@ -271,7 +271,9 @@ MTLPointerType* PointerType(const metallib_argument& a) {
 @synthesize threadGroupSizeIsMultipleOfThreadExecutionWidth =
     _threadGroupSizeIsMultipleOfThreadExecutionWidth;
 @synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;
+@synthesize binaryArchives = _binaryArchives;
 - (void)dealloc {
+  [_binaryArchives release];
   [_buffers release];
   [_label release];
   [_computeFunction release];
@@ -286,6 +288,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   _buffers = nil;
   [self setLabel:nil];
   [self setComputeFunction:nil];
+  [self setBinaryArchives:nil];
   _threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
   _maxTotalThreadsPerThreadgroup = 0;
 }
@@ -296,6 +299,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   [copy setThreadGroupSizeIsMultipleOfThreadExecutionWidth:
             _threadGroupSizeIsMultipleOfThreadExecutionWidth];
   [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
+  [copy setBinaryArchives:_binaryArchives];
   copy->_buffers = [_buffers retain];
   return copy;
 }

@@ -8,6 +8,8 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@protocol MTLBinaryArchive;
+
 MTL_EXPORT
 @interface MTLComputePipelineReflection : NSObject {
  @private
@@ -26,6 +28,7 @@ MTL_EXPORT
   BOOL _threadGroupSizeIsMultipleOfThreadExecutionWidth;
   NSUInteger _maxTotalThreadsPerThreadgroup;
   MTLPipelineBufferDescriptorArray* _buffers;
+  NSArray<id<MTLBinaryArchive>>* _binaryArchives;
 }
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nullable, readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
@@ -33,6 +36,8 @@ MTL_EXPORT
 @property(readwrite, nonatomic) BOOL threadGroupSizeIsMultipleOfThreadExecutionWidth;
 @property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readonly) MTLPipelineBufferDescriptorArray* buffers;
+// Looked through in order before anything is compiled.
+@property(nullable, readwrite, nonatomic, copy) NSArray<id<MTLBinaryArchive>>* binaryArchives;
 - (void)reset;
 @end
 

@@ -13,6 +13,7 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@class MTLBinaryArchiveDescriptor;
 @class MTLComputePipelineDescriptor;
 @class MTLCommandQueueDescriptor;
 @class MTLComputePipelineReflection;
@@ -20,6 +21,7 @@ NS_ASSUME_NONNULL_BEGIN
 @class MTLResidencySetDescriptor;
 @class MTLSamplerDescriptor;
 @class MTLTextureDescriptor;
+@protocol MTLBinaryArchive;
 @protocol MTLBuffer;
 @protocol MTLCommandQueue;
 @protocol MTLComputePipelineState;
@@ -64,6 +66,8 @@ typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
   MTLPipelineOptionArgumentInfo = 1 << 0,
   MTLPipelineOptionBindingInfo = 1 << 0,
   MTLPipelineOptionBufferTypeInfo = 1 << 1,
+  // With binaryArchives that do not have the function: no pipeline, instead of compiling it.
+  MTLPipelineOptionFailOnBinaryArchiveMiss = 1 << 2,
 };
 
 typedef __autoreleasing MTLComputePipelineReflection* _Nullable MTLAutoreleasedComputePipelineReflection;
@@ -228,6 +232,11 @@ MTL_EXPORT
                             completionHandler:
                                 (MTLNewComputePipelineStateWithReflectionCompletionHandler)
                                     completionHandler;
+
+// An empty archive, or that of the descriptor's file; errors are of MTLBinaryArchiveDomain.
+- (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:
+                                     (MTLBinaryArchiveDescriptor*)descriptor
+                                                          error:(__autoreleasing NSError**)error;
 
 - (nullable id<MTLFence>)newFence;
 - (nullable id<MTLEvent>)newEvent;

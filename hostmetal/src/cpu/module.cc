@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "hostmetal/src/cpu/elf.h"
+#include "hostmetal/src/digest.h"
 
 namespace hostmetal {
 namespace {
@@ -30,6 +31,19 @@ class CpuModule : public Module {
   const std::vector<const metallib_kernel*>& kernels() const override { return kernels_; }
   const metallib_gpu_library* gpu() const override {
     return static_cast<const metallib_gpu_library*>(dlsym(handle_, METALLIB_GPU_SYMBOL));
+  }
+  std::string Bytes() const override {
+    struct stat info;
+    if (fstat(fd_, &info) != 0) return "";
+    std::string bytes(size_t(info.st_size), '\0');
+    const ssize_t n = pread(fd_, bytes.data(), bytes.size(), 0);
+    return n == info.st_size ? bytes : "";
+  }
+  std::string Identity() const override {
+    Digest digest;
+    digest.Bytes(Bytes());
+    digest.Part(checked_ ? "checked" : "");
+    return digest.Value();
   }
 
   // The bytes go to an anonymous file first. dlopen() knows libraries by inode, and a file
@@ -66,6 +80,7 @@ class CpuModule : public Module {
                                        library->target +
                                        "', which this processor does not support; compile it here"};
     }
+    checked_ = checked;
     if (checked) {
       auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
       // A library without checked kernels still runs; there is nothing to check with.
@@ -107,6 +122,7 @@ class CpuModule : public Module {
   }
 
   int fd_ = -1;
+  bool checked_ = false;
   void* handle_ = nullptr;
   std::vector<const metallib_kernel*> kernels_;
 };

@@ -200,9 +200,10 @@ class QrOp {
     RETURN_IF_ERROR(ctx->AllocateOutput(0, With(matrices.batch, rows, kept), &q));
     RETURN_IF_ERROR(ctx->AllocateOutput(1, With(matrices.batch, kept, columns), &r));
     if (q.num_elements() == 0) return Status();
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, columns, rows}, &works));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, kept, rows}, &bases));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, least}, &scales));
+    const TF_DataType type = in.dtype() == TF_COMPLEX64 ? TF_COMPLEX64 : TF_FLOAT;
+    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, columns, rows}, &works));
+    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, kept, rows}, &bases));
+    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, least}, &scales));
     LinalgParams p = ParamsOf(matrices);
     p.kept = static_cast<uint32_t>(kept);
     // Threads that run at once want columns each; those that do not, what they read in a cache.
@@ -222,7 +223,7 @@ class QrOp {
 
   bool full_ = false;
 };
-REGISTER_METAL_KERNEL(QrOp, .Types("T", {TF_FLOAT, TF_HALF}));
+REGISTER_METAL_KERNEL(QrOp, .Types("T", {TF_FLOAT, TF_HALF, TF_COMPLEX64}));
 
 class EigenOp {
  public:
@@ -247,17 +248,20 @@ class EigenOp {
     // TensorFlow's own has no elements where none are asked for.
     RETURN_IF_ERROR(ctx->AllocateOutput(1, vectors_ ? in.shape() : Shape{0}, &vectors));
     if (in.num_elements() == 0) return Status();
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, n, n}, &works));
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, n, n}, &bases));
+    RETURN_IF_ERROR(ctx->AllocateTemp(in.dtype(), {count, n, n}, &works));
+    RETURN_IF_ERROR(ctx->AllocateTemp(in.dtype(), {count, n, n}, &bases));
     bool jacobi = ThreadgroupsRunAtOnce();
     RETURN_IF_ERROR(AskedFor("METAL_OPS_EIGEN", "jacobi", "ql", &jacobi));
-    const int64_t pairs = jacobi ? (n + 1) / 2 : (EIGEN_SWEEPS + 3) * n;
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, pairs, 2}, &turns));
+    if (jacobi) {
+      RETURN_IF_ERROR(ctx->AllocateTemp(in.dtype(), {count, (n + 1) / 2, 2}, &turns));
+    } else {
+      RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {count, EIGEN_SCRATCH * n, 2}, &turns));
+    }
     LinalgParams p = ParamsOf(matrices);
     p.kept = vectors_ ? 1 : 0;
     p.block = kTogether;
     return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch(jacobi ? "symmetric_eigen" : "symmetric_eigen_ql",
+      return encoder.Launch({jacobi ? "symmetric_eigen" : "symmetric_eigen_ql", in.dtype()},
                             jacobi ? GroupsOf(matrices) : Grid(count),
                             {{"in", in},
                              {"values", values},
@@ -271,7 +275,7 @@ class EigenOp {
 
   bool vectors_ = true;
 };
-REGISTER_METAL_KERNEL(EigenOp, .Types("T", {TF_FLOAT}));
+REGISTER_METAL_KERNEL(EigenOp, .Types("T", {TF_FLOAT, TF_COMPLEX64}));
 
 }  // namespace
 }  // namespace metal_ops

@@ -12,10 +12,10 @@
 #define LINALG_THREADS 64  // that share a matrix
 #define LINALG_BLOCK 16    // right hand sides that a thread solves side by side
 
-// Steps of the QL algorithm whose turns are kept before the vectors are turned, and pairs of floats that these and
-// what else is known of a matrix of n rows take.
+// Steps of the QL algorithm whose turns are kept before the vectors are turned, and pairs of floats a row that these and
+// what else is known of a matrix take.
 #define EIGEN_SWEEPS 16
-#define EIGEN_SCRATCH(n) (ulong(EIGEN_SWEEPS) * (n) + 3 * ulong(n))
+#define EIGEN_SCRATCH (EIGEN_SWEEPS + 4)
 
 struct LinalgParams {
   uint32_t rows, columns;

@@ -530,7 +530,6 @@ MISSING = {
         ResourceSparseApplyAdadelta ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2
         ResourceSparseApplyCenteredRMSProp ResourceSparseApplyRMSProp SparseApplyAdadelta SparseApplyAdagrad
         SparseApplyAdagradV2 SparseApplyCenteredRMSProp SparseApplyRMSProp"""),
-    "not written: complex matrices": ("complex64", "Qr SelfAdjointEigV2"),
     "complex numbers have no order": ("complex64", "ClipByValue"),
     "refused by the CPU when it runs": ("bool", "InplaceAdd InplaceSub"),
 }  # fmt: skip

@@ -19,7 +19,7 @@ endif
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s%s\n", $$1, $$2 }'
-	@echo "Options: DATA=<folder or .npz> for nerf, GPU=1 for metal (code for NVIDIA GPUs, too), TF=2.21 for that release of TensorFlow, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<interpreter> for the set-up."
+	@echo "Options: DATA=<folder or .npz> for nerf, GPU=1 for metal (code for NVIDIA GPUs, too), TF=2.21 for that release of TensorFlow, PEERS=1 for bench, ARGS='...' passed on, PYTHON=<version or interpreter> for the set-up."
 
 # ---- another release of TensorFlow ----------------------------------------------------------------------------------
 # make TF=2.21 <goals>: the same goals in build/tf-2.21, a copy of the sources with an environment and libraries of its own.

@@ -426,6 +426,28 @@ def test_named_python_is_taken_or_refused(world: World):
     assert world.setup("--python", PYTHON=named) == (0, f"{named}\n", "")
 
 
+def test_a_version_of_python_is_looked_for(world: World):
+    """PYTHON=3.12 is that one wherever it is, though there are others that would do, or a refusal."""
+    for version in ("3.11", "3.12"):
+        world.fake(f"bin/python{version}", f"#!/bin/sh\necho {version}\n")
+    assert world.setup("--python") == (0, "python3.11\n", "")
+    assert world.setup("--python", PYTHON="3.12") == (0, "python3.12\n", "")
+    (world.path / "bin/python3.12").unlink()
+    installed = world.path / "pyenv/versions/3.12.1/bin/python"
+    installed.parent.mkdir(parents=True)
+    world.fake("pyenv/versions/3.12.1/bin/python", "#!/bin/sh\necho 3.12\n")
+    root = str(world.path / "pyenv")
+    named = world.setup("--python", PYTHON="3.12", PYENV_ROOT=root)
+    assert named == (0, f"{installed}\n", "")
+    assert world.setup("--pythons", "2.20", PYTHON="3.12", PYENV_ROOT=root)[1].splitlines() == [
+        "3.13",
+        f"3.12 {installed}",
+        "3.11",
+    ]
+    code, out, err = world.setup("--python", PYTHON="3.13")
+    assert (code, out) == (1, "") and "PYTHON=3.13 is none" in err
+
+
 def test_python_without_venv(world: World):
     shutil.copy(world.path / "fakes" / "python", world.path / "bin" / "python3")
     assert world.setup()[0] == 0

@@ -34,11 +34,15 @@ pythons_of() { releases | sed -n "s/^$1 [^ ]* [^ ]* //p"; }
 
 # Empty of what does not run: a pyenv shim can be on PATH and have no Python.
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
-# find_pythons VERSION...: what is here of these, in this order; PYTHON alone where that is said.
+# find_pythons VERSION...: what is here of these, in this order; of PYTHON alone, a version or an interpreter, where that is said.
 find_pythons() {
-  local version candidate
+  local version candidate only=${PYTHON:-}
+  if [[ $only = 3.* ]]; then
+    [[ " $* " = *" $only "* ]] || return 0
+    set -- "$only" && only=
+  fi
   for version; do
-    for candidate in ${PYTHON:-"python$version" python3 "${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/$version".*/bin/python}; do
+    for candidate in ${only:-"python$version" python3 "${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/$version".*/bin/python}; do
       [ "$(version_of "$candidate")" = "$version" ] && echo "$candidate" && break
     done
   done

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
+import subprocess
+import sys
 import tempfile
+import time
 
 import numpy as np
 import pytest
@@ -276,6 +280,31 @@ def test_the_choice_is_part_of_what_the_cache_knows(monkeypatch):
     assert key() != without
     monkeypatch.setenv("METAL_OPS_FIBERS", "0")
     assert key() == without
+
+
+def test_code_does_not_depend_on_how_strings_hash():
+    """Sets of names have another order in each process."""
+    program = f"""
+import os, sys
+from metal_ops.metal import Options, compile_object
+text = {HEADER!r} + "// " + os.environ["PYTHONHASHSEED"] + '''
+kernel void sums(device float* y, uint i [[thread_index_in_threadgroup]]) {{
+  float a = y[i], b = y[i + 32], c = y[i + 64], d = y[i + 96], e = y[i + 128];
+  threadgroup_barrier(mem_flags::mem_device);
+  y[i] = simd_sum(a) + b * simd_max(c) + d * e;
+}}'''
+sys.stdout.buffer.write(compile_object("sums.metal", Options(validation=False), text)[0])
+"""
+    objects = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for seed in (str(time.time_ns() % 2**31 + n) for n in range(2))
+    ]
+    assert objects[0] and len(set(objects)) == 1
 
 
 @pytest.mark.parametrize(

@@ -74,14 +74,18 @@ class RegionCode:
         wanted: set[str] = set()
         for region in self._regions.all.values():
             wanted |= self._from_elsewhere(region)
-        for value in wanted:
+        readers: dict[str, list[str]] = {}  # value -> blocks
+        for b in self._function.blocks.values():
+            for use in {use for x in b.instructions for use in x.uses}:
+                readers.setdefault(use, []).append(b.name)
+        for value in sorted(wanted):
             block, i = defs[value]
             one = value not in self._uniform.divergent
             if one:  # unless lanes leave a loop with different ones
                 one = not any(
-                    self._uniform.reads(b.name, value)
-                    for b in self._function.blocks.values()
-                    if of[b.name] != of[block] and any(value in x.uses for x in b.instructions)
+                    self._uniform.reads(name, value)
+                    for name in readers.get(value, ())
+                    if of[name] != of[block]
                 )
             self._kept[value] = (self._storage(i.type(), one), i.type(), one)
 

@@ -33,9 +33,9 @@ class Flow:
         self.function = function
         self.succs = {name: block.succs for name, block in function.blocks.items()}
         self.order = postorder(function.entry, self.succs)[::-1]
-        for name in [n for n in function.blocks if n not in set(self.order)]:
-            del function.blocks[name]
         self.number = {name: i for i, name in enumerate(self.order)}
+        for name in [n for n in function.blocks if n not in self.number]:
+            del function.blocks[name]
         self.preds = {
             name: [p for p in function.blocks[name].preds if p in self.number]
             for name in self.order

@@ -18,6 +18,7 @@ _NAME = r"%(?:\"[^\"]+\"|[\w.$-]+)"
 _LABEL = re.compile(r'^("[^"]+"|[\w.$-]+):')
 _RESULT = re.compile(rf"^({_NAME}) = (.*)$", re.S)
 _USES = re.compile(_NAME)
+_CALLEE = re.compile(r"(@(?:\"[^\"]+\"|[\w.$-]+))\(")
 _METADATA = re.compile(r"(?:, ![\w.]+ !\d+)+$")
 _FLAGS = re.compile(
     r"(?:(?:nuw|nsw|exact|disjoint|nneg|inbounds|nusw|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|volatile|"
@@ -99,8 +100,10 @@ class Instruction:
 
     def callee(self) -> str:
         """What is called; '' if this is no call, or one through a pointer."""
-        found = re.search(r"(@(?:\"[^\"]+\"|[\w.$-]+))\(", self.text)
-        return found[1] if self.operation == "call" and found else ""
+        if self.operation != "call":
+            return ""
+        found = _CALLEE.search(self.text)
+        return found[1] if found else ""
 
     def incoming(self) -> list[tuple[str, str]]:
         """Of a phi: values and the blocks that they come from."""
@@ -243,13 +246,13 @@ class Function:
                     )
                 if instruction.result:
                     self.defs[instruction.result] = (block.name, instruction)
+        known = self.defs.keys() | self._parameters
         for block in self.blocks.values():
             for name in block.succs:
                 if name not in self.blocks:
                     raise Fallback(f"a jump to {name}, which is nowhere")
                 self.blocks[name].preds.append(block.name)
             for instruction in block.instructions:
-                known = self.defs.keys() | self._parameters
                 text = instruction.text
                 if instruction.operation in ("br", "switch"):
                     text = re.sub(r"label %(\"[^\"]+\"|[\w.$-]+)", "", text)

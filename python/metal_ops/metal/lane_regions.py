@@ -44,6 +44,7 @@ class Regions:
     def __init__(self, flow: Flow, uniform: Uniform):
         self._flow, self._uniform = flow, uniform
         self._blocks = flow.function.blocks
+        self._post: dict[str, str] | None = None
         needed = {flow.function.entry}
         for block in self._blocks.values():
             if block.meeting:
@@ -169,12 +170,11 @@ class Regions:
                 if target not in inside or target == region.entry:
                     if target not in region.exits:
                         region.exits.append(target)
-        post = None
         for name in region.blocks:
             if name in self._uniform.branches:
-                if post is None:
-                    post = postdominators(self._flow.order, self._flow.succs)
-                if not self._joins_inside(name, post.get(name, ""), inside, region.entry):
+                if self._post is None:  # dear, and the same for all regions
+                    self._post = postdominators(self._flow.order, self._flow.succs)
+                if not self._joins_inside(name, self._post.get(name, ""), inside, region.entry):
                     region.splits = True
         if len(region.exits) < 2:
             region.splits = False

@@ -554,3 +554,17 @@ def placed(given: Arguments, device: str, host: set[str], keep: list[Any]) -> Ar
             return tf.identity(tf.constant(value))
 
     return {name: put(name, value) for name, value in given.items()}
+
+
+def with_host_arrays(given: Arguments, op: str, types: dict[str, str], host: set[str]) -> Arguments:
+    """The arguments, of which numbers that a kernel reads in host memory are arrays: TensorFlow would put
+    them on the device, from where each call would fetch them."""
+    made = dict(given)
+    for argument in op_def_registry.get(op).input_arg:
+        value = given.get(argument.name)
+        if argument.name not in host or not isinstance(value, bool | int | float | list):
+            continue
+        dtype = types.get(argument.type_attr) or tf.as_dtype(argument.type).name
+        if not (isinstance(value, list) and value and isinstance(value[0], np.ndarray)):
+            made[argument.name] = np.array(value, dtype)
+    return made

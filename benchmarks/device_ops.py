@@ -29,6 +29,7 @@ from benchmarks.device_arguments import (  # noqa: E402
     arguments,
     chosen_types,
     placed,
+    with_host_arrays,
 )
 from benchmarks.device_layers import BATCH, CELL_BATCH, TOKENS, layers  # noqa: E402
 
@@ -84,6 +85,7 @@ def measure(op: str, kernel_list: list[Any], rounds: int, sizes: Arguments | Non
     given = arguments(op, types, given=sizes)
     host = {name for kernel in kernel_list for name in kernel.host_memory_arg}
     host |= {RENAMED[key] for key in RENAMED if key[1] in host}
+    given = with_host_arrays(given, op, types, host)
     function = getattr(tf.raw_ops, op)
     keep: list[Any] = []
     ready = {name: placed(given, name, host, keep) for name in ("CPU:0", "GPU:0")}

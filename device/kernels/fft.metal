@@ -101,25 +101,28 @@ INSTANTIATE_KERNEL("fft_rows_7", fft_rows, 7)
 // ---- all passes in one, for processors ------------------------------------------------------------
 
 #if defined(__METAL_CPU__)
-// A pass over FFT_LANES series that lie side by side, their real parts [length, FFT_LANES] before their imaginary
-// ones. `together`: see FftStage.
-template <uint R>
+#define FFT_POINT (2 * FFT_LANES)  // floats
+
+// A pass over FFT_LANES series that lie side by side, [length, 2, FFT_LANES]: a point's real parts before its imaginary
+// ones, which in a plane of their own would be in the same sets of a cache. `together`: see FftStage; after the last pass
+// (kLast) no factor is left to multiply by.
+template <uint R, bool kLast>
 inline void block_pass(device const float* in, device float* out, device const float2* roots,
                        float sign, uint length, uint together) {
-  const uint points = length / R, groups = points / together, imaginary = length * FFT_LANES;
+  const uint points = length / R, groups = points / together;
   float2 part[R];
   for (uint j = 0; j < R; ++j) part[j] = roots[j * points];
   for (uint group = 0; group < groups; ++group) {
     float2 factor[R];
     for (uint k = 0; k < R; ++k) factor[k] = roots[group * k * together];
     for (uint q = 0; q < together; ++q) {
-      device const float* const from = in + (group * together + q) * FFT_LANES;
-      device float* const to = out + (group * together * R + q) * FFT_LANES;
+      device const float* const from = in + (group * together + q) * FFT_POINT;
+      device float* const to = out + (group * together * R + q) * FFT_POINT;
       float xr[R][FFT_LANES], xi[R][FFT_LANES], yr[R][FFT_LANES], yi[R][FFT_LANES];
       for (uint j = 0; j < R; ++j) {
-        for (uint l = 0; l < FFT_LANES; ++l) xr[j][l] = from[j * points * FFT_LANES + l];
+        for (uint l = 0; l < FFT_LANES; ++l) xr[j][l] = from[j * points * FFT_POINT + l];
         for (uint l = 0; l < FFT_LANES; ++l)
-          xi[j][l] = from[j * points * FFT_LANES + imaginary + l];
+          xi[j][l] = from[j * points * FFT_POINT + FFT_LANES + l];
       }
       if (R == 2) {
         for (uint l = 0; l < FFT_LANES; ++l) {
@@ -159,46 +162,102 @@ inline void block_pass(device const float* in, device float* out, device const f
         }
       }
       for (uint k = 0; k < R; ++k) {
-        device float* const at = to + k * together * FFT_LANES;
-        const float2 w = factor[k];
-        for (uint l = 0; l < FFT_LANES; ++l) at[l] = yr[k][l] * w.x - yi[k][l] * w.y;
-        for (uint l = 0; l < FFT_LANES; ++l) at[imaginary + l] = yr[k][l] * w.y + yi[k][l] * w.x;
+        device float* const at = to + k * together * FFT_POINT;
+        if (kLast || k == 0) {
+          for (uint l = 0; l < FFT_LANES; ++l) at[l] = yr[k][l];
+          for (uint l = 0; l < FFT_LANES; ++l) at[FFT_LANES + l] = yi[k][l];
+        } else {
+          const float2 w = factor[k];
+          for (uint l = 0; l < FFT_LANES; ++l) at[l] = yr[k][l] * w.x - yi[k][l] * w.y;
+          for (uint l = 0; l < FFT_LANES; ++l) at[FFT_LANES + l] = yr[k][l] * w.y + yi[k][l] * w.x;
+        }
       }
     }
   }
 }
+template <uint R>
+inline void block_pass(device const float* in, device float* out, device const float2* roots,
+                       float sign, uint length, uint together) {
+  if (together * R == length) {
+    block_pass<R, true>(in, out, roots, sign, length, together);
+  } else {
+    block_pass<R, false>(in, out, roots, sign, length, together);
+  }
+}
 
-#define FFT_TILE 8  // complex numbers of a cache's line
+// ---- between complex numbers and lanes: a compiler turns no matrix by vectors of its own accord
 
-// A thread transforms every so many-th block, in `works` [threads, 2, 2, length, FFT_LANES]. Grid: threads.
+typedef float FftRow __attribute__((ext_vector_type(16), aligned(4)));
+static_assert(FFT_LANES == 16, "as FftRow has");
+
+// All of vectors a and b, element j of the result being MASK(j) of the two.
+#define FFT_SHUFFLE(a, b, MASK)                                                                \
+  __builtin_shufflevector(a, b, MASK(0), MASK(1), MASK(2), MASK(3), MASK(4), MASK(5), MASK(6), \
+                          MASK(7), MASK(8), MASK(9), MASK(10), MASK(11), MASK(12), MASK(13),   \
+                          MASK(14), MASK(15))
+#define FFT_UPPER(j) (((j) & kStep) != 0 ? 16 + (j) - kStep : (j))
+#define FFT_LOWER(j) (((j) & kStep) != 0 ? 16 + (j) : (j) + kStep)
+#define FFT_EVEN(j) (2 * (j))
+#define FFT_ODD(j) (2 * (j) + 1)
+#define FFT_FIRST(j) ((j) / 2 + 16 * ((j) % 2))
+#define FFT_SECOND(j) (8 + (j) / 2 + 16 * ((j) % 2))
+
+template <int kStep>
+inline void turn_blocks(thread FftRow (&rows)[16]) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    if ((i & kStep) != 0) continue;
+    const FftRow a = rows[i], b = rows[i + kStep];
+    rows[i] = FFT_SHUFFLE(a, b, FFT_UPPER);
+    rows[i + kStep] = FFT_SHUFFLE(a, b, FFT_LOWER);
+  }
+}
+inline void turn(thread FftRow (&rows)[16]) {
+  turn_blocks<8>(rows);
+  turn_blocks<4>(rows);
+  turn_blocks<2>(rows);
+  turn_blocks<1>(rows);
+}
+
+#define FFT_TILE 8  // complex numbers of a cache's line, and of an FftRow
+
+// A thread transforms every so many-th block, in `works` [threads, 2, length, 2, FFT_LANES]. Grid: threads.
 kernel void fft_blocks(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
                        device const float2* roots [[buffer(2)]], device float* works [[buffer(3)]],
                        constant float& sign [[buffer(4)]], constant FftBlocks& p [[buffer(5)]],
                        uint position [[thread_position_in_grid]], uint grid [[threads_per_grid]]) {
-  const uint imaginary = p.length * FFT_LANES;
+  const uint work = p.length * FFT_POINT;
   for (ulong block = position; block < p.blocks; block += grid) {
-    device float* a = works + ulong(position) * 4 * imaginary;
-    device float* b = a + 2 * imaginary;
+    device float* a = works + ulong(position) * 2 * work;
+    device float* b = a + work;
     const ulong outer = block / p.across, first = (block - outer * p.across) * FFT_LANES;
     const ulong base = outer * p.outer_step + first * p.lane_step;
     const uint lanes = uint(min(ulong(FFT_LANES), p.lanes - first));
     device const float2* const from = in + base;
     device float2* const to = out + base;
-    // Rows are turned in tiles, of which each line is read once.
-    const uint whole = p.step == 1 && lanes == FFT_LANES ? p.length / FFT_TILE * FFT_TILE : 0;
-    for (uint point = 0; point < whole; point += FFT_TILE) {
-      float x[FFT_TILE][FFT_LANES], y[FFT_TILE][FFT_LANES];
-      for (uint l = 0; l < FFT_LANES; ++l) {
-        for (uint t = 0; t < FFT_TILE; ++t) {
-          const float2 value = from[l * p.lane_step + point + t];
-          x[t][l] = value.x;
-          y[t][l] = value.y;
-        }
+    // Rows are turned in tiles, of which each line is read once; of columns the lanes are neighbours.
+    const bool columns = p.lane_step == 1 && lanes == FFT_LANES;
+    const bool rows = !columns && p.step == 1 && lanes == FFT_LANES;
+    const uint whole = columns ? p.length : rows ? p.length / FFT_TILE * FFT_TILE : 0;
+    if (columns) {
+      for (uint point = 0; point < whole; ++point) {
+        device const FftRow* const at = (device const FftRow*)(from + point * p.step);
+        const FftRow x = at[0], y = at[1];
+        *(device FftRow*)(a + point * FFT_POINT) = FFT_SHUFFLE(x, y, FFT_EVEN);
+        *(device FftRow*)(a + point * FFT_POINT + FFT_LANES) = FFT_SHUFFLE(x, y, FFT_ODD);
       }
-      for (uint t = 0; t < FFT_TILE; ++t) {
-        device float* const at = a + (point + t) * FFT_LANES;
-        for (uint l = 0; l < FFT_LANES; ++l) at[l] = x[t][l];
-        for (uint l = 0; l < FFT_LANES; ++l) at[imaginary + l] = y[t][l];
+    } else {
+      for (uint point = 0; point < whole; point += FFT_TILE) {
+        FftRow lines[16];
+#pragma unroll
+        for (uint l = 0; l < FFT_LANES; ++l) {
+          lines[l] = *(device const FftRow*)(from + l * p.lane_step + point);
+        }
+        turn(lines);
+#pragma unroll
+        for (uint i = 0; i < 16; ++i) {
+          *(device FftRow*)(a + point * FFT_POINT + i * FFT_LANES) = lines[i];
+        }
       }
     }
     for (uint point = whole; point < p.length; ++point) {
@@ -209,8 +268,8 @@ kernel void fft_blocks(device const float2* in [[buffer(0)]], device float2* out
         x[l] = value.x;
         y[l] = value.y;
       }
-      for (uint l = 0; l < FFT_LANES; ++l) a[point * FFT_LANES + l] = x[l];
-      for (uint l = 0; l < FFT_LANES; ++l) a[imaginary + point * FFT_LANES + l] = y[l];
+      for (uint l = 0; l < FFT_LANES; ++l) a[point * FFT_POINT + l] = x[l];
+      for (uint l = 0; l < FFT_LANES; ++l) a[point * FFT_POINT + FFT_LANES + l] = y[l];
     }
     uint together = 1;
     for (uint pass = 0; pass < p.passes; ++pass) {
@@ -231,23 +290,32 @@ kernel void fft_blocks(device const float2* in [[buffer(0)]], device float2* out
       a = result;
       together *= radix;
     }
-    for (uint point = 0; point < whole; point += FFT_TILE) {
-      float x[FFT_TILE][FFT_LANES], y[FFT_TILE][FFT_LANES];
-      for (uint t = 0; t < FFT_TILE; ++t) {
-        device const float* const at = a + (point + t) * FFT_LANES;
-        for (uint l = 0; l < FFT_LANES; ++l) x[t][l] = at[l] * p.scale;
-        for (uint l = 0; l < FFT_LANES; ++l) y[t][l] = at[imaginary + l] * p.scale;
+    if (columns) {
+      for (uint point = 0; point < whole; ++point) {
+        const FftRow x = *(device const FftRow*)(a + point * FFT_POINT) * p.scale,
+                     y = *(device const FftRow*)(a + point * FFT_POINT + FFT_LANES) * p.scale;
+        device FftRow* const at = (device FftRow*)(to + point * p.step);
+        at[0] = FFT_SHUFFLE(x, y, FFT_FIRST);
+        at[1] = FFT_SHUFFLE(x, y, FFT_SECOND);
       }
-      for (uint l = 0; l < FFT_LANES; ++l) {
-        for (uint t = 0; t < FFT_TILE; ++t) {
-          to[l * p.lane_step + point + t] = float2(x[t][l], y[t][l]);
+    } else {
+      for (uint point = 0; point < whole; point += FFT_TILE) {
+        FftRow lines[16];
+#pragma unroll
+        for (uint i = 0; i < 16; ++i) {
+          lines[i] = *(device const FftRow*)(a + point * FFT_POINT + i * FFT_LANES) * p.scale;
+        }
+        turn(lines);
+#pragma unroll
+        for (uint l = 0; l < FFT_LANES; ++l) {
+          *(device FftRow*)(to + l * p.lane_step + point) = lines[l];
         }
       }
     }
     for (uint point = whole; point < p.length; ++point) {
       float x[FFT_LANES], y[FFT_LANES];
-      for (uint l = 0; l < FFT_LANES; ++l) x[l] = a[point * FFT_LANES + l] * p.scale;
-      for (uint l = 0; l < FFT_LANES; ++l) y[l] = a[imaginary + point * FFT_LANES + l] * p.scale;
+      for (uint l = 0; l < FFT_LANES; ++l) x[l] = a[point * FFT_POINT + l] * p.scale;
+      for (uint l = 0; l < FFT_LANES; ++l) y[l] = a[point * FFT_POINT + FFT_LANES + l] * p.scale;
       if (lanes == FFT_LANES) {
         for (uint l = 0; l < FFT_LANES; ++l) {
           to[point * p.step + l * p.lane_step] = float2(x[l], y[l]);
@@ -325,29 +393,53 @@ INSTANTIATE_KERNEL("fft_copy_complex", fft_copy, float2)
 // An even number n of reals is read as n / 2 complex numbers: their transform has those of the even and of the
 // odd reals in it, whose symmetries tell them apart. `roots`: the first n / 2 + 1 of those of n.
 
-// Grid: (n / 2 + 1, rows).
+inline float2 real_out(float2 value, float2 mirrored, float2 root) {
+  const float2 even = 0.5f * (value + mirrored), odd = 0.5f * (value - mirrored);
+  return even + times(float2(odd.y, -odd.x), root);
+}
+// A thread has `run` neighbours, which the mirrored ones go past in the other direction. Grid: ((n / 2 + 1) / run,
+// rows).
 kernel void fft_real_out(device const float2* in [[buffer(0)]], device float2* out [[buffer(1)]],
                          device const float2* roots [[buffer(2)]],
-                         uint2 position [[thread_position_in_grid]],
-                         uint2 grid [[threads_per_grid]]) {
-  const uint k = position.x, n = grid.x - 1;
+                         constant uint& half_length [[buffer(3)]], constant uint& run [[buffer(4)]],
+                         uint2 position [[thread_position_in_grid]]) {
+  const uint n = half_length, first = position.x * run;
   device const float2* const row = in + ulong(position.y) * n;
-  const float2 value = row[k == n ? 0 : k], mirrored = conjugate(row[k == 0 ? 0 : n - k]);
-  const float2 even = 0.5f * (value + mirrored), odd = 0.5f * (value - mirrored);
-  out[ulong(position.y) * grid.x + k] = even + times(float2(odd.y, -odd.x), roots[k]);
+  device float2* const to = out + ulong(position.y) * (n + 1);
+  if (first > 0 && first + run <= n) {
+    for (uint k = first; k < first + run; ++k) {
+      to[k] = real_out(row[k], conjugate(row[n - k]), roots[k]);
+    }
+  } else {
+    for (uint k = first; k < min(first + run, n + 1); ++k) {
+      to[k] = real_out(row[k == n ? 0 : k], conjugate(row[k == 0 ? 0 : n - k]), roots[k]);
+    }
+  }
 }
-// The way back; what has no counterpart is real. Grid: (n / 2, rows).
+inline float2 real_in(float2 value, float2 mirrored, float2 root) {
+  const float2 even = 0.5f * (value + mirrored);
+  const float2 odd = times(0.5f * (value - mirrored), root);
+  return float2(even.x - odd.y, even.y + odd.x);
+}
+// The way back; what has no counterpart is real. Grid: (n / 2 / run, rows).
 kernel void fft_real_in(device const float2* half_series [[buffer(0)]],
                         device float2* out [[buffer(1)]], device const float2* roots [[buffer(2)]],
-                        uint2 position [[thread_position_in_grid]],
-                        uint2 grid [[threads_per_grid]]) {
-  const uint k = position.x, n = grid.x;
+                        constant uint& half_length [[buffer(3)]], constant uint& run [[buffer(4)]],
+                        uint2 position [[thread_position_in_grid]]) {
+  const uint n = half_length, first = position.x * run;
   device const float2* const row = half_series + ulong(position.y) * (n + 1);
-  float2 value = row[k], mirrored = conjugate(row[n - k]);
-  if (k == 0) value.y = mirrored.y = 0.0f;
-  const float2 even = 0.5f * (value + mirrored);
-  const float2 odd = times(0.5f * (value - mirrored), roots[k]);
-  out[ulong(position.y) * n + k] = float2(even.x - odd.y, even.y + odd.x);
+  device float2* const to = out + ulong(position.y) * n;
+  if (first > 0 && first + run <= n) {
+    for (uint k = first; k < first + run; ++k) {
+      to[k] = real_in(row[k], conjugate(row[n - k]), roots[k]);
+    }
+  } else {
+    for (uint k = first; k < min(first + run, n); ++k) {
+      float2 value = row[k], mirrored = conjugate(row[n - k]);
+      if (k == 0) value.y = mirrored.y = 0.0f;
+      to[k] = real_in(value, mirrored, roots[k]);
+    }
+  }
 }
 
 // The whole series of which the first half is given; what has no counterpart is real. Grid: (n, rows).

@@ -208,6 +208,12 @@ Sizes Pairs(Sizes s) {
   s.size[2] /= 2;
   return s;
 }
+// How many neighbours a thread makes of what pairs have become: side by side where threads run after each other.
+uint32_t RunOfReals() { return ThreadgroupsRunAtOnce() ? 1 : 64; }
+Grid RunGrid(const Sizes& made) {
+  const int64_t run = RunOfReals();
+  return Grid((made.size[2] + run - 1) / run, made.elements() / made.size[2]);
+}
 
 Status CheckSizes(const char* op, const Sizes& s) {
   return CheckGrid(op, "elements", s.elements());
@@ -359,8 +365,12 @@ class RealFftOp {
       RETURN_IF_ERROR(TransformDims(fft, pairs, 2, 2, &in, nullptr, &a, &b));
       RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
         RETURN_IF_ERROR(fft.Roots(encoder, all.size[2], kept.size[2], fft.sign, roots));
-        return encoder.Launch("fft_real_out", Grid(kept.size[2], kept.elements() / kept.size[2]),
-                              {{"in", a}, {"out", halves}, {"roots", roots}});
+        return encoder.Launch("fft_real_out", RunGrid(kept),
+                              {{"in", a},
+                               {"out", halves},
+                               {"roots", roots},
+                               {"half_length", static_cast<uint32_t>(pairs.size[2])},
+                               {"run", RunOfReals()}});
       }));
     } else {
       RETURN_IF_ERROR(Whole(fft, in, given, all, kept, halves));
@@ -403,8 +413,12 @@ class RealFftOp {
       RETURN_IF_ERROR(fft.Complex(pairs.size[2], &roots));
       RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
         RETURN_IF_ERROR(fft.Roots(encoder, all.size[2], pairs.size[2], fft.sign, roots));
-        return encoder.Launch("fft_real_in", Grid(pairs.size[2], pairs.elements() / pairs.size[2]),
-                              {{"half_series", *from}, {"out", c}, {"roots", roots}});
+        return encoder.Launch("fft_real_in", RunGrid(pairs),
+                              {{"half_series", *from},
+                               {"out", c},
+                               {"roots", roots},
+                               {"half_length", static_cast<uint32_t>(pairs.size[2])},
+                               {"run", RunOfReals()}});
       }));
       return TransformDims(fft, pairs, 2, 2, &c, &out, &c, &d);
     }

@@ -2,6 +2,7 @@
 // elements at most and the passes are repeated on what they leave, so the rounding error grows with the
 // number of passes and not with the number of elements.
 
+#include "device/kernels/arg_params.h"
 #include "device/kernels/join.metal.h"
 #include "device/kernels/strided.metal.h"
 
@@ -244,9 +245,98 @@ kernel void arg_reduce(device const T* in [[buffer(0)]], device Index* out [[buf
   out[ulong(position.y) * inner + position.x] = Index(place);
 }
 
-#define ARG_INDEX(type, index)                                                   \
-  INSTANTIATE_KERNEL("arg_max_" #type "_" #index, arg_reduce, type, index, true) \
-  INSTANTIATE_KERNEL("arg_min_" #type "_" #index, arg_reduce, type, index, false)
+// Where the rows' elements are neighbours: every lane has the best of its own, the first of all to begin with, from
+// which only what is better leads away. Of 2^32 - 1 elements at most. Grid: rows.
+template <typename T, typename Index, bool kLargest>
+kernel void arg_rows(device const T* in [[buffer(0)]], device Index* out [[buffer(1)]],
+                     constant ulong& count [[buffer(2)]], uint row [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  device const T* const from = in + ulong(row) * count;
+  const uint n = uint(count);
+  const Wide first = Wide(from[0]);
+  Wide best[ARG_LANES];
+  uint place[ARG_LANES];
+  for (uint k = 0; k < ARG_LANES; ++k) {
+    best[k] = first;
+    place[k] = 0;
+  }
+  uint i = 0;
+  for (; n - i >= ARG_LANES; i += ARG_LANES) {
+    for (uint k = 0; k < ARG_LANES; ++k) {
+      const Wide value = Wide(from[i + k]);
+      const bool better = kLargest ? value > best[k] : value < best[k];
+      best[k] = better ? value : best[k];
+      place[k] = better ? i + k : place[k];
+    }
+  }
+  Wide chosen = best[0];
+  uint at = place[0];
+  for (uint k = 1; k < ARG_LANES; ++k) {
+    const bool better = kLargest ? best[k] > chosen : best[k] < chosen;
+    if (better || (best[k] == chosen && place[k] < at)) {
+      chosen = best[k];
+      at = place[k];
+    }
+  }
+  for (; i < n; ++i) {
+    const Wide value = Wide(from[i]);
+    if (kLargest ? value > chosen : value < chosen) {
+      chosen = value;
+      at = i;
+    }
+  }
+  out[row] = Index(at);
+}
+
+// ARG_LANES columns side by side. Of 2^32 - 1 elements at most. Grid: inner in parts of ARG_LANES, outer.
+template <typename T, typename Index, bool kLargest>
+kernel void arg_columns(device const T* in [[buffer(0)]], device Index* out [[buffer(1)]],
+                        constant ulong& count [[buffer(2)]], constant ulong& inner [[buffer(3)]],
+                        uint2 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const ulong first = ulong(position.x) * ARG_LANES;
+  device const T* const from = in + ulong(position.y) * count * inner + first;
+  device Index* const to = out + ulong(position.y) * inner + first;
+  const uint n = uint(count);
+  if (inner - first >= ARG_LANES) {
+    Wide best[ARG_LANES];
+    uint place[ARG_LANES];
+    for (uint k = 0; k < ARG_LANES; ++k) {
+      best[k] = Wide(from[k]);
+      place[k] = 0;
+    }
+    for (uint i = 1; i < n; ++i) {
+      for (uint k = 0; k < ARG_LANES; ++k) {
+        const Wide value = Wide(from[i * inner + k]);
+        const bool better = kLargest ? value > best[k] : value < best[k];
+        best[k] = better ? value : best[k];
+        place[k] = better ? i : place[k];
+      }
+    }
+    for (uint k = 0; k < ARG_LANES; ++k) to[k] = Index(place[k]);
+  } else {
+    for (uint k = 0; k < uint(inner - first); ++k) {
+      Wide best = Wide(from[k]);
+      uint place = 0;
+      for (uint i = 1; i < n; ++i) {
+        const Wide value = Wide(from[i * inner + k]);
+        if (kLargest ? value > best : value < best) {
+          best = value;
+          place = i;
+        }
+      }
+      to[k] = Index(place);
+    }
+  }
+}
+
+#define ARG_WAY(name, way, type, index)                                           \
+  INSTANTIATE_KERNEL("arg_max" name "_" #type "_" #index, way, type, index, true) \
+  INSTANTIATE_KERNEL("arg_min" name "_" #type "_" #index, way, type, index, false)
+#define ARG_INDEX(type, index)            \
+  ARG_WAY("", arg_reduce, type, index)    \
+  ARG_WAY("_rows", arg_rows, type, index) \
+  ARG_WAY("_columns", arg_columns, type, index)
 #define ARG(type)      \
   ARG_INDEX(type, int) \
   ARG_INDEX(type, long)

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/kernels/arg_params.h"
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
@@ -361,14 +362,33 @@ class ArgOp {
     const Tensor& places = narrow ? found : out;
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       const DType dtype = input.dtype() == TF_BOOL ? DType::kUint8 : input.dtype();
-      RETURN_IF_ERROR(encoder.Launch({Op::kShader, dtype, places.dtype()},
-                                     Grid(inner, out.num_elements() / inner),
-                                     {{"in", input}, {"out", places}, {"count", count}}));
+      RETURN_IF_ERROR(Launch(encoder, dtype, input, places, count, inner));
       if (!narrow) return Status();
       RETURN_IF_ERROR(CheckGrid(kOp, "places", out.num_elements()));
       return encoder.Launch({"cast", places.dtype(), out.dtype()}, Grid(out.num_elements()),
                             {{"x", places}, {"out", out}});
     });
+  }
+
+  // Several elements at a time where there are as many beside each other, in a row or in columns.
+  static Status Launch(Encoder& encoder, DType dtype, const Tensor& input, const Tensor& places,
+                       uint64_t count, int64_t inner) {
+    const int64_t outer = places.num_elements() / inner;
+    const bool short_enough = count <= UINT32_MAX;
+    if (short_enough && inner == 1 && count >= ARG_LANES) {
+      return encoder.Launch({Op::kShader, "rows", dtype, places.dtype()}, Grid(outer),
+                            {{"in", input}, {"out", places}, {"count", count}});
+    }
+    if (short_enough && inner >= ARG_LANES) {
+      return encoder.Launch({Op::kShader, "columns", dtype, places.dtype()},
+                            Grid((inner + ARG_LANES - 1) / ARG_LANES, outer),
+                            {{"in", input},
+                             {"out", places},
+                             {"count", count},
+                             {"inner", static_cast<uint64_t>(inner)}});
+    }
+    return encoder.Launch({Op::kShader, dtype, places.dtype()}, Grid(inner, outer),
+                          {{"in", input}, {"out", places}, {"count", count}});
   }
 };
 struct ArgMax {

@@ -176,6 +176,45 @@ kernel void resize_grad(device const T* d_out [[buffer(0)]], device Out* d_in [[
   }
 }
 
+// Both dimensions at once, where a pixel has few copies: from `rows`[y] and `columns`[x] to the next pixel's. Grid:
+// (blocks * width, height, images) of what was resized.
+template <typename T, uint kLanes>
+kernel void resize_nearest_grad(device const T* d_out [[buffer(0)]], device T* d_in [[buffer(1)]],
+                                device const uint* rows [[buffer(2)]],
+                                device const uint* columns [[buffer(3)]],
+                                constant ResizeParams& p [[buffer(4)]],
+                                uint3 position [[thread_position_in_grid]]) {
+  using Wide = typename wide<T>::type;
+  const Block block = find_block<kLanes>(position.x, p.channels);
+  const uint top = rows[position.y], bottom = rows[position.y + 1];
+  const uint left = columns[block.x], right = columns[block.x + 1];
+  Wide sum[kLanes];
+  for (uint k = 0; k < kLanes; ++k) sum[k] = 0;
+  for (uint y = top; y < bottom; ++y) {
+    for (uint x = left; x < right; ++x) {
+      device const T* const from =
+          d_out + pixel_at(position.z, y, x, block.first, p.out_h, p.out_w, p.channels);
+      if (block.count == kLanes) {
+        for (uint k = 0; k < kLanes; ++k) sum[k] += Wide(from[k]);
+      } else {
+        // As in resize_grad.
+        for (uint k = 0; k < kLanes; ++k) {
+          if (k < block.count) sum[k] += Wide(from[k]);
+        }
+      }
+    }
+  }
+  device T* const to =
+      d_in + pixel_at(position.z, position.y, block.x, block.first, p.in_h, p.in_w, p.channels);
+  if (block.count == kLanes) {
+    for (uint k = 0; k < kLanes; ++k) to[k] = T(sum[k]);
+  } else {
+    for (uint k = 0; k < kLanes; ++k) {
+      if (k < block.count) to[k] = T(sum[k]);
+    }
+  }
+}
+
 // ---- crops --------------------------------------------------------------------------------------
 
 // Where point i of `points` between `from` and `to`, parts of the image's size, lies; `step` is what it
@@ -247,7 +286,7 @@ inline void add_block(device float* to, thread const float (&slopes)[kLanes], ui
 }
 
 // A thread adds up one row of a block of channels of one image, so that no other touches it. Grid: blocks
-// of channels, height, images. `sums` begins as zeros.
+// of channels, height, images.
 template <uint kLanes>
 kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
                             device const float* boxes [[buffer(1)]],
@@ -258,6 +297,10 @@ kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
   const float row = float(position.y);
   device float* const line =
       sums + pixel_at(position.z, position.y, 0, block.first, p.in_h, p.in_w, p.channels);
+  const NoPixel none = {0.0f};
+  for (uint x = 0; x < p.in_w; ++x) {
+    store_block<kLanes>(line + ulong(x) * p.channels, block.count, none);
+  }
   for (uint b = 0; b < p.boxes; ++b) {
     if (box_ind[b] != int(position.z)) continue;
     const float y1 = boxes[ulong(b) * 4], x1 = boxes[ulong(b) * 4 + 1],
@@ -459,9 +502,10 @@ kernel void projective_transform(device const T* images [[buffer(0)]],
   MANY_LANES(name "_many_lanes_" #type, function, type)
 INSTANTIATE_KERNEL("crop_grad_image", crop_grad_image, RESIZE_LANES)
 MANY_LANES("crop_grad_image_many_lanes", crop_grad_image)
-#define IMAGES(type)                               \
-  BLOCKS("resize_bilinear", resize_bilinear, type) \
-  BLOCKS("crop_and_resize", crop_and_resize, type) \
+#define IMAGES(type)                                       \
+  BLOCKS("resize_bilinear", resize_bilinear, type)         \
+  BLOCKS("crop_and_resize", crop_and_resize, type)         \
+  BLOCKS("resize_nearest_grad", resize_nearest_grad, type) \
   INSTANTIATE_KERNEL("crop_grad_boxes_" #type, crop_grad_boxes, type)
 IMAGES(float)
 IMAGES(half)

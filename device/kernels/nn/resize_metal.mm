@@ -1,6 +1,9 @@
 // ResizeBilinear, ResizeNearestNeighbor, CropAndResize and their gradients; ImageProjectiveTransform.
 
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
@@ -146,6 +149,7 @@ REGISTER_METAL_KERNEL(ResizeOp<ResizeNearest>,
 struct ResizeBilinearGrad {
   static constexpr char kOp[] = "ResizeBilinearGrad";
   static constexpr char kWay[] = "bilinear";
+  static constexpr bool kNearest = false;
 
   static Status ImageShape(const Tensor& image, const Tensor& d_out, Shape* shape) {
     *shape = image.shape();
@@ -159,6 +163,7 @@ struct ResizeBilinearGrad {
 struct ResizeNearestGrad {
   static constexpr char kOp[] = "ResizeNearestNeighborGrad";
   static constexpr char kWay[] = "nearest";
+  static constexpr bool kNearest = true;
 
   static Status ImageShape(const Tensor& size, const Tensor& d_out, Shape* shape) {
     Shape sizes;
@@ -189,6 +194,19 @@ class ResizeGradOp {
     RETURN_IF_ERROR(attrs_.Plan(kOp, shape, d_out.shape(), &p));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &d_in));
     if (d_out.num_elements() == 0) return ZeroOutput(ctx, kOp, d_in);
+    if (Op::kNearest && p.out_h <= kCopies * p.in_h && p.out_w <= kCopies * p.in_w) {
+      const std::vector<uint32_t> rows = FirstCopies(p.in_h, p.out_h, p.scale_h),
+                                  columns = FirstCopies(p.in_w, p.out_w, p.scale_w);
+      return Encode(ctx, [&](Encoder& encoder) {
+        return encoder.Launch({ResizeShader("resize_nearest_grad", shape[3]), d_out.dtype()},
+                              BlockGrid(shape),
+                              {{"d_out", d_out},
+                               {"d_in", d_in},
+                               {"rows", HostArray(rows.data(), int64_t{p.in_h} + 1)},
+                               {"columns", HostArray(columns.data(), int64_t{p.in_w} + 1)},
+                               {"p", p}});
+      });
+    }
     // First across, then down; in between in float if in floats.
     const DType dtype = d_in.dtype();
     const bool floats =
@@ -207,6 +225,23 @@ class ResizeGradOp {
       return encoder.Launch({GradShader(y), Op::kWay, across.dtype(), dtype}, AxisGrid(y, shape[0]),
                             {{"d_out", across}, {"d_in", d_in}, {"p", y}});
     });
+  }
+
+  // Of a pixel along a dimension: where there are more, two passes have more threads.
+  static constexpr uint32_t kCopies = 4;
+
+  // Of each point along a dimension the first result that copies it or one behind it, and how many results there are.
+  std::vector<uint32_t> FirstCopies(uint32_t size, uint32_t results, float scale) const {
+    std::vector<uint32_t> firsts;
+    for (uint32_t i = 0; i < results; ++i) {
+      const float from = static_cast<float>(i),
+                  at = (attrs_.half_pixel_centers ? from + 0.5f : from) * scale;
+      const float nearest = attrs_.align_corners ? std::round(at) : std::floor(at);
+      const auto last = static_cast<float>(size - 1);
+      while (firsts.size() <= std::min(nearest, last)) firsts.push_back(i);
+    }
+    firsts.resize(size_t{size} + 1, results);
+    return firsts;
   }
 
   static ResizeAxis Axis(uint32_t size, uint32_t results, uint32_t inner, float scale,
@@ -336,8 +371,9 @@ class CropGradImageOp {
     if (!in_place) RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, shape, &sums));
     const Tensor& out = in_place ? d_image : sums;
     return Encode(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
-      if (d_crops.num_elements() != 0) {
+      if (d_crops.num_elements() == 0) {
+        RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
+      } else {
         RETURN_IF_ERROR(encoder.Launch(ResizeShader("crop_grad_image", shape[3]),
                                        Grid(BlocksOf(shape[3]), shape[1], shape[0]),
                                        {{"d_crops", d_crops},

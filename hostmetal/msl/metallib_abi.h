@@ -77,6 +77,8 @@ enum metallib_argument_kind {
   METALLIB_THREADGROUP = 2, /* threadgroup T* parameter: setThreadgroupMemoryLength:atIndex: */
   METALLIB_TEXTURE = 3,     /* a texture by value: setTexture:atIndex: */
   METALLIB_SAMPLER = 4,     /* sampler by value: setSamplerState:atIndex: */
+  METALLIB_TABLE = 5,       /* visible_function_table by value, among the buffers: addresses of
+                               functions, 0 for none */
 };
 
 enum metallib_argument_flags {
@@ -269,6 +271,9 @@ enum metallib_kernel_flags {
   METALLIB_KERNEL_ABSENT = 1u << 1,
   /* Of METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber a simdgroup. */
   METALLIB_KERNEL_LANES = 1u << 2,
+  /* No kernel but a [[visible]] function: run is its address, whatever its type, for
+   * METALLIB_TABLE. */
+  METALLIB_KERNEL_VISIBLE = 1u << 3,
 };
 
 typedef struct metallib_kernel {

@@ -74,6 +74,12 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline) {
     if (!binding.address) {
       return {kInvalidResource, name() + "is not bound"};
     }
+    const bool table = bound.tables >> a.index & 1;
+    if (table != (a.kind == METALLIB_TABLE)) {
+      return {kInvalidResource,
+              name() + (table ? "is no table of functions, but one is bound"
+                              : "is a table of functions, and a buffer is bound")};
+    }
     if ((a.flags & METALLIB_ARG_REFERENCE) && binding.length < a.pointee_size) {
       return {kInvalidResource, name() + "has " + Number(binding.length) + " bytes; " +
                                     a.type_name + " takes " + Number(a.pointee_size)};

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "hostmetal/src/function_table.h"
+
 using hostmetal::Command;
 using hostmetal::CommandType;
 using hostmetal::kInternal;
@@ -72,6 +74,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   _bound->table[index] = {copy, length};
   _bound->buffers[index] = nil;
   _bound->host_bytes |= 1u << index;
+  _bound->tables &= ~(1u << index);
 }
 
 - (void)bind:(id<MTLBuffer>)buffer
@@ -79,6 +82,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
      atIndex:(NSUInteger)index
       method:(const char*)method {
   _bound->host_bytes &= ~(1u << index);
+  _bound->tables &= ~(1u << index);
   if (!buffer) {
     _bound->table[index] = {nullptr, 0};
     _bound->buffers[index] = nil;
@@ -112,6 +116,23 @@ std::string Number(uint64_t n) { return std::to_string(n); }
          withRange:(NSRange)range {
   for (NSUInteger i = 0; i < range.length; ++i) {
     [self setBuffer:buffers[i] offset:offsets[i] atIndex:range.location + i];
+  }
+}
+
+- (void)setVisibleFunctionTable:(id<MTLVisibleFunctionTable>)table atBufferIndex:(NSUInteger)index {
+  const char* method = "setVisibleFunctionTable";
+  if (![self isOpen:method] || ![self checkIndex:index method:method]) return;
+  if (table && ![(id)table isKindOfClass:HM_CLASS(HMVisibleFunctionTable)]) {
+    return [self fail:kInvalidResource
+              message:std::string("[") + method + "] index " + Number(index) + " gets no table"];
+  }
+  [self bind:(id<MTLBuffer>)table offset:0 atIndex:index method:method];
+  if (_bound->buffers[index] == (id)table && table) _bound->tables |= 1u << index;
+}
+- (void)setVisibleFunctionTables:(const id<MTLVisibleFunctionTable>[])tables
+                 withBufferRange:(NSRange)range {
+  for (NSUInteger i = 0; i < range.length; ++i) {
+    [self setVisibleFunctionTable:tables[i] atBufferIndex:range.location + i];
   }
 }
 

@@ -12,6 +12,7 @@
 #include "hostmetal/src/counters.h"
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/event.h"
+#include "hostmetal/src/function_table.h"
 #include "hostmetal/src/library.h"
 #include "hostmetal/src/on_demand.h"
 #include "hostmetal/src/pipeline.h"
@@ -218,7 +219,7 @@ bool Exists(const std::string& path) {
   return NO;
 }
 - (BOOL)supportsFunctionPointers {
-  return NO;
+  return _driver->info().unified_memory;
 }
 - (BOOL)supportsRaytracing {
   return NO;
@@ -478,6 +479,7 @@ bool Exists(const std::string& path) {
                            multipleOfWidth:(BOOL)multipleOfWidth
                                      label:(NSString*)label
                                   archives:(NSArray<id<MTLBinaryArchive>>*)archives
+                                    linked:(MTLLinkedFunctions*)linked
                                    options:(MTLPipelineOption)options
                                 reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                      error:(NSError**)error {
@@ -487,6 +489,11 @@ bool Exists(const std::string& path) {
                   "[newComputePipelineState] the function is nil or not of this device");
   }
   const metallib_kernel* entry = made->_entry;
+  if (entry->flags & METALLIB_KERNEL_VISIBLE) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                  std::string("[newComputePipelineState] function '") + entry->name +
+                      "' is a visible one, for tables of a kernel's pipeline, and no kernel");
+  }
   for (uint32_t i = 0; i < entry->n_constants; ++i) {
     if (entry->constants[i].required && !(*made->_constants)[i].defined) {
       return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
@@ -531,6 +538,9 @@ bool Exists(const std::string& path) {
     failure = state->_kernel->module->Complete(state->_kernel);
   }
   if (!failure) failure = _driver->Prepare(state->_kernel);
+  if (!failure && linked) {
+    failure = [state link:hostmetal::TableFunctions(linked)];
+  }
   if (failure) {
     [state release];
     return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
@@ -559,6 +569,7 @@ bool Exists(const std::string& path) {
            multipleOfWidth:NO
                      label:[function label]
                   archives:nil
+                    linked:nil
                    options:options
                 reflection:reflection
                      error:error];
@@ -599,6 +610,7 @@ bool Exists(const std::string& path) {
            multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
                      label:[descriptor label]
                   archives:[descriptor binaryArchives]
+                    linked:[descriptor linkedFunctions]
                    options:options
                 reflection:reflection
                      error:error];

@@ -152,7 +152,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   return _device;
 }
 - (MTLFunctionType)functionType {
-  return MTLFunctionTypeKernel;
+  return _entry->flags & METALLIB_KERNEL_VISIBLE ? MTLFunctionTypeVisible : MTLFunctionTypeKernel;
 }
 - (NSString*)name {
   return _specializedName ? _specializedName : [NSString stringWithUTF8String:_entry->name];

@@ -26,11 +26,16 @@ inline uint32_t Slot(const metallib_argument& a) {
   hostmetal::Kernel* _kernel;
   uint32_t _bindingCount;  // entries that the kernel needs of metallib_launch.buffers
   BOOL _multipleOfWidth;
+  HMFunction* _kernelFunction;
+  NSArray* _linked;          // functions that tables may have, and
+  NSMutableArray* _handles;  // their handles
 }
 - (id)initWithFunction:(HMFunction*)function
             maxThreads:(NSUInteger)maxThreads
        multipleOfWidth:(BOOL)multipleOfWidth
                  label:(NSString*)label;
+// Once, with functions that tables may have.
+- (hostmetal::Failure)link:(NSArray*)functions;
 @end
 
 @interface MTLArgument (Hostmetal)

@@ -4,9 +4,12 @@
 #include <algorithm>
 
 #include "hostmetal/src/errors.h"
+#include "hostmetal/src/function_table.h"
 #include "hostmetal/src/pipeline.h"
 #include "hostmetal/src/struct_type.h"
 #include "hostmetal/src/texture.h"
+
+using hostmetal::Failure;
 
 namespace {
 
@@ -25,6 +28,8 @@ NSUInteger Kind(const metallib_argument& a) {
       return MTLBindingTypeTexture;
     case METALLIB_SAMPLER:
       return MTLBindingTypeSampler;
+    case METALLIB_TABLE:
+      return MTLBindingTypeVisibleFunctionTable;
     default:
       return MTLBindingTypeBuffer;
   }
@@ -272,7 +277,11 @@ MTLPointerType* PointerType(const metallib_argument& a) {
     _threadGroupSizeIsMultipleOfThreadExecutionWidth;
 @synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;
 @synthesize binaryArchives = _binaryArchives;
+@synthesize linkedFunctions = _linkedFunctions;
+@synthesize supportAddingBinaryFunctions = _supportAddingBinaryFunctions;
+@synthesize maxCallStackDepth = _maxCallStackDepth;
 - (void)dealloc {
+  [_linkedFunctions release];
   [_binaryArchives release];
   [_buffers release];
   [_label release];
@@ -289,6 +298,9 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   [self setLabel:nil];
   [self setComputeFunction:nil];
   [self setBinaryArchives:nil];
+  [self setLinkedFunctions:nil];
+  _supportAddingBinaryFunctions = NO;
+  _maxCallStackDepth = 0;
   _threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
   _maxTotalThreadsPerThreadgroup = 0;
 }
@@ -300,6 +312,9 @@ MTLPointerType* PointerType(const metallib_argument& a) {
             _threadGroupSizeIsMultipleOfThreadExecutionWidth];
   [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
   [copy setBinaryArchives:_binaryArchives];
+  [copy setLinkedFunctions:_linkedFunctions];
+  [copy setSupportAddingBinaryFunctions:_supportAddingBinaryFunctions];
+  [copy setMaxCallStackDepth:_maxCallStackDepth];
   copy->_buffers = [_buffers retain];
   return copy;
 }
@@ -317,6 +332,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
     _pipelineLabel = [label copy];
     _multipleOfWidth = multipleOfWidth;
     _kernel = new hostmetal::Kernel;
+    _kernelFunction = [function retain];
     _kernel->module = *function->_module;
     _kernel->entry = entry;
     _kernel->constants = *function->_constants;
@@ -334,6 +350,9 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return self;
 }
 - (void)dealloc {
+  [_handles release];
+  [_linked release];
+  [_kernelFunction release];
   delete _kernel;
   [_pipelineLabel release];
   [super dealloc];
@@ -358,5 +377,42 @@ MTLPointerType* PointerType(const metallib_argument& a) {
 }
 - (NSUInteger)staticThreadgroupMemoryLength {
   return _kernel->entry->static_threadgroup_bytes;
+}
+- (Failure)link:(NSArray*)functions {
+  _linked = [functions copy];
+  _handles = [[NSMutableArray alloc] init];
+  return hostmetal::Link(self, _linked, _handles);
+}
+- (id<MTLFunctionHandle>)functionHandleWithFunction:(id<MTLFunction>)given {
+  auto* function = (HMFunction*)given;
+  for (NSUInteger i = 0; i < [_linked count]; ++i) {
+    auto* linked = (HMFunction*)[_linked objectAtIndex:i];
+    if (linked == function ||
+        ([function isKindOfClass:HM_CLASS(HMFunction)] && linked->_entry == function->_entry)) {
+      return [_handles objectAtIndex:i];
+    }
+  }
+  return nil;
+}
+- (id<MTLVisibleFunctionTable>)newVisibleFunctionTableWithDescriptor:
+    (MTLVisibleFunctionTableDescriptor*)descriptor {
+  return [HMVisibleFunctionTable newFor:self descriptor:descriptor];
+}
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithAdditionalBinaryFunctions:(NSArray<id<MTLFunction>>*)functions
+                                                   error:(NSError**)error {
+  MTLComputePipelineDescriptor* descriptor =
+      [[[MTLComputePipelineDescriptor alloc] init] autorelease];
+  MTLLinkedFunctions* all = [MTLLinkedFunctions linkedFunctions];
+  [all setFunctions:_linked ? [_linked arrayByAddingObjectsFromArray:functions] : functions];
+  [descriptor setComputeFunction:_kernelFunction];
+  [descriptor setLabel:_pipelineLabel];
+  [descriptor setLinkedFunctions:all];
+  [descriptor setMaxTotalThreadsPerThreadgroup:_kernel->max_threads];
+  [descriptor setThreadGroupSizeIsMultipleOfThreadExecutionWidth:_multipleOfWidth];
+  return [_device newComputePipelineStateWithDescriptor:descriptor
+                                                options:MTLPipelineOptionNone
+                                             reflection:nullptr
+                                                  error:error];
 }
 @end

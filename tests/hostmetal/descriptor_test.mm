@@ -135,8 +135,7 @@ TEST(captures_are_refused) {
 TEST(device_answers_the_rest) {
   CHECK([Device().architecture.name length] > 0);
   CHECK_EQ(Device().location, MTLDeviceLocationBuiltIn);
-  CHECK(!Device().supportsDynamicLibraries && !Device().supportsFunctionPointers &&
-        !Device().supportsRaytracing);
+  CHECK(!Device().supportsDynamicLibraries && !Device().supportsRaytracing);
   MTLRegion region = MTLRegionMake2D(1, 2, 3, 4);
   CHECK_EQ(region.origin.y, NSUInteger(2));
   CHECK_EQ(region.size.depth, NSUInteger(1));

@@ -48,7 +48,9 @@ def test_case(program: Path, name: str) -> None:
     run(program, name)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("validation_")])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("validation_", "function_tables_"))]
+)
 def test_validation(program: Path, name: str) -> None:
     run(program, name, METAL_DEVICE_WRAPPER_TYPE="1")
 

@@ -54,7 +54,7 @@ SECTIONS: dict[str, list[Feature]] = {
     ],
     "1.6 Compiler and preprocessor": [
         F("`__METAL_VERSION__`, `__METAL_MACOS__`, `__HAVE_BFLOAT__`", "out[0] = __METAL_VERSION__ >= 300; out[1] = __METAL_MACOS__; out[2] = __HAVE_BFLOAT__;", [1, 1, 1]),
-        F("every public header", "out[0] = 1;", [1], before="".join(f"#include <{h}>\n" for h in "metal_array metal_atomic metal_common metal_compute metal_config metal_geometric metal_integer metal_limits metal_logging metal_math metal_matrix metal_pack metal_quadgroup metal_relational metal_simdgroup metal_simdgroup_matrix metal_stdlib metal_texture metal_type_traits metal_types metal_uniform metal_utility simd/simd.h".split())),
+        F("every public header", "out[0] = 1;", [1], before="".join(f"#include <{h}>\n" for h in "metal_array metal_atomic metal_common metal_compute metal_config metal_geometric metal_integer metal_limits metal_logging metal_math metal_matrix metal_pack metal_quadgroup metal_relational metal_simdgroup metal_simdgroup_matrix metal_stdlib metal_texture metal_type_traits metal_types metal_uniform metal_utility metal_visible_function_table simd/simd.h".split())),
         F("`assert` (of `<metal_assert>`; an error where shaders are validated)", "assert(i < 1); out[0] = 1;", [1], before="#include <metal_assert>\n"),
         F("`static_assert`, `#pragma unroll`", "static_assert(sizeof(int) == 4, \"int\"); float s = 0;\n#pragma unroll\nfor (int k = 0; k < 4; ++k) s += k;\nout[0] = s;", [6]),
     ],
@@ -157,7 +157,8 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`uniform<T>`, `make_uniform`", "uniform<int> n = make_uniform(3); int s = 0; for (uniform<int> k = 0; k < n; ++k) s += k; out[0] = s; out[1] = is_uniform_v<uniform<float>>;", [3, 1]),
     ],
     "2.15 to 2.19 Function tables, ray tracing, mesh": [
-        _never("`visible_function_table<F>`", "", "'visible_function_table': tables of functions are not supported by this compute compiler", args=", visible_function_table<float(float)> t [[buffer(1)]]"),
+        F("`visible_function_table<F>`: calls, `size`, `empty`, `is_null_visible_function_table`", "out[0] = !is_null_visible_function_table(t) && !t.empty(); out[1] = t[t.size()] == nullptr; if (i > 9) out[2] = t[0](1);", [1, 1], args=", visible_function_table<float(float)> t [[buffer(1)]]"),
+        F("a table of functions in an argument buffer", before="struct A { visible_function_table<float(float)> t; };", says="'t': a table of functions cannot be in a struct"),
         _never("`intersection_function_table`, `[[intersection]]`", "using namespace raytracing;", "'raytracing': ray tracing is not supported by this compute compiler"),
         _never("`raytracing::ray`, `intersector`, `acceleration_structure`", "raytracing::ray r;", "'raytracing': ray tracing is not supported by this compute compiler"),
         _never("`mesh<V, P, nv, np, t>`, `mesh_grid_properties`", "struct V { float4 p [[position]]; }; using M = mesh<V, void, 3, 1, topology::triangle>;", "'mesh': mesh shaders belong to rendering, which this compute compiler has not"),

@@ -87,6 +87,7 @@ typedef NS_ENUM(NSInteger, MTLBindingType) {
   MTLBindingTypeThreadgroupMemory = 1,
   MTLBindingTypeTexture = 2,
   MTLBindingTypeSampler = 3,
+  MTLBindingTypeVisibleFunctionTable = 24,
 };
 
 typedef NS_ENUM(NSUInteger, MTLArgumentType) {
@@ -94,6 +95,7 @@ typedef NS_ENUM(NSUInteger, MTLArgumentType) {
   MTLArgumentTypeThreadgroupMemory = 1,
   MTLArgumentTypeTexture = 2,
   MTLArgumentTypeSampler = 3,
+  MTLArgumentTypeVisibleFunctionTable = 24,
 };
 
 typedef NS_ENUM(NSUInteger, MTLBindingAccess) {

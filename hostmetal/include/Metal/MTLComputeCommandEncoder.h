@@ -16,6 +16,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLResource;
 @protocol MTLSamplerState;
 @protocol MTLTexture;
+@protocol MTLVisibleFunctionTable;
 
 typedef struct {
   uint32_t threadgroupsPerGrid[3];
@@ -40,6 +41,12 @@ typedef struct {
 - (void)setSamplerState:(nullable id<MTLSamplerState>)sampler atIndex:(NSUInteger)index;
 - (void)setSamplerStates:(const id<MTLSamplerState> _Nullable[_Nonnull])samplers
                withRange:(NSRange)range;
+// Among the buffers.
+- (void)setVisibleFunctionTable:(nullable id<MTLVisibleFunctionTable>)visibleFunctionTable
+                  atBufferIndex:(NSUInteger)bufferIndex;
+- (void)setVisibleFunctionTables:
+            (const id<MTLVisibleFunctionTable> _Nullable[_Nonnull])visibleFunctionTables
+                 withBufferRange:(NSRange)range;
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index;
 
 - (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid

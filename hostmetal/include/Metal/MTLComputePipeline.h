@@ -8,7 +8,11 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@class MTLLinkedFunctions;
+@class MTLVisibleFunctionTableDescriptor;
 @protocol MTLBinaryArchive;
+@protocol MTLFunctionHandle;
+@protocol MTLVisibleFunctionTable;
 
 MTL_EXPORT
 @interface MTLComputePipelineReflection : NSObject {
@@ -29,6 +33,9 @@ MTL_EXPORT
   NSUInteger _maxTotalThreadsPerThreadgroup;
   MTLPipelineBufferDescriptorArray* _buffers;
   NSArray<id<MTLBinaryArchive>>* _binaryArchives;
+  MTLLinkedFunctions* _linkedFunctions;
+  BOOL _supportAddingBinaryFunctions;
+  NSUInteger _maxCallStackDepth;
 }
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nullable, readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
@@ -38,6 +45,11 @@ MTL_EXPORT
 @property(readonly) MTLPipelineBufferDescriptorArray* buffers;
 // Looked through in order before anything is compiled.
 @property(nullable, readwrite, nonatomic, copy) NSArray<id<MTLBinaryArchive>>* binaryArchives;
+// The [[visible]] functions that tables of the pipeline may have.
+@property(nullable, readwrite, nonatomic, copy) MTLLinkedFunctions* linkedFunctions;
+@property(readwrite, nonatomic) BOOL supportAddingBinaryFunctions;
+// A hint: stacks have room for any depth.
+@property(readwrite, nonatomic) NSUInteger maxCallStackDepth;
 - (void)reset;
 @end
 
@@ -49,6 +61,14 @@ MTL_EXPORT
 @property(readonly) NSUInteger staticThreadgroupMemoryLength;
 // NO: there are no indirect command buffers.
 @property(readonly) BOOL supportIndirectCommandBuffers;
+// nil for a function that the pipeline was not linked with.
+- (nullable id<MTLFunctionHandle>)functionHandleWithFunction:(id<MTLFunction>)function;
+- (nullable id<MTLVisibleFunctionTable>)newVisibleFunctionTableWithDescriptor:
+    (MTLVisibleFunctionTableDescriptor*)descriptor;
+// A pipeline with more functions; this one's handles and tables are not the other's.
+- (nullable id<MTLComputePipelineState>)
+    newComputePipelineStateWithAdditionalBinaryFunctions:(NSArray<id<MTLFunction>>*)functions
+                                                   error:(__autoreleasing NSError**)error;
 @end
 
 NS_ASSUME_NONNULL_END

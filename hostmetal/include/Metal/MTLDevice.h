@@ -125,9 +125,10 @@ MTL_EXPORT
 @property(readonly) MTLArchitecture* architecture;
 @property(readonly) MTLDeviceLocation location;
 @property(readonly) NSUInteger locationNumber;
+// YES on the processor.
+@property(readonly) BOOL supportsFunctionPointers;
 // All NO.
 @property(readonly) BOOL supportsDynamicLibraries;
-@property(readonly) BOOL supportsFunctionPointers;
 @property(readonly) BOOL supportsRaytracing;
 
 // The answer is about the compute half of a family; there is no rendering at all.

@@ -16,6 +16,7 @@ typedef NS_ENUM(NSUInteger, MTLFunctionType) {
   MTLFunctionTypeVertex = 1,
   MTLFunctionTypeFragment = 2,
   MTLFunctionTypeKernel = 3,
+  MTLFunctionTypeVisible = 5,
 };
 
 MTL_EXPORT

@@ -2,6 +2,7 @@
 // every shader, so the public headers in include/ are empty.
 #pragma once
 
+#include "function_table.h"
 #include "internals.h"
 #include "runtime.h"
 

@@ -135,6 +135,12 @@ inline metal::sampler sampler(Launch l, unsigned index) {
   return bound ? metal::sampler(bound) : metal::sampler();
 }
 
+template <class T>
+inline T table(Launch l, unsigned index) {
+  return T(l->buffers[index].address, l->buffers[index].length);
+}
+inline ulong no_scratch(Launch) { return 0; }
+
 // ---- running
 // Thread by thread; the innermost loop is the one that the compiler may vectorise.
 template <class K>

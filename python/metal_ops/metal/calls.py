@@ -17,6 +17,7 @@ class _Function:
     callees: list[Any] = field(default_factory=list)
     fibers: bool = False
     static_bytes: int = 0
+    constant: str = ""  # a function constant that it reads, where anybody asks
 
 
 class _Ids:
@@ -46,6 +47,7 @@ class Calls:
         self._rules = rules
         self._ids = _Ids(tree)
         self._functions: dict[int, _Function] = {}
+        self.asks_for_constants = False  # it takes a look at every variable
         # Whether the library's functions are barriers or the like; None for the user's.
         self._synchronise: dict[int, bool | None] = {}
 
@@ -71,6 +73,7 @@ class Calls:
             scanned = self._functions[key]
             kernel.fibers |= scanned.fibers
             kernel.static_bytes += scanned.static_bytes
+            kernel.constant = kernel.constant or scanned.constant
             for callee in scanned.callees:
                 visit(callee, False)
             path.pop()
@@ -92,6 +95,9 @@ class Calls:
                 target = cursor.referenced
                 if target is None:
                     continue
+                if self.asks_for_constants and target._kind_id in ids.variable:
+                    if {"function_constant", "derived"} & tree.annotations(target).keys():
+                        out.constant = target.spelling
                 if target._kind_id in ids.function and (key := target.hash) not in seen:
                     seen.add(key)
                     if key not in self._synchronise:

@@ -38,7 +38,12 @@ def wrappers(reflection: Reflection) -> str:
     # A condition derived from others has no position: the runtime takes the argument as optional.
     positions = {c.name: -1 for c in derived} | {c.name: i for i, c in enumerate(used)}
     for number, kernel in enumerate(reflection.kernels):
-        parts.append(_kernel(number, kernel, positions, len(used)))
+        made = (
+            _visible(number, kernel)
+            if kernel.visible
+            else _kernel(number, kernel, positions, len(used))
+        )
+        parts.append(made)
     return "".join(parts)
 
 
@@ -88,9 +93,11 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
             continue
         argument = by_position[i]
         inner.append(f"_msl_{i}")
-        if argument.kind in ("TEXTURE", "SAMPLER"):
+        if argument.kind in ("TEXTURE", "SAMPLER", "TABLE"):
             members.append(f"_msl_P<{i}> _msl_a{i};\n")
-            made = f"texture<_msl_P<{i}>>" if argument.kind == "TEXTURE" else "sampler"
+            made = (
+                "sampler" if argument.kind == "SAMPLER" else f"{argument.kind.lower()}<_msl_P<{i}>>"
+            )
             initialisers.append(f"_msl_a{i}(_msl::{made}(_msl_l, {argument.index}))")
             calls.append(f"_msl_a{i}")
             parameters.append(f"_msl_P<{i}> _msl_{i}")
@@ -128,7 +135,7 @@ def _kernel(number: int, kernel: Kernel, constants: dict[str, int], n_constants:
                 )
             enabled = constants[name]
         size, alignment = "0u", "0u"
-        if a.kind not in ("TEXTURE", "SAMPLER"):
+        if a.kind not in ("TEXTURE", "SAMPLER", "TABLE"):
             pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
             size, alignment = f"_msl::size_of<{pointee}>", f"_msl::align_of<{pointee}>"
         name = _string(a.name)
@@ -182,6 +189,16 @@ else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 .n_arguments = {len(arguments)}u, .arguments = {f"_msl_arguments{number}" if arguments else "nullptr"},
 .n_constants = {n_constants}u, .constants = {"_msl_constants" if n_constants else "nullptr"},
 .scratch_size = {scratch}, .run = &_msl_run{number}}};
+static const metallib_kernel* const _msl_entry{number} __attribute__((section("msl_kernels"), used)) = &_msl_kernel{number};
+"""
+
+
+def _visible(number: int, function: Kernel) -> str:
+    return f"""
+static const metallib_kernel _msl_kernel{number} = {{
+.name = {_string(function.host_name)}, .flags = METALLIB_KERNEL_VISIBLE, .max_total_threads = 0u, .static_threadgroup_bytes = 0u,
+.n_arguments = 0u, .arguments = nullptr, .n_constants = 0u, .constants = nullptr,
+.scratch_size = &_msl::no_scratch, .run = (decltype(metallib_kernel::run))&{function.callee}}};
 static const metallib_kernel* const _msl_entry{number} __attribute__((section("msl_kernels"), used)) = &_msl_kernel{number};
 """
 

@@ -27,7 +27,7 @@ ANNOTATED = frozenset(
 # Graphics attributes: no meaning here, taken out.
 DROPPED = frozenset(
     """user position attribute color point_size vertex_id instance_id front_facing sample_id flat center_perspective
-    center_no_perspective visible stitchable payload render_target_array_index early_fragment_tests
+    center_no_perspective payload render_target_array_index early_fragment_tests
     point_coord raster_order_group depth stencil clip_distance invariant required_threads_per_threadgroup""".split()
 )
 # A macro that stands for `constant` and words beside it.
@@ -121,6 +121,8 @@ class Declarations:
                     known.append(f'_MSL_A("enabled_by=" _MSL_STR({arguments}))')
             elif name in ANNOTATED:
                 known.append(f'_MSL_A("{name}=" _MSL_STR({arguments}))')
+            elif name in ("visible", "stitchable"):
+                known.append('_MSL_A("visible")')
             elif name in ("vertex", "fragment"):
                 known.append(name)
             elif name in ATTRIBUTES:

@@ -19,7 +19,6 @@ _PIXELS = (
 )
 _MESHES = f"mesh shaders {_RENDERING}"
 _RAYS = f"ray tracing is {_NOT}"
-_TABLES = f"tables of functions are {_NOT}"
 _COMMANDS = f"indirect command buffers that a shader encodes are {_NOT}"
 _GLOBALS = f"built-ins and bindings at program scope are {_NOT}; make it an argument of the kernel"
 _TENSORS = f"the tensors of Metal 4 are {_NOT}"
@@ -43,7 +42,6 @@ NAMES = {
         """raytracing ray_data acceleration_structure primitive_acceleration_structure instance_acceleration_structure
         intersector intersection_query intersection_function_table intersection_params""".split(), _RAYS
     ),
-    **dict.fromkeys("visible_function_table".split(), _TABLES),
     **dict.fromkeys(
         """command_buffer compute_command render_command compute_pipeline_state render_pipeline_state""".split(), _COMMANDS
     ),

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import ir, toolchain
@@ -171,6 +171,14 @@ def _prepare(text: str, derived: list[str]) -> str:
 
 def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool) -> str:
     """The rewritten source as PTX."""
+    reflection = replace(reflection, kernels=[k for k in reflection.kernels if not k.visible])
+    for kernel in reflection.kernels:
+        for argument in kernel.arguments:
+            if argument.kind == "TABLE":
+                raise CompileError(
+                    f"{kernel.place.file}:{kernel.place.line}:{kernel.place.column}: error: argument '{argument.name}' is a "
+                    "table of functions, which GPUs do not have here; compile it for the processor"
+                )
     code = text + wrappers(reflection)
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         prelude = str(toolchain.prelude_of(flags(target, fast_math), Path(folder)))

@@ -127,6 +127,7 @@ class Kernel:
         self.fibers = bool(table.flags & number("KERNEL_FIBERS"))
         self.lanes = bool(table.flags & number("KERNEL_LANES"))
         self.absent = bool(table.flags & number("KERNEL_ABSENT"))
+        self.visible = bool(table.flags & number("KERNEL_VISIBLE"))
         self.max_total_threads: int = table.max_total_threads
         self.static_threadgroup_bytes: int = table.static_threadgroup_bytes
         self.arguments = [
@@ -167,13 +168,15 @@ class Kernel:
 
         Raises:
           Fault: in the checked library, an access out of range.
-          ValueError: the library has not the kernel's code.
+          ValueError: the library has not the kernel's code, or it is a function for tables.
         """
         if self.absent:
             raise ValueError(
                 f"{self.name} has no code: its library was made by 'metal --on-demand'; compile it without, or with "
                 f"--kernel={self.name}"
             )
+        if self.visible:
+            raise ValueError(f"{self.name} is a function for tables, and no kernel")
         launch = _Launch(size=C.sizeof(_Launch))
         total, group = _three(threads), _three(threadgroup)
         for i in range(3):

@@ -11,7 +11,7 @@ from .calls import Calls
 from .features import refused
 from .integers import Integers
 from .members import Members
-from .messages import Place
+from .messages import Message, Place
 from .reflection import (
     Argument,
     Constant,
@@ -25,6 +25,8 @@ from .rules import Rules
 from .syntax_tree import SyntaxTree
 from .textures import texture_type
 
+_SAID = {"TABLE": "table of functions"}
+_TABLE = re.compile(r"(?:const )?metal::visible_function_table<.*>")
 _TEXTURES = re.compile(r"(?:const )?metal::array<(metal::(?:texture|depth)\w+<.*>), (\d+)\w*>")
 
 
@@ -54,6 +56,7 @@ class _Reader:
         kernels: dict[str, Kernel] = {}
         calls = Calls(tree, self._rules)
         roots: list[tuple[Kernel, Any]] = []
+        visible: list[Any] = []
         for cursor in tree.declarations(tree.unit.cursor):
             annotations = tree.annotations(cursor)
             if "function_constant" in annotations or "derived" in annotations:
@@ -62,6 +65,9 @@ class _Reader:
                 if cursor.is_definition():
                     name = annotations.get("host_name", cursor.spelling)
                     roots.append((self._kernel(name, cursor, cursor), cursor))
+            elif "visible" in annotations and cursor.kind == tree.kind.FUNCTION_DECL:
+                if cursor.is_definition():
+                    visible.append(cursor)
             elif "host_name" in annotations and cursor.kind == tree.kind.VAR_DECL:
                 function = self._instance(cursor)
                 if function is None:
@@ -69,6 +75,8 @@ class _Reader:
                     continue
                 roots.append((self._kernel(annotations["host_name"], function, cursor), function))
             self._rules.forbidden(cursor)
+        calls.asks_for_constants = bool(visible)
+        roots += [(kernel, f) for f in visible if (kernel := self._visible(f, calls))]
         for kernel, function in roots:
             if kernel.host_name in kernels:
                 tree.say_at(kernel.place, f"duplicate kernel name '{kernel.host_name}'")
@@ -91,6 +99,22 @@ class _Reader:
                                    f"'{cursor.spelling}'")  # fmt: skip
                     break
         self._constants.append(found)
+
+    def _visible(self, function: Any, calls: Calls) -> Kernel | None:
+        """A function for tables; None, and a warning, for one that works where it is called by name alone."""
+        place = self._tree.place(function.location) or Place("?", 0, 0)
+        name = self._tree.annotations(function).get("host_name", function.spelling)
+        made = Kernel(name, "::" + self._tree.qualified(function), place, 0, visible=True)
+        calls.follow(made, function)
+        if made.fibers:
+            wrong = "meets other threads (a barrier, a simd_ or a quad_ function)"
+        elif made.constant:
+            wrong = f"reads function constant '{made.constant}'"
+        else:
+            return made
+        sentence = f"visible function '{function.spelling}' {wrong}: kernels may call it by name, and no table has it"
+        self._tree.messages.append(Message(place, "warning", sentence))
+        return None
 
     def _instance(self, variable: Any) -> Any:
         for cursor in variable.walk_preorder():
@@ -194,6 +218,10 @@ class _Reader:
         elif found := _TEXTURES.fullmatch(canonical.spelling):
             first = self._texture(position, parameter, own, texture_type(found.group(1)) or "")
             return first and replace(first, elements=int(found.group(2)))
+        elif _TABLE.fullmatch(canonical.spelling):
+            return self._by_value(
+                position, parameter, own, "TABLE", self._tree.name(canonical), False
+            )
         else:
             self._tree.say(
                 parameter,
@@ -283,17 +311,29 @@ class _Reader:
     def _texture(
         self, position: int, parameter: Any, own: dict[str, str], type_name: str
     ) -> Argument | None:
-        """A texture or sampler, which kernels take by value."""
+        """A texture or sampler."""
         kind = "SAMPLER" if type_name == "sampler" else "TEXTURE"
+        written = type_name.endswith(("access::write>", "access::read_write>"))
+        return self._by_value(position, parameter, own, kind, type_name, written)
+
+    def _by_value(
+        self,
+        position: int,
+        parameter: Any,
+        own: dict[str, str],
+        kind: str,
+        type_name: str,
+        written: bool,
+    ) -> Argument | None:
+        """What kernels take by value and not by address."""
         for attribute in (limits().keys() - {attribute_of(kind)}) & own.keys():
             self._tree.say(
                 parameter,
-                f"attribute '{attribute}' cannot be applied to '{parameter.spelling}', a {kind.lower()}",
+                f"attribute '{attribute}' cannot be applied to '{parameter.spelling}', a {_SAID.get(kind, kind.lower())}",
             )
         index = self._index(parameter, own, kind)
         if index is None:
             return None
-        written = type_name.endswith(("access::write>", "access::read_write>"))
         return Argument(
             position,
             parameter.spelling,

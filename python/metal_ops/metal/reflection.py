@@ -16,7 +16,7 @@ class Argument:
 
     position: int
     name: str
-    kind: str  # DEVICE, CONSTANT, THREADGROUP, TEXTURE or SAMPLER
+    kind: str  # DEVICE, CONSTANT, THREADGROUP, TEXTURE, SAMPLER or TABLE
     index: int
     type_name: str
     written: bool
@@ -29,7 +29,7 @@ class Argument:
 
 @dataclass
 class Kernel:
-    """A kernel function or an instantiation of a kernel template."""
+    """A kernel function, an instantiation of a kernel template, or a function for tables."""
 
     host_name: str
     callee: str  # how the wrapper names it
@@ -40,6 +40,10 @@ class Kernel:
     n_parameters: int = 0
     static_bytes: int = 0
     fibers: bool = False
+    visible: bool = False
+    constant: str = (
+        ""  # a function constant that it reads; known where there are functions for tables
+    )
 
 
 @dataclass
@@ -64,7 +68,7 @@ class Reflection:
 
 def attribute_of(kind: str) -> str:
     """Which attribute numbers arguments of this kind."""
-    return "buffer" if kind in ("DEVICE", "CONSTANT") else kind.lower()
+    return "buffer" if kind in ("DEVICE", "CONSTANT", "TABLE") else kind.lower()
 
 
 @functools.cache

@@ -41,6 +41,8 @@ class Rules:
                 self._check_space(cursor, cursor.type)
                 if k == kind.VAR_DECL:
                     self._check_variable(cursor)
+                elif k == kind.FIELD_DECL:
+                    self._check_field(cursor)
             elif k in methods:
                 if k != kind.FUNCTION_TEMPLATE or cursor.result_type.kind != self._types.INVALID:
                     self._check_type(cursor, cursor.result_type)
@@ -82,6 +84,13 @@ class Rules:
             self._tree.say(cursor, "'long long' is not supported in Metal; use long")
         elif canonical.kind in (self._types.INT128, self._types.UINT128):
             self._tree.say(cursor, "128-bit integers are not supported in Metal")
+
+    def _check_field(self, cursor: Any) -> None:
+        if "visible_function_table<" in cursor.type.get_canonical().spelling:
+            self._tree.say(
+                cursor,
+                f"'{cursor.spelling}': a table of functions cannot be in a struct here; make it an argument of the kernel",
+            )
 
     def _check_variable(self, cursor: Any) -> None:
         text = self._tree.words(cursor.extent.start.offset, cursor.location.offset)

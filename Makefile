@@ -29,10 +29,14 @@ OTHER_RELEASE := $(if $(TF),$(filter-out $(shell tools/setup.sh --release),$(TF)
 endif
 ifneq ($(OTHER_RELEASE),)
 OTHER_GOALS := $(or $(MAKECMDGOALS),metal)
+# Who has no Metal kernels here gets no compiler for them there.
+OTHER_FLAGS := build/tensorflow/cflags $(wildcard build/metal_flags/compiler)
 .PHONY: $(OTHER_GOALS) other-release
 $(OTHER_GOALS): other-release ; @:
 other-release:
-	@tools/other_release.sh $(TF) && $(MAKE) -C build/tf-$(TF) $(OTHER_GOALS)
+	@tools/other_release.sh $(TF)
+	@[ -e build/tf-$(TF)/build/objects ] || { $(MAKE) -C build/tf-$(TF) $(OTHER_FLAGS) && tools/other_release.sh $(TF) objects; }
+	@$(MAKE) -C build/tf-$(TF) $(OTHER_GOALS)
 else
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -349,6 +350,67 @@ def test_a_copy_for_another_release(world: World):
         return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
 
     assert release(copy) == "2.20\n" != release(here)
+
+
+def test_a_copy_takes_objects_that_know_the_c_interface_alone(world: World):
+    """Neither what includes more of TensorFlow, by a header of ours, too, nor what is not up to date."""
+    here, copy = world.checkout, world.checkout / "build/tf-2.20"
+    shutil.copy(ROOT / "tools/other_release.sh", here / "tools")
+    for program in ("cmp", "find", "tr"):
+        (world.path / "bin" / program).symlink_to(shutil.which(program))
+    (here / ".gitignore").write_text("/build/\n")
+    sources = {
+        "plain.mm": '#include "tensorflow/c/kernels.h"\n',
+        "core.h": '#include "tensorflow/core/framework/op.h"\n',
+        "plain.h": "",
+        "inner.mm": '#include "device/core.h"\n',
+        "version.mm": "METAL_OPS_TENSORFLOW\n",
+        "changed.mm": "",
+        "rules.mk": "",
+    }
+    for tree, release in ((here, "2.18.1"), (copy, "2.20.0")):
+        for name in ("tensorflow/cflags", "metal_flags/cflags", "metal_flags/compiler"):
+            (tree / "build" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / "build" / name).write_text("-O2 ")
+        (tree / "build/tensorflow/cflags").write_text(
+            f"-isystem {tree}/include -ffile-prefix-map={tree}=. -DX=1 -DMETAL_OPS_TENSORFLOW={release}"
+        )
+    objects = here / "build/device_so/device"
+    for folder in (here / "device", objects):
+        folder.mkdir(parents=True)
+    for name, text in sources.items():
+        (here / "device" / name).write_text(text)
+    hour_ago = time.time() - 3600
+    for path in [*here.rglob("build/**/*flags/*"), *here.rglob("build/tensorflow/*")]:
+        os.utime(path, (hour_ago - 9, hour_ago - 9))
+    for path in (here / "device").iterdir():
+        os.utime(path, (hour_ago - 9, hour_ago - 9))
+    for name in ("plain", "inner", "version", "changed"):
+        header = "device/core.h" if name == "inner" else "device/plain.h"
+        (objects / f"{name}.o").write_text(name)
+        (objects / f"{name}.d").write_text(
+            f"build/device_so/device/{name}.o: device/{name}.mm \\\n  {header}\n{header}:\n"
+        )
+        os.utime(objects / f"{name}.o", (hour_ago, hour_ago))
+    (here / "device/changed.mm").write_text("later")
+    subprocess.run(["git", "init", "-q", here], check=True)
+
+    def take() -> set[str]:
+        process = world.start("tools/other_release.sh", "2.20", "objects")
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        taken = {path.name for path in copy.rglob("*.o")}
+        assert out.startswith(f"metal_ops: {len(taken)} objects")
+        return taken
+
+    flags = copy / "build/tensorflow/cflags"
+    said = flags.read_text()
+    flags.write_text(said.replace("-DX=1", "-DX=2"))
+    assert take() == set()
+    flags.write_text(said)
+    assert take() == {"plain.o"}
+    taken = copy / "build/device_so/device/plain.o"
+    assert taken.stat().st_mtime >= flags.stat().st_mtime and taken.with_suffix(".d").exists()
 
 
 # Builds all but 2.19, each with the first Python that there is.

@@ -25,9 +25,15 @@ mkdir -p "$logs"
 here=$(tools/setup.sh --release)
 [ $# -gt 0 ] || set -- -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder "${tests[@]}"
 
-# row RELEASE PYTHON RESULT [SECONDS]
+# row RELEASE PYTHON RESULT [SECONDS]: what pytest counted has columns of its own, all else is a note.
 row() {
-  echo "| $1 | $2 | $3 | ${4-} | $commit |" >"$logs/$1-$2.row"
+  local each counts=() note=$3
+  for each in passed failed errors skipped; do
+    counts+=("$(sed -n -E "s/(^|.* )([0-9]+) ${each%s}s?(,.*|\$)/\2/p" <<<"$3")")
+    [ -z "${counts[-1]}" ] || note=
+  done
+  [ -n "$note" ] || counts=("${counts[@]/#%/0}")
+  printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$1" "$2" "${counts[@]}" "${4-}" "$commit" "$note" >"$logs/$1-$2.row"
   echo "metal_ops: TensorFlow $1, Python $2: $3"
 }
 # environment FOLDER INTERPRETER: the package of the tree that this is called in, and what its tests need.

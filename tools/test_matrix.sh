@@ -25,15 +25,16 @@ mkdir -p "$logs"
 here=$(tools/setup.sh --release)
 [ $# -gt 0 ] || set -- -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder "${tests[@]}"
 
-# row RELEASE PYTHON RESULT [SECONDS]: what pytest counted has columns of its own, all else is a note.
+# row RELEASE PYTHON RESULT [SECONDS]: what pytest counted has columns, all else is a note.
 row() {
-  local each counts=() note=$3
-  for each in passed failed errors skipped; do
-    counts+=("$(sed -n -E "s/(^|.* )([0-9]+) ${each%s}s?(,.*|\$)/\2/p" <<<"$3")")
-    [ -z "${counts[-1]}" ] || note=
+  local counts= note=$3 each number
+  for each in passed failed error skipped; do
+    number=$(sed -n -E "s/(^|.*, )([0-9]+) ${each}s?(,.*)?\$/\2/p" <<<"$3")
+    [ -z "$number" ] || note=
+    counts+="${number:--} | "
   done
-  [ -n "$note" ] || counts=("${counts[@]/#%/0}")
-  printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$1" "$2" "${counts[@]}" "${4-}" "$commit" "$note" >"$logs/$1-$2.row"
+  [ -n "$note" ] || counts=${counts//-/0}
+  echo "| $1 | $2 | $counts${4-} | $commit | $note |" >"$logs/$1-$2.row"
   echo "metal_ops: TensorFlow $1, Python $2: $3"
 }
 # environment FOLDER INTERPRETER: the package of the tree that this is called in, and what its tests need.
@@ -47,7 +48,8 @@ environment() {
 run() {
   local log=$PWD/$logs/$1-$2.log tree=. began=$SECONDS said status
   [ "$1" = "$here" ] || tree=build/tf-$1
-  if ! make TF="$1" metal .venv/test.stamp >"$log" 2>&1; then
+  # The Python is for who makes the first environment there.
+  if ! make TF="$1" metal .venv/test.stamp PYTHON="$3" >"$log" 2>&1; then
     row "$1" "$2" "not built: $logs/$1-$2.log" && return 1
   fi
   local own=.venv
@@ -77,7 +79,7 @@ for each in ${release:-$(tools/setup.sh --releases)}; do
   done
 done
 {
-  printf '| TensorFlow | Python | result | seconds | of |\n|---|---|---|---|---|\n'
+  printf '| TensorFlow | Python | passed | failed | errors | skipped | seconds | of | note |\n|---|---|---|---|---|---|---|---|---|\n'
   cat $logs/*.row
 } | tee build/test-matrix.md
 exit $failed

@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = make_parser(command)
         arguments = parser.parse_args(argv)
+        arguments.argv = argv  # for commands that start workers
         if arguments.command is None:
             parser.print_help()
             return 0

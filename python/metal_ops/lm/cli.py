@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metal_ops.programs.cluster import is_worker
 from metal_ops.programs.command import (
     add_budget,
     add_device,
     add_output,
+    add_workers,
+    among_workers,
     console_for_people,
     guarded,
     positive,
@@ -67,6 +70,7 @@ def _add_train(commands: Any) -> None:
             ("train --data book.txt --width 256 --hidden 704", "a text of yours, a larger model"),
             ("train --steps 500 --seed 1", "the same bits every time"),
             ("train --resume runs/lm --seconds 300", "on, to five minutes in total"),
+            ("train --workers 2", "two processes, each on a batch of its own"),
         ),
     )
     parser.add_argument(
@@ -108,7 +112,8 @@ def _add_train(commands: Any) -> None:
         metavar="RUN",
         help="go on with the run in this folder, with its text and options; --seconds or --steps set a new total",
     )
-    parser.set_defaults(run=guarded("lm", _train))
+    add_workers(parser)
+    parser.set_defaults(run=among_workers("lm", _train))
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -225,8 +230,25 @@ def _train(arguments: argparse.Namespace) -> int:
     from metal_ops.programs.files import run_folder
 
     console = console_for_people()
+    if is_worker():
+        return _train_together(arguments, console)
     if arguments.resume is not None:
         return _resume(arguments, console)
+    model, train = _configs(arguments)
+    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
+    data = None if arguments.data is None else os.path.abspath(arguments.data)
+    text = _load_text(data, model.context, console)
+    use_device(arguments, console)
+    from .run import train_run
+    from .train import Trainer
+
+    folder = run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
+    trainer = Trainer(text, model, train)
+    return train_run(trainer, folder, data, console, arguments.checkpoint_every)
+
+
+def _configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
+    """The configuration that the arguments spell."""
     seconds = arguments.seconds
     if seconds is None and arguments.steps is None:
         seconds = _TRAIN.seconds
@@ -246,15 +268,41 @@ def _train(arguments: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise ProgramError(f"{error}; --help names the options.") from None
-    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
-    data = None if arguments.data is None else os.path.abspath(arguments.data)
-    text = _load_text(data, model.context, console)
-    use_device(arguments, console)
+    return model, train
+
+
+def _train_together(arguments: argparse.Namespace, console: Console) -> int:
+    """One of several workers. What the chief was told, or has in its checkpoint, all do."""
+    import dataclasses
+
+    from metal_ops.programs.files import run_folder
+    from metal_ops.programs.workers import join, note_folder
+
     from .run import train_run
     from .train import Trainer
 
-    folder = run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
-    return train_run(Trainer(text, model, train), folder, data, console)
+    model, train = _configs(arguments)
+    data = None if arguments.data is None else os.path.abspath(arguments.data)
+    workers, loaded = join(arguments), None
+    use_device(arguments, console)
+    if workers.chief and arguments.resume is not None:
+        model, train, data, loaded = _of_checkpoint(arguments)
+    elif workers.chief:
+        run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
+    records = dataclasses.asdict(model), dataclasses.asdict(train)
+    of_model, of_training, data = workers.share([*records, data])
+    model, train = ModelConfig(**of_model), TrainConfig(**of_training)
+    trainer = Trainer(_load_text(data, model.context, console), model, train, workers)
+    if loaded is not None:
+        trainer.load(*loaded)
+    trainer.agree()
+    if trainer.step and not workers.returned:
+        refuse_used_up(trainer, arguments.resume)
+    folder = arguments.resume
+    if workers.chief:
+        folder = folder or run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
+        note_folder(folder)
+    return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
 
 def _load_text(data: str | None, context: int, console: Console) -> Any:
@@ -270,7 +318,10 @@ def _load_text(data: str | None, context: int, console: Console) -> Any:
     return parts
 
 
-def _resume(arguments: argparse.Namespace, console: Console) -> int:
+def _of_checkpoint(
+    arguments: argparse.Namespace,
+) -> tuple[ModelConfig, TrainConfig, str | None, tuple[Any, Any, str]]:
+    """Of the run that is to go on: its configuration, with another budget if one is given, its text, its state."""
     import dataclasses
 
     from metal_ops.programs import checkpoint
@@ -281,18 +332,25 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
         raise CheckpointError(
             f"{where}: field 'data' must be a path, got {short(data)}; train again."
         )
-    from .run import train_run
-    from .train import Trainer, configs_from
+    from .train import configs_from
 
     model, train = configs_from(header, where)
     if arguments.seconds is not None or arguments.steps is not None:
         train = dataclasses.replace(train, seconds=arguments.seconds, steps=arguments.steps)
+    return model, train, data, (header, arrays, where)
+
+
+def _resume(arguments: argparse.Namespace, console: Console) -> int:
+    from .run import train_run
+    from .train import Trainer
+
+    model, train, data, loaded = _of_checkpoint(arguments)
     text = _load_text(data, model.context, console)
     use_device(arguments, console)
     trainer = Trainer(text, model, train)
-    trainer.load(header, arrays, where)
+    trainer.load(*loaded)
     refuse_used_up(trainer, arguments.resume)
-    return train_run(trainer, arguments.resume, data, console)
+    return train_run(trainer, arguments.resume, data, console, arguments.checkpoint_every)
 
 
 def _writer(arguments: argparse.Namespace, console: Console) -> Writer:

@@ -80,7 +80,13 @@ class Bar:
         return f"{self._trainer.seconds * (1 / done - 1):.0f} s" if done > 0 else "-"
 
 
-def train_run(trainer: Trainer, folder: Path, data: str | None, console: Console) -> int:
+def train_run(
+    trainer: Trainer,
+    folder: Path,
+    data: str | None,
+    console: Console,
+    checkpoint_every: float = _CHECKPOINT_EVERY,
+) -> int:
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 
     Args:
@@ -88,10 +94,14 @@ def train_run(trainer: Trainer, folder: Path, data: str | None, console: Console
       folder: Of the run; made on the first write.
       data: Where the text is, for the checkpoint.
       console: Where progress goes.
+      checkpoint_every: Seconds of training between checkpoints.
 
     Returns:
       The exit code: 0, or 130 after Ctrl-C.
     """
+    workers = trainer.workers
+    if workers is not None and not workers.chief:
+        return workers.follow(trainer)
     recent: list[float] = []
     due, saved_at = max(2.0, 1.5 * trainer.seconds), trainer.seconds
 
@@ -106,14 +116,15 @@ def train_run(trainer: Trainer, folder: Path, data: str | None, console: Console
         recent.clear()
         return point
 
-    with stop_on_interrupt() as stop, Bar(console, trainer) as bar:
+    with stop_on_interrupt() as asked, Bar(console, trainer) as bar:
+        stop = asked if workers is None else workers.stop_with(asked)
         while not trainer.done and not stop():
             recent.append(trainer.train_step())
             bar.step(float(np.mean(recent[-20:])))
             if trainer.seconds >= due and not trainer.done:
                 bar.measured(measure())
                 due = 1.5 * trainer.seconds
-            if trainer.seconds - saved_at > _CHECKPOINT_EVERY:
+            if trainer.seconds - saved_at > checkpoint_every:
                 trainer.save(folder / FILE_NAME, data)
                 saved_at = trainer.seconds
     if stop():
@@ -122,6 +133,9 @@ def train_run(trainer: Trainer, folder: Path, data: str | None, console: Console
     last = measure()
     trainer.save(folder / FILE_NAME, data)
     sample = leave(trainer, folder, last, data, stop())
+    if workers is not None:
+        console.print(workers.words(), highlight=False, soft_wrap=True)
+        workers.finish()
     console.print(
         f"{trainer.step} steps in {trainer.seconds:.1f} s of training: {last['held_out']:.3f} bits a byte of the text "
         "that was held back. It writes:",
@@ -159,6 +173,7 @@ def leave(
             "data": data,
             "device": tf.DeviceSpec.from_string(trainer.model.last_norm.device).device_type,
             "history": trainer.history,
+            **({} if trainer.workers is None else {"workers": trainer.workers.report()}),
         },
     )
     pictures.losses(

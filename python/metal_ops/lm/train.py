@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from metal_ops import optimizers
 from metal_ops.programs import checkpoint
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.records import history_from, number_from, record_from, take_state
+from metal_ops.programs.workers import Workers
 
 from .config import ModelConfig, TrainConfig
 from .model import Transformer
@@ -33,12 +35,19 @@ class Trainer:
       text: Bytes to train on and bytes to measure on, uint8.
       model: The model.
       config: How to learn.
+      workers: With whom: each draws its share of as many batches, and all hold the same bits.
     """
 
     def __init__(
-        self, text: tuple[np.ndarray, np.ndarray], model: ModelConfig, config: TrainConfig
+        self,
+        text: tuple[np.ndarray, np.ndarray],
+        model: ModelConfig,
+        config: TrainConfig,
+        workers: Workers | None = None,
     ) -> None:
-        self.model_config, self.config = model, config
+        self.model_config, self.config, self.workers = model, config, workers
+        # Of this worker's steps; `seconds` is the chief's, which all follow.
+        self._clock = 0.0
         self.step, self.seconds = 0, 0.0
         self.history: list[dict[str, float]] = []
         self.model = Transformer(model, config.seed)
@@ -54,8 +63,11 @@ class Trainer:
         starts = np.linspace(0, len(text[1]) - length, _PIECES).astype(np.int64)
         held = np.stack([text[1][start : start + length] for start in np.unique(starts)])
         self._held_out = tf.constant(held.astype(np.int32))
+        self._text_sum = zlib.crc32(text[0].tobytes()) | text[0].size << 32
         self._train = tf.function(
-            self._train_on, input_signature=[tf.TensorSpec([], tf.int32)], autograph=False
+            self._train_on,
+            input_signature=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2])],
+            autograph=False,
         )
         self._measure = tf.function(self._loss, autograph=False)
 
@@ -75,7 +87,8 @@ class Trainer:
 
     @property
     def bytes_seen(self) -> int:
-        return self.step * self.config.batch * self.model_config.context
+        pieces = self.config.batch * (1 if self.workers is None else self.workers.count)
+        return self.step * pieces * self.model_config.context
 
     def learning_rate(self) -> float:
         """Up in a straight line, and then down along a cosine."""
@@ -95,14 +108,39 @@ class Trainer:
         """
         begin = time.perf_counter()
         self.optimizer.learning_rate = self.learning_rate()
-        loss = float(self._train(tf.constant(self.step)))
+        loss = self._train_once()
         self.step += 1
-        self.seconds += time.perf_counter() - begin
+        self._clock += time.perf_counter() - begin
+        if self.workers is None:
+            self.seconds = self._clock
         if not math.isfinite(loss):
             raise ProgramError(
                 f"the loss of step {self.step} is {loss}: training diverged; lower --learning-rate."
             )
         return loss
+
+    def _train_once(self) -> float:
+        workers, step = self.workers, tf.constant(self.step)
+        if workers is None:
+            return float(self._train(step, tf.zeros([2])))
+        seconds = self._clock if workers.chief else 0.0
+        with workers.noticing():
+            found, cost = self._train(step, tf.constant([seconds, float(workers.asking())]))
+            loss, self.seconds, stopping = found.numpy().tolist()
+        workers.took(cost, stopping)
+        return loss / workers.count
+
+    def agree(self) -> None:
+        """Takes over the chief's state, who may have loaded it; all workers call it before their first step."""
+        workers = self.workers
+        if workers is None:
+            return
+        workers.agree_on("the text", self._text_sum)
+        workers.share_state(self._state())
+        said = workers.share([self.step, self.seconds, self.history])
+        self.step, self.seconds, self.history = said
+        self.optimizer.iterations.assign(self.step)
+        self._clock = self.seconds
 
     def held_out(self) -> float:
         """Bits a byte of the text that is held back."""
@@ -113,13 +151,17 @@ class Trainer:
         nats = tf.nn.sparse_softmax_cross_entropy_with_logits(pieces[:, 1:], logits)
         return tf.reduce_mean(nats) / math.log(2)
 
-    def _train_on(self, step: tf.Tensor) -> tf.Tensor:
+    def _train_on(self, step: tf.Tensor, own: tf.Tensor) -> Any:
+        workers = self.workers
         config, length = self.config, self.model_config.context + 1
         with tf.device("CPU:0"):  # where the text is
             most = self._text.shape[0] - length + 1
+            n_pieces = config.batch * (1 if workers is None else workers.count)
             starts = tf.random.stateless_uniform(
-                [config.batch, 1], [config.seed, step], 0, most, tf.int64
+                [n_pieces, 1], [config.seed, step], 0, most, tf.int64
             )
+            if workers is not None:
+                starts = workers.slice(starts)
             pieces = tf.cast(
                 tf.gather(self._text, starts + tf.range(length, dtype=tf.int64)), tf.int32
             )
@@ -127,9 +169,11 @@ class Trainer:
             loss = self._loss(pieces)
         gradients = tape.gradient(loss, self._variables)
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if workers is not None:
+            dense, numbers, cost = workers.mean(dense, [loss, own[0], own[1]])
         clipped, _ = tf.clip_by_global_norm(dense, config.clip)
         self.optimizer.apply(clipped, self._variables)
-        return loss
+        return loss if workers is None else (numbers, cost)
 
     def _state(self) -> dict[str, Any]:
         own = {f"optimizer{i}": v.value for i, v in enumerate(self.optimizer.variables)}
@@ -161,6 +205,7 @@ class Trainer:
         take_state(self._state(), arrays, where)
         self.optimizer.iterations.assign(step)
         self.step, self.seconds, self.history = step, seconds, history
+        self._clock = seconds
 
 
 def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, TrainConfig]:

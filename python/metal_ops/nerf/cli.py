@@ -10,8 +10,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metal_ops.programs.cluster import is_worker
 from metal_ops.programs.command import (
     add_device,
+    add_workers,
+    among_workers,
     console_for_people,
     guarded,
     positive,
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from .config import TrainConfig
+    from .config import ModelConfig, TrainConfig
     from .scenes import Scene
     from .train import Trainer
 
@@ -68,6 +71,7 @@ def _add_train(commands: Any) -> None:
             ("train --data photos --downscale 4 --seconds 180", "large photographs, three minutes"),
             ("train --data chair --steps 1500 --seed 1", "the same bits every time"),
             ("train --resume runs/photos --seconds 300", "on, to five minutes in total"),
+            ("train --workers 2", "two processes, each on its share of twice the rays"),
         ),
     )
     options.add_scene(parser)
@@ -93,7 +97,8 @@ def _add_train(commands: Any) -> None:
         metavar="RUN",
         help="go on with the run in this folder, with its scene and options; --seconds or --steps set a new total",
     )
-    parser.set_defaults(run=guarded("nerf", _train))
+    add_workers(parser)
+    parser.set_defaults(run=among_workers("nerf", _train))
 
 
 def _add_eval(commands: Any) -> None:
@@ -238,22 +243,78 @@ def _train(arguments: argparse.Namespace) -> int:
     from metal_ops.programs.files import run_folder
 
     console = console_for_people()
+    if is_worker():
+        return _train_together(arguments, console)
     if arguments.resume is not None:
         return _resume(arguments, console)
     model, train = options.configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
     origin = _origin(arguments)
     scene = _load_scene(arguments, origin, console)
-    from .packed import has_own_memory
     from .run import train_run
     from .train import Trainer
 
-    if arguments.device == "metal" and has_own_memory("GPU:0"):
-        cameras = scene.train.cameras
-        longest = max(cameras.width, cameras.height)
-        model, train = options.for_gpu(arguments, model, train, longest)
+    model, train = _for_device(arguments, scene, model, train)
     folder = run_folder(arguments.runs, arguments.name, scene.name, arguments.overwrite)
-    return train_run(Trainer(scene, model, train), folder, origin, console, arguments.frames)
+    trainer = Trainer(scene, model, train)
+    return train_run(trainer, folder, origin, console, arguments.frames, arguments.checkpoint_every)
+
+
+def _for_device(
+    arguments: argparse.Namespace, scene: Scene, model: ModelConfig, train: TrainConfig
+) -> tuple[ModelConfig, TrainConfig]:
+    """The configuration with the defaults of the device that was asked for."""
+    from .packed import has_own_memory
+
+    if arguments.device != "metal" or not has_own_memory("GPU:0"):
+        return model, train
+    cameras = scene.train.cameras
+    return options.for_gpu(arguments, model, train, max(cameras.width, cameras.height))
+
+
+def _train_together(arguments: argparse.Namespace, console: Console) -> int:
+    """One of several workers. What the chief was told, or has in its checkpoint, all do."""
+    from metal_ops.programs import checkpoint
+    from metal_ops.programs.files import run_folder
+    from metal_ops.programs.workers import join, note_folder
+
+    from .config import ModelConfig, TrainConfig, to_json
+    from .run import describe, train_run
+    from .scenes import load_scene
+    from .train import Trainer, configs_from, origin_from, with_budget
+
+    model, train, origin, loaded = *options.configs(arguments), _origin(arguments), None
+    workers = join(arguments)
+    use_device(arguments, console)
+    if workers.chief and arguments.resume is not None:
+        loaded = checkpoint.load_run(arguments.resume)
+        (model, train), origin = (
+            configs_from(loaded[0], loaded[2]),
+            origin_from(loaded[0], loaded[2]),
+        )
+        train = with_budget(train, arguments.seconds, arguments.steps)
+    elif workers.chief:
+        run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
+    origin = workers.share(origin)
+    scene = load_scene(origin["data"], origin["downscale"], origin["size"])
+    describe(scene, console)
+    if loaded is None:
+        model, train = _for_device(arguments, scene, model, train)
+    said = workers.share({"model": to_json(model), "train": to_json(train)})
+    model, train = ModelConfig(**said["model"]), TrainConfig(**said["train"])
+    trainer = Trainer(scene, model, train, workers)
+    if loaded is not None:
+        trainer.load(*loaded)
+    trainer.agree()
+    if trainer.step and not workers.returned:
+        refuse_used_up(trainer, arguments.resume)
+    folder = arguments.resume
+    if workers.chief:
+        folder = folder or run_folder(
+            arguments.runs, arguments.name, scene.name, arguments.overwrite
+        )
+        note_folder(folder)
+    return train_run(trainer, folder, origin, console, arguments.frames, arguments.checkpoint_every)
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
@@ -267,7 +328,9 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
         lambda config: with_budget(config, arguments.seconds, arguments.steps),
     )
     refuse_used_up(trainer, arguments.resume)
-    return train_run(trainer, arguments.resume, origin, console, arguments.frames)
+    return train_run(
+        trainer, arguments.resume, origin, console, arguments.frames, arguments.checkpoint_every
+    )
 
 
 def _trainer_of(

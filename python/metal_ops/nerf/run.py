@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from metal_ops.programs.checkpoint import FILE_NAME
-from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.files import write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
 
@@ -124,6 +123,7 @@ def train_run(
     origin: dict[str, Any],
     console: Console,
     frames: int = pictures.TURNTABLE_FRAMES,
+    checkpoint_every: float = _CHECKPOINT_EVERY,
 ) -> int:
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 
@@ -133,23 +133,24 @@ def train_run(
       origin: How to load the scene again, for the checkpoint.
       console: Where progress goes.
       frames: Of the turntable.
+      checkpoint_every: Seconds of training between checkpoints.
 
     Returns:
       The exit code: 0, or 130 after Ctrl-C.
     """
+    workers = trainer.workers
+    if workers is not None and not workers.chief:
+        return workers.follow(trainer)
     render = trainer.renderer()
     due = Evaluations(trainer.seconds)
     since = (trainer.seconds, trainer.rays_seen)
     saved_at = trainer.seconds
     loss = math.nan
-    with stop_on_interrupt() as stop, Bar(console, trainer.scene.name) as bar:
+    with stop_on_interrupt() as asked, Bar(console, trainer.scene.name) as bar:
+        stop = asked if workers is None else workers.stop_with(asked)
         while not trainer.done and not stop():
             report = trainer.train_step()
             loss = report.loss
-            if not math.isfinite(loss):
-                raise ProgramError(
-                    f"the loss of step {trainer.step} is {loss}: training diverged; lower --learning-rate."
-                )
             bar.step(trainer, report, since)
             if due.due(trainer.seconds) and not trainer.done:
                 due.passed(trainer.seconds)
@@ -159,12 +160,12 @@ def train_run(
                     trainer.scene.background,
                     trainer.config.max_eval_views,
                     with_ssim=False,
-                    stop=stop,
+                    stop=asked,
                 )
                 if score:
                     note(trainer, loss, score)
                     bar.score(trainer, score.mean_psnr)
-            if trainer.seconds - saved_at > _CHECKPOINT_EVERY:
+            if trainer.seconds - saved_at > checkpoint_every:
                 trainer.save(folder / FILE_NAME, origin)
                 saved_at = trainer.seconds
     interrupted = stop()
@@ -179,6 +180,9 @@ def train_run(
     note(trainer, loss, score)
     trainer.save(folder / FILE_NAME, origin)
     write_pictures(trainer, folder, score, origin, interrupted, frames)
+    if workers is not None:
+        console.print(workers.words(), highlight=False, soft_wrap=True)
+        workers.finish()
     return finish(trainer, folder, score, console, interrupted)
 
 
@@ -240,6 +244,7 @@ def metrics(
             for name, p, s in zip(score.names, score.psnr, score.ssim, strict=True)
         ],
         "history": trainer.history,
+        **({} if trainer.workers is None else {"workers": trainer.workers.report()}),
         "model": to_json(trainer.model_config),
         "train": to_json(trainer.config),
         "machine": machine(),

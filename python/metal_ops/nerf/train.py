@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +18,7 @@ from metal_ops.ops.ray_march import RaySamples
 from metal_ops.programs import checkpoint
 from metal_ops.programs.errors import CheckpointError, ProgramError, short
 from metal_ops.programs.records import history_from, number_from, record_from, take_state
+from metal_ops.programs.workers import Workers
 
 from .cameras import RayCaster
 from .config import ModelConfig, TrainConfig, to_json
@@ -66,6 +70,7 @@ class Trainer:
       scene: What to learn.
       model: The network.
       config: How to learn.
+      workers: With whom: each draws its share of as many rays as all together, and all hold the same bits.
 
     Raises:
       ProgramError: If options and scene contradict each other.
@@ -79,13 +84,21 @@ class Trainer:
       True
     """
 
-    def __init__(self, scene: Scene, model: ModelConfig, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        model: ModelConfig,
+        config: TrainConfig,
+        workers: Workers | None = None,
+    ) -> None:
         if config.background == "random" and not scene.has_alpha:
             raise ProgramError(
                 "--background random needs images with alpha, and those of this scene have none; use white or black."
             )
         self.scene = scene = fit_space(scene)
-        self.config = config
+        self.config, self.workers = config, workers
+        # Of this worker's steps; `seconds` is the chief's, which all follow.
+        self._clock = 0.0
         if model.finest_resolution is None:
             longest = max(scene.train.cameras.width, scene.train.cameras.height)
             finest = int(np.clip(2.5 * longest, 2 * model.base_resolution, 4096))
@@ -145,9 +158,11 @@ class Trainer:
             and config.distortion == 0
             and not cameras.has_distortion
         )
-        wanted = (
-            has_own_memory(self.occupancy.bits.device) if config.packed is None else config.packed
-        )
+        wanted = config.packed
+        if wanted is None:
+            # Packed steps hand nothing to the host, and what workers say to each other goes through it.
+            wanted = self.workers is None and has_own_memory(self.occupancy.bits.device)
+        possible = possible and self.workers is None
         if not (wanted and possible):
             if config.packed:
                 raise ProgramError(
@@ -167,11 +182,17 @@ class Trainer:
         def thickness(points: tf.Tensor) -> tf.Tensor:
             return density(space.to_unit(points)) * space.thickening(points)
 
-        update = self.occupancy.update
+        def seen(most: int) -> Callable[[tf.Tensor], tf.Tensor]:
+            # All look at the same points, each at a part of them, so that all grids are one.
+            workers = self.workers
+            return thickness if workers is None else lambda p: workers.shared(thickness, p, most)
+
+        update, n_looks = self.occupancy.update, 4 * self.target_samples
+        n_cells = self.occupancy.density.shape.num_elements()
         tf.cond(
             everywhere,
-            lambda: update(thickness, seed, every_cell=True),
-            lambda: update(thickness, seed, n_looks=4 * self.target_samples),
+            lambda: update(seen(n_cells), seed, every_cell=True),
+            lambda: update(seen(n_looks), seed, n_looks=n_looks),
         )
 
     def _pixels(self, hull: np.ndarray | None) -> tuple[tf.Tensor, tf.Tensor | None]:
@@ -231,12 +252,24 @@ class Trainer:
         caster = RayCaster(views.cameras)
         fixed = self._background()
 
-        @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2, autograph=False)
-        def train(n_rays: tf.Tensor, step: tf.Tensor):
+        workers = self.workers
+        whose = self.field.table if self.model_config.encoding == "hash" else None
+        table = next((i for i, v in enumerate(self._variables) if v is whose), None)
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([], tf.int32)] * 2 + [tf.TensorSpec([2])],
+            autograph=False,
+        )
+        def train(n_rays: tf.Tensor, step: tf.Tensor, own: tf.Tensor):
             def uniform(shape: Any, stream: int, **kwargs: Any) -> tf.Tensor:
-                return tf.random.stateless_uniform(
-                    shape, tf.stack([4 * config.seed + stream, step]), **kwargs
-                )
+                def drawn(shape: Any) -> tf.Tensor:
+                    return tf.random.stateless_uniform(
+                        shape, tf.stack([4 * config.seed + stream, step]), **kwargs
+                    )
+
+                if workers is None:
+                    return drawn(shape)
+                return workers.slice(drawn([workers.count * shape[0], *shape[1:]]))
 
             number = uniform([n_rays], 0, minval=0, maxval=n_useful, dtype=tf.int32)
             pixel = tf.cast(number, tf.int64) if useful is None else tf.gather(useful, number)
@@ -246,11 +279,25 @@ class Trainer:
             origins, directions = caster(
                 pixel // (height * width), pixel % width, pixel // width % height
             )
+            # The jitter's numbers follow from a ray's place in its batch: another seed for each worker.
+            jitter = step if workers is None else tf.bitwise.bitwise_xor(step, workers.seed)
             loss, gradients, n_samples = self.gradients(
-                origins, directions, background, target, tf.stack([4 * config.seed + 2, step]), step
+                origins,
+                directions,
+                background,
+                target,
+                tf.stack([4 * config.seed + 2, jitter]),
+                step,
+            )
+            if workers is None:
+                self.optimizer.apply(gradients, self._variables)
+                return loss, n_samples
+            gradients, numbers, cost = workers.mean(
+                gradients, [loss, n_samples, own[0], own[1]], table
             )
             self.optimizer.apply(gradients, self._variables)
-            return loss, n_samples
+            share = 1 / workers.count
+            return numbers * tf.constant([share, share, 1.0, 1.0]), cost
 
         return train
 
@@ -349,8 +396,8 @@ class Trainer:
         rays = self.n_rays
         if self.packed is None:
             self.optimizer.learning_rate = self.scheduled_learning_rate()
-            loss, samples = self._train(tf.constant(rays), tf.constant(self.step))
-            report = StepReport(float(loss), rays, int(samples))
+            loss, samples = self._train_once(rays)
+            report = StepReport(loss, rays, samples)
             # As space empties, rays get cheaper: keep the number of samples, not of rays.
             wanted = rays * min(max(self.target_samples / max(report.samples, 1), 0.5), 1.5)
             self.n_rays = int(min(max(wanted, _LEAST_RAYS), _MOST_RAYS))
@@ -366,8 +413,28 @@ class Trainer:
             self._update_occupancy()
         self.rays_seen += rays
         self.samples_seen += report.samples
-        self.seconds += time.perf_counter() - started
+        if not math.isfinite(report.loss) and (self.packed is None or self.step > 1):
+            raise ProgramError(
+                f"the loss of step {self.step} is {report.loss}: training diverged; lower --learning-rate."
+            )
+        self._clock += time.perf_counter() - started
+        if self.workers is None:
+            self.seconds = self._clock
         return report
+
+    def _train_once(self, rays: int) -> tuple[float, int]:
+        """The loss and number of samples of a step, of all workers' rays together: their mean."""
+        workers, numbers = self.workers, (tf.constant(rays), tf.constant(self.step))
+        if workers is None:
+            loss, samples = self._train(*numbers, tf.zeros([2]))
+            return float(loss), int(samples)
+        seconds = self._clock if workers.chief else 0.0
+        with workers.noticing():
+            found, cost = self._train(*numbers, tf.constant([seconds, float(workers.asking())]))
+            loss, samples, agreed, stopping = found.numpy().tolist()
+        self.seconds = agreed
+        workers.took(cost, stopping)
+        return loss, int(samples)
 
     def _fit(self, sizes: Sizes, totals: StepTotals) -> None:
         """How many rays fill the slots, and how many slots hold their samples, by what a step needed. Waits for it."""
@@ -385,6 +452,10 @@ class Trainer:
 
     def _update_occupancy(self) -> None:
         everywhere = self.step <= _LOOK_EVERYWHERE
+        if self.workers is not None:
+            with self.workers.noticing():
+                self._look(tf.constant([self.config.seed, self.step]), tf.constant(everywhere))
+            return
         if self.packed is not None and not everywhere:
             self._packed_look(self.config.seed, self.step)
         else:
@@ -394,6 +465,19 @@ class Trainer:
         """A renderer of the field as it is now and will be; `finer` divides the marching step."""
         space, step = self.scene.space, self.march_step / finer
         return Renderer(self.field, self.occupancy, space, step, self.packed)
+
+    def agree(self) -> None:
+        """Takes over the chief's state, who may have loaded it; all workers call it before their first step."""
+        workers = self.workers
+        if workers is None:
+            return
+        images = self.scene.train.images
+        workers.agree_on("the scene", zlib.crc32(images.tobytes()) | images.size << 32)
+        workers.share_state(self._state())
+        names = ("step", "seconds", "n_rays", "rays_seen", "samples_seen", "history")
+        for name, value in workers.share({name: getattr(self, name) for name in names}).items():
+            setattr(self, name, value)
+        self._clock = self.seconds
 
     def _state(self) -> dict[str, tf.Variable]:
         named = {f"model/{v.name.split(':')[0]}": v for v in self._variables}
@@ -430,6 +514,7 @@ class Trainer:
         state = self._state()
         take_state(state, arrays, where)
         self.step, self.seconds = counters["step"], float(counters["seconds"])
+        self._clock = self.seconds
         self.n_rays = counters["n_rays"]
         if self.packed is not None and "n_slots" in header:
             most = _MOST_SLOTS * self.target_samples + 4096

@@ -158,12 +158,76 @@ def guarded(
                 return command(arguments)
         except ProgramError as error:
             print(f"{program}: {error}", file=sys.stderr)
-            return 2
+            return error.exit_code
         except KeyboardInterrupt:
             print(f"{program}: interrupted.", file=sys.stderr)
             return 130
 
     return run
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """How many processes train, and how they find each other."""
+    group = parser.add_argument_group(
+        "many processes",
+        "With --workers N, N processes of this machine train together: each on its own share of N times the batch, one "
+        "of them writes the files. On several machines start the same command on each, with TF_CONFIG as TensorFlow's "
+        "MultiWorkerMirroredStrategy has it; docs/distributed.md shows one.",
+    )
+    group.add_argument(
+        "--workers",
+        type=whole(1, 256),
+        default=1,
+        metavar="N",
+        help="on this machine (%(default)s)",
+    )
+    group.add_argument(
+        "--wait",
+        type=positive,
+        default=60.0,
+        metavar="SECONDS",
+        help="for the other workers to come, before giving up (%(default)g)",
+    )
+    group.add_argument(
+        "--checkpoint-every",
+        type=positive,
+        default=30.0,
+        metavar="SECONDS",
+        help="of training; where a worker dies, all go on from the last checkpoint (%(default)g)",
+    )
+
+
+def among_workers(
+    program: str, command: Callable[[argparse.Namespace], int]
+) -> Callable[[argparse.Namespace], int]:
+    """A `guarded` command that --workers or TF_CONFIG start in several processes."""
+    from .cluster import cluster_from, is_worker
+
+    alone = guarded(program, command)
+
+    def launched(arguments: argparse.Namespace) -> int:
+        from .launch import run
+
+        cluster = cluster_from(os.environ)
+        if arguments.workers > 1 and cluster is not None:
+            raise ProgramError(
+                f"--workers {arguments.workers}: TF_CONFIG names {len(cluster.addresses)} workers already; give one of "
+                "both."
+            )
+        if arguments.workers == 1 and cluster is None:
+            return command(arguments)
+        return run(program, arguments.argv, arguments.workers, cluster, arguments.wait)
+
+    def chosen(arguments: argparse.Namespace) -> int:
+        if not is_worker():
+            return guarded(program, launched)(arguments)
+        code = alone(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # TensorFlow's threads may wait for workers that are gone, and an orderly end for them.
+        os._exit(code)
+
+    return chosen
 
 
 @contextmanager
@@ -190,24 +254,32 @@ def console_for_people() -> Console:
     return Console(markup=False, emoji=False)
 
 
+def find_device(arguments: argparse.Namespace) -> Any:
+    """The Metal device, loaded, if it was asked for; else None. TensorFlow has made no devices yet."""
+    if arguments.device != "metal":
+        return None
+    from metal_ops import device
+
+    try:
+        found = device.load()
+    except device.DeviceError as error:
+        raise ProgramError(f"--device metal: {error}") from None
+    if found.kernels is None:
+        raise ProgramError(
+            "--device metal: this library's Metal kernels are not built, and all of its ops would run on the CPU; "
+            "`make metal` in the source checkout."
+        )
+    return found
+
+
 def use_device(arguments: argparse.Namespace, console: Console) -> None:
     """From now on, until the command ends, ops run on the device that was asked for."""
     import tensorflow as tf
 
     # Named also for the CPU: METAL_OPS_DEVICE=1 or tensorflow-metal may have made a GPU that ops would go to.
     where = "/CPU:0"
-    if arguments.device == "metal":
-        from metal_ops import device
-
-        try:
-            found = device.load()
-        except device.DeviceError as error:
-            raise ProgramError(f"--device metal: {error}") from None
-        if found.kernels is None:
-            raise ProgramError(
-                "--device metal: this library's Metal kernels are not built, and all of its ops would run on the CPU; "
-                "`make metal` in the source checkout."
-            )
+    found = find_device(arguments)
+    if found is not None:
         console.print(f"Device {found}.", highlight=False, soft_wrap=True, markup=False)
         where = f"/{found.name}"
     arguments.stack.enter_context(tf.device(where))

@@ -41,6 +41,8 @@ class ProgramError(Exception):
     found and what to do; the command line prints it and exits with code 2.
     """
 
+    exit_code = 2
+
     def __str__(self) -> str:
         return printable(super().__str__())
 

@@ -1,0 +1,363 @@
+"""What the workers of a run say to each other: TensorFlow's collectives, on their hosts.
+
+`MultiWorkerMirroredStrategy` makes the servers and finds the others; variables are plain ones, and each worker's hold
+the same bits, as all add the same gradients in the same order. Messages go through host memory over gRPC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .cluster import Cluster, cluster_from
+from .command import find_device
+from .errors import ProgramError, short
+from .interrupts import stop_on_interrupt
+from .launch import AGAIN, LOST, RUN, WAITING
+
+HOST = "/device:CPU:0"
+# How long a worker waits for the others: the chief evaluates and writes pictures meanwhile.
+_PATIENCE = 600.0
+_GROUP = 1 << 20  # far from the keys that strategies give out
+# Rows of a sparse gradient go in so many sizes: a collective has one shape for each of its keys.
+_SIZES = 64
+_GONE = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+class LostWorker(ProgramError):
+    """Another worker has ended, or does not answer."""
+
+    exit_code = LOST
+
+
+class Workers:
+    """All workers of a run, seen by one of them.
+
+    Every worker makes the same calls in the same order.
+
+    Args:
+      cluster: Who they are. Waits for all of them, deaf to signals; `launch.run` bounds that.
+
+    Attributes:
+      count: How many there are.
+      rank: Of this one; 0 is the chief, who writes the files.
+      asking: Whether this one was asked to stop.
+      stopped: Whether any was, as all know since their last step.
+      returned: Whether they were started again, as one was lost.
+      steps: That were taken together.
+      bytes_sent: In these, by this worker.
+      seconds: In these, that this worker waited for others and sent.
+
+    Raises:
+      ProgramError: The address of this one cannot be served.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.count, self.rank = len(cluster.addresses), cluster.rank
+        self.asking: Callable[[], bool] = lambda: False
+        self.stopped = self.returned = False
+        self.steps, self.bytes_sent, self.seconds = 0, 0.0, 0.0
+        self._key = _GROUP
+        self._strategy = _meet(cluster)
+        self.barrier()
+
+    @property
+    def chief(self) -> bool:
+        return self.rank == 0
+
+    def stop_with(self, asked: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether to stop, which all answer alike, where `asked` says what this one was asked."""
+        self.asking = asked
+        return lambda: self.stopped
+
+    @property
+    def seed(self) -> int:
+        """What a seed of this worker alone is XORed with; 0 for the chief. An int32."""
+        return (self.rank * 0x9E3779B1 + 2**31) % 2**32 - 2**31 if self.rank else 0
+
+    def _keys(self, number: int = 1) -> int:
+        first, self._key = self._key, self._key + number
+        return first
+
+    def _with(self, key: Any) -> dict[str, Any]:
+        return {
+            "group_size": self.count,
+            "group_key": _GROUP,
+            "instance_key": key,
+            "timeout_seconds": _PATIENCE,
+            "communication_hint": "ring",
+        }
+
+    def sum(self, values: tf.Tensor) -> tf.Tensor:
+        """The sum of all workers' values, which have one shape; the same bits for all."""
+        with tf.device(HOST):
+            return tf.raw_ops.CollectiveReduceV2(
+                input=values,
+                ordering_token=[],
+                merge_op="Add",
+                final_op="Id",
+                **self._with(self._keys()),
+            )
+
+    def gather(self, values: tf.Tensor, key: Any = None) -> tf.Tensor:
+        """All workers' values, which have one shape, one after the other along the first dimension."""
+        with tf.device(HOST):
+            return tf.raw_ops.CollectiveGatherV2(
+                input=values,
+                ordering_token=[],
+                **self._with(self._keys() if key is None else key),
+            )
+
+    def barrier(self) -> None:
+        """Returns once all are here."""
+        with self.noticing():
+            self.sum(tf.zeros([1])).numpy()
+
+    def finish(self) -> None:
+        """Ends together: to others an end before theirs looks like a death."""
+        with suppress(LostWorker):  # who is through first may be gone before its last word is
+            self.barrier()
+
+    def share(self, content: Any) -> Any:
+        """What the chief has, plain values, for all."""
+        text = json.dumps(content).encode() if self.chief else b""
+        with self.noticing(), tf.device(HOST):
+            length = int(self.sum(tf.constant([len(text)]))[0])
+            bytes_ = np.zeros([length], np.int32)
+            if self.chief:
+                bytes_[:] = np.frombuffer(text, np.uint8)
+            shared = self.sum(tf.constant(bytes_)).numpy()
+        return json.loads(shared.astype(np.uint8).tobytes())
+
+    def share_state(self, state: Mapping[str, tf.Variable]) -> None:
+        """Gives the variables the chief's values."""
+        with self.noticing(), tf.device(HOST):
+            for variable in state.values():
+                value = tf.identity(variable)
+                wide = value if value.dtype in (tf.float32, tf.float64) else tf.cast(value, tf.int64)  # fmt: skip
+                shared = self.sum(wide if self.chief else tf.zeros_like(wide))
+                if not self.chief:
+                    variable.assign(tf.cast(shared, value.dtype))
+
+    def agree_on(self, what: str, number: int) -> None:
+        """Raises ProgramError unless all workers have the same number, of 63 bits."""
+        with self.noticing(), tf.device(HOST):
+            found = self.gather(tf.constant([number], tf.int64)).numpy()
+        for rank, other in enumerate(found):
+            if other != found[0]:
+                raise ProgramError(
+                    f"{what} of worker {rank} differs from that of worker 0; give all workers the same files."
+                )
+
+    def slice(self, values: tf.Tensor) -> tf.Tensor:
+        """This worker's part of the values that all drew."""
+        size = tf.shape(values)[0] // self.count
+        return values[self.rank * size : (self.rank + 1) * size]
+
+    def shared(
+        self, function: Callable[[tf.Tensor], tf.Tensor], points: tf.Tensor, most: int
+    ) -> tf.Tensor:
+        """`function` of all points, of which each worker does a part.
+
+        Args:
+          function: [n, d] -> [n] float32.
+          points: [n, d], the same for all workers.
+          most: No less than n, fixed.
+        """
+        n, room = tf.shape(points)[0], -(-most // self.count)
+        size = -(-n // self.count)
+        begin = tf.minimum(self.rank * size, n)
+        own = tf.reshape(function(points[begin : tf.minimum(begin + size, n)]), [-1])
+        padded = tf.pad(own, [[0, room - tf.shape(own)[0]]])
+        every = tf.reshape(self.gather(padded), [self.count, room])
+        return tf.reshape(every[:, :size], [-1])[:n]
+
+    def mean(
+        self, gradients: Sequence[tf.Tensor], numbers: Sequence[tf.Tensor], table: int | None = None
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """What a step exchanges.
+
+        Args:
+          gradients: float32, of this worker's share.
+          numbers: float32 scalars.
+          table: Which gradient is one of a table whose rows are mostly zero: it goes as rows or whole, whichever is
+            fewer bytes.
+
+        Returns:
+          The means of the gradients, the sums of the numbers [n], and float64 [2]: bytes that this worker sent, and
+          seconds that it waited and sent.
+        """
+        small = [g for i, g in enumerate(gradients) if i != table]
+        with tf.device(HOST):
+            flat = [tf.reshape(tf.identity(g), [-1]) for g in small]
+            packet = [*flat, tf.stack([tf.cast(n, tf.float32) for n in numbers])]
+            touched = None
+            if table is not None:
+                whole = tf.identity(gradients[table])
+                touched = tf.where(tf.reduce_any(tf.not_equal(whole, 0.0), axis=1))[:, 0]
+                block = -(-whole.shape[0] // _SIZES)
+                blocks = -(-tf.size(touched) // block)
+                packet.append(tf.one_hot(self.rank, self.count) * tf.cast(blocks, tf.float32))
+            vector = tf.concat(packet, 0)
+            with tf.control_dependencies([vector]):
+                begin = tf.timestamp()
+            total = self.sum(vector)
+            parts = tf.split(total, [part.shape.num_elements() for part in packet])
+            sums = [tf.reshape(p, g.shape) for p, g in zip(parts, small, strict=False)]
+            sent = tf.cast(_reduced(4 * tf.size(vector), self.count), tf.float64)
+            if touched is not None and table is not None:
+                most = tf.cast(tf.reduce_max(parts[-1]), tf.int32)
+                table_sum, more = self._table(whole, touched, most, block)
+                sums.insert(table, table_sum)
+                sent += more
+            with tf.control_dependencies([*sums, total]):
+                seconds = tf.timestamp() - begin
+            means = [value / self.count for value in sums]
+        return means, parts[len(small)], tf.stack([sent, seconds])
+
+    def _table(
+        self, whole: tf.Tensor, touched: tf.Tensor, blocks: tf.Tensor, block: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The sum of the tables of all workers, by rows where that is fewer bytes than the whole; and the bytes."""
+        rows, width = whole.shape
+        key, capacity = self._keys(_SIZES + 1), tf.maximum(blocks, 1) * block
+        as_rows = tf.cast(4 * (width + 1) * (self.count - 1), tf.float64) * tf.cast(
+            capacity, tf.float64
+        )
+        as_whole = tf.cast(_reduced(4 * rows * width, self.count), tf.float64)
+
+        def by_rows() -> tf.Tensor:
+            values = tf.gather(whole, touched)
+            # Row numbers travel among the values, as their bits; what is left over adds nothing to row 0.
+            numbers = tf.bitcast(tf.cast(touched, tf.int32), tf.float32)[:, None]
+            own = tf.pad(
+                tf.concat([numbers, values], 1), [[0, capacity - tf.size(touched)], [0, 0]]
+            )
+            every = self.gather(own, key + capacity // block)
+            return tf.math.unsorted_segment_sum(
+                every[:, 1:], tf.bitcast(every[:, 0], tf.int32), rows
+            )
+
+        fewer = as_rows < as_whole
+        total = tf.cond(fewer, by_rows, lambda: self.sum(whole))
+        return tf.ensure_shape(total, whole.shape), tf.minimum(as_rows, as_whole)
+
+    def follow(self, trainer: Any) -> int:
+        """Trains with the chief, who does everything else; the exit code."""
+        with stop_on_interrupt() as asked:
+            stop = self.stop_with(asked)
+            while not trainer.done and not stop():
+                trainer.train_step()
+        self.finish()
+        return 130 if self.stopped else 0
+
+    def took(self, cost: tf.Tensor, stopping: float) -> None:
+        """Notes a step: what `mean` says that it cost, and how many were asked to stop."""
+        self.steps += 1
+        self.bytes_sent += float(cost[0])
+        self.seconds += float(cost[1])
+        self.stopped = stopping > 0
+
+    def report(self) -> dict[str, float]:
+        """What the steps cost, for metrics.json."""
+        steps = max(self.steps, 1)
+        return {
+            "count": self.count,
+            "steps": self.steps,
+            "bytes_sent_a_step": self.bytes_sent / steps,
+            "seconds_between_a_step": self.seconds / steps,
+        }
+
+    def words(self) -> str:
+        """The report as a sentence."""
+        found = self.report()
+        return (
+            f"{self.count} workers: each sent {found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting "
+            f"took {found['seconds_between_a_step'] * 1e3:.1f} ms of it."
+        )
+
+    @contextmanager
+    def noticing(self) -> Iterator[None]:
+        """Turns TensorFlow's errors about workers that are gone into a `LostWorker`."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if not isinstance(error, _GONE) and "ollective" not in str(error.message):
+                raise
+            lines = [line for line in str(error.message).splitlines() if line.strip()]
+            why = next((line for line in lines if "ollective" in line), lines[0] if lines else "")
+            raise LostWorker(
+                f"a worker is gone, or has not answered for {_PATIENCE:.0f} s ({short(why)})."
+            ) from None
+
+
+def join(arguments: argparse.Namespace) -> Workers:
+    """The workers that this process, which `launch.run` started, is one of; once all are there."""
+    end_with_parent()
+    find_device(arguments)  # the collectives make TensorFlow's devices
+    cluster = cluster_from(os.environ)
+    assert cluster is not None, "TF_CONFIG of a worker"
+    waiting = Path(os.environ["METAL_OPS_WORKER"] + WAITING)
+    waiting.touch()
+    workers = Workers(cluster)
+    waiting.unlink()
+    workers.returned = AGAIN in os.environ
+    return workers
+
+
+def note_folder(folder: Path) -> None:
+    """Lets the process that started this one know where the run's checkpoint is."""
+    Path(os.environ["METAL_OPS_WORKER"]).with_name(RUN).write_text(str(folder.resolve()))
+
+
+def _reduced(size: Any, count: int) -> Any:
+    """Bytes that each of `count` workers sends where a ring adds `size` bytes."""
+    return 2 * (count - 1) * size // count
+
+
+def _meet(cluster: Cluster) -> Any:
+    """The strategy, once all workers have made theirs. Until then nothing else of Python runs in this process."""
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({job: list(found) for job, found in cluster.jobs.items()}),
+        task_type=cluster.job,
+        task_id=cluster.index,
+        num_accelerators={"GPU": 0},  # what workers say goes through host memory
+        rpc_layer="grpc",
+    )
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise ProgramError(
+            f"worker {cluster.rank} cannot serve at {cluster.addresses[cluster.rank]} "
+            f"({short(str(error).splitlines()[0])}); name a free port of this host in TF_CONFIG."
+        ) from None
+
+
+def end_with_parent() -> None:
+    """Lets this process stop when the one that started it is gone."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        # A wait for workers that are gone hears no signals.
+        threading.Event().wait(30)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

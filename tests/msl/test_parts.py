@@ -98,6 +98,19 @@ def test_sizes_of_parts(kernels, sizes):
         assert part.count("define ") == len(numbers)
 
 
+def test_kernels_whose_threads_meet_are_apart():
+    """They are lightly optimised first, and taken apart: nothing that others need."""
+    text = "".join(
+        f"@_msl_entry{n} = internal constant ptr @k{n}\n"
+        f"define internal void @k{n}() {{\n  {f'load i32, ptr @_msl_by_lanes{n}' if n % 3 == 0 else ''}\n"
+        "  ret void\n}\n" + f"@_msl_by_lanes{n} = external hidden constant i32\n" * (n % 3 == 0)
+        for n in range(10)
+    )
+    parts = ir.split(text, 16)
+    assert [numbers for numbers, _ in parts] == [[1, 2, 4, 5, 7, 8], [0, 3, 6, 9]]
+    assert [ir.meeting(part) for _, part in parts] == [set(), {0, 3, 6, 9}]
+
+
 # ---- on demand: the library of many kernels that has what describes them, and the code of those that are asked for
 
 

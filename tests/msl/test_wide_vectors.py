@@ -84,3 +84,56 @@ def test_both_give_the_same(file):
     np.testing.assert_array_equal(results[0][1], results[1][1])
     expected = x[:64].astype(np.float64) @ x.reshape(64, 32).astype(np.float64) + 0.25
     np.testing.assert_allclose(results[0][0], np.tile(expected, (3, 1)), rtol=1e-5, atol=1e-5)
+
+
+# Products of 8 rows of bfloat, whose sums SLP vectors of 512 bits lost: what gemm_few_columns_bfloat_8 is.
+FEW = """
+#include <metal_stdlib>
+#include "kernels/gemm/gemm_few.metal.h"
+#include "kernels/msl/instantiate.h"
+using namespace metal;
+INSTANTIATE_KERNEL("few", gemm_few, bfloat, 8, GEMM_FEW_LANES, false)
+"""
+
+
+@pytest.mark.skipif(VALIDATION, reason="the checked kernels are of one width")
+@pytest.mark.parametrize("fibers", ["0", "1"])
+def test_values_that_are_gathered_are_all_there(monkeypatch, fibers):
+    monkeypatch.setenv("METAL_OPS_FIBERS", fibers)
+    root = str(Path(__file__).parents[2])
+    file = compiled(PRAGMA + FEW, f"few{fibers}.metallib", include=(root,))
+    rows, columns, depth = 8, 32, 24
+    rng = np.random.default_rng(0)
+    # Small whole numbers: exact in bfloat, and so are their sums.
+    a, b = (
+        rng.integers(-3, 4, size).astype(np.float32) for size in ((rows, depth), (depth, columns))
+    )
+    strides = np.zeros(24, np.int64)
+    strides[[0, 3, 4, 5, 6, 9, 10]] = rows, depth, 1, columns, 1, columns, 1
+    sizes = np.ones(22, np.uint32)
+    sizes[6:8] = columns, depth
+    params = np.concatenate([strides.view(np.uint8), sizes.view(np.uint8)])
+    for wide in (True, False):
+        out = _bfloat(np.zeros((rows, columns)))
+        Library(file, wide=wide)["few"].run(
+            256,
+            256,
+            {
+                0: _bfloat(a),
+                1: _bfloat(b),
+                2: out,
+                3: params,
+                9: np.zeros(2, np.float32),
+                10: np.uint32(1),
+            },
+        )
+        got = (out.astype(np.uint32) << 16).view(np.float32)
+        np.testing.assert_array_equal(got, a @ b, str(wide))
+
+
+def _bfloat(x: np.ndarray) -> np.ndarray:
+    """At a multiple of 16 bytes, as buffers are."""
+    memory = np.zeros(x.size + 8, np.uint16)
+    out = memory[-memory.ctypes.data % 16 // 2 :][: x.size].reshape(x.shape)
+    out[...] = x.astype(np.float32).view(np.uint32) >> 16
+    return out

@@ -158,6 +158,13 @@ class Pieces:
         """A module of these kernels and what they reach."""
         return self._closure(numbers, {})
 
+    def parts(self, numbers: Sequence[int], per_part: int) -> list[tuple[list[int], str]]:
+        """Modules of about as many of these kernels. Those whose threads meet are compiled in another way, and apart."""
+        meet = [number for number in numbers if f"@_msl_by_lanes{number}" in self.definitions]
+        others = [number for number in numbers if number not in {*meet}]
+        cut = [part for kind in (others, meet) if kind for part in groups(kind, per_part)]
+        return [(part, self.part(part)) for part in cut]
+
     def tables(self, numbers: Sequence[int]) -> str:
         """A module of what describes these kernels, without their code."""
         absent = number_of("KERNEL_ABSENT")
@@ -228,11 +235,15 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
 
     Returns the numbers of each part's kernels, and its text.
     """
-    parts = groups(sorted(_entries(text)), per_part)
-    if len(parts) == 1:
-        return [(parts[0], text)]
-    whole = pieces(text)
-    return [(numbers, whole.part(numbers)) for numbers in parts]
+    numbers = sorted(_entries(text))
+    if len(numbers) < 1.5 * per_part and len(meeting(text) & {*numbers}) in (0, len(numbers)):
+        return [(numbers, text)]
+    return pieces(text).parts(numbers, per_part)
+
+
+def meeting(text: str) -> set[int]:
+    """The kernels of a module, or of its part, whose threads meet."""
+    return {int(number) for number in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}
 
 
 def unchecked(text: str) -> str:

@@ -91,8 +91,7 @@ def _of(module: _Module, one: Unit, kernels: Sequence[str], work: Path) -> list[
     entry = f"{one.key}-{toolchain.cache_key(*map(str, wanted))[:16]}.o"
     data = cache.read(entry)
     if data is None:
-        whole = module.pieces()
-        parts = [(part, whole.part(part)) for part in ir.groups(wanted, cpu.KERNELS_PER_PART)]
+        parts = module.pieces().parts(wanted, cpu.KERNELS_PER_PART)
         variants = one.variants
         data = cpu.compile_parts(parts, module.names, module.constants, one.target, variants, work)
         cache.write(entry, data)

@@ -8,6 +8,8 @@
 
 using namespace metal;
 
+#define SPARSE_LANES 16  // columns that a thread adds up side by side
+
 inline uint times(uint a, uint b) { return a * b; }
 
 // Of elements at `indices` [elements, 2] of a matrix; what lies outside of it is skipped. Each thread has
@@ -29,7 +31,14 @@ kernel void sparse_product(device const Index* indices [[buffer(0)]],
     device T* const to = out + row * p.columns + first;
     device const T* const from = b + at * p.step + first * p.column_step;
     if (p.column_step == 1) {
-      for (ulong k = 0; k < width; ++k) to[k] += times(value, from[k]);
+      // All are read before the first is written: else a compiler has to find out whether they overlap, at each element.
+      ulong k = 0;
+      for (; k + SPARSE_LANES <= width; k += SPARSE_LANES) {
+        T sums[SPARSE_LANES];
+        for (uint j = 0; j < SPARSE_LANES; ++j) sums[j] = to[k + j] + times(value, from[k + j]);
+        for (uint j = 0; j < SPARSE_LANES; ++j) to[k + j] = sums[j];
+      }
+      for (; k < width; ++k) to[k] += times(value, from[k]);
     } else {
       for (ulong k = 0; k < width; ++k) to[k] += times(value, from[k * p.column_step]);
     }

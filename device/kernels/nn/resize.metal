@@ -281,7 +281,10 @@ inline void add_block(device float* to, thread const float (&slopes)[kLanes], ui
   if (count == kLanes) {
     for (uint k = 0; k < kLanes; ++k) to[k] += part * slopes[k];
   } else {
-    for (uint k = 0; k < count; ++k) to[k] += part * slopes[k];
+    // As in resize_grad.
+    for (uint k = 0; k < kLanes; ++k) {
+      if (k < count) to[k] += part * slopes[k];
+    }
   }
 }
 
@@ -328,11 +331,11 @@ kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
           for (uint c = 0; c < kLanes; ++c) slopes[c] = c < block.count ? share * from[c] : 0.0f;
         }
         if (p.nearest != 0) {
-          add_block(line + ulong(round(across.at)) * p.channels, slopes, block.count, 1.0f);
+          add_block(line + long(int(round(across.at))) * p.channels, slopes, block.count, 1.0f);
         } else {
           const float left = floor(across.at), lerp = across.at - left;
-          add_block(line + ulong(left) * p.channels, slopes, block.count, 1.0f - lerp);
-          add_block(line + ulong(ceil(across.at)) * p.channels, slopes, block.count, lerp);
+          add_block(line + long(int(left)) * p.channels, slopes, block.count, 1.0f - lerp);
+          add_block(line + long(int(ceil(across.at))) * p.channels, slopes, block.count, lerp);
         }
       }
     }

@@ -152,7 +152,7 @@ class Bench {
   std::map<std::string, Pool> pools_;
 };
 
-// out = a b of one line: `few`, `blocks`, `tiles`, or `threads`, with what the shader is made for.
+// out = a b of one line: `few`, `blocks`, `warpgroups`, `tiles`, or `threads`, with what the shader is made for.
 struct Line {
   std::string kind, name, type;
   int64_t m = 0, k = 0, n = 0;
@@ -181,7 +181,8 @@ void Product(Bench& bench, const Line& line) {
   p.out_point = n;
   p.out_column = 1;
   p.out_batch = m * n;
-  const bool blocks = line.kind == "blocks", fused = blocks || line.kind == "few";
+  const bool warpgroups = line.kind == "warpgroups", blocks = line.kind == "blocks" || warpgroups;
+  const bool fused = blocks || line.kind == "few";
   id<MTLComputePipelineState> pipeline =
       bench.Pipeline(line.name, fused, line.a_turned, line.b_turned);
   const auto& q = line.numbers;
@@ -192,6 +193,10 @@ void Product(Bench& bench, const Line& line) {
     splits = uint32_t(q[2]);
     grid = MTLSizeMake(NSUInteger(Pieces(n, q[1])), NSUInteger(Pieces(m, q[0])), 1);
     group = MTLSizeMake(32 * GEMM_FEW_SIMDGROUPS, 1, 1);
+  } else if (warpgroups) {  // rows, columns, stages
+    grid = MTLSizeMake(NSUInteger(Pieces(m, q[0]) * Pieces(n, q[1])), 1, 1);
+    group = MTLSizeMake(NSUInteger(2 * q[0]), 1, 1);
+    memory = NSUInteger(GEMM_WARPGROUP_BYTES(q[0], q[1], q[2], bytes));
   } else if (blocks) {  // rows, columns, depth, tiles along rows, along columns, stages, shares
     grid = MTLSizeMake(NSUInteger(Pieces(m, q[0]) * Pieces(n, q[1])), 1, 1);
     group = MTLSizeMake(NSUInteger(q[0] * q[1] * q[6] / (q[3] * q[4] * 4)), 1, 1);

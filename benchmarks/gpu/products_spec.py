@@ -30,6 +30,7 @@ def few(rows: int, terms: int, columns: int, dtype: str, turned: int) -> str:
 
 def main() -> None:
     known = blocks()
+    text = (ROOT / "kernels/gemm/gemm_blocks_params.h").read_text()
 
     def by_blocks(
         name: str, rows: int, terms: int, columns: int, turned_b: int, turned_a: int = 0
@@ -38,6 +39,14 @@ def main() -> None:
         for dtype in ("half", "bfloat"):
             print(
                 f"blocks gemm_blocks_{name}_{dtype} {dtype} {rows} {terms} {columns} {turned_a} {turned_b} {numbers}"
+            )
+
+    def by_fours(name: str, rows: int, terms: int, columns: int, turned_b: int) -> None:
+        numbers = re.search(rf"GEMM_{name.upper()}_WARPGROUPS ([\d, ]+)", text)
+        sizes = " ".join(numbers[1].replace(",", "").split()[:3])
+        for dtype in ("half", "bfloat"):
+            print(
+                f"warpgroups gemm_warpgroups_{name}_{dtype} {dtype} {rows} {terms} {columns} 0 {turned_b} {sizes}"
             )
 
     # Odd sizes first, of each shader.
@@ -59,6 +68,7 @@ def main() -> None:
                 by_blocks(
                     "large" if large or rows > 512 else "middle", rows, terms, columns, turned
                 )
+                by_fours("wide" if large or rows > 512 else "even", rows, terms, columns, turned)
     for bits in (4, 8):
         for terms, columns in SIZES:
             for rows in (1, 2, 4, 8):

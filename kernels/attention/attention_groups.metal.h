@@ -13,9 +13,16 @@ constexpr constant int kColumns = 32, kColumnBlocks = kColumns / 8;
 constexpr constant uint kSimdgroups = ATTENTION_GROUP_THREADS / 32;
 
 // Where the weights are rounded to 16 bits, two digits less of an exponential are not seen.
+ROWS_INLINE inline float attention_exp2(float x) {
+#if defined(__HAVE_SIMDGROUP_MATRIX_16__)
+  return _msl::exp2_16(x);
+#else
+  return fast::exp2(x);
+#endif
+}
 template <typename T>
 ROWS_INLINE inline float attention_exp(float x) {
-  return sizeof(T) == 2 ? fast::exp2(x * 1.44269504f) : precise_exp(x);
+  return sizeof(T) == 2 ? attention_exp2(x * 1.44269504f) : precise_exp(x);
 }
 
 // Heads of at most kSize elements.

@@ -18,25 +18,45 @@ class Launcher {
   explicit Launcher(MetalCall& call) : call_(call), p_(PlanAttention(call)) {}
 
   // METAL_OPS_ATTENTION, or the device. Threads have one query or key where they run at once, else a
-  // vector of them; simdgroups have them together where the matrix unit takes the type. Gradients of
-  // heads beyond 128, and of a bias, are by threads.
+  // vector of them; simdgroups have them together where the matrix unit takes the type, and four of
+  // them where it reads threadgroup memory itself. Gradients are by simdgroups then; those of heads
+  // beyond 128, and of a bias, by threads.
   Status Choose() {
-    enum { kOne, kVector, kGroups };
+    enum { kOne, kVector, kGroups, kFours };
     const bool at_once = ThreadgroupsRunAtOnce();
     int way = SimdgroupsMultiply(type()) ? kGroups : at_once ? kOne : kVector;
-    RETURN_IF_ERROR(AskedFor("METAL_OPS_ATTENTION", {"one", "vector", "groups"}, &way));
-    groups_ = way == kGroups;
+    size_t memory = 0;
+    if (way == kGroups) RETURN_IF_ERROR(ThreadgroupMemory(&memory));
+    if (memory >= kFoursMemory) way = kFours;
+    RETURN_IF_ERROR(
+        AskedFor("METAL_OPS_ATTENTION", {"one", "vector", "groups", "warpgroups"}, &way));
+    groups_ = way >= kGroups;
+    if (way == kFours && memory == 0) RETURN_IF_ERROR(ThreadgroupMemory(&memory));
+    if (way == kFours && SizeOf(type()) == 2) {
+      if (memory >= kFoursMemory && most_size() <= 128) {
+        four_ = most_size() == 64 ? kFour64 : kFour128;
+      } else if (most_size() == 64) {
+        four_ = kFourSmall;
+      }
+    }
     lanes_ = way == kOne || (groups_ && at_once) ? 1 : ATTENTION_LANES;
     return Status();
   }
 
   Status AllocateParts() {
     if (!groups_) return Status();
+    // One query sees what all heads of its batch see: those that share keys are rows of one.
+    if (p_.queries == 1 && p_.left < 0 && !p_.use_mask && !p_.use_bias && !p_.dropout) {
+      rows_.queries = p_.heads / p_.kv_heads;
+      rows_.heads = p_.kv_heads;
+      rows_.right = -1;
+    }
     // Few queries are shared out by their keys, so that all of a GPU is at work.
-    const int64_t simdgroups = Pieces(p_.queries, ATTENTION_GROUP_ROWS) * p_.heads * p_.batch;
-    splits_ = static_cast<uint32_t>(
-        std::clamp<int64_t>(kSimdgroups / std::max<int64_t>(simdgroups, 1), 1,
-                            std::max<int64_t>(Pieces(p_.keys, kLeastKeys), 1)));
+    const int64_t pieces = Pieces(rows_.queries, queries_together()) * rows_.heads * rows_.batch;
+    const int64_t busy = four_.warpgroups ? kThreadgroups : kSimdgroups;
+    const int64_t least = four_.warpgroups ? kLeastKeysOfFour : kLeastKeys;
+    splits_ = static_cast<uint32_t>(std::clamp<int64_t>(
+        busy / std::max<int64_t>(pieces, 1), 1, std::max<int64_t>(Pieces(p_.keys, least), 1)));
     if (splits_ == 1) return Status();
     const int64_t rows = int64_t{p_.batch} * p_.heads * p_.queries;
     RETURN_IF_ERROR(
@@ -94,6 +114,26 @@ class Launcher {
 
   // Enough simdgroups for a large GPU, and keys below which a part is not worth joining.
   static constexpr int64_t kSimdgroups = 1024, kLeastKeys = 128;
+  // Two threadgroups of four for each of an H100's multiprocessors. Only GPUs whose matrix unit reads
+  // threadgroup memory itself have so much of it.
+  static constexpr int64_t kThreadgroups = 264, kLeastKeysOfFour = 256;
+  static constexpr size_t kFoursMemory = 200 << 10;
+
+  // How simdgroups are taken four at a time: see attention_params.h. The shader is named by its size.
+  struct Four {
+    int64_t warpgroups, keys, stages, together;
+    int size, name;
+  };
+  static constexpr Four kFour64 = {ATTENTION_WARPGROUPS_64, 64, 64},
+                        kFour128 = {ATTENTION_WARPGROUPS_128, 128, 128},
+                        kFourSmall = {ATTENTION_WARPGROUPS_SMALL, 64, 0};
+
+  Status ThreadgroupMemory(size_t* bytes) {
+    return call_.Encode([&](Encoder& encoder) { return encoder.MostThreadgroupMemory(bytes); });
+  }
+  int64_t queries_together() const {
+    return four_.warpgroups ? 64 * four_.warpgroups : ATTENTION_GROUP_ROWS;
+  }
 
   int most_size() const {
     const uint32_t size = std::max(p_.size, p_.value_size);
@@ -118,10 +158,23 @@ class Launcher {
     arguments.push_back({"part_outputs", OrNothing(splits_ > 1, part_outputs_)});
     arguments.push_back({"part_log_sum_exp", OrNothing(splits_ > 1, part_log_sum_exp_)});
     arguments.push_back({"splits", splits_});
-    RETURN_IF_ERROR(encoder.Launch(
-        {"attention_groups", type(), most_size()},
-        Grid(32 * Pieces(p_.queries, ATTENTION_GROUP_ROWS), p_.heads, int64_t{p_.batch} * splits_),
-        arguments));
+    const int64_t pieces = Pieces(rows_.queries, queries_together());
+    const int64_t parts = int64_t{rows_.batch} * splits_;
+    if (four_.warpgroups) {
+      const size_t bytes =
+          ATTENTION_WARPGROUP_BYTES(size_t(four_.size), four_.warpgroups, four_.keys, four_.stages);
+      arguments.push_back({"memory", Value::Threadgroup(bytes)});
+      const int64_t threads = 128 * four_.warpgroups;
+      const bool plain =
+          !rows_.use_mask && !rows_.use_bias && !rows_.dropout && rows_.soft_cap <= 0;
+      Shader shader("attention_warpgroups", type(), four_.name);
+      shader.Constant(0, plain);
+      RETURN_IF_ERROR(encoder.Launch(
+          shader, Grid(threads * pieces, rows_.heads, parts).InGroupsOf(threads, 1, 1), arguments));
+    } else {
+      RETURN_IF_ERROR(encoder.Launch({"attention_groups", type(), most_size()},
+                                     Grid(32 * pieces, rows_.heads, parts), arguments));
+    }
     if (splits_ == 1) return Status();
     return encoder.Launch({"attention_join", type()},
                           Grid(p_.value_size, int64_t{p_.heads} * p_.queries, p_.batch),
@@ -146,7 +199,7 @@ class Launcher {
             {"bias", OrNothing(p_.use_bias != 0, call_.in(4))},
             {"lengths", OrNothing(p_.use_lengths != 0, call_.in(5))},
             {"seed", call_.in(6)},
-            {"params", p_}};
+            {"params", rows_}};
   }
   std::vector<Argument> BackwardInputs() const {
     std::vector<Argument> arguments = Inputs();
@@ -158,6 +211,8 @@ class Launcher {
 
   MetalCall& call_;
   const AttentionParams p_;
+  AttentionParams rows_ = p_;  // as the forward shaders of groups have them
+  Four four_ = {};
   int lanes_ = 1;
   bool groups_ = false;
   uint32_t splits_ = 1;

@@ -16,6 +16,17 @@
 #define ATTENTION_GROUP_THREADS 128
 #define ATTENTION_GROUP_ROWS 16
 
+// Where four simdgroups multiply together: how many times four a threadgroup has, each of 64 queries,
+// how many keys it looks at together, and of how many such steps keys and values are in threadgroup
+// memory, and how many threadgroups the registers are to do for. For heads of at most 64 and 128
+// elements, and of 64 in 32 KiB.
+#define ATTENTION_WARPGROUPS_64 1, 128, 2, 3
+#define ATTENTION_WARPGROUPS_128 1, 64, 2, 2
+#define ATTENTION_WARPGROUPS_SMALL 1, 32, 2, 1
+// Two-byte elements of queries, keys and values.
+#define ATTENTION_WARPGROUP_BYTES(size, warpgroups, keys, stages) \
+  (2 * (size) * (64 * (warpgroups) + 2 * (stages) * (keys)))
+
 // Steps through an array [batch, heads, queries, keys], 0 where it is broadcast.
 struct AttentionSteps {
   int64_t batch, head, query, key;

@@ -15,7 +15,7 @@ namespace metal_ops {
 
 // How a product is multiplied: by threads on their own (gemm.metal.h) or in tiles (gemm_tile.metal.h),
 // for any convolution; or, plain products, by groups (gemm_groups.h).
-enum class GemmWay { kThreads, kTiles, kFew, kBlocks };
+enum class GemmWay { kThreads, kTiles, kFew, kBlocks, kWarpgroups };
 
 // What is fused to a product. `args` are the op's, in order.
 struct GemmEpilogue {
@@ -63,8 +63,8 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
                const GemmEpilogue* epilogue, const Tensor& out);
 
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
-// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles, =threads or =groups chooses
-// the shaders, for tests and measurements; otherwise the sizes and the device decide.
+// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles, =threads, =groups or
+// =warpgroups chooses the shaders, for tests and measurements; otherwise the sizes and the device decide.
 Status RunGemm(id<TF_MetalStream> stream,
                const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
                const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out);

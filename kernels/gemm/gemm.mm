@@ -56,9 +56,9 @@ void AddEpilogue(const GemmEpilogue* epilogue, DType type, std::vector<Argument>
 }
 
 Status ChooseTiles(bool fits, bool* tiles) {
-  enum { kTiles, kThreads, kGroups };  // groups have tiles where they have nothing better
+  enum { kTiles, kThreads, kGroups, kFours };  // groups have tiles where they have nothing better
   int way = fits && ThreadgroupsRunAtOnce() ? kTiles : kThreads;
-  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups"}, &way));
+  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups"}, &way));
   *tiles = way != kThreads;
   return Status();
 }
@@ -120,7 +120,7 @@ Status PrepareGemm(id<TF_MetalStream> stream,
 Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor& a,
                const GemmEpilogue* epilogue, const Tensor& out) {
   const GemmParams& params = factor.params;
-  if (factor.way == GemmWay::kFew || factor.way == GemmWay::kBlocks) {
+  if (factor.way != GemmWay::kThreads && factor.way != GemmWay::kTiles) {
     return RunGemmGroups(stream, factor.way, params, a, *factor.b, epilogue, out);
   }
   const int64_t products = GemmProducts(params);

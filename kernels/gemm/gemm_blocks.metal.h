@@ -10,6 +10,7 @@
 #include "kernels/gemm/gemm.metal.h"
 #include "kernels/gemm/gemm_blocks_params.h"
 #include "kernels/gemm/simdgroup_tiles.metal.h"
+#include "kernels/gemm/tile_copies.metal.h"
 #include "kernels/msl/wide_access.h"
 
 using namespace metal;
@@ -18,95 +19,38 @@ using namespace metal;
 constant bool gemm_a_turned [[function_constant(4)]];
 constant bool gemm_b_turned [[function_constant(5)]];
 
-#if defined(__HAVE_THREADGROUP_COPY_ASYNC__)
-template <int kBatches>
-ROWS_INLINE inline void gemm_wait_for_copies() {
-  _msl::wait_for_copies<kBatches>();
-}
-ROWS_INLINE inline void gemm_end_copies() { _msl::end_copies(); }
-ROWS_INLINE inline void gemm_copy_16(threadgroup void* to, device const void* from, bool inside) {
-  _msl::copy_16(to, from, inside ? 16 : 0);
-}
-#else
-template <int kBatches>
-ROWS_INLINE inline void gemm_wait_for_copies() {}
-ROWS_INLINE inline void gemm_end_copies() {}
-ROWS_INLINE inline void gemm_copy_16(threadgroup void* to, device const void* from, bool inside) {
-  *(threadgroup uint4*)to = inside ? *(device const uint4*)from : uint4(0);
-}
-#endif
-
-// One factor, as lines in memory: `across` of them, of `along` elements each, `line` apart. The terms
-// go along the lines, or across them.
+// What a threadgroup has of a product: blocks down a band first, then the band's next columns.
 template <typename T>
-struct GemmLinesOf {
-  device const T* at;
-  long line;
-  long across, along;
-  bool wide;  // lines and their ends lie at multiples of 16 bytes
-};
+struct GemmPlace {
+  GemmLinesOf<T> a, b;
+  long row, column, terms, out;
 
-// Brings tiles of kLines lines of kLength elements, one after the other, with zeros where there is
-// nothing. A thread has 16 bytes of every so manieth line.
-template <int kLines, int kLength, int kThreads, bool kAcross, typename T>
-struct GemmTileCopy {
-  static constexpr constant int kWide = 16 / int(sizeof(T)),
-                                kLine = GEMM_BLOCK_LINE(kLength, int(sizeof(T)));
-  static constexpr constant int kOfLine = kLength / kWide, kStep = kThreads / kOfLine;
-  static_assert(kThreads % kOfLine == 0 && kLines % kStep == 0, "each thread has as many");
-  // Terms of a tile go across the lines or along them.
-  static constexpr constant int kTerms = kAcross ? kLines : kLength;
-
-  device const T* at;  // the thread's first
-  long line, step;     // elements from line to line, and to the thread's next one
-  int across, along;   // lines and elements that are left from the tile on
-  int place;           // of the thread's first in the tile
-  int thread_;
-  bool wide;
-
-  ROWS_INLINE GemmTileCopy(GemmLinesOf<T> from, long first_across, long first_along,
-                           uint thread_at) {
-    const int l = int(thread_at) / kOfLine, c = int(thread_at) % kOfLine * kWide;
-    line = from.line;
-    step = from.line * kStep;
-    at = from.at + first_across * line + first_along;
-    if (from.wide) at += l * line + c;
-    across = int(metal::min(from.across - first_across, 0x7fffffffl));
-    along = int(metal::min(from.along - first_along, 0x7fffffffl));
-    place = l * kLine + c;
-    thread_ = int(thread_at);
-    wide = from.wide;
+  ROWS_INLINE GemmPlace(device const T* a_at, device const T* b_at, constant GemmParams& params,
+                        uint3 group, int rows, int columns) {
+    const GemmOffsets offsets = gemm_offsets(params, group.z);
+    const uint down = uint((params.rows + rows - 1) / rows);
+    const uint across = (params.columns + columns - 1) / columns;
+    const uint band = group.x / (GEMM_BLOCKS_BAND * across) * GEMM_BLOCKS_BAND;
+    const uint in_band = group.x - band * across,
+               height = metal::min(down - band, uint(GEMM_BLOCKS_BAND));
+    row = long(band + in_band % height) * rows;
+    column = long(in_band / height) * columns;
+    out = offsets.out;
+    terms = params.depth;
+    if (params.split_terms != 0) {
+      terms = metal::min(terms, long(params.split_terms) - long(group.z) * terms);
+    }
+    a = {a_at + offsets.a, gemm_a_turned ? params.a_c : params.a_x,
+         gemm_a_turned ? terms : params.rows, gemm_a_turned ? params.rows : terms, false};
+    b = {b_at + offsets.b, gemm_b_turned ? params.b_column : params.b_row,
+         gemm_b_turned ? long(params.columns) : terms, gemm_b_turned ? terms : long(params.columns),
+         false};
+    a.wide = is_wide_lines(a);
+    b.wide = is_wide_lines(b);
   }
-  ROWS_INLINE void next(threadgroup T* to) thread {
-    if (wide && across >= kLines && along >= kLength) {
-      device const T* from = at;
-      ROWS_UNROLL
-      for (int i = 0; i < kLines / kStep; ++i, from += step) {
-        gemm_copy_16(to + place + i * kStep * kLine, from, true);
-      }
-    } else if (wide) {
-      const int l = thread_ / kOfLine, c = thread_ % kOfLine * kWide;
-#pragma clang loop unroll(disable)
-      for (int i = 0; i < kLines / kStep; ++i) {
-        const bool inside = l + i * kStep < across && c < along;
-        gemm_copy_16(to + place + i * kStep * kLine, inside ? at + i * step : at - l * line - c,
-                     inside);
-      }
-    } else {
-#pragma clang loop unroll(disable)
-      for (int i = thread_; i < kLines * kLength; i += kThreads) {
-        const int l = i / kLength, c = i % kLength;
-        T value = T(0.0f);
-        if (l < across && c < along) value = at[l * line + c];
-        to[l * kLine + c] = value;
-      }
-    }
-    at += kAcross ? kLines * line : long(kLength);
-    if (kAcross) {
-      across -= kTerms;
-    } else {
-      along -= kTerms;
-    }
+  ROWS_INLINE static bool is_wide_lines(GemmLinesOf<T> of) {
+    return ((reinterpret_cast<ulong>(of.at) & 15) |
+            ulong((of.line | of.along) % (16 / sizeof(T)))) == 0;
   }
 };
 
@@ -210,31 +154,9 @@ struct GemmBlock {
   ROWS_INLINE static void run(device const T* a, device const T* b, device Out* out,
                               constant GemmParams& params, Epilogue epilogue, threadgroup T* memory,
                               uint3 group, uint thread_, uint simdgroup, uint lane) {
-    const GemmOffsets offsets = gemm_offsets(params, group.z);
-    // Blocks down a band first, then the band's next columns.
-    const uint down = uint((params.rows + kRows - 1) / kRows);
-    const uint across = (params.columns + kColumns - 1) / kColumns;
-    const uint band = group.x / (GEMM_BLOCKS_BAND * across) * GEMM_BLOCKS_BAND;
-    const uint in_band = group.x - band * across,
-               height = metal::min(down - band, uint(GEMM_BLOCKS_BAND));
-    const long row = long(band + in_band % height) * kRows;
-    const long column = long(in_band / height) * kColumns;
-    long terms = params.depth;
-    if (params.split_terms != 0) {
-      terms = metal::min(terms, long(params.split_terms) - long(group.z) * terms);
-    }
-    constexpr long kWide = 16 / sizeof(T);
-    GemmLinesOf<T> of_a = {a + offsets.a, gemm_a_turned ? params.a_c : params.a_x,
-                           gemm_a_turned ? terms : params.rows, gemm_a_turned ? params.rows : terms,
-                           false};
-    GemmLinesOf<T> of_b = {b + offsets.b, gemm_b_turned ? params.b_column : params.b_row,
-                           gemm_b_turned ? long(params.columns) : terms,
-                           gemm_b_turned ? terms : long(params.columns), false};
-    of_a.wide =
-        ((reinterpret_cast<ulong>(of_a.at) & 15) | ulong((of_a.line | of_a.along) % kWide)) == 0;
-    of_b.wide =
-        ((reinterpret_cast<ulong>(of_b.at) & 15) | ulong((of_b.line | of_b.along) % kWide)) == 0;
-
+    const GemmPlace<T> place(a, b, params, group, kRows, kColumns);
+    const GemmLinesOf<T> of_a = place.a, of_b = place.b;
+    const long row = place.row, column = place.column, terms = place.terms;
     typename Ops::Sums16 sums[kRowTiles][kColumnTiles];
     ROWS_UNROLL
     for (int i = 0; i < kRowTiles; ++i) {
@@ -268,7 +190,7 @@ struct GemmBlock {
     for (int i = 0; i < kRowTiles; ++i) {
       Tiles<T>::put(sums[i], space + share * kSpace, kSpaceLine, lane);
       gemm_put_barrier<kShares>();
-      store(space, out, params, offsets.out, epilogue, row + simd_row + 16 * i,
+      store(space, out, params, place.out, epilogue, row + simd_row + 16 * i,
             uint(column) + simd_column, uint(share) * 32 + lane);
       gemm_put_barrier<kShares>();
     }

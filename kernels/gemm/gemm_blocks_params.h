@@ -28,4 +28,14 @@
 #define GEMM_SMALL_BLOCK 64, 64, 32, 2, 4, 2, 1
 #define GEMM_SHORT_BLOCK 16, 32, 64, 1, 4, 2, 2
 
+// Blocks whose matrices four simdgroups multiply together: rows, columns, steps that are in
+// threadgroup memory, products of a step that may run into the next. The first two want a memory that
+// only GPUs with such a unit have.
+#define GEMM_WARPGROUP_DEPTH 64
+#define GEMM_WARPGROUP_BYTES(rows, columns, stages, bytes) \
+  ((stages) * (bytes) * GEMM_WARPGROUP_DEPTH * ((rows) + (columns)))
+#define GEMM_WIDE_WARPGROUPS 128, 256, 4, 1
+#define GEMM_EVEN_WARPGROUPS 128, 128, 6, 1
+#define GEMM_SMALL_WARPGROUPS 64, 64, 2, 0
+
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_PARAMS_H_

@@ -11,7 +11,7 @@ namespace metal_ops {
 // By the device, the sizes and METAL_OPS_GEMM. `fits`: tiles would be of use.
 Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way);
 
-// kFew or kBlocks.
+// By neither tiles nor threads.
 Status RunGemmGroups(id<TF_MetalStream> stream, GemmWay way, const GemmParams& params,
                      const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
                      const Tensor& out);

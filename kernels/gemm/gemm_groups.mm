@@ -60,6 +60,31 @@ Block ChooseBlock(const GemmParams& params, DType type, size_t memory) {
   return fits(kLow) ? kLow : kSmall;
 }
 
+// Where four simdgroups multiply together. Small ones are asked for only.
+struct Warpgroups {
+  const char* name;
+  int64_t rows, columns, stages, behind;
+
+  int64_t groups(const GemmParams& p) const {
+    return Pieces(p.rows, rows) * Pieces(p.columns, columns);
+  }
+  size_t bytes() const { return size_t(GEMM_WARPGROUP_BYTES(rows, columns, stages, 2)); }
+};
+constexpr Warpgroups kWide = {"wide", GEMM_WIDE_WARPGROUPS}, kEven = {"even", GEMM_EVEN_WARPGROUPS},
+                     kSmallFour = {"small", GEMM_SMALL_WARPGROUPS};
+
+// Threadgroups at once: the memory of a multiprocessor is one's, and there are 132 of them.
+constexpr int64_t kMultiprocessors = 132, kBusyEven = 60;
+
+// Wide blocks take twice as long as even ones, and are a quarter faster for what they do.
+const Warpgroups& ChooseWarpgroups(const GemmParams& params, size_t memory) {
+  if (kWide.bytes() > memory) return kSmallFour;
+  const int64_t products = GemmProducts(params);
+  const int64_t wide = 8 * Pieces(kWide.groups(params) * products, kMultiprocessors);
+  const int64_t even = 5 * Pieces(kEven.groups(params) * products, kMultiprocessors);
+  return wide <= even ? kWide : kEven;
+}
+
 Status LaunchFew(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
                  const GemmEpilogue* epilogue, const Tensor& out) {
   const int64_t rows = params.rows <= 2 ? params.rows : params.rows <= 4 ? 4 : GEMM_FEW_ROWS;
@@ -90,10 +115,36 @@ Grid BlockGrid(const Block& block, const GemmParams& params) {
       .InGroupsOf(block.threads(), 1, 1);
 }
 
+Status LaunchWarpgroups(Encoder& encoder, const GemmParams& params, const Tensor& a,
+                        const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
+  size_t memory = 0;
+  RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
+  const Warpgroups& four = ChooseWarpgroups(params, memory);
+  std::vector<Argument> arguments = {{"a", a},
+                                     {"b", b},
+                                     {"out", out},
+                                     {"params", params},
+                                     {"memory", Value::Threadgroup(four.bytes())}};
+  Shader shader("gemm_warpgroups", four.name, out.dtype());
+  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
+  shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
+  const int64_t threads = 2 * four.rows;
+  return encoder.Launch(
+      shader,
+      Grid(threads * four.groups(params), 1, GemmProducts(params)).InGroupsOf(threads, 1, 1),
+      arguments);
+}
+
 Status LaunchBlocks(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
                     const GemmEpilogue* epilogue, const Tensor& out) {
   size_t memory = 0;
   RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
+  // Only GPUs whose matrix unit reads threadgroup memory itself have as much of it. Small blocks keep
+  // more of a GPU busy where there are few large ones.
+  if (params.rows > kLow.rows && memory >= kWide.bytes() &&
+      kEven.groups(params) * GemmProducts(params) >= kBusyEven) {
+    return LaunchWarpgroups(encoder, params, a, b, epilogue, out);
+  }
   const Block block = ChooseBlock(params, out.dtype(), memory);
   std::vector<Argument> arguments = {{"a", a},
                                      {"b", b},
@@ -109,12 +160,16 @@ Status LaunchBlocks(Encoder& encoder, const GemmParams& params, const Tensor& a,
 }  // namespace
 
 Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way) {
-  enum { kTiles, kThreads, kGroups };
+  enum { kTiles, kThreads, kGroups, kFours };
   const bool at_once = ThreadgroupsRunAtOnce();
   int asked = at_once ? kGroups : kThreads;
-  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups"}, &asked));
+  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups"}, &asked));
   *way = asked != kThreads && fits ? GemmWay::kTiles : GemmWay::kThreads;
-  if (asked != kGroups || !IsPlain(params)) return Status();
+  if (asked < kGroups || !IsPlain(params)) return Status();
+  if (asked == kFours && SizeOf(type) == 2) {
+    *way = GemmWay::kWarpgroups;
+    return Status();
+  }
   // What the matrix unit takes is by blocks but for single rows, which it would multiply as 16. It has to be
   // a unit that reads ahead (a discrete GPU's) for few rows.
   const bool few = IsFew(params) && (params.rows == 1 || SizeOf(type) != 2 || !IsDiscrete());
@@ -127,7 +182,10 @@ Status RunGemmGroups(id<TF_MetalStream> stream, GemmWay way, const GemmParams& p
                      const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
                      const Tensor& out) {
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-    return (way == GemmWay::kFew ? LaunchFew : LaunchBlocks)(encoder, params, a, b, epilogue, out);
+    const auto launch = way == GemmWay::kFew          ? LaunchFew
+                        : way == GemmWay::kWarpgroups ? LaunchWarpgroups
+                                                      : LaunchBlocks;
+    return launch(encoder, params, a, b, epilogue, out);
   });
 }
 

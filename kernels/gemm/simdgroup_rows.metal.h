@@ -465,9 +465,7 @@ struct RowsOps<T, true> {
   }
   ROWS_INLINE static float element(thread const Sums16& sums, int i) { return sums.part[i]; }
   ROWS_INLINE static void set(thread Sums16& sums, int i, float value) { sums.part[i] = value; }
-  ROWS_INLINE static uint rounded(float x, float y) {
-    return as_type<uint>(metal::vec<T, 2>(T(x), T(y)));
-  }
+  ROWS_INLINE static uint rounded(float x, float y) { return _msl::packed_16<T>(x, y); }
   ROWS_INLINE static void join(thread Rows16& rows, thread const Sums16& left,
                                thread const Sums16& right) {
     rows.part[0] = rounded(left.part[0], left.part[1]);

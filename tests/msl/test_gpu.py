@@ -113,6 +113,13 @@ CASES = {
         "simdgroup_multiply(x, x, y); simdgroup_store(x, a); }",
         [r"mma\.sync\.aligned\.m16n8k8", r"movmatrix"],
     ),
+    "matrices of four simdgroups": (
+        "#ifdef __HAVE_WARPGROUP_MATRIX__\nstruct S { float part[4]; };\n"
+        "kernel void k(device float* a, threadgroup half* t) { S s[8]; _msl::begin_products();\n"
+        "_msl::multiply_64<half, false, true>(s, _msl::matrix_at(t, 16), _msl::matrix_at(t + 4096, 16), false);\n"
+        "_msl::end_products(); _msl::wait_for_products<0>(); a[0] = s[0].part[0] + s[7].part[3]; }\n#endif",
+        [r"wgmma\.mma_async\.sync\.aligned\.m64n64k16\.f32\.f16\.f16", r"p, 1, 1, 0, 1;", r"\.target sm_90\n"],
+    ),
     "function constants": (
         "constant uint w [[function_constant(3)]]; constant bool twice = w == 2;\n"
         "kernel void k(device uint* a, uint i [[thread_position_in_grid]]) { a[i] = twice ? 2 : w; }",

@@ -39,9 +39,15 @@ inline __attribute__((always_inline)) bool enter(const Grid& g, GpuLaunch& l, Po
   return true;
 }
 
-// Threadgroup arguments lie one after the other, at offsets that the runtime gives.
+// Threadgroup arguments lie one after the other, at offsets that the runtime gives. Matrices that Hopper's unit reads
+// lie at multiples of 1024.
+#if _MSL_SM >= 90
+#define _MSL_THREADGROUP_ALIGNMENT 1024
+#else
+#define _MSL_THREADGROUP_ALIGNMENT 16
+#endif
 extern threadgroup unsigned char threadgroup_memory[] __asm__("_msl_threadgroup_memory")
-    __attribute__((aligned(16)));
+    __attribute__((aligned(_MSL_THREADGROUP_ALIGNMENT)));
 
 // `constant T&` as a parameter: a pointer, or nullptr and the value, where T is small.
 constexpr unsigned long kByValueBytes = 256;  // as in hostmetal/src/cuda/stream.cc

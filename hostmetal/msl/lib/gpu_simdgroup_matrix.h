@@ -78,7 +78,24 @@ inline unsigned transposed_8(unsigned m) {
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(m));
   return t;
 }
-// Four of them, whose 32 rows of 16 bytes lie where the 32 lanes say.
+// Two numbers, the first in the lower half.
+template <class T>
+inline unsigned packed_16(float x, float y) {
+  unsigned both;
+  if constexpr (metal::is_same_v<T, half>) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
+  }
+  return both;
+}
+// 2^x as exactly as two bytes tell.
+inline float exp2_16(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Four 8x8 matrices, whose 32 rows of 16 bytes lie where the 32 lanes say.
 inline void load_8(thread unsigned (&m)[4], threadgroup const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])

@@ -45,6 +45,9 @@ inline simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(
 
 #if defined(__NVPTX__)
 #include "gpu_simdgroup_matrix.h"
+#if _MSL_SM >= 90
+#include "gpu_warpgroup_matrix.h"
+#endif
 #else
 namespace _msl {
 struct MatrixOperands {
@@ -115,12 +118,25 @@ inline float2 multiplied(unsigned long site, metal::vec<A, 2> a, metal::vec<B, 2
 template <class T>
 void multiply_16(thread float (&c)[4], thread const unsigned (&a)[4], thread const unsigned (&b)[2]);
 unsigned transposed_8(unsigned m);
+template <class T>
+unsigned packed_16(float x, float y);
+float exp2_16(float x);
 void load_8(thread unsigned (&m)[4], threadgroup const void* row);
 void load_transposed_8(thread unsigned (&m)[4], threadgroup const void* row);
 void copy_16(threadgroup void* to, device const void* from, unsigned bytes);
 void end_copies();
 template <int batches>
 void wait_for_copies();
+unsigned long matrix_at(threadgroup const void* at, unsigned next);
+template <class T, bool columns_a, bool columns_b, class Sums, int n>
+void multiply_64(thread Sums (&c)[n], unsigned long a, unsigned long b, bool adds);
+template <class T, bool columns_b, class Sums, int n>
+void multiply_64(thread Sums (&c)[n], thread const unsigned (&a)[4], unsigned long b, bool adds);
+void begin_products();
+void end_products();
+template <int batches>
+void wait_for_products();
+void show_to_products();
 }  // namespace _msl
 #endif  // __NVPTX__
 

@@ -11,6 +11,8 @@ namespace hostmetal {
 namespace cuda {
 namespace {
 
+constexpr int kHopper = 90;
+
 // Of "sm_80": 80.
 int Capability(const char* target) { return strncmp(target, "sm_", 3) == 0 ? atoi(target + 3) : 0; }
 
@@ -44,18 +46,31 @@ class GpuModule : public hostmetal::Module {
                                        "; compile it with 'metal --gpu=sm_80' (make metal GPU=1)"};
     }
     for (auto* c = code->begin; c != code->end; ++c) {
-      if (Capability(c->target) == best) {
-        files_.push_back(std::make_unique<PtxFile>(std::string_view(c->text, c->length)));
-      }
+      const int of = Capability(c->target);
+      if (of > best || (of < best && gpu.capability == best)) continue;
+      (of == best ? files_ : older_)
+          .push_back(std::make_unique<PtxFile>(std::string_view(c->text, c->length)));
     }
     return {};
   }
 
-  const PtxFile* FileOf(const std::string& entry) const {
-    for (const auto& file : files_) {
-      if (file->Has(entry)) return file.get();
+  // The kernel alone, for this GPU: that of an older one where it has instructions that only Hopper
+  // has. Empty: there is none.
+  std::string TextOf(const Gpu& gpu, const std::string& entry, const Kernel& kernel) const {
+    for (const auto* files : {&files_, &older_}) {
+      for (const auto& file : *files) {
+        if (!file->Has(entry)) continue;
+        std::string text = file->Extract(entry, kernel.entry->constants, kernel.constants.data(),
+                                         kernel.entry->n_constants);
+        if (text.find("wgmma.") == text.npos) return text;
+        if (gpu.capability != kHopper) continue;
+        static const char kTarget[] = ".target sm_90";
+        const size_t at = text.find(kTarget);
+        if (at != text.npos) text.insert(at + strlen(kTarget), "a");
+        return text;
+      }
     }
-    return nullptr;
+    return {};
   }
 
   // One compilation for each set of constants. Held weakly: it ends with the last pipeline.
@@ -65,7 +80,7 @@ class GpuModule : public hostmetal::Module {
  private:
   std::shared_ptr<hostmetal::Module> tables_;
   std::string name_;
-  std::vector<std::unique_ptr<PtxFile>> files_;
+  std::vector<std::unique_ptr<PtxFile>> files_, older_;
 };
 
 }  // namespace
@@ -98,12 +113,10 @@ Failure Compile(const Gpu& gpu, Kernel* kernel) {
   std::string where = std::string("[newComputePipelineState] kernel '") + entry.name + "'";
   if (!code) {
     std::string symbol = EntryName(entry.name);
-    const PtxFile* file = module->FileOf(symbol);
-    if (!file) {
+    const std::string text = module->TextOf(gpu, symbol, *kernel);
+    if (text.empty()) {
       return {kLibraryInternal, where + " of '" + module->name() + "' has no code for GPUs"};
     }
-    std::string text =
-        file->Extract(symbol, entry.constants, kernel->constants.data(), entry.n_constants);
     auto made = std::make_shared<Compiled>();
     made->gpu = &gpu;
     char said[8192] = "";

@@ -31,8 +31,11 @@ def entry_name(host_name: str) -> str:
 
 def defines(target: str) -> list[str]:
     """Predefined macros beside those of every target."""
-    vectors = ["__HAVE_ATOMIC_FLOAT_VECTOR__=1"] if target == "sm_90" else []
-    return ["__HAVE_SIMDGROUP_MATRIX_16__=1", "__HAVE_THREADGROUP_COPY_ASYNC__=1", *vectors]
+    hopper = ["__HAVE_ATOMIC_FLOAT_VECTOR__=1", "__HAVE_WARPGROUP_MATRIX__=1"]
+    return [
+        *("__HAVE_SIMDGROUP_MATRIX_16__=1", "__HAVE_THREADGROUP_COPY_ASYNC__=1"),
+        *(hopper if target == "sm_90" else []),
+    ]
 
 
 def flags(target: str, fast_math: bool) -> list[str]:
@@ -291,12 +294,15 @@ def assemble(text: str, target: str) -> list[Usage]:
         r".global .align 16 .b8 \1[32];",
         text,
     )
+    # Hopper's own instructions, which no later GPU has: the driver asks for them kernel by kernel.
+    own = "a" if "wgmma." in text else ""
+    text = re.sub(rf"(?m)^\.target {target}$", f".target {target}{own}", text)
     with tempfile.TemporaryDirectory(prefix="ptxas-") as folder:
         file = Path(folder) / "kernels.ptx"
         file.write_text(text)
         command = [
             ptxas(),
-            f"-arch={target}",
+            f"-arch={target}{own}",
             "-v",
             str(file),
             "-o",
@@ -313,7 +319,7 @@ def assemble(text: str, target: str) -> list[Usage]:
         out.append(
             Usage(
                 kernel,
-                built,
+                built.removesuffix("a"),
                 int(registers),
                 int(stack),
                 int(stores) + int(loads),

@@ -52,14 +52,33 @@ def test_all_ways(size, options, way, monkeypatch):
         )
 
 
+# Of one query, heads that share keys are taken together.
+@pytest.mark.parametrize("way", ["groups", "warpgroups"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("size", [*test_attention.SIZES[1:], (1, 2, 1, 3, 700, 24, 40)], ids=str)
-def test_half_types_by_groups(size, dtype, monkeypatch):
-    """The last one's keys are shared out among simdgroups."""
-    monkeypatch.setenv("METAL_OPS_ATTENTION", "groups")
+@pytest.mark.parametrize(
+    "size",
+    [*test_attention.SIZES[1:], (1, 2, 1, 3, 700, 24, 40), (2, 6, 2, 1, 300, 64, 64)],
+    ids=str,
+)
+def test_half_types_by_groups(size, dtype, way, monkeypatch):
+    """The keys of the last two are shared out among simdgroups."""
+    monkeypatch.setenv("METAL_OPS_ATTENTION", way)
     arrays = test_attention.make(*size, dtype)
     with tf.device("GPU:0"):
         test_attention.check(*arrays, dtype, **test_attention.OPTIONS["causal"])
+
+
+@pytest.mark.parametrize("options", test_attention.OPTIONS)
+def test_options_by_four_simdgroups(options, monkeypatch):
+    """More queries than they have rows, and keys than they look at together."""
+    monkeypatch.setenv("METAL_OPS_ATTENTION", "warpgroups")
+    bias = np.random.default_rng(3).normal(size=(1, 4, 1, 90)).astype(np.float16)
+    mask = np.random.default_rng(4).random((2, 1, 70, 90)) < 0.7
+    arrays = test_attention.make(2, 4, 2, 70, 90, 40, 64, "float16")
+    with tf.device("GPU:0"):
+        test_attention.check(
+            *arrays, "float16", bias=bias, mask=mask, **test_attention.OPTIONS[options]
+        )
 
 
 @pytest.mark.parametrize("way", ["one", "vector", "groups"])

@@ -32,8 +32,12 @@ DTYPES = error_cases.DTYPES
 RUN_BELOW = ("fused_optimizers", "hash_grid")
 OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_fused_")
 # Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
-OF_GPUS = re.compile(r"gemm_blocks_(large|middle|low|thin)_")
-OF_OTHERS = re.compile(r"gemm_(blocks_(small|short)|few)_")
+OF_GPUS = re.compile(
+    r"gemm_blocks_(large|middle|low|thin)_|gemm_warpgroups_(wide|even)_|attention_warpgroups_\w+_(64|128)$"
+)
+OF_OTHERS = re.compile(
+    r"gemm_(blocks_(small|short)|warpgroups_small|few)_|attention_warpgroups_\w+_0$"
+)
 LAUNCH = re.compile(r"\bLaunch\(")
 DEFINED = re.compile(r"\bStatus (Encoder::)?Launch\(")
 
@@ -212,7 +216,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in DTYPES:
         for case in (optimizers, products, losses, rays, sequences):
             case(dtype)
-    for shaders in ("tiles", "threads", "groups"):
+    for shaders in ("tiles", "threads", "groups", "warpgroups"):
         monkeypatch.setenv("METAL_OPS_GEMM", shaders)
         for dtype in DTYPES:
             products(dtype)
@@ -228,7 +232,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_MLP", way)
         for dtype in DTYPES:
             networks(dtype)
-    for way in ("one", "vector", "groups"):
+    for way in ("one", "vector", "groups", "warpgroups"):
         monkeypatch.setenv("METAL_OPS_ATTENTION", way)
         for dtype in DTYPES:
             attention(dtype)

@@ -88,6 +88,26 @@ def test_groups(monkeypatch, size, dtype):
         again.assert_agree(cpu, device, dtype, rtol=2e-5, atol=2e-6 * terms)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [(8, 40, 24), (70, 96, 136), (130, 200, 67)], ids=str)
+def test_by_four_simdgroups(monkeypatch, size, dtype):
+    """Each order of both factors, lines that lie at multiples of 16 bytes and others, and batches."""
+    monkeypatch.setenv("METAL_OPS_GEMM", "warpgroups")
+    rows, terms, columns = size
+    chain = next(c for c in CHAINS if c.add and c.activation == "Swish")
+    for turned_a, turned_b in itertools.product((False, True), repeat=2):
+        a = on_cpu.normal((2, terms, rows) if turned_a else (2, rows, terms), dtype, 0)
+        b = on_cpu.normal((columns, terms) if turned_b else (terms, columns), dtype, 1)
+        args = chain.args(columns, (2, rows, columns), dtype, 2)
+        turned = {"transpose_a": turned_a, "transpose_b": turned_b}
+
+        def run(a, b, *args, turned=turned):
+            return raw_ops.metal_fused_mat_mul(a, b, args, **chain.attributes(), **turned)
+
+        cpu, device = again.on_both(run, a, b, *args)
+        again.assert_agree(cpu, device, dtype, rtol=2e-5, atol=2e-6 * terms)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_groups_of_batches_and_slices(monkeypatch, dtype):
     """Matrices of a batch, b's once for several; a slice of memory, which begins anywhere."""
@@ -118,7 +138,7 @@ def test_unknown_shaders(monkeypatch):
     monkeypatch.setenv("METAL_OPS_GEMM", "fast")
     with pytest.raises(
         tf.errors.InvalidArgumentError,
-        match="METAL_OPS_GEMM must be 'tiles', 'threads' or 'groups', got 'fast'",
+        match="METAL_OPS_GEMM must be 'tiles', 'threads', 'groups' or 'warpgroups', got 'fast'",
     ):
         raw_ops.metal_fused_mat_mul(on_cpu.A, on_cpu.B, [], fused_ops=["Relu"])
 

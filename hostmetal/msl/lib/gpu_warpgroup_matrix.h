@@ -1,0 +1,187 @@
+// Products of four simdgroups together by Hopper's matrix unit, which reads threadgroup memory itself and multiplies
+// while the simdgroups go on. For shaders that find __HAVE_WARPGROUP_MATRIX__.
+#pragma once
+
+namespace _msl {
+
+// Sums of 64 rows, 16 a simdgroup: of 8 columns each lane has the four of multiply_16.
+#define _MSL_SUMS_8(c, i) \
+  "+f"((c)[i].part[0]), "+f"((c)[i].part[1]), "+f"((c)[i].part[2]), "+f"((c)[i].part[3])
+#define _MSL_SUMS_32(c, i) \
+  _MSL_SUMS_8(c, i), _MSL_SUMS_8(c, i + 1), _MSL_SUMS_8(c, i + 2), _MSL_SUMS_8(c, i + 3)
+#define _MSL_SUMS_64(c, i) _MSL_SUMS_32(c, i), _MSL_SUMS_32(c, i + 4)
+#define _MSL_SUMS_128(c, i) _MSL_SUMS_64(c, i), _MSL_SUMS_64(c, i + 8)
+#define _MSL_SUMS_256(c, i) _MSL_SUMS_128(c, i), _MSL_SUMS_128(c, i + 16)
+
+#define _MSL_REGISTERS_32 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define _MSL_REGISTERS_64 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define _MSL_REGISTERS_128 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, " \
+  "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
+  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define _MSL_REGISTERS_256 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, " \
+  "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
+  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, " \
+  "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, " \
+  "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+  "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, " \
+  "%124, %125, %126, %127"
+
+// Where a matrix lies: rows of 64 elements, eight of them in 1024 bytes at a multiple of that, 16 bytes c of row r at
+// place c ^ r % 8. Of more than 64 columns, the next 64 lie `next` bytes further.
+inline unsigned long matrix_at(threadgroup const void* at, unsigned next) {
+  const unsigned long address = (unsigned)(unsigned long)at;
+  return (address & 0x3ffff) >> 4 | (unsigned long)(next >> 4) << 16 | 64ul << 32 | 1ul << 62;
+}
+
+// c = a b, or c += a b: a of 64 rows and 16 columns, b of 16 rows. columns_a, columns_b: the lines in memory are a's
+// columns, b's rows. Runs between begin_products and wait_for_products, and c is not touched meanwhile.
+template <class T, bool columns_a, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[8], unsigned long a,
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" _MSL_REGISTERS_64
+                 "}, %32, %33, p, 1, 1, %35, %36; }"
+                 : _MSL_SUMS_64(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" _MSL_REGISTERS_64
+                 "}, %32, %33, p, 1, 1, %35, %36; }"
+                 : _MSL_SUMS_64(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  }
+}
+template <class T, bool columns_a, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[16], unsigned long a,
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" _MSL_REGISTERS_128
+                 "}, %64, %65, p, 1, 1, %67, %68; }"
+                 : _MSL_SUMS_128(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" _MSL_REGISTERS_128
+                 "}, %64, %65, p, 1, 1, %67, %68; }"
+                 : _MSL_SUMS_128(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  }
+}
+template <class T, bool columns_a, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[32], unsigned long a,
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" _MSL_REGISTERS_256
+                 "}, %128, %129, p, 1, 1, %131, %132; }"
+                 : _MSL_SUMS_256(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" _MSL_REGISTERS_256
+                 "}, %128, %129, p, 1, 1, %131, %132; }"
+                 : _MSL_SUMS_256(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  }
+}
+// The same, a from registers: of each simdgroup its 16 rows, as multiply_16 has them.
+template <class T, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[4], thread const unsigned (&a)[4],
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %21, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {" _MSL_REGISTERS_32
+                 "}, {%16, %17, %18, %19}, %20, p, 1, 1, %22; }"
+                 : _MSL_SUMS_32(c, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %21, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" _MSL_REGISTERS_32
+                 "}, {%16, %17, %18, %19}, %20, p, 1, 1, %22; }"
+                 : _MSL_SUMS_32(c, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
+  }
+}
+template <class T, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[8], thread const unsigned (&a)[4],
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" _MSL_REGISTERS_64
+                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
+                 : _MSL_SUMS_64(c, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" _MSL_REGISTERS_64
+                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
+                 : _MSL_SUMS_64(c, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
+  }
+}
+template <class T, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[16], thread const unsigned (&a)[4],
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" _MSL_REGISTERS_128
+                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
+                 : _MSL_SUMS_128(c, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" _MSL_REGISTERS_128
+                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
+                 : _MSL_SUMS_128(c, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
+  }
+}
+// c of fewer columns.
+template <class T, bool columns_a, bool columns_b, class Sums>
+inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[4], unsigned long a,
+                                                      unsigned long b, bool adds) {
+  if constexpr (metal::is_same_v<T, half>) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {" _MSL_REGISTERS_32
+                 "}, %16, %17, p, 1, 1, %19, %20; }"
+                 : _MSL_SUMS_32(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  } else {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" _MSL_REGISTERS_32
+                 "}, %16, %17, p, 1, 1, %19, %20; }"
+                 : _MSL_SUMS_32(c, 0)
+                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+  }
+}
+
+#undef _MSL_SUMS_8
+#undef _MSL_SUMS_32
+#undef _MSL_SUMS_64
+#undef _MSL_SUMS_128
+#undef _MSL_SUMS_256
+#undef _MSL_REGISTERS_32
+#undef _MSL_REGISTERS_64
+#undef _MSL_REGISTERS_128
+#undef _MSL_REGISTERS_256
+
+inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
+inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
+template <int batches>
+inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(batches) : "memory");
+}
+// Between what this thread has written to threadgroup memory and a barrier behind which the unit reads it.
+inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+}  // namespace _msl

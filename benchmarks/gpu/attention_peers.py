@@ -6,6 +6,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +61,7 @@ def main() -> None:
         # One query, the last, sees all keys.
         options = {"is_causal": bool(causal) and queries > 1, "enable_gqa": kv_heads != heads}
         calls = [
-            (lambda k=kv[s, 0], v=kv[s, 1]: F.scaled_dot_product_attention(q, k, v, **options))
+            partial(F.scaled_dot_product_attention, q, kv[s, 0], kv[s, 1], **options)
             for s in range(sets)
         ]
         n = 8 if queries * keys * heads * batch * size > 5e9 else max(sets, 16)

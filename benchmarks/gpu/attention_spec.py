@@ -1,4 +1,4 @@
-"""Lines for `attention`: the shaders of four simdgroups with the sizes that the host gives them (attention_metal.mm)."""
+"""Lines for `attention`: the shaders of four simdgroups with the sizes that the host gives them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def main() -> None:
                 )
                 splits = max(1, min(THREADGROUPS // pieces, -(-keys // LEAST_KEYS)))
                 print(
-                    f"warpgroups attention_warpgroups_{dtype}_{size} {dtype} {batch} {heads} {kv_heads} {queries} {keys} "
-                    f"{size} {causal} {splits} {warpgroups} {keys_at_once} {stages}"
+                    f"warpgroups attention_warpgroups_{dtype}_{size} {dtype}",
+                    *(batch, heads, kv_heads, queries, keys, size, causal),
+                    *(splits, warpgroups, keys_at_once, stages),
                 )
 
 

@@ -216,7 +216,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in DTYPES:
         for case in (optimizers, products, losses, rays, sequences):
             case(dtype)
-    for shaders in ("tiles", "threads", "groups", "warpgroups"):
+    for shaders in ("tiles", "threads", "warpgroups", "groups"):
         monkeypatch.setenv("METAL_OPS_GEMM", shaders)
         for dtype in DTYPES:
             products(dtype)

@@ -129,10 +129,15 @@ def torch_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
     }
 
 
-def serve(libraries: dict[str, Callable], names: tuple[str, ...]) -> None:
+def serve(
+    libraries: dict[str, Callable],
+    names: tuple[str, ...],
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
     """Answers requests until the pipe ends. `libraries` make a version and its variants out of inputs and settings.
 
-    A variant does its work once when it is called, and returns the results; or has `results()` for that.
+    A variant does its work once when it is called, and returns the results; or has `results()` for that. `clock` says
+    seconds.
     """
     # Libraries print: the pipe is kept for answers, and file descriptor 1 joins the log.
     answers = os.fdopen(os.dup(1), "w")
@@ -148,9 +153,9 @@ def serve(libraries: dict[str, Callable], names: tuple[str, ...]) -> None:
                     answer["version"], variants = make(dict(arrays), message["settings"])
             elif message["op"] == "time":
                 work = variants[message["variant"]]
-                start = time.perf_counter()
+                start = clock()
                 work()
-                answer["ms"] = (time.perf_counter() - start) * 1e3
+                answer["ms"] = (clock() - start) * 1e3
             else:
                 work = variants[message["variant"]]
                 results = getattr(work, "results", work)()

@@ -16,6 +16,10 @@ SOURCES = {
     "fused_mlp": ("kernels/fused_mlp", "kernels/fused_matmul"),
     "fused_conv": ("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),
     "package": ("graph", "python/metal_ops/package"),
+    "expressions": (
+        *("graph", "kernels/row_norm", "kernels/swiglu", "kernels/attention"),
+        *("kernels/fused_conv2d", "kernels/fused_matmul", "device", "hostmetal"),
+    ),
     "fusion_first_call": ("graph", "kernels/fused_conv2d", "kernels/fused_matmul"),
     "hostmetal": ("kernels/hash_encode", "hostmetal"),
     "language": ("kernels/swiglu", "kernels/rope"),

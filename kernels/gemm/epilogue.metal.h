@@ -86,8 +86,9 @@ inline float epilogue_mish(float x) {
 }
 
 // Comparisons are the way round that lets NaN through.
-inline float epilogue_activate(float x, float leakyrelu_alpha) {
-  switch (epilogue_activation) {
+template <uint kActivation>
+inline float epilogue_activate_by(float x, float leakyrelu_alpha) {
+  switch (kActivation) {
     case EPILOGUE_RELU:
       return x < 0.0f ? 0.0f : x;
     case EPILOGUE_RELU6:
@@ -111,6 +112,32 @@ inline float epilogue_activate(float x, float leakyrelu_alpha) {
     default:
       return x;
   }
+}
+
+// Neighbours at once: a loop of its own for each activation, without a choice inside.
+template <int N>
+inline void epilogue_activate(thread float (&y)[N], float leakyrelu_alpha) {
+#define EPILOGUE_CASE(activation)                                     \
+  case activation:                                                    \
+    for (int j = 0; j < N; ++j) {                                     \
+      y[j] = epilogue_activate_by<activation>(y[j], leakyrelu_alpha); \
+    }                                                                 \
+    break;
+  switch (epilogue_activation) {
+    EPILOGUE_CASE(EPILOGUE_RELU)
+    EPILOGUE_CASE(EPILOGUE_RELU6)
+    EPILOGUE_CASE(EPILOGUE_ELU)
+    EPILOGUE_CASE(EPILOGUE_LEAKY_RELU)
+    EPILOGUE_CASE(EPILOGUE_SIGMOID)
+    EPILOGUE_CASE(EPILOGUE_TANH)
+    EPILOGUE_CASE(EPILOGUE_SWISH)
+    EPILOGUE_CASE(EPILOGUE_GELU_EXACT)
+    EPILOGUE_CASE(EPILOGUE_GELU_APPROXIMATE)
+    EPILOGUE_CASE(EPILOGUE_MISH)
+    default:
+      break;
+  }
+#undef EPILOGUE_CASE
 }
 
 // What does not depend on the row, for neighbouring columns. Only what the op has is filled in.
@@ -161,7 +188,9 @@ struct FusedEpilogue {
   float operator()(float y, Column c, long at) const {
     y = channels(y, c);
     if (epilogue_add) y += float(residual[at]);
-    return epilogue_activate(y, params.leakyrelu_alpha);
+    float result[1] = {y};
+    epilogue_activate(result, params.leakyrelu_alpha);
+    return result[0];
   }
 
   // Neighbours in a row at once, each step a loop of its own.
@@ -202,11 +231,7 @@ struct FusedEpilogue {
       device const T* const from = residual + at;
       for (int j = 0; j < N; ++j) y[j] += float(from[j]);
     }
-    if (epilogue_activation == EPILOGUE_RELU) {
-      for (int j = 0; j < N; ++j) y[j] = y[j] < 0.0f ? 0.0f : y[j];
-    } else if (epilogue_activation != EPILOGUE_NO_ACTIVATION) {
-      for (int j = 0; j < N; ++j) y[j] = epilogue_activate(y[j], params.leakyrelu_alpha);
-    }
+    epilogue_activate(y, params.leakyrelu_alpha);
   }
 };
 

@@ -114,8 +114,11 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
     Place to;
     if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
     // Most copies find an idle stream: a plain copy is done before a command buffer would have
-    // started.
-    if (![ToStream(stream) isIdle]) {
+    // started. TensorFlow has its stream of copies wait for that of kernels, as other allocators
+    // give memory back that kernels still read. Here a command buffer keeps what it uses, so new
+    // memory is nobody else's, and the next batch is copied while the present one is trained on.
+    const bool fresh = TakeFresh(target->opaque, size) && [ToStream(stream) onlyWaits];
+    if (!fresh && ![ToStream(stream) isIdle]) {
       uint64_t offset = 0;
       id<MTLBuffer> from = WrapHost((id<MTLDevice>)device->device_handle, source, size, &offset);
       if (from != nil) {
@@ -184,6 +187,7 @@ void MemcpyDeviceToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMe
         !Find(target, size, "copy on the device, target", &to, status)) {
       return;
     }
+    TakeFresh(target->opaque, size);
     if (size > 0 && [from.buffer device] != [to.buffer device]) {
       CopyBetween(ToStream(stream), from, to, size);
       return;
@@ -217,6 +221,7 @@ void SyncMemcpyHostToDevice(const SP_Device* device, SP_DeviceMemoryBase* target
     Synchronize(&ToDevice(device));
     Place to;
     if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
+    TakeFresh(target->opaque, size);
     Write(to, source, size, status);
   });
 }
@@ -231,6 +236,7 @@ void SyncMemcpyDeviceToDevice(const SP_Device* device, SP_DeviceMemoryBase* targ
         !Find(target, size, "copy on the device, target", &to, status)) {
       return;
     }
+    TakeFresh(target->opaque, size);
     std::vector<char> bytes(size);
     Read(from, bytes.data(), size, status);
     Write(to, bytes.data(), size, status);
@@ -242,6 +248,7 @@ void Memset(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* targ
   Guarded(device, status, [&] {
     Place to;
     if (!CheckFork(status) || !Find(target, size, "memset", &to, status)) return;
+    TakeFresh(target->opaque, size);
     [ToStream(stream) encode:Pass(PassKind::kFill, "fill", size)
                         blit:[&](id<MTLBlitCommandEncoder> blit) {
                           [blit fillBuffer:to.buffer
@@ -266,6 +273,7 @@ void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* ta
     }
     Place to;
     if (size == 0 || !CheckFork(status) || !Find(target, size, "memset32", &to, status)) return;
+    TakeFresh(target->opaque, size);
     // Metal fills with bytes only: write the pattern once, then copy what is written already,
     // doubling each time.
     id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle

@@ -30,6 +30,10 @@ void AbandonBuffer(Device& device, void* opaque);
 // none.
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset);
 
+// To be told of every copy into a buffer and every fill. True for the first one, if it is of all
+// `length` bytes: then nothing but kernels that were given the buffer can use it.
+bool TakeFresh(const void* opaque, uint64_t length);
+
 MemoryStatistics GetMemoryStatistics(Device& device);
 
 }  // namespace metal_device

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
 
 #include "device/fork.h"
 #include "kernels/runtime/platform.h"
@@ -20,6 +21,7 @@ struct Live {
   uint64_t length;
   id<MTLBuffer> buffer;
   Device* device;
+  bool fresh;  // until its first copy or fill
 };
 
 struct Memory {
@@ -79,7 +81,7 @@ void* NewBuffer(Device& device, uint64_t length) {
       metal_ops::NewTensorMemory(device.metal, length, Freed, &address));
   if (buffer != nil) {
     std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
-    memory.live[reinterpret_cast<uintptr_t>(address)] = {length, buffer, &device};
+    memory.live[reinterpret_cast<uintptr_t>(address)] = {length, buffer, &device, true};
   }
   std::lock_guard<std::mutex> lock(device.memory_mutex);
   if (buffer == nil) {
@@ -127,6 +129,18 @@ bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {
   *buffer = it->second.buffer;
   *offset = address - it->first;
   return *offset == 0 || *offset < it->second.length;
+}
+
+bool TakeFresh(const void* opaque, uint64_t length) {
+  if (Forked()) return false;
+  Memory& memory = TheMemory();
+  std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(opaque);
+  auto it = memory.live.upper_bound(address);
+  if (it == memory.live.begin()) return false;
+  --it;
+  return std::exchange(it->second.fresh, false) && it->first == address &&
+         it->second.length == length;
 }
 
 MemoryStatistics GetMemoryStatistics(Device& device) {

@@ -12,6 +12,7 @@
 #import <Metal/Metal.h>
 #include <dispatch/dispatch.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -29,7 +30,8 @@
   metal_device::Device* _device;
   id<MTLCommandQueue> _commandQueue;
   dispatch_queue_t _queue;
-  id<MTLCommandBuffer> _current;  // touched on _queue only
+  id<MTLCommandBuffer> _current;   // touched on _queue only
+  std::atomic<bool> _has_kernels;  // whether one has asked for the queue
   int _encoded;  // kernels that said `commit` since the last real one; on _queue only
   metal_device::BufferProfile* _profile;  // of _current, if somebody profiles; on _queue only
   uint32_t _number;                       // among the process' streams, from 1
@@ -59,6 +61,9 @@
 - (void)waitUntilIdle;
 // True if nothing is encoded, running or waited for: the host may touch memory at once.
 - (bool)isIdle;
+// True if no kernel has ever had its queue and nothing is encoded or running, whatever the next
+// command buffer will wait for.
+- (bool)onlyWaits;
 
 // Later work starts after `number` of `other`.
 - (void)waitFor:(MetalDeviceStream*)other until:(uint64_t)number;

@@ -128,6 +128,7 @@ static std::string FaultedEncoder(NSError* error) {
 // ---- TF_MetalStream: what kernels call, on the queue --------------------------------------------
 
 - (dispatch_queue_t)queue {
+  _has_kernels = true;
   return Forked() ? metal_device::QueueOfForked() : _queue;
 }
 
@@ -313,6 +314,16 @@ static std::string FaultedEncoder(NSError* error) {
     idle = self->_current == nil && self->_completed >= self->_submitted && self->_waits.empty();
   });
   return idle;
+}
+
+- (bool)onlyWaits {
+  if (Forked() || _has_kernels) return false;
+  __block bool only = false;
+  dispatch_sync(_queue, ^{
+    std::lock_guard<std::mutex> lock(self->_mutex);
+    only = self->_current == nil && self->_completed >= self->_submitted;
+  });
+  return only;
 }
 
 - (void)waitFor:(MetalDeviceStream*)other until:(uint64_t)number {

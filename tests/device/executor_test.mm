@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -268,6 +269,42 @@ void CommitOnlyCounts() {
   [first release];
   [second release];
   [third release];
+}
+
+// New memory is nobody else's, so that the first copy from the host into all of it waits for no
+// kernel; what has been filled or copied to, parts, and copies behind kernels of their stream do.
+void NewMemoryIsWrittenAtOnce() {
+  Stream kernels, copies;
+  Memory fresh(100), filled(100), part(100), own(100);
+  for (Memory* memory : {std::addressof(filled), std::addressof(part), std::addressof(own)}) {
+    hostmetal_fill((id<MTLBuffer>)memory->base.opaque, 0, 1, 100);
+  }
+  Gate gate(kernels);
+  Status status;
+  Event behind;
+  se.create_stream_dependency(&device, copies, kernels, status);
+  auto first = [](Memory& memory) { return ByteOf((id<MTLBuffer>)memory.base.opaque, 0); };
+  const std::vector<uint8_t> bytes(100, 9), more(100, 5);
+  se.memcpy_htod(&device, copies, &fresh, bytes.data(), 100, status);
+  CHECK(first(fresh) == 9);
+  se.record_event(&device, copies, behind, status);
+  CHECK(behind.done());
+
+  se.memset(&device, kernels, &filled, 2, 100, status);
+  [kernels.metal() queue];
+  se.memcpy_htod(&device, kernels, &own, more.data(), 100, status);
+  se.create_stream_dependency(&device, copies, kernels, status);
+  se.memcpy_htod(&device, copies, &filled, more.data(), 100, status);
+  se.memcpy_htod(&device, copies, &part, more.data(), 50, status);
+  se.memcpy_htod(&device, copies, &fresh, more.data(), 100, status);
+  std::this_thread::sleep_for(Milliseconds(10));
+  CHECK(first(filled) == 1 && first(part) == 1 && first(own) == 1 && first(fresh) == 9);
+  gate.Open();
+  kernels.Finish();
+  copies.Finish();
+  CHECK(first(filled) == 5 && first(part) == 5 && first(own) == 5 && first(fresh) == 5);
+  CHECK(ByteOf((id<MTLBuffer>)part.base.opaque, 50) == 1);
+  CHECK(status.code() == TF_OK);
 }
 
 void StreamsWaitForEachOther() {
@@ -545,6 +582,7 @@ int main() {
     Run("copies at odd places", CopiesAtOddPlaces);
     Run("fills", Fills);
     Run("commit only counts", CommitOnlyCounts);
+    Run("new memory is written at once", NewMemoryIsWrittenAtOnce);
     Run("streams wait for each other", StreamsWaitForEachOther);
     Run("a copy to the host waits", CopyToHostWaits);
     Run("timers", Timers);

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 release=$1 copy=build/tf-$1
 
 # ---- objects --------------------------------------------------------------------------------------------------------
-# TensorFlow keeps the C interface as it is, and these objects come out alike, line tables aside, for any release; a tenth of
+# TensorFlow keeps the C interface as it is, and their code comes out alike (compared for 2.18 and 2.19; debug information differs in a few); a tenth of
 # those of the device and of Metal kernels includes more of TensorFlow, or says its version.
 if [ "${2-}" = objects ]; then
   # Flags may differ in where things lie, and in the version.

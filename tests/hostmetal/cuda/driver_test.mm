@@ -633,6 +633,16 @@ const std::map<std::string, std::function<void()>> kCases = {
        Check(![commands error] && static_cast<char*>([there contents])[63] == 9,
              "the CPU's device");
      }},
+    {"own_instructions",
+     [] {
+       Check(Pipeline(@"four") != nil, "there is code");
+       const std::string module = Log();
+       const bool hopper = !getenv("FAKE_CUDA_CAPABILITY");
+       Has(module, hopper ? ".target sm_90a\n" : ".target sm_80\n");
+       (hopper ? Has : HasNot)(module, "wgmma.");
+       Check(Pipeline(@"other") != nil, "a kernel without them");
+       Has(Log(), ".target sm_90\n");
+     }},
     {"library_without_gpu_code",
      [] {
        NSError* error = nil;

@@ -113,7 +113,7 @@ EXPORT int cuDeviceGetName(char* name, int, int device) {
   return 0;
 }
 EXPORT int cuDeviceGetAttribute(int* v, int what, int device) {
-  *v = what == 75   ? (device == 0   ? 9
+  *v = what == 75   ? (device == 0   ? atoi(Environment("FAKE_CUDA_CAPABILITY", "9"))
                        : device == 1 ? 8
                                      : 7)
        : what == 76 ? (device == 2 ? 5 : 0)

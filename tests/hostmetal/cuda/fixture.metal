@@ -34,3 +34,21 @@ kernel void grid(device uint3* out [[buffer(0)]], uint3 at [[thread_position_in_
 kernel void other(device float* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   out[i] = sin(out[i]);
 }
+#if defined(__HAVE_WARPGROUP_MATRIX__)
+struct Sums {
+  float part[4];
+};
+kernel void four(device float* out [[buffer(0)]], threadgroup half* a [[threadgroup(0)]]) {
+  Sums sums[8];
+  _msl::begin_products();
+  const ulong at = _msl::matrix_at(a, 16);
+  _msl::multiply_64<half, false, false>(sums, at, at, false);
+  _msl::end_products();
+  _msl::wait_for_products<0>();
+  out[0] = sums[0].part[0];
+}
+#else
+kernel void four(device float* out [[buffer(0)]], threadgroup half* a [[threadgroup(0)]]) {
+  out[0] = float(a[0]);
+}
+#endif

@@ -290,7 +290,8 @@ _TLS = re.compile(
     r"^(\s*)(%\S+) = ((?:tail )?call \S*\s*(?:\S+ )?ptr @llvm\.threadlocal\.address\.p0\(ptr .*?(@\S+?)\).*)$"
 )
 _TLS_GLOBAL = re.compile(
-    r"^(@\S+) = internal thread_local global (.+?) (?:zeroinitializer|undef)\b", re.M
+    r"^(@\S+) = internal thread_local(?:\(\w+\))? (?:(?:local_)?unnamed_addr )?global (.+?) (?:zeroinitializer|undef)\b",
+    re.M,
 )
 
 

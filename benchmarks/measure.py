@@ -54,7 +54,7 @@ def measure(
     for i, (row, contender) in enumerate(zip(rows, contenders, strict=True)):
         progress(f"warm-up: {contender.name}", i / len(rows))
         try:
-            for _ in range(WARM_UPS):
+            for _ in range(0 if contender.once else WARM_UPS):
                 if contender.time_ms() > SLOW_MS and i > 0:
                     break
             if contender.results is not None:
@@ -72,6 +72,8 @@ def measure(
         if turn >= FEWEST_ROUNDS and time.monotonic() - start > SECONDS:
             break
         for row, contender in zip(rows, contenders, strict=True):
+            if contender.once and row.times_ms:
+                continue
             if row.error or (turn >= FEWEST_ROUNDS and row.median > FAR_BEHIND * rows[0].median):
                 continue
             progress(f"round {turn + 1} of {rounds}: {contender.name}", turn / rounds)

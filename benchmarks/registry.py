@@ -21,13 +21,14 @@ class Contender:
     """One row of a table.
 
     `time_ms` does the work once, waits for its end and says how long it took. `results`, where given, says what came
-    out, and is compared with the first contender's.
+    out, and is compared with the first contender's. What is to be done `once` takes minutes, and is measured unwarmed.
     """
 
     name: str
     time_ms: Callable[[], float]
     results: Callable[[], Results] | None = None
     note: str = ""
+    once: bool = False
 
 
 @dataclass

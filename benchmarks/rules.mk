@@ -1,12 +1,19 @@
 # What `make bench` needs besides the libraries: microbenchmarks of the machine and of hostmetal, and with PEERS=1 an
 # environment with JAX and PyTorch of its own, as they do not agree with TensorFlow on versions.
 BENCHMARKS := $(patsubst %.cc,build/%,$(wildcard benchmarks/*.cc))
-bench: $(BENCHMARKS) $(HOSTMETAL_BENCH) $(if $(PEERS),.venv-peers/stamp)
+# Formulas by hand, for Python to call; by the shaders' compiler, so that nothing but the source differs.
+BY_HAND := $(patsubst %.cc,build/%.so,$(wildcard benchmarks/by_hand/*.cc))
+bench: $(BENCHMARKS) $(BY_HAND) $(HOSTMETAL_BENCH) $(if $(PEERS),.venv-peers/stamp)
 
 build/benchmarks/%: benchmarks/%.cc $(wildcard benchmarks/*.h)
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(CXX) -std=c++17 -O3 -march=native -Wall -Wextra -I. $(CXXFLAGS) $< -o $@ -pthread $(LDFLAGS)
+
+build/benchmarks/by_hand/%.so: benchmarks/by_hand/%.cc
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(OBJCXX) -std=c++17 -O3 -march=native -mprefer-vector-width=512 -Wall -Wextra -fPIC -shared $(CXXFLAGS) $< -o $@ $(LDFLAGS)
 
 .venv-peers/stamp: benchmarks/requirements-peers.txt
 	@python=$$(tools/setup.sh --python) && echo "metal_ops: creating .venv-peers with $$python" && \

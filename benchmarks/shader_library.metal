@@ -349,9 +349,17 @@ kernel void attend_tiles(device const float* q [[buffer(0)]], device const char*
       simdgroup_barrier(mem_flags::mem_threadgroup);
     }
   }
+  threadgroup float* sums = (threadgroup float*)(scores + 8 * 32);
+  for (short i = lane; i < 64; i += 32)
+    sums[simdgroup * 64 + i] = i / 8 == i % 8 ? 1.f / totals[i / 8] : 0.f;
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  simdgroup_matrix<float, 8, 8> by;
+  simdgroup_load(by, sums + simdgroup * 64, 8);
 #pragma unroll
   for (short i = 0; i < size / 8; ++i) {
-    if (i / 2 % 4 == simdgroup) simdgroup_store(acc[i], out + first * 8 * size + i * 8, size);
+    if (i / 2 % 4 != simdgroup) continue;
+    simdgroup_multiply(acc[i], by, acc[i]);
+    simdgroup_store(acc[i], out + first * 8 * size + i * 8, size);
   }
 }
 

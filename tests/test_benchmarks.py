@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import device_layers, device_ops, op_calls, op_worker, provenance, registry, report
+from benchmarks.cases import rows
 from metal_ops import raw_ops
 from tests.processes import ROOT
 
@@ -72,6 +74,39 @@ def test_quick_results_are_not_saved(results, monkeypatch, option):
     measure(monkeypatch, case(metal_ops=1.0), option)
     assert len(before) == 2
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
+
+
+def test_what_takes_minutes_is_measured_once(results, monkeypatch):
+    calls: dict[str, int] = {"metal_ops": 0, "slow": 0}
+
+    def contender(name: str, **more: Any) -> registry.Contender:
+        def time_ms() -> float:
+            calls[name] += 1
+            return 1.0
+
+        return registry.Contender(name, time_ms, **more)
+
+    rows = [contender("metal_ops"), contender("slow", once=True)]
+    chosen = dataclasses.replace(case(), contenders=lambda _: rows)
+    measure(monkeypatch, chosen)
+    saved = json.loads((results / "softshrink-test.json").read_text())
+    assert [row["runs"] for row in saved["rows"]] == [15, 1]
+    assert calls == {"metal_ops": 17, "slow": 1}
+
+
+def test_rows_have_a_kernel_and_a_formula_by_hand(monkeypatch):
+    """A table may be looked up without its arrays: weights of 14336 rows take a second."""
+    monkeypatch.setattr(rows, "blocks", lambda _, rows, width: np.zeros((rows, 18), np.uint8))
+    monkeypatch.setattr(rows, "normal", lambda *shape: np.zeros(shape, np.float32))
+    kernels = set(re.findall(r'^INSTANCE\("(\w+)"', rows.SHADER.read_text(), re.M))
+    loops = (ROOT / "benchmarks/by_hand/rows.cc").read_text()
+    named = set()
+    for name, _, limit, make in rows.CASES:
+        work = make()
+        assert re.search(rf"^void {work.loop}\(", loops, re.M) and limit in (2, 3), name
+        assert work.output not in work.buffers and set(work.inputs) < set(work.buffers), name
+        named.add(work.kernel)
+    assert named == kernels
 
 
 def test_a_group_in_one_table(results, monkeypatch):

@@ -256,11 +256,11 @@ class Trainer:
         whose = self.field.table if self.model_config.encoding == "hash" else None
         table = next((i for i, v in enumerate(self._variables) if v is whose), None)
 
-        @tf.function(
-            input_signature=[tf.TensorSpec([], tf.int32)] * 2 + [tf.TensorSpec([2])],
-            autograph=False,
-        )
-        def train(n_rays: tf.Tensor, step: tf.Tensor, own: tf.Tensor):
+        # `own` is what a worker tells the others.
+        signature = [tf.TensorSpec([], tf.int32)] * 2 + [tf.TensorSpec([2])] * (workers is not None)
+
+        @tf.function(input_signature=signature, autograph=False)
+        def train(n_rays: tf.Tensor, step: tf.Tensor, own: tf.Tensor | None = None):
             def uniform(shape: Any, stream: int, **kwargs: Any) -> tf.Tensor:
                 def drawn(shape: Any) -> tf.Tensor:
                     return tf.random.stateless_uniform(
@@ -289,7 +289,7 @@ class Trainer:
                 tf.stack([4 * config.seed + 2, jitter]),
                 step,
             )
-            if workers is None:
+            if workers is None or own is None:
                 self.optimizer.apply(gradients, self._variables)
                 return loss, n_samples
             gradients, numbers, cost = workers.mean(
@@ -426,7 +426,7 @@ class Trainer:
         """The loss and number of samples of a step, of all workers' rays together: their mean."""
         workers, numbers = self.workers, (tf.constant(rays), tf.constant(self.step))
         if workers is None:
-            loss, samples = self._train(*numbers, tf.zeros([2]))
+            loss, samples = self._train(*numbers)
             return float(loss), int(samples)
         seconds = self._clock if workers.chief else 0.0
         with workers.noticing():

@@ -36,8 +36,8 @@ OTHERS = {
     "FractionalMaxPool": "of other windows with each call: test_fractional.py",
     "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
 }
-# Of complex numbers TensorFlow's functions for these are not their derivatives; that of the last one is, of what does not
-# depend on the phases of eigenvectors: test_linalg.py.
+# Of complex numbers TensorFlow's functions for these are not their derivatives; that of the last one is, where nothing
+# depends on the phases of eigenvectors: test_linalg.py.
 REAL = ["EuclideanNorm", "Sign", "SquaredDifference", "SelfAdjointEigV2"]
 # Inputs that TensorFlow's gradient functions take for constants.
 CONSTANTS = {

@@ -276,7 +276,7 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     import dataclasses
 
     from metal_ops.programs.files import run_folder
-    from metal_ops.programs.workers import join, note_folder
+    from metal_ops.programs.workers import join
 
     from .run import train_run
     from .train import Trainer
@@ -295,13 +295,7 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     trainer = Trainer(_load_text(data, model.context, console), model, train, workers)
     if loaded is not None:
         trainer.load(*loaded)
-    trainer.agree()
-    if trainer.step and not workers.returned:
-        refuse_used_up(trainer, arguments.resume)
-    folder = arguments.resume
-    if workers.chief:
-        folder = folder or run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
-        note_folder(folder)
+    folder = workers.begin(trainer, arguments, "lm")
     return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
 

@@ -64,11 +64,9 @@ class Trainer:
         held = np.stack([text[1][start : start + length] for start in np.unique(starts)])
         self._held_out = tf.constant(held.astype(np.int32))
         self._text_sum = zlib.crc32(text[0].tobytes()) | text[0].size << 32
-        self._train = tf.function(
-            self._train_on,
-            input_signature=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2])],
-            autograph=False,
-        )
+        # Workers tell the others something with each step.
+        signature = [tf.TensorSpec([], tf.int32)] + [tf.TensorSpec([2])] * (workers is not None)
+        self._train = tf.function(self._train_on, input_signature=signature, autograph=False)
         self._measure = tf.function(self._loss, autograph=False)
 
     @property
@@ -122,12 +120,8 @@ class Trainer:
     def _train_once(self) -> float:
         workers, step = self.workers, tf.constant(self.step)
         if workers is None:
-            return float(self._train(step, tf.zeros([2])))
-        seconds = self._clock if workers.chief else 0.0
-        with workers.noticing():
-            found, cost = self._train(step, tf.constant([seconds, float(workers.asking())]))
-            loss, self.seconds, stopping = found.numpy().tolist()
-        workers.took(cost, stopping)
+            return float(self._train(step))
+        loss, self.seconds = workers.step(self._train, step, seconds=self._clock)
         return loss / workers.count
 
     def agree(self) -> None:
@@ -151,7 +145,7 @@ class Trainer:
         nats = tf.nn.sparse_softmax_cross_entropy_with_logits(pieces[:, 1:], logits)
         return tf.reduce_mean(nats) / math.log(2)
 
-    def _train_on(self, step: tf.Tensor, own: tf.Tensor) -> Any:
+    def _train_on(self, step: tf.Tensor, own: tf.Tensor | None = None) -> Any:
         workers = self.workers
         config, length = self.config, self.model_config.context + 1
         with tf.device("CPU:0"):  # where the text is
@@ -169,11 +163,12 @@ class Trainer:
             loss = self._loss(pieces)
         gradients = tape.gradient(loss, self._variables)
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        if workers is not None:
-            dense, numbers, cost = workers.mean(dense, [loss, own[0], own[1]])
+        found = loss
+        if workers is not None and own is not None:
+            dense, *found = workers.mean(dense, [loss, own[0], own[1]])
         clipped, _ = tf.clip_by_global_norm(dense, config.clip)
         self.optimizer.apply(clipped, self._variables)
-        return loss if workers is None else (numbers, cost)
+        return found
 
     def _state(self) -> dict[str, Any]:
         own = {f"optimizer{i}": v.value for i, v in enumerate(self.optimizer.variables)}

@@ -276,7 +276,7 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     """One of several workers. What the chief was told, or has in its checkpoint, all do."""
     from metal_ops.programs import checkpoint
     from metal_ops.programs.files import run_folder
-    from metal_ops.programs.workers import join, note_folder
+    from metal_ops.programs.workers import join
 
     from .config import ModelConfig, TrainConfig, to_json
     from .run import describe, train_run
@@ -305,15 +305,7 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     trainer = Trainer(scene, model, train, workers)
     if loaded is not None:
         trainer.load(*loaded)
-    trainer.agree()
-    if trainer.step and not workers.returned:
-        refuse_used_up(trainer, arguments.resume)
-    folder = arguments.resume
-    if workers.chief:
-        folder = folder or run_folder(
-            arguments.runs, arguments.name, scene.name, arguments.overwrite
-        )
-        note_folder(folder)
+    folder = workers.begin(trainer, arguments, scene.name)
     return train_run(trainer, folder, origin, console, arguments.frames, arguments.checkpoint_every)
 
 

@@ -428,12 +428,7 @@ class Trainer:
         if workers is None:
             loss, samples = self._train(*numbers)
             return float(loss), int(samples)
-        seconds = self._clock if workers.chief else 0.0
-        with workers.noticing():
-            found, cost = self._train(*numbers, tf.constant([seconds, float(workers.asking())]))
-            loss, samples, agreed, stopping = found.numpy().tolist()
-        self.seconds = agreed
-        workers.took(cost, stopping)
+        loss, samples, self.seconds = workers.step(self._train, *numbers, seconds=self._clock)
         return loss, int(samples)
 
     def _fit(self, sizes: Sizes, totals: StepTotals) -> None:

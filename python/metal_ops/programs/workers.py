@@ -21,8 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster import Cluster, cluster_from
-from .command import find_device
+from .command import find_device, refuse_used_up
 from .errors import ProgramError, short
+from .files import run_folder
 from .interrupts import stop_on_interrupt
 from .launch import AGAIN, LOST, RUN, WAITING
 
@@ -267,12 +268,41 @@ class Workers:
         self.finish()
         return 130 if self.stopped else 0
 
-    def took(self, cost: tf.Tensor, stopping: float) -> None:
-        """Notes a step: what `mean` says that it cost, and how many were asked to stop."""
+    def step(self, train: Callable[..., Any], *inputs: tf.Tensor, seconds: float) -> list[float]:
+        """A step of all.
+
+        Args:
+          train: Of the inputs and float32 [2], which are the last numbers that it gives to `mean`; returns numbers, so
+            ending, and what `mean` says that it cost.
+          inputs: What `train` takes besides.
+          seconds: That this worker's steps took so far.
+
+        Returns:
+          The numbers, at their end the chief's seconds.
+        """
+        own = tf.constant([seconds if self.chief else 0.0, float(self.asking())])
+        with self.noticing():
+            found, cost = train(*inputs, own)
+            *numbers, stopping = found.numpy().tolist()
         self.steps += 1
         self.bytes_sent += float(cost[0])
         self.seconds += float(cost[1])
         self.stopped = stopping > 0
+        return numbers
+
+    def begin(self, trainer: Any, arguments: argparse.Namespace, name: str) -> Path:
+        """Gives all trainers one state. The run's folder, by --resume or `name`; who is no chief writes to none."""
+        trainer.agree()
+        if trainer.step and not self.returned:
+            refuse_used_up(trainer, arguments.resume)
+        if not self.chief:
+            return Path()
+        folder: Path = arguments.resume or run_folder(
+            arguments.runs, arguments.name, name, arguments.overwrite
+        )
+        # Where the process that started this one finds the run's checkpoint.
+        Path(os.environ["METAL_OPS_WORKER"]).with_name(RUN).write_text(str(folder.resolve()))
+        return folder
 
     def report(self) -> dict[str, float]:
         """What the steps cost, for metrics.json."""
@@ -319,11 +349,6 @@ def join(arguments: argparse.Namespace) -> Workers:
     waiting.unlink()
     workers.returned = AGAIN in os.environ
     return workers
-
-
-def note_folder(folder: Path) -> None:
-    """Lets the process that started this one know where the run's checkpoint is."""
-    Path(os.environ["METAL_OPS_WORKER"]).with_name(RUN).write_text(str(folder.resolve()))
 
 
 def _reduced(size: Any, count: int) -> Any:

@@ -243,7 +243,7 @@ class Workers:
         )
         as_whole = tf.cast(_reduced(4 * rows * width, self.count), tf.float64)
 
-        def by_rows() -> tf.Tensor:
+        def by_rows() -> tuple[tf.Tensor, tf.Tensor]:
             values = tf.gather(whole, touched)
             # Row numbers travel among the values, as their bits; what is left over adds nothing to row 0.
             numbers = tf.bitcast(tf.cast(touched, tf.int32), tf.float32)[:, None]
@@ -251,13 +251,14 @@ class Workers:
                 tf.concat([numbers, values], 1), [[0, capacity - tf.size(touched)], [0, 0]]
             )
             every = self.gather(own, key + capacity // block)
-            return tf.math.unsorted_segment_sum(
+            total = tf.math.unsorted_segment_sum(
                 every[:, 1:], tf.bitcast(every[:, 0], tf.int32), rows
             )
+            return total, as_rows
 
-        fewer = as_rows < as_whole
-        total = tf.cond(fewer, by_rows, lambda: self.sum(whole))
-        return tf.ensure_shape(total, whole.shape), tf.minimum(as_rows, as_whole)
+        # What was sent is said by what sent it.
+        total, sent = tf.cond(as_rows < as_whole, by_rows, lambda: (self.sum(whole), as_whole))
+        return tf.ensure_shape(total, whole.shape), sent
 
     def follow(self, trainer: Any) -> int:
         """Trains with the chief, who does everything else; the exit code."""

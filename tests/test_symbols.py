@@ -29,7 +29,15 @@ def built(release: str) -> Path | None:
     # Of a copy that tools/other_release.sh made, the checkout and its other copies are elsewhere.
     root = ROOT.parents[1] if ROOT.parent.name == "build" else ROOT
     found = ROOT if release == HERE else root / "build" / f"tf-{release}"
+    if root != ROOT and release == own_release(root):
+        found = root
     return found if (found / "python/metal_ops/libmetal_device.so").exists() else None
+
+
+@functools.cache
+def own_release(checkout: Path) -> str:
+    """What a checkout is built for where nobody says TF=."""
+    return subprocess.check_output([checkout / "tools/setup.sh", "--release"], text=True).strip()
 
 
 def tree(release: str) -> Path:
@@ -91,7 +99,7 @@ def test_control_another_release_lacks_some():
     releases = list(_version.TENSORFLOW_RELEASES)
     others = [r for r in releases if r != HERE and {r, HERE} != {"2.18", "2.19"} and built(r)]
     if not others:
-        # There is nothing to compare with: CI builds one release.
+        # There is nothing to compare with yet. CI runs this again in the tree for 2.21, which sees the one around it.
         pytest.skip("no other release is built here: make TF=2.21 metal")
     farthest = max(others, key=lambda r: abs(releases.index(r) - releases.index(HERE)))
     lacking = missing(tree(farthest) / "python" / "metal_ops" / LIBRARIES[0], HERE)

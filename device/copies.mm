@@ -41,6 +41,7 @@ ProfiledPass Pass(PassKind kind, const char* name, uint64_t bytes) {
 struct Place {
   id<MTLBuffer> buffer = nil;
   uint64_t offset = 0;
+  bool fresh = false;  // of a target: TakeFresh()
 };
 
 // Bytes between a place and the host, now: work on the place has been waited for.
@@ -70,6 +71,14 @@ bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Pl
            static_cast<unsigned long long>(size), memory->opaque);
   TF_SetStatus(status, TF_INTERNAL, message);
   return false;
+}
+
+// What is copied to, or filled.
+bool FindTarget(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Place* place,
+                TF_Status* status) {
+  if (!Find(memory, size, what, place, status)) return false;
+  place->fresh = TakeFresh(memory->opaque, size);
+  return true;
 }
 
 // Waits, so that it can say whether what it copies is there. CUDA also waits when the host's memory
@@ -112,12 +121,12 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
                         const void* source, uint64_t size, TF_Status* status) {
   Guarded(device, status, [&] {
     Place to;
-    if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
+    if (!CheckFork(status) || !FindTarget(target, size, "copy from the host", &to, status)) return;
     // Most copies find an idle stream: a plain copy is done before a command buffer would have
     // started. TensorFlow has its stream of copies wait for that of kernels, as other allocators
     // give memory back that kernels still read. Here a command buffer keeps what it uses, so new
     // memory is nobody else's, and the next batch is copied while the present one is trained on.
-    const bool fresh = TakeFresh(target->opaque, size) && [ToStream(stream) onlyWaits];
+    const bool fresh = to.fresh && [ToStream(stream) onlyWaits];
     if (!fresh && ![ToStream(stream) isIdle]) {
       uint64_t offset = 0;
       id<MTLBuffer> from = WrapHost((id<MTLDevice>)device->device_handle, source, size, &offset);
@@ -184,10 +193,9 @@ void MemcpyDeviceToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMe
   Guarded(device, status, [&] {
     Place from, to;
     if (!CheckFork(status) || !Find(source, size, "copy on the device, source", &from, status) ||
-        !Find(target, size, "copy on the device, target", &to, status)) {
+        !FindTarget(target, size, "copy on the device, target", &to, status)) {
       return;
     }
-    TakeFresh(target->opaque, size);
     if (size > 0 && [from.buffer device] != [to.buffer device]) {
       CopyBetween(ToStream(stream), from, to, size);
       return;
@@ -220,8 +228,7 @@ void SyncMemcpyHostToDevice(const SP_Device* device, SP_DeviceMemoryBase* target
   Guarded(device, status, [&] {
     Synchronize(&ToDevice(device));
     Place to;
-    if (!CheckFork(status) || !Find(target, size, "copy from the host", &to, status)) return;
-    TakeFresh(target->opaque, size);
+    if (!CheckFork(status) || !FindTarget(target, size, "copy from the host", &to, status)) return;
     Write(to, source, size, status);
   });
 }
@@ -233,10 +240,9 @@ void SyncMemcpyDeviceToDevice(const SP_Device* device, SP_DeviceMemoryBase* targ
     Place from, to;
     if (!CheckError(ToDevice(device), status) ||
         !Find(source, size, "copy on the device, source", &from, status) ||
-        !Find(target, size, "copy on the device, target", &to, status)) {
+        !FindTarget(target, size, "copy on the device, target", &to, status)) {
       return;
     }
-    TakeFresh(target->opaque, size);
     std::vector<char> bytes(size);
     Read(from, bytes.data(), size, status);
     Write(to, bytes.data(), size, status);
@@ -247,8 +253,7 @@ void Memset(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* targ
             uint64_t size, TF_Status* status) {
   Guarded(device, status, [&] {
     Place to;
-    if (!CheckFork(status) || !Find(target, size, "memset", &to, status)) return;
-    TakeFresh(target->opaque, size);
+    if (!CheckFork(status) || !FindTarget(target, size, "memset", &to, status)) return;
     [ToStream(stream) encode:Pass(PassKind::kFill, "fill", size)
                         blit:[&](id<MTLBlitCommandEncoder> blit) {
                           [blit fillBuffer:to.buffer
@@ -272,8 +277,8 @@ void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* ta
       return;
     }
     Place to;
-    if (size == 0 || !CheckFork(status) || !Find(target, size, "memset32", &to, status)) return;
-    TakeFresh(target->opaque, size);
+    if (size == 0 || !CheckFork(status) || !FindTarget(target, size, "memset32", &to, status))
+      return;
     // Metal fills with bytes only: write the pattern once, then copy what is written already,
     // doubling each time.
     id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle

@@ -41,130 +41,45 @@ inline unsigned long matrix_at(threadgroup const void* at, unsigned next) {
   return (address & 0x3ffff) >> 4 | (unsigned long)(next >> 4) << 16 | 64ul << 32 | 1ul << 62;
 }
 
-// c = a b, or c += a b: a of 64 rows and 16 columns, b of 16 rows. columns_a, columns_b: the lines in memory are a's
-// columns, b's rows. Runs between begin_products and wait_for_products, and c is not touched meanwhile.
-template <class T, bool columns_a, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[8], unsigned long a,
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" _MSL_REGISTERS_64
-                 "}, %32, %33, p, 1, 1, %35, %36; }"
-                 : _MSL_SUMS_64(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" _MSL_REGISTERS_64
-                 "}, %32, %33, p, 1, 1, %35, %36; }"
-                 : _MSL_SUMS_64(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
+// The instruction for so many columns of b; `left` names a's operands, `turned` says of a and b whether they are.
+#define _MSL_MULTIPLY(columns, type, left, turned, ...)                                      \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %[adds], 0; "                                 \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {"    \
+               _MSL_REGISTERS_##columns "}, " left ", %[b], p, 1, 1, " turned "; }"          \
+               : _MSL_SUMS_##columns(c, 0)                                                   \
+               : __VA_ARGS__, [b] "l"(b), [adds] "r"((unsigned)adds),                        \
+                 [turned_b] "n"(columns_b ? 1 : 0))
+#define _MSL_MULTIPLY_AS(columns, left, turned, ...)                \
+  if constexpr (metal::is_same_v<T, half>) {                        \
+    _MSL_MULTIPLY(columns, "f16", left, turned, __VA_ARGS__);       \
+  } else {                                                          \
+    _MSL_MULTIPLY(columns, "bf16", left, turned, __VA_ARGS__);      \
   }
-}
-template <class T, bool columns_a, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[16], unsigned long a,
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" _MSL_REGISTERS_128
-                 "}, %64, %65, p, 1, 1, %67, %68; }"
-                 : _MSL_SUMS_128(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" _MSL_REGISTERS_128
-                 "}, %64, %65, p, 1, 1, %67, %68; }"
-                 : _MSL_SUMS_128(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  }
-}
-template <class T, bool columns_a, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[32], unsigned long a,
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" _MSL_REGISTERS_256
-                 "}, %128, %129, p, 1, 1, %131, %132; }"
-                 : _MSL_SUMS_256(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" _MSL_REGISTERS_256
-                 "}, %128, %129, p, 1, 1, %131, %132; }"
-                 : _MSL_SUMS_256(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  }
-}
-// The same, a from registers: of each simdgroup its 16 rows, as multiply_16 has them.
-template <class T, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[4], thread const unsigned (&a)[4],
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %21, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {" _MSL_REGISTERS_32
-                 "}, {%16, %17, %18, %19}, %20, p, 1, 1, %22; }"
-                 : _MSL_SUMS_32(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %21, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" _MSL_REGISTERS_32
-                 "}, {%16, %17, %18, %19}, %20, p, 1, 1, %22; }"
-                 : _MSL_SUMS_32(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
-  }
-}
-template <class T, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[8], thread const unsigned (&a)[4],
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" _MSL_REGISTERS_64
-                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
-                 : _MSL_SUMS_64(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" _MSL_REGISTERS_64
-                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
-                 : _MSL_SUMS_64(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
-  }
-}
-template <class T, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[16], thread const unsigned (&a)[4],
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" _MSL_REGISTERS_128
-                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
-                 : _MSL_SUMS_128(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" _MSL_REGISTERS_128
-                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
-                 : _MSL_SUMS_128(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((unsigned)adds), "n"(columns_b ? 1 : 0));
-  }
-}
-// c of fewer columns.
-template <class T, bool columns_a, bool columns_b, class Sums>
-inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[4], unsigned long a,
-                                                      unsigned long b, bool adds) {
-  if constexpr (metal::is_same_v<T, half>) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {" _MSL_REGISTERS_32
-                 "}, %16, %17, p, 1, 1, %19, %20; }"
-                 : _MSL_SUMS_32(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  } else {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" _MSL_REGISTERS_32
-                 "}, %16, %17, p, 1, 1, %19, %20; }"
-                 : _MSL_SUMS_32(c, 0)
-                 : "l"(a), "l"(b), "r"((unsigned)adds), "n"(columns_a ? 1 : 0), "n"(columns_b ? 1 : 0));
-  }
-}
 
+// c = a b, or c += a b: a of 64 rows and 16 columns, b of 16 rows. columns_a, columns_b: the lines in memory are a's
+// columns, b's rows. Runs between begin_products and wait_for_products, and c is not touched meanwhile. The second has a
+// in registers: of each simdgroup its 16 rows, as multiply_16 has them.
+#define _MSL_MULTIPLY_64(columns)                                                                         \
+  template <class T, bool columns_a, bool columns_b, class Sums>                                          \
+  inline __attribute__((always_inline)) void multiply_64(thread Sums (&c)[columns / 8], unsigned long a,  \
+                                                         unsigned long b, bool adds) {                    \
+    _MSL_MULTIPLY_AS(columns, "%[a]", "%[turned_a], %[turned_b]", [a] "l"(a),                             \
+                     [turned_a] "n"(columns_a ? 1 : 0))                                                   \
+  }                                                                                                       \
+  template <class T, bool columns_b, class Sums>                                                          \
+  inline __attribute__((always_inline)) void multiply_64(                                                 \
+      thread Sums (&c)[columns / 8], thread const unsigned (&a)[4], unsigned long b, bool adds) {         \
+    _MSL_MULTIPLY_AS(columns, "{%[a0], %[a1], %[a2], %[a3]}", "%[turned_b]", [a0] "r"(a[0]),              \
+                     [a1] "r"(a[1]), [a2] "r"(a[2]), [a3] "r"(a[3]))                                      \
+  }
+_MSL_MULTIPLY_64(32)
+_MSL_MULTIPLY_64(64)
+_MSL_MULTIPLY_64(128)
+_MSL_MULTIPLY_64(256)
+
+#undef _MSL_MULTIPLY
+#undef _MSL_MULTIPLY_AS
+#undef _MSL_MULTIPLY_64
 #undef _MSL_SUMS_8
 #undef _MSL_SUMS_32
 #undef _MSL_SUMS_64

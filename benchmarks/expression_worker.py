@@ -21,6 +21,7 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.fusion_variants import on_and_off  # noqa: E402
 from benchmarks.peer_worker import serve  # noqa: E402
 
 
@@ -61,62 +62,12 @@ def graphs() -> dict[str, Callable[..., Any]]:
 def variants(
     place: str, inputs: dict[str, np.ndarray], settings: dict[str, Any]
 ) -> tuple[str, dict[str, Callable[[], Any]]]:
-    import tensorflow as tf
-
-    import metal_ops
-    from metal_ops import device
-
-    if place == "GPU:0":
-        device.load()
-        # What has no kernel on the device must not run elsewhere.
-        tf.config.set_soft_device_placement(False)
+    arrays = [inputs[f"a{i}"] for i in range(len(inputs))]
     body = graphs()[settings["graph"]]
-    with tf.device(place):
-        tensors = [tf.identity(tf.constant(inputs[f"a{i}"])) for i in range(len(inputs))]
-
-    def on_place(*values: tf.Tensor) -> tf.Tensor:
-        with tf.device(place):
-            return body(*values)
-
-    def variant(context: Any, nodes: int) -> _Variant:
-        function = tf.function(on_place)
-        with context:
-            before = metal_ops.fusion.status().fused
-            function(*tensors)
-            fused = metal_ops.fusion.status().fused - before
-        if fused != nodes:
-            raise RuntimeError(f"{fused} nodes were fused, expected {nodes}")
-
-        def work(calls: int) -> tf.Tensor:
-            for _ in range(calls):
-                y = function(*tensors)
-            if place == "GPU:0":
-                device.synchronize()
-            return y
-
-        return _Variant(work, settings["calls"])
-
+    nodes = 1 if settings["fuses"] else 0
+    on, off = on_and_off(body, place, arrays, settings["calls"], nodes)
     where = "hostmetal's CPU driver" if place == "GPU:0" else "the CPU"
-    return (
-        f"on {where}",
-        {
-            "on": variant(metal_ops.fusion.enabled(cpu=True), 1 if settings["fuses"] else 0),
-            "off": variant(metal_ops.fusion.disabled(), 0),
-        },
-    )
-
-
-class _Variant:
-    """Work that is timed several calls in a row, and whose results are copied only when somebody compares them."""
-
-    def __init__(self, work: Callable[[int], Any], calls: int) -> None:
-        self._work, self._calls = work, calls
-
-    def __call__(self) -> None:
-        self._work(self._calls)
-
-    def results(self) -> list[np.ndarray]:
-        return [self._work(1).numpy()]
+    return f"on {where}", {"on": on, "off": off}
 
 
 if __name__ == "__main__":

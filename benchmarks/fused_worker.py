@@ -19,6 +19,7 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.fusion_variants import Repeated, on_and_off  # noqa: E402
 from benchmarks.peer_worker import serve  # noqa: E402
 
 
@@ -30,44 +31,11 @@ def block(x: Any, w: Any, bias: Any, residual: Any) -> Any:
 
 
 def device_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tuple[str, dict]:
-    import tensorflow as tf
-
-    import metal_ops
-    from metal_ops import device
-
-    device.load()
-    # What has no kernel on the device must not run elsewhere.
-    tf.config.set_soft_device_placement(False)
-    with tf.device("GPU:0"):
-        tensors = [tf.identity(tf.constant(inputs[f"a{i}"])) for i in range(4)]
-
-    def on_device(*values: tf.Tensor) -> tf.Tensor:
-        with tf.device("GPU:0"):
-            return block(*values)
-
-    def variant(context: Any, nodes: int) -> Callable[[], None]:
-        function = tf.function(on_device)
-        with context:
-            before = metal_ops.fusion.status().fused
-            function(*tensors)
-            fused = metal_ops.fusion.status().fused - before
-        if fused != nodes:
-            raise RuntimeError(f"{fused} nodes were fused, expected {nodes}")
-
-        def work(calls: int) -> tf.Tensor:
-            for _ in range(calls):
-                y = function(*tensors)
-            device.synchronize()
-            return y
-
-        return _Variant(work, settings["calls"])
-
+    arrays = [inputs[f"a{i}"] for i in range(4)]
+    fused, unfused = on_and_off(block, "GPU:0", arrays, settings["calls"], 1)
     return (
         "the same kernels through Objective-C and MSL, on hostmetal's CPU driver",
-        {
-            "fused": variant(metal_ops.fusion.enabled(), 1),
-            "unfused": variant(metal_ops.fusion.disabled(), 0),
-        },
+        {"fused": fused, "unfused": unfused},
     )
 
 
@@ -87,7 +55,7 @@ def cpu_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tup
             x, w, 1, "SAME", bias=bias, residual=residual, activation="relu"
         )
 
-    def variant(work: Callable[..., tf.Tensor]) -> _Variant:
+    def variant(work: Callable[..., tf.Tensor]) -> Repeated:
         function = tf.function(work)
 
         def calls(count: int) -> tf.Tensor:
@@ -95,25 +63,12 @@ def cpu_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tup
                 y = function(*tensors)
             return y
 
-        return _Variant(calls, settings["calls"])
+        return Repeated(calls, settings["calls"])
 
     version = (
         f"tensorflow {tf.__version__}, TF_ENABLE_ONEDNN_OPTS={os.environ['TF_ENABLE_ONEDNN_OPTS']}"
     )
     return version, {"stock": variant(stock), "ours": variant(ours)}
-
-
-class _Variant:
-    """Work that is timed several calls in a row, and whose results are copied only when somebody compares them."""
-
-    def __init__(self, work: Callable[[int], Any], calls: int) -> None:
-        self._work, self._calls = work, calls
-
-    def __call__(self) -> None:
-        self._work(self._calls)
-
-    def results(self) -> list[np.ndarray]:
-        return [self._work(1).numpy()]
 
 
 if __name__ == "__main__":

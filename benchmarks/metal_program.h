@@ -73,6 +73,41 @@ inline void Copy(id<MTLCommandQueue> queue, id<MTLBuffer> from, id<MTLBuffer> to
   Finish(commands, "a copy");
 }
 
+// Memory of the device's own.
+inline id<MTLBuffer> Private(id<MTLDevice> device, int64_t bytes) {
+  return [device newBufferWithLength:NSUInteger(std::max<int64_t>(bytes, 16))
+                             options:MTLResourceStorageModePrivate];
+}
+
+// NaN everywhere, so that what is not written is seen.
+inline void Poison(id<MTLCommandQueue> queue, id<MTLBuffer> buffer) {
+  id<MTLCommandBuffer> commands = [queue commandBuffer];
+  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+  [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:0xff];
+  [blit endEncoding];
+  Finish(commands, "a fill");
+}
+
+// Milliseconds of one call of many in a command buffer, `rounds` times, in order of size;
+// `encode(encoder, i)` encodes call i.
+template <typename Encode>
+std::vector<double> CallTimes(id<MTLCommandQueue> queue, const std::string& what, int calls,
+                              int rounds, const Encode& encode) {
+  std::vector<double> times;
+  for (int i = -2; i < rounds; ++i) {
+    @autoreleasepool {
+      id<MTLCommandBuffer> commands = [queue commandBuffer];
+      id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+      for (int call = 0; call < calls; ++call) encode(encoder, call);
+      [encoder endEncoding];
+      const double time = Finish(commands, what) / calls;
+      if (i >= 0) times.push_back(time);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
 inline double Median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];

@@ -21,18 +21,12 @@ from benchmarks.registry import Case, Contender, Context, Results, register
 ROOT = Path(__file__).parents[2]
 SHADER = ROOT / "benchmarks/rows.metal"
 LOOPS = ROOT / "build/benchmarks/by_hand/rows.so"
-PRODUCT = np.dtype({
-    "names": ["rows", "columns", "depth", "row_bytes"],
-    "formats": ["u4", "u4", "u4", "u8"],
-    "offsets": [0, 4, 8, 16],
-    "itemsize": 24,
-})  # fmt: skip
-ATTENTION = np.dtype({
-    "names": ["keys", "heads", "key_bytes", "scale"],
-    "formats": ["u4", "u4", "u8", "f4"],
-    "offsets": [0, 4, 8, 16],
-    "itemsize": 24,
-})  # fmt: skip
+PRODUCT = np.dtype(
+    [("rows", "u4"), ("columns", "u4"), ("depth", "u4"), ("row_bytes", "u8")], align=True
+)
+ATTENTION = np.dtype(
+    [("keys", "u4"), ("heads", "u4"), ("key_bytes", "u8"), ("scale", "f4")], align=True
+)
 ROWS = np.dtype([("count", "u4"), ("width", "u4"), ("epsilon", "f4"), ("scale", "f4")])
 BLOCK_BYTES = {4: 18, 8: 34}  # of 32 weights
 

@@ -103,22 +103,11 @@ class Bench {
                                            NSUInteger(line.heads * line.queries), NSUInteger(b))
           threadsPerThreadgroup:MTLSizeMake(NSUInteger(line.size), 1, 1)];
     };
-    Poison(out);
+    metal_ops::Poison(queue_, out);
     double flop = 4.0 * double(q_rows) * double(line.keys) * double(line.size);
     if (line.causal && line.queries == line.keys) flop /= 2;
     const int calls = flop > 2e10 ? 8 : int(std::max<int64_t>(sets, 16));
-    std::vector<double> times;
-    for (int i = -2; i < 9; ++i) {
-      @autoreleasepool {
-        id<MTLCommandBuffer> commands = [queue_ commandBuffer];
-        id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
-        for (int call = 0; call < calls; ++call) encode(encoder, call);
-        [encoder endEncoding];
-        const double time = metal_ops::Finish(commands, line.name) / calls;
-        if (i >= 0) times.push_back(time);
-      }
-    }
-    std::sort(times.begin(), times.end());
+    const std::vector<double> times = metal_ops::CallTimes(queue_, line.name, calls, 9, encode);
     const double ms = times[times.size() / 2];
     const double error = Error(line, asked, out, of_q + (calls - 1) % sets * 2 * kv, kv);
     const double allowed = is_half_ ? 2e-3 : 1.6e-2;
@@ -134,10 +123,7 @@ class Bench {
   }
 
  private:
-  id<MTLBuffer> Private(int64_t bytes) {
-    return [device_ newBufferWithLength:NSUInteger(std::max<int64_t>(bytes, 16))
-                                options:MTLResourceStorageModePrivate];
-  }
+  id<MTLBuffer> Private(int64_t bytes) { return metal_ops::Private(device_, bytes); }
   id<MTLComputePipelineState> Made(const std::string& name, bool constants, bool plain = true) {
     if (!constants) return metal_ops::Pipeline(library_, name);
     MTLFunctionConstantValues* values = [[MTLFunctionConstantValues new] autorelease];
@@ -181,13 +167,6 @@ class Bench {
                                              options:MTLResourceStorageModeShared];
     metal_ops::Copy(queue_, from, pool_);
     [from release];
-  }
-  void Poison(id<MTLBuffer> buffer) {
-    id<MTLCommandBuffer> commands = [queue_ commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:0xff];
-    [blit endEncoding];
-    metal_ops::Finish(commands, "a fill");
   }
   // Of 40 queries, the largest error by the largest value; 1e30 where anything was not written.
   double Error(const Line& line, const AttentionParams& p, id<MTLBuffer> out, int64_t k_at,

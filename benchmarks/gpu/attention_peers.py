@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
 import torch
 import torch.nn.functional as F
+from products_peers import sets_of, timed  # beside this file
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 WAYS = {
@@ -17,29 +16,6 @@ WAYS = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-
-
-def timed(calls: list[Callable], n: int) -> tuple[float, float, float]:
-    """Milliseconds a call: median, least, most."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for call in calls[:2]:
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(n):
-            calls[i % len(calls)]()
-    times = []
-    for i in range(11):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        if i >= 2:
-            times.append(begin.elapsed_time(end) / n)
-    return statistics.median(times), min(times), max(times)
 
 
 def main() -> None:
@@ -55,7 +31,7 @@ def main() -> None:
             continue
         seen.add(case)
         _, batch, heads, kv_heads, queries, keys, size, causal = case
-        sets = max(1, min(64, (200 << 20) // (4 * batch * kv_heads * keys * size)))
+        sets = sets_of(4 * batch * kv_heads * keys * size)
         q = torch.rand((batch, heads, queries, size), device="cuda", dtype=dtype) * 4 - 2
         kv = torch.rand((sets, 2, batch, kv_heads, keys, size), device="cuda", dtype=dtype) * 4 - 2
         # One query, the last, sees all keys.

@@ -75,9 +75,7 @@ class Bench {
     return pool;
   }
 
-  id<MTLBuffer> Private(int64_t bytes) {
-    return [device_ newBufferWithLength:NSUInteger(bytes) options:MTLResourceStorageModePrivate];
-  }
+  id<MTLBuffer> Private(int64_t bytes) { return metal_ops::Private(device_, bytes); }
   id<MTLComputePipelineState> Pipeline(const std::string& name, bool constants, bool a_turned,
                                        bool b_turned) {
     if (!constants) return metal_ops::Pipeline(library_, name);
@@ -93,29 +91,12 @@ class Bench {
     return metal_ops::Pipeline(library_, name, values);
   }
 
-  // Milliseconds of one call of many in a command buffer; `encode(encoder, i)` encodes call i.
+  // Milliseconds of one call; see CallTimes().
   template <typename Encode>
   double Timed(const std::string& what, int calls, const Encode& encode) {
-    std::vector<double> times;
-    for (int i = -2; i < 7; ++i) {
-      @autoreleasepool {
-        id<MTLCommandBuffer> commands = [queue_ commandBuffer];
-        id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
-        for (int call = 0; call < calls; ++call) encode(encoder, call);
-        [encoder endEncoding];
-        const double time = metal_ops::Finish(commands, what) / calls;
-        if (i >= 0) times.push_back(time);
-      }
-    }
-    return metal_ops::Median(times);
+    return metal_ops::Median(metal_ops::CallTimes(queue_, what, calls, 7, encode));
   }
-  void Poison(id<MTLBuffer> buffer) {
-    id<MTLCommandBuffer> commands = [queue_ commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:0xff];
-    [blit endEncoding];
-    metal_ops::Finish(commands, "a fill");
-  }
+  void Poison(id<MTLBuffer> buffer) { metal_ops::Poison(queue_, buffer); }
   // Of results, the largest error by the largest value, over some of them.
   template <typename Expected>
   double Error(const std::string& type, id<MTLBuffer> out, int64_t rows, int64_t columns,

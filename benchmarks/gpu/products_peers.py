@@ -11,8 +11,8 @@ import torch.nn.functional as F
 SIZES = [(4096, 4096), (4096, 14336), (14336, 4096)]
 
 
-def timed(calls: list[Callable], n: int) -> float:
-    """Milliseconds a call."""
+def timed(calls: list[Callable], n: int) -> tuple[float, float, float]:
+    """Milliseconds a call: median, least, most."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for call in calls[:2]:
@@ -23,7 +23,7 @@ def timed(calls: list[Callable], n: int) -> float:
         for i in range(n):
             calls[i % len(calls)]()
     times = []
-    for i in range(9):
+    for i in range(11):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
@@ -31,7 +31,7 @@ def timed(calls: list[Callable], n: int) -> float:
         torch.cuda.synchronize()
         if i >= 2:
             times.append(begin.elapsed_time(end) / n)
-    return statistics.median(times)
+    return statistics.median(times), min(times), max(times)
 
 
 def sets_of(n_bytes: int) -> int:
@@ -45,7 +45,7 @@ def product(rows: int, terms: int, columns: int, dtype: torch.dtype, turned: boo
     weights = [torch.rand(shape, device="cuda", dtype=dtype) * 2 - 1 for _ in range(sets)]
     x = torch.rand((rows, terms), device="cuda", dtype=dtype) * 2 - 1
     calls = [(lambda w=w: F.linear(x, w)) if turned else (lambda w=w: x @ w) for w in weights]
-    return timed(calls, max(sets, 16) if rows <= 512 else 4)
+    return timed(calls, max(sets, 16) if rows <= 512 else 4)[0]
 
 
 def int4(rows: int, terms: int, columns: int) -> float:
@@ -60,7 +60,7 @@ def int4(rows: int, terms: int, columns: int) -> float:
     ]
     scales = torch.rand((terms // 64, columns, 2), device="cuda", dtype=torch.bfloat16)
     calls = [lambda w=w: torch._weight_int4pack_mm(x, w, 64, scales) for w in weights]
-    return timed(calls, max(sets, 16))
+    return timed(calls, max(sets, 16))[0]
 
 
 def main() -> None:

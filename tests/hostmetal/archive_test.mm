@@ -20,9 +20,8 @@ namespace {
 class Folder {
  public:
   Folder() {
-    char path[] = "/tmp/archive-test-XXXXXX";
-    CHECK(mkdtemp(path) != nullptr);
-    path_ = path;
+    path_ = Text([NSTemporaryDirectory() stringByAppendingPathComponent:@"archive-test-XXXXXX"]);
+    CHECK(mkdtemp(path_.data()) != nullptr);
   }
   ~Folder() {
     [[NSFileManager defaultManager] removeItemAtPath:[NSString stringWithUTF8String:path_.c_str()]

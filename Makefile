@@ -33,10 +33,11 @@ OTHER_GOALS := $(or $(MAKECMDGOALS),metal)
 OTHER_FLAGS := build/tensorflow/cflags $(wildcard build/metal_flags/compiler)
 .PHONY: $(OTHER_GOALS) other-release
 $(OTHER_GOALS): other-release ; @:
+# No copy after the first line: this is make -n.
 other-release:
 	@tools/other_release.sh $(TF)
-	@[ -e build/tf-$(TF)/build/objects ] || { $(MAKE) -C build/tf-$(TF) $(OTHER_FLAGS) && tools/other_release.sh $(TF) objects; }
-	@$(MAKE) -C build/tf-$(TF) $(OTHER_GOALS)
+	@[ -e build/tf-$(TF)/build/objects -o ! -d build/tf-$(TF) ] || { $(MAKE) -C build/tf-$(TF) $(OTHER_FLAGS) && tools/other_release.sh $(TF) objects; }
+	@[ ! -d build/tf-$(TF) ] || $(MAKE) -C build/tf-$(TF) $(OTHER_GOALS)
 else
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ MAKES = {
         r"zero_out_op\.cc.*-o python/metal_ops/_metal_ops\.so",
     ),
     "make metal": ("kernels/zero_out/zero_out_metal.mm", r"zero_out_metal\.mm.*_metal_kernels\.so"),
-    "make TF=2.21 metal": ("", r"other_release\.sh 2\.21 .*; } make -C build/tf-2\.21 metal"),
+    "make TF=2.21 metal": ("", r"other_release\.sh 2\.21 .* make -C build/tf-2\.21 metal"),
     "make wheel": ("", r"make_wheels\.py dist"),
     "make wheel-check": ("", r"-m pytest .*tests/packaging/check_wheels\.py"),
     "make fresh": ("", r"tools/fresh\.sh"),

@@ -31,6 +31,8 @@ const char* Kind(Stage stage) {
       return "prologue";
     case Stage::kExpression:
       return "expression";
+    case Stage::kUpdate:
+      return "update";
     default:
       return "epilogue";
   }

@@ -187,7 +187,9 @@ Refusal Chain::CheckCircle(const NodeView& last, const std::vector<Use>& shape_u
   return {};
 }
 
-Refusal Chain::CheckCircle() const { return CheckCircle(*value_.node, shape_uses_); }
+Refusal Chain::CheckCircle() const {
+  return stage_ == Stage::kUpdate ? CheckBetween(nodes_) : CheckCircle(*value_.node, shape_uses_);
+}
 
 std::vector<Redirect> Chain::Redirects() const {
   std::vector<Redirect> redirects;
@@ -311,6 +313,8 @@ NodeDef Chain::Finished() const {
   auto& attrs = *node.mutable_attr();
   if (stage_ == Stage::kPrologue) {  // with nothing behind it the root does what is to be done
     node.set_op(root().GetOp());
+  } else if (stage_ == Stage::kUpdate) {
+    for (const std::string& name : waits_) node.add_input(StrCat("^", name));
   } else if (stage_ != Stage::kExpression) {
     auto* types = attrs["TArgs"].mutable_list();
     for (const DataType type : arg_types_) types->add_type(type);
@@ -346,6 +350,7 @@ Refusal Chain::CheckInputs() const {
 Refusal Chain::CheckKernels() const {
   const std::string device = DeviceType(root().GetDevice());
   std::vector<NodeDef> nodes = helpers_;
+  for (const NodeDef& node : StandIns()) nodes.push_back(node);
   nodes.push_back(Finished());
   for (NodeDef& node : nodes) {
     const tensorflow::OpDef* op_def = nullptr;

@@ -18,8 +18,9 @@
 namespace metal_ops::fusion {
 
 // What the fused ops do after the root, in this order, each at most once; a prologue is what they do
-// before. An expression is a chain of its own, which nothing extends.
-enum class Stage { kRoot, kPrologue, kBias, kNorm, kAdd, kActivation, kExpression };
+// before. An expression is a chain of its own, which nothing extends; an update is one that changes
+// variables.
+enum class Stage { kRoot, kPrologue, kBias, kNorm, kAdd, kActivation, kExpression, kUpdate };
 
 // What chains that are decided on have taken.
 struct Claimed {
@@ -60,6 +61,9 @@ class Chain {
 
   // Takes over all of `nodes`, the root among them, of which the last one's output 0 is the result.
   Refusal AbsorbAll(const std::vector<const NodeView*>& nodes);
+  // For updates, of which the root is the last node: what they wait for the new op waits for, and
+  // what waits for them waits for it. With their order kept nobody sees a variable in between.
+  Refusal AbsorbUpdate(const std::vector<const NodeView*>& nodes);
   // What `explain` calls the new op, where the one that takes the result's name only reshapes it.
   void set_shown_op(const std::string& op) { shown_op_ = op; }
   std::string shown_op() const { return shown_op_.empty() ? Finished().op() : shown_op_; }
@@ -121,7 +125,13 @@ class Chain {
   std::vector<const NodeView*> DeadUsers() const;
   // Who asks a node that vanishes for its shape, and has to ask the fused one.
   std::vector<Redirect> Redirects() const;
-  // Whether the redirects lead in a circle, by themselves or with those of chains claimed since.
+  // For updates: a NoOp under the name of each node that vanishes and that others wait for, or that
+  // the function must run.
+  std::vector<tensorflow::NodeDef> StandIns() const;
+  // For updates: edges by which whoever depends on one of the nodes depends on all of them.
+  std::vector<Redirect> Joined() const;
+  // Whether the redirects lead in a circle, by themselves or with those of chains claimed since; or
+  // whether something is between the nodes of an update.
   Refusal CheckCircle() const;
 
  private:
@@ -129,6 +139,7 @@ class Chain {
   Refusal CheckTaken(const NodeView& node) const;
   Refusal CheckOneOutput(const NodeView& last) const;
   Refusal CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const;
+  Refusal CheckBetween(const std::vector<const NodeView*>& nodes) const;
 
   const Facts* facts_;
   const Claimed* claimed_;
@@ -143,7 +154,7 @@ class Chain {
   tensorflow::NodeDef node_;
   std::string shown_op_;
   Refusal aside_;
-  std::vector<std::string> inputs_, before_, fused_ops_, args_;
+  std::vector<std::string> inputs_, before_, fused_ops_, args_, waits_;
   std::vector<tensorflow::DataType> arg_types_;
   std::vector<tensorflow::NodeDef> helpers_;
 };

@@ -72,6 +72,9 @@ Status Facts::Make(const GrapplerItem& item, std::unique_ptr<Facts>* facts) {
   for (const auto& feed : item.feed) {
     made->fed_.insert(std::string(tensorflow::ParseTensorName(feed.first).node()));
   }
+  for (const std::string& fetch : item.fetch) {
+    made->fetched_.insert(std::string(tensorflow::ParseTensorName(fetch).node()));
+  }
   made->FindLive();
   *facts = std::move(made);
   return absl::OkStatus();
@@ -123,6 +126,12 @@ std::vector<Use> Facts::ShapeUses(const Value& value) const { return LiveUses(va
 
 bool Facts::DependsOn(const NodeView& to, const NodeView& from,
                       const std::vector<Redirect>& redirects) const {
+  return FirstDependent({to.node_index()}, {&from}, redirects) != nullptr;
+}
+
+const NodeView* Facts::FirstDependent(const std::unordered_set<int>& to,
+                                      const std::vector<const NodeView*>& from,
+                                      const std::vector<Redirect>& redirects) const {
   std::unordered_map<const NodeView*, std::vector<const NodeView*>> added;
   for (const Redirect& redirect : redirects) added[redirect.to].push_back(redirect.use.node);
   std::vector<bool> seen(view_->NumNodes(), false);
@@ -132,11 +141,11 @@ bool Facts::DependsOn(const NodeView& to, const NodeView& from,
     seen[node->node_index()] = true;
     queue.push_back(node);
   };
-  reach(&from);
+  for (const NodeView* each : from) reach(each);
   while (!queue.empty()) {
     const NodeView* node = queue.back();
     queue.pop_back();
-    if (node == &to) return true;
+    if (to.count(node->node_index())) return node;
     // The next turn of a loop may depend on this one.
     if (node->GetOp() == "NextIteration" || node->GetOp() == "RefNextIteration") continue;
     for (const auto& fanouts : node->GetRegularFanouts()) {
@@ -147,7 +156,7 @@ bool Facts::DependsOn(const NodeView& to, const NodeView& from,
       for (const NodeView* asking : found->second) reach(asking);
     }
   }
-  return false;
+  return nullptr;
 }
 
 bool Facts::IsReturn(const Use& use) const {
@@ -157,6 +166,8 @@ bool Facts::IsReturn(const Use& use) const {
 }
 
 bool Facts::IsPreserved(const NodeView& node) const { return preserved_.count(node.GetName()) > 0; }
+
+bool Facts::IsFetched(const NodeView& node) const { return fetched_.count(node.GetName()) > 0; }
 
 bool Facts::IsFed(const NodeView& node) const { return fed_.count(node.GetName()) > 0; }
 

@@ -84,10 +84,15 @@ class Facts {
   // Whether `to` depends on `from`, also over the edges that these redirects add.
   bool DependsOn(const NodeView& to, const NodeView& from,
                  const std::vector<Redirect>& redirects) const;
+  // The first of `to`, by number, that is reached from one of `from`; null if none depends on them.
+  const NodeView* FirstDependent(const std::unordered_set<int>& to,
+                                 const std::vector<const NodeView*>& from,
+                                 const std::vector<Redirect>& redirects) const;
   // Whether the consumer is the function's result, maybe behind an Identity.
   bool IsReturn(const Use& use) const;
   // Fetched, fed, or kept by the caller.
   bool IsPreserved(const NodeView& node) const;
+  bool IsFetched(const NodeView& node) const;
   bool IsFed(const NodeView& node) const;
 
   Shape ShapeOf(const Value& value) const;
@@ -104,7 +109,7 @@ class Facts {
 
   std::unique_ptr<tensorflow::grappler::utils::GraphView> view_;
   std::unique_ptr<tensorflow::grappler::GraphProperties> properties_;
-  std::unordered_set<std::string> preserved_, fed_;
+  std::unordered_set<std::string> preserved_, fetched_, fed_;
   std::vector<bool> live_;
 };
 

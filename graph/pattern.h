@@ -14,7 +14,7 @@ namespace metal_ops::fusion {
 
 struct PatternInfo {
   const char* name;  // also that of its switch
-  Stage stage;       // where it stands in a chain; kRoot begins one, kExpression is one
+  Stage stage;       // where it stands in a chain; kRoot begins one; kExpression, kUpdate are one
   const char* ops;   // the ops that it looks for, separated by commas
   const char* summary;
   const char* before;  // drawings of the graph, for docs/fusions.md
@@ -36,7 +36,8 @@ inline Outcome Matched() { return {true, {}}; }
 
 // Root: the chain holds the root alone; check it and call Start. Prologue: AbsorbInput. Epilogue:
 // look at what follows chain->value(), Absorb it, Append. Expression: the root is one of its nodes,
-// of an op that few graphs have; AbsorbAll, Start, SetInputs and Append. A chain is thrown away
+// of an op that few graphs have; AbsorbAll, Start, SetInputs and Append. Update: the root is the op
+// that changes the weights, which comes last; AbsorbUpdate, and the same. A chain is thrown away
 // unless the outcome is Matched.
 using MatchFunction = Outcome (*)(Chain* chain);
 

@@ -25,8 +25,11 @@ using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 using tensorflow::grappler::GrapplerItem;
 
+// Nothing extends what is an expression or an update.
+bool IsWhole(Stage stage) { return stage == Stage::kExpression || stage == Stage::kUpdate; }
+
 bool Begins(const Pattern& pattern) {
-  return pattern.info.stage == Stage::kRoot || pattern.info.stage == Stage::kExpression;
+  return pattern.info.stage == Stage::kRoot || IsWhole(pattern.info.stage);
 }
 
 bool IsRootOp(const std::string& op) {
@@ -53,8 +56,7 @@ struct Candidate {
   // its ops, which is more than an epilogue of one of them does.
   int rank() const {
     if (!chain) return -1;
-    return static_cast<int>(chain->shown_ops().size()) +
-           (chain->stage() == Stage::kExpression ? 100 : 0);
+    return static_cast<int>(chain->shown_ops().size()) + (IsWhole(chain->stage()) ? 100 : 0);
   }
 };
 
@@ -68,8 +70,8 @@ class Matcher {
     Chain chain(facts_, root, claimed_);
     candidate.refusal = Start(&chain, &candidate.mine);
     if (!candidate.refusal.empty()) return candidate;
-    const bool expression = chain.stage() == Stage::kExpression;
-    while (!expression && Extend(&chain, &candidate.refusal)) {
+    const bool whole = IsWhole(chain.stage());
+    while (!whole && Extend(&chain, &candidate.refusal)) {
     }
     if (!chain.is_fused()) return candidate;
     Refusal refusal = chain.CheckInputs();
@@ -78,7 +80,7 @@ class Matcher {
       candidate.refusal = refusal;
       return candidate;
     }
-    if (expression || chain.stage() == Stage::kActivation) candidate.refusal = chain.aside();
+    if (whole || chain.stage() == Stage::kActivation) candidate.refusal = chain.aside();
     candidate.chain = std::move(chain);
     return candidate;
   }
@@ -94,6 +96,7 @@ class Matcher {
   void Claim(const Chain& chain) {
     for (const NodeView* node : chain.nodes()) claimed_.nodes.insert(node->node_index());
     for (const Redirect& redirect : chain.Redirects()) claimed_.redirects.push_back(redirect);
+    for (const Redirect& edge : chain.Joined()) claimed_.redirects.push_back(edge);
   }
 
  private:
@@ -105,7 +108,8 @@ class Matcher {
       const Outcome outcome = pattern->match(&begun);
       if (!outcome.mine) continue;
       *mine = true;
-      if (Refusal refusal = CheckRoot(root); !refusal.empty()) return refusal;
+      const bool waits = pattern->info.stage == Stage::kUpdate;
+      if (Refusal refusal = CheckRoot(root, waits); !refusal.empty()) return refusal;
       if (!pattern->enabled) return Off(*pattern);
       if (!outcome.matched()) return outcome.refusal;
       begun.set_pattern(pattern->info.name);
@@ -115,7 +119,7 @@ class Matcher {
     return {"no_pattern", StrCat("No pattern takes ", Quoted(root), ".")};
   }
 
-  Refusal CheckRoot(const NodeView& root) const {
+  Refusal CheckRoot(const NodeView& root, bool waits) const {
     if (!GlobalSwitches().enabled) return {"disabled", "Fusion is switched off."};
     const std::string device = DeviceType(root.GetDevice());
     if (device.empty()) return {"not_placed", StrCat(Quoted(root), " is not placed on a device.")};
@@ -123,7 +127,7 @@ class Matcher {
       return {"cpu", StrCat(Quoted(root), " is on the CPU, where TensorFlow fuses by itself.")};
     }
     if (facts_.IsFed(root)) return {"fed", StrCat(Quoted(root), " is fed.")};
-    if (root.NumControllingFanins() > 0) {
+    if (!waits && root.NumControllingFanins() > 0) {
       return {"control_edge", StrCat(Quoted(root), " has to wait for ",
                                      Quoted(*root.GetControllingFanins().front().node_view()),
                                      ": a control edge.")};
@@ -202,6 +206,13 @@ class Matcher {
   Claimed claimed_;
 };
 
+std::vector<const NodeDef*> NewNodes(const Fusion& fusion) {
+  std::vector<const NodeDef*> nodes = {&fusion.node};
+  for (const NodeDef& helper : fusion.helpers) nodes.push_back(&helper);
+  for (const NodeDef& stand_in : fusion.stand_ins) nodes.push_back(&stand_in);
+  return nodes;
+}
+
 Fusion ToFusion(const Candidate& candidate) {
   const Chain& chain = *candidate.chain;
   Fusion fusion;
@@ -220,6 +231,7 @@ Fusion ToFusion(const Candidate& candidate) {
   fusion.fused_op = chain.shown_op();
   fusion.fused_ops = chain.shown_ops();
   fusion.helpers = chain.helpers();
+  fusion.stand_ins = chain.StandIns();
   for (NodeDef& helper : fusion.helpers) {
     const tensorflow::OpDef* op = nullptr;
     if (tensorflow::OpRegistry::Global()->LookUpOpDef(helper.op(), &op).ok()) {
@@ -299,6 +311,12 @@ void Apply(const Plan& plan, GraphDef* graph) {
     deleted.insert(fusion.chain.begin(), fusion.chain.end() - 1);
     deleted.insert(fusion.dead.begin(), fusion.dead.end());
   }
+  for (const Fusion& fusion : plan.fused) {
+    for (const NodeDef& node : fusion.stand_ins) {
+      overwritten[node.name()] = &node;
+      deleted.erase(node.name());
+    }
+  }
   google::protobuf::RepeatedPtrField<NodeDef> nodes;
   nodes.Reserve(graph->node_size());
   for (NodeDef& node : *graph->mutable_node()) {
@@ -329,14 +347,15 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
     for (const NodeDef& helper : fusion.helpers) here.insert(helper.name());
   }
   for (const Fusion& fusion : plan.fused) {
+    for (const NodeDef& node : fusion.stand_ins) gone.erase(node.name());
+  }
+  for (const Fusion& fusion : plan.fused) {
     std::vector<std::string> names = fusion.chain;
     for (const auto& [name, _] : fusion.shape_inputs) names.push_back(name);
     for (const std::string& name : names) {
       if (!nodes.count(name)) return absl::InternalError(absl::StrCat("no node ", name));
     }
-    std::vector<const NodeDef*> defs = {&fusion.node};
-    for (const NodeDef& helper : fusion.helpers) defs.push_back(&helper);
-    for (const NodeDef* def : defs) {
+    for (const NodeDef* def : NewNodes(fusion)) {
       for (const std::string& input : def->input()) {
         const std::string from(tensorflow::ParseTensorName(input).node());
         if (gone.count(from) || !(nodes.count(from) || here.count(from))) {
@@ -348,9 +367,7 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
   std::vector<std::pair<const NodeDef*, Node*>> added;
   std::unordered_map<std::string, Node*> fused;
   for (const Fusion& fusion : plan.fused) {
-    std::vector<const NodeDef*> defs = {&fusion.node};
-    for (const NodeDef& helper : fusion.helpers) defs.push_back(&helper);
-    for (const NodeDef* def : defs) {
+    for (const NodeDef* def : NewNodes(fusion)) {
       Status status;
       Node* node = graph->AddNode(*def, &status);
       if (!status.ok()) {
@@ -359,20 +376,19 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
       }
       node->set_assigned_device_name(def->device());
       added.emplace_back(def, node);
-      if (def != &fusion.node) nodes[def->name()] = node;
+      (nodes.count(def->name()) ? fused : nodes)[def->name()] = node;
     }
-    fused[fusion.node.name()] = added[added.size() - defs.size()].second;
   }
 
-  for (const Fusion& fusion : plan.fused) {
-    Node* node = fused.at(fusion.node.name());
-    const Node* last = nodes.at(fusion.node.name());
+  for (const auto& [name, node] : fused) {
+    const Node* last = nodes.at(name);
     std::vector<const Edge*> edges(last->out_edges().begin(), last->out_edges().end());
     for (const Edge* edge : edges) {
       Node* user = edge->dst();
       const int input = edge->dst_input();
       const bool control = edge->IsControlEdge();
-      if (!control && edge->src_output() != 0) continue;  // a node without effect, which is deleted
+      // Else to a node without effect, or of the same update: it is deleted.
+      if (!control && (edge->src_output() != 0 || node->num_outputs() == 0)) continue;
       graph->RemoveEdge(edge);
       control ? graph->AddControlEdge(node, user) : graph->AddEdge(node, 0, user, input);
     }

@@ -28,6 +28,7 @@ struct Fusion {
   std::string fused_op;  // what it is called: its op, or the helper's that does the work
   std::vector<std::string> fused_ops;
   std::vector<tensorflow::NodeDef> helpers;
+  std::vector<tensorflow::NodeDef> stand_ins;  // take the names of nodes that others wait for
   // Why it is not longer; empty if there is no more to add.
   std::string condition, reason;
 };

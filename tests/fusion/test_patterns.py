@@ -246,7 +246,7 @@ def test_transposed_and_batched_products(transpose_a, transpose_b, batch):
     assert ops[seen.explanation.fused[0].root] == ("BatchMatMulV2" if batch else "MatMul")
 
 
-KINDS = ("root", "prologue", "epilogue", "expression")
+KINDS = ("root", "prologue", "epilogue", "expression", "update")
 
 
 def test_every_pattern_is_registered_with_a_drawing():
@@ -263,6 +263,7 @@ def test_every_pattern_is_registered_with_a_drawing():
         "norm",
         "swiglu",
         "attention",
+        "momentum",
     }
     for pattern in found:
         assert pattern.summary.endswith(".") and pattern.kind in KINDS

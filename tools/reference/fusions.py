@@ -14,8 +14,9 @@ def render() -> str:
         "",
         "A chain begins at a root and takes a prologue before it and the epilogues that follow it, in this order, each"
         " at most once; it becomes one op that keeps the intermediate results in registers. An expression is several"
-        " ops that become one for which nothing but its inputs is read. `metal_ops.fusion.explain` says for a function"
-        " what was fused, and for each candidate that was not, the condition that failed;"
+        " ops that become one for which nothing but its inputs is read; an update is what an optimizer does to a"
+        " variable. `metal_ops.fusion.explain` says for a function what was fused, and for each candidate that was not,"
+        " the condition that failed;"
         " `python -m metal_ops fusion explain <folder>` says it for a SavedModel.",
         "",
         "| pattern | kind | looks for | what it takes |",

@@ -40,7 +40,8 @@ class Fusion:
 
     Attributes:
       pattern: Names of the patterns that matched, from the root on: "conv2d+bias+residual+activation".
-      root: Name of the Conv2D, MatMul or BatchMatMulV2 node, or of an expression's Rsqrt, Sigmoid or Softmax.
+      root: Name of the Conv2D, MatMul or BatchMatMulV2 node, of an expression's Rsqrt, Sigmoid or Softmax,
+        or of the op by which an update changes the weights.
       removed: Names of the nodes of `before` that are gone or replaced, the root first, the last one of the chain last.
       fused_op: "MetalFusedConv2D" or "MetalFusedMatMul"; an expression's "RowNorm", "Swiglu" or
         "ScaledDotProductAttention"; "Conv2D" where it does nothing but pad its input.

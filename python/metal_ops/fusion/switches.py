@@ -18,7 +18,8 @@ class Pattern:
 
     Attributes:
       name: For `enable(patterns=...)`.
-      kind: "root" begins a chain, "prologue" and "epilogue" extend it; "expression" is one of its own.
+      kind: "root" begins a chain, "prologue" and "epilogue" extend it; "expression" is one of its own; "update" changes
+        variables.
       ops: The ops that it looks for.
       summary: What it takes, in a sentence.
       before: Drawing of the graph before.
@@ -57,7 +58,7 @@ class Status:
 
 
 def patterns() -> list[Pattern]:
-    """The registered patterns: roots, prologues, epilogues in the order in which they may follow, expressions.
+    """The registered patterns: roots, prologues, epilogues in the order in which they may follow, expressions, updates.
 
     Args:
       None.

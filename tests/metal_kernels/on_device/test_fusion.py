@@ -14,6 +14,7 @@ import metal_ops
 from metal_ops import cli
 from tests.fusion import test_expressions as expressions
 from tests.fusion import test_random_graphs as random_graphs
+from tests.fusion import test_updates as updates
 from tests.fusion.harness import assert_rounded, look, same_as_eager, values, wide
 from tests.processes import Process
 
@@ -399,3 +400,14 @@ print(json.dumps([len(found.fused), *((m.condition, m.reason) for m in found.mis
     )
     t = operands()
     assert look(lambda x: tf.nn.relu(tf.nn.conv2d(x, t["w"], 1, "SAME")), t["x"], cpu=False).fused
+
+
+@pytest.mark.parametrize("name", updates.AROUND)
+def test_updates(name: str):
+    """Optimizers in elementary ops: one op of TensorFlow's, which the device has, with the order kept."""
+    assert updates.check(updates.AROUND[name], 1).fused == [["Momentum"]]
+
+
+@pytest.mark.parametrize("name", updates.OPTIMIZERS)
+def test_optimizers_of_keras(name: str):
+    updates.test_keras_optimizer(name)

@@ -1,0 +1,60 @@
+// What optimizers do to a variable, as patterns of updates look for it: reads of it before and after
+// an assignment, and numbers.
+
+#ifndef METAL_OPS_GRAPH_UPDATE_H_
+#define METAL_OPS_GRAPH_UPDATE_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/pattern.h"
+
+namespace metal_ops::fusion {
+
+class Update {
+ public:
+  explicit Update(const Chain& chain) : facts_(chain.facts()), root_(chain.root()) {}
+
+  // What an optimizer keeps of a variable: its handle, what it becomes, the read before and the op
+  // that assigns.
+  struct Slot {
+    Value handle, becomes, before;
+    const NodeView* assign = nullptr;
+  };
+  // The slot that `read` reads after it was assigned to by `op`; null if it is not such a read.
+  std::optional<Slot> ReadAfter(const Value& read, const std::string& op);
+  // Whether `read` reads the slot's variable before the assignment.
+  bool ReadsBefore(const Value& read, Slot* slot);
+  // The operands of a node of this op, which becomes part of the update.
+  std::optional<std::pair<Value, Value>> Operands(const Value& value, const std::string& op);
+  std::optional<Value> Operand(const Value& value, const std::string& op);
+
+  Shape ShapeOf(const Value& value) const { return facts_.ShapeOf(value); }
+  // Whether it is one number for the whole variable.
+  bool IsNumber(const Value& value) const {
+    const Shape shape = facts_.ShapeOf(value);
+    return shape.known_rank && shape.rank() == 0;
+  }
+  Refusal CheckNumber(const Value& value, const std::string& role) const;
+  // Whether the gradient is provably of the slot's shape: the ops do not broadcast.
+  Refusal CheckGradient(const Value& gradient, const Slot& slot) const;
+
+  // Makes it the op `op` with these inputs, all being well.
+  Outcome Become(Chain* chain, const std::string& op, const std::vector<Value>& inputs,
+                 const std::string& shown) const;
+
+ private:
+  void Take(const NodeView& node);
+  // What it is before Identity nodes, which become part of the update.
+  Value Behind(Value value);
+
+  const Facts& facts_;
+  const NodeView& root_;
+  std::vector<const NodeView*> nodes_;
+};
+
+}  // namespace metal_ops::fusion
+
+#endif  // METAL_OPS_GRAPH_UPDATE_H_

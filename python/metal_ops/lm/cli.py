@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .tokenizers import Tokenizer
 
 _MODEL, _TRAIN = ModelConfig(), TrainConfig()
+_SIZES = ("width", "layers", "heads", "kv_heads", "hidden")
+_RANK = 8
 
 
 def add_parser(subparsers: Any) -> None:
@@ -71,6 +73,10 @@ def _add_train(commands: Any) -> None:
             ("train --steps 500 --seed 1", "the same bits every time"),
             ("train --resume runs/lm --seconds 300", "on, to five minutes in total"),
             ("train --workers 2", "two processes, each on a batch of its own"),
+            (
+                "train --adapters runs/lm --data my.txt",
+                "small matrices beside a trained model, which stays",
+            ),
         ),
     )
     parser.add_argument(
@@ -104,6 +110,7 @@ def _add_train(commands: Any) -> None:
         default=_TRAIN.learning_rate,
         help="of AdamW, at its highest (%(default)s)",
     )
+    _add_adapters(parser)
     add_device(parser)
     add_output(parser, "lm")
     parser.add_argument(
@@ -114,6 +121,31 @@ def _add_train(commands: Any) -> None:
     )
     add_workers(parser)
     parser.set_defaults(run=among_workers("lm", _train))
+
+
+def _add_adapters(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "adapters",
+        "Two narrow matrices beside each of a trained model (LoRA) learn the text in place of the model's own weights, "
+        "which stay as they are; runs/<name>/adapter.npz has them alone. `lm generate BASE --adapters runs/<name>` "
+        "writes with both.",
+    )
+    group.add_argument(
+        "--adapters",
+        type=Path,
+        default=None,
+        metavar="BASE",
+        help="train them alone, beside this model: folder of a run, or what generate takes as --model",
+    )
+    group.add_argument(
+        "--rank", type=whole(1, 4096), default=None, help=f"their width ({_RANK} if left out)"
+    )
+    group.add_argument(
+        "--alpha",
+        type=positive,
+        default=None,
+        help="what they add is taken times alpha / rank (twice the rank)",
+    )
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -130,6 +162,13 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         type=whole(8, 1 << 20),
         default=None,
         help="tokens that a --model sees at once (its own, at most 2048)",
+    )
+    model.add_argument(
+        "--adapters",
+        type=Path,
+        default=None,
+        metavar="RUN",
+        help="with what `lm train --adapters` learnt beside this model: its run's folder, or the adapter.npz there",
     )
     group = parser.add_argument_group("sampling")
     group.add_argument(
@@ -194,6 +233,7 @@ def _add_generate(commands: Any) -> None:
             ("generate runs/lm", "from nothing"),
             ("generate runs/lm 'Return the' --bits 4", "from a prompt, with weights of 4 bits"),
             ("generate --model tiny.gguf 'Once'", "a model that others trained"),
+            ("generate runs/lm --adapters runs/mine", "with adapters that were trained beside it"),
         ),
     )
     _add_sampling(parser)
@@ -230,8 +270,11 @@ def _train(arguments: argparse.Namespace) -> int:
     from metal_ops.programs.files import run_folder
 
     console = console_for_people()
+    _check_adapters(arguments)
     if is_worker():
         return _train_together(arguments, console)
+    if arguments.adapters is not None:
+        return _train_adapters(arguments, console)
     if arguments.resume is not None:
         return _resume(arguments, console)
     model, train = _configs(arguments)
@@ -253,12 +296,7 @@ def _configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
     if seconds is None and arguments.steps is None:
         seconds = _TRAIN.seconds
     try:
-        model = ModelConfig(
-            **{
-                name: getattr(arguments, name)
-                for name in ("width", "layers", "heads", "kv_heads", "hidden", "context")
-            }
-        )
+        model = ModelConfig(**{name: getattr(arguments, name) for name in (*_SIZES, "context")})
         train = TrainConfig(
             seconds=seconds,
             **{
@@ -269,6 +307,66 @@ def _configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
     except ValueError as error:
         raise ProgramError(f"{error}; --help names the options.") from None
     return model, train
+
+
+def _check_adapters(arguments: argparse.Namespace) -> None:
+    """Raises ProgramError for options that mean nothing with --adapters, or without."""
+    if arguments.adapters is None:
+        for name in ("rank", "alpha"):
+            if getattr(arguments, name) is not None:
+                raise ProgramError(f"--{name} is of adapters; give their base by --adapters.")
+        return
+    if arguments.resume is not None:
+        raise ProgramError("--resume: adapters start anew; leave it out, or leave out --adapters.")
+    if is_worker():
+        raise ProgramError("--adapters are trained by one process; leave out --workers.")
+    for name in _SIZES:
+        if getattr(arguments, name) != getattr(_MODEL, name):
+            option = name.replace("_", "-")
+            raise ProgramError(f"--{option}: --adapters has the sizes of its base; leave it out.")
+
+
+def _train_adapters(arguments: argparse.Namespace, console: Console) -> int:
+    from metal_ops.programs.checkpoint import FILE_NAME
+    from metal_ops.programs.files import run_folder
+    from metal_ops.programs.reading import kind_of
+
+    _, train = _configs(arguments)
+    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
+    base = arguments.adapters
+    kind = kind_of(base, CheckpointError)
+    if not kind:
+        raise CheckpointError(
+            f"{base}: no such base for --adapters; give the folder of a run, or a model's file."
+        )
+    is_run = kind == "folder" and kind_of(base / FILE_NAME, CheckpointError) == "file"
+    arguments.folder, arguments.model = base, None if is_run else base
+    asked = arguments.context if arguments.context != _MODEL.context else None
+    arguments.context = None
+    model, tokenizer = (_of_run if is_run else _of_files)(arguments, console)
+    context = asked or min(_MODEL.context, model.config.context)
+    if context > model.config.context:
+        raise ProgramError(
+            f"--context {context}: {base} sees {model.config.context} at once; leave it out, or give less."
+        )
+    data = None if arguments.data is None else os.path.abspath(arguments.data)
+    text = _load_text(data, context, console)
+    from .adapted import AdapterTrainer
+    from .run import train_run
+
+    rank = arguments.rank or _RANK
+    with console.status("cutting the text into tokens"):
+        trainer = AdapterTrainer(
+            text, model, tokenizer, train, context, rank, arguments.alpha or 2.0 * rank, str(base)
+        )
+    console.print(
+        f"Base: {base}, {trainer.held_out():.3f} bits a byte of the text that is held back. An adapter of rank {rank} "
+        "beside it.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    folder = run_folder(arguments.runs, arguments.name, "adapter", arguments.overwrite)
+    return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
 
 def _train_together(arguments: argparse.Namespace, console: Console) -> int:
@@ -358,6 +456,10 @@ def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
             f"Weights of {arguments.bits} bits: {model.n_bytes():,} bytes, {before:,} before.",
             highlight=False,
         )
+    if arguments.adapters is not None:
+        from .adapted import load
+
+        model = load(model, arguments.adapters)
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed)
     return Writer(model, sampling, tokenizer)
 

@@ -137,6 +137,8 @@ class Transformer(tf.Module):
     def _times(x: tf.Tensor, matrix: Any) -> tf.Tensor:
         if isinstance(matrix, QuantizedWeights):
             return metal_ops.quantized_matmul(x, matrix)
+        if callable(matrix):  # a layer: see adapted.py
+            return matrix(x)
         return tf.tensordot(x, matrix, 1)
 
     def _embedded(self, tokens: tf.Tensor) -> tf.Tensor:

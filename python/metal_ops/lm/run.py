@@ -13,7 +13,6 @@ import tensorflow as tf
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from metal_ops.programs.checkpoint import FILE_NAME
 from metal_ops.programs.files import atomic, write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
 
@@ -125,13 +124,13 @@ def train_run(
                 bar.measured(measure())
                 due = 1.5 * trainer.seconds
             if trainer.seconds - saved_at > checkpoint_every:
-                trainer.save(folder / FILE_NAME, data)
+                trainer.save(folder / trainer.file_name, data)
                 saved_at = trainer.seconds
     if stop():
         console.print("Stopped; writing the checkpoint and the pictures so far.")
     # From here on a Ctrl-C ends the program at once: each file is whole or not there.
     last = measure()
-    trainer.save(folder / FILE_NAME, data)
+    trainer.save(folder / trainer.file_name, data)
     sample = leave(trainer, folder, last, data, stop())
     if workers is not None:
         console.print(workers.words(), highlight=False, soft_wrap=True)
@@ -143,8 +142,9 @@ def train_run(
         soft_wrap=True,
     )
     console.print(sample.strip(), style="italic", highlight=False, soft_wrap=True)
+    pictured = "loss.png, attention.png" if trainer.tokenizer is None else "loss.png"
     console.print(
-        f"Pictures: {folder}/loss.png, attention.png. More text: python -m metal_ops lm generate {folder}",
+        f"Pictures: {folder}/{pictured}. More text: python -m metal_ops lm generate {trainer.to_write(folder)}",
         highlight=False,
         soft_wrap=True,
     )
@@ -154,8 +154,8 @@ def train_run(
 def leave(
     trainer: Trainer, folder: Path, last: dict[str, float], data: str | None, interrupted: bool
 ) -> str:
-    """Writes metrics.json, loss.png, attention.png and sample.txt; the sample."""
-    writer = Writer(trainer.model, Sampling(seed=trainer.config.seed))
+    """Writes metrics.json, loss.png, sample.txt and, where tokens are characters, attention.png; the sample."""
+    writer = Writer(trainer.model, Sampling(seed=trainer.config.seed), trainer.tokenizer)
     sample = b"".join(writer.write(_SAMPLE)).decode(errors="replace")
     with atomic(folder / "sample.txt") as temporary:
         temporary.write_text(sample, encoding="utf-8")
@@ -168,17 +168,19 @@ def leave(
             "training_seconds": trainer.seconds,
             "bytes_seen": trainer.bytes_seen,
             "bytes_per_second": trainer.bytes_seen / max(trainer.seconds, 1e-9),
-            "parameters": sum(int(np.prod(v.shape)) for v in trainer.model.trainable_variables),
+            "parameters": sum(int(np.prod(v.shape)) for v in trainer.variables),
             "interrupted": interrupted,
             "data": data,
             "device": tf.DeviceSpec.from_string(trainer.model.last_norm.device).device_type,
             "history": trainer.history,
-            **({} if trainer.workers is None else {"workers": trainer.workers.report()}),
+            **trainer.about(),
         },
     )
     pictures.losses(
         folder / "loss.png", trainer.history, f"{last['held_out']:.3f} bits a byte held back"
     )
+    if trainer.tokenizer is not None:
+        return sample
     text = sample.encode()[:_LOOKED_AT].decode("latin-1")
     tokens = tf.constant(np.frombuffer(text.encode("latin-1"), np.uint8).astype(np.int32))
     weights = trainer.model.attention_weights(tokens).numpy()

@@ -20,6 +20,7 @@ from metal_ops.programs.workers import Workers
 
 from .config import ModelConfig, TrainConfig
 from .model import Transformer
+from .tokenizers import Tokenizer
 
 # Pieces of the held-out text that are measured on, evenly spread.
 _PIECES = 32
@@ -36,7 +37,15 @@ class Trainer:
       model: The model.
       config: How to learn.
       workers: With whom: each draws its share of as many batches, and all hold the same bits.
+
+    Attributes:
+      file_name: Of what `save` writes.
+      variables: What is learnt.
+      tokenizer: The model's; None for bytes.
     """
+
+    file_name = checkpoint.FILE_NAME
+    tokenizer: Tokenizer | None = None
 
     def __init__(
         self,
@@ -50,13 +59,12 @@ class Trainer:
         self._clock = 0.0
         self.step, self.seconds = 0, 0.0
         self.history: list[dict[str, float]] = []
-        self.model = Transformer(model, config.seed)
-        self._variables = list(self.model.trainable_variables)
+        self.model, self.variables = self._made()
         self.optimizer = optimizers.AdamW(
             config.learning_rate, weight_decay=config.weight_decay, beta_1=0.9, beta_2=0.95
         )
         self.optimizer.exclude_from_weight_decay(var_names=["norm", "embedding"])
-        self.optimizer.build(self._variables)
+        self.optimizer.build(self.variables)
         length = model.context + 1
         with tf.device("CPU:0"):
             self._text = tf.constant(text[0])
@@ -68,6 +76,11 @@ class Trainer:
         signature = [tf.TensorSpec([], tf.int32)] + [tf.TensorSpec([2])] * (workers is not None)
         self._train = tf.function(self._train_on, input_signature=signature, autograph=False)
         self._measure = tf.function(self._loss, autograph=False)
+
+    def _made(self) -> tuple[Transformer, list[tf.Variable]]:
+        """The model, and what of it is learnt."""
+        model = Transformer(self.model_config, self.config.seed)
+        return model, list(model.trainable_variables)
 
     @property
     def progress(self) -> float:
@@ -161,14 +174,22 @@ class Trainer:
             )
         with tf.GradientTape() as tape:
             loss = self._loss(pieces)
-        gradients = tape.gradient(loss, self._variables)
+        gradients = tape.gradient(loss, self.variables)
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         found = loss
         if workers is not None and own is not None:
             dense, *found = workers.mean(dense, [loss, own[0], own[1]])
         clipped, _ = tf.clip_by_global_norm(dense, config.clip)
-        self.optimizer.apply(clipped, self._variables)
+        self.optimizer.apply(clipped, self.variables)
         return found
+
+    def about(self) -> dict[str, Any]:
+        """What metrics.json has beside what all runs have."""
+        return {} if self.workers is None else {"workers": self.workers.report()}
+
+    def to_write(self, folder: Path) -> str:
+        """The arguments of `lm generate` for what was learnt."""
+        return str(folder)
 
     def _state(self) -> dict[str, Any]:
         own = {f"optimizer{i}": v.value for i, v in enumerate(self.optimizer.variables)}

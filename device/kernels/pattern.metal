@@ -98,13 +98,6 @@ MOVE("4", uint)
 MOVE("8", ulong)
 MOVE("16", ulong2)
 
-// The variable counts to `limit`; `before` is where it was.
-kernel void count_up_to(device long* var [[buffer(0)]], device long* before [[buffer(1)]],
-                        constant long& limit [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  before[i] = var[i];
-  if (var[i] < limit) var[i] += 1;
-}
-
 // first + i step, added up as TensorFlow's CPU does not: with one rounding each.
 template <typename T>
 kernel void range(device T* out [[buffer(0)]], constant float& first [[buffer(1)]],

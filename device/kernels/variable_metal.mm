@@ -159,19 +159,24 @@ class CountUpToOp {
 
  private:
   Status Count(KernelContext* ctx, const Tensor& var) const {
-    ReadBack before;
+    // Nothing is launched: the number is there once the device is done with what came before.
+    RETURN_IF_ERROR(EncodeAndWait(ctx, [](Encoder&) { return Status(); }));
+    BufferRef ref;
     Tensor out;
-    RETURN_IF_ERROR(EncodeAndWait(ctx, [&](Encoder& encoder) -> Status {
-      RETURN_IF_ERROR(encoder.Allocate(sizeof(int64_t), &before));
-      return encoder.Launch("count_up_to", Grid(1),
-                            {{"var", var}, {"before", before}, {"limit", limit_}});
-    }));
-    const int64_t count = *before.data<int64_t>();
+    int64_t count = 0;
+    RETURN_IF_ERROR(ResolveBuffer(var, &ref));
+    if (!ReadTensorMemory(ref.buffer, ref.offset, &count, sizeof(count))) {
+      return Internal("the device refused a copy to the host");
+    }
     if (count >= limit_) {
       return Status(static_cast<Code>(TF_OUT_OF_RANGE), StrCat(kOp, ": Reached limit of ", limit_));
     }
     RETURN_IF_ERROR(ctx->AllocateOutput(0, {}, &out));
     *out.mutable_host<int64_t>() = count;
+    const int64_t next = count + 1;
+    if (!WriteTensorMemory(ref.buffer, ref.offset, &next, sizeof(next))) {
+      return Internal("the device refused a copy from the host");
+    }
     return Status();
   }
 

@@ -264,6 +264,7 @@ def test_every_pattern_is_registered_with_a_drawing():
         "swiglu",
         "attention",
         "momentum",
+        "quantized_matmul",
     }
     for pattern in found:
         assert pattern.summary.endswith(".") and pattern.kind in KINDS

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 import metal_ops
 from metal_ops import cli
 from tests.fusion import test_expressions as expressions
+from tests.fusion import test_quantized_product as products
 from tests.fusion import test_random_graphs as random_graphs
 from tests.fusion import test_updates as updates
 from tests.fusion.harness import assert_rounded, look, same_as_eager, values, wide
@@ -358,6 +359,19 @@ def test_expressions(name, dtype):
     assert len(seen.fused) == 1, seen.explanation
     large = {node.device for node in seen.explanation.after if node.dtype == dtype}
     assert large == {"GPU:0"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", products.FORMATS)
+def test_dequantized_products(name, dtype):
+    x, weights = tf.cast(products.X, dtype), products.MADE[name]
+    exact = products.dequantized(wide(x), weights)
+    products.one_product(lambda x: products.dequantized(x, weights), x, cpu=False, exact=exact)
+
+
+@pytest.mark.parametrize("name", products.ELEMENTS)
+def test_products_of_codes_in_elementary_ops(name):
+    products.one_product(products.ELEMENTS[name], products.X, cpu=False)
 
 
 def test_attention_is_left_to_the_cpu():

@@ -64,6 +64,40 @@ ROWS_INLINE inline void gemm_put_barrier() {
   }
 }
 
+// Stores 16 rows of sums out of threadgroup memory, two neighbours a lane of the kShares simdgroups that
+// have parts of them there.
+template <int kColumnTiles, int kShares, typename Out, typename Epilogue>
+ROWS_INLINE inline void gemm_store_rows(threadgroup const float* space, device Out* out,
+                                        constant GemmParams& params, long offset, Epilogue epilogue,
+                                        long row, uint column, uint lane) {
+  constexpr int kSpaceLine = 8 * kColumnTiles + 4, kSpace = 16 * kSpaceLine;
+  const bool pairs = is_wide((device const Out*)out + offset) && params.out_point % 2 == 0;
+  const int rows = int(metal::min(params.rows - row, 16l));
+#pragma clang loop unroll(disable)
+  for (int i = int(lane); i < rows * 4 * kColumnTiles; i += 32 * kShares) {
+    const int r = i / (4 * kColumnTiles), c = i % (4 * kColumnTiles) * 2;
+    const uint first = column + c;
+    if (first >= params.columns) continue;
+    float2 sum = float2(0.0f);
+    for (int share = 0; share < kShares; ++share) {
+      sum += *(threadgroup const float2*)(space + share * kSpace + r * kSpaceLine + c);
+    }
+    const long at = offset + (row + r) * params.out_point + long(first);
+    const Out one = Out(epilogue(sum.x, epilogue.column(first), at));
+    if (first + 1 == params.columns) {
+      out[at] = one;
+      continue;
+    }
+    const Out other = Out(epilogue(sum.y, epilogue.column(first + 1), at + 1));
+    if (pairs) {
+      *(device metal::vec<Out, 2>*)(out + at) = metal::vec<Out, 2>(one, other);
+    } else {
+      out[at] = one;
+      out[at + 1] = other;
+    }
+  }
+}
+
 // kRowTiles of 16 rows and kColumnTiles of 8 columns a simdgroup; kShares of them share the terms of
 // each step, where blocks are too few or too narrow for as many simdgroups.
 template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
@@ -190,46 +224,14 @@ struct GemmBlock {
     for (int i = 0; i < kRowTiles; ++i) {
       Tiles<T>::put(sums[i], space + share * kSpace, kSpaceLine, lane);
       gemm_put_barrier<kShares>();
-      store(space, out, params, place.out, epilogue, row + simd_row + 16 * i,
-            uint(column) + simd_column, uint(share) * 32 + lane);
+      gemm_store_rows<kColumnTiles, kShares>(space, out, params, place.out, epilogue,
+                                             row + simd_row + 16 * i, uint(column) + simd_column,
+                                             uint(share) * 32 + lane);
       gemm_put_barrier<kShares>();
     }
   }
 
   static constexpr constant int kSpaceLine = 8 * kColumnTiles + 4, kSpace = 16 * kSpaceLine;
-
-  // 16 rows, two neighbours a lane of those that share them.
-  template <typename Out, typename Epilogue>
-  ROWS_INLINE static void store(threadgroup const float* space, device Out* out,
-                                constant GemmParams& params, long offset, Epilogue epilogue,
-                                long row, uint column, uint lane) {
-    const bool pairs = is_wide((device const Out*)out + offset) && params.out_point % 2 == 0;
-    const int rows = int(metal::min(params.rows - row, 16l));
-#pragma clang loop unroll(disable)
-    for (int i = int(lane); i < rows * 4 * kColumnTiles; i += 32 * kShares) {
-      const int r = i / (4 * kColumnTiles), c = i % (4 * kColumnTiles) * 2;
-      const uint first = column + c;
-      if (first >= params.columns) continue;
-      float2 sum = float2(0.0f);
-      ROWS_UNROLL
-      for (int share = 0; share < kShares; ++share) {
-        sum += *(threadgroup const float2*)(space + share * kSpace + r * kSpaceLine + c);
-      }
-      const long at = offset + (row + r) * params.out_point + long(first);
-      const Out one = Out(epilogue(sum.x, epilogue.column(first), at));
-      if (first + 1 == params.columns) {
-        out[at] = one;
-        continue;
-      }
-      const Out other = Out(epilogue(sum.y, epilogue.column(first + 1), at + 1));
-      if (pairs) {
-        *(device metal::vec<Out, 2>*)(out + at) = metal::vec<Out, 2>(one, other);
-      } else {
-        out[at] = one;
-        out[at + 1] = other;
-      }
-    }
-  }
 };
 
 template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,

@@ -27,6 +27,10 @@
 // Of 32 KiB of threadgroup memory.
 #define GEMM_SMALL_BLOCK 64, 64, 32, 2, 4, 2, 1
 #define GEMM_SHORT_BLOCK 16, 32, 64, 1, 4, 2, 2
+// Of float32, which threads multiply, a tile of 32 x 64 a simdgroup (gemm_floats.metal.h). Small ones are of
+// 32 KiB, too.
+#define GEMM_LARGE_FLOATS 128, 128, 16, 2, 8, 3, 1
+#define GEMM_SMALL_FLOATS 64, 64, 16, 2, 8, 2, 1
 
 // Blocks whose matrices four simdgroups multiply together: rows, columns, steps that are in
 // threadgroup memory, products of a step that may run into the next. The first two want a memory that

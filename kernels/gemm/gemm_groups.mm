@@ -44,14 +44,20 @@ struct Block {
 };
 constexpr Block kLarge = {"large", GEMM_LARGE_BLOCK}, kMiddle = {"middle", GEMM_MIDDLE_BLOCK},
                 kLow = {"low", GEMM_LOW_BLOCK}, kThin = {"thin", GEMM_THIN_BLOCK},
-                kSmall = {"small", GEMM_SMALL_BLOCK}, kShort = {"short", GEMM_SHORT_BLOCK};
+                kSmall = {"small", GEMM_SMALL_BLOCK}, kShort = {"short", GEMM_SHORT_BLOCK},
+                kLargeFloats = {"large", GEMM_LARGE_FLOATS},
+                kSmallFloats = {"small", GEMM_SMALL_FLOATS};
 
 // Threadgroups with which a large GPU is busy: of large and of middle blocks.
-constexpr int64_t kBusyLarge = 200, kBusyMiddle = 100;
+constexpr int64_t kBusyLarge = 200, kBusyMiddle = 100, kBusyFloats = 132;
 
 // By the rows, and so that no part of the device is idle. Small and short ones need little memory.
 Block ChooseBlock(const GemmParams& params, DType type, size_t memory) {
   const auto fits = [&](const Block& block) { return block.bytes(type) <= memory; };
+  if (SizeOf(type) == 4) {
+    const bool large = fits(kLargeFloats) && kLargeFloats.groups(params) >= kBusyFloats;
+    return large ? kLargeFloats : kSmallFloats;
+  }
   if (params.rows <= kThin.rows) return fits(kThin) ? kThin : kShort;
   if (params.rows > kLow.rows) {
     if (fits(kLarge) && kLarge.groups(params) >= kBusyLarge) return kLarge;
@@ -141,7 +147,7 @@ Status LaunchBlocks(Encoder& encoder, const GemmParams& params, const Tensor& a,
   RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
   // Only GPUs whose matrix unit reads threadgroup memory itself have as much of it. Small blocks keep
   // more of a GPU busy where there are few large ones.
-  if (params.rows > kLow.rows && memory >= kWide.bytes() &&
+  if (SizeOf(out.dtype()) == 2 && params.rows > kLow.rows && memory >= kWide.bytes() &&
       kEven.groups(params) * GemmProducts(params) >= kBusyEven) {
     return LaunchWarpgroups(encoder, params, a, b, epilogue, out);
   }
@@ -174,7 +180,9 @@ Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way)
   // a unit that reads ahead (a discrete GPU's) for few rows.
   const bool few = IsFew(params) && (params.rows == 1 || SizeOf(type) != 2 || !IsDiscrete());
   if (few) *way = GemmWay::kFew;
-  if (!few && SizeOf(type) == 2) *way = GemmWay::kBlocks;
+  // Where matrices of float32 are multiplied as such (an Apple GPU's simdgroups do), tiles are the better way.
+  const bool unit = SizeOf(type) == 2, by_threads = IsDiscrete() || !at_once;
+  if (!few && (unit || by_threads)) *way = GemmWay::kBlocks;
   return Status();
 }
 
@@ -194,12 +202,13 @@ Status RunGemmParts(id<TF_MetalStream> stream, const GemmParams& params, const T
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
     Shader shader("gemm_blocks_parts", a.dtype());
     shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
-    return encoder.Launch(shader, BlockGrid(kSmall, params),
+    const Block& block = SizeOf(a.dtype()) == 4 ? kSmallFloats : kSmall;
+    return encoder.Launch(shader, BlockGrid(block, params),
                           {{"a", a},
                            {"b", b},
                            {"out", parts},
                            {"params", params},
-                           {"memory", Value::Threadgroup(kSmall.bytes(a.dtype()))}});
+                           {"memory", Value::Threadgroup(block.bytes(a.dtype()))}});
   });
 }
 

@@ -89,8 +89,8 @@ struct GemmWarpgroups {
     threadgroup float* const space = (threadgroup float*)memory + int(simdgroup) * Store::kSpace;
     Tiles<T>::put(sums, space, Store::kSpaceLine, lane);
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
-    Store::store(space, out, params, place.out, epilogue, place.row + simd_row + 16 * part,
-                 uint(place.column), lane);
+    gemm_store_rows<kTiles, 1>(space, out, params, place.out, epilogue,
+                               place.row + simd_row + 16 * part, uint(place.column), lane);
   }
 };
 

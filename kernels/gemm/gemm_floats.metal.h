@@ -1,0 +1,227 @@
+// Products of float32 matrices in blocks, where a matrix unit would cut them to 10 bits and 8x8 matrices
+// are shuffles: tiles of a and b come into threadgroup memory as in gemm_blocks.metal.h, and each
+// thread multiplies and adds 8 rows by 8 columns.
+
+#ifndef METAL_OPS_KERNELS_GEMM_GEMM_FLOATS_METAL_H_
+#define METAL_OPS_KERNELS_GEMM_GEMM_FLOATS_METAL_H_
+
+#include <metal_stdlib>
+
+#include "kernels/gemm/gemm_blocks.metal.h"
+
+using namespace metal;
+
+// Sums have to be registers. A processor has too few.
+#if defined(__METAL_CPU__)
+#define FLOATS_UNROLL
+#else
+#define FLOATS_UNROLL _Pragma("clang loop unroll(full)")
+#endif
+
+// A simdgroup has 32 rows and 64 columns: 4 threads down, 8 across. Row i of a thread is
+// 16 (i / 4) + 4 y + i % 4, so that lanes read the same of a, or neighbours of it. Column j is
+// 32 (j / 4) + 4 x + j % 4 where columns are neighbours in the tile, and x + 8 j where terms are: both
+// are read 16 bytes at a time, each from banks of its own.
+template <bool kTurned, int kLine>
+struct FloatsOfA {
+  ROWS_INLINE static void load(threadgroup const float* tile, uint y, thread float (&to)[4][8]) {
+    FLOATS_UNROLL
+    for (int half_ = 0; half_ < 2; ++half_) {
+      FLOATS_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = 16 * half_ + 4 * int(y);
+        if (kTurned) {
+          const float4 rows = *(threadgroup const float4*)(tile + i * kLine + row);
+          FLOATS_UNROLL
+          for (int r = 0; r < 4; ++r) to[i][4 * half_ + r] = rows[r];
+        } else {
+          const float4 terms = *(threadgroup const float4*)(tile + (row + i) * kLine);
+          FLOATS_UNROLL
+          for (int k = 0; k < 4; ++k) to[k][4 * half_ + i] = terms[k];
+        }
+      }
+    }
+  }
+};
+template <bool kTurned, int kLine>
+struct FloatsOfB {
+  ROWS_INLINE static int column(uint x, int j) {
+    return kTurned ? int(x) + 8 * j : 32 * (j / 4) + 4 * int(x) + j % 4;
+  }
+  ROWS_INLINE static void load(threadgroup const float* tile, uint x, thread float (&to)[4][8]) {
+    FLOATS_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      if (kTurned) {
+        const float4 terms = *(threadgroup const float4*)(tile + column(x, i) * kLine);
+        FLOATS_UNROLL
+        for (int k = 0; k < 4; ++k) to[k][i] = terms[k];
+      } else {
+        const int k = i / 2, first = i % 2 * 4;
+        const float4 columns =
+            *(threadgroup const float4*)(tile + k * kLine + column(x, first));
+        FLOATS_UNROLL
+        for (int j = 0; j < 4; ++j) to[k][first + j] = columns[j];
+      }
+    }
+  }
+};
+
+template <int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles, int kStages,
+          int kShares>
+struct GemmFloats {
+  static_assert(kRowTiles == 2 && kColumnTiles == 8 && kShares == 1, "32 x 64 a simdgroup");
+  static constexpr constant int kAcross = kColumns / 64;
+  static constexpr constant int kThreads = kRows / 32 * kAcross * 32;
+  static constexpr constant int kTileA = GEMM_BLOCK_TILE(kRows, kDepth, 4);
+  static constexpr constant int kTileB = GEMM_BLOCK_TILE(kColumns, kDepth, 4);
+  static constexpr constant int kSpaceLine = 8 * kColumnTiles + 4, kSpace = 16 * kSpaceLine;
+
+  template <bool kTurnedA, bool kTurnedB>
+  ROWS_INLINE static void run(const GemmPlace<float> place, threadgroup float* memory,
+                              int simd_row, int simd_column, uint2 lane_at,
+                              thread float (&sums)[8][8], uint thread_) {
+    constexpr int kLineA = GEMM_BLOCK_LINE(kTurnedA ? kRows : kDepth, 4);
+    constexpr int kLineB = GEMM_BLOCK_LINE(kTurnedB ? kDepth : kColumns, 4);
+    threadgroup float* const b_memory = memory + kStages * kTileA;
+    const long row = place.row, column = place.column;
+    GemmTileCopy<kTurnedA ? kDepth : kRows, kTurnedA ? kRows : kDepth, kThreads, kTurnedA, float>
+        of_a(place.a, kTurnedA ? 0 : row, kTurnedA ? row : 0, thread_);
+    GemmTileCopy<kTurnedB ? kColumns : kDepth, kTurnedB ? kDepth : kColumns, kThreads, !kTurnedB,
+                 float>
+        of_b(place.b, kTurnedB ? column : 0, kTurnedB ? 0 : column, thread_);
+    const int steps = int((place.terms + kDepth - 1) / kDepth);
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s < steps) {
+        of_a.next(memory + s * kTileA);
+        of_b.next(b_memory + s * kTileB);
+      }
+      gemm_end_copies();
+    }
+    int stage = 0, next = kStages - 1;
+    for (int step = 0; step < steps; ++step) {
+      gemm_wait_for_copies<kStages - 2>();
+      metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+      if (step + kStages - 1 < steps) {
+        of_a.next(memory + next * kTileA);
+        of_b.next(b_memory + next * kTileB);
+      }
+      gemm_end_copies();
+      threadgroup const float* const a_tile =
+          memory + stage * kTileA + (kTurnedA ? simd_row : simd_row * kLineA);
+      threadgroup const float* const b_tile =
+          b_memory + stage * kTileB + (kTurnedB ? simd_column * kLineB : simd_column);
+      FLOATS_UNROLL
+      for (int k = 0; k < kDepth; k += 4) {
+        float left[4][8], right[4][8];
+        FloatsOfA<kTurnedA, kLineA>::load(a_tile + (kTurnedA ? k * kLineA : k), lane_at.y, left);
+        FloatsOfB<kTurnedB, kLineB>::load(b_tile + (kTurnedB ? k : k * kLineB), lane_at.x, right);
+        FLOATS_UNROLL
+        for (int of_four = 0; of_four < 4; ++of_four) {
+          FLOATS_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            FLOATS_UNROLL
+            for (int j = 0; j < 8; ++j) {
+              sums[i][j] = metal::fma(left[of_four][i], right[of_four][j], sums[i][j]);
+            }
+          }
+        }
+      }
+      if (++stage == kStages) stage = 0;
+      if (++next == kStages) next = 0;
+    }
+  }
+
+  // A thread's sums into its simdgroup's space, 16 rows of them.
+  template <bool kTurnedB>
+  ROWS_INLINE static void put(threadgroup float* space, int half_, uint2 lane_at,
+                              thread float (&sums)[8][8]) {
+    FLOATS_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      FLOATS_UNROLL
+      for (int j = 0; j < 8; ++j) {
+        space[(4 * int(lane_at.y) + i) * kSpaceLine + FloatsOfB<kTurnedB, 0>::column(lane_at.x, j)] =
+            sums[4 * half_ + i][j];
+      }
+    }
+  }
+
+  template <typename Epilogue>
+  ROWS_INLINE static void run(device const float* a, device const float* b, device float* out,
+                              constant GemmParams& params, Epilogue epilogue,
+                              threadgroup float* memory, uint3 group, uint thread_, uint simdgroup,
+                              uint lane) {
+    const GemmPlace<float> place(a, b, params, group, kRows, kColumns);
+    float sums[8][8];
+    FLOATS_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      FLOATS_UNROLL
+      for (int j = 0; j < 8; ++j) sums[i][j] = 0.0f;
+    }
+    const int simd_row = int(simdgroup) / kAcross * 32, simd_column = int(simdgroup) % kAcross * 64;
+    const uint2 lane_at = uint2(lane % 8, lane / 8);
+    if (gemm_a_turned && gemm_b_turned) {
+      run<true, true>(place, memory, simd_row, simd_column, lane_at, sums, thread_);
+    } else if (gemm_a_turned) {
+      run<true, false>(place, memory, simd_row, simd_column, lane_at, sums, thread_);
+    } else if (gemm_b_turned) {
+      run<false, true>(place, memory, simd_row, simd_column, lane_at, sums, thread_);
+    } else {
+      run<false, false>(place, memory, simd_row, simd_column, lane_at, sums, thread_);
+    }
+    // Through threadgroup memory, which has been read by then: see GemmBlock.
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    threadgroup float* const space = memory + int(simdgroup) * kSpace;
+    FLOATS_UNROLL
+    for (int half_ = 0; half_ < 2; ++half_) {
+      if (gemm_b_turned) {
+        put<true>(space, half_, lane_at, sums);
+      } else {
+        put<false>(space, half_, lane_at, sums);
+      }
+      gemm_put_barrier<1>();
+      gemm_store_rows<kColumnTiles, 1>(space, out, params, place.out, epilogue,
+                                       place.row + simd_row + 16 * half_,
+                                       uint(place.column) + simd_column, lane);
+      gemm_put_barrier<1>();
+    }
+  }
+};
+
+template <int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles, int kStages,
+          int kShares>
+[[kernel, max_total_threads_per_threadgroup(kRows* kColumns / 64)]] void gemm_floats(
+    device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
+    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+    device const float* gamma [[buffer(4)]], device const float* beta [[buffer(5)]],
+    device const float* mean [[buffer(6)]], device const float* variance [[buffer(7)]],
+    device const float* residual [[buffer(8)]], constant EpilogueParams& epilogue [[buffer(9)]],
+    threadgroup float* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
+    uint thread_ [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]]) {
+  const FusedEpilogue<float> fused = {
+      gamma, beta, mean, variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
+  GemmFloats<kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
+      a, b, out, params, fused, memory, group, thread_, simdgroup, lane);
+}
+
+// Parts of long sums, a product each: what gemm_sum_parts adds.
+template <int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles, int kStages,
+          int kShares>
+[[kernel, max_total_threads_per_threadgroup(kRows* kColumns / 64)]] void gemm_floats_parts(
+    device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
+    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
+    threadgroup float* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
+    uint thread_ [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]]) {
+  GemmFloats<kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
+      a, b, out, params, NoEpilogue(), memory, group, thread_, simdgroup, lane);
+}
+
+// What a library that has these shaders says once.
+#define GEMM_FLOATS_KERNELS                                                       \
+  INSTANTIATE_KERNEL("gemm_blocks_large_float", gemm_floats, GEMM_LARGE_FLOATS)   \
+  INSTANTIATE_KERNEL("gemm_blocks_small_float", gemm_floats, GEMM_SMALL_FLOATS)
+#define GEMM_FLOATS_PARTS_KERNELS \
+  INSTANTIATE_KERNEL("gemm_blocks_parts_float", gemm_floats_parts, GEMM_SMALL_FLOATS)
+
+#endif  // METAL_OPS_KERNELS_GEMM_GEMM_FLOATS_METAL_H_

@@ -14,8 +14,8 @@
 namespace metal_ops {
 
 // How a product is multiplied: by threads on their own (gemm.metal.h) or in tiles (gemm_tile.metal.h),
-// for any convolution; or, plain products, by groups (gemm_groups.h).
-enum class GemmWay { kThreads, kTiles, kFew, kBlocks, kWarpgroups };
+// for any convolution; or, plain products and most convolutions, by groups (gemm_groups.h).
+enum class GemmWay { kThreads, kTiles, kFew, kBlocks, kWarpgroups, kConv };
 
 // What is fused to a product. `args` are the op's, in order.
 struct GemmEpilogue {

@@ -15,6 +15,13 @@
 
 using namespace metal;
 
+// As ROWS_UNROLL, of any type: what is indexed by such a loop lies in registers.
+#if defined(__METAL_CPU__)
+#define GEMM_UNROLL
+#else
+#define GEMM_UNROLL _Pragma("clang loop unroll(full)")
+#endif
+
 // Whether the rows of a, and the columns of b, are neighbours, not the terms of a and the columns.
 constant bool gemm_a_turned [[function_constant(4)]];
 constant bool gemm_b_turned [[function_constant(5)]];
@@ -36,7 +43,8 @@ struct GemmPlace {
     row = long(band + in_band % height) * rows;
     column = long(in_band / height) * columns;
     out = offsets.out;
-    terms = params.depth;
+    terms = params.part_terms != 0 ? long(params.part_terms)
+                                   : long(params.filter_h * params.filter_w) * long(params.depth);
     if (params.split_terms != 0) {
       terms = metal::min(terms, long(params.split_terms) - long(group.z) * terms);
     }
@@ -54,6 +62,72 @@ struct GemmPlace {
   }
 };
 
+// How a block's tiles of a plain product come.
+template <typename T, int kRows, int kDepth, int kThreads, bool kTurned>
+using GemmCopyA =
+    GemmTileCopy<kTurned ? kDepth : kRows, kTurned ? kRows : kDepth, kThreads, kTurned, T>;
+template <typename T, int kColumns, int kDepth, int kThreads, bool kTurned>
+using GemmCopyB =
+    GemmTileCopy<kTurned ? kColumns : kDepth, kTurned ? kDepth : kColumns, kThreads, !kTurned, T>;
+
+// And of a convolution, whose terms are channels of a point of the filter, then those of the next. Pieces
+// of 16 bytes are of one point: channels are as many times so much.
+template <int kLines, int kLength, int kThreads, typename T>
+struct GemmConvCopy {
+  static constexpr constant int kWide = 16 / int(sizeof(T)),
+                                kLine = GEMM_BLOCK_LINE(kLength, int(sizeof(T)));
+  static constexpr constant int kOfLine = kLength / kWide, kStep = kThreads / kOfLine;
+  static constexpr constant int kMine = kLines / kStep;
+  static_assert(kThreads % kOfLine == 0 && kLines % kStep == 0, "each thread has as many");
+
+  device const T* at;
+  constant GemmParams& params;
+  // Of the thread's lines: where the image begins, and the window in it, its top in the upper half.
+  long image[kMine];
+  int window[kMine];
+  uint term, terms;
+  int place;
+  bool wide;
+
+  ROWS_INLINE GemmConvCopy(device const T* a, constant GemmParams& of, uint part,
+                           const GemmPlace<T> block, uint thread_)
+      : at(a), params(of) {
+    const int l = int(thread_) / kOfLine, c = int(thread_) % kOfLine * kWide;
+    GEMM_UNROLL
+    for (int i = 0; i < kMine; ++i) {
+      const long row = block.row + l + i * kStep;
+      const GemmRow found = gemm_row(of, metal::min(row, of.rows - 1));
+      image[i] = row < of.rows ? found.image : -1;
+      window[i] = int(uint(found.top) << 16 | (uint(found.left) & 0xffff));
+    }
+    term = part * of.part_terms + uint(c);
+    terms = part * of.part_terms + uint(block.terms);
+    place = l * kLine + c;
+    wide = (reinterpret_cast<ulong>(a) & 15) == 0;
+  }
+  ROWS_INLINE void next(threadgroup T* to) thread {
+    const uint point = term / params.depth, c = term - point * params.depth;
+    const uint down = point / params.filter_w, across = point - down * params.filter_w;
+    GEMM_UNROLL
+    for (int i = 0; i < kMine; ++i) {
+      const int y = (window[i] >> 16) + int(down * params.dilation_h);
+      const int x = int(short(window[i] & 0xffff)) + int(across * params.dilation_w);
+      const bool inside = image[i] >= 0 && term < terms && y >= 0 && y < int(params.in_h) &&
+                          x >= 0 && x < int(params.in_w);
+      device const T* const from =
+          inside ? at + image[i] + long(y) * params.a_y + long(x) * params.a_x + long(c) : at;
+      threadgroup T* const piece = to + place + i * kStep * kLine;
+      if (wide) {
+        gemm_copy_16(piece, from, inside);
+      } else {
+#pragma clang loop unroll(disable)
+        for (int j = 0; j < kWide; ++j) piece[j] = inside ? from[j] : T(0.0f);
+      }
+    }
+    term += kLength;
+  }
+};
+
 // Between simdgroups that share sums, or within one.
 template <int kShares>
 ROWS_INLINE inline void gemm_put_barrier() {
@@ -66,12 +140,13 @@ ROWS_INLINE inline void gemm_put_barrier() {
 
 // Stores 16 rows of sums out of threadgroup memory, two neighbours a lane of the kShares simdgroups that
 // have parts of them there.
-template <int kColumnTiles, int kShares, typename Out, typename Epilogue>
+template <int kColumnTiles, int kShares, bool kConv = false, typename Out, typename Epilogue>
 ROWS_INLINE inline void gemm_store_rows(threadgroup const float* space, device Out* out,
                                         constant GemmParams& params, long offset, Epilogue epilogue,
                                         long row, uint column, uint lane) {
   constexpr int kSpaceLine = 8 * kColumnTiles + 4, kSpace = 16 * kSpaceLine;
-  const bool pairs = is_wide((device const Out*)out + offset) && params.out_point % 2 == 0;
+  const bool pairs = is_wide((device const Out*)out + offset) && params.out_point % 2 == 0 &&
+                     (!kConv || params.out_image % 2 == 0);
   const int rows = int(metal::min(params.rows - row, 16l));
 #pragma clang loop unroll(disable)
   for (int i = int(lane); i < rows * 4 * kColumnTiles; i += 32 * kShares) {
@@ -82,7 +157,8 @@ ROWS_INLINE inline void gemm_store_rows(threadgroup const float* space, device O
     for (int share = 0; share < kShares; ++share) {
       sum += *(threadgroup const float2*)(space + share * kSpace + r * kSpaceLine + c);
     }
-    const long at = offset + (row + r) * params.out_point + long(first);
+    const long at = offset + long(first) +
+                    (kConv ? gemm_row(params, row + r).out : (row + r) * params.out_point);
     const Out one = Out(epilogue(sum.x, epilogue.column(first), at));
     if (first + 1 == params.columns) {
       out[at] = one;
@@ -145,16 +221,13 @@ struct GemmBlock {
     }
   }
 
-  template <bool kTurnedA, bool kTurnedB>
-  ROWS_INLINE static void sum(GemmLinesOf<T> a, GemmLinesOf<T> b, long row, long column, long terms,
-                              threadgroup T* memory, int simd_row, int simd_column, int first,
+  // A tile of each factor at a time, as `of_a` and `of_b` bring them.
+  template <bool kTurnedA, bool kTurnedB, typename CopyA, typename CopyB>
+  ROWS_INLINE static void sum(CopyA of_a, CopyB of_b, long terms, threadgroup T* memory,
+                              int simd_row, int simd_column, int first,
                               thread typename Ops::Sums16 (&sums)[kRowTiles][kColumnTiles],
-                              uint thread_, uint lane) {
+                              uint lane) {
     threadgroup T* const b_memory = memory + kStages * kTileA;
-    GemmTileCopy<kTurnedA ? kDepth : kRows, kTurnedA ? kRows : kDepth, kThreads, kTurnedA, T> of_a(
-        a, kTurnedA ? 0 : row, kTurnedA ? row : 0, thread_);
-    GemmTileCopy<kTurnedB ? kColumns : kDepth, kTurnedB ? kDepth : kColumns, kThreads, !kTurnedB, T>
-        of_b(b, kTurnedB ? column : 0, kTurnedB ? 0 : column, thread_);
     const int steps = int((terms + kDepth - 1) / kDepth);
     ROWS_UNROLL
     for (int s = 0; s < kStages - 1; ++s) {
@@ -184,13 +257,26 @@ struct GemmBlock {
     }
   }
 
-  template <typename Out, typename Epilogue>
+  template <bool kTurnedA, bool kTurnedB>
+  ROWS_INLINE static void plain_sum(const GemmPlace<T> place, threadgroup T* memory, int simd_row,
+                                    int simd_column, int first,
+                                    thread typename Ops::Sums16 (&sums)[kRowTiles][kColumnTiles],
+                                    uint thread_, uint lane) {
+    GemmCopyA<T, kRows, kDepth, kThreads, kTurnedA> of_a(place.a, kTurnedA ? 0 : place.row,
+                                                         kTurnedA ? place.row : 0, thread_);
+    GemmCopyB<T, kColumns, kDepth, kThreads, kTurnedB> of_b(place.b, kTurnedB ? place.column : 0,
+                                                            kTurnedB ? 0 : place.column, thread_);
+    sum<kTurnedA, kTurnedB>(of_a, of_b, place.terms, memory, simd_row, simd_column, first, sums,
+                            lane);
+  }
+
+  // kConv: a convolution, which the caller has checked: see gemm_conv.metal.h.
+  template <bool kConv = false, typename Out, typename Epilogue>
   ROWS_INLINE static void run(device const T* a, device const T* b, device Out* out,
                               constant GemmParams& params, Epilogue epilogue, threadgroup T* memory,
                               uint3 group, uint thread_, uint simdgroup, uint lane) {
     const GemmPlace<T> place(a, b, params, group, kRows, kColumns);
-    const GemmLinesOf<T> of_a = place.a, of_b = place.b;
-    const long row = place.row, column = place.column, terms = place.terms;
+    const long row = place.row, column = place.column;
     typename Ops::Sums16 sums[kRowTiles][kColumnTiles];
     ROWS_UNROLL
     for (int i = 0; i < kRowTiles; ++i) {
@@ -201,18 +287,18 @@ struct GemmBlock {
     const int simd_row = int(simdgroup) / kAcross % kDown * kRowTiles * 16;
     const int simd_column = int(simdgroup) % kAcross * kColumnTiles * 8;
     const int first = share * (kDepth / kShares);
-    if (gemm_a_turned && gemm_b_turned) {
-      sum<true, true>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
-                      thread_, lane);
+    if (kConv) {
+      GemmConvCopy<kRows, kDepth, kThreads, T> of_a(a, params, group.z, place, thread_);
+      GemmCopyB<T, kColumns, kDepth, kThreads, false> of_b(place.b, 0, column, thread_);
+      sum<false, false>(of_a, of_b, place.terms, memory, simd_row, simd_column, first, sums, lane);
+    } else if (gemm_a_turned && gemm_b_turned) {
+      plain_sum<true, true>(place, memory, simd_row, simd_column, first, sums, thread_, lane);
     } else if (gemm_a_turned) {
-      sum<true, false>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
-                       thread_, lane);
+      plain_sum<true, false>(place, memory, simd_row, simd_column, first, sums, thread_, lane);
     } else if (gemm_b_turned) {
-      sum<false, true>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
-                       thread_, lane);
+      plain_sum<false, true>(place, memory, simd_row, simd_column, first, sums, thread_, lane);
     } else {
-      sum<false, false>(of_a, of_b, row, column, terms, memory, simd_row, simd_column, first, sums,
-                        thread_, lane);
+      plain_sum<false, false>(place, memory, simd_row, simd_column, first, sums, thread_, lane);
     }
 
     // Through threadgroup memory, which has been read by then: lanes store neighbours, and what is
@@ -224,9 +310,9 @@ struct GemmBlock {
     for (int i = 0; i < kRowTiles; ++i) {
       Tiles<T>::put(sums[i], space + share * kSpace, kSpaceLine, lane);
       gemm_put_barrier<kShares>();
-      gemm_store_rows<kColumnTiles, kShares>(space, out, params, place.out, epilogue,
-                                             row + simd_row + 16 * i, uint(column) + simd_column,
-                                             uint(share) * 32 + lane);
+      gemm_store_rows<kColumnTiles, kShares, kConv>(
+          space, out, params, place.out, epilogue, row + simd_row + 16 * i,
+          uint(column) + simd_column, uint(share) * 32 + lane);
       gemm_put_barrier<kShares>();
     }
   }

@@ -24,6 +24,20 @@ bool IsPlain(const GemmParams& p) {
          p.out_column == 1 && (p.a_x == 1 || p.a_c == 1) && (p.b_row == 1 || p.b_column == 1);
 }
 
+// A convolution whose images the shaders read 16 bytes at a time, and whose windows are 16 bits each way.
+bool IsConv(const GemmParams& p, DType type) {
+  constexpr uint32_t kPoints = 1 << 14;
+  const int64_t piece = 16 / int64_t(SizeOf(type));
+  const auto fits = [](uint32_t points, uint32_t filter, uint32_t dilation) {
+    return points < kPoints && uint64_t{filter} * dilation < kPoints;
+  };
+  return p.a_c == 1 && p.b_column == 1 && p.out_column == 1 && p.depth % piece == 0 &&
+         (p.a_image | p.a_y | p.a_x) % piece == 0 && GemmProducts(p) == 1 &&
+         GemmDepth(p) <= UINT32_MAX / 2 && fits(p.in_h, p.filter_h, p.dilation_h) &&
+         fits(p.in_w, p.filter_w, p.dilation_w) && uint64_t{p.out_h} * p.stride_h < kPoints &&
+         uint64_t{p.out_w} * p.stride_w < kPoints;
+}
+
 bool IsFew(const GemmParams& p) { return p.rows <= GEMM_FEW_ROWS && p.a_c == 1; }
 
 // The terms of a are lines, or the rows of them.
@@ -50,6 +64,14 @@ constexpr Block kLarge = {"large", GEMM_LARGE_BLOCK}, kMiddle = {"middle", GEMM_
 
 // Threadgroups with which a large GPU is busy: of large and of middle blocks.
 constexpr int64_t kBusyLarge = 200, kBusyMiddle = 100, kBusyFloats = 132;
+
+// What shaders of convolutions there are.
+Block ChooseConvBlock(const GemmParams& params, DType type, size_t memory) {
+  const bool floats = SizeOf(type) == 4;
+  const Block& large = floats ? kLargeFloats : kMiddle;
+  const bool busy = large.groups(params) >= (floats ? kBusyFloats : kBusyMiddle);
+  return large.bytes(type) <= memory && busy ? large : floats ? kSmallFloats : kSmall;
+}
 
 // By the rows, and so that no part of the device is idle. Small and short ones need little memory.
 Block ChooseBlock(const GemmParams& params, DType type, size_t memory) {
@@ -163,6 +185,23 @@ Status LaunchBlocks(Encoder& encoder, const GemmParams& params, const Tensor& a,
   return encoder.Launch(shader, BlockGrid(block, params), arguments);
 }
 
+Status LaunchConv(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
+                  const GemmEpilogue* epilogue, const Tensor& out) {
+  size_t memory = 0;
+  RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
+  const Block block = ChooseConvBlock(params, out.dtype(), memory);
+  std::vector<Argument> arguments = {{"a", a},
+                                     {"b", b},
+                                     {"out", out},
+                                     {"params", params},
+                                     {"memory", Value::Threadgroup(block.bytes(out.dtype()))}};
+  Shader shader("gemm_conv", block.name, out.dtype());
+  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
+  // As plain products' whose factors are not turned.
+  shader.Constant(4, false).Constant(5, false);
+  return encoder.Launch(shader, BlockGrid(block, params), arguments);
+}
+
 }  // namespace
 
 Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way) {
@@ -171,6 +210,11 @@ Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way)
   int asked = at_once ? kGroups : kThreads;
   RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups"}, &asked));
   *way = asked != kThreads && fits ? GemmWay::kTiles : GemmWay::kThreads;
+  // Where matrices of float32 are multiplied as such (an Apple GPU's simdgroups do), tiles are the better way.
+  const bool by_threads = IsDiscrete() || !at_once;
+  if (asked >= kGroups && !IsPlain(params) && by_threads && IsConv(params, type)) {
+    *way = GemmWay::kConv;
+  }
   if (asked < kGroups || !IsPlain(params)) return Status();
   if (asked == kFours && SizeOf(type) == 2) {
     *way = GemmWay::kWarpgroups;
@@ -180,9 +224,7 @@ Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way)
   // a unit that reads ahead (a discrete GPU's) for few rows.
   const bool few = IsFew(params) && (params.rows == 1 || SizeOf(type) != 2 || !IsDiscrete());
   if (few) *way = GemmWay::kFew;
-  // Where matrices of float32 are multiplied as such (an Apple GPU's simdgroups do), tiles are the better way.
-  const bool unit = SizeOf(type) == 2, by_threads = IsDiscrete() || !at_once;
-  if (!few && (unit || by_threads)) *way = GemmWay::kBlocks;
+  if (!few && (SizeOf(type) == 2 || by_threads)) *way = GemmWay::kBlocks;
   return Status();
 }
 
@@ -192,6 +234,7 @@ Status RunGemmGroups(id<TF_MetalStream> stream, GemmWay way, const GemmParams& p
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
     const auto launch = way == GemmWay::kFew          ? LaunchFew
                         : way == GemmWay::kWarpgroups ? LaunchWarpgroups
+                        : way == GemmWay::kConv       ? LaunchConv
                                                       : LaunchBlocks;
     return launch(encoder, params, a, b, epilogue, out);
   });
@@ -200,8 +243,9 @@ Status RunGemmGroups(id<TF_MetalStream> stream, GemmWay way, const GemmParams& p
 Status RunGemmParts(id<TF_MetalStream> stream, const GemmParams& params, const Tensor& a,
                     const Tensor& b, const Tensor& parts) {
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-    Shader shader("gemm_blocks_parts", a.dtype());
-    shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
+    const bool conv = params.part_terms != 0;
+    Shader shader(conv ? "gemm_conv_parts" : "gemm_blocks_parts", a.dtype());
+    shader.Constant(4, !conv && IsTurnedA(params)).Constant(5, !conv && IsTurnedB(params));
     const Block& block = SizeOf(a.dtype()) == 4 ? kSmallFloats : kSmall;
     return encoder.Launch(shader, BlockGrid(block, params),
                           {{"a", a},

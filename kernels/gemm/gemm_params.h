@@ -55,8 +55,9 @@ struct GemmParams {
   uint32_t out_h, out_w, in_h, in_w;
   uint32_t filter_h, filter_w, stride_h, stride_w, dilation_h, dilation_w;
   int32_t pad_top, pad_left;
-  // Where one long sum is a batch of parts of `depth` terms each: all of its terms; else 0.
-  uint32_t split_terms, unused;
+  // Where one long sum is a batch of parts of `depth` terms each: all of its terms; else 0. A convolution's
+  // parts have `part_terms`.
+  uint32_t split_terms, part_terms;
 };
 static_assert(sizeof(GemmParams) == 280, "host and shader must agree");
 

@@ -196,7 +196,8 @@ Status ConvFilterGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bo
   params.out_image = s.out_c;
   params.out_point = s.in_c * s.out_c;
   params.out_column = 1;
-  return RunConv(ctx, params, shapes, channels, filter, d_filter);
+  RETURN_IF_ERROR(ToStatus(shapes));
+  return RunLongConv(ctx, params, channels, filter, d_filter);
 }
 
 namespace {

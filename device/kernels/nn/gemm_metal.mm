@@ -42,14 +42,18 @@ Status RunSplit(KernelContext* ctx, GemmWay way, GemmParams params, int64_t part
   const int64_t part = Pieces(Pieces(terms, parts), GEMM_TILE_DEPTH) * GEMM_TILE_DEPTH;
   parts = Pieces(terms, part);
   params.split_terms = static_cast<uint32_t>(terms);
-  params.depth = static_cast<uint32_t>(part);
   params.batch[0] = static_cast<uint32_t>(parts);
-  params.a_batch[0] = part * params.a_c;
+  if (way == GemmWay::kConv) {
+    params.part_terms = static_cast<uint32_t>(part);
+  } else {
+    params.depth = static_cast<uint32_t>(part);
+    params.a_batch[0] = part * params.a_c;
+  }
   params.b_batch[0] = part * params.b_row;
   params.out_batch = params.rows * params.columns;
   Tensor sums;
   RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {parts, params.out_batch}, &sums));
-  if (way == GemmWay::kBlocks) {
+  if (way == GemmWay::kBlocks || way == GemmWay::kConv) {
     RETURN_IF_ERROR(WithFloats(ctx, [&](id<TF_MetalStream> stream, const auto&) {
       return RunGemmParts(stream, params, a, b, sums);
     }));
@@ -308,6 +312,17 @@ Status RunDots(KernelContext* ctx, GemmParams params, const Tensor& a, const Ten
 
 }  // namespace
 
+Status RunLongConv(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
+                   const Tensor& out) {
+  GemmWay way;
+  RETURN_IF_ERROR(ChooseGemm(params, out.dtype(), /*fits=*/true, &way));
+  const int64_t tiles =
+      Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
+  const int64_t parts = std::min(kBusy / tiles, GemmDepth(params) / kLeastPart);
+  if (way != GemmWay::kConv || parts <= 1) return RunProduct(ctx, params, a, b, out);
+  return RunSplit(ctx, way, params, parts, a, b, out);
+}
+
 // Zeros, which sums without terms leave, come out of the shaders like any other result.
 Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& sizes, bool transpose_a,
                      bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& out,
@@ -324,9 +339,9 @@ Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& size
   const int64_t parts = SplitSums(params);
   GemmWay way;
   RETURN_IF_ERROR(ChooseGemm(params, out.dtype(), /*fits=*/true, &way));
-  // Of so few rows, simdgroups share the sums as they are.
-  const bool splits =
-      way == GemmWay::kTiles || (way == GemmWay::kBlocks && params.rows > kSharedRows);
+  // Of so few rows, simdgroups share the sums as they are; threads, which multiply float32, do not.
+  const bool shared = params.rows <= kSharedRows && out.dtype() != DType::kFloat;
+  const bool splits = way == GemmWay::kTiles || (way == GemmWay::kBlocks && !shared);
   if (splits && parts > 1) return RunSplit(ctx, way, params, parts, a, b, out);
   return RunProduct(ctx, params, a, b, out);
 }

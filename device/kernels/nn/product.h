@@ -33,6 +33,11 @@ inline Status RunProduct(KernelContext* ctx, const GemmParams& params, const Ten
   });
 }
 
+// A convolution of long sums and a small result, as a filter's gradient is: in parts where that keeps more of the
+// device busy. The elements of `out` are those of the product, in whatever order, and no others.
+Status RunLongConv(KernelContext* ctx, const GemmParams& params, const Tensor& a, const Tensor& b,
+                   const Tensor& out);
+
 inline Status PackProduct(KernelContext* ctx, const ThreadTile& tile, int64_t terms,
                           const GemmParams& params, const Tensor& b, GemmParams* packed,
                           Tensor* panels) {

@@ -98,6 +98,42 @@ def test_conv_gradients(dtype, nchw):
                 nchw, dtype, np.prod(out[:3]), False, attrs)  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "strides", "padding"),
+    [
+        ((8, 9, 10, 16), (3, 3, 16, 24), (1, 1), "SAME"),
+        ((16, 8, 7, 8), (3, 2, 8, 70), (2, 2), "VALID"),
+        ((8, 6, 11, 24), (1, 1, 24, 8), (2, 1), "SAME"),
+    ],
+)
+def test_conv_gradients_by_groups(monkeypatch, shape, kernel, strides, padding, dtype):
+    """By shaders for GPUs, a filter's in parts of its long sums; they are the same from run to run."""
+    monkeypatch.setenv("METAL_OPS_GEMM", "groups")
+    attrs = window_attrs(strides, padding, False, (1, 1))
+    d_out = random(output_shape(shape, kernel, strides, (1, 1), padding), dtype)
+    x, w = random(shape, dtype, 1), random(kernel, dtype, 2)
+
+    def gradients():
+        d_x = raw.Conv2DBackpropInput(input_sizes=shape, filter=w, out_backprop=d_out, **attrs)
+        d_w = raw.Conv2DBackpropFilter(
+            input=x, filter_sizes=kernel, out_backprop=d_out, **attrs
+        )
+        return d_x.numpy(), d_w.numpy()
+
+    with tf.device("CPU:0"):
+        x, w, d_out = (tf.cast(t, tf.float32) for t in (x, w, d_out))
+        expected = gradients()
+    with tf.device("GPU:0"):
+        x, w, d_out = (tf.cast(tf.identity(t), dtype) for t in (x, w, d_out))
+        first, second = gradients(), gradients()
+    for e, one, other in zip(expected, first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+        terms = max(np.prod(d_out.shape[:3]), kernel[0] * kernel[1] * kernel[3])
+        error = 4e-6 * terms**0.5 + ULP[dtype] * np.abs(e)
+        assert (np.abs(wide(one) - e) <= error).all()
+
+
 def test_dilated_conv_gradients():
     """A convolution is linear in either argument: the gradient's product with anything is a convolution's."""
     kernel = (3, 3, 4, 6)

@@ -68,6 +68,42 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
         again.assert_same_bits(lambda placed=placed, run=run: run(*placed))
 
 
+# Images, channels, filters, window, strides, dilations, padding: channels of 16 bytes, of some of the types or of
+# none; several blocks of rows and of columns, and what is left of them.
+GROUPED = [
+    ((2, 9, 8), 16, 19, (3, 3), (1, 1), (1, 1), "SAME"),
+    ((1, 13, 11), 24, 70, (3, 2), (2, 1), (1, 1), "VALID"),
+    ((3, 10, 7), 8, 24, (2, 3), (1, 1), (2, 3), "SAME"),
+    ((2, 8, 9), 4, 33, (5, 5), (2, 2), (1, 1), (3, 1, 2, 4)),
+    ((2, 7, 9), 32, 8, (1, 1), (2, 2), (1, 1), "SAME"),
+    ((2, 6, 6), 5, 16, (3, 3), (1, 1), (1, 1), "SAME"),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("image, channels, filters, window, strides, dilations, padding", GROUPED)
+def test_groups(
+    monkeypatch, image, channels, filters, window, strides, dilations, padding, dtype
+):
+    """By shaders for GPUs, images that begin anywhere in memory among them."""
+    monkeypatch.setenv("METAL_OPS_GEMM", "groups")
+    x = on_cpu.normal((image[0] + 1, *image[1:], channels), dtype, 0)
+    w = on_cpu.normal((*window, channels, filters), dtype, 1)
+    given = on_cpu.attributes(strides, padding, dilations, False)
+    for chain in (CHAINS[0], next(c for c in CHAINS if c.activation == "Swish" and not c.add)):
+        args = chain.args(filters, (), dtype, 2)
+
+        def run(x, w, *args, chain=chain):
+            call = given | chain.attributes()
+            whole = raw_ops.metal_fused_conv2d(x, w, args, **call)
+            part = raw_ops.metal_fused_conv2d(x[1:], w, args, **call)
+            return whole, part
+
+        cpu, device = again.on_both(run, x, w, *args)
+        for expected, got in zip(cpu, device, strict=True):
+            again.assert_agree(expected, got, dtype, rtol=2e-5, atol=8e-5)
+
+
 def test_bad_arguments_in_one_voice():
     for x, w, args, given, _ in on_cpu.BAD:
         call = dict(fused_ops=["Relu"], strides=[1] * 4, padding="VALID") | given

@@ -14,7 +14,7 @@ def blocks() -> dict[str, list[int]]:
     text = (ROOT / "kernels/gemm/gemm_blocks_params.h").read_text()
     return {
         name.lower(): [int(n) for n in numbers.split(",")]
-        for name, numbers in re.findall(r"#define GEMM_(\w+)_BLOCK ([\d, ]+)", text)
+        for name, numbers in re.findall(r"#define GEMM_(\w+_BLOCK|\w+_FLOATS) ([\d, ]+)", text)
     }
 
 
@@ -36,7 +36,8 @@ def main() -> None:
         name: str, rows: int, terms: int, columns: int, turned_b: int, turned_a: int = 0
     ) -> None:
         numbers = " ".join(map(str, known[name]))
-        for dtype in ("half", "bfloat"):
+        name, kind = name.split("_")
+        for dtype in ("half", "bfloat") if kind == "block" else ("float",):
             print(
                 f"blocks gemm_blocks_{name}_{dtype} {dtype} {rows} {terms} {columns} {turned_a} {turned_b} {numbers}"
             )
@@ -60,14 +61,15 @@ def main() -> None:
                 for rows in (1, 2, 4, 8) if dtype == "float" else (1,):
                     print(few(rows, terms, columns, dtype, turned))
             for rows in (2, 4, 8, 16):
-                by_blocks("thin", rows, terms, columns, turned)
+                by_blocks("thin_block", rows, terms, columns, turned)
             for rows in (32, 64):
-                by_blocks("low", rows, terms, columns, turned)
+                by_blocks("low_block", rows, terms, columns, turned)
+                by_blocks("small_floats", rows, terms, columns, turned)
             large = columns == 14336
             for rows in (512, 2048):
-                by_blocks(
-                    "large" if large or rows > 512 else "middle", rows, terms, columns, turned
-                )
+                wide = "large_block" if large or rows > 512 else "middle_block"
+                by_blocks(wide, rows, terms, columns, turned)
+                by_blocks("large_floats", rows, terms, columns, turned)
                 by_fours("wide" if large or rows > 512 else "even", rows, terms, columns, turned)
     for bits in (4, 8):
         for terms, columns in SIZES:

@@ -53,9 +53,7 @@ def ours(n: int, size: int, channels: int, filters: int, window: int, stride: in
         raw = tf.raw_ops
         runs = [
             lambda: raw.Conv2D(input=x, filter=w, **given),
-            lambda: raw.Conv2DBackpropInput(
-                input_sizes=x.shape, filter=w, out_backprop=d, **given
-            ),
+            lambda: raw.Conv2DBackpropInput(input_sizes=x.shape, filter=w, out_backprop=d, **given),
             lambda: raw.Conv2DBackpropFilter(
                 input=x, filter_sizes=w.shape, out_backprop=d, **given
             ),

@@ -116,9 +116,7 @@ def test_conv_gradients_by_groups(monkeypatch, shape, kernel, strides, padding, 
 
     def gradients():
         d_x = raw.Conv2DBackpropInput(input_sizes=shape, filter=w, out_backprop=d_out, **attrs)
-        d_w = raw.Conv2DBackpropFilter(
-            input=x, filter_sizes=kernel, out_backprop=d_out, **attrs
-        )
+        d_w = raw.Conv2DBackpropFilter(input=x, filter_sizes=kernel, out_backprop=d_out, **attrs)
         return d_x.numpy(), d_w.numpy()
 
     with tf.device("CPU:0"):

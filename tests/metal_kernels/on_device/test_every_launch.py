@@ -33,7 +33,8 @@ RUN_BELOW = ("fused_optimizers", "hash_grid")
 OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_fused_")
 # Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
 OF_GPUS = re.compile(
-    r"gemm_blocks_(large|middle|low|thin)_|gemm_warpgroups_(wide|even)_|attention_warpgroups_\w+_(64|128)$"
+    r"gemm_blocks_(large|middle|low|thin)_|gemm_conv_(large|middle)_|gemm_warpgroups_(wide|even)_|"
+    r"attention_warpgroups_\w+_(64|128)$"
 )
 OF_OTHERS = re.compile(
     r"gemm_(blocks_(small|short)|warpgroups_small|few)_|attention_warpgroups_\w+_0$"
@@ -227,6 +228,17 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             raw_ops.metal_fused_mat_mul(a, b, [], fused_ops=["Relu"], transpose_b=turned)
         for dtype in DTYPES:  # by blocks, in parts
             tf.matmul(tf.ones([70, 600], dtype), tf.ones([600, 40], dtype))
+            for height in (
+                (4, 160) if ON_GPU else (4,)
+            ):  # large blocks, of which there are enough, too
+                images, filters = tf.ones([1, height, 128, 8], dtype), tf.ones([3, 3, 8, 4], dtype)
+                raw_ops.metal_fused_conv2d(
+                    images, filters, [], fused_ops=["Relu"], strides=[1] * 4, padding="SAME"
+                )
+        if ON_GPU:
+            raw_ops.metal_fused_mat_mul(
+                tf.ones([1536, 40]), tf.ones([40, 1536]), [], fused_ops=["Relu"]
+            )
     metal_ops.metal_kernel("with_an_initializer", ["x"], ["z"], "", init_value=1)(tf.ones([3]))
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_MLP", way)

@@ -82,9 +82,7 @@ GROUPED = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("image, channels, filters, window, strides, dilations, padding", GROUPED)
-def test_groups(
-    monkeypatch, image, channels, filters, window, strides, dilations, padding, dtype
-):
+def test_groups(monkeypatch, image, channels, filters, window, strides, dilations, padding, dtype):
     """By shaders for GPUs, images that begin anywhere in memory among them."""
     monkeypatch.setenv("METAL_OPS_GEMM", "groups")
     x = on_cpu.normal((image[0] + 1, *image[1:], channels), dtype, 0)

@@ -122,7 +122,7 @@ def metallib(name, srcs, headers, linux_only = False, **kwargs):
             name = air + "_",
             srcs = [src] + headers + tools,
             outs = [air],
-            cmd = "%s -c -I. $(location %s) -o $@" % (compiler, src),
+            cmd = "%s -c -I. -Wall $(location %s) -o $@" % (compiler, src),  # make's, so that its cache serves
             message = "Compiling shaders",
         )
         airs.append(air)

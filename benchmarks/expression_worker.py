@@ -48,6 +48,10 @@ def graphs() -> dict[str, Callable[..., Any]]:
     def pad_conv(x: Any, w: Any) -> Any:
         return tf.nn.relu(tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), w, 1, "VALID"))
 
+    def bias_grad(gradients: Any, features: Any) -> Any:
+        backprops = tf.raw_ops.ReluGrad(gradients=gradients, features=features)
+        return tf.raw_ops.BiasAddGrad(out_backprop=backprops)
+
     return {
         "layer_norm": layer_norm,
         "rms_norm": rms_norm,
@@ -55,6 +59,7 @@ def graphs() -> dict[str, Callable[..., Any]]:
         "swiglu_of_halves": swiglu_of_halves,
         "attention": attention,
         "pad_conv": pad_conv,
+        "bias_grad": bias_grad,
         "mish": lambda x, w: keras.activations.mish(tf.matmul(x, w)),
     }
 

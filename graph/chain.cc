@@ -174,6 +174,22 @@ Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes) {
   return {};
 }
 
+Refusal Chain::AbsorbReader(const NodeView& first, const std::string& op) {
+  for (const NodeView* node : {&root(), &first}) {
+    if (Refusal refusal = CheckTaken(*node); !refusal.empty()) return refusal;
+  }
+  nodes_ = {&root(), &first};
+  value_ = {&first, 0};
+  NodeDef reader;
+  reader.set_name(root().GetName());
+  reader.set_op(op);
+  reader.set_device(root().GetDevice());
+  reader.add_input(StrCat(first.GetName(), ":1"));
+  (*reader.mutable_attr())["T"].set_type(facts_->TypeOf(value_));
+  stand_ins_.push_back(std::move(reader));
+  return {};
+}
+
 Refusal Chain::CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const {
   if (shape_uses.empty()) return {};
   std::vector<Redirect> redirects = claimed_->redirects;

@@ -64,6 +64,11 @@ class Chain {
   // For updates, of which the root is the last node: what they wait for the new op waits for, and
   // what waits for them waits for it. With their order kept nobody sees a variable in between.
   Refusal AbsorbUpdate(const std::vector<const NodeView*>& nodes);
+  // Takes over the root and a node that it reads, `first`, of which anybody else may read too: the
+  // new op has the name of that and its result as output 0. The root's own is output 1, which a node
+  // of its name passes on: `op`.
+  Refusal AbsorbReader(const NodeView& first, const std::string& op);
+  tensorflow::NodeDef* reader() { return &stand_ins_.back(); }
   // What `explain` calls the new op, where the one that takes the result's name only reshapes it.
   void set_shown_op(const std::string& op) { shown_op_ = op; }
   std::string shown_op() const { return shown_op_.empty() ? Finished().op() : shown_op_; }
@@ -125,8 +130,8 @@ class Chain {
   std::vector<const NodeView*> DeadUsers() const;
   // Who asks a node that vanishes for its shape, and has to ask the fused one.
   std::vector<Redirect> Redirects() const;
-  // For updates: a NoOp under the name of each node that vanishes and that others wait for, or that
-  // the function must run.
+  // What takes the names of nodes that vanish: the reader; for updates a NoOp for each node that
+  // others wait for, or that the function must run.
   std::vector<tensorflow::NodeDef> StandIns() const;
   // For updates: edges by which whoever depends on one of the nodes depends on all of them.
   std::vector<Redirect> Joined() const;
@@ -156,7 +161,7 @@ class Chain {
   Refusal aside_;
   std::vector<std::string> inputs_, before_, fused_ops_, args_, waits_;
   std::vector<tensorflow::DataType> arg_types_;
-  std::vector<tensorflow::NodeDef> helpers_;
+  std::vector<tensorflow::NodeDef> helpers_, stand_ins_;
 };
 
 // Type of a device by its name, e.g. "GPU"; "" if the node was not placed.

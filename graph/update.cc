@@ -98,7 +98,7 @@ Refusal Chain::CheckBetween(const std::vector<const NodeView*>& nodes) const {
 }
 
 std::vector<NodeDef> Chain::StandIns() const {
-  std::vector<NodeDef> stand_ins;
+  std::vector<NodeDef> stand_ins = stand_ins_;
   if (stage_ != Stage::kUpdate) return stand_ins;
   const std::unordered_set<int> inside = Numbers(nodes_);
   for (const NodeView* node : nodes_) {

@@ -15,6 +15,10 @@ class _FusedMlpGrad(NamedTuple):
     d_x: tf.Tensor
     d_weights: tf.Tensor
 
+class _MetalFusedBiasGrad(NamedTuple):
+    backprops: tf.Tensor
+    d_bias: tf.Tensor
+
 class _RayMarch(NamedTuple):
     t_starts: tf.Tensor
     t_ends: tf.Tensor
@@ -253,6 +257,15 @@ def metal_dequantize(
     name: str | None = None,
 ) -> tf.Tensor:
     """What quantized weights stand for: scale code + minimum, rounded once."""
+
+def metal_fused_bias_grad(
+    gradients: Any,
+    features: Any,
+    activation: Literal["Relu", "Relu6", "Elu", "LeakyRelu", "Sigmoid", "Tanh"] = "Relu",
+    leakyrelu_alpha: float = 0.2,
+    name: str | None = None,
+) -> _MetalFusedBiasGrad:
+    """The gradient of an activation, and its sums over all dimensions but the last: that of a bias before it."""
 
 def metal_fused_conv2d(
     input: Any,

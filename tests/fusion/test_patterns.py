@@ -264,6 +264,7 @@ def test_every_pattern_is_registered_with_a_drawing():
         "swiglu",
         "attention",
         "momentum",
+        "bias_grad",
         "quantized_matmul",
     }
     for pattern in found:

@@ -156,6 +156,9 @@ def test_training_with_any_batch():
     size = max(float(tf.reduce_max(tf.abs(each))) for each in expected)
     seen = same_as_eager(training_step, X, signature=signature, size=size)
     forward = [["BiasAdd", "Relu"], ["BiasAdd", "Add", "Relu"]]
-    assert seen.fused == forward, seen.explanation
+    backward = ["ReluGrad", "BiasAddGrad"]
+    # The gradient of the block's end is that of the residual, too, and goes through a Sum and a Reshape there.
+    assert seen.fused == [*forward, backward], seen.explanation
     assert all(np.abs(each).max() > 0.1 for each in expected)
-    assert look(training_step, X).fused == forward  # as with a known batch
+    # As with a known batch.
+    assert [ops for ops in look(training_step, X).fused if ops != backward] == forward

@@ -254,6 +254,10 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             x = tf.ones([2, 3], dtype)
             y, mean, factor = raw_ops.row_norm(x, x[0], x[0])
             raw_ops.row_norm_grad(y, x, x[0], mean, factor)
+    for way in ("threads", "columns"):
+        monkeypatch.setenv("METAL_OPS_BIAS_GRAD", way)
+        for dtype in DTYPES:
+            raw_ops.metal_fused_bias_grad(tf.ones([2, 3], dtype), tf.ones([2, 3], dtype))
     for dtype in DTYPES:
         x = tf.ones([1, 2, 3, 8], dtype)
         raw_ops.swiglu_grad(metal_ops.swiglu(x, x), x, x)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 import metal_ops
 from metal_ops import cli
+from tests.fusion import test_bias_grad as bias_grad
 from tests.fusion import test_expressions as expressions
 from tests.fusion import test_quantized_product as products
 from tests.fusion import test_random_graphs as random_graphs
@@ -372,6 +373,21 @@ def test_dequantized_products(name, dtype):
 @pytest.mark.parametrize("name", products.ELEMENTS)
 def test_products_of_codes_in_elementary_ops(name):
     products.one_product(products.ELEMENTS[name], products.X, cpu=False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("slope", bias_grad.SLOPES)
+def test_bias_gradients(slope, dtype):
+    d, y = (tf.cast(v, dtype) for v in (bias_grad.D, bias_grad.Y))
+    for total in bias_grad.SUMS:
+
+        def fn(d, y, total=total):
+            return bias_grad.both(d, y, slope, total)
+
+        exact = fn(*wide([d, y]))
+        seen = bias_grad.one_op(fn, d, y, slope=slope, cpu=False, exact=exact, before=1.0)
+        large = {node.device for node in seen.explanation.after if node.dtype == dtype}
+        assert large == {"GPU:0"}
 
 
 def test_attention_is_left_to_the_cpu():

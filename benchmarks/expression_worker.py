@@ -52,6 +52,10 @@ def graphs() -> dict[str, Callable[..., Any]]:
         backprops = tf.raw_ops.ReluGrad(gradients=gradients, features=features)
         return tf.raw_ops.BiasAddGrad(out_backprop=backprops)
 
+    def rope(x: Any, cos: Any, sin: Any) -> Any:
+        x1, x2 = tf.split(x, 2, -1)
+        return x * cos + tf.concat([-x2, x1], -1) * sin
+
     return {
         "layer_norm": layer_norm,
         "rms_norm": rms_norm,
@@ -60,6 +64,7 @@ def graphs() -> dict[str, Callable[..., Any]]:
         "attention": attention,
         "pad_conv": pad_conv,
         "bias_grad": bias_grad,
+        "rope": rope,
         "mish": lambda x, w: keras.activations.mish(tf.matmul(x, w)),
     }
 

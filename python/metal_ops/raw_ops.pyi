@@ -333,6 +333,15 @@ def metal_quantized_mat_mul(
 ) -> tf.Tensor:
     """Products with quantized weights, which are unpacked as they are multiplied: y = x w^T, w = scale code + minimum."""
 
+def metal_rope_tables(
+    x: Any,
+    cosines: Any,
+    sines: Any,
+    interleaved: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """Rotary position embedding by tables: x cosines + r(x) sines, r(x) = [-x2, x1] of the halves x1 and x2 of a row."""
+
 def null_op(
     x: Any,
     scale: float = 1,

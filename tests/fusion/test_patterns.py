@@ -265,6 +265,7 @@ def test_every_pattern_is_registered_with_a_drawing():
         "attention",
         "momentum",
         "bias_grad",
+        "rope",
         "quantized_matmul",
     }
     for pattern in found:

@@ -263,6 +263,8 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         raw_ops.swiglu_grad(metal_ops.swiglu(x, x), x, x)
         metal_ops.swiglu(x)
         metal_ops.rope(x)
+        for interleaved in (False, True):
+            raw_ops.metal_rope_tables(x, x, x, interleaved=interleaved)
     metal_ops.hamming_distance(tf.zeros([2, 3], tf.uint8), tf.zeros([2, 3], tf.uint8))
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_QUANTIZED", way)

@@ -16,6 +16,7 @@ from tests.fusion import test_bias_grad as bias_grad
 from tests.fusion import test_expressions as expressions
 from tests.fusion import test_quantized_product as products
 from tests.fusion import test_random_graphs as random_graphs
+from tests.fusion import test_rope as rope
 from tests.fusion import test_updates as updates
 from tests.fusion.harness import assert_rounded, look, same_as_eager, values, wide
 from tests.processes import Process
@@ -388,6 +389,18 @@ def test_bias_gradients(slope, dtype):
         seen = bias_grad.one_op(fn, d, y, slope=slope, cpu=False, exact=exact, before=1.0)
         large = {node.device for node in seen.explanation.after if node.dtype == dtype}
         assert large == {"GPU:0"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", rope.FORMS)
+def test_rope(name, dtype):
+    turn, interleaved = rope.FORMS[name]
+    x, cos, sin = (tf.cast(v, dtype) for v in (rope.X, rope.COS, rope.SIN))
+    exact = rope.apply(turn, *wide([x, cos, sin]))
+    seen = rope.one_rope(
+        lambda x: rope.apply(turn, x, cos, sin), x, interleaved=interleaved, cpu=False, exact=exact
+    )
+    assert {node.device for node in seen.explanation.after if node.dtype == dtype} == {"GPU:0"}
 
 
 def test_attention_is_left_to_the_cpu():

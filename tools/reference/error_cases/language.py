@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import raw_ops
-from tests import test_rope, test_swiglu
+from tests import test_rope, test_rope_tables, test_swiglu
 from tools.reference.error_cases import DTYPES, Case
 
 
@@ -28,3 +28,11 @@ def cases() -> Iterator[Case]:
         x, _ = test_rope.make((2, 3, 100, 64), dtype)
         right = test_rope.right(x, test_rope.angles(4000 + np.arange(100), 64), False)
         yield "Rope", dtype, lambda x=x: metal_ops.rope(tf.constant(x), 4000), right
+        given = test_rope_tables.make(test_rope_tables.SHAPES[2], dtype)
+        for interleaved in (False, True):
+
+            def by_tables(given=given, interleaved=interleaved):
+                return raw_ops.metal_rope_tables(*map(tf.constant, given), interleaved=interleaved)
+
+            right = test_rope_tables.right(*given, interleaved)
+            yield "MetalRopeTables", dtype, by_tables, right

@@ -52,6 +52,16 @@ def graphs() -> dict[str, Callable[..., Any]]:
         backprops = tf.raw_ops.ReluGrad(gradients=gradients, features=features)
         return tf.raw_ops.BiasAddGrad(out_backprop=backprops)
 
+    def batch_norm_grad(gradients: Any, features: Any, x: Any, channels: Any) -> Any:
+        return tf.raw_ops.FusedBatchNormGradV3(
+            y_backprop=tf.raw_ops.ReluGrad(gradients=gradients, features=features),
+            x=x,
+            scale=channels,
+            reserve_space_1=channels,
+            reserve_space_2=tf.square(channels),
+            reserve_space_3=channels,
+        ).x_backprop
+
     def rope(x: Any, cos: Any, sin: Any) -> Any:
         x1, x2 = tf.split(x, 2, -1)
         return x * cos + tf.concat([-x2, x1], -1) * sin
@@ -64,6 +74,7 @@ def graphs() -> dict[str, Callable[..., Any]]:
         "attention": attention,
         "pad_conv": pad_conv,
         "bias_grad": bias_grad,
+        "batch_norm_grad": batch_norm_grad,
         "rope": rope,
         "mish": lambda x, w: keras.activations.mish(tf.matmul(x, w)),
     }

@@ -90,9 +90,9 @@ Refusal Chain::CheckVanishes(const NodeView& node, const std::unordered_set<int>
   return {};
 }
 
-// The fused node has one output.
-Refusal Chain::CheckOneOutput(const NodeView& last) const {
-  for (int port = 1; port < static_cast<int>(last.GetRegularFanouts().size()); ++port) {
+// The fused node has no more.
+Refusal Chain::CheckOutputs(const NodeView& last, int outputs) const {
+  for (int port = outputs; port < static_cast<int>(last.GetRegularFanouts().size()); ++port) {
     for (const auto& uses : {facts_->Uses({&last, port}), facts_->ShapeUses({&last, port})}) {
       if (uses.empty()) continue;
       return {"one_output", StrCat(Quoted(*uses.front().node), " needs output ", port, " of ",
@@ -116,7 +116,7 @@ Refusal Chain::Absorb(const std::vector<const NodeView*>& nodes, bool shared) {
             StrCat(Quoted(*nodes.back()), " takes ", Quoted(*value_.node), " twice.")};
   }
   const NodeView& last = *nodes.back();
-  if (Refusal refusal = CheckOneOutput(last); !refusal.empty()) return refusal;
+  if (Refusal refusal = CheckOutputs(last, 1); !refusal.empty()) return refusal;
   std::vector<Use> shape_uses = shape_uses_;
   std::vector<const NodeView*> vanishing = {value_.node};
   vanishing.insert(vanishing.end(), nodes.begin(), nodes.end() - 1);
@@ -144,7 +144,7 @@ Refusal Chain::AbsorbInput(const NodeView& node) {
   return {};
 }
 
-Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes) {
+Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes, int outputs) {
   const NodeView& last = *nodes.back();
   std::unordered_set<int> inside;
   for (const NodeView* node : nodes) inside.insert(node->node_index());
@@ -161,7 +161,7 @@ Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes) {
       shape_uses.push_back(use);
     }
   }
-  if (Refusal refusal = CheckOneOutput(last); !refusal.empty()) return refusal;
+  if (Refusal refusal = CheckOutputs(last, outputs); !refusal.empty()) return refusal;
   if (Refusal refusal = CheckCircle(last, shape_uses); !refusal.empty()) return refusal;
   shape_uses_ = std::move(shape_uses);
   // The root stays first.

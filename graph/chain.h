@@ -59,8 +59,9 @@ class Chain {
 
   // ---- for expressions ----
 
-  // Takes over all of `nodes`, the root among them, of which the last one's output 0 is the result.
-  Refusal AbsorbAll(const std::vector<const NodeView*>& nodes);
+  // Takes over all of `nodes`, the root among them, of which the last one's output 0 is the result,
+  // or its first `outputs` are those of the new op.
+  Refusal AbsorbAll(const std::vector<const NodeView*>& nodes, int outputs = 1);
   // For updates, of which the root is the last node: what they wait for the new op waits for, and
   // what waits for them waits for it. With their order kept nobody sees a variable in between.
   Refusal AbsorbUpdate(const std::vector<const NodeView*>& nodes);
@@ -142,7 +143,7 @@ class Chain {
  private:
   Refusal CheckVanishes(const NodeView& node, const std::unordered_set<int>& inside) const;
   Refusal CheckTaken(const NodeView& node) const;
-  Refusal CheckOneOutput(const NodeView& last) const;
+  Refusal CheckOutputs(const NodeView& last, int outputs) const;
   Refusal CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const;
   Refusal CheckBetween(const std::vector<const NodeView*>& nodes) const;
 

@@ -388,9 +388,10 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
       const int input = edge->dst_input();
       const bool control = edge->IsControlEdge();
       // Else to a node without effect, or of the same update: it is deleted.
-      if (!control && (edge->src_output() != 0 || node->num_outputs() == 0)) continue;
+      const int output = edge->src_output();
+      if (!control && output >= node->num_outputs()) continue;
       graph->RemoveEdge(edge);
-      control ? graph->AddControlEdge(node, user) : graph->AddEdge(node, 0, user, input);
+      control ? graph->AddControlEdge(node, user) : graph->AddEdge(node, output, user, input);
     }
   }
   for (const Fusion& fusion : plan.fused) {

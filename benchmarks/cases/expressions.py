@@ -1,5 +1,5 @@
 """What the fusion pass finds beside convolutions with epilogues: norms, gates, attention, padding, mish, rotary
-positions and gradients of biases, with the pass on and off, on the CPU and on the Metal device.
+positions and gradients of biases and batch norms, with the pass on and off, on the CPU and on the Metal device.
 
 Times are the processor's, of all threads.
 """
@@ -25,6 +25,10 @@ GRAPHS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "attention": ("attention, 8 heads of 512 x 64", ((1, 8, 512, 64),) * 3),
     "pad_conv": ("Pad, Conv2D 3x3, Relu of 4 x 56 x 56 x 64", ((4, 56, 56, 64), (3, 3, 64, 64))),
     "bias_grad": ("ReluGrad and BiasAddGrad of 4096 x 1024", ((4096, 1024),) * 2),
+    "batch_norm_grad": (
+        "ReluGrad and FusedBatchNormGradV3 of 8 x 56 x 56 x 64",
+        ((8, 56, 56, 64),) * 3 + ((64,),),
+    ),
     "rope": (
         "rotary positions of 4 x 512 x 8 x 64 by tables",
         ((4, 512, 8, 64), (1, 512, 1, 64), (1, 512, 1, 64)),

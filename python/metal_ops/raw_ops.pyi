@@ -15,6 +15,11 @@ class _FusedMlpGrad(NamedTuple):
     d_x: tf.Tensor
     d_weights: tf.Tensor
 
+class _MetalFusedBatchNormGrad(NamedTuple):
+    d_x: tf.Tensor
+    d_scale: tf.Tensor
+    d_offset: tf.Tensor
+
 class _MetalFusedBiasGrad(NamedTuple):
     backprops: tf.Tensor
     d_bias: tf.Tensor
@@ -257,6 +262,20 @@ def metal_dequantize(
     name: str | None = None,
 ) -> tf.Tensor:
     """What quantized weights stand for: scale code + minimum, rounded once."""
+
+def metal_fused_batch_norm_grad(
+    gradients: Any,
+    features: Any,
+    x: Any,
+    scale: Any,
+    mean: Any,
+    variance: Any,
+    activation: Literal["Relu", "Relu6"] = "Relu",
+    epsilon: float = 0.0001,
+    is_training: bool = True,
+    name: str | None = None,
+) -> _MetalFusedBatchNormGrad:
+    """The gradient of a batch norm behind which is a ReLU, or ReLU6."""
 
 def metal_fused_bias_grad(
     gradients: Any,

@@ -264,6 +264,7 @@ def test_every_pattern_is_registered_with_a_drawing():
         "swiglu",
         "attention",
         "momentum",
+        "batch_norm_grad",
         "bias_grad",
         "rope",
         "quantized_matmul",

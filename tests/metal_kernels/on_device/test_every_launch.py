@@ -256,8 +256,11 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             raw_ops.row_norm_grad(y, x, x[0], mean, factor)
     for way in ("threads", "columns"):
         monkeypatch.setenv("METAL_OPS_BIAS_GRAD", way)
+        monkeypatch.setenv("METAL_OPS_NORM_GRAD", way)
         for dtype in DTYPES:
-            raw_ops.metal_fused_bias_grad(tf.ones([2, 3], dtype), tf.ones([2, 3], dtype))
+            x, channels = tf.ones([2, 3], dtype), tf.ones([3])
+            raw_ops.metal_fused_bias_grad(x, x)
+            raw_ops.metal_fused_batch_norm_grad(x, x, x, channels, channels, channels)
     for dtype in DTYPES:
         x = tf.ones([1, 2, 3, 8], dtype)
         raw_ops.swiglu_grad(metal_ops.swiglu(x, x), x, x)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 import metal_ops
 from metal_ops import cli
+from tests.fusion import test_batch_norm_grad as norm_grad
 from tests.fusion import test_bias_grad as bias_grad
 from tests.fusion import test_expressions as expressions
 from tests.fusion import test_quantized_product as products
@@ -389,6 +390,20 @@ def test_bias_gradients(slope, dtype):
         seen = bias_grad.one_op(fn, d, y, slope=slope, cpu=False, exact=exact, before=1.0)
         large = {node.device for node in seen.explanation.after if node.dtype == dtype}
         assert large == {"GPU:0"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("slope", norm_grad.SLOPES)
+def test_gradients_of_batch_norm(slope, dtype):
+    args = [tf.cast(v, dtype) for v in (norm_grad.D, norm_grad.Y, norm_grad.X)]
+    for training in (True, False):
+
+        def fn(*args, training=training):
+            return norm_grad.both(*args, slope, training=training)
+
+        exact = fn(*wide(args))
+        seen = norm_grad.one_op(fn, *args, slope=slope, cpu=False, exact=exact, size=16.0)
+        assert {node.device for node in seen.explanation.after if node.dtype == dtype} == {"GPU:0"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -18,6 +18,12 @@ from tests.processes import ROOT
 # (family, part): why it has none of its own.
 EXCEPTIONS = {
     ("fused_conv2d", "shader"): "a convolution is a product: fused_matmul.metal does both",
+    ("fused_batch_norm_grad", "python"): "the fusion pass makes it of gradients, nobody writes it",
+    ("fused_bias_grad", "python"): "the same",
+    (
+        "rope_tables",
+        "python",
+    ): "the fusion pass makes it of elementary ops; rope is for those who write it",
     ("metal_kernel", "shader"): "its shaders are its users'",
     ("scale_slope", "python"): "the gradient of the losses, of focal and robust loss alike",
 }

@@ -157,7 +157,7 @@ def test_training_with_any_batch():
     seen = same_as_eager(training_step, X, signature=signature, size=size)
     forward = [["BiasAdd", "Relu"], ["BiasAdd", "Add", "Relu"]]
     backward = ["ReluGrad", "BiasAddGrad"]
-    # The gradient of the block's end is that of the residual, too, and goes through a Sum and a Reshape there.
+    # Between the last ReLU's gradient and its bias' are the Sum and Reshape that unknown shapes ask for.
     assert seen.fused == [*forward, backward], seen.explanation
     assert all(np.abs(each).max() > 0.1 for each in expected)
     # As with a known batch.

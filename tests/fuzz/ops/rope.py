@@ -13,5 +13,4 @@ RAW = {
     "rope": dict(
         x=HEADS, positions=POSITIONS[None], turns=np.full((2, 2), 0.25, F4), interleaved=True
     ),
-    "metal_rope_tables": dict(x=HEADS, cosines=HEADS[0], sines=HEADS[:, :1], interleaved=True),
 }

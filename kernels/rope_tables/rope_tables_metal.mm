@@ -1,6 +1,6 @@
 // MetalRopeTables on the Metal device.
 
-#include "kernels/rope/rope_tables_call.h"
+#include "kernels/rope_tables/rope_tables_call.h"
 #include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {

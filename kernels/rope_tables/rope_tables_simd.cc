@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "kernels/rope/rope_tables_call.h"
+#include "kernels/rope_tables/rope_tables_call.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/rope/rope_tables_simd.cc"
+#define HWY_TARGET_INCLUDE "kernels/rope_tables/rope_tables_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();

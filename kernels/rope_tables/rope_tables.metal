@@ -3,7 +3,7 @@
 #include <metal_stdlib>
 
 #include "kernels/msl/instantiate.h"
-#include "kernels/rope/rope_tables_params.h"
+#include "kernels/rope_tables/rope_tables_params.h"
 
 using namespace metal;
 

@@ -1,9 +1,9 @@
 // What a call of MetalRopeTables is told, for the kernels of every device.
 
-#ifndef METAL_OPS_KERNELS_ROPE_ROPE_TABLES_CALL_H_
-#define METAL_OPS_KERNELS_ROPE_ROPE_TABLES_CALL_H_
+#ifndef METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_CALL_H_
+#define METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_CALL_H_
 
-#include "kernels/rope/rope_tables_params.h"
+#include "kernels/rope_tables/rope_tables_params.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -34,4 +34,4 @@ inline RopeTablesParams ToRopeTablesParams(const OpCall& call) {
 
 }  // namespace metal_ops
 
-#endif  // METAL_OPS_KERNELS_ROPE_ROPE_TABLES_CALL_H_
+#endif  // METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_CALL_H_

@@ -1,7 +1,7 @@
 // Rope of tables: sizes, for host code and shaders alike.
 
-#ifndef METAL_OPS_KERNELS_ROPE_ROPE_TABLES_PARAMS_H_
-#define METAL_OPS_KERNELS_ROPE_ROPE_TABLES_PARAMS_H_
+#ifndef METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_PARAMS_H_
+#define METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_PARAMS_H_
 
 #include "kernels/msl/both.h"
 
@@ -12,4 +12,4 @@ struct RopeTablesParams {
 };
 static_assert(sizeof(RopeTablesParams) == 104, "host and shader must agree");
 
-#endif  // METAL_OPS_KERNELS_ROPE_ROPE_TABLES_PARAMS_H_
+#endif  // METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_PARAMS_H_

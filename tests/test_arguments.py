@@ -53,6 +53,9 @@ FUNCTIONS = {
         dict(logits=POINTS, targets=POINTS),
         dict(alpha=NUMBER, gamma=NUMBER, label_smoothing=NUMBER, reduce_last=FLAG), {},
     ),
+    "softmax_cross_entropy": (
+        dict(logits=POINTS, targets=POINTS), dict(label_smoothing=NUMBER, z_loss=NUMBER), {},
+    ),
     "robust_loss": (
         dict(x=POINTS, targets=POINTS, alpha=np.float32(1), scale=np.float32(1)), dict(reduce_last=FLAG), {},
     ),

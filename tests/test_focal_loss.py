@@ -1,4 +1,4 @@
-"""focal_loss against the paper's formula in extended precision, against Keras', and against differences."""
+"""focal_loss and softmax_cross_entropy against formulas in extended precision, Keras' losses and differences."""
 
 from __future__ import annotations
 
@@ -219,8 +219,93 @@ def test_nan_stays_where_it_is():
         np.testing.assert_array_equal(a, b)
 
 
+CROSS_ENTROPY = {
+    "plain": {},
+    "z": dict(z_loss=0.03),
+    "smooth": dict(label_smoothing=0.1),
+    "both": dict(label_smoothing=0.3, z_loss=0.5),
+}
+
+
+@pytest.mark.parametrize("targets", ["probabilities", "int32", "int64"])
+@pytest.mark.parametrize("classes", [1, 7, 130])
+@pytest.mark.parametrize("options", CROSS_ENTROPY.values(), ids=CROSS_ENTROPY)
+def test_cross_entropy(options, classes, targets):
+    x = logits_of((9, classes))
+    labels, y = one_hot(x.shape)
+    given = labels.astype(targets) if targets != "probabilities" else None
+    if given is None:
+        given = y = np.random.default_rng(3).dirichlet(np.ones(classes), 9).astype(np.float32)
+    mix = np.random.default_rng(2).normal(size=9) + 0.5
+
+    def loss(x):
+        actual = metal_ops.softmax_cross_entropy(x, given, **options)
+        expected = oracle.softmax_cross_entropy(x, y, **options).astype(np.float64)
+        np.testing.assert_allclose(actual, expected, rtol=TOLERANCE, atol=1e-6 * (classes == 1))
+        return tf.reduce_sum(actual * tf.cast(mix, tf.float32))
+
+    slope = slope_of(loss, tf.constant(x))
+    expected = numeric.gradient(
+        lambda v: float(np.sum(mix * oracle.softmax_cross_entropy(v, y, **options))), x
+    )
+    if classes == 1:  # nothing of the entropy
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
+    else:
+        numeric.assert_gradient(slope, expected, 3e-6, "logits")
+
+
+@pytest.mark.parametrize("dtype", ["float32", *ROUNDING])
+@pytest.mark.parametrize("classes", [5, 130])
+def test_rows_of_the_ignored_class_count_for_nothing(classes, dtype):
+    x = tf.cast(logits_of((2, 4, classes)), dtype)
+    labels, _ = one_hot(x.shape)
+    for index, options in ((-100, {}), (int(labels[1, 2]), dict(label_smoothing=0.2, z_loss=0.1))):
+        given = labels.copy()
+        given[0, 1] = given[1, 3] = index
+        kept = given != index
+
+        def loss(x, targets, options=options, **more):
+            return metal_ops.softmax_cross_entropy(x, targets, **options, **more)
+
+        whole, part = tf.constant(x), tf.boolean_mask(x, kept)
+        # What is ignored may be anything.
+        whole = tf.where(kept[..., None], whole, tf.constant(np.nan, dtype))
+        found = loss(whole, given, ignore_index=index).numpy()
+        np.testing.assert_array_equal(found[~kept], np.zeros(np.sum(~kept)))
+        np.testing.assert_array_equal(found[kept], loss(part, given[kept]))
+        slope = slope_of(lambda v: loss(v, given, ignore_index=index), whole).numpy()  # noqa: B023
+        assert not slope[~kept].any()
+        np.testing.assert_array_equal(
+            slope[kept],
+            slope_of(lambda v: loss(v, given[kept]), part),  # noqa: B023
+        )
+
+
+def test_cross_entropy_equals_keras_and_saves_its_options():
+    x = logits_of((40, 6))
+    labels, y = one_hot(x.shape)
+    labels[::3] = -1
+    theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    ours = metal_ops.losses.SoftmaxCrossEntropy(ignore_class=-1)
+    np.testing.assert_allclose(ours(labels, x), theirs(labels, x), rtol=1e-5)
+    np.testing.assert_allclose(ours(labels[:, None], x), theirs(labels, x), rtol=1e-5)
+    theirs = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
+    ours = metal_ops.losses.SoftmaxCrossEntropy(label_smoothing=0.1)
+    np.testing.assert_allclose(ours(y, x), theirs(y, x), rtol=1e-5)
+    ours = metal_ops.losses.SoftmaxCrossEntropy(0.1, 0.01, -1, "sum")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(ours))
+    assert again.get_config() == ours.get_config()
+    np.testing.assert_array_equal(again(labels, x), ours(labels, x))
+
+
 def test_bad_arguments():
     Invalid = tf.errors.InvalidArgumentError
+    with pytest.raises(Invalid, match="z_loss must be 0 or more, got -1"):
+        metal_ops.softmax_cross_entropy([[1.0]], [0], z_loss=-1.0)
+    with pytest.raises(ValueError, match="ignore_index: expected None with targets of dtype float"):
+        metal_ops.softmax_cross_entropy([[1.0]], [[1.0]], ignore_index=0)
+    with pytest.raises(Invalid, match=r"targets\[1\] must be in \[0, 2\).* got -7"):
+        metal_ops.softmax_cross_entropy([[1.0, 2.0]] * 2, [-1, -7], ignore_index=-1)
     with pytest.raises(ValueError, match="kind: expected 'sigmoid' or 'softmax', got 'hinge'"):
         metal_ops.focal_loss([1.0], [1.0], "hinge")
     with pytest.raises(Invalid, match="gamma must be 0 or more, got -1"):
@@ -254,5 +339,10 @@ CALLS = {
     ),
     "focal_loss, softmax": Call(
         lambda **a: metal_ops.focal_loss(**a, kind="softmax"), lambda: logits(33), ("logits",)
+    ),
+    "softmax_cross_entropy": Call(
+        lambda **a: metal_ops.softmax_cross_entropy(**a, label_smoothing=0.1, z_loss=1e-3),
+        lambda: logits(33),
+        ("logits",),
     ),
 }

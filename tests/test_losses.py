@@ -40,12 +40,14 @@ def cases():
     robust = oracle.robust(x - y, 0.5, 0.7).mean(axis=1).astype(np.float64)
     sigmoid = oracle.sigmoid_focal(x, hot, 0.25).mean(axis=1).astype(np.float64)
     softmax = oracle.softmax_focal(x, hot, 0.25).astype(np.float64)
+    entropy = oracle.softmax_cross_entropy(x, hot).astype(np.float64)
     return {
         "robust": (lambda r: losses.RobustLoss(0.5, 0.7, reduction=r), y, x, robust),
         "sigmoid": (lambda r: losses.FocalLoss(reduction=r), hot, x, sigmoid),
         "softmax": (lambda r: losses.FocalLoss("softmax", reduction=r), hot, x, softmax),
         "sparse": (lambda r: losses.FocalLoss("softmax", reduction=r), labels, x, softmax),
         "column": (lambda r: losses.FocalLoss("softmax", reduction=r), labels[:, None], x, softmax),
+        "entropy": (lambda r: losses.SoftmaxCrossEntropy(reduction=r), labels, x, entropy),
         "distortion": (lambda r: losses.DistortionLoss(reduction=r), edges, w, distortion),
     }
 
@@ -77,6 +79,7 @@ def test_masks_of_keras(name):
         metal_ops.losses.RobustLoss(1.5),
         metal_ops.losses.FocalLoss("softmax", None, 1.5, 0.1),
         metal_ops.losses.FocalLoss(),
+        metal_ops.losses.SoftmaxCrossEntropy(0.1, 1e-4, -1),
         metal_ops.losses.DistortionLoss(reduction="none"),
     ],
     ids=lambda loss: loss.name,

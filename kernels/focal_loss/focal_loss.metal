@@ -134,6 +134,8 @@ inline void softmax_focal_row(constant SoftmaxFocalParams& params, device const 
   }
   const float total_loss = row_sum<kLanes>(careful_result(sum_loss));
   const float total_h = row_sum<kLanes>(careful_result(sum_h));
+  const float log_sum = n == 0 ? 0.0f : row.shift + row.log_total;
+  const float z_slope = 2.0f * params.loss.z_loss * log_sum;
   for (uint c = lane; c < n; c += kLanes) {
     const float x = float(logits[c]), target = fma(targets.of(c), keep, smooth);
     const float2 prob = softmax_prob(row, c, x);
@@ -142,9 +144,9 @@ inline void softmax_focal_row(constant SoftmaxFocalParams& params, device const 
       const FocalTerm<float> term = softmax_focal(row, params.loss.gamma, c, x, target);
       slope = fma(-prob.x, total_h, target == 0.0f ? 0.0f : term.slope);
     }
-    slopes[c] = T(params.loss.alpha * slope);
+    slopes[c] = T(fma(params.loss.alpha, slope, z_slope * prob.x));
   }
-  if (lane == 0) *loss = T(params.loss.alpha * total_loss);
+  if (lane == 0) *loss = T(fma(params.loss.alpha, total_loss, z_slope * log_sum * 0.5f));
 }
 
 // Grid: kLanes x rows, so that a SIMD group has a row; or rows.
@@ -174,6 +176,12 @@ kernel void softmax_focal_loss_sparse(device const T* logits [[buffer(0)]],
   const ulong first = row * params.n_classes;
   OneTarget one;
   one.label = labels[row];
+  if (one.label == FOCAL_LOSS_IGNORED) {
+    const uint lane = kLanes == 1 ? 0 : position.x;
+    for (uint c = lane; c < params.n_classes; c += kLanes) slopes[first + c] = T(0.0f);
+    if (lane == 0) losses[row] = T(0.0f);
+    return;
+  }
   softmax_focal_row<T, OneTarget, kLanes>(
       params, logits + first, one,
       params.loss.label_smoothing == 0.0f ? one.label : params.n_classes, losses + row,

@@ -32,8 +32,13 @@ template <typename Label>
 std::vector<uint32_t> Labels(MetalCall& call) {
   const int64_t n_rows = call.Size("rows");
   const Label* const labels = call.in(1).host<Label>();
-  CheckFocalClasses(&call.shapes, labels, n_rows, call.Size("classes"));
-  return std::vector<uint32_t>(labels, labels + (call.shapes.ok() ? n_rows : 0));
+  CheckFocalClasses(call, labels);
+  const IgnoredClass ignored(call);
+  std::vector<uint32_t> to(call.shapes.ok() ? n_rows : 0);
+  for (size_t r = 0; r < to.size(); ++r) {
+    to[r] = ignored.Is(labels[r]) ? FOCAL_LOSS_IGNORED : static_cast<uint32_t>(labels[r]);
+  }
+  return to;
 }
 
 Status Softmax(MetalCall& call) {

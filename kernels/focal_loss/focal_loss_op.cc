@@ -52,13 +52,19 @@ DECLARE_OP("SoftmaxFocalLoss")
     .Attr("gamma: float = 2.0", kGamma, AtLeast(0, kCrossEntropy))
     .Attr("label_smoothing: float = 0.0",
           "Moves targets towards 1 / classes by this part of the way.", Between(0, 1))
+    .Attr("z_loss: float = 0.0", "Weight of the square of log sum_c e^logits_c, which is added.",
+          AtLeast(0))
+    .Attr("ignores: bool = false", "Whether there is a class whose rows count for nothing.")
+    .Attr("ignore_index: int = 0",
+          "The number of that class, which may lie outside of [0, classes).")
     .Input("logits: T", "[rows, classes]", "[rows, classes].")
     // Classes' numbers are looked at before anything runs.
     .Input("targets: Ttargets", "any",
            "Probabilities of the classes, [rows, classes], or the classes' numbers, [rows].",
            Memory::kHostIfInteger)
     .Output("loss: T", "[rows]",
-            "- alpha sum_c targets_c (1 - p_c)^gamma log p_c with p = softmax(logits), [rows].")
+            "- alpha sum_c targets_c (1 - p_c)^gamma log p_c with p = softmax(logits), and the z "
+            "loss; 0 where a row is ignored, [rows].")
     .Output("slope: T", "like logits", "d loss / d logits. Not differentiable.")
     .Check(CheckSoftmax);
 

@@ -7,6 +7,7 @@
 //   loss = - alpha sum_c y_c (1 - p_c)^gamma log p_c
 //   d loss / d x_k = h_k - p_k sum_c h_c,
 //   h_c = alpha y_c (gamma p_c (1 - p_c)^(gamma - 1) log p_c - (1 - p_c)^gamma)
+// and z_loss L^2, L = log sum_c e^(x_c), whose derivative is 2 z_loss L p_k.
 // 1 - p is never formed by a subtraction that cancels.
 
 #ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_PARAMS_H_
@@ -22,19 +23,22 @@ struct FocalLossParams {
   float alpha;
   float gamma;
   float label_smoothing;
+  float z_loss;         // softmax
   int32_t balanced;     // sigmoid: whether alpha weighs classes
   int32_t reduce_last;  // sigmoid: whether the loss is the mean over the last dimension
 };
-static_assert(sizeof(FocalLossParams) == 20, "host and shader must agree");
+static_assert(sizeof(FocalLossParams) == 24, "host and shader must agree");
 
 // Softmax, for the shader: from so many classes on, a SIMD group shares a row.
 #define FOCAL_LOSS_SHARED_ROW 128
+// The label of a row that counts for nothing.
+#define FOCAL_LOSS_IGNORED 0xffffffffu
 
 struct SoftmaxFocalParams {
   FocalLossParams loss;
   uint32_t n_classes;
   uint64_t n_rows;
 };
-static_assert(sizeof(SoftmaxFocalParams) == 32, "host and shader must agree");
+static_assert(sizeof(SoftmaxFocalParams) == 40, "host and shader must agree");
 
 #endif  // METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_PARAMS_H_

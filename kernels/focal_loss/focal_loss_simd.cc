@@ -51,6 +51,10 @@ void SigmoidFocalLoss(CpuCall& call) {
 struct Softmax {
   int64_t top;
   float shift, others, log_total, per_total;
+
+  // z_loss L^2, and what its derivative has beside p.
+  float ZLoss(const FocalLossParams& p) const { return ZSlope(p) * (shift + log_total) / 2; }
+  float ZSlope(const FocalLossParams& p) const { return 2 * p.z_loss * (shift + log_total); }
 };
 
 // Leaves e^(x - shift) in `e`.
@@ -102,12 +106,12 @@ HWY_INLINE float OneClass(const FocalLossParams& p, const Softmax& row, const fl
   const float not_prob = own == row.top ? row.others * row.per_total : 1.0f - prob;
   const float log_prob = x[own] - row.shift - row.log_total;
   const auto term = softmax_focal(p.gamma, One(1.0f), One(prob), One(not_prob), One(log_prob));
-  const float h = p.alpha * hn::GetLane(term.slope.v);
+  const float h = p.alpha * hn::GetLane(term.slope.v), z = row.ZSlope(p);
   for (int64_t c = 0; c < n; c += Floats::Lanes()) {
-    (Floats::Load(slope + c) * (-h * row.per_total)).Store(slope + c);
+    (Floats::Load(slope + c) * ((z - h) * row.per_total)).Store(slope + c);
   }
-  slope[own] = h * not_prob;  // h - p h would cancel
-  return p.alpha * hn::GetLane(term.loss.v);
+  slope[own] = h * not_prob + z * prob;  // h - p h would cancel
+  return p.alpha * hn::GetLane(term.loss.v) + row.ZLoss(p);
 }
 
 // One row of n classes in buffers of n + kPadding floats, all of which are used up. `y` are the
@@ -144,11 +148,11 @@ float SoftmaxRow(const FocalLossParams& p, float* x, float* y, int64_t own, int6
     loss += hn::GetLane(hn::SumOfLanes(df, select(term.loss, zero, none).v));
     total_h += hn::GetLane(hn::SumOfLanes(df, h.v));
   }
-  const Floats drop = static_cast<float>(total_h) * row.per_total;
+  const Floats drop = (p.alpha * static_cast<float>(total_h) - row.ZSlope(p)) * row.per_total;
   for (int64_t c = 0; c < n; c += lanes) {
-    (p.alpha * fnma(Floats::Load(slope + c), drop, Floats::Load(y + c))).Store(slope + c);
+    fnma(Floats::Load(slope + c), drop, p.alpha * Floats::Load(y + c)).Store(slope + c);
   }
-  return static_cast<float>(p.alpha * loss);
+  return static_cast<float>(p.alpha * loss) + row.ZLoss(p);
 }
 
 void SoftmaxFocalLoss(CpuCall& call) {
@@ -163,11 +167,12 @@ void SoftmaxFocalLoss(CpuCall& call) {
     return;
   }
   if (type == DType::kInt32) {
-    CheckFocalClasses(&call.shapes, call.in<int32_t>(1), n_rows, n_classes);
+    CheckFocalClasses(call, call.in<int32_t>(1));
   } else if (sparse) {
-    CheckFocalClasses(&call.shapes, call.in<int64_t>(1), n_rows, n_classes);
+    CheckFocalClasses(call, call.in<int64_t>(1));
   }
   if (!call.shapes.ok()) return;
+  const IgnoredClass ignored(call);
   const auto label = [&](int64_t r) -> int64_t {
     return type == DType::kInt32 ? call.in<int32_t>(1)[r] : call.in<int64_t>(1)[r];
   };
@@ -176,6 +181,12 @@ void SoftmaxFocalLoss(CpuCall& call) {
     std::vector<float> x(padded), y(padded), dx(padded);
     for (int64_t r = begin; r < end; ++r) {
       const int64_t at = r * n_classes;
+      if (sparse && ignored.Is(label(r))) {
+        StoreOne(to_loss, r, 0.0f);
+        std::fill(dx.begin(), dx.end(), 0.0f);
+        if (with_slope) NarrowFloats(to_slope.type, dx.data(), n_classes, to_slope.At(at));
+        continue;
+      }
       WidenFloats(from.type, from.At(at), n_classes, x.data());
       int64_t own = -1;
       if (sparse && params.label_smoothing == 0.0f) {

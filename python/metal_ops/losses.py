@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from metal_ops import _keras
 from metal_ops.ops.distortion_loss import distortion_loss
-from metal_ops.ops.focal_loss import KINDS, focal_loss
+from metal_ops.ops.focal_loss import KINDS, focal_loss, softmax_cross_entropy
 from metal_ops.ops.robust_loss import robust_loss
 
 _keras.require_tensorflow_backend()
 
-__all__ = ["DistortionLoss", "FocalLoss", "RobustLoss"]
+__all__ = ["DistortionLoss", "FocalLoss", "RobustLoss", "SoftmaxCrossEntropy"]
 
 
 @keras.saving.register_keras_serializable(package="metal_ops")
@@ -110,12 +110,7 @@ class FocalLoss(keras.losses.Loss):
         y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
         if self.kind == "sigmoid":
             return focal_loss(y_pred, y_true, "sigmoid", reduce_last=True, **options)
-        # Keras has made floats of the classes' numbers.
-        if y_true.shape.rank == y_pred.shape.rank and y_true.shape[-1] == 1 != y_pred.shape[-1]:
-            y_true = tf.squeeze(y_true, axis=-1)
-        if y_true.shape.rank == y_pred.shape.rank - 1:
-            y_true = tf.cast(y_true, tf.int32)
-        return focal_loss(y_pred, y_true, "softmax", **options)
+        return focal_loss(y_pred, _classes(y_true, y_pred), "softmax", **options)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -125,6 +120,74 @@ class FocalLoss(keras.losses.Loss):
             "gamma": self.gamma,
             "label_smoothing": self.label_smoothing,
         }
+
+
+@keras.saving.register_keras_serializable(package="metal_ops")
+class SoftmaxCrossEntropy(keras.losses.Loss):
+    """The softmax cross entropy of logits: see `metal_ops.softmax_cross_entropy`.
+
+    `y_true` holds the classes' numbers, [...] or [..., 1], or their probabilities, shaped like `y_pred`: what
+    `keras.losses.SparseCategoricalCrossentropy` and `CategoricalCrossentropy` take with `from_logits=True`.
+
+    Args:
+      label_smoothing: In [0, 1].
+      z_loss: Weight of the squared logarithm of the exponentials' sum, at least 0.
+      ignore_class: The number of rows that do not count, in no mean either; None for none.
+      reduction: "sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none" or None.
+      name: Name of the loss.
+      dtype: As for every Keras loss: what y_true and y_pred are cast to.
+
+    Example:
+      >>> loss = metal_ops.losses.SoftmaxCrossEntropy(ignore_class=-1)
+      >>> round(float(loss([1, 0, -1], [[0.0, 0.0], [2.0, 0.0], [0.0, 9.0]])), 5)
+      0.41004
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        ignore_class: int | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "softmax_cross_entropy",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
+        self.ignore_class = ignore_class
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
+        y_true = _classes(y_true, y_pred)
+        loss = softmax_cross_entropy(
+            y_pred,
+            y_true,
+            label_smoothing=self.label_smoothing,
+            z_loss=self.z_loss,
+            ignore_index=self.ignore_class,
+        )
+        if self.ignore_class is not None:
+            # Where Keras' means look for what they leave out.
+            loss._keras_mask = y_true != self.ignore_class
+        return loss
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "label_smoothing": self.label_smoothing,
+            "z_loss": self.z_loss,
+            "ignore_class": self.ignore_class,
+        }
+
+
+def _classes(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+    """The classes' numbers, of which Keras has made floats; or their probabilities as they are."""
+    if y_true.shape.rank == y_pred.shape.rank and y_true.shape[-1] == 1 != y_pred.shape[-1]:
+        y_true = tf.squeeze(y_true, axis=-1)
+    if y_true.shape.rank == y_pred.shape.rank - 1:
+        y_true = tf.cast(y_true, tf.int32)
+    return y_true
 
 
 @keras.saving.register_keras_serializable(package="metal_ops")

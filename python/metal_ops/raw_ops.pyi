@@ -680,6 +680,9 @@ def softmax_focal_loss(
     alpha: float = 0.25,
     gamma: float = 2,
     label_smoothing: float = 0,
+    z_loss: float = 0,
+    ignores: bool = False,
+    ignore_index: int = 0,
     name: str | None = None,
 ) -> _SoftmaxFocalLoss:
     """The focal loss of exclusive classes (Lin et al. 2017), with its derivative, in float32."""

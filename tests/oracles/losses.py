@@ -37,3 +37,12 @@ def softmax_focal(logits, targets, alpha=None, gamma=2.0, label_smoothing=0.0) -
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     p = e / e.sum(axis=-1, keepdims=True)
     return (1 if alpha is None else alpha) * np.sum(y * (1 - p) ** gamma * -np.log(p), axis=-1)
+
+
+def softmax_cross_entropy(logits, targets, label_smoothing=0.0, z_loss=0.0) -> np.ndarray:
+    """-sum_c y_c log p_c + z_loss (log sum_c e^x_c)^2 over the last axis."""
+    x, y = np.asarray(logits, np.longdouble), np.asarray(targets, np.longdouble)
+    y = y * (1 - label_smoothing) + label_smoothing / x.shape[-1]
+    top = x.max(axis=-1)
+    log_sum = top + np.log(np.exp(x - top[..., None]).sum(axis=-1))
+    return np.sum(y * (log_sum[..., None] - x), axis=-1) + z_loss * log_sum**2

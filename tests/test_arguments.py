@@ -103,9 +103,10 @@ FUNCTIONS = {
         dict(
             x=np.ones((1, 2, 3), np.float32), kernel=np.ones((3, 8), np.float32),
             recurrent_kernel=np.ones((1, 8), np.float32), bias=np.ones(8, np.float32), mask=np.ones((1, 2), bool),
-            projection=np.ones((2, 1), np.float32),
+            projection=np.ones((2, 1), np.float32), kernel_gamma=np.ones(8, np.float32),
+            recurrent_gamma=np.ones(8, np.float32), cell_gamma=np.ones(2, np.float32), cell_beta=np.ones(2, np.float32),
         ),
-        {}, {},
+        dict(epsilon=NUMBER), {},
     ),
     **{
         name: (
@@ -117,7 +118,7 @@ FUNCTIONS = {
             options, {},
         )
         for name, width, tensors, options in (
-            ("gru", 6, dict(recurrent_bias=np.ones(6, np.float32)), dict(reset_after=FLAG)),
+            ("gru", 6, dict(recurrent_bias=np.ones(6, np.float32)), dict(reset_after=FLAG, epsilon=NUMBER)),
             ("minimal_gated_unit", 4, {}, {}),
             ("forget_gate_unit", 4, {}, dict(beta=NUMBER)),
         )
@@ -177,6 +178,10 @@ MAY_BE_NONE = (
     "initial_state",
     "lengths",
     "projection",
+    "kernel_gamma",
+    "recurrent_gamma",
+    "cell_gamma",
+    "cell_beta",
     "recurrent_bias",
     "seed",
     "residual",

@@ -68,9 +68,10 @@ SIZES = [
     (2, 3, 2, 0),
 ]
 SOURCES = ("x", "kernel", "recurrent_kernel", "bias", "h", "c", "projection", "recurrent_bias")
+SOURCES += ("kernel_gamma", "recurrent_gamma", "cell_gamma", "cell_beta")
 
 
-def make(cell, sizes, dtype="float32", masked=False, projected=None):
+def make(cell, sizes, dtype="float32", masked=False, projected=None, normed=False):
     batch, steps, features, units = sizes
     random = np.random.default_rng(sum(sizes))
     kind = tf.as_dtype(dtype).as_numpy_dtype
@@ -95,6 +96,16 @@ def make(cell, sizes, dtype="float32", masked=False, projected=None):
         given["beta"] = 0.7
     if projected:
         given["projection"] = values(units, projected, scale=small)
+    if normed:
+        given |= {
+            f"{name}_gamma": (1 + values(width, scale=0.3)).astype(kind)
+            for name in ("kernel", "recurrent")
+        }
+    if normed and cell == "lstm":
+        given |= {
+            "cell_gamma": (1 + values(units, scale=0.3)).astype(kind),
+            "cell_beta": values(units),
+        }
     if masked:
         given["mask"] = random.random((batch, steps)) < 0.6
     return given
@@ -153,6 +164,31 @@ def test_projection(projected, masked):
     compare(run("lstm", tensors(given)), recurrent.sequence("lstm", given), 2e-6)
 
 
+# A norm over two units gives away the digits of what they are apart by; over many it is as exact as what it norms.
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("cell", CELLS)
+def test_layer_norm(cell, dtype):
+    for sizes in [(3, 4, 2, 5), (13, 3, 5, 33), (31, 6, 3, 17), (2, 3, 4, 300), *SIZES[5:]]:
+        for projected in (None, 3) if cell == "lstm" and sizes[3] else (None,):
+            given = make(cell, sizes, dtype, sizes[0] == 13, projected, normed=True)
+            found = run(cell, tensors(given))
+            assert all(v.dtype == dtype for v in found)
+            compare(found, recurrent.sequence(cell, given), 3 * TOLERANCE[dtype])
+
+
+def test_each_norm_alone():
+    for cell in CELLS:
+        given = make(cell, (3, 4, 2, 9), normed=True)
+        names = [name for name in SOURCES if name.endswith("_gamma") and name in given]
+        for name in names:
+            left = {k: v for k, v in given.items() if k not in names or k == name}
+            if name != "cell_gamma":
+                left.pop("cell_beta", None)
+            compare(run(cell, tensors(left)), recurrent.sequence(cell, left), 6e-6)
+        given.pop("cell_beta", None)
+        compare(run(cell, tensors(given)), recurrent.sequence(cell, given), 6e-6)
+
+
 def gradients(cell, given, incoming):
     inputs = tensors(given)
     sources = {k: inputs[k] for k in SOURCES if k in inputs}
@@ -164,10 +200,12 @@ def gradients(cell, given, incoming):
 
 def test_gradients():
     """Of every input, along two directions, against differences of the oracle."""
-    cases = [(cell, masked, None) for cell in CELLS for masked in (False, True)]
-    cases += [("lstm", False, 3), ("lstm", True, 3)]
-    for cell, masked, projected in cases:
-        given = make(cell, (14, 5, 3, 6), masked=masked, projected=projected)
+    cases = [
+        (cell, masked, None, n) for cell in CELLS for masked in (False, True) for n in (False, True)
+    ]
+    cases += [("lstm", masked, 3, n) for masked in (False, True) for n in (False, True)]
+    for cell, masked, projected, normed in cases:
+        given = make(cell, (14, 5, 3, 21 if normed else 6), "float32", masked, projected, normed)
         random = np.random.default_rng(5)
         right = recurrent.sequence(cell, given)
         incoming = [random.normal(size=v.shape).astype(np.float32) for v in right]
@@ -187,12 +225,14 @@ def test_gradients():
                 expected = (loss(1e-5) - loss(-1e-5)) / 2e-5
                 actual = np.sum(np.asarray(gradient, np.float64) * direction)
                 scale = np.linalg.norm(gradient) + 1
-                assert abs(actual - expected) <= 2e-5 * scale, (cell, masked, projected, name)
+                case = (cell, masked, projected, normed, name)
+                assert abs(actual - expected) <= 2e-5 * scale, case
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_gradients_of_halves(cell):
-    given = make(cell, (5, 4, 3, 6), "float16")
+@pytest.mark.parametrize("normed", [False, True])
+def test_gradients_of_halves(cell, normed):
+    given = make(cell, (5, 4, 3, 6), "float16", normed=normed)
     wide = {k: v if k == "beta" else v.astype(np.float32) for k, v in given.items()}
     random = np.random.default_rng(5)
     incoming = [random.normal(size=v.shape) for v in recurrent.sequence(cell, given)]
@@ -275,6 +315,30 @@ BAD = {
         lambda: metal_ops.lstm(X, W, R[:2], projection=tf.zeros([4, 2])),
         "projection must have shape [3, outputs]",
     ),
+    "kernel_gamma": (
+        lambda: metal_ops.lstm(X, W, R, kernel_gamma=tf.ones([3])),
+        "kernel_gamma: expected shape [12] (the columns of kernel), got [3]",
+    ),
+    "recurrent_gamma": (
+        lambda: metal_ops.lstm(X, W, R, recurrent_gamma=tf.ones([3])),
+        "recurrent_gamma must have shape [width] with width = 12 as in gates, got [3]",
+    ),
+    "cell_gamma": (
+        lambda: metal_ops.lstm(X, W, R, cell_gamma=tf.ones([12])),
+        "cell_gamma must have shape [3]",
+    ),
+    "cell_beta": (
+        lambda: metal_ops.lstm(X, W, R, cell_gamma=tf.ones([3]), cell_beta=tf.ones([2])),
+        "cell_beta must have shape [3]",
+    ),
+    "beta alone": (
+        lambda: metal_ops.lstm(X, W, R, cell_beta=tf.ones([3])),
+        "cell_beta: expected None without cell_gamma",
+    ),
+    "epsilon": (
+        lambda: metal_ops.lstm(X, W, R, epsilon=-1.0),
+        "epsilon must be 0 or more, got -1",
+    ),
     "recurrent_bias": (
         lambda: metal_ops.gru(X, W, R, recurrent_bias=tf.zeros([12]), reset_after=False),
         "recurrent_bias: expected None",
@@ -306,8 +370,13 @@ def test_bad_raw_calls():
         "initial_c must be [0], as only the lstm": {"initial_c": state},
         "projection must be [0], as only the lstm": {"projection": state},
         "recurrent_bias must be [0], as only the gru": {"recurrent_bias": tf.zeros([4])},
+        "recurrent_gamma must have shape [width]": {"recurrent_gamma": tf.zeros([3])},
+        "cell_gamma must be [0], as only the lstm": {"cell_gamma": tf.zeros([2])},
+        "cell_beta must be [0], as only the lstm": {"cell_beta": tf.zeros([2])},
     }.items():
-        given = {"initial_c": none, "projection": none, "recurrent_bias": none} | changed
+        optional = ("initial_c", "projection", "recurrent_bias")
+        optional += ("recurrent_gamma", "cell_gamma", "cell_beta")
+        given = dict.fromkeys(optional, none) | changed
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             raw_ops.recurrent_sequence(
                 gates=gates,

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from metal_ops import layers, raw_ops
 from tests.calls import normal
+from tests.oracles import recurrent
 
 X = normal(4, 6, 3)
 # Also where steps are missing at the beginning and in between; every sequence has one.
@@ -168,6 +169,56 @@ def test_fit_save_and_load(tmp_path):
     np.testing.assert_allclose(loaded(X), model(X), atol=1e-6)
 
 
+NORMED = {
+    "LSTM": ("lstm", layers.LSTM, {}),
+    "LSTM_projected": ("lstm", layers.LSTM, {"projection": 3}),
+    "GRU": ("gru", layers.GRU, {}),
+    "GRU_reset_before": ("gru_reset_before", layers.GRU, {"reset_after": False}),
+    "MinimalGatedUnit": ("minimal_gated", layers.MinimalGatedUnit, {}),
+    "ForgetGateUnit": ("forget_gate", layers.ForgetGateUnit, {"beta": 0.5}),
+}
+
+
+@pytest.mark.parametrize("kind, norm", [("LSTM_projected", False), *((k, True) for k in NORMED)])
+def test_layer_norm_and_projection(kind, norm):
+    """What Keras has no layer for, against the oracle; and the same after its configuration has been read again."""
+    cell, make, arguments = NORMED[kind]
+    layer = make(7, return_sequences=True, return_state=True, layer_norm=norm, **arguments)
+    again = make.from_config(layer.get_config())
+    for one in (layer, again):
+        one.build(X.shape)
+        for i, weight in enumerate(one.weights):
+            assert weight.path.startswith(one.name)
+            weight.assign(normal(*weight.shape, seed=i) / 2)
+    given = {"x": X} | {w.name: np.asarray(w) for w in layer.weights} | {"beta": 0.5, "mask": MASK}
+    if cell == "gru":
+        given["bias"], given["recurrent_bias"] = given["bias"]
+    assert ("cell_gamma" in given) == (norm and cell == "lstm")
+    assert ("recurrent_gamma" in given) == norm
+    y, h, *_ = recurrent.sequence(cell, given)
+    y = np.where(np.cumsum(MASK, 1)[..., None] > 0, y, 0)
+    for one in (layer, again):
+        found = one(X, mask=tf.constant(MASK))
+        assert one.compute_output_shape(X.shape)[0] == found[0].shape
+        np.testing.assert_allclose(found[0], y, atol=1e-5)
+        np.testing.assert_allclose(found[1], h, atol=1e-5)
+    assert all(np.any(v) for v in results(layer)[-len(layer.trainable_variables) :])
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_normed_layers_are_saved(tmp_path, policy):
+    stack = [
+        make(5, return_sequences=True, layer_norm=True, dtype=policy, **arguments)
+        for _, make, arguments in NORMED.values()
+    ]
+    model = keras.Sequential([keras.Input((6, 3)), *stack])
+    for i, weight in enumerate(model.weights):
+        weight.assign(normal(*weight.shape, seed=i) / 2)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(X), model(X))
+
+
 def test_chrono_bias():
     layer = layers.ForgetGateUnit(50, longest=20)
     layer.build(X.shape)
@@ -177,6 +228,14 @@ def test_chrono_bias():
 
 
 def test_bad_layers():
+    with pytest.raises(ValueError, match="layer_norm: expected the activations tanh and sigmoid"):
+        layers.GRU(3, layer_norm=True, activation="relu")
+    with pytest.raises(ValueError, match="layer_norm and projection: expected the activations"):
+        layers.LSTM(3, layer_norm=True, projection=2, recurrent_dropout=0.5)
+    with pytest.raises(ValueError, match="layer_norm_epsilon: expected 0 or more, got -1"):
+        layers.LSTM(3, layer_norm=True, layer_norm_epsilon=-1.0)
+    with pytest.raises(ValueError, match="projection: expected an integer above 0, or None, got 0"):
+        layers.LSTM(3, projection=0)
     with pytest.raises(TypeError, match="float32"):
         layers.LSTM(3, dtype="float64")
     with pytest.raises(ValueError, match="units: expected an integer above 0"):

@@ -54,7 +54,9 @@ struct RecurrentSizes {
         units(width / GatesOf(cell)),
         first(HasTwoProducts(cell) ? width - units : width),
         use_mask(call.in_shapes[call.Index("mask")].rank() == 2),
-        projects(call.in_shapes[call.Index("projection")].rank() == 2) {}
+        projects(call.in_shapes[call.Index("projection")].rank() == 2),
+        norms_products(call.in_shapes[call.Index("recurrent_gamma")].dims[0] > 0),
+        norms_cells(call.in_shapes[call.Index("cell_gamma")].dims[0] > 0) {}
 
   bool empty() const { return batch * steps * units == 0; }
   bool lstm() const { return cell == RecurrentCell::kLstm; }
@@ -69,13 +71,14 @@ struct RecurrentSizes {
     p.use_mask = use_mask ? 1 : 0;
     p.projects = projects ? 1 : 0;
     p.beta = call.Float("beta");
+    p.epsilon = call.Float("epsilon");
     return p;
   }
 
   RecurrentCell cell;
   int64_t batch, steps, width, outputs, units;
   int64_t first;  // columns of the product with the state itself
-  bool use_mask, projects;
+  bool use_mask, projects, norms_products, norms_cells;
 };
 
 }  // namespace metal_ops

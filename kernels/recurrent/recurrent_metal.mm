@@ -6,6 +6,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_plan.h"
 #include "kernels/recurrent/recurrent_call.h"
+#include "kernels/runtime/choice.h"
 #include "kernels/runtime/metal_call.h"
 
 namespace metal_ops {
@@ -25,6 +26,13 @@ class Sequence {
   Status Launch(const char* shader, int64_t columns, const std::vector<Argument>& arguments,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     return call_.Launch({shader, type_}, Grid(columns, s_.batch), arguments, file, line);
+  }
+  // The same for shaders whose lanes have a row.
+  Status LaunchRows(const char* shader, const std::vector<Argument>& arguments,
+                    const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    int lanes = 1;
+    RETURN_IF_ERROR(ChooseRowLanes(&lanes));
+    return call_.Launch({shader, type_, lanes}, Grid(lanes, s_.batch), arguments, file, line);
   }
   Argument Mask() const { return {"mask", s_.use_mask ? Value(mask_) : Value(Nothing())}; }
 
@@ -109,6 +117,7 @@ class Forward : public Sequence {
       RecurrentParams p = s_.Params(call_, step);
       p.use_bias = Named("recurrent_bias").num_elements() > 0 ? 1 : 0;
       RETURN_IF_ERROR(Multiply(by_first, h_, sums_));
+      RETURN_IF_ERROR(NormProducts(p, sums_, 0, s_.first));
       if (HasTwoProducts(s_.cell)) {
         RETURN_IF_ERROR(Launch("recurrent_gated", units,
                                {{"gates", call_.in(0)},
@@ -117,8 +126,20 @@ class Forward : public Sequence {
                                 {"gated", shown_},
                                 {"p", p}}));
         RETURN_IF_ERROR(Multiply(by_second, shown_, seen_));
+        RETURN_IF_ERROR(NormProducts(p, seen_, s_.first, units));
       }
       RETURN_IF_ERROR(Step(p));
+      if (s_.norms_cells) {
+        RETURN_IF_ERROR(LaunchRows("recurrent_cell_norm", {{"gates", call_.in(0)},
+                                                           {"sums", sums_},
+                                                           {"gamma", Named("cell_gamma")},
+                                                           {"beta", Named("cell_beta")},
+                                                           Mask(),
+                                                           {"c_state", c_},
+                                                           {"shown", s_.projects ? shown_ : h_},
+                                                           {"y", call_.out(kY)},
+                                                           {"p", p}}));
+      }
       if (!s_.projects) continue;
       RETURN_IF_ERROR(Multiply(by_projection, shown_, seen_));
       RETURN_IF_ERROR(
@@ -130,7 +151,20 @@ class Forward : public Sequence {
   }
 
  private:
-  enum Out { kActivated, kY, kCells, kH, kC };
+  enum Out { kActivated, kY, kCells, kH, kC, kProducts };
+
+  // Of the products for n gates from `first` on.
+  Status NormProducts(const RecurrentParams& p, const Tensor& sums, int64_t first,
+                      int64_t n) const {
+    if (!s_.norms_products) return Status();
+    const RecurrentBlock block = {static_cast<uint32_t>(n), 0, static_cast<uint32_t>(first)};
+    return LaunchRows("recurrent_norm", {{"sums", sums},
+                                         {"gamma", Named("recurrent_gamma")},
+                                         Mask(),
+                                         {"products", call_.out(kProducts)},
+                                         {"p", p},
+                                         {"block", block}});
+  }
 
   Status Step(const RecurrentParams& p) const {
     const Argument gates = {"gates", call_.in(0)}, sums = {"sums", sums_}, params = {"p", p},
@@ -188,6 +222,11 @@ class Backward : public Sequence {
     if (s_.lstm()) RETURN_IF_ERROR(Take(Named("d_c"), batch, units, 0, units, &d_c_));
     RETURN_IF_ERROR(Floats({batch, outputs}, &back));
     RETURN_IF_ERROR(call_.Encode([&](Encoder& encoder) { return encoder.Fill(back, 0); }));
+    for (int output : {kDGamma, kDCellGamma, kDCellBeta}) {
+      const Tensor& sum = call_.out(output);
+      if (sum.num_elements() == 0) continue;
+      RETURN_IF_ERROR(call_.Encode([&](Encoder& encoder) { return encoder.Fill(sum, 0); }));
+    }
     GemmFactor by_first, by_second, by_projection;
     if (s_.steps > 0) {
       RETURN_IF_ERROR(Take(kernel, outputs, s_.width, 0, s_.first, &first));
@@ -223,9 +262,11 @@ class Backward : public Sequence {
                                 {"d_candidate", d_candidate_},
                                 {"d_gates", call_.out(kDGates)},
                                 {"p", p}}));
+        RETURN_IF_ERROR(NormProducts(p, d_candidate_, s_.first, units));
         RETURN_IF_ERROR(Multiply(by_second, d_candidate_, d_shown_));
       }
       RETURN_IF_ERROR(Step(p));
+      RETURN_IF_ERROR(NormProducts(p, d_sums_, 0, s_.first));
       RETURN_IF_ERROR(Multiply(by_first, d_sums_, back));
     }
     RETURN_IF_ERROR(Put(d_h_, &back, outputs, call_.out(kDInitialH)));
@@ -233,7 +274,31 @@ class Backward : public Sequence {
   }
 
  private:
-  enum Out { kDGates, kDProducts, kDStates, kDInitialH, kDInitialC };
+  enum Out {
+    kDGates,
+    kDProducts,
+    kDStates,
+    kDInitialH,
+    kDInitialC,
+    kDGamma,
+    kDCellGamma,
+    kDCellBeta
+  };
+
+  // Of the slopes of the products for n gates from `first` on.
+  Status NormProducts(const RecurrentParams& p, const Tensor& d_sums, int64_t first,
+                      int64_t n) const {
+    if (!s_.norms_products) return Status();
+    const RecurrentBlock block = {static_cast<uint32_t>(n), 0, static_cast<uint32_t>(first)};
+    return LaunchRows("recurrent_norm_grad", {{"d_sums", d_sums},
+                                              {"products", Named("products")},
+                                              {"gamma", Named("recurrent_gamma")},
+                                              Mask(),
+                                              {"d_products", call_.out(kDProducts)},
+                                              {"d_gamma", call_.out(kDGamma)},
+                                              {"p", p},
+                                              {"block", block}});
+  }
 
   Status Step(const RecurrentParams& p) const {
     const Argument activated = {"activated", Named("activated")}, cells = {"cells", Named("cells")},
@@ -242,16 +307,33 @@ class Backward : public Sequence {
                    d_gates = {"d_gates", call_.out(kDGates)}, params = {"p", p};
     switch (s_.cell) {
       case RecurrentCell::kLstm:
-        RETURN_IF_ERROR(Launch("recurrent_lstm_grad", s_.units,
-                               {activated,
-                                cells,
-                                {"initial_c", Named("initial_c")},
-                                Mask(),
-                                {"d_shown", s_.projects ? d_shown_ : d_h_},
-                                {"d_c", d_c_},
-                                d_sums,
-                                d_gates,
-                                params}));
+        if (s_.norms_cells) {
+          RETURN_IF_ERROR(
+              LaunchRows("recurrent_cell_norm_grad", {activated,
+                                                      cells,
+                                                      {"initial_c", Named("initial_c")},
+                                                      {"gamma", Named("cell_gamma")},
+                                                      {"beta", Named("cell_beta")},
+                                                      Mask(),
+                                                      {"d_shown", s_.projects ? d_shown_ : d_h_},
+                                                      {"d_c", d_c_},
+                                                      d_sums,
+                                                      d_gates,
+                                                      {"d_gamma", call_.out(kDCellGamma)},
+                                                      {"d_beta", call_.out(kDCellBeta)},
+                                                      params}));
+        } else {
+          RETURN_IF_ERROR(Launch("recurrent_lstm_grad", s_.units,
+                                 {activated,
+                                  cells,
+                                  {"initial_c", Named("initial_c")},
+                                  Mask(),
+                                  {"d_shown", s_.projects ? d_shown_ : d_h_},
+                                  {"d_c", d_c_},
+                                  d_sums,
+                                  d_gates,
+                                  params}));
+        }
         return Launch("recurrent_keep", s_.outputs, {Mask(), d_h, params});
       case RecurrentCell::kGru:
         return Launch("recurrent_gru_grad", s_.units,

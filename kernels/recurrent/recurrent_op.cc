@@ -25,16 +25,26 @@ void ExpectNone(OpCall& call, const char* arg, const char* why) {
       none, std::string(arg) + " must be [0], as " + why + ", got " + ToText(shape) + ".");
 }
 
+// What there is only with a norm: of `dims` where its gamma is given, [0] where not.
+ArgShape WithNorm(const OpCall& call, const char* gamma, std::vector<int64_t> dims) {
+  const ArgShape& shape = call.in_shapes[call.Index(gamma)];
+  if (shape.rank() != 1 || shape.dims[0] < 0) return ArgShape();
+  return shape.dims[0] > 0 ? Of(std::move(dims)) : Of({0});
+}
+
 // Of the inputs that both ops have. Returns the units, or -1.
 int64_t CheckCell(OpCall& call) {
   const RecurrentCell cell = CellOf(call);
   const int64_t gates = GatesOf(cell), width = call.Size("width"), outputs = call.Size("outputs");
   const std::string& name = call.Text("cell");
   ExpectOrNone(call, "mask", {"batch", "time"});
+  ExpectOrNone(call, "recurrent_gamma", {"width"});
   const ArgShape& projection = call.in_shapes[call.Index("projection")];
   if (cell != RecurrentCell::kLstm) {
     ExpectNone(call, "initial_c", "only the lstm has a cell's state");
     ExpectNone(call, "projection", "only the lstm has one");
+    ExpectNone(call, "cell_gamma", "only the lstm has a cell's state");
+    ExpectNone(call, "cell_beta", "only the lstm has a cell's state");
   }
   if (width < 0) return -1;
   call.shapes.Require(width % gates == 0, "the last dimension of gates must be a multiple of " +
@@ -45,6 +55,12 @@ int64_t CheckCell(OpCall& call) {
   if (cell == RecurrentCell::kLstm) {
     call.shapes.Expect("initial_c", call.in_shapes[call.Index("initial_c")], {"batch", n});
     ExpectOrNone(call, "projection", {n, "outputs"});
+    ExpectOrNone(call, "cell_gamma", {n});
+    const ArgShape& gamma = call.in_shapes[call.Index("cell_gamma")];
+    if (gamma.rank() == 1 && gamma.dims[0] >= 0) {
+      call.shapes.Expect("cell_beta", call.in_shapes[call.Index("cell_beta")],
+                         {std::to_string(gamma.dims[0])}, "It is given with cell_gamma.");
+    }
     call.shapes.Require(projection.rank() != 2 || (units > 0 && outputs != 0),
                         "a projection must have rows and columns, got " + ToText(projection) + ".");
   }
@@ -73,6 +89,7 @@ void SetOutputs(OpCall& call) {
   }
   call.out_shapes[2] = SavesCells(cell) ? Of({batch, steps, units}) : Of({0});
   call.out_shapes[4] = cell == RecurrentCell::kLstm ? Of({batch, units}) : Of({0});
+  call.out_shapes[5] = WithNorm(call, "recurrent_gamma", {batch, steps, call.Size("width")});
 }
 
 void SetGradients(OpCall& call) {
@@ -91,8 +108,16 @@ void SetGradients(OpCall& call) {
   }
   const bool projects = call.in_shapes[call.Index("projection")].rank() == 2;
   const int64_t width = call.Size("width"), outputs = call.Size("outputs");
-  call.out_shapes[1] = cell == RecurrentCell::kGru ? Of({batch, steps, width}) : Of({0});
+  const ArgShape products = WithNorm(call, "recurrent_gamma", {batch, steps, width});
+  if (products.known_rank) {
+    using Names = std::vector<std::string>;
+    call.shapes.Expect("products", call.in_shapes[call.Index("products")],
+                       products.rank() == 3 ? Names{"batch", "time", "width"} : Names{"0"});
+  }
+  call.out_shapes[1] = cell == RecurrentCell::kGru ? Of({batch, steps, width}) : products;
   call.out_shapes[2] = projects ? Of({batch, steps, outputs}) : Of({0});
+  call.out_shapes[5] = WithNorm(call, "recurrent_gamma", {batch, width});
+  call.out_shapes[6] = call.out_shapes[7] = WithNorm(call, "cell_gamma", {batch, units});
 }
 
 void Attrs(OpBuilder& op) {
@@ -100,7 +125,8 @@ void Attrs(OpBuilder& op) {
       .Attr("cell: {'lstm', 'gru', 'gru_reset_before', 'minimal_gated', 'forget_gate'}",
             "The kind of cell. Its gates lie one after the other: i, f, g, o of lstm; z, r, n of "
             "both kinds of gru; f, n of the others.")
-      .Attr("beta: float = 1.0", "Of forget_gate: how far its input gate lies below.");
+      .Attr("beta: float = 1.0", "Of forget_gate: how far its input gate lies below.")
+      .Attr("epsilon: float = 1e-5", "Added to the variances of norms.", AtLeast(0));
 }
 
 void States(OpBuilder& op) {
@@ -111,7 +137,14 @@ void States(OpBuilder& op) {
              "[batch, time], or [0]: where it is false a step is left out, and the state stays.")
       .Input("projection: T", "any",
              "Of an lstm: [units, outputs], with which the output of the cells is multiplied; or "
-             "[0].");
+             "[0].")
+      .Input("recurrent_gamma: T", "any",
+             "[width], or [0] for none: what a product with the state, less its mean and over its "
+             "standard deviation, is multiplied with.")
+      .Input("cell_gamma: T", "any",
+             "Of an lstm: [units], or [0] for none: the same of the cells' state that is shown.")
+      .Input("cell_beta: T", "any",
+             "What is added to that, where there is a cell_gamma; else [0].");
 }
 
 DECLARE_OP("RecurrentSequence")
@@ -133,6 +166,9 @@ output.)doc")
             "multiplied with; else [0].")
     .Output("h: T", "[batch, outputs]", "The state after the last step.")
     .Output("c: T", "any", "The cells' after it, [batch, units]; [0] if there is none.")
+    .Output(
+        "products: float", "any",
+        "With a recurrent_gamma: the products before their norm, [batch, time, width]; else [0].")
     .Check(SetOutputs)
     .Reuses(0);
 
@@ -148,15 +184,21 @@ That of recurrent_kernel is the product of what the steps began with and of d_ga
     .Input("activated: T", "[batch, time, width]", "As RecurrentSequence gave it.")
     .Input("y: T", "[batch, time, outputs]", "The same.")
     .Input("cells: float", "any", "The same.")
+    .Input("products: float", "any", "The same.")
     .With(States)
     .Output("d_gates: T", "like activated", "Of gates.")
     .Output(
         "d_products: T", "any",
-        "Of gru: of the products with the state, [batch, time, width]. Of the others [0]: d_gates.")
+        "Of gru, or with a recurrent_gamma: of the products with the state, [batch, time, width]. "
+        "Else [0]: d_gates.")
     .Output("d_states: T", "any",
             "With a projection: of y through all that follows, [batch, time, outputs]; else [0].")
     .Output("d_initial_h: T", "like initial_h", "Of initial_h.")
     .Output("d_initial_c: T", "like initial_c", "Of initial_c.")
+    .Output("d_recurrent_gamma: float", "any",
+            "Of recurrent_gamma by each sequence, [batch, width]; or [0].")
+    .Output("d_cell_gamma: float", "any", "Of cell_gamma likewise, [batch, units]; or [0].")
+    .Output("d_cell_beta: float", "any", "Of cell_beta likewise.")
     .Check(SetGradients)
     .NotDifferentiable();
 

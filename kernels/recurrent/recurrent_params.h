@@ -10,9 +10,10 @@ struct RecurrentParams {
   uint32_t width, first;    // of all gates; of those whose product is with the state itself
   uint32_t steps, step;     // of a sequence; this one
   uint32_t use_mask, use_bias, projects;
-  float beta;  // forget_gate
+  float beta;     // forget_gate
+  float epsilon;  // of norms
 };
-static_assert(sizeof(RecurrentParams) == 40, "host and shader must agree");
+static_assert(sizeof(RecurrentParams) == 44, "host and shader must agree");
 
 // A block of a matrix: its row's elements, and where they begin.
 struct RecurrentBlock {

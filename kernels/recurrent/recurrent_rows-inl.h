@@ -42,6 +42,7 @@ class RecurrentRows {
       : call_(call),
         s_(call),
         mask_(s_.use_mask ? call.in<bool>(call.Index("mask")) : nullptr),
+        epsilon_(call.Float("epsilon")),
         zeros_(static_cast<size_t>(s_.width)) {}
 
   // An input in float32; null if there is no memory for it, which Pack sees.
@@ -50,6 +51,17 @@ class RecurrentRows {
     if (call_.inputs[input].type == DType::kFloat) return call_.in<float>(input);
     auto* const wide = static_cast<float*>(call_.Scratch(n * 4));
     return wide == nullptr ? nullptr : call_.Read(input, 0, n, wide);
+  }
+
+  // Whether there was memory for them.
+  bool ReadNorms() {
+    if (s_.norms_products) gamma_ = All(call_.Index("recurrent_gamma"));
+    if (s_.norms_cells) {
+      cell_gamma_ = All(call_.Index("cell_gamma"));
+      cell_beta_ = All(call_.Index("cell_beta"));
+    }
+    return s_.norms_products == (gamma_ != nullptr) &&
+           s_.norms_cells == (cell_gamma_ != nullptr && cell_beta_ != nullptr);
   }
 
   bool Pack(const float* from, int64_t row, int64_t column_step, int64_t depth, int64_t columns,
@@ -81,7 +93,7 @@ class RecurrentRows {
     const int64_t n_tasks = (s_.batch + rows - 1) / rows;
     const int64_t size =
         rows * (2 * RoundToPanel(s_.width) + 4 * RoundToPanel(std::max(s_.units, s_.outputs))) +
-        2 * s_.width + 3 * std::max(s_.units, s_.outputs) + 16 * 16;
+        2 * s_.width + 5 * std::max(s_.units, s_.outputs) + 16 * 16;
     auto* const memory = static_cast<float*>(call_.Scratch(threads * size * 4));
     if (memory == nullptr) return;
     call_.RunTasks(n_tasks, threads, [&](int64_t task, int64_t thread) {
@@ -113,7 +125,9 @@ class RecurrentRows {
   CpuCall& call_;
   const RecurrentSizes s_;
   const bool* const mask_;
+  const float epsilon_;  // of norms
   const std::vector<float> zeros_;
+  const float *gamma_ = nullptr, *cell_gamma_ = nullptr, *cell_beta_ = nullptr;
 
  private:
   static constexpr int64_t kLeastRows = 4, kMostRows = 36;

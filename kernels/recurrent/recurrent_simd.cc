@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/recurrent/recurrent_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
 // It wants this order.
+#include "kernels/recurrent/recurrent_norm-inl.h"
 #include "kernels/recurrent/recurrent_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,7 +25,9 @@ class Forward : public RecurrentRows {
 
   void Run() {
     kernel_ = All(call_.Index("recurrent_kernel"));
-    bias_ = call_.inputs[kBias].n_elements > 0 ? All(kBias) : nullptr;
+    const int bias = call_.Index("recurrent_bias");
+    bias_ = call_.inputs[bias].n_elements > 0 ? All(bias) : nullptr;
+    if (!ReadNorms()) return;
     if (!Pack(kernel_, s_.width, 1, s_.outputs, s_.first, &first_)) return;
     if (HasTwoProducts(s_.cell) &&
         !Pack(kernel_ + s_.first, s_.width, 1, s_.outputs, s_.units, &second_)) {
@@ -38,8 +41,8 @@ class Forward : public RecurrentRows {
   }
 
  private:
-  static constexpr int kGates = 0, kInitialH = 2, kInitialC = 3, kBias = 6;
-  enum Out { kActivated, kY, kCells, kH, kC };
+  static constexpr int kGates = 0, kInitialH = 2, kInitialC = 3;
+  enum Out { kActivated, kY, kCells, kH, kC, kProducts };
 
   void Sequences(Room& room, int64_t begin, int64_t rows) {
     const int64_t units = s_.units, outputs = s_.outputs, width = s_.width;
@@ -59,6 +62,7 @@ class Forward : public RecurrentRows {
     for (int64_t step = 0; step < s_.steps; ++step) {
       const bool any = AnySeen(begin, rows, step);
       if (any) Multiply(h, outputs, rows, first_, sums, wide);
+      NormProducts(begin, rows, step, 0, s_.first, sums, wide);
       if (any && HasTwoProducts(s_.cell)) {
         for (int64_t r = 0; r < rows; ++r) {
           const float* const x = Gates(begin + r, step, buffers[0]);
@@ -66,6 +70,7 @@ class Forward : public RecurrentRows {
         }
         Multiply(m, units, rows, second_, seen, narrow);
       }
+      if (HasTwoProducts(s_.cell)) NormProducts(begin, rows, step, s_.first, units, seen, narrow);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t at = (begin + r) * s_.steps + step;
         float* const cell = SavesCells(s_.cell) ? call_.out<float>(kCells) + at * units : nullptr;
@@ -81,6 +86,7 @@ class Forward : public RecurrentRows {
           switch (s_.cell) {
             case RecurrentCell::kLstm:
               Lstm(x, product, c + r * units, to, s_.projects ? m + r * units : state);
+              if (s_.norms_cells) Show(c + r * units, to, s_.projects ? m + r * units : state);
               Copy(c + r * units, units, cell);
               break;
             case RecurrentCell::kGru:
@@ -126,6 +132,33 @@ class Forward : public RecurrentRows {
       store(s.cell, c);
       store(s.out, out);
     });
+  }
+
+  // An output of an lstm whose state is normed: o tanh(norm(c)).
+  void Show(const float* c, const float* gates, float* out) const {
+    const int64_t n = s_.units;
+    const RowMoments moments = MomentsOf(c, n, epsilon_);
+    ForVectors(n, [&](auto load, auto store) HWY_ATTR {
+      const auto normal = (load(c) - moments.mean) * moments.factor;
+      const auto shown = recurrent_tanh(fma(normal, load(cell_gamma_), load(cell_beta_)));
+      store(load(gates + 3 * n) * shown, out);
+    });
+  }
+
+  // Of a step's rows the product for n gates from `first` on, which is kept as it was.
+  void NormProducts(int64_t begin, int64_t rows, int64_t step, int64_t first, int64_t n,
+                    float* products, int64_t row) const {
+    if (!s_.norms_products) return;
+    for (int64_t r = 0; r < rows; ++r, products += row) {
+      const int64_t at = (begin + r) * s_.steps + step;
+      float* const kept = call_.out<float>(kProducts) + at * s_.width + first;
+      if (!Seen(begin + r, step)) {
+        std::fill_n(kept, n, 0.0f);
+        continue;
+      }
+      Copy(products, n, kept);
+      Normalize(products, gamma_ + first, n, epsilon_);
+    }
   }
 
   void Gru(const float* x, const float* sums, float* to, float* cell, float* h) const {
@@ -188,6 +221,7 @@ class Backward : public RecurrentRows {
 
   void Run() {
     const float* const kernel = All(call_.Index("recurrent_kernel"));
+    if (!ReadNorms()) return;
     if (!Pack(kernel, 1, s_.width, s_.first, s_.outputs, &first_)) return;
     if (HasTwoProducts(s_.cell) &&
         !Pack(kernel + s_.first, 1, s_.width, s_.units, s_.outputs, &second_)) {
@@ -201,12 +235,21 @@ class Backward : public RecurrentRows {
   }
 
  private:
-  static constexpr int kDY = 0, kDH = 1, kDC = 2, kActivated = 3, kY = 4, kCells = 5, kInitialH = 7,
-                       kInitialC = 8;
-  enum Out { kDGates, kDProducts, kDStates, kDInitialH, kDInitialC };
+  static constexpr int kDY = 0, kDH = 1, kDC = 2, kActivated = 3, kY = 4, kCells = 5, kProducts = 6,
+                       kInitialH = 8, kInitialC = 9;
+  enum Out {
+    kDGates,
+    kDProducts,
+    kDStates,
+    kDInitialH,
+    kDInitialC,
+    kDGamma,
+    kDCellGamma,
+    kDCellBeta
+  };
 
   struct Buffers {
-    float *gates, *d_gates, *state, *d_y;
+    float *gates, *d_gates, *state, *d_y, *d_shown, *d_o;
   };
 
   void Sequences(Room& room, int64_t begin, int64_t rows) {
@@ -217,14 +260,24 @@ class Backward : public RecurrentRows {
     float* const d_c = room.Take(s_.lstm() ? rows * units : 0);
     float* const d_sums = room.Take(rows * width);
     float* const d_m = room.Take(s_.projects || HasTwoProducts(s_.cell) ? rows * narrow : 0);
-    const Buffers buffers = {room.Take(width), room.Take(width),
+    const Buffers buffers = {room.Take(width),
+                             room.Take(width),
                              room.Take(std::max(units, outputs)),
-                             room.Take(std::max(units, outputs))};
+                             room.Take(std::max(units, outputs)),
+                             room.Take(s_.norms_cells ? units : 0),
+                             room.Take(s_.norms_cells ? units : 0)};
     std::fill_n(d_h, rows * wide, 0.0f);
     for (int64_t r = 0; r < rows; ++r) {
       Copy(call_.Read(kDH, (begin + r) * outputs, outputs, buffers.d_y), outputs, d_h + r * wide);
       if (!s_.lstm()) continue;
       Copy(call_.Read(kDC, (begin + r) * units, units, buffers.d_y), units, d_c + r * units);
+    }
+    if (s_.norms_products) {
+      std::fill_n(call_.out<float>(kDGamma) + begin * width, rows * width, 0.0f);
+    }
+    for (int output : {kDCellGamma, kDCellBeta}) {
+      if (!s_.norms_cells) break;
+      std::fill_n(call_.out<float>(output) + begin * units, rows * units, 0.0f);
     }
     for (int64_t step = s_.steps - 1; step >= 0; --step) {
       for (int64_t r = 0; r < rows; ++r) {
@@ -240,20 +293,38 @@ class Backward : public RecurrentRows {
         One(begin + r, step, buffers, d_h + r * wide, s_.lstm() ? d_c + r * units : nullptr,
             s_.projects ? d_m + r * narrow : d_h + r * wide, d_sums + r * width);
       }
-      if (!any) continue;
-      if (HasTwoProducts(s_.cell)) {
+      if (any && HasTwoProducts(s_.cell)) {
+        NormProductsBack(begin, rows, step, s_.first, units, d_sums);
         Multiply(d_sums + s_.first, width, rows, second_, d_m, narrow);
         for (int64_t r = 0; r < rows; ++r) {
           if (!Seen(begin + r, step)) continue;
           Gated(begin + r, step, buffers, d_m + r * narrow, d_h + r * wide, d_sums + r * width);
         }
       }
-      Multiply(d_sums, width, rows, first_, d_h, wide, /*add=*/true);
+      if (s_.norms_products) {
+        NormProductsBack(begin, rows, step, 0, s_.first, d_sums);
+        for (int64_t r = 0; r < rows; ++r) {
+          Put(kDProducts, ((begin + r) * s_.steps + step) * width, width, d_sums + r * width);
+        }
+      }
+      if (any) Multiply(d_sums, width, rows, first_, d_h, wide, /*add=*/true);
     }
     for (int64_t r = 0; r < rows; ++r) {
       Put(kDInitialH, (begin + r) * outputs, outputs, d_h + r * wide);
     }
     if (s_.lstm()) Put(kDInitialC, begin * units, rows * units, d_c);
+  }
+
+  // Of a step's rows the slopes of n products from `first` on, before their norm.
+  void NormProductsBack(int64_t begin, int64_t rows, int64_t step, int64_t first, int64_t n,
+                        float* d_sums) const {
+    if (!s_.norms_products) return;
+    for (int64_t r = 0; r < rows; ++r) {
+      if (!Seen(begin + r, step)) continue;
+      const int64_t at = ((begin + r) * s_.steps + step) * s_.width + first;
+      NormalizeBack(d_sums + r * s_.width + first, call_.in<float>(kProducts) + at, gamma_ + first,
+                    n, epsilon_, call_.out<float>(kDGamma) + (begin + r) * s_.width + first);
+    }
   }
 
   // Row `at` of what holds [batch, time, n], or of the initial state where it is before the first.
@@ -277,7 +348,14 @@ class Backward : public RecurrentRows {
       if (s_.lstm()) {
         const float* const before =
             step > 0 ? cells - n : call_.Read(kInitialC, row * n, n, buffers.state);
-        Lstm(gates, before, cells, d_m, d_c, d_sums);
+        if (s_.norms_cells) {
+          Show(row, gates, cells, d_m, d_c, buffers);
+          // What is left comes through the cells' state.
+          Lstm(gates, before, cells, zeros_.data(), d_c, d_sums);
+          Copy(buffers.d_o, n, d_sums + 3 * n);
+        } else {
+          Lstm(gates, before, cells, d_m, d_c, d_sums);
+        }
         std::fill_n(d_h, s_.outputs, 0.0f);
         Copy(d_sums, width, to);
       } else {
@@ -290,12 +368,35 @@ class Backward : public RecurrentRows {
         } else {
           // The gates' come when the candidate's have been through their product.
           Candidate(gates, d_h, d_sums);
+          Put(kDGates, at * width + s_.first, n, d_sums + s_.first);
           return;
         }
       }
     }
     call_.float_out(kDGates).Store(at * width, width, to);
-    if (s_.cell == RecurrentCell::kGru) Put(kDProducts, at * width, width, d_sums);
+    if (s_.cell == RecurrentCell::kGru && !s_.norms_products)
+      Put(kDProducts, at * width, width, d_sums);
+  }
+
+  // From d_m, the slope of o tanh(norm(c)), that of o before its sigmoid and, added, that of c.
+  void Show(int64_t row, const float* gates, const float* cell, const float* d_m, float* d_c,
+            const Buffers& buffers) const {
+    const int64_t n = s_.units;
+    const RowMoments m = MomentsOf(cell, n, epsilon_);
+    float* const d_beta = call_.out<float>(kDCellBeta) + row * n;
+    ForVectors(n, [&](auto load, auto store) HWY_ATTR {
+      const auto normal = (load(cell) - m.mean) * m.factor, o = load(gates + 3 * n);
+      const auto t = recurrent_tanh(fma(normal, load(cell_gamma_), load(cell_beta_)));
+      const auto d = load(d_m), d_shown = candidate_slope(t, d * o);
+      const auto added = load(d_beta) + d_shown;
+      store(gate_slope(o, d * t), buffers.d_o);
+      store(d_shown, buffers.d_shown);
+      store(added, d_beta);
+    });
+    NormalizeBack(buffers.d_shown, cell, cell_gamma_, n, epsilon_,
+                  call_.out<float>(kDCellGamma) + row * n);
+    ForVectors(
+        n, [&](auto load, auto store) HWY_ATTR { store(load(d_c) + load(buffers.d_shown), d_c); });
   }
 
   void Lstm(const float* gates, const float* before, const float* cell, const float* d_m,
@@ -372,7 +473,7 @@ class Backward : public RecurrentRows {
         store(fma(through, gate, d * (Floats(1.0f) - gate)), d_h);
       }
     });
-    Put(kDGates, at * width, width, d_sums);
+    Put(kDGates, at * width, s_.first, d_sums);
   }
 
   Panels first_, second_, projection_;

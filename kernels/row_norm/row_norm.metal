@@ -4,19 +4,10 @@
 #include <metal_stdlib>
 
 #include "kernels/msl/instantiate.h"
+#include "kernels/msl/row_sum.h"
 #include "kernels/row_norm/row_norm_params.h"
 
 using namespace metal;
-
-// Over the lanes of a row. The order of a SIMD group's sum is the hardware's, and always the same.
-template <int kLanes>
-inline float row_sum(float x) {
-  return simd_sum(x);
-}
-template <>
-inline float row_sum<1>(float x) {
-  return x;
-}
 
 // Grid: kLanes x rows.
 template <typename T, int kLanes>

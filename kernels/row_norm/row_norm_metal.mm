@@ -3,26 +3,16 @@
 #include "kernels/row_norm/row_norm_call.h"
 #include "kernels/runtime/choice.h"
 #include "kernels/runtime/metal_call.h"
-#include "kernels/runtime/platform.h"
 
 namespace metal_ops {
 namespace {
-
-// How many threads a row has: a SIMD group where those run at once, else one. METAL_OPS_ROW_NORM, or
-// the device.
-Status ChooseLanes(int* lanes) {
-  bool group = ThreadgroupsRunAtOnce();
-  RETURN_IF_ERROR(AskedFor("METAL_OPS_ROW_NORM", "groups", "threads", &group));
-  *lanes = group ? 32 : 1;
-  return Status();
-}
 
 Status RowNorm(MetalCall& call) {
   RowNormParams params = ToRowNormParams(call);
   const Tensor& offset = call.in(2);
   params.use_offset = offset.num_elements() > 0 ? 1 : 0;
   int lanes = 1;
-  RETURN_IF_ERROR(ChooseLanes(&lanes));
+  RETURN_IF_ERROR(ChooseRowLanes(&lanes));
   return call.Launch({"row_norm", call.in(0).dtype(), lanes}, Grid(lanes, params.rows),
                      {{"x", call.in(0)},
                       {"scale", call.in(1)},
@@ -39,7 +29,7 @@ Status RowNormGrad(MetalCall& call) {
   const Tensor &d_y = call.in(0), &x = call.in(1), &means = call.in(3), &factors = call.in(4);
   const DType type = x.dtype();
   int lanes = 1;
-  RETURN_IF_ERROR(ChooseLanes(&lanes));
+  RETURN_IF_ERROR(ChooseRowLanes(&lanes));
   Tensor parts;
   RETURN_IF_ERROR(
       call.AllocateTemp(DType::kFloat, {std::max(params.n_parts, 1u), 2, params.columns}, &parts));

@@ -16,6 +16,10 @@ Status AskedFor(const char* variable, std::initializer_list<const char*> ways, i
 // Of two.
 Status AskedFor(const char* variable, const char* one, const char* other, bool* first);
 
+// How many threads have a row of a norm: a SIMD group where those run at once, else one.
+// METAL_OPS_ROW_NORM, or the device.
+Status ChooseRowLanes(int* lanes);
+
 // Whether simdgroups that multiply matrices of this type are the device's own way: its threads run at
 // once, and its matrix unit takes the type, which a discrete GPU's does not float32.
 bool SimdgroupsMultiply(DType type);

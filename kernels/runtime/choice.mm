@@ -33,6 +33,13 @@ Status AskedFor(const char* variable, const char* one, const char* other, bool* 
   return Status();
 }
 
+Status ChooseRowLanes(int* lanes) {
+  bool group = ThreadgroupsRunAtOnce();
+  RETURN_IF_ERROR(AskedFor("METAL_OPS_ROW_NORM", "groups", "threads", &group));
+  *lanes = group ? 32 : 1;
+  return Status();
+}
+
 bool SimdgroupsMultiply(DType type) {
   return ThreadgroupsRunAtOnce() && !(IsDiscrete() && type == DType::kFloat);
 }

@@ -36,6 +36,7 @@ class _RecurrentSequence(NamedTuple):
     cells: tf.Tensor
     h: tf.Tensor
     c: tf.Tensor
+    products: tf.Tensor
 
 class _RecurrentSequenceGrad(NamedTuple):
     d_gates: tf.Tensor
@@ -43,6 +44,9 @@ class _RecurrentSequenceGrad(NamedTuple):
     d_states: tf.Tensor
     d_initial_h: tf.Tensor
     d_initial_c: tf.Tensor
+    d_recurrent_gamma: tf.Tensor
+    d_cell_gamma: tf.Tensor
+    d_cell_beta: tf.Tensor
 
 class _RenderWeights(NamedTuple):
     weights: tf.Tensor
@@ -427,9 +431,13 @@ def recurrent_sequence(
     initial_c: Any,
     mask: Any,
     projection: Any,
+    recurrent_gamma: Any,
+    cell_gamma: Any,
+    cell_beta: Any,
     recurrent_bias: Any,
     cell: Literal["lstm", "gru", "gru_reset_before", "minimal_gated", "forget_gate"],
     beta: float = 1,
+    epsilon: float = 1e-05,
     name: str | None = None,
 ) -> _RecurrentSequence:
     """A layer of recurrent cells over whole sequences."""
@@ -441,13 +449,18 @@ def recurrent_sequence_grad(
     activated: Any,
     y: Any,
     cells: Any,
+    products: Any,
     recurrent_kernel: Any,
     initial_h: Any,
     initial_c: Any,
     mask: Any,
     projection: Any,
+    recurrent_gamma: Any,
+    cell_gamma: Any,
+    cell_beta: Any,
     cell: Literal["lstm", "gru", "gru_reset_before", "minimal_gated", "forget_gate"],
     beta: float = 1,
+    epsilon: float = 1e-05,
     name: str | None = None,
 ) -> _RecurrentSequenceGrad:
     """The gradient of RecurrentSequence, but for products over all steps."""

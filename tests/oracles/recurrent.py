@@ -11,36 +11,49 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
+def norm(x: np.ndarray, gamma: Any) -> np.ndarray:
+    """x, or layer norm of its last dimension where there is a gamma."""
+    if gamma is None or not x.size:
+        return x
+    mean = x.mean(-1, keepdims=True)
+    return (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * gamma
+
+
 def step(cell: str, x: np.ndarray, h: np.ndarray, c: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     """The state after a step; `x` holds x W + b."""
     r, n = given["recurrent_kernel"], given["recurrent_kernel"].shape[1]
+    gamma = given.get("recurrent_gamma")
     if cell == "lstm":
-        i, f, g, o = np.split(x + h @ r, 4, -1)
+        i, f, g, o = np.split(x + norm(h @ r, gamma), 4, -1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        h = sigmoid(o) * np.tanh(c)
+        h = sigmoid(o) * np.tanh(norm(c, given.get("cell_gamma")) + given.get("cell_beta", 0.0))
         return (h if given.get("projection") is None else h @ given["projection"]), c
     if cell == "gru":
-        products = h @ r + given.get("recurrent_bias", 0.0)
+        products = norm(h @ r, gamma) + given.get("recurrent_bias", 0.0)
         (xz, xr, xn), (hz, hr, hn) = np.split(x, 3, -1), np.split(products, 3, -1)
         z = sigmoid(xz + hz)
         return z * h + (1 - z) * np.tanh(xn + sigmoid(xr + hr) * hn), None
     if cell == "gru_reset_before":
         xz, xr, xn = np.split(x, 3, -1)
-        rz, rr, rn = np.split(r, 3, -1)
-        z, reset = sigmoid(xz + h @ rz), sigmoid(xr + h @ rr)
-        return z * h + (1 - z) * np.tanh(xn + (reset * h) @ rn), None
-    (xf, xn), (rf, rn) = (x[..., : n // 2], x[..., n // 2 :]), np.split(r, 2, -1)
-    s = xf + h @ rf
+        at = n // 3 * 2
+        gates, last = (None, None) if gamma is None else (gamma[:at], gamma[at:])
+        hz, hr = np.split(norm(h @ r[:, :at], gates), 2, -1)
+        z, reset = sigmoid(xz + hz), sigmoid(xr + hr)
+        return z * h + (1 - z) * np.tanh(xn + norm((reset * h) @ r[:, at:], last)), None
+    xf, xn = x[..., : n // 2], x[..., n // 2 :]
     if cell == "minimal_gated":
-        f = sigmoid(s)
-        return (1 - f) * h + f * np.tanh(xn + (f * h) @ rn), None
-    return sigmoid(s) * h + (1 - sigmoid(s - given["beta"])) * np.tanh(xn + h @ rn), None
+        gate, last = (None, None) if gamma is None else np.split(gamma, 2)
+        f = sigmoid(xf + norm(h @ r[:, : n // 2], gate))
+        return (1 - f) * h + f * np.tanh(xn + norm((f * h) @ r[:, n // 2 :], last)), None
+    hf, hn = np.split(norm(h @ r, gamma), 2, -1)
+    s = xf + hf
+    return sigmoid(s) * h + (1 - sigmoid(s - given["beta"])) * np.tanh(xn + hn), None
 
 
 def sequence(cell: str, given: dict[str, Any]) -> list[np.ndarray]:
     """All states, the last one and, of an lstm, that of its cells."""
     given = {k: np.asarray(v, np.float64) if k != "mask" else v for k, v in given.items()}
-    x = given["x"] @ given["kernel"] + given.get("bias", 0.0)
+    x = norm(given["x"] @ given["kernel"], given.get("kernel_gamma")) + given.get("bias", 0.0)
     batch, steps, _ = x.shape
     h = given.get("h", np.zeros([batch, given["recurrent_kernel"].shape[0]]))
     c = given.get("c", np.zeros([batch, x.shape[2] // 4]))

@@ -16,11 +16,51 @@ class Recurrent:
     cell: Any
     go_backwards: bool
     zero_output_for_mask: bool
+    layer_norm: bool
+    layer_norm_epsilon: float
 
-    def _require(self, op: str) -> None:
+    def _require(self, op: str, layer_norm: bool, layer_norm_epsilon: float, *others: str) -> None:
         _keras.require_float_policy(op, self)
         if self._fits():
             self.supports_jit = False
+        elif layer_norm or others:
+            raise ValueError(
+                f"[{op}] {' and '.join(['layer_norm'] * bool(layer_norm) + list(others))}: expected the activations "
+                "tanh and sigmoid, and no recurrent_dropout, as there is no Keras loop with it, got others."
+            )
+        self.layer_norm = bool(layer_norm)
+        self.layer_norm_epsilon = float(layer_norm_epsilon)
+        if not 0 <= self.layer_norm_epsilon < float("inf"):
+            raise ValueError(
+                f"[{op}] layer_norm_epsilon: expected 0 or more, got {layer_norm_epsilon}."
+            )
+
+    def build(self, sequences_shape: Any, *args: Any, **kwargs: Any) -> None:
+        super().build(sequences_shape, *args, **kwargs)  # type: ignore[misc]
+        self._gammas: dict[str, Any] = {}
+        if self.layer_norm:
+            self._build_norms()
+
+    def _build_norms(self) -> None:
+        for name in ("kernel_gamma", "recurrent_gamma"):
+            self._add_gamma(name, self.cell.kernel.shape[1])
+
+    def _add_gamma(self, name: str, size: int, initializer: str = "ones") -> None:
+        self._gammas[name] = self.add_weight(  # type: ignore[attr-defined]
+            shape=(size,), initializer=initializer, name=name
+        )
+
+    def _norms(self) -> dict[str, Any]:
+        """Of the op's arguments."""
+        gammas = {k: keras.ops.cast(w, self.cell.compute_dtype) for k, w in self._gammas.items()}
+        return {**gammas, "epsilon": self.layer_norm_epsilon}
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()  # type: ignore[misc]
+        if self.layer_norm:  # else that of Keras' layer
+            config["layer_norm"] = True
+            config["layer_norm_epsilon"] = self.layer_norm_epsilon
+        return config
 
     def _fits(self) -> bool:
         """Whether the op computes what the arguments ask for."""
@@ -124,9 +164,11 @@ class GatedCell(keras.layers.Layer):
 class GatedLayer(Recurrent, keras.layers.RNN):
     """A layer of such cells."""
 
-    def __init__(self, cell: GatedCell, **kwargs: Any) -> None:
+    def __init__(
+        self, cell: GatedCell, layer_norm: bool, layer_norm_epsilon: float, **kwargs: Any
+    ) -> None:
         super().__init__(cell, **kwargs)
-        self._require(type(self).__name__)
+        self._require(type(self).__name__, layer_norm, layer_norm_epsilon)
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     @property

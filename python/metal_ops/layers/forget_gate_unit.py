@@ -64,6 +64,9 @@ class ForgetGateUnit(GatedLayer):
       longest: The longest dependency in steps, more than 2, from which the forget gate's bias is drawn as the paper
         does ("chrono": Tallec and Ollivier 2018, [arXiv:1804.11188](https://arxiv.org/abs/1804.11188)). None: as
         bias_initializer says.
+      layer_norm: Whether the products with the input and with the state are normed, with weights kernel_gamma and
+        recurrent_gamma: see `metal_ops.forget_gate_unit`.
+      layer_norm_epsilon: Added to variances, at least 0.
       **kwargs: Of `keras.layers.RNN`: return_sequences, return_state, go_backwards, stateful, zero_output_for_mask; and
         of a layer: name, dtype.
 
@@ -90,6 +93,8 @@ class ForgetGateUnit(GatedLayer):
         bias_initializer: Any = "zeros",
         beta: float = 1.0,
         longest: int | None = None,
+        layer_norm: bool = False,
+        layer_norm_epsilon: float = 1e-5,
         **kwargs: Any,
     ) -> None:
         if longest is not None and longest <= 2:
@@ -106,7 +111,7 @@ class ForgetGateUnit(GatedLayer):
             name="forget_gate_unit_cell",
         )
         cell.beta = float(beta)
-        super().__init__(cell, **kwargs)
+        super().__init__(cell, layer_norm, layer_norm_epsilon, **kwargs)
 
     def build(self, sequences_shape: Any, *args: Any, **kwargs: Any) -> None:
         super().build(sequences_shape, *args, **kwargs)
@@ -114,7 +119,8 @@ class ForgetGateUnit(GatedLayer):
             self.cell.bias.assign(Chrono(self.longest)(self.cell.bias.shape, self.cell.bias.dtype))
 
     def _sequence(self, x: tf.Tensor, states: list[tf.Tensor], mask: Any) -> Any:
-        return forget_gate_unit(*(x, *self._weights(), states[0]), beta=self.cell.beta, mask=mask)
+        inputs = (x, *self._weights(), states[0])
+        return forget_gate_unit(*inputs, beta=self.cell.beta, mask=mask, **self._norms())
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "longest": self.longest}

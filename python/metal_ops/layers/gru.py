@@ -26,6 +26,9 @@ class GRU(Recurrent, keras.layers.GRU):
 
     Args:
       *args: Keras' arguments: units and so on.
+      layer_norm: Whether the products with the input and with the state are normed, with weights kernel_gamma and
+        recurrent_gamma: see `metal_ops.gru`.
+      layer_norm_epsilon: Added to variances, at least 0.
       **kwargs: The others, by name.
 
     Input: [batch, time, features].
@@ -34,7 +37,7 @@ class GRU(Recurrent, keras.layers.GRU):
 
     Raises:
       TypeError: The dtype policy computes in float64.
-      ValueError: Keras refuses an argument.
+      ValueError: Keras refuses an argument, or layer_norm is wanted of a layer that its loop would run.
 
     Example:
       >>> layer = metal_ops.layers.GRU(16)
@@ -42,9 +45,15 @@ class GRU(Recurrent, keras.layers.GRU):
       TensorShape([2, 16])
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        layer_norm: bool = False,
+        layer_norm_epsilon: float = 1e-5,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._require("GRU")
+        self._require("GRU", layer_norm, layer_norm_epsilon)
 
     def _fits(self) -> bool:
         return (
@@ -63,4 +72,5 @@ class GRU(Recurrent, keras.layers.GRU):
             recurrent_bias=recurrent_bias,
             reset_after=self.reset_after,
             mask=mask,
+            **self._norms(),
         )

@@ -14,6 +14,29 @@ from metal_ops.ops.recurrent import lstm
 _keras.require_tensorflow_backend()
 
 
+class ProjectedLSTMCell(keras.layers.LSTMCell):
+    """Keras' weights, those of the state's product and of the projection but for the state's size."""
+
+    projection: int
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        self.projection_kernel = super().add_weight(
+            shape=(self.units, self.projection),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+            name="projection",
+        )
+
+    def add_weight(
+        self, shape: Any = None, *args: Any, name: str | None = None, **kwargs: Any
+    ) -> Any:
+        if name == "recurrent_kernel":
+            shape = (self.projection, shape[1])
+        return super().add_weight(shape, *args, name=name, **kwargs)
+
+
 @keras.saving.register_keras_serializable(package="metal_ops")
 class LSTM(Recurrent, keras.layers.LSTM):
     """`keras.layers.LSTM` by `metal_ops.lstm`.
@@ -26,15 +49,20 @@ class LSTM(Recurrent, keras.layers.LSTM):
 
     Args:
       *args: Keras' arguments: units and so on.
+      projection: How many elements the state h has, which is a product of the cells' output; None for that output.
+      layer_norm: Whether the products with the input and with the state are normed, and the cells' state where it is
+        shown, with weights kernel_gamma, recurrent_gamma, cell_gamma and cell_beta: see `metal_ops.lstm`.
+      layer_norm_epsilon: Added to variances, at least 0.
       **kwargs: The others, by name.
 
     Input: [batch, time, features].
     Output: [batch, units], or [batch, time, units] with return_sequences; with return_state h and c, too. Of the
-      layer's compute dtype.
+      layer's compute dtype. With a projection its size is in place of units, but for c.
 
     Raises:
       TypeError: The dtype policy computes in float64.
-      ValueError: Keras refuses an argument.
+      ValueError: Keras refuses an argument, projection is no integer above 0, or it or layer_norm is wanted of a layer
+        that Keras' loop would run.
 
     Example:
       >>> layer = metal_ops.layers.LSTM(16, return_sequences=True)
@@ -42,9 +70,30 @@ class LSTM(Recurrent, keras.layers.LSTM):
       TensorShape([2, 50, 16])
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        projection: int | None = None,
+        layer_norm: bool = False,
+        layer_norm_epsilon: float = 1e-5,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._require("LSTM")
+        others = () if projection is None else ("projection",)
+        self._require("LSTM", layer_norm, layer_norm_epsilon, *others)
+        self.projection = projection
+        if projection is None:
+            return
+        if isinstance(projection, bool) or not isinstance(projection, int) or projection < 1:
+            raise ValueError(
+                f"[LSTM] projection: expected an integer above 0, or None, got {projection!r}."
+            )
+        cell = ProjectedLSTMCell.from_config(self.cell.get_config())
+        cell.projection = cell.output_size = projection
+        cell.state_size = [projection, self.units]
+        del self.cell
+        self.cell = cell
+        self.state_size = list(cell.state_size)
 
     def _fits(self) -> bool:
         return (
@@ -53,5 +102,18 @@ class LSTM(Recurrent, keras.layers.LSTM):
             and not self.recurrent_dropout
         )
 
+    def _build_norms(self) -> None:
+        super()._build_norms()
+        self._add_gamma("cell_gamma", self.units)
+        self._add_gamma("cell_beta", self.units, "zeros")
+
     def _sequence(self, x: tf.Tensor, states: list[tf.Tensor], mask: Any) -> Any:
-        return lstm(*(x, *self._weights(), states), mask=mask)
+        projection = None
+        if self.projection is not None:
+            projection = keras.ops.cast(self.cell.projection_kernel, self.cell.compute_dtype)
+        inputs = (x, *self._weights(), states)
+        return lstm(*inputs, mask=mask, projection=projection, **self._norms())
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return config if self.projection is None else {**config, "projection": self.projection}

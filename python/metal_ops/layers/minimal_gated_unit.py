@@ -40,6 +40,9 @@ class MinimalGatedUnit(GatedLayer):
       kernel_initializer: Keras' initializer of the kernel.
       recurrent_initializer: Of the recurrent kernel.
       bias_initializer: Of the bias.
+      layer_norm: Whether the products with the input and with the state are normed, with weights kernel_gamma and
+        recurrent_gamma: see `metal_ops.minimal_gated_unit`.
+      layer_norm_epsilon: Added to variances, at least 0.
       **kwargs: Of `keras.layers.RNN`: return_sequences, return_state, go_backwards, stateful, zero_output_for_mask; and
         of a layer: name, dtype.
 
@@ -64,6 +67,8 @@ class MinimalGatedUnit(GatedLayer):
         kernel_initializer: Any = "glorot_uniform",
         recurrent_initializer: Any = "orthogonal",
         bias_initializer: Any = "zeros",
+        layer_norm: bool = False,
+        layer_norm_epsilon: float = 1e-5,
         **kwargs: Any,
     ) -> None:
         cell = MinimalGatedUnitCell(
@@ -72,7 +77,7 @@ class MinimalGatedUnit(GatedLayer):
             dtype=kwargs.get("dtype"),
             name="minimal_gated_unit_cell",
         )
-        super().__init__(cell, **kwargs)
+        super().__init__(cell, layer_norm, layer_norm_epsilon, **kwargs)
 
     def _sequence(self, x: tf.Tensor, states: list[tf.Tensor], mask: Any) -> Any:
-        return minimal_gated_unit(*(x, *self._weights(), states[0]), mask=mask)
+        return minimal_gated_unit(*(x, *self._weights(), states[0]), mask=mask, **self._norms())

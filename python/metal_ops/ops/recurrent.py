@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _declared
+from metal_ops.ops.row_norm import layer_norm
 
 __all__ = ["forget_gate_unit", "gru", "lstm", "minimal_gated_unit"]
 __theme__ = "Fused layers"
@@ -28,6 +29,11 @@ def lstm(
     mask: Any = None,
     lengths: Any = None,
     projection: Any = None,
+    kernel_gamma: Any = None,
+    recurrent_gamma: Any = None,
+    cell_gamma: Any = None,
+    cell_beta: Any = None,
+    epsilon: float = 1e-5,
     name: str | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """A layer of LSTM cells over whole sequences.
@@ -36,6 +42,10 @@ def lstm(
     i, f, g, o of x W + h R + b, c' = sigmoid(f) c + sigmoid(i) tanh(g) and h' = sigmoid(o) tanh(c'). Weights are those
     of `keras.layers.LSTM`. With a projection (Sak, Senior and Beaufays 2014,
     [arXiv:1402.1128](https://arxiv.org/abs/1402.1128)) h' = (sigmoid(o) tanh(c')) P, and the state has fewer elements.
+
+    Layer norm is that of Ba, Kiros and Hinton 2016, [arXiv:1607.06450](https://arxiv.org/abs/1607.06450), equations
+    20 to 22: gates are norm(x W) kernel_gamma + norm(h R) recurrent_gamma + b, each norm over all of them, and
+    h' = sigmoid(o) tanh(norm(c') cell_gamma + cell_beta).
 
     The product with x is one for all steps. A thread of the CPU takes its sequences through all steps. States and sums
     are float32 whatever the dtype. Where a step is masked, or behind a sequence's length, the state stays what it was,
@@ -50,6 +60,11 @@ def lstm(
       mask: bool [batch, time], the steps that there are. None for all.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
       projection: P, [units, projected], or None.
+      kernel_gamma: [4 units]: the product with x is normed and multiplied with it, before the bias. None for none.
+      recurrent_gamma: [4 units]: the same of the product with the state. None for none.
+      cell_gamma: [units]: the same of c' where it goes to the output; the state stays as it was. None for none.
+      cell_beta: [units], which is added there; only with cell_gamma. None for zeros.
+      epsilon: Added to variances, at least 0.
       name: Optional name of the op.
 
     Returns:
@@ -57,7 +72,8 @@ def lstm(
 
     Raises:
       TypeError: A dtype does not fit.
-      ValueError: mask and lengths are both given, or x is not of three dimensions.
+      ValueError: mask and lengths are both given, x is not of three dimensions, or a cell_beta is given without
+        cell_gamma.
       tf.errors.InvalidArgumentError: A shape does not fit. (ValueError where that is known when a graph is built.)
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -67,8 +83,20 @@ def lstm(
       ([[[0.3696], [0.5453]]], [[0.9638]])
     """
     h, c = (None, None) if initial_state is None else initial_state
+    if cell_beta is not None and cell_gamma is None:
+        raise ValueError(
+            "[lstm] cell_beta: expected None without cell_gamma, got one. Give ones as cell_gamma."
+        )
     return _run(
-        "lstm", "lstm", x, kernel, recurrent_kernel, bias, h, c, mask, lengths, name, projection
+        *("lstm", "lstm", x, kernel, recurrent_kernel, bias, h, c, mask, lengths, name),
+        norms={
+            "kernel_gamma": kernel_gamma,
+            "recurrent_gamma": recurrent_gamma,
+            "cell_gamma": cell_gamma,
+            "cell_beta": cell_beta,
+        },
+        epsilon=epsilon,
+        projection=projection,
     )
 
 
@@ -83,6 +111,9 @@ def gru(
     reset_after: bool = True,
     mask: Any = None,
     lengths: Any = None,
+    kernel_gamma: Any = None,
+    recurrent_gamma: Any = None,
+    epsilon: float = 1e-5,
     name: str | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A layer of gated recurrent units over whole sequences.
@@ -102,6 +133,9 @@ def gru(
       reset_after: Whether r is multiplied with the product, and not with the state before it.
       mask: bool [batch, time], the steps that there are. None for all.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
+      kernel_gamma: [3 units]: the product with x is normed and multiplied with it, before the bias. None for none.
+      recurrent_gamma: [3 units]: the same of the product with the state. None for none.
+      epsilon: Added to variances, at least 0.
       name: Optional name of the op.
 
     Returns:
@@ -128,6 +162,8 @@ def gru(
     cell = "gru" if reset_after else "gru_reset_before"
     y, h, _ = _run(
         *("gru", cell, x, kernel, recurrent_kernel, bias, initial_state, None, mask, lengths, name),
+        norms={"kernel_gamma": kernel_gamma, "recurrent_gamma": recurrent_gamma},
+        epsilon=epsilon,
         recurrent_bias=recurrent_bias,
     )
     return y, h
@@ -142,6 +178,9 @@ def minimal_gated_unit(
     *,
     mask: Any = None,
     lengths: Any = None,
+    kernel_gamma: Any = None,
+    recurrent_gamma: Any = None,
+    epsilon: float = 1e-5,
     name: str | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A layer of minimal gated units over whole sequences: one gate that forgets, resets and lets in.
@@ -159,6 +198,9 @@ def minimal_gated_unit(
       initial_state: h, [batch, units]. None for zeros.
       mask: bool [batch, time], the steps that there are. None for all.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
+      kernel_gamma: [2 units]: the product with x is normed and multiplied with it, before the bias. None for none.
+      recurrent_gamma: [2 units]: the same of either product with the state. None for none.
+      epsilon: Added to variances, at least 0.
       name: Optional name of the op.
 
     Returns:
@@ -179,6 +221,8 @@ def minimal_gated_unit(
     y, h, _ = _run(
         *(op, "minimal_gated", x, kernel, recurrent_kernel, bias),
         *(initial_state, None, mask, lengths, name),
+        norms={"kernel_gamma": kernel_gamma, "recurrent_gamma": recurrent_gamma},
+        epsilon=epsilon,
     )
     return y, h
 
@@ -193,6 +237,9 @@ def forget_gate_unit(
     beta: float = 1.0,
     mask: Any = None,
     lengths: Any = None,
+    kernel_gamma: Any = None,
+    recurrent_gamma: Any = None,
+    epsilon: float = 1e-5,
     name: str | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A layer of cells with a forget gate alone ("JANET") over whole sequences.
@@ -211,6 +258,9 @@ def forget_gate_unit(
       beta: How much more is let in than is forgotten; the paper has 1.
       mask: bool [batch, time], the steps that there are. None for all.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
+      kernel_gamma: [2 units]: the product with x is normed and multiplied with it, before the bias. None for none.
+      recurrent_gamma: [2 units]: the same of the product with the state. None for none.
+      epsilon: Added to variances, at least 0.
       name: Optional name of the op.
 
     Returns:
@@ -231,6 +281,8 @@ def forget_gate_unit(
     y, h, _ = _run(
         *(op, "forget_gate", x, kernel, recurrent_kernel, bias),
         *(initial_state, None, mask, lengths, name),
+        norms={"kernel_gamma": kernel_gamma, "recurrent_gamma": recurrent_gamma},
+        epsilon=epsilon,
         beta=beta,
     )
     return y, h
@@ -248,6 +300,8 @@ def _run(
     mask: Any,
     lengths: Any,
     name: str | None,
+    norms: dict[str, Any],
+    epsilon: float,
     projection: Any = None,
     recurrent_bias: Any = None,
     beta: float = 1.0,
@@ -268,6 +322,16 @@ def _run(
         if bias is not None:
             bias = _arguments.as_dtype_of(op, "bias", bias, x=x)
             _check(op, "bias", bias, (width,), "the columns of kernel")
+        norms = {
+            argument: None if norm is None else _arguments.as_dtype_of(op, argument, norm, x=x)
+            for argument, norm in norms.items()
+        }
+        epsilon = _arguments.number(op, "epsilon", epsilon)
+        gamma = norms.pop("kernel_gamma")
+        if gamma is not None:
+            _check(op, "kernel_gamma", gamma, (width,), "the columns of kernel")
+            gates = layer_norm(gates, gamma, bias, epsilon)
+        elif bias is not None:
             gates = tf.nn.bias_add(gates, bias)
         gates = tf.reshape(gates, [batch, steps, _sizes(kernel)[1]])
         gates = tf.ensure_shape(gates, [x.shape[0], x.shape[1], width])
@@ -285,12 +349,18 @@ def _run(
             "initial_c": none,
             "mask": _mask(op, mask, lengths, steps),
             "projection": none if projection is None else projection,
+            "recurrent_gamma": none,
+            "cell_gamma": none,
+            "cell_beta": none,
             "recurrent_bias": none if recurrent_bias is None else recurrent_bias,
         }
         if cell == "lstm":
             inputs["initial_c"] = state("initial_state", c, _sizes(kernel)[1] // 4)
-        _, y, _, h, c = _declared.call(
-            "recurrent_sequence", inputs, None, label=op, cell=cell, beta=beta
+        inputs |= {argument: norm for argument, norm in norms.items() if norm is not None}
+        if inputs["cell_gamma"] is not none and inputs["cell_beta"] is none:
+            inputs["cell_beta"] = tf.zeros_like(inputs["cell_gamma"])
+        _, y, _, h, c, _ = _declared.call(
+            "recurrent_sequence", inputs, None, label=op, cell=cell, beta=beta, epsilon=epsilon
         )
         return y, h, c
 
@@ -321,17 +391,25 @@ def _mask(op: str, mask: Any, lengths: Any, steps: Any) -> tf.Tensor:
 
 @tf.RegisterGradient("RecurrentSequence")
 def _recurrent_sequence_gradient(
-    op: tf.Operation, _: Any, d_y: tf.Tensor, __: Any, d_h: tf.Tensor, d_c: tf.Tensor
+    op: tf.Operation, _: Any, d_y: tf.Tensor, __: Any, d_h: tf.Tensor, d_c: tf.Tensor, *___: Any
 ) -> list[tf.Tensor | None]:
-    *_, projection, recurrent_bias = op.inputs
-    _, kernel, h, c, mask = op.inputs[:5]
-    activated, y, cells = op.outputs[:3]
+    *states, recurrent_bias = op.inputs[1:]
+    kernel, h, _, _, projection, *norms = states
+    activated, y, cells, *_, products = op.outputs
     attributes = _declared.attributes(op)
-    d_gates, d_products, d_states, d_h, d_c = raw_ops.recurrent_sequence_grad(
-        d_y, d_h, d_c, activated, y, cells, kernel, h, c, mask, projection, **attributes
+    d_gates, d_products, d_states, d_h, d_c, *d_norms = raw_ops.recurrent_sequence_grad(
+        d_y, d_h, d_c, activated, y, cells, products, *states, **attributes
     )
     cell = attributes["cell"]
-    if cell != "gru":
+    # The sums that the gates are of; a norm lies before them.
+    d_sums = d_gates
+    if norms[0].shape != [0]:
+        if cell == "gru":
+            z, r, n = tf.split(d_gates, 3, -1)
+            d_sums = tf.concat([z, r, n * tf.split(activated, 3, -1)[1]], -1)
+    elif cell == "gru":
+        d_sums = d_products
+    else:
         d_products = d_gates
     # The states that the steps began with.
     before = tf.concat([h[:, tf.newaxis], y], 1)[:, :-1]
@@ -352,11 +430,20 @@ def _recurrent_sequence_gradient(
     d_projection = d_bias = None
     if projection.shape.rank == 2:
         units = _sizes(projection)[0]
+        if norms[1].shape != [0]:
+            gamma, beta = (tf.cast(norm, tf.float32) for norm in norms[1:])
+            cells = layer_norm(cells, gamma, beta, attributes["epsilon"])
         shown = activated[..., 3 * units :] * tf.cast(tf.tanh(cells), y.dtype)
         d_projection = _product(shown, d_states)
     if recurrent_bias.shape != [0]:
-        d_bias = tf.reduce_sum(d_products, [0, 1])
-    return [d_gates, d_kernel, d_h, d_c if cell == "lstm" else None, None, d_projection, d_bias]
+        d_bias = tf.reduce_sum(d_sums, [0, 1])
+    # An empty one is none; nobody asks for its gradient.
+    d_norms = [
+        None if norm.shape == [0] else tf.cast(tf.reduce_sum(d_norm, 0), y.dtype)
+        for norm, d_norm in zip(norms, d_norms, strict=True)
+    ]
+    d_c = d_c if cell == "lstm" else None
+    return [d_gates, d_kernel, d_h, d_c, None, d_projection, *d_norms, d_bias]
 
 
 def _product(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:

@@ -25,7 +25,16 @@ def _layer(gates: int) -> dict[str, np.ndarray]:
 
 STATE = _floats(N, UNITS)
 PUBLIC = {
-    "lstm": dict(_layer(4), initial_state=[STATE, STATE], lengths=LENGTHS),
+    "lstm": dict(
+        _layer(4),
+        initial_state=[STATE, STATE],
+        lengths=LENGTHS,
+        kernel_gamma=_floats(4 * UNITS),
+        recurrent_gamma=_floats(4 * UNITS),
+        cell_gamma=_floats(UNITS),
+        cell_beta=_floats(UNITS),
+        epsilon=1e-5,
+    ),
     "gru": dict(_layer(3), initial_state=STATE, recurrent_bias=_floats(3 * UNITS), mask=MASK),
     "minimal_gated_unit": dict(_layer(2), initial_state=STATE, lengths=LENGTHS),
     "forget_gate_unit": dict(_layer(2), initial_state=STATE, beta=0.5, mask=MASK),
@@ -37,10 +46,14 @@ STATES = dict(
     initial_c=STATE,
     mask=MASK,
     projection=NONE,
+    recurrent_gamma=_floats(4 * UNITS),
+    cell_gamma=_floats(UNITS),
+    cell_beta=_floats(UNITS),
 )
 RAW = {
-    "recurrent_sequence": dict(gates=GATES, **STATES, recurrent_bias=NONE, cell="lstm", beta=1.0),
+    "recurrent_sequence": dict(gates=GATES, **STATES, recurrent_bias=NONE, cell="lstm", beta=1.0, epsilon=1e-5),
     "recurrent_sequence_grad": dict(
-        d_y=SEQUENCE, d_h=STATE, d_c=STATE, activated=GATES, y=SEQUENCE, cells=SEQUENCE, **STATES, cell="lstm", beta=1.0
+        d_y=SEQUENCE, d_h=STATE, d_c=STATE, activated=GATES, y=SEQUENCE, cells=SEQUENCE, products=GATES, **STATES,
+        cell="lstm", beta=1.0, epsilon=1e-5,
     ),
 }  # fmt: skip

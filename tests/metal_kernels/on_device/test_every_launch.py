@@ -199,6 +199,15 @@ def sequences(dtype: str) -> None:
         tape.gradient(y, x)
 
 
+def normed_sequences(dtype: str) -> None:
+    x, gamma = tf.ones([2, 2, 3], dtype), tf.ones([8], dtype)
+    norms = dict(kernel_gamma=gamma, recurrent_gamma=gamma, cell_gamma=gamma[:2])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = metal_ops.lstm(x, tf.ones([3, 8], dtype), tf.ones([2, 8], dtype), **norms)[0]
+    tape.gradient(y, x)
+
+
 def radiance_fields() -> None:
     """Steps, looks at the occupancy grid and pictures of the NeRF program in which nothing waits."""
     scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
@@ -254,6 +263,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             x = tf.ones([2, 3], dtype)
             y, mean, factor = raw_ops.row_norm(x, x[0], x[0])
             raw_ops.row_norm_grad(y, x, x[0], mean, factor)
+            normed_sequences(dtype)
     for way in ("threads", "columns"):
         monkeypatch.setenv("METAL_OPS_BIAS_GRAD", way)
         monkeypatch.setenv("METAL_OPS_NORM_GRAD", way)

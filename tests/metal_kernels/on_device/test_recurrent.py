@@ -36,6 +36,15 @@ class TestLayersOnDevice(again.tests_of(test_recurrent_layers, LEFT_OUT)):
     pass
 
 
+@pytest.mark.parametrize("way", ["groups", "threads"])
+@pytest.mark.usefixtures("guard")
+def test_who_has_a_row_of_a_norm(way, monkeypatch):
+    monkeypatch.setenv("METAL_OPS_ROW_NORM", way)
+    test_recurrent.test_layer_norm("lstm", "float32")
+    test_recurrent.test_layer_norm("minimal_gated", "bfloat16")
+    test_recurrent.test_gradients()
+
+
 def test_same_sentence():
     again.assert_same_sentence(
         lambda: raw_ops.recurrent_sequence(
@@ -44,8 +53,10 @@ def test_same_sentence():
             initial_h=tf.ones([2, 2]),
             initial_c=tf.ones([2, 2]),
             mask=tf.zeros([0], tf.bool),
-            projection=tf.zeros([0]),
-            recurrent_bias=tf.zeros([0]),
+            **dict.fromkeys(
+                ("projection", "recurrent_bias", "recurrent_gamma", "cell_gamma", "cell_beta"),
+                tf.zeros([0]),
+            ),
             cell="lstm",
         )
     )

@@ -41,14 +41,14 @@ def gate_slopes(cell: str, given: dict, gates: np.ndarray, into: np.ndarray) -> 
         "initial_h": tf.constant(given["h"]),
         "initial_c": tf.constant(given["c"]) if "c" in given else none,
         "mask": tf.zeros([0], tf.bool),
-        "projection": none,
+        **dict.fromkeys(("projection", "recurrent_gamma", "cell_gamma", "cell_beta"), none),
     }
     bias = tf.constant(given["recurrent_bias"]) if "recurrent_bias" in given else none
-    activated, y, cells, h, c = raw_ops.recurrent_sequence(
+    activated, y, cells, h, c, products = raw_ops.recurrent_sequence(
         gates=tf.constant(gates), recurrent_bias=bias, cell=cell, beta=0.7, **inputs
     )
     return raw_ops.recurrent_sequence_grad(
-        *(tf.constant(into), tf.zeros_like(h), tf.zeros_like(c), activated, y, cells),
+        *(tf.constant(into), tf.zeros_like(h), tf.zeros_like(c), activated, y, cells, products),
         **inputs,
         cell=cell,
         beta=0.7,

@@ -44,6 +44,18 @@ inline bool SavesCells(RecurrentCell cell) {
   return cell == RecurrentCell::kLstm || cell == RecurrentCell::kGru;
 }
 
+// Outputs of the gradient.
+enum RecurrentSlope {
+  kDGates,
+  kDProducts,
+  kDStates,
+  kDInitialH,
+  kDInitialC,
+  kDGamma,
+  kDCellGamma,
+  kDCellBeta
+};
+
 struct RecurrentSizes {
   explicit RecurrentSizes(const OpCall& call)
       : cell(CellOf(call)),

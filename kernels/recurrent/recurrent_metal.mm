@@ -274,17 +274,6 @@ class Backward : public Sequence {
   }
 
  private:
-  enum Out {
-    kDGates,
-    kDProducts,
-    kDStates,
-    kDInitialH,
-    kDInitialC,
-    kDGamma,
-    kDCellGamma,
-    kDCellBeta
-  };
-
   // Of the slopes of the products for n gates from `first` on.
   Status NormProducts(const RecurrentParams& p, const Tensor& d_sums, int64_t first,
                       int64_t n) const {

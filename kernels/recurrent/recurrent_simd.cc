@@ -237,16 +237,6 @@ class Backward : public RecurrentRows {
  private:
   static constexpr int kDY = 0, kDH = 1, kDC = 2, kActivated = 3, kY = 4, kCells = 5, kProducts = 6,
                        kInitialH = 8, kInitialC = 9;
-  enum Out {
-    kDGates,
-    kDProducts,
-    kDStates,
-    kDInitialH,
-    kDInitialC,
-    kDGamma,
-    kDCellGamma,
-    kDCellBeta
-  };
 
   struct Buffers {
     float *gates, *d_gates, *state, *d_y, *d_shown, *d_o;

@@ -341,7 +341,7 @@ def test_convolutions_calibrate_on_their_patches(arguments, monkeypatch):
         twin.build(x.shape)
         twin.kernel.assign(one.reshape(layer.kernel.shape))
         columns.append(np.asarray(twin(x)).reshape(-1, layer.filters))
-    monkeypatch.setattr(metal_ops.quantization, "_MOST_PATCHES", 7 * 6 * 8 * 6 * 2)
+    monkeypatch.setattr(metal_ops._calibration, "_MOST_PATCHES", 7 * 6 * 8 * 6 * 2)
     found = quantize_model(model, dict(symmetric=True), x).layers[0]
     for group in range(layer.groups):
         here = slice(group * 4 // layer.groups, (group + 1) * 4 // layer.groups)

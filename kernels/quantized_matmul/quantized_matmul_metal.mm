@@ -1,9 +1,7 @@
 // MetalQuantizedMatMul and MetalDequantize on the Metal device.
 
-#include "kernels/gemm/gemm.h"
-#include "kernels/gemm/gemm_plan.h"
 #include "kernels/quantized_matmul/quantized_matmul_call.h"
-#include "kernels/runtime/choice.h"
+#include "kernels/quantized_matmul/unpacked_product.h"
 #include "kernels/runtime/metal_call.h"
 #include "kernels/runtime/platform.h"
 
@@ -16,13 +14,6 @@ constexpr int64_t kFewRows = 2 * QUANTIZED_GROUP_ROWS;
 
 Value MinimaOf(const QuantizedParams& params, const Tensor& minima) {
   return params.use_minima != 0 ? Value(minima) : Value(Nothing());
-}
-
-// Whether a simdgroup's threads share an output, which want neighbouring codes, or one thread has it
-// and many codes. METAL_OPS_QUANTIZED, or the device.
-Status ChooseGroups(bool* groups) {
-  *groups = ThreadgroupsRunAtOnce();
-  return AskedFor("METAL_OPS_QUANTIZED", "groups", "threads", groups);
 }
 
 // Weights, [outputs, inputs].
@@ -78,24 +69,9 @@ Status QuantizedMatMul(MetalCall& call) {
   RETURN_IF_ERROR(ChooseGroups(&groups));
   // Of more rows the weights are unpacked into memory, for a product of matrices.
   if (params.rows <= kFewRows || params.inputs == 0) return Few(call, params, groups);
-  // What multiplies in tiles or blocks takes both factors in one type; else b is packed as float32 anyway.
-  bool tiles = false;
-  RETURN_IF_ERROR(ChooseTiles(params.rows >= 16 && params.outputs >= 16, &tiles));
-  Tensor weights;
-  RETURN_IF_ERROR(call.AllocateTemp(tiles ? call.in(0).dtype() : DType::kFloat,
-                                    {params.outputs, params.inputs}, &weights));
-  RETURN_IF_ERROR(Unpack(call, params, 1, groups, weights));
-  const MatMulSizes sizes = ToMatMulSizes(call.in_shapes[0], ArgShape(weights.shape()),
-                                          /*transpose_a=*/false, call.out_shapes[0]);
-  const GemmParams product =
-      PlanMatMul(&call.shapes, sizes, /*transpose_a=*/false, /*transpose_b=*/true);
-  RETURN_IF_ERROR(call.Checked());
-  const auto floats = [&](const Shape& shape, Tensor* tensor) {
-    return call.AllocateTemp(DType::kFloat, shape, tensor);
-  };
-  // Nothing is fused to it: no args, no activation.
-  const GemmEpilogue epilogue = {};
-  return RunGemm(call.stream(), floats, product, call.in(0), weights, &epilogue, call.out(0));
+  return UnpackedProduct(call, params.outputs, params.inputs, [&](const Tensor& weights) {
+    return Unpack(call, params, 1, groups, weights);
+  });
 }
 METAL_KERNEL("MetalQuantizedMatMul", QuantizedMatMul);
 

@@ -12,31 +12,16 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_matmul/quantized_matmul_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
+// Behind what it is written with.
+#include "kernels/quantized_matmul/quantized_rows-inl.h"
+#include "kernels/quantized_matmul/weight_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// So many codes are put into order together: those of low bits, then those of high bits.
-constexpr int64_t kChunk = 1024;
-// From a row of x in that order, or of unpacked weights, to the next one: a power of two would put
-// all of them into the same few lines of the cache.
-constexpr int64_t kChunkRow = kChunk + 16;
+// From a row of x in that order to the next one.
 constexpr int64_t OrderedRow(int64_t inputs) { return (inputs / 16 | 1) * 16 + 32; }
-// Rows of x of which a copy in that order is made at a time, and outputs whose weights of a chunk
-// stay in the second cache.
-constexpr int64_t kPanel = 256, kOutputs = 16;
-// Rows and outputs whose sums fill the registers but for a few.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
-constexpr int kTileRows = 4, kTileOutputs = 2;
-#else
-constexpr int kTileRows = 6, kTileOutputs = 4;
-#endif
-static_assert(kOutputs % kTileOutputs == 0, "");
-
-HWY_INLINE float SumOf(Floats x) {
-  return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<float>(), x.v));
-}
 
 // A vector of bytes as integers.
 HWY_INLINE hn::Vec<hn::ScalableTag<int32_t>> Bytes(const uint8_t* from) {
@@ -47,54 +32,6 @@ HWY_INLINE hn::Vec<hn::ScalableTag<int32_t>> Bytes(const uint8_t* from) {
 HWY_INLINE Floats ToFloats(hn::Vec<hn::ScalableTag<int32_t>> x) {
   return Floats(hn::ConvertTo(hn::ScalableTag<float>(), x));
 }
-
-// The weights of one row.
-struct Row {
-  const uint8_t* codes;
-  const float *scales, *minima;
-  int64_t block;
-  float middle;
-
-  float Minimum(int64_t group) const {
-    return minima != nullptr ? minima[group] : -middle * scales[group];
-  }
-};
-
-// Rows of weights, with scales and minima as float32: those of some rows are read at a time, as half
-// of a short row's work would be to widen so few.
-class Rows {
- public:
-  Rows(const CpuCall& call, const QuantizedParams& p, int first)
-      : call_(call), p_(p), first_(first) {}
-
-  // Good until the next call. Outputs in their order.
-  Row At(int64_t output) {
-    if (output >= end_ || output < begin_) Read(output);
-    const int64_t at = (output - begin_) * p_.row_groups;
-    return {call_.in<uint8_t>(first_) + output * p_.bytes, scales_ + at,
-            minima_ != nullptr ? minima_ + at : nullptr, p_.block, p_.middle};
-  }
-
- private:
-  void Read(int64_t output) {
-    const int64_t some = std::max<int64_t>(1, kScales / std::max<int64_t>(1, p_.groups));
-    const bool shared = p_.row_groups == 0;
-    begin_ = shared ? 0 : output;
-    end_ = shared ? p_.outputs : std::min(p_.outputs, output + some);
-    const int64_t n = shared ? p_.groups : (end_ - begin_) * p_.groups, at = begin_ * p_.row_groups;
-    for (std::vector<float>& room : rooms_) room.resize(n);
-    scales_ = call_.Read(first_ + 1, at, n, rooms_[0].data());
-    if (p_.use_minima != 0) minima_ = call_.Read(first_ + 2, at, n, rooms_[1].data());
-  }
-
-  static constexpr int64_t kScales = 512;
-  const CpuCall& call_;
-  const QuantizedParams& p_;
-  const int first_;
-  int64_t begin_ = 0, end_ = 0;
-  const float *scales_ = nullptr, *minima_ = nullptr;
-  std::vector<float> rooms_[2];
-};
 
 // Calls run(first, n, scale, minimum) for what [begin, begin + n) has of each block.
 template <typename Run>
@@ -163,8 +100,6 @@ HWY_INLINE void Unpack(const Row& row, int64_t begin, int64_t n, float* to) {
     }
   });
 }
-
-using VF = hn::Vec<hn::ScalableTag<float>>;
 
 // What a few rows of x have in common with one of weights. Plain vectors, which the compiler keeps in
 // registers: no function but this one sees them, and all loops over them have constant bounds.
@@ -243,83 +178,6 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const float* x) {
   });
 }
 
-// sums[r][o] += the products of kRows rows of x and kTileOutputs rows of weights, n elements each.
-template <int kRows>
-HWY_INLINE void AddTile(const float* x, int64_t x_row, const float* weights, int64_t weights_row,
-                        int64_t n, float* sums, int64_t sums_row) {
-  const hn::ScalableTag<float> df;
-  const int64_t lanes = Floats::Lanes();
-  VF tile[kRows][kTileOutputs];
-  for (int r = 0; r < kRows; ++r) {
-    for (int o = 0; o < kTileOutputs; ++o) tile[r][o] = hn::Zero(df);
-  }
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    VF right[kTileOutputs];
-    for (int o = 0; o < kTileOutputs; ++o) right[o] = hn::LoadU(df, weights + o * weights_row + i);
-    for (int r = 0; r < kRows; ++r) {
-      const auto left = hn::LoadU(df, x + r * x_row + i);
-      for (int o = 0; o < kTileOutputs; ++o) tile[r][o] = hn::MulAdd(left, right[o], tile[r][o]);
-    }
-  }
-  HWY_ALIGN float last[kRows][kTileOutputs][HWY_MAX_BYTES / 4];
-  for (int r = 0; r < kRows; ++r) {
-    for (int o = 0; o < kTileOutputs; ++o) hn::Store(tile[r][o], df, last[r][o]);
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int o = 0; o < kTileOutputs; ++o) {
-      float sum = SumOf(Floats::Load(last[r][o]));
-      for (int64_t j = i; j < n; ++j) sum += x[r * x_row + j] * weights[o * weights_row + j];
-      sums[r * sums_row + o] += sum;
-    }
-  }
-}
-
-template <int kRows>
-HWY_INLINE void AddTiles(const float* x, int64_t x_row, const float* weights, int64_t n_outputs,
-                         int64_t n, float* sums) {
-  for (int64_t o = 0; o < n_outputs; o += kTileOutputs) {
-    AddTile<kRows>(x, x_row, weights + o * kChunkRow, kChunkRow, n, sums + o, kOutputs);
-  }
-}
-
-// Many rows: the weights of some outputs are unpacked for all of them.
-template <int kBits>
-void ManyRows(CpuCall& call, const QuantizedParams& p, int64_t first_row, int64_t n_rows,
-              const float* x) {
-  const int64_t blocks = (p.outputs + kOutputs - 1) / kOutputs;
-  call.ParallelFor(blocks, p.inputs * kOutputs * (n_rows + 2) / 8, [&](int64_t begin, int64_t end) {
-    Rows rows(call, p, 1);
-    const hwy::AlignedFreeUniquePtr<float[]> weights =
-        hwy::AllocateAligned<float>(kOutputs * kChunkRow);
-    std::fill_n(weights.get(), kOutputs * kChunkRow, 0.0f);
-    std::vector<float> sums(n_rows * kOutputs);
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t output = block * kOutputs, n = std::min(kOutputs, p.outputs - output);
-      std::fill(sums.begin(), sums.end(), 0.0f);
-      for (int64_t at = 0; at < p.inputs; at += kChunk) {
-        const int64_t terms = std::min(kChunk, p.inputs - at);
-        for (int64_t o = 0; o < n; ++o) {
-          Unpack<kBits>(rows.At(output + o), at, terms, weights.get() + o * kChunkRow);
-        }
-        // What a tile has beyond the outputs is computed of old weights, and not looked at.
-        int64_t row = 0;
-        for (; row + kTileRows <= n_rows; row += kTileRows) {
-          AddTiles<kTileRows>(x + row * OrderedRow(p.inputs) + at, OrderedRow(p.inputs),
-                              weights.get(), n, terms, sums.data() + row * kOutputs);
-        }
-        for (; row < n_rows; ++row) {
-          AddTiles<1>(x + row * OrderedRow(p.inputs) + at, OrderedRow(p.inputs), weights.get(), n,
-                      terms, sums.data() + row * kOutputs);
-        }
-      }
-      for (int64_t row = 0; row < n_rows; ++row) {
-        call.Store(0, (first_row + row) * p.outputs + output, n, sums.data() + row * kOutputs);
-      }
-    }
-  });
-}
-
 template <int kBits>
 void Product(CpuCall& call, const QuantizedParams& p) {
   const int64_t most = std::min(p.rows, kPanel);
@@ -338,7 +196,13 @@ void Product(CpuCall& call, const QuantizedParams& p) {
       }
     });
     if (p.rows > QUANTIZED_FEW_ROWS) {
-      ManyRows<kBits>(call, p, first, n, ordered.get());
+      const auto unpacker = [&] {
+        return [rows = Rows(call, p, 1)](int64_t output, int64_t at, int64_t count,
+                                         float* to) mutable {
+          Unpack<kBits>(rows.At(output), at, count, to);
+        };
+      };
+      ManyRows(call, p.outputs, p.inputs, first, n, ordered.get(), OrderedRow(p.inputs), unpacker);
       continue;
     }
     switch (n) {

@@ -345,6 +345,27 @@ def metal_kernel_by_handle(
 ) -> tf.Tensor:
     """MetalKernel with all else that it says kept by the process, for calls outside of graphs. `metal_ops.metal_kernel` writes them;"""
 
+def metal_lookup_mat_mul(
+    x: Any,
+    codes: Any,
+    tables: Any,
+    bits: int = 4,
+    group: int = 16,
+    name: str | None = None,
+) -> tf.Tensor:
+    """Products with weights from lookup tables, which are looked up as they are multiplied: y = x w^T, w = table[code]."""
+
+def metal_lookup_weights(
+    codes: Any,
+    tables: Any,
+    inputs: int,
+    T: Any = ...,
+    bits: int = 4,
+    group: int = 16,
+    name: str | None = None,
+) -> tf.Tensor:
+    """What codes stand for in their rows' tables: table[code], rounded once."""
+
 def metal_quantized_mat_mul(
     x: Any,
     codes: Any,

@@ -64,7 +64,7 @@ def _groups() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         names = sorted(
             themes[title],
             key=lambda name: (
-                plain[name].__module__.rsplit(".", 1)[-1],
+                plain[name].__module__.rsplit(".", 1)[-1].lstrip("_"),
                 inspect.isclass(plain[name]),
                 inspect.getsourcelines(plain[name])[1],
             ),

@@ -8,7 +8,9 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.ops.quantized_matmul import Format, QuantizedWeights, dequantize, quantize
+from metal_ops.ops._formats import Format
+from metal_ops.ops.lookup_weights import LookupWeights
+from metal_ops.ops.quantized_matmul import QuantizedWeights, dequantize, quantize
 
 _keras.require_tensorflow_backend()
 
@@ -30,11 +32,12 @@ class Quantized(keras.layers.Layer):
         symmetric: bool = False,
         per_tensor: bool = False,
         scales: Any = None,
+        lookup: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         op = type(self).__name__
-        self.format = Format.checked(op, bits, block, symmetric, per_tensor, scales)
+        self.format = Format.checked(op, bits, block, symmetric, per_tensor, scales, lookup)
         for argument in TRAINED:
             given = kwargs if argument == "weights" else vars(self)
             if given.get(argument) is not None:
@@ -44,7 +47,7 @@ class Quantized(keras.layers.Layer):
                 )
         _keras.require_float_policy(op, self)
         self.supports_jit = False
-        self._given: QuantizedWeights | None = None
+        self._given: QuantizedWeights | LookupWeights | None = None
 
     @classmethod
     def from_layer(
@@ -55,6 +58,7 @@ class Quantized(keras.layers.Layer):
         symmetric: bool = False,
         per_tensor: bool = False,
         scales: Any = None,
+        lookup: int | None = None,
         **kwargs: Any,
     ) -> Self:
         """See the classes."""
@@ -78,13 +82,15 @@ class Quantized(keras.layers.Layer):
                 f"[{op}] layer: expected float weights, got {layer.name}, which Keras has quantized to "
                 f"{layer.quantization_mode}."
             )
-        form = Format.checked(op, bits, block, symmetric, per_tensor, scales)
+        form = Format.checked(op, bits, block, symmetric, per_tensor, scales, lookup)
         with tf.init_scope():
             weights = quantize(cls._matrix(layer), **form._asdict())
         return cls._with(layer, form, weights, **kwargs)
 
     @classmethod
-    def _with(cls, layer: Any, form: Format, weights: QuantizedWeights, **kwargs: Any) -> Self:
+    def _with(
+        cls, layer: Any, form: Format, weights: QuantizedWeights | LookupWeights, **kwargs: Any
+    ) -> Self:
         """Keras' layer with those weights."""
         same = {key: value for key, value in layer.get_config().items() if key not in TRAINED}
         new = cls.from_config({**same, **form._asdict(), **kwargs})
@@ -109,8 +115,16 @@ class Quantized(keras.layers.Layer):
         raise NotImplementedError
 
     @property
-    def quantized(self) -> QuantizedWeights:
+    def quantized(self) -> QuantizedWeights | LookupWeights:
         """The weights [inputs, outputs] as they are."""
+        if self.format.lookup is not None:
+            return LookupWeights(
+                self.codes.value,
+                self.tables.value,
+                inputs=self._n_inputs,
+                bits=self.format.bits,
+                group=self.format.lookup,
+            )
         minima = tf.zeros([0], self.format.scales) if self.minima is None else self.minima.value
         return QuantizedWeights(
             self.codes.value,
@@ -145,13 +159,20 @@ class Quantized(keras.layers.Layer):
                 autocast=False,
             )
 
-        blocks = (
-            1 if form.per_tensor else outputs,
-            -(-inputs // form.block) if form.block else 1,
-        )
+        self.scales: Any = None
+        self.minima: Any = None
+        self.tables: Any = None
         self.codes = variable("codes", (outputs, -(-inputs * form.bits // 8)), "uint8")
-        self.scales = variable("scales", blocks, form.scales)
-        self.minima = None if form.symmetric else variable("minima", blocks, form.scales)
+        if form.lookup is not None:
+            n_tables = -(-outputs // form.lookup) if form.lookup else min(outputs, 1)
+            self.tables = variable("tables", (n_tables, 2**form.bits), form.scales)
+        else:
+            blocks = (
+                1 if form.per_tensor else outputs,
+                -(-inputs // form.block) if form.block else 1,
+            )
+            self.scales = variable("scales", blocks, form.scales)
+            self.minima = None if form.symmetric else variable("minima", blocks, form.scales)
         self._given = None
 
     def _add_bias(self, size: int) -> None:

@@ -13,34 +13,38 @@ from metal_ops.layers._quantized import Quantized
 
 @keras.saving.register_keras_serializable(package="metal_ops")
 class QuantizedConv2D(Quantized, keras.layers.Conv2D):
-    """`keras.layers.Conv2D` with a kernel of 4 or 8 bits.
+    """`keras.layers.Conv2D` with a kernel of 2 to 8 bits.
 
     The kernel is kept as codes, and unpacked into memory in each call for TensorFlow's convolution: it takes the time
     of that, and what the weights are read and written once more for. Products of patches with packed weights
     take two to three times as long from 28 x 28 pixels on. A block is of neighbouring input channels, and where there
     are fewer goes on with those of the next position.
 
-    `QuantizedConv2D.from_layer(conv, bits=4, block=32, symmetric=False, per_tensor=False, scales=None)` makes it of
+    `QuantizedConv2D.from_layer(conv, bits=4, block=32, symmetric=False, per_tensor=False, scales=None,
+    lookup=None)` makes it of
     a built Conv2D, as `layers.QuantizedDense` is made, which says what is trained, too.
 
     Args:
       *args: Keras' arguments: filters, kernel_size and so on, but for what would be done to a trained kernel.
-      bits: Of a code: 4 or 8.
+      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring weights of a filter that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all filters share scales.
-      scales: Their dtype: float16 or float32. None: float16 for 4 bits, float32 for 8.
+      scales: Their dtype, or that of tables: float16 or float32. None: float16 for 4 bits and tables, float32 for 8.
+      lookup: Neighbouring filters that share a lookup table, 0 for all of them; None: there are scales.
       **kwargs: Keras' other arguments, by name: strides, padding, groups, data_format and so on.
 
     Input: [batch, height, width, channels], or as `data_format` says.
     Output: [batch, rows, columns, filters] of the layer's compute dtype: float32, float16 or bfloat16.
 
     Attributes:
-      quantized: The kernel as [height width channels / groups, filters], a `metal_ops.QuantizedWeights`.
+      quantized: The kernel as [height width channels / groups, filters], a `metal_ops.QuantizedWeights` or
+        `LookupWeights`.
       kernel: What it stands for, [height, width, channels / groups, filters].
       codes: The variable of codes, [filters, ceil(height width channels / groups bits / 8)] uint8.
-      scales: The variable of scales, [filters, blocks], or [1, blocks] if `per_tensor`.
-      minima: That of minima, or None if `symmetric`.
+      scales: The variable of scales, [filters, blocks], or [1, blocks] if `per_tensor`; None with lookup.
+      minima: That of minima, or None if `symmetric` or with lookup.
+      tables: The variable of tables, [tables, 2^bits], or None without lookup.
       bias: The variable [filters], or None.
 
     Raises:

@@ -13,9 +13,10 @@ from metal_ops.ops.quantized_matmul import quantized_matmul
 
 @keras.saving.register_keras_serializable(package="metal_ops")
 class QuantizedDense(Quantized, keras.layers.Dense):
-    """`keras.layers.Dense` with a kernel of 4 or 8 bits: see `metal_ops.quantized_matmul`.
+    """`keras.layers.Dense` with a kernel of 2 to 8 bits: see `metal_ops.quantized_matmul`.
 
-    `QuantizedDense.from_layer(dense, bits=4, block=32, symmetric=False, per_tensor=False, scales=None)` makes it of a
+    `QuantizedDense.from_layer(dense, bits=4, block=32, symmetric=False, per_tensor=False, scales=None,
+    lookup=None)` makes it of a
     built Dense layer, with its name, bias and arguments; others given by name differ. What is built without has its
     initializer's kernel, rounded. Codes, scales and minima are not trained. The bias is, and gradients go
     through to the inputs.
@@ -24,22 +25,24 @@ class QuantizedDense(Quantized, keras.layers.Dense):
 
     Args:
       *args: Keras' arguments: units, activation, use_bias and so on, but for what would be done to a trained kernel.
-      bits: Of a code: 4 or 8.
+      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all outputs share scales.
-      scales: Their dtype: float16 or float32. None: float16 for 4 bits, float32 for 8.
+      scales: Their dtype, or that of tables: float16 or float32. None: float16 for 4 bits and tables, float32 for 8.
+      lookup: Neighbouring outputs that share a lookup table, 0 for all of them; None: there are scales.
       **kwargs: Keras' other arguments, by name.
 
     Input: [..., inputs].
     Output: [..., units] of the layer's compute dtype: float32, float16 or bfloat16.
 
     Attributes:
-      quantized: The kernel, a `metal_ops.QuantizedWeights`.
+      quantized: The kernel, a `metal_ops.QuantizedWeights` or `LookupWeights`.
       kernel: What it stands for, [inputs, units].
       codes: The variable of codes, [units, ceil(inputs bits / 8)] uint8.
-      scales: The variable of scales, [units, blocks], or [1, blocks] if `per_tensor`.
-      minima: That of minima, or None if `symmetric`.
+      scales: The variable of scales, [units, blocks], or [1, blocks] if `per_tensor`; None with lookup.
+      minima: That of minima, or None if `symmetric` or with lookup.
+      tables: The variable of tables, [tables, 2^bits], or None without lookup.
       bias: The variable [units], or None.
 
     Raises:

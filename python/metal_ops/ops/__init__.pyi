@@ -10,6 +10,7 @@ from metal_ops.ops.fused_mlp import *
 from metal_ops.ops.fused_optimizer import *
 from metal_ops.ops.hamming_distance import *
 from metal_ops.ops.hash_encode import *
+from metal_ops.ops.lookup_weights import *
 from metal_ops.ops.max_pool import *
 from metal_ops.ops.metal_kernel import *
 from metal_ops.ops.null_op import *

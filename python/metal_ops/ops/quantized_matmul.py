@@ -1,46 +1,18 @@
-"""Weights of 4 or 8 bits: made of floats, multiplied as they are, and turned back."""
+"""Weights of 2 to 8 bits: made of floats, multiplied as they are, and turned back."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _declared
+from metal_ops.ops._formats import Format
+from metal_ops.ops.lookup_weights import LookupWeights, looked_up_rows, with_tables
 
 __all__ = ["QuantizedWeights", "dequantize", "quantize", "quantized_matmul"]
 __theme__ = "Quantization"
-
-_SCALES = (tf.float32, tf.float16)
-
-
-class Format(NamedTuple):
-    """The arguments of `quantize` that say how, checked."""
-
-    bits: int
-    block: int | None
-    symmetric: bool
-    per_tensor: bool
-    scales: str
-
-    @classmethod
-    def checked(
-        cls, op: str, bits: Any, block: Any, symmetric: Any, per_tensor: Any, scales: Any
-    ) -> Format:
-        bits = _arguments.integer(op, "bits", bits)
-        if bits not in (4, 8):
-            raise ValueError(f"[{op}] bits: expected 4 or 8, got {bits}.")
-        if block is not None:
-            block = _arguments.integer(op, "block", block)
-            if block <= 0 or block % 32:
-                raise ValueError(f"[{op}] block: expected a multiple of 32, or None, got {block}.")
-        symmetric = _arguments.flag(op, "symmetric", symmetric)
-        per_tensor = _arguments.flag(op, "per_tensor", per_tensor)
-        kind = tf.as_dtype(scales) if scales is not None else _SCALES[bits == 4]
-        if kind not in _SCALES:
-            raise TypeError(f"[{op}] scales: expected float32 or float16, got {kind.name}.")
-        return cls(bits, block, symmetric, per_tensor, kind.name)
 
 
 class QuantizedWeights(tf.experimental.ExtensionType):
@@ -93,29 +65,40 @@ def quantize(
     symmetric: bool = False,
     per_tensor: bool = False,
     scales: Any = None,
-) -> QuantizedWeights:
-    """Weights rounded to 2^bits steps a block.
+    lookup: int | None = None,
+) -> QuantizedWeights | LookupWeights:
+    """Weights rounded to 2^bits steps a block, or to the values of lookup tables.
 
     The steps of a block go from its least to its greatest weight or, if symmetric, from -max |w| to max |w| around a
     code for zero. Steps are rounded to the dtype of the scales before codes are chosen, which then fit them. That is
     the round-to-nearest of Jacob et al. 2018, "Quantization and training of neural networks for efficient
     integer-arithmetic-only inference", [arXiv:1712.05877](https://arxiv.org/abs/1712.05877), section 2.
 
+    With `lookup` weights are the nearest of 2^bits values, whatever these are: k-means of the weights of as many
+    outputs as share a table, by Lloyd's iterations on the host. With lookup=1 that is the table an output of Kim et
+    al. 2023, "SqueezeLLM: Dense-and-sparse quantization", [arXiv:2306.07629](https://arxiv.org/abs/2306.07629)
+    (`quantize_model` weighs errors by its data), and with more the palettization of Core ML's tools a group of
+    channels.
+
     Args:
-      weights: [inputs, outputs] float32, float16 or bfloat16, finite.
-      bits: Of a code: 4 or 8.
+      weights: [inputs, outputs] float32, float16 or bfloat16, finite; with lookup, not a tensor of a graph.
+      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all outputs share scales: with block=None there is one for the tensor.
-      scales: Their dtype, and that of the minima: float16 or float32. None: float16 for 4 bits, float32 for 8.
+      scales: Their dtype, and that of the minima, or of tables: float16 or float32. None: float16 for 4 bits and for
+        tables, float32 for 8 bits.
+      lookup: Neighbouring outputs that share a lookup table, 0 for all of them; None: there are scales. Tables know no
+        block, symmetric or per_tensor.
 
     Returns:
-      QuantizedWeights.
+      QuantizedWeights, or LookupWeights with lookup.
 
     Raises:
-      TypeError: A dtype does not fit, or bits or block is no integer.
-      ValueError: The shape is not known in the graph or not that of a matrix, or bits or block is none that there is.
-      tf.errors.InvalidArgumentError: A weight is not finite, or a scale too large for float16.
+      TypeError: A dtype does not fit, or bits, block or lookup is no integer.
+      ValueError: The shape is not known in the graph or not that of a matrix, bits, block or lookup is none that there
+        is, or tables are to be made of a tensor of a graph.
+      tf.errors.InvalidArgumentError: A weight is not finite, or a scale or a table's value too large for float16.
 
     Example:
       >>> kernel = tf.constant([[0.0, 1.0], [0.5, -1.0]])
@@ -124,14 +107,18 @@ def quantize(
       (TensorShape([2, 2]), 12)
       >>> np.round(metal_ops.dequantize(few).numpy(), 2).tolist()
       [[0.0, 1.0], [0.5, -1.0]]
+      >>> metal_ops.quantize(kernel, bits=2, lookup=0).tables.numpy().tolist()
+      [[-1.0, 0.0, 0.5, 1.0]]
     """
     op = "quantize"
     weights = _arguments.as_floats(op, "weights", weights)
-    form = Format.checked(op, bits, block, symmetric, per_tensor, scales)
+    form = Format.checked(op, bits, block, symmetric, per_tensor, scales, lookup)
     if weights.shape.rank != 2 or not weights.shape.is_fully_defined():
         raise ValueError(
             f"[{op}] weights: expected shape [inputs, outputs], known in the graph, got {weights.shape}."
         )
+    if form.lookup is not None:
+        return with_tables(op, weights, form)
     blocks = Blocks(weights, form)
     return blocks.packed(*blocks.extent)
 
@@ -215,12 +202,12 @@ class Blocks:
 
 
 def dequantize(
-    weights: QuantizedWeights, dtype: Any = tf.float32, name: str | None = None
+    weights: QuantizedWeights | LookupWeights, dtype: Any = tf.float32, name: str | None = None
 ) -> tf.Tensor:
-    """What quantized weights stand for: scale code + minimum, rounded once.
+    """What quantized weights stand for: scale code + minimum or a table's value, rounded once.
 
     Args:
-      weights: QuantizedWeights.
+      weights: QuantizedWeights or LookupWeights.
       dtype: float32, float16 or bfloat16.
       name: Optional name of the op.
 
@@ -242,17 +229,19 @@ def dequantize(
         return tf.transpose(unpacked_rows(weights, dtype))
 
 
-def quantized_matmul(x: Any, weights: QuantizedWeights, name: str | None = None) -> tf.Tensor:
+def quantized_matmul(
+    x: Any, weights: QuantizedWeights | LookupWeights, name: str | None = None
+) -> tf.Tensor:
     """The product x w with quantized weights, which are unpacked as they are multiplied.
 
     Weights and sums are in float32 whatever x's dtype, and results are rounded once; a GPU that multiplies matrices of
-    more than 16 rows of x takes weights rounded to x's dtype. Memory that is read is that of the codes: of 4 bits with
-    float16 scales and minima of 32 it is 5 bits a weight. Differentiable with respect to x, for which the weights are
-    unpacked into memory; they themselves have no gradient.
+    more than 16 rows of x (8 with lookup tables) takes weights rounded to x's dtype. Memory that is read is that of the
+    codes: of 4 bits with float16 scales and minima of 32 it is 5 bits a weight. Differentiable with respect to x, for
+    which the weights are unpacked into memory; they themselves have no gradient.
 
     Args:
       x: [..., inputs] float32, float16 or bfloat16.
-      weights: QuantizedWeights of [inputs, outputs].
+      weights: QuantizedWeights or LookupWeights of [inputs, outputs].
       name: Optional name of the op.
 
     Returns:
@@ -278,31 +267,31 @@ def quantized_matmul(x: Any, weights: QuantizedWeights, name: str | None = None)
             raise ValueError(
                 f"[{op}] x: expected shape [..., {weights.inputs}] for weights of as many inputs, got {x.shape}."
             )
-        inputs = {
-            "x": flat, "codes": weights.codes, "scales": weights.scales, "minima": weights.minima
-        }  # fmt: skip
-        y = _declared.call(
-            "metal_quantized_mat_mul",
-            inputs,
-            None,
-            label=op,
-            bits=weights.bits,
-            block=weights.block,
-        )
+        inputs = {"x": flat, "codes": weights.codes}
+        if isinstance(weights, LookupWeights):
+            inputs["tables"] = weights.tables
+            attributes = {"bits": weights.bits, "group": weights.group}
+            y = _declared.call("metal_lookup_mat_mul", inputs, None, label=op, **attributes)
+        else:
+            inputs |= {"scales": weights.scales, "minima": weights.minima}
+            attributes = {"bits": weights.bits, "block": weights.block}
+            y = _declared.call("metal_quantized_mat_mul", inputs, None, label=op, **attributes)
         return restore(y)
 
 
-def _weights(op: str, weights: Any) -> QuantizedWeights:
-    if not isinstance(weights, QuantizedWeights):
+def _weights(op: str, weights: Any) -> QuantizedWeights | LookupWeights:
+    if not isinstance(weights, QuantizedWeights | LookupWeights):
         raise TypeError(
-            f"[{op}] weights: expected metal_ops.QuantizedWeights, got {type(weights).__name__}. "
+            f"[{op}] weights: expected metal_ops.QuantizedWeights or LookupWeights, got {type(weights).__name__}. "
             "metal_ops.quantize(kernel) makes them."
         )
     return weights
 
 
-def unpacked_rows(weights: QuantizedWeights, dtype: tf.DType) -> tf.Tensor:
+def unpacked_rows(weights: QuantizedWeights | LookupWeights, dtype: tf.DType) -> tf.Tensor:
     """[outputs, inputs]."""
+    if isinstance(weights, LookupWeights):
+        return looked_up_rows(weights, dtype)
     _checks.refuse_xla("dequantize")
     return raw_ops.metal_dequantize(
         weights.codes,

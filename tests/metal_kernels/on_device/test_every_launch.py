@@ -286,6 +286,13 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             for rows in (1, 2, 4, 8, 20):
                 metal_ops.quantized_matmul(tf.ones([rows, 40], dtype), weights)
             metal_ops.dequantize(weights, dtype)
+        for bits, scales, dtype in itertools.product(
+            (2, 3, 4, 6, 8), ("float32", "float16"), DTYPES
+        ):
+            tables = metal_ops.quantize(tf.ones([40, 20]), bits, scales=scales, lookup=4)
+            for rows in (1, 4, 20):
+                metal_ops.quantized_matmul(tf.ones([rows, 40], dtype), tables)
+            metal_ops.dequantize(tables, dtype)
     radiance_fields()
     for size in ("int8", "int16", "int32", "int64"):
         metal_ops.zero_out(tf.ones([3], size))

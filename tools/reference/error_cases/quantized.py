@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import raw_ops
-from tests import test_quantized_matmul
+from tests import test_lookup_weights, test_quantized_matmul
 from tools.reference.error_cases import DTYPES, Case
 
 
@@ -29,3 +29,18 @@ def cases() -> Iterator[Case]:
 
                 yield "MetalQuantizedMatMul", dtype, product, x.astype("float64") @ right
                 yield "MetalDequantize", dtype, unpacked, right.T
+        for bits in test_lookup_weights.BITS:
+            for rows in (1, 40):
+                x, kernel = test_lookup_weights.make(rows, 300, 65, dtype)
+                weights = metal_ops.quantize(kernel, bits, lookup=16)
+                right = test_lookup_weights.meant(weights)
+                parts = weights.codes, weights.tables
+
+                def by_tables(x=x, parts=parts, bits=bits):
+                    return raw_ops.metal_lookup_mat_mul(tf.constant(x), *parts, bits=bits)
+
+                def looked_up(dtype=dtype, parts=parts, bits=bits):
+                    return raw_ops.metal_lookup_weights(*parts, inputs=300, T=dtype, bits=bits)
+
+                yield "MetalLookupMatMul", dtype, by_tables, x.astype("float64") @ right
+                yield "MetalLookupWeights", dtype, looked_up, right.T

@@ -83,7 +83,7 @@ FUNCTIONS = {
         dict(bits=INTEGER, symmetric=FLAG, per_tensor=FLAG), {},
     ),
     "dequantize": ({}, dict(dtype=DTYPE), dict(weights=metal_ops.quantize(POINTS))),
-    "quantized_matmul": (dict(x=POINTS), {}, dict(weights=metal_ops.quantize(POINTS.T))),
+    "quantized_matmul": (dict(x=POINTS), dict(dynamic=FLAG), dict(weights=metal_ops.quantize(POINTS.T))),
     "cache_rows": (
         dict(rows=np.ones((1, 2, 3, 4), np.float32), starts=np.zeros(1, np.int32), counts=np.ones(1, np.int32)),
         dict(ring=FLAG), dict(cache=tf.Variable(np.ones((1, 2, 5, 4), np.float32))),

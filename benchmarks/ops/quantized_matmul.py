@@ -40,4 +40,5 @@ CALLS = {
     "metal_lookup_mat_mul": lambda n: dict(x=np.ones((1, INPUTS), np.float32), **tables(n)),
     "metal_dequantize": lambda n: dict(inputs=INPUTS, T="float32", **weights(n)),
     "metal_quantized_mat_mul": product,
+    "metal_dynamic_mat_mul": product,
 }

@@ -87,6 +87,19 @@ Weights and sums are in float32 whatever T, and y is rounded once. Differentiabl
     .CheckAttrs(CheckQuantizedAttrs)
     .Check(CheckProduct);
 
+DECLARE_OP("MetalDynamicMatMul")
+    .Doc(R"doc(
+Products with quantized weights of x that is rounded to 8 bits, each row to steps of max |x| / 127.
+
+Products of integers are summed in 32 bits up to a block's end, those sums in float32, and y is rounded once. A row
+that is not finite gives NaN. Differentiable with respect to x, as if that was not rounded.)doc")
+    .With(Attrs)
+    .Input("x: T", "[rows, inputs]", "[rows, inputs].")
+    .With(Weights)
+    .Output("y: T", "[rows, outputs]", "[rows, outputs].")
+    .CheckAttrs(CheckQuantizedAttrs)
+    .Check(CheckProduct);
+
 DECLARE_OP("MetalDequantize")
     .Doc("What quantized weights stand for: scale code + minimum, rounded once.")
     .With(Attrs)

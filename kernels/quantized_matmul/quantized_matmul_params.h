@@ -18,6 +18,9 @@
 #define QUANTIZED_SIMDGROUPS 8
 #define QUANTIZED_LINES 4
 
+// A row of x whose greatest number is less counts as zeros where it is rounded to 8 bits.
+#define QUANTIZED_LEAST 1e-36f
+
 struct QuantizedParams {
   int64_t rows, inputs, outputs;
   int64_t bytes;   // of a row of codes

@@ -14,11 +14,15 @@ from metal_ops._calibration import calibrated, moments_of
 from metal_ops._quantization_report import LayerError, QuantizationReport, quantization_report
 from metal_ops._quantized_layers import check, eagerly, kind_of
 from metal_ops._quantized_remade import Again
+from metal_ops.layers import QuantizedDense
 from metal_ops.ops._formats import Format
+from metal_ops.ops.quantized_matmul import check_dynamic
 
 __all__ = ["LayerError", "QuantizationReport", "QuantizationSpec"]
 __all__ += ["quantization_report", "quantize_model"]
 __theme__ = "Quantization"
+
+_HOW = (*Format._fields, "dynamic")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +43,7 @@ class QuantizationSpec:
       overrides: What differs for the layers of a pattern, such as {"logits": {"bits": 8}}; of several that fit a
         layer the last one counts.
       lookup: Neighbouring outputs that share a lookup table, 0 for all of them; None: there are scales.
+      dynamic: Whether Dense layers round their inputs to 8 bits, see `quantized_matmul`; others never do.
 
     Raises:
       TypeError: A pattern is none.
@@ -58,26 +63,31 @@ class QuantizationSpec:
     skip: Any = None
     overrides: Mapping[Any, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     lookup: int | None = None
+    dynamic: bool = False
 
     def __post_init__(self) -> None:
         op = "QuantizationSpec"
-        self._format(op, {})
+        self._how(op, {})
         for argument in ("layers", "skip"):
             _keras.matching(op, argument, getattr(self, argument))
         for pattern, differing in self.overrides.items():
             _keras.matching(op, "overrides", pattern)
-            other = set(differing) - set(Format._fields)
+            other = set(differing) - set(_HOW)
             if other:
                 raise ValueError(
-                    f"[{op}] overrides: expected {', '.join(Format._fields)}, got {min(other)!r}."
+                    f"[{op}] overrides: expected {', '.join(_HOW)}, got {min(other)!r}."
                 )
-            self._format(op, differing)
+            self._how(op, differing)
 
-    def _format(self, op: str, differing: Mapping[str, Any]) -> Format:
-        same = {field: getattr(self, field) for field in Format._fields}
-        return Format.checked(op, **(same | dict(differing)))
+    def _how(self, op: str, differing: Mapping[str, Any]) -> tuple[Format, bool]:
+        """What weights become, and whether inputs are rounded."""
+        said = {field: getattr(self, field) for field in _HOW} | dict(differing)
+        dynamic = said.pop("dynamic")
+        form = Format.checked(op, **said)
+        check_dynamic(op, dynamic, form.lookup is not None)
+        return form, dynamic
 
-    def _chosen(self, op: str, possible: list[Any]) -> dict[int, Format]:
+    def _chosen(self, op: str, possible: list[Any]) -> dict[int, tuple[Format, bool]]:
         """How the layers, by their id, are quantized."""
         fits = _keras.matching(op, "spec.layers", self.layers)
         stays = _keras.matching(op, "spec.skip", self.skip)
@@ -91,7 +101,7 @@ class QuantizationSpec:
                 of_it: dict[str, Any] = {}
                 for fits_it, values in differing:
                     of_it |= values if fits_it(layer) else {}
-                chosen[id(layer)] = self._format(op, of_it)
+                chosen[id(layer)] = self._how(op, of_it)
         return chosen
 
 
@@ -149,15 +159,17 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
     picked = [layer for layer in possible if id(layer) in chosen]
     moments: dict[int, tf.Tensor] = {}
     if calibrate is not None:
-        moments = moments_of(op, model, picked, chosen, calibrate)
+        forms = {of: form for of, (form, _) in chosen.items()}
+        moments = moments_of(op, model, picked, forms, calibrate)
 
     def of(layer: Any) -> Any:
-        form, kind = chosen[id(layer)], kind_of(layer)
+        (form, dynamic), kind = chosen[id(layer)], kind_of(layer)
         assert kind is not None
+        more = {"dynamic": dynamic} if kind is QuantizedDense else {}
         if calibrate is None:
-            return kind.from_layer(layer, **form._asdict())
+            return kind.from_layer(layer, **form._asdict(), **more)
         weights = calibrated(op, kind._matrix(layer), form, moments.get(id(layer)))
-        return kind._with(layer, form, weights)
+        return kind._with(layer, form, weights, **more)
 
     classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
     # A function that is traced while the model is built would keep the layers of then.

@@ -267,6 +267,16 @@ def metal_dequantize(
 ) -> tf.Tensor:
     """What quantized weights stand for: scale code + minimum, rounded once."""
 
+def metal_dynamic_mat_mul(
+    x: Any,
+    codes: Any,
+    scales: Any,
+    minima: Any,
+    bits: int = 4,
+    block: int = 32,
+    name: str | None = None,
+) -> tf.Tensor:
+    """Products with quantized weights of x that is rounded to 8 bits, each row to steps of max |x| / 127."""
 def metal_fused_batch_norm_grad(
     gradients: Any,
     features: Any,

@@ -20,9 +20,8 @@ class QuantizedConv2D(Quantized, keras.layers.Conv2D):
     take two to three times as long from 28 x 28 pixels on. A block is of neighbouring input channels, and where there
     are fewer goes on with those of the next position.
 
-    `QuantizedConv2D.from_layer(conv, bits=4, block=32, symmetric=False, per_tensor=False, scales=None,
-    lookup=None)` makes it of
-    a built Conv2D, as `layers.QuantizedDense` is made, which says what is trained, too.
+    `QuantizedConv2D.from_layer(conv, bits=4, block=32, symmetric=False, per_tensor=False, scales=None, lookup=None)`
+    makes it of a built Conv2D, as `layers.QuantizedDense` is made, which says what is trained, too.
 
     Args:
       *args: Keras' arguments: filters, kernel_size and so on, but for what would be done to a trained kernel.

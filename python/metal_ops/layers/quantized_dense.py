@@ -8,18 +8,18 @@ import keras
 import tensorflow as tf
 
 from metal_ops.layers._quantized import Quantized
-from metal_ops.ops.quantized_matmul import quantized_matmul
+from metal_ops.ops._formats import Format
+from metal_ops.ops.quantized_matmul import check_dynamic, quantized_matmul
 
 
 @keras.saving.register_keras_serializable(package="metal_ops")
 class QuantizedDense(Quantized, keras.layers.Dense):
     """`keras.layers.Dense` with a kernel of 2 to 8 bits: see `metal_ops.quantized_matmul`.
 
-    `QuantizedDense.from_layer(dense, bits=4, block=32, symmetric=False, per_tensor=False, scales=None,
-    lookup=None)` makes it of a
-    built Dense layer, with its name, bias and arguments; others given by name differ. What is built without has its
-    initializer's kernel, rounded. Codes, scales and minima are not trained. The bias is, and gradients go
-    through to the inputs.
+    `QuantizedDense.from_layer(dense, bits=4, block=32, symmetric=False, per_tensor=False, scales=None, lookup=None,
+    dynamic=False)` makes it of a built Dense layer, with its name, bias and arguments; others given by name differ.
+    What is built without has its initializer's kernel, rounded. Codes, scales and minima are not trained. The bias
+    is, and gradients go through to the inputs.
 
     XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
 
@@ -31,6 +31,7 @@ class QuantizedDense(Quantized, keras.layers.Dense):
       per_tensor: Whether all outputs share scales.
       scales: Their dtype, or that of tables: float16 or float32. None: float16 for 4 bits and tables, float32 for 8.
       lookup: Neighbouring outputs that share a lookup table, 0 for all of them; None: there are scales.
+      dynamic: Whether rows of inputs are rounded to 8 bits, see `quantized_matmul`; not with lookup.
       **kwargs: Keras' other arguments, by name.
 
     Input: [..., inputs].
@@ -58,6 +59,26 @@ class QuantizedDense(Quantized, keras.layers.Dense):
       ('logits', TensorShape([64, 3]), TensorShape([2, 5, 3]))
     """
 
+    def __init__(
+        self,
+        *args: Any,
+        bits: int = 4,
+        block: int | None = 32,
+        symmetric: bool = False,
+        per_tensor: bool = False,
+        scales: Any = None,
+        lookup: int | None = None,
+        dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        form = (bits, block, symmetric, per_tensor, scales, lookup)
+        super().__init__(*args, **dict(zip(Format._fields, form, strict=True)), **kwargs)
+        check_dynamic("QuantizedDense", dynamic, self.format.lookup is not None)
+        self.dynamic = dynamic
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "dynamic": self.dynamic}
+
     @staticmethod
     def _matrix(layer: Any) -> tf.Tensor:
         return tf.convert_to_tensor(layer.kernel)
@@ -82,7 +103,8 @@ class QuantizedDense(Quantized, keras.layers.Dense):
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        outputs = quantized_matmul(tf.cast(inputs, self.compute_dtype), self.quantized)
+        x = tf.cast(inputs, self.compute_dtype)
+        outputs = quantized_matmul(x, self.quantized, dynamic=self.dynamic)
         if self.bias is not None:
             outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, outputs.dtype))
         return outputs if self.activation is None else self.activation(outputs)

@@ -17,8 +17,7 @@ class QuantizedEmbedding(Quantized, keras.layers.Embedding):
     """`keras.layers.Embedding` with rows of 2 to 8 bits, of which those that are asked for are unpacked.
 
     `QuantizedEmbedding.from_layer(embedding, bits=4, block=32, symmetric=False, per_tensor=False, scales=None,
-    lookup=None)` makes
-    it of a built Embedding, as `layers.QuantizedDense` is made. Nothing of it is trained.
+    lookup=None)` makes it of a built Embedding, as `layers.QuantizedDense` is made. Nothing of it is trained.
 
     Args:
       *args: Keras' arguments: input_dim, output_dim and so on, but for what would be done to trained embeddings.

@@ -230,7 +230,10 @@ def dequantize(
 
 
 def quantized_matmul(
-    x: Any, weights: QuantizedWeights | LookupWeights, name: str | None = None
+    x: Any,
+    weights: QuantizedWeights | LookupWeights,
+    name: str | None = None,
+    dynamic: bool = False,
 ) -> tf.Tensor:
     """The product x w with quantized weights, which are unpacked as they are multiplied.
 
@@ -239,17 +242,25 @@ def quantized_matmul(
     codes: of 4 bits with float16 scales and minima of 32 it is 5 bits a weight. Differentiable with respect to x, for
     which the weights are unpacked into memory; they themselves have no gradient.
 
+    With `dynamic` each row of x is rounded to integers from -127 to 127 of a step of its own, max |x| / 127, as
+    Dettmers et al. 2022, "LLM.int8()", [arXiv:2208.07339](https://arxiv.org/abs/2208.07339), have it, and products of
+    integers are summed as such up to a block's end. Each number of x is off by up to half a step, which is what a row
+    with one number far beyond the others suffers from. Rows that are not finite give NaN; the gradient is that without
+    rounding.
+
     Args:
       x: [..., inputs] float32, float16 or bfloat16.
       weights: QuantizedWeights or LookupWeights of [inputs, outputs].
       name: Optional name of the op.
+      dynamic: Whether rows of x are rounded to 8 bits; not with LookupWeights.
 
     Returns:
       [..., outputs] of x's dtype.
 
     Raises:
       TypeError: A dtype does not fit, or those are no quantized weights.
-      ValueError: The last dimension of x is not known in the graph, or not the weights' inputs.
+      ValueError: The last dimension of x is not known in the graph, or not the weights' inputs, or tables are to be
+        multiplied with integers.
       tf.errors.InvalidArgumentError: A shape does not fit (ValueError in a graph).
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -262,6 +273,7 @@ def quantized_matmul(
     with tf.name_scope(name or op):
         x = _arguments.as_floats(op, "x", x)
         weights = _weights(op, weights)
+        check_dynamic(op, dynamic, isinstance(weights, LookupWeights))
         flat, restore = _arguments.flatten_points(op, "x", x)
         if x.shape[-1] != weights.inputs:
             raise ValueError(
@@ -275,8 +287,17 @@ def quantized_matmul(
         else:
             inputs |= {"scales": weights.scales, "minima": weights.minima}
             attributes = {"bits": weights.bits, "block": weights.block}
-            y = _declared.call("metal_quantized_mat_mul", inputs, None, label=op, **attributes)
+            raw = "metal_dynamic_mat_mul" if dynamic else "metal_quantized_mat_mul"
+            y = _declared.call(raw, inputs, None, label=op, **attributes)
         return restore(y)
+
+
+def check_dynamic(op: str, dynamic: Any, tables: bool) -> None:
+    if _arguments.flag(op, "dynamic", dynamic) and tables:
+        raise ValueError(
+            f"[{op}] dynamic: expected False with lookup tables, whose values are no integers; weights with scales "
+            "(lookup=None) can be multiplied with x of 8 bits."
+        )
 
 
 def _weights(op: str, weights: Any) -> QuantizedWeights | LookupWeights:
@@ -304,6 +325,7 @@ def unpacked_rows(weights: QuantizedWeights | LookupWeights, dtype: tf.DType) ->
     )
 
 
+@tf.RegisterGradient("MetalDynamicMatMul")
 @tf.RegisterGradient("MetalQuantizedMatMul")
 def _quantized_matmul_gradient(op: tf.Operation, d_y: tf.Tensor) -> list[tf.Tensor | None]:
     x, codes, scales, minima = op.inputs

@@ -20,10 +20,11 @@ PUBLIC = {
         lookup=None,
     ),
     "dequantize": dict(weights=WEIGHTS, dtype="float32"),
-    "quantized_matmul": dict(x=POINTS, weights=WEIGHTS),
+    "quantized_matmul": dict(x=POINTS, weights=WEIGHTS, dynamic=False),
 }
 RAW = {
     "metal_quantized_mat_mul": dict(x=POINTS, **GIVEN),
+    "metal_dynamic_mat_mul": dict(x=POINTS, **GIVEN),
     "metal_dequantize": dict(inputs=3, **GIVEN),
     "metal_lookup_mat_mul": dict(x=POINTS, **TABLES),
     "metal_lookup_weights": dict(inputs=3, **TABLES),

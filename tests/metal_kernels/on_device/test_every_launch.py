@@ -285,6 +285,8 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             weights = metal_ops.quantize(tf.ones([40, 20]), bits, scales=scales)
             for rows in (1, 2, 4, 8, 20):
                 metal_ops.quantized_matmul(tf.ones([rows, 40], dtype), weights)
+            for rows in (1, 4):
+                metal_ops.quantized_matmul(tf.ones([rows, 40], dtype), weights, dynamic=True)
             metal_ops.dequantize(weights, dtype)
         for bits, scales, dtype in itertools.product(
             (2, 3, 4, 6, 8), ("float32", "float16"), DTYPES

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import raw_ops
-from tests import test_lookup_weights, test_quantized_matmul
+from tests import test_dynamic_matmul, test_lookup_weights, test_quantized_matmul
 from tools.reference.error_cases import DTYPES, Case
 
 
@@ -27,6 +27,15 @@ def cases() -> Iterator[Case]:
                 def unpacked(dtype=dtype, parts=parts, bits=bits):
                     return raw_ops.metal_dequantize(*parts, inputs=300, T=dtype, bits=bits)
 
+                def of_integers(x=x, parts=parts, bits=bits):
+                    return raw_ops.metal_dynamic_mat_mul(tf.constant(x), *parts, bits=bits)
+
+                yield (
+                    "MetalDynamicMatMul",
+                    dtype,
+                    of_integers,
+                    test_dynamic_matmul.rounded(x) @ right,
+                )
                 yield "MetalQuantizedMatMul", dtype, product, x.astype("float64") @ right
                 yield "MetalDequantize", dtype, unpacked, right.T
         for bits in test_lookup_weights.BITS:

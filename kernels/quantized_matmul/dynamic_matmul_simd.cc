@@ -1,0 +1,229 @@
+// MetalDynamicMatMul on the CPU: rows of x are rounded to 8 bits, and products of integers are summed
+// in 32 bits up to a block's end. What has two codes a byte wants x in their order, first the even
+// ones of a unit, then the odd ones.
+
+#include <hwy/aligned_allocator.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/quantized_matmul/quantized_matmul_call.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quantized_matmul/dynamic_matmul_simd.cc"
+#include "kernels/simd/all_targets-inl.h"
+// Behind what it is written with.
+#include "kernels/quantized_matmul/quantized_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace metal_ops {
+namespace HWY_NAMESPACE {
+
+// A unit's codes fill whole vectors.
+using D16 = hn::CappedTag<int16_t, QUANTIZED_UNIT / 2>;
+using D32 = hn::RepartitionToWide<D16>;
+constexpr int kCodes =
+    HWY_MAX_BYTES / 2 < QUANTIZED_UNIT / 2 ? HWY_MAX_BYTES / 2 : QUANTIZED_UNIT / 2;
+constexpr int kVectors = QUANTIZED_UNIT / kCodes;
+// A lane's sum of so many products of 255 and 127 fits, whatever the width.
+constexpr int64_t kMostTerms = 65536;
+constexpr int64_t kRowsAtOnce = 4, kOutputsAtOnce = 16, kPanelOfRows = 256;
+
+int64_t Units(int64_t inputs) { return (inputs + QUANTIZED_UNIT - 1) / QUANTIZED_UNIT; }
+
+// x[0:n] rounded to integers from -127 to 127, zeros up to a unit's end. Returns what one stands for:
+// NaN where not all of x is finite.
+template <int kBits>
+float ToInt8(const float* x, int64_t n, int16_t* to) {
+  uint32_t greatest = 0;  // the bits of |x|, in whose order NaN comes last
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    greatest = std::max(greatest, bits & 0x7fffffffu);
+  }
+  float most;
+  std::memcpy(&most, &greatest, sizeof most);
+  std::fill_n(to, Units(n) * QUANTIZED_UNIT, int16_t{0});
+  if (!std::isfinite(most)) return std::numeric_limits<float>::quiet_NaN();
+  if (most < QUANTIZED_LEAST) return 0.0f;
+  const Floats by(127.0f / most);
+  alignas(64) int32_t rounded[QUANTIZED_UNIT];
+  float last[QUANTIZED_UNIT] = {};
+  for (int64_t at = 0; at < n; at += QUANTIZED_UNIT) {
+    const float* from = x + at;
+    if (n - at < QUANTIZED_UNIT) {
+      std::copy_n(from, n - at, last);
+      from = last;
+    }
+    for (int64_t i = 0; i < QUANTIZED_UNIT; i += Floats::Lanes()) {
+      hn::Store(hn::NearestInt((Floats::Load(from + i) * by).v), hn::ScalableTag<int32_t>(),
+                rounded + i);
+    }
+    for (int i = 0; i < QUANTIZED_UNIT; ++i) {
+      const int place = kBits == 8 ? i : i / 2 + i % 2 * (QUANTIZED_UNIT / 2);
+      to[at + place] = static_cast<int16_t>(rounded[i]);
+    }
+  }
+  return most / 127.0f;
+}
+
+template <int kBits>
+HWY_INLINE void UnitCodes(const uint8_t* from, hn::Vec<D16> middle, hn::Vec<D16> (&to)[kVectors]) {
+  const hn::Rebind<uint8_t, D16> bytes;
+  for (int i = 0; i < kVectors; ++i) {
+    if (kBits == 8) {
+      to[i] = hn::PromoteTo(D16(), hn::LoadU(bytes, from + i * kCodes));
+    } else {
+      const int at = i % (kVectors / 2) * kCodes;
+      const auto two = hn::PromoteTo(D16(), hn::LoadU(bytes, from + at));
+      to[i] = i < kVectors / 2 ? hn::And(two, hn::Set(D16(), 15)) : hn::ShiftRight<4>(two);
+    }
+    to[i] = hn::Sub(to[i], middle);
+  }
+}
+
+// Sums of a row of rounded x, block by block: what its minima are multiplied by.
+void BlockSums(const int16_t* q, const QuantizedParams& p, float* to) {
+  for (int64_t group = 0; group < p.groups; ++group) {
+    const int64_t begin = group * p.block, end = std::min(begin + p.block, p.inputs);
+    // Within the units that hold them the order does not matter, and behind the end are zeros.
+    int64_t sum = 0;
+    for (int64_t i = begin; i < Units(end) * QUANTIZED_UNIT; ++i) sum += q[i];
+    to[group] = static_cast<float>(sum);
+  }
+}
+
+// What a few rows of rounded x have in common with one of weights. A row of x is q_row long, and its
+// sums are next to those of the row before.
+template <int kBits, int kRows>
+HWY_INLINE void IntegerDot(const Row& row, const QuantizedParams& p, const int16_t* q,
+                           int64_t q_row, const float* of_x, float* products) {
+  using DF = hn::Rebind<float, D32>;
+  constexpr int64_t kBytes = QUANTIZED_UNIT * kBits / 8;
+  const auto middle =
+      hn::Set(D16(), row.minima != nullptr ? int16_t{0} : static_cast<int16_t>(row.middle));
+  const int64_t units = Units(p.inputs);
+  uint8_t last[kBytes] = {};
+  const bool part = units * kBytes > p.bytes;
+  if (part) {
+    std::copy_n(row.codes + (units - 1) * kBytes, p.bytes - (units - 1) * kBytes, last);
+  }
+  hn::Vec<DF> sums[kRows];
+  for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(DF());
+  int64_t group = 0, block_end = row.block;
+  for (int64_t begin = 0; begin < p.inputs;) {
+    const int64_t end = std::min({block_end, p.inputs, begin + kMostTerms});
+    hn::Vec<D32> terms[kRows][2];
+    for (int r = 0; r < kRows; ++r) terms[r][0] = terms[r][1] = hn::Zero(D32());
+    for (int64_t i = begin; i < end; i += QUANTIZED_UNIT) {
+      const bool at_end = part && i + QUANTIZED_UNIT > p.inputs;
+      hn::Vec<D16> codes[kVectors];
+      UnitCodes<kBits>(at_end ? last : row.codes + i * kBits / 8, middle, codes);
+      for (int r = 0; r < kRows; ++r) {
+        for (int v = 0; v < kVectors; ++v) {
+          const auto x = hn::LoadU(D16(), q + r * q_row + i + v * kCodes);
+          terms[r][0] = hn::ReorderWidenMulAccumulate(D32(), codes[v], x, terms[r][0], terms[r][1]);
+        }
+      }
+    }
+    const auto scale = hn::Set(DF(), row.scales[group]);
+    for (int r = 0; r < kRows; ++r) {
+      const auto exact = hn::Add(terms[r][0], terms[r][1]);
+      sums[r] = hn::MulAdd(hn::ConvertTo(DF(), exact), scale, sums[r]);
+    }
+    begin = end;
+    if (end == block_end) ++group, block_end += row.block;
+  }
+  group = 0;
+  if (row.minima != nullptr) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    for (; group + lanes <= p.groups; group += lanes) {
+      const auto minima = hn::LoadU(DF(), row.minima + group);
+      for (int r = 0; r < kRows; ++r) {
+        sums[r] = hn::MulAdd(minima, hn::LoadU(DF(), of_x + r * p.groups + group), sums[r]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    products[r] = hn::GetLane(hn::SumOfLanes(DF(), sums[r]));
+    if (row.minima == nullptr) continue;
+    for (int64_t g = group; g < p.groups; ++g)
+      products[r] += row.minima[g] * of_x[r * p.groups + g];
+  }
+}
+
+template <int kBits>
+void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
+  const int64_t most = std::min(p.rows, kPanelOfRows),
+                q_row = Units(p.inputs) * QUANTIZED_UNIT + 16;
+  const hwy::AlignedFreeUniquePtr<int16_t[]> q = hwy::AllocateAligned<int16_t>(most * q_row);
+  std::vector<float> steps(most), of_x(p.use_minima != 0 ? most * p.groups : 0);
+  for (int64_t first = 0; first < p.rows; first += most) {
+    const int64_t n = std::min(most, p.rows - first);
+    call.ParallelFor(n, 4 * p.inputs, [&](int64_t begin, int64_t end) {
+      std::vector<float> room(p.inputs);
+      for (int64_t row = begin; row < end; ++row) {
+        const float* const x = call.Read(0, (first + row) * p.inputs, p.inputs, room.data());
+        steps[row] = ToInt8<kBits>(x, p.inputs, q.get() + row * q_row);
+        if (p.use_minima != 0) BlockSums(q.get() + row * q_row, p, of_x.data() + row * p.groups);
+      }
+    });
+    const int64_t pieces = (p.outputs + kOutputsAtOnce - 1) / kOutputsAtOnce;
+    const int64_t cycles = kOutputsAtOnce * (p.inputs * (1 + n) / 16 + 16);
+    call.ParallelFor(pieces, cycles, [&](int64_t begin, int64_t end) {
+      Rows rows(call, p, 1);
+      std::vector<float> sums(n * kOutputsAtOnce);
+      for (int64_t piece = begin; piece < end; ++piece) {
+        const int64_t output = piece * kOutputsAtOnce;
+        const int64_t n_outputs = std::min(kOutputsAtOnce, p.outputs - output);
+        for (int64_t at = 0; at < n; at += kRowsAtOnce) {
+          const int64_t some = std::min(kRowsAtOnce, n - at);
+          for (int64_t o = 0; o < n_outputs; ++o) {
+            const Row row = rows.At(output + o);
+            const int16_t* const x = q.get() + at * q_row;
+            const float* const sums_of_x = of_x.data() + (p.use_minima != 0 ? at * p.groups : 0);
+            float products[kRowsAtOnce];
+            if (some == kRowsAtOnce) {
+              IntegerDot<kBits, kRowsAtOnce>(row, p, x, q_row, sums_of_x, products);
+            } else {
+              for (int64_t r = 0; r < some; ++r) {
+                IntegerDot<kBits, 1>(row, p, x + r * q_row, q_row, sums_of_x + r * p.groups,
+                                     products + r);
+              }
+            }
+            for (int64_t r = 0; r < some; ++r) {
+              sums[(at + r) * kOutputsAtOnce + o] = steps[at + r] * products[r];
+            }
+          }
+        }
+        for (int64_t row = 0; row < n; ++row) {
+          call.Store(0, (first + row) * p.outputs + output, n_outputs,
+                     sums.data() + row * kOutputsAtOnce);
+        }
+      }
+    });
+  }
+}
+
+void DynamicMatMul(CpuCall& call) {
+  const QuantizedParams p = ToQuantizedParams(call, call.Size("rows"), call.Size("inputs"), 1);
+  if (p.rows == 0 || p.outputs == 0) return;
+  if (call.Int("bits") == 4) {
+    DynamicProduct<4>(call, p);
+  } else {
+    DynamicProduct<8>(call, p);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace metal_ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace metal_ops {
+SIMD_KERNEL("MetalDynamicMatMul", DynamicMatMul);
+}  // namespace metal_ops
+#endif  // HWY_ONCE

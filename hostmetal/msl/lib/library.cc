@@ -4,12 +4,12 @@
 
 namespace {
 
-using _msl::kSlotBytes;
+using _msl::kSlotWords;
 using _msl::kStagger;
 using _msl::Position;
 using _msl::Resolver;
 
-constexpr unsigned kLanes = 32;
+constexpr unsigned kLanes = _msl::kSimdWidth;
 constexpr unsigned kMaxSimdgroups = METALLIB_MAX_THREADS / kLanes;
 constexpr unsigned kMain = METALLIB_MAX_THREADS;  // index of the context that called run()
 constexpr unsigned kMaxStatic = 256;
@@ -21,7 +21,7 @@ struct Simdgroup {
   unsigned barrier;  // wait at a threadgroup barrier
   unsigned long site[kLanes];
   Resolver resolve[kLanes];
-  alignas(64) unsigned char slots[kLanes][kSlotBytes];
+  alignas(64) unsigned slots[kSlotWords][kLanes];
 };
 
 // One threadgroup in flight; lies at the start of a worker's scratch.
@@ -202,10 +202,10 @@ MSL_HIDDEN void _msl_barrier() {
   block(g);
 }
 
-MSL_HIDDEN void* _msl_slot() {
+MSL_HIDDEN unsigned* _msl_slot() {
   Group* g = tls_group;
   if (!g) _msl_unsynchronised();
-  return g->simdgroups[g->current / kLanes].slots[g->current % kLanes];
+  return &g->simdgroups[g->current / kLanes].slots[0][g->current % kLanes];
 }
 
 MSL_HIDDEN unsigned _msl_lane() {

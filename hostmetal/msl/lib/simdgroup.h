@@ -80,60 +80,56 @@ struct Moved {
 #else
 namespace _msl {
 
-template <class T>
-inline T& slot(unsigned char (*slots)[kSlotBytes], int lane) {
-  return *reinterpret_cast<T*>(slots[lane]);
-}
 template <int Width>
 constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
 
 // In an order that is the same in every run: halves are added while all lanes are there, else lane
 // after lane.
 template <class Op, class T, int Width>
-void reduce(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+void reduce(Slots slots, unsigned mask) {
   if (Width == 32 && mask == ~0u) {
     T values[32];
-    for (int i = 0; i < 32; ++i) values[i] = slot<T>(slots, i);
+    for (int i = 0; i < 32; ++i) values[i] = get<T>(slots[0] + i);
     for (int half = 16; half; half /= 2)
       for (int i = 0; i < half; ++i) values[i] = Op::of(values[i], values[i + half]);
-    for (int i = 0; i < 32; ++i) slot<T>(slots, i) = values[0];
+    for (int i = 0; i < 32; ++i) put(slots[0] + i, values[0]);
     return;
   }
   for (int base = 0; base < 32; base += Width) {
     const unsigned group = mask >> base & group_mask<Width>;
     if (!group) continue;
-    T sum = slot<T>(slots, base + __builtin_ctz(group));
+    T sum = get<T>(slots[0] + base + __builtin_ctz(group));
     for (unsigned m = group & (group - 1); m; m &= m - 1)
-      sum = Op::of(sum, slot<T>(slots, base + __builtin_ctz(m)));
-    for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = sum;
+      sum = Op::of(sum, get<T>(slots[0] + base + __builtin_ctz(m)));
+    for (unsigned m = group; m; m &= m - 1) put(slots[0] + base + __builtin_ctz(m), sum);
   }
 }
 template <class Op, class T, int Width, bool Inclusive>
-void scan(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+void scan(Slots slots, unsigned mask) {
   for (int base = 0; base < 32; base += Width) {
     T sum = T(Op::kIdentity);
     for (unsigned m = mask >> base & group_mask<Width>; m; m &= m - 1) {
-      T& here = slot<T>(slots, base + __builtin_ctz(m));
+      unsigned* here = slots[0] + base + __builtin_ctz(m);
       const T before = sum;
-      sum = Op::of(sum, here);
-      here = Inclusive ? sum : before;
+      sum = Op::of(sum, get<T>(here));
+      put(here, Inclusive ? sum : before);
     }
   }
 }
 
 template <class T>
-void move(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+void move(Slots slots, unsigned mask) {
   T result[32];
   for (unsigned m = mask; m; m &= m - 1) {
     const int lane = __builtin_ctz(m);
-    const Moved<T>& mine = slot<Moved<T>>(slots, lane);
+    const auto mine = get<Moved<T>>(slots[0] + lane);
     const bool valid = mine.source >= 0 && mine.source < 32 && (mask >> mine.source & 1);
-    const Moved<T>& from = slot<Moved<T>>(slots, valid ? mine.source : lane);
+    const auto from = get<Moved<T>>(slots[0] + (valid ? mine.source : lane));
     result[lane] = valid && mine.from_fill ? from.fill : from.value;
   }
   for (unsigned m = mask; m; m &= m - 1) {
     const int lane = __builtin_ctz(m);
-    slot<Moved<T>>(slots, lane).value = result[lane];
+    put(slots[0] + lane, result[lane]);
   }
 }
 template <class T>
@@ -142,14 +138,14 @@ inline T moved(unsigned long site, T value, int source) {
 }
 
 template <int Width>
-void ballot(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+void ballot(Slots slots, unsigned mask) {
   for (int base = 0; base < 32; base += Width) {
     const unsigned group = mask >> base & group_mask<Width>;
     unsigned votes = 0;
     for (unsigned m = group; m; m &= m - 1)
-      if (slot<uint2>(slots, base + __builtin_ctz(m)).x) votes |= m & -m;
+      if (slots[0][base + __builtin_ctz(m)]) votes |= m & -m;
     for (unsigned m = group; m; m &= m - 1)
-      slot<uint2>(slots, base + __builtin_ctz(m)) = uint2(votes, group);
+      put(slots[0] + base + __builtin_ctz(m), uint2(votes, group));
   }
 }
 // x: lanes with a true vote, y: active lanes.
@@ -159,12 +155,12 @@ inline uint2 vote(unsigned long site, bool yes) {
 }
 
 template <class T, int Width>
-void first(unsigned char (*slots)[kSlotBytes], unsigned mask) {
+void first(Slots slots, unsigned mask) {
   for (int base = 0; base < 32; base += Width) {
     const unsigned group = mask >> base & group_mask<Width>;
     if (!group) continue;
-    const T value = slot<T>(slots, base + __builtin_ctz(group));
-    for (unsigned m = group; m; m &= m - 1) slot<T>(slots, base + __builtin_ctz(m)) = value;
+    const T value = get<T>(slots[0] + base + __builtin_ctz(group));
+    for (unsigned m = group; m; m &= m - 1) put(slots[0] + base + __builtin_ctz(m), value);
   }
 }
 

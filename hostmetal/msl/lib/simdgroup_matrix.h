@@ -53,48 +53,58 @@ namespace _msl {
 struct MatrixOperands {
   metal::vec<float, 2> a, b, c;
 };
-// Four lanes have a row: two neighbours its first half, the two that are eight lanes on its second.
-constexpr int first_lane(int row) { return (row & 4) * 4 + (row & 3) * 2; }
-// d = a b + c for the whole simdgroup.
-inline void multiply_whole_matrices(unsigned char (*slots)[kSlotBytes]) {
-  typedef float Pair __attribute__((ext_vector_type(2), aligned(4)));
-  typedef float Quad __attribute__((ext_vector_type(4)));
+// d = a b + c for the whole simdgroup. Four lanes have a row: two neighbours its first half, the two that are eight lanes
+// on its second. So a word of eight lanes, beside the next word of the same, has halves of four rows.
+inline void multiply_whole_matrices(Slots slots) {
   typedef float Row __attribute__((ext_vector_type(8)));
-  const auto pair = [=](int lane, int operand) -> Pair {
-    return *reinterpret_cast<const Pair*>(slots[lane] + 8 * operand);
-  };
-  const auto row = [=](int i, int operand) -> Row {
-    const int l = first_lane(i);
-    const Pair p = pair(l, operand), q = pair(l + 1, operand);
-    const Pair r = pair(l + 8, operand), s = pair(l + 9, operand);
-    const Quad left = __builtin_shufflevector(p, q, 0, 1, 2, 3);
-    const Quad right = __builtin_shufflevector(r, s, 0, 1, 2, 3);
-    return __builtin_shufflevector(left, right, 0, 1, 2, 3, 4, 5, 6, 7);
+  typedef float Rows __attribute__((ext_vector_type(16)));
+  // Four rows of an operand, from `lane` on.
+  const auto rows = [=](Row* to, int lane, int operand) {
+    const auto word = [=](int l, int i) -> Row {
+      return *reinterpret_cast<const Row*>(&slots[2 * operand + i][l]);
+    };
+#define MSL_EVEN(l) __builtin_shufflevector(word(l, 0), word(l, 1), 0, 8, 1, 9, 4, 12, 5, 13)
+#define MSL_ODD(l) __builtin_shufflevector(word(l, 0), word(l, 1), 2, 10, 3, 11, 6, 14, 7, 15)
+    const Row even = MSL_EVEN(lane), odd = MSL_ODD(lane);
+    const Row even_end = MSL_EVEN(lane + 8), odd_end = MSL_ODD(lane + 8);
+#undef MSL_EVEN
+#undef MSL_ODD
+    to[0] = __builtin_shufflevector(even, even_end, 0, 1, 2, 3, 8, 9, 10, 11);
+    to[1] = __builtin_shufflevector(odd, odd_end, 0, 1, 2, 3, 8, 9, 10, 11);
+    to[2] = __builtin_shufflevector(even, even_end, 4, 5, 6, 7, 12, 13, 14, 15);
+    to[3] = __builtin_shufflevector(odd, odd_end, 4, 5, 6, 7, 12, 13, 14, 15);
   };
   Row b[8];
+  rows(b, 0, 1), rows(b + 4, 16, 1);
+  for (int lane = 0; lane < 32; lane += 16) {
+    Row c[4];
+    rows(c, lane, 2);
 #pragma clang loop unroll(full)
-  for (int k = 0; k < 8; ++k) b[k] = row(k, 1);
-  for (int i = 0; i < 8; ++i) {
-    Row c = row(i, 2);
-    const int l = first_lane(i);
+    for (int i = 0; i < 4; ++i) {
 #pragma clang loop unroll(full)
-    for (int k = 0; k < 8; ++k) {
-      const float a =
-          *reinterpret_cast<const float*>(slots[l + (k & 4) * 2 + (k >> 1 & 1)] + 4 * (k & 1));
-      c += a * b[k];
+      for (int k = 0; k < 8; ++k) {
+        const unsigned& a = slots[k & 1][lane + 2 * i + (k & 4) * 2 + (k >> 1 & 1)];
+        c[i] += *reinterpret_cast<const float*>(&a) * b[k];
+      }
     }
-    const auto put = [=](int lane, Pair p) { *reinterpret_cast<Pair*>(slots[lane] + 16) = p; };
-    put(l, c.s01), put(l + 1, c.s23), put(l + 8, c.s45), put(l + 9, c.s67);
+    // All 16 lanes of a word at once: their next load would wait for narrower stores to be gathered.
+    const Rows first = __builtin_shufflevector(c[0], c[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+                                               13, 14, 15);
+    const Rows last = __builtin_shufflevector(c[2], c[3], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+                                              13, 14, 15);
+    *reinterpret_cast<Rows*>(&slots[4][lane]) = __builtin_shufflevector(
+        first, last, 0, 2, 8, 10, 16, 18, 24, 26, 4, 6, 12, 14, 20, 22, 28, 30);
+    *reinterpret_cast<Rows*>(&slots[5][lane]) = __builtin_shufflevector(
+        first, last, 1, 3, 9, 11, 17, 19, 25, 27, 5, 7, 13, 15, 21, 23, 29, 31);
   }
 }
-// Where lanes are missing: their elements count as zero.
-inline void multiply_matrices(unsigned char (*slots)[kSlotBytes], unsigned mask) {
-  if (mask == ~0u) return multiply_whole_matrices(slots);
+// Where lanes are missing: their elements count as zero. Rare, and too long to be inlined.
+__attribute__((noinline)) inline void multiply_some_lanes(Slots slots, unsigned mask) {
   using M = metal::simdgroup_matrix<float, 8, 8>;
   float a[8][8] = {}, b[8][8] = {}, c[8][8] = {};
   for (unsigned m = mask; m; m &= m - 1) {
     const int lane = __builtin_ctz(m);
-    const MatrixOperands& o = slot<MatrixOperands>(slots, lane);
+    const auto o = get<MatrixOperands>(slots[0] + lane);
     const unsigned i = M::row(lane), j = M::column(lane);
     a[i][j] = o.a.x, a[i][j + 1] = o.a.y;
     b[i][j] = o.b.x, b[i][j + 1] = o.b.y;
@@ -106,8 +116,11 @@ inline void multiply_matrices(unsigned char (*slots)[kSlotBytes], unsigned mask)
   for (unsigned m = mask; m; m &= m - 1) {
     const int lane = __builtin_ctz(m);
     const unsigned i = M::row(lane), j = M::column(lane);
-    slot<MatrixOperands>(slots, lane).c = metal::vec<float, 2>(c[i][j], c[i][j + 1]);
+    put(slots[4] + lane, metal::vec<float, 2>(c[i][j], c[i][j + 1]));
   }
+}
+inline void multiply_matrices(Slots slots, unsigned mask) {
+  mask == ~0u ? multiply_whole_matrices(slots) : multiply_some_lanes(slots, mask);
 }
 // The lane's two elements of a b + c.
 template <class A, class B>

@@ -10,15 +10,19 @@
 
 namespace _msl {
 
-constexpr unsigned kSlotBytes = 48;  // a lane's operands and result
+constexpr unsigned kSimdWidth = 32;
+constexpr unsigned kSlotWords = 12;  // of a lane's operands and result
 // Stacks of the same alignment would share a few cache sets: their tops are staggered over this
 // many bytes.
 constexpr unsigned long kStagger = 32 * 128;
 constexpr unsigned long kFiberTail = kStagger + 64;  // of a group's scratch, behind the stacks
 
+// Of a simdgroup, word after word: what loops over lanes write lies side by side, and lanes that
+// meet elsewhere have their own places whatever the types.
+typedef unsigned (*Slots)[kSimdWidth];
 // Works on the slots of the lanes in `mask`, all at one call of one simdgroup function; leaves each
 // lane's result in its own slot.
-typedef void (*Resolver)(unsigned char (*slots)[kSlotBytes], unsigned mask);
+typedef void (*Resolver)(Slots slots, unsigned mask);
 
 struct Position {
   unsigned threadgroup_position[3], local[3],
@@ -35,7 +39,7 @@ typedef void (*SimdgroupBody)(const void* arguments, const Position& group, unsi
 
 #define MSL_HIDDEN extern "C" __attribute__((visibility("hidden")))
 MSL_HIDDEN void _msl_barrier();
-MSL_HIDDEN void* _msl_slot();  // of the running lane
+MSL_HIDDEN unsigned* _msl_slot();  // the first word of the running lane
 MSL_HIDDEN unsigned _msl_lane();
 MSL_HIDDEN void _msl_simd(unsigned long site, _msl::Resolver resolve);
 MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* launch,
@@ -73,15 +77,33 @@ MSL_HIDDEN void _msl_assertion(const char* sentence);
 
 namespace _msl {
 template <class T>
+constexpr unsigned slot_words = (sizeof(T) + 3) / 4;
+template <class T>
+inline void put(unsigned* slot, const T& value) {
+  unsigned words[slot_words<T>] = {};
+  __builtin_memcpy(words, (const void*)&value, sizeof(T));
+#pragma clang loop unroll(full)
+  for (unsigned i = 0; i < slot_words<T>; ++i) slot[i * kSimdWidth] = words[i];
+}
+template <class T>
+inline T get(const unsigned* slot) {
+  unsigned words[slot_words<T>];
+#pragma clang loop unroll(full)
+  for (unsigned i = 0; i < slot_words<T>; ++i) words[i] = slot[i * kSimdWidth];
+  T value;
+  __builtin_memcpy((void*)&value, words, sizeof(T));
+  return value;
+}
+template <class T>
 inline T exchange(unsigned long site, Resolver resolve, const T& value) {
-  static_assert(sizeof(T) <= kSlotBytes, "simdgroup functions take types of at most 16 bytes");
-  T* slot = static_cast<T*>(_msl_slot());
-  *slot = value;
+  static_assert(slot_words<T> <= kSlotWords, "simdgroup functions take types of at most 16 bytes");
+  unsigned* slot = _msl_slot();
+  put(slot, value);
   _msl_simd(site, resolve);
-  return *slot;
+  return get<T>(slot);
 }
 inline void simd_barrier(unsigned long site) {
-  _msl_simd(site, [](unsigned char(*)[kSlotBytes], unsigned) {});
+  _msl_simd(site, [](Slots, unsigned) {});
 }
 }  // namespace _msl
 #endif  // __NVPTX__

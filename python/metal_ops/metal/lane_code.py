@@ -11,7 +11,7 @@ from .lane_regions import Region, Regions
 
 LANES = 32
 _END = -1  # the exit of a region that ends the kernel
-SLOT_BYTES = 48
+SLOT_WORDS = 12  # as sync.h has them: of a lane, each 32 words behind the last
 # Attribute of what is the same for all lanes of a simdgroup, as an argument.
 _FIXED = {"%v0": "ptr", "%v1": "ptr"}
 
@@ -334,7 +334,7 @@ class RegionCode:
     def _written(self, i: Instruction) -> str:
         callee = i.callee()
         if callee == "@_msl_slot":
-            return f"getelementptr [{SLOT_BYTES} x i8], ptr %msl.s, i64 %msl.l"
+            return "getelementptr i32, ptr %msl.s, i64 %msl.l"
         if callee == "@_msl_lane":
             return "add i32 %msl.lane, 0"
         text = i.text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .lane_code import LANES, SLOT_BYTES, RegionCode
+from .lane_code import LANES, SLOT_WORDS, RegionCode
 from .lane_ir import Fallback
 from .lane_regions import Region
 
@@ -57,7 +57,7 @@ class Simdgroup(RegionCode):
         self._add(
             "msl.start:",
             f"%msl.f = alloca {self._frame_type}, align 64",
-            f"%msl.s = alloca [{LANES} x [{SLOT_BYTES} x i8]], align 64",
+            f"%msl.s = alloca [{SLOT_WORDS} x [{LANES} x i32]], align 64",
             f"%msl.states = alloca <{LANES} x i32>, align 128",
             "%msl.live = alloca i32",
             "store i32 %msl.mask, ptr %msl.live",

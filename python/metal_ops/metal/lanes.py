@@ -226,6 +226,11 @@ def _analysed(function: Function, row: bool) -> tuple[Flow, Uniform, Regions]:
 def _same_loads(function: Function) -> set[str]:
     """Loads of what a simdgroup function gave, where all lanes get the same."""
     slots = {v for v, (_, i) in function.defs.items() if i.callee() == "@_msl_slot"}
+    slots |= {  # and their other words
+        v
+        for v, (_, i) in function.defs.items()
+        if i.operation == "getelementptr" and i.uses and i.uses[0] in slots and len(i.uses) == 1
+    }
     out = set()
     for block in function.blocks.values():
         if not block.meeting or not _SAME.search(block.meeting.text):

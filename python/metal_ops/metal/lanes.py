@@ -20,11 +20,15 @@ from .lane_driver import Simdgroup
 from .lane_flow import Flow, Uniform
 from .lane_ir import Fallback, Function, Instruction, named
 from .lane_regions import Regions
+from .lane_vectors import Vectors
 
 LANES = 1  # values of _msl_by_lanes<n>, which 0 leaves to fibers
 BARRIERS = 2
 ROWS = 4  # as runtime.h has them
 ALIGNED_ROWS = 8
+
+# Short loops are unrolled as a whole, which leaves no arrays in memory, where lanes have them far apart; or not at all.
+_UNROLL = "-unroll-threshold=400 -unroll-allow-partial=false -unroll-runtime=false".split()
 
 _THREAD = re.compile(
     r"^define [^@\n]*void @_msl_thread(\d+)\([^\n]*\)([^\n]*) \{\n.*?^}\n", re.M | re.S
@@ -94,6 +98,8 @@ def _lightly_optimised(text: str, target: str) -> str:
         "-fPIC",
         "-w",
         "-fno-math-errno",
+        "-funroll-loops",
+        *(word for option in _UNROLL for word in ("-mllvm", option)),
     ]
     return toolchain.run(
         [*command, "-o", "-", *toolchain.march(target), "-"], "the optimiser", text
@@ -213,7 +219,9 @@ class _Module:
 
 
 def _cut(text: str) -> Function:
-    return Function(text, 6)
+    function = Function(text, 6)
+    Vectors(function).take_apart()
+    return function
 
 
 def _analysed(function: Function, row: bool) -> tuple[Flow, Uniform, Regions]:

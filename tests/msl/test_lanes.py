@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,10 @@ import time
 import numpy as np
 import pytest
 
-from metal_ops.metal import Options, compile_object, compiler, lanes, link, toolchain
+from metal_ops.metal import Options, compile_object, compiler, lane_code, lanes, link, toolchain
 from metal_ops.metal.abi import abi, number
-from metal_ops.metal.lane_ir import Fallback, Function, Instruction
+from metal_ops.metal.lane_ir import Fallback, Function, Instruction, size_of
+from metal_ops.metal.lane_vectors import Vectors
 from metal_ops.metal.launch import Library
 
 from .shaders import HEADER, VALIDATION
@@ -147,6 +149,83 @@ BODIES = {
         }
         y[at] = d.thread_elements().x - c.thread_elements().y;""",
 }
+# Simdgroup functions of all sizes at once, of lanes that part too, whose slots may not touch each other.
+BODIES["types_in_slots"] = """
+        const float v = x[at];
+        const half4 h = half4(half(v), half(i), 1, half(n)) * 0.25h;
+        const float3 f = simd_shuffle_xor(float3(v, i, n), 5) + simd_shuffle_up(float3(1, v, 2), 1);
+        const half4 g = simd_shuffle_and_fill_down(h, h + 1, 3) + quad_shuffle_xor(h, 1);
+        const long l = simd_sum(long(i) << 33) + simd_prefix_exclusive_sum(long(i) << 20);
+        const uchar c = simd_max(uchar(i * 37)) ^ simd_shuffle_rotate_down(uchar(i * 11), 9);
+        const short2 t = simd_broadcast_first(short2(i, -3)) + simd_shuffle_down(short2(5, i), 2);
+        float w = f.x + f.y * f.z + float(g.x + g.y * g.w) + float(l >> 20) * 1e-9f + c + t.x * t.y;
+        if (i % 4 == 1) w += simd_sum(half(i % 8)); else if (i % 4 == 2) w -= simd_shuffle_xor(float4(v, i, 2, w), 4).w;
+        else if (i % 8 == 3) w += float(simd_max(ulong(i) << 35) >> 35) + quad_product(ushort(3));
+        y[at] = w;"""
+# Loops within a region, turn by turn: their ends known for all lanes or not, and one that ends the kernel.
+BODIES["fours_from_lane_to_lane"] = """
+        float most = -1e9, sum = 0;
+        device const float4* fours = (device const float4*)x;
+        for (uint k = i; k < p.length / 4; k += n) {
+          for (short j = 0; j < 4; ++j) most = max(most, fours[k][j]);
+        }
+        s[i] = most;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        const float top = s[0];
+        for (uint k = i; k < p.length / 4; k += n) {
+          for (short j = 0; j < 4; ++j) sum += exp(fours[k][j] - top);
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        s[i] = sum;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        const float all = s[0] + s[n - 1];
+        y[at] = 1;
+        for (uint k = i; k < p.length; k += n) y[at] = y[at] * 0.5f + all * x[k];"""
+BODIES["turns_that_are_left"] = """
+        float sum = 0;
+        for (uint k = i; k < p.length; k += n) {
+          if (x[k] > 1.5f) break;
+          if (x[k] < 0 && k % 3) continue;
+          sum += x[k];
+        }
+        s[i] = sum;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint k = 0; k < p.rounds * 9; ++k) sum += x[(k * n + i) % p.length] * 0.5f;
+        for (uint k = i; k < n + p.rounds; k += 5) {
+          for (uint j = k % 4; j < 3 + p.rounds; ++j) sum = sum * 0.75f + s[(k + j) % n];
+          if (sum > 40) return;
+        }
+        y[at] = sum;"""
+# Short loops over arrays, left early too, and pairs that go round a loop.
+BODIES["arrays_taken_apart"] = """
+        float sums[4] = {0.f}, values[16];
+        for (uint part = i; part < p.length / 16; part += n) {
+          for (short j = 0; j < 16; ++j) values[j] = x[part * 16 + j];
+          for (short r = 0; r < 4; ++r) {
+            if (r > short(p.rounds)) break;
+            for (short j = 0; j < 16; ++j) sums[r] += values[j] * float((j * r + i) % 5);
+          }
+        }
+        float2 pair = float2(x[at], 1);
+        for (uint k = 0; k < p.rounds + 1; ++k) {
+          s[i] = pair.x;
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          pair = simd_shuffle_xor(pair, 1).yx * 0.5f + s[(i + k) % n];
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+        }
+        y[at] = pair.y + simd_sum(sums[0]) - sums[1] + simd_max(sums[2]) * pair.x + sums[3] * pair.y;"""
+BODIES["arrays_of_matrices"] = """
+        threadgroup float* mine = s + i / 32 * 64 % 256;
+        for (uint k = i % 32; k < 64; k += min(n, 32u)) mine[k] = x[(at + k * 3) % p.length];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        simdgroup_float8x8 left[2], right, sums[2];
+        for (short j = 0; j < 2; ++j) sums[j] = make_filled_simdgroup_matrix<float, 8>(float(j));
+        for (uint k = 0; k < p.rounds; ++k) {
+          for (short j = 0; j < 2; ++j) simdgroup_load(left[j], mine, 8, 0, j == 1);
+          simdgroup_load(right, mine, 8);
+          for (short j = 0; j < 2; ++j) simdgroup_multiply_accumulate(sums[j], left[j], right, sums[j]);
+        }
+        y[at] = sums[0].thread_elements().x - sums[1].thread_elements().y;"""
 # Those that stay with fibers, and why.
 FIBERS = {
     "meetings_after_such_a_loop": "threads that go round a loop of meetings at different times",
@@ -305,6 +384,92 @@ sys.stdout.buffer.write(compile_object("sums.metal", Options(validation=False), 
         for seed in (str(time.time_ns() % 2**31 + n) for n in range(2))
     ]
     assert objects[0] and len(set(objects)) == 1
+
+
+def test_slots_are_where_the_library_has_them():
+    header = (toolchain.library_root() / "lib/sync.h").read_text()
+    for name, expected in (("kSimdWidth", lane_code.LANES), ("kSlotWords", lane_code.SLOT_WORDS)):
+        found = re.search(rf"constexpr unsigned {name} = (\d+);", header)
+        assert found and int(found[1]) == expected
+
+
+@pytest.mark.skipif(VALIDATION, reason="checked kernels run by fibers")
+def test_loops_that_lanes_take_turn_by_turn(monkeypatch):
+    """Also one behind which the kernel ends, and those that read four values a lane."""
+    loops: dict[str, int] = {}
+
+    class Seen(lanes.Regions):
+        def __init__(self, flow, *rest):
+            super().__init__(flow, *rest)
+            loops[name] = sum(header in self.all for header in flow.loops)
+
+    monkeypatch.setattr(lanes, "Regions", Seen)
+    for name, least in {"strides": 1, "fours_from_lane_to_lane": 3, "loop_of_barriers": 1}.items():
+        _library(f"{HEADER}struct Parameters {{ uint rounds, length; }};\n"
+                 f"kernel void f{SIGNATURE}{BODIES[name]}\n}}\n// turn by turn\n")  # fmt: skip
+        assert loops[name] >= least, name
+
+
+VECTORS = """define void @_msl_thread0(i32 %0, float %1) {
+  %3 = insertelement <2 x float> poison, float %1, i64 0
+  %4 = insertelement <2 x float> %3, float 2.0, i64 1
+  br label %5
+
+5:
+  %6 = phi nsz <2 x float> [ %4, %2 ], [ %9, %5 ]
+  %7 = bitcast <2 x float> %6 to <2 x i32>
+  %8 = extractelement <2 x i32> %7, i64 1
+  %9 = phi_or_not
+  %10 = extractelement <2 x float> %6, i64 0
+  %11 = fcmp olt float %10, 1.0
+  br i1 %11, label %5, label %12
+
+12:
+  store i32 %8, ptr null
+  ret void
+}
+"""
+
+
+def test_vectors_that_hold_numbers_together_are_taken_apart():
+    function = Function(
+        VECTORS.replace("phi_or_not", "insertelement <2 x float> %6, float %1, i64 0"), 2
+    )
+    Vectors(function).take_apart()
+    code = [i.text for block in function.blocks.values() for i in block.instructions]
+    assert not any("<2 x" in text for text in code)
+    assert "phi nsz float [ %v1, %v2 ], [ %v1, %v5 ]" in code
+    assert "phi nsz float [ 2.0, %v2 ], [ %v6.e1, %v5 ]" in code
+    assert "store i32 %v7.e1, ptr null" in code
+
+
+def test_vectors_that_are_computed_stay():
+    text = VECTORS.replace("phi_or_not", "fadd <2 x float> %6, %6")
+    function = Function(text, 2)
+    Vectors(function).take_apart()
+    code = [i.text for block in function.blocks.values() for i in block.instructions]
+    assert code == [i.text for b in Function(text, 2).blocks.values() for i in b.instructions]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("ptr", (8, 8)),
+        ("[3 x half]", (6, 2)),
+        ("{ i8, float, i8 }", (12, 4)),
+        ('%"struct.a::b"', (24, 8)),
+        ("[2 x %c]", (4, 2)),
+    ],
+)
+def test_sizes_of_types(kind, expected):
+    types = {'%"struct.a::b"': "{ %c, double, i16 }", "%c": "{ half }"}
+    assert size_of(kind, types) == expected
+
+
+def test_sizes_of_types_that_are_not_known():
+    for kind in ("%d", "x86_fp80", "<4 x float>"):
+        with pytest.raises(LookupError):
+            size_of(kind, {})
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,30 @@ def type_at(text: str) -> str:
     return found[0]
 
 
+_SIZES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4}
+_SIZES |= {"i64": 8, "double": 8, "ptr": 8}
+
+
+def size_of(kind: str, types: dict[str, str]) -> tuple[int, int]:
+    """A type's bytes and alignment; `types` are those that have names. LookupError if it is not understood."""
+    if kind in _SIZES:
+        return _SIZES[kind], _SIZES[kind]
+    if kind[0] == "%":
+        return size_of(types[kind], types)
+    if found := re.fullmatch(r"\[(\d+) x (.*)\]", kind):
+        size, align = size_of(found[2], types)
+        return int(found[1]) * size, align
+    if kind[0] != "{":
+        raise LookupError(kind)
+    at, most, rest = 0, 1, kind[1:-1].strip()
+    while rest:
+        part = type_at(rest)
+        size, align = size_of(part, types)
+        at, most = -(-at // align) * align + size, max(most, align)
+        rest = rest[len(part) :].lstrip(", ")
+    return -(-at // most) * most, most
+
+
 @dataclass
 class Instruction:
     """One instruction: `text` is all of it but the result, without metadata."""

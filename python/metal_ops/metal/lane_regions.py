@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass, field
 
 from .lane_flow import Flow, Uniform, postdominators
-from .lane_ir import BARRIER, Fallback, Instruction
+from .lane_ir import BARRIER, Fallback, Instruction, size_of
 
-SIZES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4}
+# Accesses that lie so many values from lane to lane are read and written together with those between, by vectors.
+WIDEST = 8
 
 
 @dataclass
@@ -41,8 +42,8 @@ class Regions:
       between: region with lanes that part -> the regions until all have met again, in order, and where that is.
     """
 
-    def __init__(self, flow: Flow, uniform: Uniform):
-        self._flow, self._uniform = flow, uniform
+    def __init__(self, flow: Flow, uniform: Uniform, types: dict[str, str]):
+        self._flow, self._uniform, self._types = flow, uniform, types
         self._blocks = flow.function.blocks
         self._post: dict[str, str] | None = None
         needed = {flow.function.entry}
@@ -94,7 +95,13 @@ class Regions:
         step = self._step(pointer[-1], 0) if pointer else None
         if step is None or kind[0] == "<":
             return None
-        return step if abs(step) <= SIZES.get(kind, 8) else None
+        return step if abs(step) <= WIDEST * (self._size(kind) or 1) else None
+
+    def _size(self, kind: str) -> int | None:
+        try:
+            return size_of(kind, self._types)[0]
+        except (LookupError, Fallback):
+            return None
 
     def _step(self, value: str, depth: int) -> int | None:
         """By how much a value grows from lane to lane; a guess that decides on speed alone."""
@@ -108,8 +115,9 @@ class Regions:
         words = re.findall(r"(?<=[ ,])(%(?:\"[^\"]+\"|[\w.$-]+)|-?\d+)(?=,|$)", i.text)
         operation = i.operation
         if operation == "phi":
-            first = i.incoming()[0][0]
-            return self._step(first, depth + 8) if first[0] == "%" else 0
+            body = self._flow.loops.get(self._flow.function.defs[value][0], ())
+            first = next(v for v, source in i.incoming() if source not in body)
+            return self._step(first, depth + 1) if first[0] == "%" else 0
         if operation in ("zext", "sext", "trunc"):
             return self._step(i.uses[0], depth + 1) if i.uses else None
         if operation != "getelementptr":
@@ -129,14 +137,17 @@ class Regions:
             if operation == "mul" and number is not None:
                 return steps[0] * number
             return None
-        if operation == "getelementptr":
-            found = re.match(r"getelementptr (?:[a-z]+ )*([\w]+), ptr (\S+), i\d+ (\S+)$", i.text)
-            if not found:
-                return None
-            base = self._step(found[2], depth + 1) if found[2][0] == "%" else 0
-            index = self._step(found[3], depth + 1) if found[3][0] == "%" else 0
-            return None if base is None or index is None else base + index * SIZES.get(found[1], 8)
-        return None
+        found = re.fullmatch(
+            r"getelementptr (?:(?:inbounds|nuw|nusw) )*(.+), ptr (\S+?)(, i\d+ 0)?, i\d+ (\S+)",
+            i.text,
+        )
+        if not found:
+            return None
+        # With a zero before the index: into an array.
+        kind = re.sub(r"^\[\d+ x (.*)\]$", r"\1", found[1]) if found[3] else found[1]
+        size = self._size(kind)
+        base, index = (self._step(v, depth + 1) if v[0] == "%" else 0 for v in (found[2], found[4]))
+        return None if None in (size, base, index) else base + index * size  # type: ignore[operator]
 
     def _cut(self, cuts: set[str]) -> None:
         while True:
@@ -194,12 +205,29 @@ class Regions:
             ahead += self._flow.succs[here]
         return True
 
+    def _to_the_end(self, succs: dict[str, list[str]]) -> dict[str, list[str]]:
+        """With the end of the kernel behind loops that lead nowhere else."""
+        before: dict[str, list[str]] = {name: [] for name in succs}
+        for name, targets in succs.items():
+            for target in targets:
+                before[target].append(name)
+        ahead = [name for name in succs if not succs[name]]
+        ending = set(ahead)
+        while ahead:
+            new = set(before[ahead.pop()]) - ending
+            ending |= new
+            ahead += new
+        return {
+            name: [*targets, ""] if name not in ending and "" in self.all[name].exits else targets
+            for name, targets in succs.items()
+        }
+
     def _part(self) -> tuple[str, str] | None:
         """Finds, for each region where lanes part, where they meet again; returns one for which that is too difficult,
         and why."""
         self.between: dict[str, tuple[list[str], str]] = {}
         succs = {n: [e for e in r.exits if e] for n, r in self.all.items()}
-        post = postdominators(self.all, succs)
+        post = postdominators(self.all, self._to_the_end(succs))
         order = {name: i for i, name in enumerate(self.all)}
         for name, region in self.all.items():
             targets = succs[name]

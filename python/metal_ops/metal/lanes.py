@@ -121,6 +121,7 @@ class _Module:
         )
         self.meets = {name for name, body in bodies.items() if _MEETS.search(body)}
         self._bodies = bodies
+        self._types = dict(re.findall(r"(?m)^(%\S+|%\"[^\"]+\") = type (\{.*\})$", text))
 
     def transformed(self, numbers: set[int]) -> tuple[str, dict[int, str]]:
         """The module with these kernels as loops; or why not, of those that cannot be."""
@@ -195,9 +196,9 @@ class _Module:
             symbol = f"@_msl_lanes{number}{'' if row else '_any'}"
             function = _cut(text)
             try:
-                flow, uniform, regions = _analysed(function, row)
+                flow, uniform, regions = _analysed(function, row, self._types)
                 if _inductions(function, flow, uniform, regions):
-                    flow, uniform, regions = _analysed(function, row)
+                    flow, uniform, regions = _analysed(function, row, self._types)
             except Fallback:
                 if row:
                     raise
@@ -224,11 +225,13 @@ def _cut(text: str) -> Function:
     return function
 
 
-def _analysed(function: Function, row: bool) -> tuple[Flow, Uniform, Regions]:
+def _analysed(
+    function: Function, row: bool, types: dict[str, str]
+) -> tuple[Flow, Uniform, Regions]:
     flow = Flow(function)
     own = {"%v2", "%v3"} if row else {"%v2", "%v3", "%v4", "%v5"}
     uniform = Uniform(flow, own, _same_loads(function), row)
-    return flow, uniform, Regions(flow, uniform)
+    return flow, uniform, Regions(flow, uniform, types)
 
 
 def _same_loads(function: Function) -> set[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ ROOT = Path(__file__).resolve().parents[1]
 class Process:
     """A running Python process; `finish()` gives what it printed."""
 
-    def __init__(self, *arguments: str, path: Path | None = None, **environment: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        path: Path | None = None,
+        descriptors: Sequence[int] = (),
+        **environment: str,
+    ) -> None:
         variables = {
             name: value for name, value in os.environ.items() if name != "METAL_OPS_DEVICE"
         }
@@ -29,6 +36,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            pass_fds=descriptors,
         )
 
     def finish(self, timeout: float = 120) -> tuple[int, str, str]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from metal_ops.ops.ray_march import RaySamples
 from metal_ops.programs import checkpoint
 from metal_ops.programs.cluster import local_clusters
 from metal_ops.programs.launch import environment
+from metal_ops.programs.memory import Lines
 from tests.processes import ROOT, Process
 
 SMALL = "--width 16 --layers 1 --heads 2 --kv-heads 1 --hidden 16 --context 32".split()
@@ -32,29 +34,36 @@ TRAIN = TrainConfig(seconds=None, steps=STEPS, target_samples=1024, occupancy_re
 WORKER = """
 import json, os, sys
 from metal_ops.programs.cluster import cluster_from
+from metal_ops.programs.exchange import Collectives, exchange_from
 from metal_ops.programs.workers import Workers
-workers = Workers(cluster_from(os.environ))
+# First: it waits for all, and nothing else runs meanwhile.
+by_grpc = Workers(Collectives(cluster_from(os.environ)))
 import numpy as np, tensorflow as tf
 from tests.distributed import test_workers as test
-trainer = test.Trainer(test.scene(), test.MODEL, test.TRAIN, workers)
-trainer.agree()
-losses = []
-for _ in range(test.STEPS):
-    trainer.n_rays = test.RAYS
-    losses.append(trainer.train_step().loss)
-trainer.save(test.Path(sys.argv[1]) / f"{workers.rank}.npz")
 
-# A table of which this worker touched a few rows, then nearly all: the first goes by rows, the second whole.
-mean = tf.function(lambda table, small: workers.mean([small, table], [tf.constant(3.0)], 1))
-found = []
-for part in (16, 1):
-    table = np.zeros([4096, 2], np.float32)
-    table[workers.rank :: part] = np.arange(1, 3) * (workers.rank + 1)
-    (small, shared), numbers, cost = mean(tf.constant(table), tf.constant([[1.0 + workers.rank]]))
-    rows = shared.numpy()[:part + 1].tolist()
-    found.append([small.numpy().tolist(), rows, numbers.numpy().tolist(), float(cost[0])])
-workers.finish()
-print(json.dumps({"losses": losses, "mean": found, "report": workers.report()}), flush=True)
+def train(workers, folder):
+    trainer = test.Trainer(test.scene(), test.MODEL, test.TRAIN, workers)
+    trainer.agree()
+    losses = []
+    for _ in range(test.STEPS):
+        trainer.n_rays = test.RAYS
+        losses.append(trainer.train_step().loss)
+    trainer.save(folder / f"{workers.exchange.name}-{workers.rank}.npz")
+
+    # A table of which this worker touched a few rows, then nearly all: the first goes by rows, the second whole.
+    mean = tf.function(lambda table, small: workers.mean([small, table], [tf.constant(3.0)], 1))
+    found = []
+    for part in (16, 1):
+        table = np.zeros([4096, 2], np.float32)
+        table[workers.rank :: part] = np.arange(1, 3) * (workers.rank + 1)
+        (small, shared), numbers, cost = mean(tf.constant(table), tf.constant([[1.0 + workers.rank]]))
+        rows = shared.numpy()[:part + 1].tolist()
+        found.append([small.numpy().tolist(), rows, numbers.numpy().tolist(), float(cost[0])])
+    workers.finish()
+    return {"losses": losses, "mean": found, "report": workers.report()}
+
+both = [by_grpc, Workers(exchange_from(os.environ))]
+print(json.dumps({w.exchange.name: train(w, test.Path(sys.argv[1])) for w in both}), flush=True)
 os._exit(0)
 """
 
@@ -95,37 +104,68 @@ class Union(Trainer):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Two workers that trained: what they printed, and the folder of their checkpoints."""
-    folder = tmp_path_factory.mktemp("two")
+    """Two workers that trained, each way: what they printed, and the folder of their checkpoints."""
+    folder, lines = tmp_path_factory.mktemp("two"), Lines(2)
     processes = [
-        Process("-c", WORKER, str(folder), **environment(cluster, folder, True))
+        Process(
+            "-c",
+            WORKER,
+            str(folder),
+            descriptors=lines.of(cluster.rank),
+            **environment(cluster, folder, True),
+            **lines.environment(cluster.rank),
+        )
         for cluster in local_clusters(2)
     ]
+    lines.close()
     return [process.result() for process in processes], folder
 
 
-def test_equal_to_one_process_with_all_rays(two):
-    results, folder = two
-    one = Union(scene(), MODEL, TRAIN)
-    losses = []
+@pytest.fixture(scope="module")
+def one():
+    """One process with all of their rays, and its losses."""
+    trainer, losses = Union(scene(), MODEL, TRAIN), []
     for _ in range(STEPS):
-        one.n_rays = 2 * RAYS
-        losses.append(one.train_step().loss)
-    assert results[0]["losses"] == results[1]["losses"]
-    np.testing.assert_allclose(results[0]["losses"], losses, rtol=2e-3)
-    np.testing.assert_allclose(results[0]["losses"][:4], losses[:4], rtol=1e-5)
-    (_, first), (_, second) = (checkpoint.load(folder / f"{rank}.npz") for rank in (0, 1))
+        trainer.n_rays = 2 * RAYS
+        losses.append(trainer.train_step().loss)
+    return trainer, losses
+
+
+@pytest.mark.parametrize("way", ["gRPC", "shared memory"])
+def test_equal_to_one_process_with_all_rays(way, two, one):
+    (results, folder), (trainer, losses) = two, one
+    found = [result[way]["losses"] for result in results]
+    assert found[0] == found[1]
+    np.testing.assert_allclose(found[0], losses, rtol=2e-3)
+    np.testing.assert_allclose(found[0][:4], losses[:4], rtol=1e-5)
+    (_, first), (_, second) = (checkpoint.load(folder / f"{way}-{rank}.npz") for rank in (0, 1))
     assert first.keys() == second.keys()
     for name, array in first.items():
         # Occupancy grids and moments included.
         np.testing.assert_array_equal(array, second[name], err_msg=name)
     assert np.any(first["occupancy/density"] > 0)
-    whole = one.occupancy.density.numpy()
+    whole = trainer.occupancy.density.numpy()
     np.testing.assert_allclose(first["occupancy/density"], whole, rtol=0.05, atol=0.05)
 
 
-def test_a_table_goes_by_rows_where_that_is_less(two):
-    by_rank = [result["mean"] for result in two[0]]
+def test_of_two_both_ways_give_the_same_bits(two):
+    """A sum of two has one order."""
+    results, folder = two
+    assert results[0]["gRPC"]["losses"] == results[0]["shared memory"]["losses"]
+    first, second = (
+        checkpoint.load(folder / f"{way}-0.npz")[1] for way in ("gRPC", "shared memory")
+    )
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "way, of_sum",
+    # Of a sum each writes its own values and half of the result into memory.
+    [("gRPC", 1), ("shared memory", 1.5)],
+)
+def test_a_table_goes_by_rows_where_that_is_less(way, of_sum, two):
+    by_rank = [result[way]["mean"] for result in two[0]]
     assert [one[:3] for one in by_rank[0]] == [one[:3] for one in by_rank[1]]
     sparse, dense = by_rank[0]
     assert sparse[0] == dense[0] == [[1.5]] and sparse[2] == dense[2] == [6.0]
@@ -133,8 +173,9 @@ def test_a_table_goes_by_rows_where_that_is_less(two):
     assert dense[1] == [[0.5, 1.0], [1.5, 3.0]]
     # A small gradient, a number and two counts, and then rows of 12 bytes, or all of the table.
     few = 4096 // 16
-    assert sparse[3] == 4 * 4 + 12 * few and dense[3] == 4 * 4 + 8 * 4096
-    assert 0 < two[0][0]["report"]["seconds_between_a_step"] < 60
+    assert sparse[3] == of_sum * 4 * 4 + 12 * few
+    assert dense[3] == of_sum * (4 * 4 + 8 * 4096)
+    assert 0 < two[0][0][way]["report"]["seconds_between_a_step"] < 60
 
 
 def lm(*arguments: object) -> list[str]:
@@ -159,7 +200,7 @@ def test_the_language_model_is_equal_to_one_process(book, tmp_path):
     # One of them speaks, and writes.
     assert out.count("Text: ") == out.count("Pictures: ") == 1
     assert re.search(
-        r"2 workers: each sent 0\.0\d MB a step; sending and waiting took [\d.]+ ms", out
+        r"2 workers through shared memory: each sent 0\.0\d MB a step; sending and waiting took [\d.]+ ms", out
     )
     names = {"attention.png", "checkpoint.npz", "loss.png", "metrics.json", "sample.txt"}
     assert {file.name for file in (tmp_path / "two").iterdir()} == names
@@ -203,30 +244,29 @@ class Running:
         return self.process.returncode, err
 
 
-@pytest.mark.parametrize("program", ["nerf", "lm"])
-def test_a_worker_that_dies_returns_and_goes_on(program, book, tmp_path):
-    run = tmp_path / "a"
-    options = ["-o", run, "--workers", 2, "--checkpoint-every", 0.1, "--steps", 150]
-    if program == "nerf":
-        options += [
-            "--size",
-            24,
-            "--samples",
-            1024,
-            "--levels",
-            4,
-            "--frames",
-            2,
-            "--eval-views",
-            1,
-        ]
-    else:
-        options += [*SMALL, "--batch", 2, "--data", book]
-    running = Running(program, "train", *options)
-    who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
+def until_it_is(file: Path) -> None:
     deadline = time.monotonic() + 100
-    while not (run / "checkpoint.npz").exists() and time.monotonic() < deadline:
+    while not file.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+def shared_by_others() -> int:
+    """How many processes of this machine have workers' memory."""
+    found = 0
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            found += "metal_ops workers" in os.readlink(link)
+    return found
+
+
+def test_a_worker_that_dies_returns_and_goes_on(tmp_path):
+    run = tmp_path / "a"
+    options = "--steps 150 --size 24 --samples 1024 --levels 4 --frames 2 --eval-views 1".split()
+    running = Running(
+        "nerf", "train", "-o", run, "--workers", 2, "--checkpoint-every", 0.1, *options
+    )
+    who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
+    until_it_is(run / "checkpoint.npz")
     os.kill(int(who[2]), signal.SIGKILL)
     again = running.until("Going on from (.*)")
     assert again[1] == f"{run}."
@@ -234,11 +274,47 @@ def test_a_worker_that_dies_returns_and_goes_on(program, book, tmp_path):
     assert not {who[1], who[2]} & {others[1], others[2]}
     code, err = running.finish()
     assert code == 0, f"{running.said}\n{err}"
-    assert err == f"{program}: worker 1 (process {who[2]}) was ended by SIGKILL.\n"
+    assert err == f"nerf: worker 1 (process {who[2]}) was ended by SIGKILL.\n"
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["steps"] == 150 and not metrics["interrupted"]
     # The steps before the death are not taken again.
     assert 0 < metrics["history"][-1]["step"] - metrics["workers"]["steps"] < 150
+
+
+def test_a_worker_of_another_machine_that_dies_returns(book, tmp_path):
+    """As on two machines: each has its own process that watches, and gradients go by gRPC."""
+    run = tmp_path / "a"
+    options = ["-o", run, "--checkpoint-every", 0.1, "--steps", 150, "--batch", 2, "--data", book]
+    clusters = local_clusters(2)
+    chief, other = (Running(*lm(*options), TF_CONFIG=c.to_json()) for c in clusters)
+    who = other.until(r"Worker: 1 \(process (\d+)\)")
+    until_it_is(run / "checkpoint.npz")
+    os.kill(int(who[1]), signal.SIGKILL)
+    code, err = other.finish()
+    assert code == 0 and err == f"lm: worker 1 (process {who[1]}) was ended by SIGKILL.\n"
+    assert "Going on from the start." in other.said  # its state is the chief's
+    code, err = chief.finish()
+    assert code == 0 and re.fullmatch(r"lm: a worker is gone, or has not .*\n", err), err
+    assert f"Going on from {run}." in chief.said and "2 workers through gRPC" in chief.said
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["steps"] == 150 > metrics["workers"]["steps"] > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted by /proc")
+def test_nothing_is_left_where_all_are_killed(book, tmp_path):
+    before = shared_by_others()
+    running = Running(*lm("-o", tmp_path / "a", "--workers", 2, "--data", book, "--seconds", 1000))
+    who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
+    assert shared_by_others() >= before + 2
+    running.process.kill()
+    for pid in (who[1], who[2]):
+        os.kill(int(pid), signal.SIGKILL)
+    running.finish()
+    deadline = time.monotonic() + 10
+    while shared_by_others() > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert shared_by_others() == before
+    assert not list(Path("/dev/shm").glob("*metal_ops*"))
 
 
 def test_ctrl_c_stops_all_together(book, tmp_path):

@@ -150,6 +150,14 @@ def silent(cluster: Cluster, seconds: float = 2.0) -> list[str]:
     return found
 
 
+def horovod_rank(environment: Mapping[str, str]) -> int | None:
+    """Of this process among those that `horovodrun` started; None where it started none, or one."""
+    found = environment.get("HOROVOD_RANK", "")
+    if not found.isdecimal() or environment.get("HOROVOD_SIZE", "1") == "1":
+        return None
+    return int(found)
+
+
 def is_worker() -> bool:
-    """Whether this process was started by `launch.run`, as one of the workers."""
-    return "METAL_OPS_WORKER" in os.environ
+    """Whether this process is one of several workers, started by `launch.run` or `horovodrun`."""
+    return "METAL_OPS_WORKER" in os.environ or horovod_rank(os.environ) is not None

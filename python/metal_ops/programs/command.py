@@ -201,7 +201,7 @@ def among_workers(
     program: str, command: Callable[[argparse.Namespace], int]
 ) -> Callable[[argparse.Namespace], int]:
     """A `guarded` command that --workers or TF_CONFIG start in several processes."""
-    from .cluster import cluster_from, is_worker
+    from .cluster import cluster_from, horovod_rank, is_worker
 
     alone = guarded(program, command)
 
@@ -221,6 +221,12 @@ def among_workers(
     def chosen(arguments: argparse.Namespace) -> int:
         if not is_worker():
             return guarded(program, launched)(arguments)
+        if horovod_rank(os.environ) is not None and (arguments.workers > 1 or os.environ.get("TF_CONFIG")):
+            print(
+                f"{program}: horovodrun has started the workers already; leave out --workers and TF_CONFIG.",
+                file=sys.stderr,
+            )
+            return 2
         code = alone(arguments)
         sys.stdout.flush()
         sys.stderr.flush()

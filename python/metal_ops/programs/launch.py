@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from .checkpoint import FILE_NAME
 from .cluster import Cluster, local_clusters, silent
+from .memory import Lines
 
 LOST = 75  # exit code of a worker that has lost another: EX_TEMPFAIL
 _MOST_RETURNS = 3  # in a row, each of less than a minute
@@ -32,7 +33,12 @@ class _Worker:
     """A process, and what it says to nobody."""
 
     def __init__(
-        self, cluster: Cluster, arguments: Sequence[str], variables: dict[str, str], quiet: bool
+        self,
+        cluster: Cluster,
+        arguments: Sequence[str],
+        variables: dict[str, str],
+        quiet: bool,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.rank, self.address = cluster.rank, cluster.addresses[cluster.rank]
         self.cluster, self._waiting = cluster, Path(variables["METAL_OPS_WORKER"] + WAITING)
@@ -46,8 +52,9 @@ class _Worker:
             stderr=self._errors,
             # Ctrl-C in a terminal goes to all of a group: this process passes it on, once.
             start_new_session=True,
+            pass_fds=descriptors,
         )
-        self.pid = self._process.pid
+        self.pid, self.shares_memory = self._process.pid, bool(descriptors)
 
     @property
     def code(self) -> int | None:
@@ -91,12 +98,26 @@ def environment(cluster: Cluster, folder: Path, local: bool) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
     }
     if local:
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        threads = max((cpus or 1) // len(cluster.addresses), 1)
-        found["TF_NUM_INTRAOP_THREADS"] = os.environ.get("TF_NUM_INTRAOP_THREADS", str(threads))
-        if os.environ.get("HOSTMETAL_DEVICE") == "cuda":  # all GPUs: one for each
-            found |= {"HOSTMETAL_DEVICE": f"cuda:{cluster.rank}", "HOSTMETAL_DEVICES": "1"}
+        found |= _share(os.environ, cluster.rank, len(cluster.addresses))
     return found
+
+
+def _share(environment: Mapping[str, str], rank: int, count: int) -> dict[str, str]:
+    """What one of `count` workers has of its machine: threads, and a GPU where all are offered."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = max((cpus or 1) // count, 1)
+    found = {
+        "TF_NUM_INTRAOP_THREADS": environment.get("TF_NUM_INTRAOP_THREADS", str(threads)),
+    }
+    if environment.get("HOSTMETAL_DEVICE") == "cuda":
+        found |= {"HOSTMETAL_DEVICE": f"cuda:{rank}", "HOSTMETAL_DEVICES": "1"}
+    return found
+
+
+def use_own_share(environment: MutableMapping[str, str]) -> None:
+    """Leaves to others of this machine, which `horovodrun` started, what is theirs."""
+    rank, count = (int(environment[f"HOROVOD_LOCAL_{what}"]) for what in ("RANK", "SIZE"))
+    environment.update(_share(environment, rank, count))
 
 
 def run(
@@ -122,10 +143,7 @@ def run(
             clusters = local_clusters(workers) if cluster is None else [cluster]
             local = cluster is None
             again = {AGAIN: "1"} if returns else {}
-            group = [
-                _Worker(c, arguments, environment(c, folder, local) | again, local)
-                for c in clusters
-            ]
+            group = _start(clusters, arguments, folder, local, again)
             signals.group = group
             who = ", ".join(f"{w.rank} (process {w.pid}) at {w.address}" for w in group)
             print(f"Worker{'s' * local}: {who}.", flush=True)
@@ -153,6 +171,26 @@ def run(
             print("Going on from " + ("the start." if where is None else f"{where}."), flush=True)
 
 
+def _start(
+    clusters: Sequence[Cluster],
+    arguments: Sequence[str],
+    folder: Path,
+    local: bool,
+    again: dict[str, str],
+) -> list[_Worker]:
+    """The workers of this machine; where they are all, they share memory, new at each start."""
+    if not local:
+        return [_Worker(c, arguments, environment(c, folder, False) | again, False) for c in clusters]
+    lines, group = Lines(len(clusters)), list[_Worker]()
+    try:
+        for c in clusters:
+            variables = environment(c, folder, True) | lines.environment(c.rank) | again
+            group.append(_Worker(c, arguments, variables, True, lines.of(c.rank)))
+    finally:
+        lines.close()  # a line breaks when a worker is all that has it
+    return group
+
+
 def _checkpoint(note: Path) -> Path | None:
     """The folder of the run, if a checkpoint is there."""
     with suppress(OSError):
@@ -171,7 +209,7 @@ def _wait(group: list[_Worker], signals: _Signals, wait: float) -> str:
             if signals.asked and worker.waits():  # which hears nothing
                 worker.send(signal.SIGKILL)
             elif worker.waits() > wait:
-                return _absent(worker.cluster, wait)
+                return _absent(worker, wait)
         ended = [worker.code for worker in group if worker.code is not None]
         if deadline is None and any(ended) and not signals.asked:
             deadline = time.monotonic() + _GRACE
@@ -180,10 +218,12 @@ def _wait(group: list[_Worker], signals: _Signals, wait: float) -> str:
     return ""
 
 
-def _absent(cluster: Cluster, wait: float) -> str:
+def _absent(worker: _Worker, wait: float) -> str:
     """Why a worker has waited for nothing."""
-    begin = f"worker {cluster.rank} has waited {wait:g} s"
-    if absent := silent(cluster):
+    begin = f"worker {worker.rank} has waited {wait:g} s"
+    if worker.shares_memory:
+        return f"{begin}, and the others of this machine are not ready; give more time by --wait."
+    if absent := silent(worker.cluster):
         return (
             f"{begin}, and nobody answers at {', '.join(absent)}; start the other workers, correct their addresses in "
             "TF_CONFIG, or give more time by --wait."

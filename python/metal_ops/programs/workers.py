@@ -1,7 +1,7 @@
-"""What the workers of a run say to each other: TensorFlow's collectives, on their hosts.
+"""What the workers of a run say to each other, by an `Exchange`.
 
-`MultiWorkerMirroredStrategy` makes the servers and finds the others; variables are plain ones, and each worker's hold
-the same bits, as all add the same gradients in the same order. Messages go through host memory over gRPC.
+Variables are plain ones, and each worker's hold the same bits, as all have the same sums of gradients. What is said
+goes through host memory.
 """
 
 from __future__ import annotations
@@ -20,31 +20,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .cluster import Cluster, cluster_from
+from .cluster import horovod_rank
 from .command import find_device, refuse_used_up
-from .errors import ProgramError, short
+from .errors import ProgramError
+from .exchange import HOST, Exchange, LostWorker, exchange_from
 from .files import run_folder
 from .interrupts import stop_on_interrupt
-from .launch import AGAIN, LOST, RUN, WAITING
+from .launch import AGAIN, RUN, WAITING, use_own_share
 
-HOST = "/device:CPU:0"
-# How long a worker waits for the others: the chief evaluates and writes pictures meanwhile.
-_PATIENCE = 600.0
-_GROUP = 1 << 20  # far from the keys that strategies give out
 # Rows of a sparse gradient go in so many sizes: a collective has one shape for each of its keys.
 _SIZES = 64
-_GONE = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
-
-
-class LostWorker(ProgramError):
-    """Another worker has ended, or does not answer."""
-
-    exit_code = LOST
 
 
 class Workers:
@@ -53,7 +38,7 @@ class Workers:
     Every worker makes the same calls in the same order.
 
     Args:
-      cluster: Who they are. Waits for all of them, deaf to signals; `launch.run` bounds that.
+      exchange: The way to the others.
 
     Attributes:
       count: How many there are.
@@ -64,18 +49,14 @@ class Workers:
       steps: That were taken together.
       bytes_sent: In these, by this worker.
       seconds: In these, that this worker waited for others and sent.
-
-    Raises:
-      ProgramError: The address of this one cannot be served.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.count, self.rank = len(cluster.addresses), cluster.rank
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange, self.count, self.rank = exchange, exchange.count, exchange.rank
         self.asking: Callable[[], bool] = lambda: False
         self.stopped = self.returned = False
         self.steps, self.bytes_sent, self.seconds = 0, 0.0, 0.0
-        self._key = _GROUP
-        self._strategy = _meet(cluster)
+        self._key = 0
         self.barrier()
 
     @property
@@ -96,34 +77,15 @@ class Workers:
         first, self._key = self._key, self._key + number
         return first
 
-    def _with(self, key: Any) -> dict[str, Any]:
-        return {
-            "group_size": self.count,
-            "group_key": _GROUP,
-            "instance_key": key,
-            "timeout_seconds": _PATIENCE,
-            "communication_hint": "ring",
-        }
-
     def sum(self, values: tf.Tensor) -> tf.Tensor:
         """The sum of all workers' values, which have one shape; the same bits for all."""
         with tf.device(HOST):
-            return tf.raw_ops.CollectiveReduceV2(
-                input=values,
-                ordering_token=[],
-                merge_op="Add",
-                final_op="Id",
-                **self._with(self._keys()),
-            )
+            return self.exchange.sum(values, self._keys())
 
     def gather(self, values: tf.Tensor, key: Any = None) -> tf.Tensor:
         """All workers' values, which have one shape, one after the other along the first dimension."""
         with tf.device(HOST):
-            return tf.raw_ops.CollectiveGatherV2(
-                input=values,
-                ordering_token=[],
-                **self._with(self._keys() if key is None else key),
-            )
+            return self.exchange.gather(values, self._keys() if key is None else key)
 
     def barrier(self) -> None:
         """Returns once all are here."""
@@ -134,6 +96,7 @@ class Workers:
         """Ends together: to others an end before theirs looks like a death."""
         with suppress(LostWorker):  # who is through first may be gone before its last word is
             self.barrier()
+        self.exchange.close()
 
     def share(self, content: Any) -> Any:
         """What the chief has, plain values, for all."""
@@ -221,7 +184,7 @@ class Workers:
             total = self.sum(vector)
             parts = tf.split(total, [part.shape.num_elements() for part in packet])
             sums = [tf.reshape(p, g.shape) for p, g in zip(parts, small, strict=False)]
-            sent = tf.cast(_reduced(4 * tf.size(vector), self.count), tf.float64)
+            sent = tf.cast(self.exchange.sum_bytes(4 * tf.size(vector)), tf.float64)
             if touched is not None and table is not None:
                 most = tf.cast(tf.reduce_max(parts[-1]), tf.int32)
                 table_sum, more = self._table(whole, touched, most, block)
@@ -238,10 +201,8 @@ class Workers:
         """The sum of the tables of all workers, by rows where that is fewer bytes than the whole; and the bytes."""
         rows, width = whole.shape
         key, capacity = self._keys(_SIZES + 1), tf.maximum(blocks, 1) * block
-        as_rows = tf.cast(4 * (width + 1) * (self.count - 1), tf.float64) * tf.cast(
-            capacity, tf.float64
-        )
-        as_whole = tf.cast(_reduced(4 * rows * width, self.count), tf.float64)
+        as_rows = self.exchange.gather_bytes(tf.cast(capacity, tf.float64) * (4 * (width + 1)))
+        as_whole = tf.constant(self.exchange.sum_bytes(4 * rows * width), tf.float64)
 
         def by_rows() -> tuple[tf.Tensor, tf.Tensor]:
             values = tf.gather(whole, touched)
@@ -301,15 +262,17 @@ class Workers:
         folder: Path = arguments.resume or run_folder(
             arguments.runs, arguments.name, name, arguments.overwrite
         )
-        # Where the process that started this one finds the run's checkpoint.
-        Path(os.environ["METAL_OPS_WORKER"]).with_name(RUN).write_text(str(folder.resolve()))
+        if "METAL_OPS_WORKER" in os.environ:
+            # Where the process that started this one finds the run's checkpoint.
+            Path(os.environ["METAL_OPS_WORKER"]).with_name(RUN).write_text(str(folder.resolve()))
         return folder
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         """What the steps cost, for metrics.json."""
         steps = max(self.steps, 1)
         return {
             "count": self.count,
+            "through": self.exchange.name,
             "steps": self.steps,
             "bytes_sent_a_step": self.bytes_sent / steps,
             "seconds_between_a_step": self.seconds / steps,
@@ -319,7 +282,7 @@ class Workers:
         """The report as a sentence."""
         found = self.report()
         return (
-            f"{self.count} workers: each sent {found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting "
+            f"{self.count} workers through {self.exchange.name}: each sent {found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting "
             f"took {found['seconds_between_a_step'] * 1e3:.1f} ms of it."
         )
 
@@ -329,50 +292,28 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            if not isinstance(error, _GONE) and "ollective" not in str(error.message):
+            if (loss := self.exchange.loss(error)) is None:
                 raise
-            lines = [line for line in str(error.message).splitlines() if line.strip()]
-            why = next((line for line in lines if "ollective" in line), lines[0] if lines else "")
-            raise LostWorker(
-                f"a worker is gone, or has not answered for {_PATIENCE:.0f} s ({short(why)})."
-            ) from None
+            raise loss from None
 
 
 def join(arguments: argparse.Namespace) -> Workers:
-    """The workers that this process, which `launch.run` started, is one of; once all are there."""
+    """The workers that this process is one of, by `launch.run` or `horovodrun`; once all are there."""
+    if horovod_rank(os.environ) is not None:
+        use_own_share(os.environ)
+        find_device(arguments)
+        workers = Workers(exchange_from(os.environ))
+        if not workers.chief:  # one of them speaks
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process runs
+        return workers
     end_with_parent()
     find_device(arguments)  # the collectives make TensorFlow's devices
-    cluster = cluster_from(os.environ)
-    assert cluster is not None, "TF_CONFIG of a worker"
     waiting = Path(os.environ["METAL_OPS_WORKER"] + WAITING)
     waiting.touch()
-    workers = Workers(cluster)
+    workers = Workers(exchange_from(os.environ))
     waiting.unlink()
     workers.returned = AGAIN in os.environ
     return workers
-
-
-def _reduced(size: Any, count: int) -> Any:
-    """Bytes that each of `count` workers sends where a ring adds `size` bytes."""
-    return 2 * (count - 1) * size // count
-
-
-def _meet(cluster: Cluster) -> Any:
-    """The strategy, once all workers have made theirs. Until then nothing else of Python runs in this process."""
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({job: list(found) for job, found in cluster.jobs.items()}),
-        task_type=cluster.job,
-        task_id=cluster.index,
-        num_accelerators={"GPU": 0},  # what workers say goes through host memory
-        rpc_layer="grpc",
-    )
-    try:
-        return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-    except (tf.errors.OpError, RuntimeError) as error:
-        raise ProgramError(
-            f"worker {cluster.rank} cannot serve at {cluster.addresses[cluster.rank]} "
-            f"({short(str(error).splitlines()[0])}); name a free port of this host in TF_CONFIG."
-        ) from None
 
 
 def end_with_parent() -> None:

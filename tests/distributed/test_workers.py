@@ -250,12 +250,18 @@ def until_it_is(file: Path) -> None:
         time.sleep(0.02)
 
 
-def shared_by_others() -> int:
-    """How many processes of this machine have workers' memory."""
+def memory_of(pid: str) -> set[int]:
+    """The numbers of the nameless files that a process shares with other workers."""
+    links = Path(f"/proc/{pid}/fd").glob("*")
+    return {link.stat().st_ino for link in links if "metal_ops workers" in os.readlink(link)}
+
+
+def holders(number: int) -> int:
+    """How many processes of this machine have that file."""
     found = 0
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            found += "metal_ops workers" in os.readlink(link)
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile, or is somebody else's
+            found += number in memory_of(folder.name)
     return found
 
 
@@ -302,18 +308,18 @@ def test_a_worker_of_another_machine_that_dies_returns(book, tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted by /proc")
 def test_nothing_is_left_where_all_are_killed(book, tmp_path):
-    before = shared_by_others()
     running = Running(*lm("-o", tmp_path / "a", "--workers", 2, "--data", book, "--seconds", 1000))
     who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
-    assert shared_by_others() >= before + 2
+    (number,) = memory_of(who[1])
+    assert {number} == memory_of(who[2]) and holders(number) == 2  # and not who started them
     running.process.kill()
     for pid in (who[1], who[2]):
         os.kill(int(pid), signal.SIGKILL)
     running.finish()
     deadline = time.monotonic() + 10
-    while shared_by_others() > before and time.monotonic() < deadline:
+    while holders(number) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert shared_by_others() == before
+    assert holders(number) == 0
     assert not list(Path("/dev/shm").glob("*metal_ops*"))
 
 

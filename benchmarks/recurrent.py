@@ -1,5 +1,6 @@
 """Recurrent layers on the CPU: `python -m benchmarks.recurrent` shows a step of training and the forward pass of ours,
-Keras' loop and that loop compiled by XLA, in turns, beside what the products of matrices alone take.
+without and with layer norm, Keras' loop and that loop compiled by XLA, in turns, beside what the products of matrices
+alone take.
 
 The least CPU time of all threads counts, which other processes on the machine disturb less than the wall's; the least
 of that stands behind it.
@@ -87,14 +88,16 @@ def main() -> int:
     for kind, gates in (("LSTM", 4), ("GRU", 3)):
         given = {"return_sequences": True, "dtype": options.dtype}
         ours, theirs = (getattr(of, kind)(units, **given) for of in (layers, keras.layers))
+        normed = getattr(layers, kind)(units, layer_norm=True, **given)
         works = {
             "ours": steps_of(ours, x, d_y, False),
+            "ours, norm": steps_of(normed, x, d_y, False),
             "Keras": steps_of(theirs, x, d_y, False),
         }
         if not options.without_xla:
             works["Keras, XLA"] = steps_of(theirs, x, d_y, True)
         works["products"] = products(sizes, gates)
-        for layer in (ours, theirs):
+        for layer in (ours, normed, theirs):
             layer.build(x.shape)
         best = {(name, i): (np.inf, np.inf) for name in works for i in (0, 1)}
         for turn in range(ROUNDS + 1):

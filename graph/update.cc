@@ -21,6 +21,7 @@ bool MayVanish(const Facts& facts, const NodeView& node) {
   if (!facts.IsPreserved(node)) return true;
   const std::string& op = node.GetOp();
   return op == "AssignVariableOp" || op == "AssignAddVariableOp" ||
+         op == "AssignSubVariableOp" ||
          (op == "ReadVariableOp" && !facts.IsFetched(node));
 }
 
@@ -155,17 +156,17 @@ std::optional<Update::Slot> Update::ReadAfter(const Value& read, const std::stri
   }
   if (slot.assign == nullptr) return std::nullopt;
   slot.becomes = facts_.Input(*slot.assign, 1);
+  slot.after = value;
   Behind(read);
   Take(*value.node);
   Take(*slot.assign);
   return slot;
 }
 
-bool Update::ReadsBefore(const Value& read, Slot* slot) {
+bool Update::ReadsBefore(const Value& read, const Slot& slot) {
   const Value value = BeforeIdentities(facts_, read);
   if (value.node->GetOp() != "ReadVariableOp") return false;
-  if (!(facts_.Input(*value.node, 0) == slot->handle)) return false;
-  slot->before = value;
+  if (!(facts_.Input(*value.node, 0) == slot.handle)) return false;
   Behind(read);
   Take(*value.node);
   return true;
@@ -184,6 +185,30 @@ std::optional<Value> Update::Operand(const Value& value, const std::string& op) 
   return facts_.Input(*value.node, 0);
 }
 
+std::optional<Value> Update::SquareRoot(const Value& value) {
+  if (const auto root = Operand(value, "Square")) return root;
+  const std::vector<const NodeView*> before = nodes_;
+  const auto both = Operands(value, "Mul");
+  if (both && both->first == both->second) return both->first;
+  nodes_ = before;
+  return std::nullopt;
+}
+
+bool Update::IsSameNumber(const Value& a, const Value& b) const {
+  if (a == b) return true;
+  const auto x = facts_.Scalar(a), y = facts_.Scalar(b);
+  return x && y && *x == *y;
+}
+
+bool Update::AreDistinct(const std::vector<Slot>& slots) const {
+  std::vector<Value> handles = {facts_.Input(root_, 0)};
+  for (const Slot& slot : slots) {
+    if (std::find(handles.begin(), handles.end(), slot.handle) != handles.end()) return false;
+    handles.push_back(slot.handle);
+  }
+  return true;
+}
+
 Refusal Update::CheckNumber(const Value& value, const std::string& role) const {
   if (IsNumber(value)) return {};
   return {"one_number", StrCat("The ", role, " ", Quoted(*value.node), " is of shape ",
@@ -191,11 +216,11 @@ Refusal Update::CheckNumber(const Value& value, const std::string& role) const {
 }
 
 Refusal Update::CheckGradient(const Value& gradient, const Slot& slot) const {
-  const Shape ours = ShapeOf(gradient), theirs = ShapeOf(slot.before);
+  const Shape ours = ShapeOf(gradient), theirs = ShapeOf(slot.after);
   if (SameShape(ours, theirs)) return {};
   return {"gradient_shape",
           StrCat("The gradient ", Quoted(*gradient.node), " is of shape ", ours.ToString(), ", ",
-                 Quoted(*slot.before.node), " of ", theirs.ToString(),
+                 Quoted(*slot.after.node), " of ", theirs.ToString(),
                  ": they are not provably the same in every run.")};
 }
 

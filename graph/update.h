@@ -17,19 +17,35 @@ class Update {
  public:
   explicit Update(const Chain& chain) : facts_(chain.facts()), root_(chain.root()) {}
 
-  // What an optimizer keeps of a variable: its handle, what it becomes, the read before and the op
-  // that assigns.
+  // What an optimizer keeps of a variable: its handle, what is assigned or added to it, the op that
+  // does that, and a read after it.
   struct Slot {
-    Value handle, becomes, before;
+    Value handle, becomes, after;
     const NodeView* assign = nullptr;
   };
   // The slot that `read` reads after it was assigned to by `op`; null if it is not such a read.
   std::optional<Slot> ReadAfter(const Value& read, const std::string& op);
   // Whether `read` reads the slot's variable before the assignment.
-  bool ReadsBefore(const Value& read, Slot* slot);
+  bool ReadsBefore(const Value& read, const Slot& slot);
   // The operands of a node of this op, which becomes part of the update.
   std::optional<std::pair<Value, Value>> Operands(const Value& value, const std::string& op);
   std::optional<Value> Operand(const Value& value, const std::string& op);
+  // The operand of a square, be it Square or Mul.
+  std::optional<Value> SquareRoot(const Value& value);
+  // Of an op with two operands in any order: the one beside that which `is` knows, the second one
+  // being asked first where both might be it.
+  template <typename Is>
+  std::optional<Value> Beside(const Value& value, const std::string& op, const Is& is) {
+    const std::vector<const NodeView*> before = nodes_;
+    if (const auto both = Operands(value, op)) {
+      const std::vector<const NodeView*> with = nodes_;
+      if (is(both->second)) return both->first;
+      nodes_ = with;
+      if (is(both->first)) return both->second;
+    }
+    nodes_ = before;
+    return std::nullopt;
+  }
 
   Shape ShapeOf(const Value& value) const { return facts_.ShapeOf(value); }
   // Whether it is one number for the whole variable.
@@ -37,7 +53,11 @@ class Update {
     const Shape shape = facts_.ShapeOf(value);
     return shape.known_rank && shape.rank() == 0;
   }
+  // Whether both are one number, be it written as two constants.
+  bool IsSameNumber(const Value& a, const Value& b) const;
   Refusal CheckNumber(const Value& value, const std::string& role) const;
+  // Whether no two handles are the same variable's, the root's among them.
+  bool AreDistinct(const std::vector<Slot>& slots) const;
   // Whether the gradient is provably of the slot's shape: the ops do not broadcast.
   Refusal CheckGradient(const Value& gradient, const Slot& slot) const;
 

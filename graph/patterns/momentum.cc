@@ -69,9 +69,9 @@ Outcome Match(Chain* chain) {
     if (!ahead) return NotMine();
   }
   const auto terms = Velocity(&update, slot->becomes, [&](const Value& value) {
-    return update.ReadsBefore(value, &*slot);
+    return update.ReadsBefore(value, *slot);
   });
-  if (!terms || facts.Input(root, 0) == slot->handle) return NotMine();
+  if (!terms || !update.AreDistinct({*slot})) return NotMine();
   for (const auto& [value, role] :
        {std::make_pair(terms->rate, "rate"), std::make_pair(terms->momentum, "momentum")}) {
     if (Refusal refusal = update.CheckNumber(value, role); !refusal.empty()) {

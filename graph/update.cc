@@ -20,8 +20,7 @@ namespace {
 bool MayVanish(const Facts& facts, const NodeView& node) {
   if (!facts.IsPreserved(node)) return true;
   const std::string& op = node.GetOp();
-  return op == "AssignVariableOp" || op == "AssignAddVariableOp" ||
-         op == "AssignSubVariableOp" ||
+  return op == "AssignVariableOp" || op == "AssignAddVariableOp" || op == "AssignSubVariableOp" ||
          (op == "ReadVariableOp" && !facts.IsFetched(node));
 }
 

@@ -10,7 +10,8 @@ constexpr PatternInfo kInfo = {
     Stage::kUpdate,
     "AssignSubVariableOp",
     "Adagrad as Keras 3 writes it: accumulator += gradient^2, then weights -= rate gradient / "
-    "sqrt(accumulator + epsilon). The rate and epsilon are one number each, and nothing that has an "
+    "sqrt(accumulator + epsilon). The rate and epsilon are one number each, and nothing that has "
+    "an "
     "order with the ops comes between them.",
     R"(
  accumulator = AssignAddVariableOp(Square(gradient))
@@ -43,8 +44,8 @@ Outcome Match(Chain* chain) {
   if (!epsilon) return NotMine();
   const auto gradient = update.SquareRoot(sum->becomes);
   if (!gradient || !update.AreDistinct({*sum})) return NotMine();
-  const auto rate = update.Beside(quotient->first, "Mul",
-                                  [&](const Value& value) { return value == *gradient; });
+  const auto rate =
+      update.Beside(quotient->first, "Mul", [&](const Value& value) { return value == *gradient; });
   if (!rate) return NotMine();
   for (const auto& [value, role] :
        {std::make_pair(*rate, "rate"), std::make_pair(*epsilon, "epsilon")}) {

@@ -10,8 +10,10 @@ constexpr PatternInfo kInfo = {
     Stage::kUpdate,
     "AssignSubVariableOp",
     "Adam, or AMSGrad, as Keras 3 writes it: m += (gradient - m) (1 - beta1), "
-    "v += (gradient^2 - v) (1 - beta2), [hat = max(hat, v),] weights -= alpha m / (sqrt(v or hat) + "
-    "epsilon). alpha, both of 1 - beta and epsilon are one number each and stay what the graph makes "
+    "v += (gradient^2 - v) (1 - beta2), [hat = max(hat, v),] weights -= alpha m / (sqrt(v or hat) "
+    "+ "
+    "epsilon). alpha, both of 1 - beta and epsilon are one number each and stay what the graph "
+    "makes "
     "them. Nothing that has an order with the ops comes between them.",
     R"(
  m = AssignAddVariableOp(Mul(Sub(gradient, ReadVariableOp(m)), 1 - beta1))
@@ -89,8 +91,8 @@ Outcome Match(Chain* chain) {
     }
   }
   if (!(*gradient == *squared)) {
-    return Refused("two_gradients", Quoted(*v->assign) + " takes another gradient than " +
-                                        Quoted(*m->assign) + ".");
+    return Refused("two_gradients",
+                   Quoted(*v->assign) + " takes another gradient than " + Quoted(*m->assign) + ".");
   }
   std::vector<Value> inputs = {facts.Input(root, 0)};
   for (const Slot& slot : slots) inputs.push_back(slot.handle);

@@ -68,9 +68,8 @@ Outcome Match(Chain* chain) {
     });
     if (!ahead) return NotMine();
   }
-  const auto terms = Velocity(&update, slot->becomes, [&](const Value& value) {
-    return update.ReadsBefore(value, *slot);
-  });
+  const auto terms = Velocity(&update, slot->becomes,
+                              [&](const Value& value) { return update.ReadsBefore(value, *slot); });
   if (!terms || !update.AreDistinct({*slot})) return NotMine();
   for (const auto& [value, role] :
        {std::make_pair(terms->rate, "rate"), std::make_pair(terms->momentum, "momentum")}) {

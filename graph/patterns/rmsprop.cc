@@ -60,8 +60,8 @@ std::optional<Value> FindStep(Update* update, const Value& delta, std::optional<
   *m = update->ReadAfter(delta, "AssignVariableOp");
   if (!*m) return delta;
   return update->Beside((*m)->becomes, "AddV2", [&](const Value& value) {
-    *momentum = update->Beside(
-        value, "Mul", [&](const Value& kept) { return update->ReadsBefore(kept, **m); });
+    *momentum = update->Beside(value, "Mul",
+                               [&](const Value& kept) { return update->ReadsBefore(kept, **m); });
     return momentum->has_value();
   });
 }
@@ -93,9 +93,8 @@ Outcome Match(Chain* chain) {
   if (!quotient) return NotMine();
   const auto size = update.Operand(quotient->second, "Sqrt");
   if (!size) return NotMine();
-  const auto epsilon = update.Beside(*size, "AddV2", [&](const Value& value) {
-    return FindSize(&update, value, &v, &average);
-  });
+  const auto epsilon = update.Beside(
+      *size, "AddV2", [&](const Value& value) { return FindSize(&update, value, &v, &average); });
   if (!epsilon) return NotMine();
   const auto mean = FindMean(&update, *v, [&](const Value& value) {
     return (gradient = update.SquareRoot(value)).has_value();
@@ -110,10 +109,8 @@ Outcome Match(Chain* chain) {
   if (m) slots.push_back(*m);
   if (!rate || (average && !centre) || !update.AreDistinct(slots)) return NotMine();
 
-  std::vector<std::pair<Value, std::string>> numbers = {{*rate, "rate"},
-                                                        {mean->rho, "rho"},
-                                                        {mean->one_minus_rho, "1 - rho"},
-                                                        {*epsilon, "epsilon"}};
+  std::vector<std::pair<Value, std::string>> numbers = {
+      {*rate, "rate"}, {mean->rho, "rho"}, {mean->one_minus_rho, "1 - rho"}, {*epsilon, "epsilon"}};
   if (m) numbers.push_back({*momentum, "momentum"});
   for (const auto& [value, role] : numbers) {
     if (Refusal refusal = update.CheckNumber(value, role); !refusal.empty()) {
@@ -127,15 +124,16 @@ Outcome Match(Chain* chain) {
   }
   if (centre && !(update.IsSameNumber(centre->rho, mean->rho) &&
                   update.IsSameNumber(centre->one_minus_rho, mean->one_minus_rho))) {
-    return Refused("two_means", Quoted(*average->assign) + " takes another part of the gradient than " +
+    return Refused("two_means", Quoted(*average->assign) +
+                                    " takes another part of the gradient than " +
                                     Quoted(*v->assign) + " of its square.");
   }
   std::vector<Value> inputs = {facts.Input(root, 0)};
   for (const Slot& slot : slots) inputs.push_back(slot.handle);
   inputs.push_back(*gradient);
   for (const auto& [value, role] : numbers) inputs.push_back(value);
-  const Outcome outcome = update.Become(chain, "ResourceRmspropStep", inputs,
-                                        average ? "CenteredRMSprop" : "RMSprop");
+  const Outcome outcome =
+      update.Become(chain, "ResourceRmspropStep", inputs, average ? "CenteredRMSprop" : "RMSprop");
   if (outcome.matched()) {
     auto& attrs = *chain->node()->mutable_attr();
     attrs["n_averages"].set_i(average ? 1 : 0);

@@ -14,8 +14,7 @@ Status Step(MetalCall& call, const char* shader, OptimizerStepParams params,
   const Tensor& gradient = call.in(call.Index("gradient"));
   if (gradient.num_elements() == 0) return Status();
   params.n_elements = static_cast<uint64_t>(gradient.num_elements());
-  std::vector<Argument> arguments = {
-      {"x", call.in(0)}, {"gradient", gradient}, {"params", params}};
+  std::vector<Argument> arguments = {{"x", call.in(0)}, {"gradient", gradient}, {"params", params}};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return call.Launch({shader, gradient.dtype()}, Grid::Flat(gradient.num_elements()), arguments);
 }

@@ -134,24 +134,23 @@ void Run(CpuCall& call, const Rule& rule, const int (&kept)[kMaxKept], bool seco
   constexpr int64_t kCycles = 8;
   const int gradient = call.Index("gradient");
   const FloatType type = ToFloatType(call.Type("T"));
-  call.ParallelFor(
-      call.inputs[gradient].n_elements, kCycles, [&](int64_t begin, int64_t end) {
-        if (type == FloatType::kFloat) {  // or double
-          Kept<Real> from = {};
-          for (int k = 0; k < kMaxKept; ++k) {
-            if (kept[k] >= 0) from.of[k] = call.variable<Real>(kept[k]) + begin;
-          }
-          Step(rule, call.variable<Real>(0) + begin, call.in<Real>(gradient) + begin, from,
-               end - begin, second, momentum);
-        } else if constexpr (sizeof(Real) == sizeof(float)) {
-          Kept<char> from = {};
-          for (int k = 0; k < kMaxKept; ++k) {
-            if (kept[k] >= 0) from.of[k] = call.variable<char>(kept[k]);
-          }
-          StepHalves(rule, type, call.variable<char>(0), call.in<char>(gradient), from, begin, end,
-                     second, momentum);
-        }
-      });
+  call.ParallelFor(call.inputs[gradient].n_elements, kCycles, [&](int64_t begin, int64_t end) {
+    if (type == FloatType::kFloat) {  // or double
+      Kept<Real> from = {};
+      for (int k = 0; k < kMaxKept; ++k) {
+        if (kept[k] >= 0) from.of[k] = call.variable<Real>(kept[k]) + begin;
+      }
+      Step(rule, call.variable<Real>(0) + begin, call.in<Real>(gradient) + begin, from, end - begin,
+           second, momentum);
+    } else if constexpr (sizeof(Real) == sizeof(float)) {
+      Kept<char> from = {};
+      for (int k = 0; k < kMaxKept; ++k) {
+        if (kept[k] >= 0) from.of[k] = call.variable<char>(kept[k]);
+      }
+      StepHalves(rule, type, call.variable<char>(0), call.in<char>(gradient), from, begin, end,
+                 second, momentum);
+    }
+  });
 }
 
 template <template <typename> class Rule>

@@ -520,6 +520,30 @@ def render_weights_grad(
 ) -> _RenderWeightsGrad:
     """The gradient of RenderWeights. An empty incoming gradient stands for zeros."""
 
+def resource_adagrad_step(
+    var: Any,
+    accumulator: Any,
+    gradient: Any,
+    lr: Any,
+    epsilon: Any,
+    name: str | None = None,
+) -> tf.Operation | None:
+    """Updates a variable by Adagrad, with numbers that a graph computed."""
+
+def resource_adam_step(
+    var: Any,
+    m: Any,
+    v: Any,
+    hats: Any,
+    gradient: Any,
+    alpha: Any,
+    one_minus_beta1: Any,
+    one_minus_beta2: Any,
+    epsilon: Any,
+    name: str | None = None,
+) -> tf.Operation | None:
+    """Updates a variable by Adam and, with a `hats`, by AMSGrad, with numbers that a graph computed."""
+
 def resource_cache_rows(
     cache: Any,
     rows: Any,
@@ -560,6 +584,21 @@ def resource_fused_sgd(
     name: str | None = None,
 ) -> tf.Operation | None:
     """Updates a variable by gradient descent with momentum and decoupled weight decay."""
+
+def resource_rmsprop_step(
+    var: Any,
+    velocity: Any,
+    averages: Any,
+    momenta: Any,
+    gradient: Any,
+    lr: Any,
+    rho: Any,
+    one_minus_rho: Any,
+    epsilon: Any,
+    momentum: Any,
+    name: str | None = None,
+) -> tf.Operation | None:
+    """Updates a variable by RMSprop, centred with an `averages`, with numbers that a graph computed."""
 
 def robust_loss(
     predictions: Any,

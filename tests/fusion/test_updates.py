@@ -102,7 +102,9 @@ def test_training_with_keras(name: str):
         model = keras.Sequential([keras.layers.Dense(7, "tanh"), keras.layers.Dense(2)])
         model.compile(OPTIMIZERS[name][0](), "mse", jit_compile=False, steps_per_execution=2)
         before = metal_ops.fusion.status()
-        patterns = [pattern.name for pattern in metal_ops.fusion.patterns() if pattern.kind == "update"]
+        patterns = [
+            pattern.name for pattern in metal_ops.fusion.patterns() if pattern.kind == "update"
+        ]
         with metal_ops.fusion.enabled(patterns, cpu=True) if fused else metal_ops.fusion.disabled():
             history = model.fit(x, y, batch_size=6, epochs=3, shuffle=False, verbose=0)
         after = metal_ops.fusion.status()

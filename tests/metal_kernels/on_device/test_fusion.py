@@ -460,10 +460,20 @@ print(json.dumps([len(found.fused), *((m.condition, m.reason) for m in found.mis
     assert look(lambda x: tf.nn.relu(tf.nn.conv2d(x, t["w"], 1, "SAME")), t["x"], cpu=False).fused
 
 
-@pytest.mark.parametrize("name", updates.AROUND)
-def test_updates(name: str):
-    """Optimizers in elementary ops: one op of TensorFlow's, which the device has, with the order kept."""
-    assert updates.check(updates.AROUND[name], 1).fused == [["Momentum"]]
+# Momentum with everything around it; of the others, what differs between a shader and another.
+AROUND = [("given", name) for name in updates.AROUND] + [
+    (kind, name)
+    for kind in updates.KINDS
+    if kind != "given"
+    for name in ("m-read-before", "weights-written-between", "m-written-after")
+]
+
+
+@pytest.mark.parametrize("kind, name", AROUND)
+def test_updates(kind: str, name: str):
+    """Optimizers in elementary ops: one op, which the device has, with the order kept."""
+    rule = updates.KINDS[kind]
+    assert updates.check(updates.AROUND[name], 1, rule).fused == [[rule.shown]]
 
 
 @pytest.mark.parametrize("name", updates.OPTIMIZERS)

@@ -223,6 +223,17 @@ Refusal Update::CheckGradient(const Value& gradient, const Slot& slot) const {
                  ": they are not provably the same in every run.")};
 }
 
+Refusal Update::Check(const Value& gradient, const std::vector<Slot>& slots,
+                      const std::vector<std::pair<Value, std::string>>& numbers) const {
+  for (const auto& [value, role] : numbers) {
+    if (Refusal refusal = CheckNumber(value, role); !refusal.empty()) return refusal;
+  }
+  for (const Slot& slot : slots) {
+    if (Refusal refusal = CheckGradient(gradient, slot); !refusal.empty()) return refusal;
+  }
+  return {};
+}
+
 Outcome Update::Become(Chain* chain, const std::string& op, const std::vector<Value>& inputs,
                        const std::string& shown) const {
   std::vector<const NodeView*> nodes = nodes_;

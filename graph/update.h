@@ -55,17 +55,20 @@ class Update {
   }
   // Whether both are one number, be it written as two constants.
   bool IsSameNumber(const Value& a, const Value& b) const;
-  Refusal CheckNumber(const Value& value, const std::string& role) const;
+  // That each is one number, and that the gradient is provably of every slot's shape: the ops do not
+  // broadcast.
+  Refusal Check(const Value& gradient, const std::vector<Slot>& slots,
+                const std::vector<std::pair<Value, std::string>>& numbers) const;
   // Whether no two handles are the same variable's, the root's among them.
   bool AreDistinct(const std::vector<Slot>& slots) const;
-  // Whether the gradient is provably of the slot's shape: the ops do not broadcast.
-  Refusal CheckGradient(const Value& gradient, const Slot& slot) const;
 
   // Makes it the op `op` with these inputs, all being well.
   Outcome Become(Chain* chain, const std::string& op, const std::vector<Value>& inputs,
                  const std::string& shown) const;
 
  private:
+  Refusal CheckNumber(const Value& value, const std::string& role) const;
+  Refusal CheckGradient(const Value& gradient, const Slot& slot) const;
   void Take(const NodeView& node);
   // What it is before Identity nodes, which become part of the update.
   Value Behind(Value value);

@@ -47,13 +47,8 @@ Outcome Match(Chain* chain) {
   const auto rate =
       update.Beside(quotient->first, "Mul", [&](const Value& value) { return value == *gradient; });
   if (!rate) return NotMine();
-  for (const auto& [value, role] :
-       {std::make_pair(*rate, "rate"), std::make_pair(*epsilon, "epsilon")}) {
-    if (Refusal refusal = update.CheckNumber(value, role); !refusal.empty()) {
-      return Refused(refusal);
-    }
-  }
-  if (Refusal refusal = update.CheckGradient(*gradient, *sum); !refusal.empty()) {
+  if (Refusal refusal = update.Check(*gradient, {*sum}, {{*rate, "rate"}, {*epsilon, "epsilon"}});
+      !refusal.empty()) {
     return Refused(refusal);
   }
   return update.Become(chain, "ResourceAdagradStep",

@@ -78,17 +78,11 @@ Outcome Match(Chain* chain) {
   if (hat) slots.push_back(*hat);
   if (!rate1 || !rate2 || !update.AreDistinct(slots)) return NotMine();
 
-  for (const auto& [value, role] :
-       {std::make_pair(*alpha, "rate"), std::make_pair(*rate1, "1 - beta1"),
-        std::make_pair(*rate2, "1 - beta2"), std::make_pair(*epsilon, "epsilon")}) {
-    if (Refusal refusal = update.CheckNumber(value, role); !refusal.empty()) {
-      return Refused(refusal);
-    }
-  }
-  for (const Slot& slot : slots) {
-    if (Refusal refusal = update.CheckGradient(*gradient, slot); !refusal.empty()) {
-      return Refused(refusal);
-    }
+  if (Refusal refusal = update.Check(
+          *gradient, slots,
+          {{*alpha, "rate"}, {*rate1, "1 - beta1"}, {*rate2, "1 - beta2"}, {*epsilon, "epsilon"}});
+      !refusal.empty()) {
+    return Refused(refusal);
   }
   if (!(*gradient == *squared)) {
     return Refused("two_gradients",

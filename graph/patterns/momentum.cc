@@ -71,13 +71,9 @@ Outcome Match(Chain* chain) {
   const auto terms = Velocity(&update, slot->becomes,
                               [&](const Value& value) { return update.ReadsBefore(value, *slot); });
   if (!terms || !update.AreDistinct({*slot})) return NotMine();
-  for (const auto& [value, role] :
-       {std::make_pair(terms->rate, "rate"), std::make_pair(terms->momentum, "momentum")}) {
-    if (Refusal refusal = update.CheckNumber(value, role); !refusal.empty()) {
-      return Refused(refusal);
-    }
-  }
-  if (Refusal refusal = update.CheckGradient(terms->gradient, *slot); !refusal.empty()) {
+  if (Refusal refusal = update.Check(terms->gradient, {*slot},
+                                     {{terms->rate, "rate"}, {terms->momentum, "momentum"}});
+      !refusal.empty()) {
     return Refused(refusal);
   }
   if (ahead && !(ahead->rate == terms->rate && ahead->gradient == terms->gradient &&

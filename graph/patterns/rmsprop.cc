@@ -112,15 +112,8 @@ Outcome Match(Chain* chain) {
   std::vector<std::pair<Value, std::string>> numbers = {
       {*rate, "rate"}, {mean->rho, "rho"}, {mean->one_minus_rho, "1 - rho"}, {*epsilon, "epsilon"}};
   if (m) numbers.push_back({*momentum, "momentum"});
-  for (const auto& [value, role] : numbers) {
-    if (Refusal refusal = update.CheckNumber(value, role); !refusal.empty()) {
-      return Refused(refusal);
-    }
-  }
-  for (const Slot& slot : slots) {
-    if (Refusal refusal = update.CheckGradient(*gradient, slot); !refusal.empty()) {
-      return Refused(refusal);
-    }
+  if (Refusal refusal = update.Check(*gradient, slots, numbers); !refusal.empty()) {
+    return Refused(refusal);
   }
   if (centre && !(update.IsSameNumber(centre->rho, mean->rho) &&
                   update.IsSameNumber(centre->one_minus_rho, mean->one_minus_rho))) {

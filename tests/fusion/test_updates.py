@@ -353,6 +353,14 @@ class EpsilonBehind(Adagrad):
         self.w.assign_sub(gradient * rate / (1e-3 + tf.sqrt(self.m)))
 
 
+class OfItself(Adagrad):
+    """The weights are their own accumulator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = self.m
+
+
 @pytest.mark.parametrize(
     "kind, condition",
     [
@@ -361,6 +369,7 @@ class EpsilonBehind(Adagrad):
         (WithNesterov, None),
         (EpsilonBelow, None),
         (EpsilonBehind, None),
+        (OfItself, None),
     ],
 )
 def test_other_formulas(kind: type[Given], condition: str | None):

@@ -26,6 +26,7 @@ EXCEPTIONS = {
     ): "the fusion pass makes it of elementary ops; rope is for those who write it",
     ("metal_kernel", "shader"): "its shaders are its users'",
     ("scale_slope", "python"): "the gradient of the losses, of focal and robust loss alike",
+    ("optimizer_step", "python"): "the fusion pass makes its ops, and nobody else",
 }
 
 

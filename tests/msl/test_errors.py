@@ -37,7 +37,6 @@ REFUSED = {
     "threadgroup variable at program scope": ("^threadgroup float s[4];", "must be declared in a kernel function"),
     "threadgroup variable in a function": ("float f() { threadgroup float ^s[4]; s[0] = 1; return s[0]; } kernel void k(device float* x) { x[0] = f(); }", "must be declared in a kernel function"),
     "initialized threadgroup variable": (f"{K} {{ threadgroup float s ^= 1; }}", "cannot be initialized"),
-    "too much threadgroup memory": ("kernel void ^k(device float* x) { threadgroup float a[8192], b; a[0] = b; x[0] = a[1]; }", "uses 32784 bytes of threadgroup memory; the limit is 32768"),
     # kernels
     "kernel that returns": ("kernel int ^k(device int* x) { return 1; }", "must have void return type"),
     "value argument": ("kernel void k(device float* x, float ^y) {}", "invalid type 'float' for input 'y' of a kernel function"),

@@ -14,6 +14,12 @@ struct EnableIf<true> {
 };
 template <bool b>
 using enable = typename EnableIf<b>::type;
+// Whether an object becomes a bool by its own operator, without being asked.
+template <class C, class = void>
+constexpr bool is_bool_by_itself = false;
+template <class C>
+constexpr bool is_bool_by_itself<C, decltype(void(((C*)nullptr)->operator bool()))> =
+    __is_convertible(C, bool);
 }  // namespace _msl
 
 struct bfloat {
@@ -25,6 +31,9 @@ struct bfloat {
   constexpr explicit bfloat(double v) : _bits(round(float(v))) {}
   template <class I, _msl::enable<__is_integral(I)> = 0>
   constexpr bfloat(I v) : _bits(round(float(v))) {}
+  template <class C, _msl::enable<__is_class(C) && !__is_same(C, bfloat)> = 0,
+            _msl::enable<_msl::is_bool_by_itself<C>> = 0>
+  constexpr bfloat(C v) : _bits(round(float(v))) {}
 
   // float, exactly, without being asked. A template, so that no other arithmetic type is reached
   // through it.

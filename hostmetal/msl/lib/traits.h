@@ -151,10 +151,6 @@ constexpr remove_reference_t<T>&& move(T&& t) {
   return static_cast<remove_reference_t<T>&&>(t);
 }
 template <class T>
-constexpr T&& forward(remove_reference_t<T>& t) {
-  return static_cast<T&&>(t);
-}
-template <class T>
 constexpr void swap(T& a, T& b) {
   T t = a;
   a = b;
@@ -212,6 +208,20 @@ constexpr decltype(auto) copied(T&& operand) {
     return static_cast<T&&>(operand);
   }
 }
+// What a member function returns, in the address space where its object lies: `this` knows none.
+#define MSL_IN_SPACE(space)                        \
+  template <class T>                               \
+  constexpr space T& in_##space(T& place) {        \
+    return (space T&)place;                        \
+  }                                                \
+  template <class T>                               \
+  constexpr space T* in_##space(T* const& place) { \
+    return (space T*)place;                        \
+  }
+MSL_IN_SPACE(device)
+MSL_IN_SPACE(constant)
+MSL_IN_SPACE(threadgroup)
+#undef MSL_IN_SPACE
 }  // namespace _msl
 namespace metal {
 

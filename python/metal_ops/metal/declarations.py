@@ -129,11 +129,18 @@ class Declarations:
                 known.append(f'_MSL_A("refused_{name}")')
             elif name in DROPPED or name.startswith("air."):
                 known.append("")
-        if known:
-            # Spaces around: `x[[buffer(0)]]` touches its name.
-            self._source.replace(
-                tokens[i].start, tokens[end].end, f" {' '.join(known)} ", tokens[i].directive
-            )
+        if not known:
+            return
+        # Spaces around: `x[[buffer(0)]]` touches its name.
+        text, directive = f" {' '.join(known)} ", tokens[i].directive
+        bounds = end
+        while tokens[bounds + 1].text == "[" and tokens[bounds + 2].text != "[":
+            bounds = self._source.matching(bounds + 1)
+        if bounds == end:
+            self._source.replace(tokens[i].start, tokens[end].end, text, directive)
+        else:  # `x [[id(0)]][2]`: an annotation stands behind the bounds
+            self._source.replace(tokens[i].start, tokens[end].end, "", directive)
+            self._source.insert(tokens[bounds].end, text)
 
     def _function_constant(self, i: int, arguments: str) -> str:
         tokens = self._source.tokens
@@ -304,7 +311,12 @@ class Declarations:
             if not words & self._function_constants and "is_function_constant_defined" not in words:
                 i = j
                 continue
-            name = tokens[equals - 1].text
+            named = equals - 1
+            while tokens[named].text == "]":  # [[maybe_unused]]
+                named -= 1
+                while tokens[named + 1].text != "[" or tokens[named].text == "[":
+                    named -= 1
+            name = tokens[named].text
             self._function_constants.add(name)
             start = self._source.statement_start(i)
             self._no_definition(start, equals)

@@ -109,10 +109,11 @@ class FlatText:
 
     def source_line(self, place: Place) -> str | None:
         """The text of a user's line, for the caret."""
-        try:
-            return self.line_text(self._files.index((place.file, place.line)) + 1)
-        except ValueError:
-            return None
+        # The last of that number: where clang wrote an include out, its own lines before it count on in the file.
+        for line in range(len(self._files), 0, -1):
+            if self._files[line - 1] == (place.file, place.line):
+                return self.line_text(line)
+        return None
 
     # ---- edits
 

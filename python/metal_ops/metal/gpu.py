@@ -174,7 +174,10 @@ def _prepare(text: str, derived: list[str]) -> str:
 
 def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool) -> str:
     """The rewritten source as PTX."""
-    reflection = replace(reflection, kernels=[k for k in reflection.kernels if not k.visible])
+    # A kernel of too much threadgroup memory has no pipeline, and the driver would refuse the others with it.
+    limit = number("MAX_THREADGROUP_MEMORY")
+    kernels = [k for k in reflection.kernels if not k.visible and k.static_bytes <= limit]
+    reflection = replace(reflection, kernels=kernels)
     for kernel in reflection.kernels:
         for argument in kernel.arguments:
             if argument.kind == "TABLE":

@@ -83,11 +83,11 @@ class _Reader:
             kernels[kernel.host_name] = kernel
             calls.follow(kernel, function)
             if kernel.static_bytes > number("MAX_THREADGROUP_MEMORY"):
-                tree.say_at(
-                    kernel.place,
+                wrong = (
                     f"kernel '{kernel.host_name}' uses {kernel.static_bytes} bytes of threadgroup memory; the limit "
-                    f"is {number('MAX_THREADGROUP_MEMORY')}",
+                    f"is {number('MAX_THREADGROUP_MEMORY')}: no pipeline can be made of it"
                 )
+                tree.messages.append(Message(kernel.place, "warning", wrong))
         return Reflection([kernel for kernel, _ in roots], self._constants, tree.messages)
 
     def _function_constant(self, cursor: Any, annotations: dict[str, str]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from .flat import FlatText
 
 SPACES = frozenset({"device", "constant", "threadgroup", "thread"})
+COHERENCE = frozenset({"threadgroup", "device", "system"})
+BEHIND_PARAMETERS = ("{", ":", ";", "noexcept", "->", "=")
 LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
 # Without a suffix: a float in MSL. clang's own switch for it forgets itself in expressions that a template repeats.
 FLOAT = re.compile(
@@ -21,81 +24,146 @@ NO_STRING_OBJECT = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class _Member:
+    """A member function with an address space behind its parameters, as token indices; `space` is its word's."""
+
+    start: int
+    opens: int
+    space: int
+    key: tuple[int, str]
+    returned: tuple[str, ...]  # the address spaces in what it returns
+
+
 def member_spaces(source: FlatText) -> None:
-    """`T f() const device` and its twins for other spaces: one remains, as `this` accepts every space here."""
+    """`T f() const device` and its twins for other spaces: one remains, as `this` accepts every space here.
+
+    Where they return references, each into its own space, the one that remains returns a reference to anywhere.
+    """
+    members = _members(source)
+    if not members:
+        return
+    seen = _unqualified_members(source)
+    twins: dict[tuple[int, str], set[tuple[str, ...]]] = {}
+    for member in members:
+        twins.setdefault(member.key, set()).add(member.returned)
     tokens = source.tokens
-    seen: set[tuple[int, str]] = set()
-    if any(t.class_id and t.text in SPACES and not t.parens and tokens[i - 1].text in (")", "const")
-           for i, t in enumerate(tokens)):  # fmt: skip
-        seen = _unqualified_members(source)
+    for member in members:
+        token = tokens[member.space]
+        end = _definition_end(source, member.space)
+        if member.key in seen:
+            source.replace(tokens[member.start].start, tokens[end].end, "", token.directive)
+            continue
+        seen.add(member.key)
+        source.replace(token.start, token.end, "", token.directive)
+        if len(twins[member.key]) > 1:
+            for word in tokens[member.start : member.opens]:
+                if word.text in SPACES:
+                    anywhere = "const thread" if word.text == "constant" else "thread"
+                    source.replace(word.start, word.end, anywhere)
+        elif member.returned and member.returned != ("thread",):
+            _return_places(source, member.space, end, member.returned[0])
+
+
+def _members(source: FlatText) -> list[_Member]:
+    tokens = source.tokens
+    found = []
     for i, token in enumerate(tokens):
         if token.text not in SPACES or not token.class_id or token.parens or i < 2:
             continue
         j = i - 1
         while tokens[j].text in ("const", "volatile"):
             j -= 1
-        if tokens[j].text != ")" or tokens[i + 1].text not in (
-            "{",
-            ":",
-            ";",
-            "noexcept",
-            "->",
-            "=",
-            "const",
-        ):
+        after = (*BEHIND_PARAMETERS, "const")
+        if tokens[j].text != ")" or tokens[i + 1].text not in after:
             continue
-        start = source.statement_start(j)
+        start, opens = source.statement_start(j), _opening(source, j)
+        words = [t.text for t in tokens[start:opens]]
+        places = "&" in words or "*" in words
+        returned = tuple(w for w in words if w in SPACES) if places else ()
         constant = "const" in [t.text for t in tokens[j:i]]
-        words = [t.text for t in tokens[start : j + 1]]
-        key = (token.class_id, " ".join(words) + (" const" if constant else ""))
-        if key not in seen:
-            seen.add(key)
-            source.replace(token.start, token.end, "", token.directive)
+        found.append(_Member(start, opens, i, _member_key(source, j, constant), returned))
+    return found
+
+
+def _member_key(source: FlatText, close: int, constant: bool) -> tuple[int, str]:
+    """What twins have in common: all but the address spaces, up to the parenthesis that closes the parameters."""
+    tokens = source.tokens
+    start, opens = source.statement_start(close), _opening(source, close)
+    words = [t.text for t in tokens[start:opens] if t.text not in (*SPACES, "const")]
+    words += [t.text for t in tokens[opens : close + 1]]
+    return tokens[close].class_id, " ".join(words) + (" const" if constant else "")
+
+
+def _opening(source: FlatText, close: int) -> int:
+    """Index of the parenthesis that the one at `close` closes."""
+    depth = 0
+    for j in range(close, 0, -1):
+        depth += (source.tokens[j].text == ")") - (source.tokens[j].text == "(")
+        if depth == 0:
+            return j
+    return close
+
+
+def _definition_end(source: FlatText, i: int) -> int:
+    """Index of the last token of the member function that token i is in the head of."""
+    tokens = source.tokens
+    end = i
+    while tokens[end].text not in (";", "{"):
+        if tokens[end].text == "(":
+            end = source.matching(end)
+        end += 1
+        # a member initialiser with braces: x{1}
+        if tokens[end].text == "{" and ":" in [t.text for t in tokens[i:end]]:
+            after = source.matching(end)
+            if tokens[after + 1].text in (",", "{"):
+                end = after + 1
+    return source.matching(end) if tokens[end].text == "{" else end
+
+
+def _return_places(source: FlatText, first: int, last: int, space: str) -> None:
+    """What a member function returns a reference to, or a pointer, lies where the object does: clang cannot know."""
+    tokens = source.tokens
+    for i in range(first, last):
+        if tokens[i].text != "return":
             continue
         end = i
-        while tokens[end].text not in (";", "{"):
-            if tokens[end].text == "(":
-                end = source.matching(end)
+        while tokens[end].text != ";" and end < last:
+            end = source.matching(end) if tokens[end].text in ("(", "[", "{") else end
             end += 1
-            # a member initialiser with braces: x{1}
-            if tokens[end].text == "{" and ":" in [t.text for t in tokens[i:end]]:
-                after = source.matching(end)
-                if tokens[after + 1].text in (",", "{"):
-                    end = after + 1
-        if tokens[end].text == "{":
-            end = source.matching(end)
-        source.replace(tokens[start].start, tokens[end].end, "", token.directive)
+        source.insert(tokens[i].end, f" _msl::in_{space}(")
+        source.insert(tokens[end].start, ")")
 
 
 def _unqualified_members(source: FlatText) -> set[tuple[int, str]]:
-    """Signatures of the member functions without a space, as `_member_spaces` writes them."""
+    """The keys of the member functions without a space."""
     tokens = source.tokens
     found = set()
     for i, token in enumerate(tokens[:-1]):
         if token.text != ")" or not token.class_id or token.parens != 1:
             continue
-        after = tokens[i + 1].text
-        constant = after == "const"
-        if (tokens[i + 2].text if constant else after) in (
-            "{",
-            ":",
-            ";",
-            "noexcept",
-            "->",
-            "=",
-        ):
-            words = " ".join(t.text for t in tokens[source.statement_start(i) : i + 1])
-            found.add((token.class_id, words + (" const" if constant else "")))
+        constant = tokens[i + 1].text == "const"
+        if tokens[i + 1 + constant].text in BEHIND_PARAMETERS:
+            found.add(_member_key(source, i, constant))
     return found
 
 
 def coherent(source: FlatText) -> None:
-    """`coherent(device)`: memory is coherent here anyway."""
+    """`coherent device T*`, `coherent(device)`, `coherent(system)`: memory is coherent here anyway."""
     tokens = source.tokens
     for i, token in enumerate(tokens[:-3]):
+        if token.text != "coherent":
+            continue
         words = [t.text for t in tokens[i : i + 4]]
-        if words == ["coherent", "(", "device", ")"]:
-            source.replace(token.start, tokens[i + 3].end, "", token.directive)
+        end = i
+        if words[1] == "(" and words[2] in COHERENCE and words[3] == ")":
+            end = i + 3
+        elif not {words[1], tokens[i - 1].text} & {"device", "const", "volatile"}:
+            continue  # somebody's own name
+        source.replace(token.start, tokens[end].end, "", token.directive)
+    for i, token in enumerate(tokens):  # texture2d<float, access::write, memory_coherence_device>
+        if token.text.startswith("memory_coherence_") and tokens[i - 1].text == ",":
+            source.replace(tokens[i - 1].start, token.end, "", token.directive)
 
 
 def array_parameters(source: FlatText) -> None:

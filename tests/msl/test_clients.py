@@ -1,0 +1,72 @@
+"""What shaders of other people need beside the language's features: messages, names, kernels too large for a pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metal_ops.metal import CompileError, Options, compile_object
+from metal_ops.metal.compiler import unit
+
+from .shaders import HEADER, library
+
+GREEDY = """kernel void greedy(device float* x) { threadgroup float a[8192], b; a[0] = b; x[0] = a[1]; }
+kernel void exact(device float* x) { threadgroup float a[8192]; a[5] = 2; x[0] = a[5]; }"""
+
+
+WRONG = "void f() { int x = nothing; }  // %s"
+PLAIN = "constant int %s = 1;"
+HEAD = "\n".join(["#pragma once", *(f"constant int h{i} = {i};" for i in range(4))])
+
+
+@pytest.mark.parametrize("wrong", ["top", "header", "between", "second", "bottom"])
+def test_message_quotes_its_own_line(tmp_path, wrong):
+    """Lines before and behind an #include have numbers of their own, and so have those of the included files."""
+    line = {
+        name: (WRONG if name == wrong else PLAIN) % name
+        for name in ("top", "header", "between", "second", "bottom")
+    }
+    (tmp_path / "a.h").write_text(f"{HEAD}\n{line['header']}\n")
+    (tmp_path / "b.h").write_text(f"#pragma once\n{line['second']}\n")
+    source = f'{line["top"]}\n#include "a.h"\n{line["between"]}\n#include "b.h"\n{line["bottom"]}\n'
+    # not `messages`: behind an #include clang counts on without its #line
+    options = Options(validation=False, include=(str(tmp_path),))
+    with pytest.raises(CompileError) as error:
+        compile_object("test.metal", options, source)
+    said = str(error.value)
+    place, quoted, caret = said.splitlines()[:3]
+    where = {"top": "test.metal:1", "header": "a.h:6", "between": "test.metal:3", "second": "b.h:2", "bottom": "test.metal:5"}  # fmt: skip
+    assert f"{where[wrong]}:20: error: use of undeclared identifier 'nothing'" in place, said
+    assert quoted == line[wrong] and caret == " " * 19 + "^", said
+
+
+def test_too_much_threadgroup_memory_is_a_warning():
+    """Its pipeline is refused (tests/hostmetal/library_test.mm); the library's other kernels work."""
+    _, said = compile_object("test.metal", Options(validation=False), HEADER + "#line 1\n" + GREEDY)
+    assert said.startswith("test.metal:1:13: warning: kernel 'greedy' uses 32784 bytes of threadgroup memory; "
+                           "the limit is 32768"), said  # fmt: skip
+    assert "exact" not in said.splitlines()[0]
+    x = np.zeros(1, np.float32)
+    library(GREEDY)["exact"].run(1, 1, {0: x})
+    assert x[0] == 2
+
+
+def test_forward_is_a_name_for_everybody():
+    source = """struct forward { int x; };
+    kernel void k(device float* out) { forward f{3}; out[0] = f.x; }"""
+    x = np.zeros(1, np.float32)
+    library(source)["k"].run(1, 1, {0: x})
+    assert x[0] == 3
+
+
+def test_argument_indices_of_an_array_behind_its_attribute(tmp_path):
+    """An argument encoder sees the elements as it does where the attribute is behind the bounds."""
+    struct = "struct A {{ device float* p {}; texture2d<float> t {}; float x [[id(7)]]; }};"
+    kernel = "kernel void k(constant A& a, device float* out) { out[0] = a.x; }"
+    found = []
+    for p, t in [("[[id(1)]][2]", "[[id(3)]][4]"), ("[2] [[id(1)]]", "[4] [[id(3)]]")]:
+        one = unit("test.metal", Options(), HEADER + struct.format(p, t) + kernel)
+        _, reflection, _ = one.read(one.flags(tmp_path))
+        found.append(reflection.kernels[0].arguments[0].members)
+    assert found[0] == found[1]
+    assert found[0].startswith("{p,0,1:[2,8:*w4,4:3t,16,3:[4,") and "x,48,7:" in found[0]

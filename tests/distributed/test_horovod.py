@@ -1,4 +1,4 @@
-"""Workers that horovodrun starts, by a stand-in for Horovod whose processes share memory; Horovod itself is no requirement."""
+"""Workers that horovodrun starts, with a stand-in for Horovod, which is no requirement: its processes share memory."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ import pytest
 from metal_ops.programs.memory import Lines, LostPeer, Memory, descriptors_from
 
 
-def together(count: int, work: Callable[[Memory], Any], patience: float = 30, threads: int = 1) -> list[Any]:
+def together(
+    count: int, work: Callable[[Memory], Any], patience: float = 30, threads: int = 1
+) -> list[Any]:
     """What workers, which are threads here, return; or the `LostPeer` that one of them raised."""
     lines = Lines(count)
     # Workers have descriptors of their own, as processes do.

@@ -221,7 +221,9 @@ def among_workers(
     def chosen(arguments: argparse.Namespace) -> int:
         if not is_worker():
             return guarded(program, launched)(arguments)
-        if horovod_rank(os.environ) is not None and (arguments.workers > 1 or os.environ.get("TF_CONFIG")):
+        if horovod_rank(os.environ) is not None and (
+            arguments.workers > 1 or os.environ.get("TF_CONFIG")
+        ):
             print(
                 f"{program}: horovodrun has started the workers already; leave out --workers and TF_CONFIG.",
                 file=sys.stderr,

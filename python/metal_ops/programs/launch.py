@@ -180,7 +180,9 @@ def _start(
 ) -> list[_Worker]:
     """The workers of this machine; where they are all, they share memory, new at each start."""
     if not local:
-        return [_Worker(c, arguments, environment(c, folder, False) | again, False) for c in clusters]
+        return [
+            _Worker(c, arguments, environment(c, folder, False) | again, False) for c in clusters
+        ]
     lines, group = Lines(len(clusters)), list[_Worker]()
     try:
         for c in clusters:

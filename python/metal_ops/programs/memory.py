@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-MEMORY = "METAL_OPS_MEMORY"  # in a worker's environment: numbers of its descriptors, the memory's first
+MEMORY = (
+    "METAL_OPS_MEMORY"  # in a worker's environment: numbers of its descriptors, the memory's first
+)
 _PIECE = 1 << 18  # values that a thread takes at once
 _MOST_THREADS = 8  # they wait for memory, not for arithmetic
 _ALIGNED = 64  # TensorFlow copies what is not

@@ -161,7 +161,7 @@ class Workers:
           gradients: float32, of this worker's share.
           numbers: float32 scalars.
           table: Which gradient is one of a table whose rows are mostly zero: it goes as rows or whole, whichever is
-            fewer bytes.
+            fewer bytes; whole where the exchange has nothing from rows.
 
         Returns:
           The means of the gradients, the sums of the numbers [n], and float64 [2]: bytes that this worker sent, and
@@ -171,9 +171,10 @@ class Workers:
         with tf.device(HOST):
             flat = [tf.reshape(tf.identity(g), [-1]) for g in small]
             packet = [*flat, tf.stack([tf.cast(n, tf.float32) for n in numbers])]
-            touched = None
+            whole = touched = None
             if table is not None:
                 whole = tf.identity(gradients[table])
+            if whole is not None and self.exchange.by_rows:
                 touched = tf.where(tf.reduce_any(tf.not_equal(whole, 0.0), axis=1))[:, 0]
                 block = -(-whole.shape[0] // _SIZES)
                 blocks = -(-tf.size(touched) // block)
@@ -185,9 +186,16 @@ class Workers:
             parts = tf.split(total, [part.shape.num_elements() for part in packet])
             sums = [tf.reshape(p, g.shape) for p, g in zip(parts, small, strict=False)]
             sent = tf.cast(self.exchange.sum_bytes(4 * tf.size(vector)), tf.float64)
-            if touched is not None and table is not None:
-                most = tf.cast(tf.reduce_max(parts[-1]), tf.int32)
-                table_sum, more = self._table(whole, touched, most, block)
+            if whole is not None and table is not None:
+                if touched is None:
+                    with tf.control_dependencies([total]):  # all make their calls in one order
+                        table_sum = self.sum(whole)
+                    more = tf.constant(
+                        self.exchange.sum_bytes(4 * whole.shape.num_elements()), tf.float64
+                    )
+                else:
+                    most = tf.cast(tf.reduce_max(parts[-1]), tf.int32)
+                    table_sum, more = self._table(whole, touched, most, block)
                 sums.insert(table, table_sum)
                 sent += more
             with tf.control_dependencies([*sums, total]):
@@ -282,8 +290,9 @@ class Workers:
         """The report as a sentence."""
         found = self.report()
         return (
-            f"{self.count} workers through {self.exchange.name}: each sent {found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting "
-            f"took {found['seconds_between_a_step'] * 1e3:.1f} ms of it."
+            f"{self.count} workers through {self.exchange.name}: each sent "
+            f"{found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting took "
+            f"{found['seconds_between_a_step'] * 1e3:.1f} ms of it."
         )
 
     @contextmanager

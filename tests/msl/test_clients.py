@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metal_ops.metal import CompileError, Options, compile_object
+from metal_ops.metal import CompileError, Options, compile_object, compiler
 from metal_ops.metal.compiler import unit
 
 from .shaders import HEADER, library
@@ -49,6 +49,12 @@ def test_too_much_threadgroup_memory_is_a_warning():
     x = np.zeros(1, np.float32)
     library(GREEDY)["exact"].run(1, 1, {0: x})
     assert x[0] == 2
+
+
+def test_too_much_threadgroup_memory_is_not_in_code_for_gpus():
+    """Their driver would refuse all kernels of the file."""
+    text = compiler._gpu_text("test.metal", Options(), HEADER + GREEDY, "sm_80")
+    assert "msl_exact" in text and "msl_greedy" not in text
 
 
 def test_forward_is_a_name_for_everybody():

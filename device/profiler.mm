@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -49,6 +50,14 @@ namespace {
 constexpr NSUInteger kSamples = 64, kPasses = kSamples / 2;
 constexpr int kProfilers = 2;
 
+// A text whose number was asked for, by where the asker keeps it: names of shaders and nodes mostly
+// lie where they lay the last time.
+struct Known {
+  const char* at = nullptr;
+  std::string_view text;  // the recorder's own
+  uint32_t number = 0;
+};
+
 // The host's clock and the device's, at one time.
 struct Clocks {
   uint64_t host, cpu, gpu;
@@ -59,6 +68,7 @@ struct Recorder {
   std::vector<ProfileEvent> events;
   std::deque<std::string> strings;  // which stay where they are
   std::unordered_map<std::string_view, uint32_t> numbers;
+  std::array<Known, 1024> known;  // by hash of the address
   uint64_t began[kProfilers] = {}, most[kProfilers] = {}, dropped[kProfilers] = {};
   id<MTLDevice> device = nil;
   id<MTLCounterSet> timestamps = nil;
@@ -105,11 +115,17 @@ uint64_t ThreadNumber() {
 // With the recorder's lock.
 uint32_t Number(Recorder& recorder, std::string_view text) {
   if (text.empty()) return 0;
-  const auto found = recorder.numbers.find(text);
-  if (found != recorder.numbers.end()) return found->second;
-  const uint32_t number = static_cast<uint32_t>(recorder.strings.size());
-  recorder.numbers.emplace(recorder.strings.emplace_back(text), number);
-  return number;
+  // Not by the address alone: another text may lie there by now.
+  const uint64_t mixed = reinterpret_cast<uintptr_t>(text.data()) * 0x9e3779b97f4a7c15u;
+  Known& known = recorder.known[mixed >> 54];
+  if (known.at == text.data() && known.text == text) return known.number;
+  auto found = recorder.numbers.find(text);
+  if (found == recorder.numbers.end()) {
+    const uint32_t number = static_cast<uint32_t>(recorder.strings.size());
+    found = recorder.numbers.emplace(recorder.strings.emplace_back(text), number).first;
+  }
+  known = {text.data(), found->first, found->second};
+  return found->second;
 }
 
 // With the recorder's lock.
@@ -312,6 +328,7 @@ Profile StopProfile(Profiler who) {
   if (Hooks().on.fetch_and(~bit) == bit) {
     recorder.events = {};
     recorder.numbers.clear();
+    recorder.known = {};  // whose texts end with the strings
     recorder.strings.clear();
     for (BufferProfile* spare : recorder.spare) delete spare;
     recorder.spare.clear();

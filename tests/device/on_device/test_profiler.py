@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import time
@@ -89,6 +90,22 @@ def test_times_are_in_order_and_inside_the_call(x) -> None:
         whole = buffers[int(shader["buffer"])]
         assert whole["start"] <= shader["start"] + 2000
         assert shader["end"] <= whole["end"] + 2000
+
+
+def test_names_where_others_lay_before() -> None:
+    """What a session that has ended called its node lies where the next one's name does."""
+    called = [f"node{i:04}_" + "of_a_session" * 2000 for i in range(30)]
+    with profiler.trace() as profile:
+        for name in called:
+            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                x = tf.compat.v1.placeholder(tf.float32, [8])
+                session.run(tf.abs(x, name=name), {x: np.ones(8)})
+            del session, x
+            gc.collect()
+    nodes = names(profile, of(profile, "op"), "node")
+    assert [node for node in nodes if node in called] == called
+    launched = names(profile, of(profile, "shader"), "node")
+    assert [node for node in launched if node in called] == called
 
 
 def test_waits_are_seen(x) -> None:

@@ -277,6 +277,7 @@ def metal_dynamic_mat_mul(
     name: str | None = None,
 ) -> tf.Tensor:
     """Products with quantized weights of x that is rounded to 8 bits, each row to steps of max |x| / 127."""
+
 def metal_fused_batch_norm_grad(
     gradients: Any,
     features: Any,

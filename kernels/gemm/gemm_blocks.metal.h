@@ -121,7 +121,11 @@ struct GemmConvCopy {
         gemm_copy_16(piece, from, inside);
       } else {
 #pragma clang loop unroll(disable)
-        for (int j = 0; j < kWide; ++j) piece[j] = inside ? from[j] : T(0.0f);
+        for (int j = 0; j < kWide; ++j) {
+          T value = T(0.0f);
+          if (inside) value = from[j];
+          piece[j] = value;
+        }
       }
     }
     term += kLength;

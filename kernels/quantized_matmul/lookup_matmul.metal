@@ -114,10 +114,10 @@ template <typename T, typename S, int kBits>
   device T* const weights = to + long(position.y) * p.inputs + at;
   if (at + 8 <= p.inputs) {
     const ulong eight = lookup_eight<kBits>(row + long(position.x) * kBits);
-    for (int i = 0; i < 8; ++i) weights[i] = T(table[lookup_code<kBits>(eight, i)]);
+    for (int i = 0; i < 8; ++i) weights[i] = T(float(table[lookup_code<kBits>(eight, i)]));
     return;
   }
-  for (long i = at; i < p.inputs; ++i) weights[i - at] = T(table[lookup_one<kBits>(row, i)]);
+  for (long i = at; i < p.inputs; ++i) weights[i - at] = T(float(table[lookup_one<kBits>(row, i)]));
 }
 
 #define INSTANTIATE_ROWS(T, S, bits, rows)                                                      \

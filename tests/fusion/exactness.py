@@ -146,8 +146,8 @@ def network(stage: str) -> Callable[..., Any]:
     return fn
 
 
-# Only the bias can be fused where batch norm takes part in training, and the norm's gradient with that of a ReLU that no
-# residual parts from it.
+# Only the bias can be fused where batch norm takes part in training, and the gradient of a norm with that of a ReLU
+# that no residual parts from it.
 STAGES = ("bias", "bias and norm, training")
 
 

@@ -66,8 +66,8 @@ def test_names_and_sizes(wheels):
         f"tensorflow_metal_ops_hostmetal-{VERSION}-py3-none-linux_x86_64.whl",
     ]
     for wheel in wheels:
-        # 400 ops in all their types, for AVX2 and in part for AVX-512, plain and checked, loops unrolled; GPUs' products,
-        # too.
+        # 400 ops in all their types, for AVX2 and in part for AVX-512, plain and checked, with loops unrolled; products
+        # for GPUs, too.
         assert wheel.stat().st_size < 18 * MIB
 
 

@@ -274,7 +274,7 @@ struct GemmBlock {
                             lane);
   }
 
-  // kConv: a convolution, which the caller has checked: see gemm_conv.metal.h.
+  // kConv: a convolution, which the caller has checked: see gemm_block_kernels.metal.h.
   template <bool kConv = false, typename Out, typename Epilogue>
   ROWS_INLINE static void run(device const T* a, device const T* b, device Out* out,
                               constant GemmParams& params, Epilogue epilogue, threadgroup T* memory,
@@ -323,55 +323,5 @@ struct GemmBlock {
 
   static constexpr constant int kSpaceLine = 8 * kColumnTiles + 4, kSpace = 16 * kSpaceLine;
 };
-
-template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
-          int kStages, int kShares>
-[[kernel, max_total_threads_per_threadgroup(kRows* kColumns* kShares /
-                                            (kRowTiles * kColumnTiles * 4))]] void
-gemm_blocks(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-            device T* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
-            device const T* gamma [[buffer(4)]], device const T* beta [[buffer(5)]],
-            device const T* mean [[buffer(6)]], device const T* variance [[buffer(7)]],
-            device const T* residual [[buffer(8)]], constant EpilogueParams& epilogue [[buffer(9)]],
-            threadgroup T* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
-            uint thread_ [[thread_index_in_threadgroup]],
-            uint simdgroup [[simdgroup_index_in_threadgroup]],
-            uint lane [[thread_index_in_simdgroup]]) {
-  const FusedEpilogue<T> fused = {gamma,    beta,     mean,
-                                  variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
-  GemmBlock<T, kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
-      a, b, out, params, fused, memory, group, thread_, simdgroup, lane);
-}
-
-// Parts of long sums, a product each: what gemm_sum_parts adds.
-template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
-          int kStages, int kShares>
-[[kernel, max_total_threads_per_threadgroup(kRows* kColumns* kShares /
-                                            (kRowTiles * kColumnTiles * 4))]] void
-gemm_blocks_parts(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
-                  device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
-                  threadgroup T* memory [[threadgroup(0)]],
-                  uint3 group [[threadgroup_position_in_grid]],
-                  uint thread_ [[thread_index_in_threadgroup]],
-                  uint simdgroup [[simdgroup_index_in_threadgroup]],
-                  uint lane [[thread_index_in_simdgroup]]) {
-  GemmBlock<T, kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
-      a, b, out, params, NoEpilogue(), memory, group, thread_, simdgroup, lane);
-}
-
-// What a library that has these shaders says once.
-#define GEMM_BLOCKS_KERNELS_WITH(T)                                               \
-  INSTANTIATE_KERNEL("gemm_blocks_large_" #T, gemm_blocks, T, GEMM_LARGE_BLOCK)   \
-  INSTANTIATE_KERNEL("gemm_blocks_middle_" #T, gemm_blocks, T, GEMM_MIDDLE_BLOCK) \
-  INSTANTIATE_KERNEL("gemm_blocks_low_" #T, gemm_blocks, T, GEMM_LOW_BLOCK)       \
-  INSTANTIATE_KERNEL("gemm_blocks_thin_" #T, gemm_blocks, T, GEMM_THIN_BLOCK)     \
-  INSTANTIATE_KERNEL("gemm_blocks_small_" #T, gemm_blocks, T, GEMM_SMALL_BLOCK)   \
-  INSTANTIATE_KERNEL("gemm_blocks_short_" #T, gemm_blocks, T, GEMM_SHORT_BLOCK)
-#define GEMM_BLOCKS_KERNELS      \
-  GEMM_BLOCKS_KERNELS_WITH(half) \
-  GEMM_BLOCKS_KERNELS_WITH(bfloat)
-#define GEMM_PARTS_KERNELS                                                                \
-  INSTANTIATE_KERNEL("gemm_blocks_parts_half", gemm_blocks_parts, half, GEMM_SMALL_BLOCK) \
-  INSTANTIATE_KERNEL("gemm_blocks_parts_bfloat", gemm_blocks_parts, bfloat, GEMM_SMALL_BLOCK)
 
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_METAL_H_

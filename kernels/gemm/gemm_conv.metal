@@ -2,7 +2,7 @@
 
 #include <metal_stdlib>
 
-#include "kernels/gemm/gemm_conv.metal.h"
+#include "kernels/gemm/gemm_block_kernels.metal.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;

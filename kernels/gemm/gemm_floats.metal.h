@@ -188,41 +188,4 @@ struct GemmFloats {
   }
 };
 
-template <int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles, int kStages,
-          int kShares>
-[[kernel, max_total_threads_per_threadgroup(kRows* kColumns / 64)]] void gemm_floats(
-    device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
-    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
-    device const float* gamma [[buffer(4)]], device const float* beta [[buffer(5)]],
-    device const float* mean [[buffer(6)]], device const float* variance [[buffer(7)]],
-    device const float* residual [[buffer(8)]], constant EpilogueParams& epilogue [[buffer(9)]],
-    threadgroup float* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
-    uint thread_ [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]]) {
-  const FusedEpilogue<float> fused = {
-      gamma, beta, mean, variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
-  GemmFloats<kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
-      a, b, out, params, fused, memory, group, thread_, simdgroup, lane);
-}
-
-// Parts of long sums, a product each: what gemm_sum_parts adds.
-template <int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles, int kStages,
-          int kShares>
-[[kernel, max_total_threads_per_threadgroup(kRows* kColumns / 64)]] void gemm_floats_parts(
-    device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
-    device float* out [[buffer(2)]], constant GemmParams& params [[buffer(3)]],
-    threadgroup float* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
-    uint thread_ [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]]) {
-  GemmFloats<kRows, kColumns, kDepth, kRowTiles, kColumnTiles, kStages, kShares>::run(
-      a, b, out, params, NoEpilogue(), memory, group, thread_, simdgroup, lane);
-}
-
-// What a library that has these shaders says once.
-#define GEMM_FLOATS_KERNELS                                                     \
-  INSTANTIATE_KERNEL("gemm_blocks_large_float", gemm_floats, GEMM_LARGE_FLOATS) \
-  INSTANTIATE_KERNEL("gemm_blocks_small_float", gemm_floats, GEMM_SMALL_FLOATS)
-#define GEMM_FLOATS_PARTS_KERNELS \
-  INSTANTIATE_KERNEL("gemm_blocks_parts_float", gemm_floats_parts, GEMM_SMALL_FLOATS)
-
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_FLOATS_METAL_H_

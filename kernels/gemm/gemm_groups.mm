@@ -65,21 +65,19 @@ constexpr Block kLarge = {"large", GEMM_LARGE_BLOCK}, kMiddle = {"middle", GEMM_
 // Threadgroups with which a large GPU is busy: of large and of middle blocks.
 constexpr int64_t kBusyLarge = 200, kBusyMiddle = 100, kBusyFloats = 132;
 
-// What shaders of convolutions there are.
-Block ChooseConvBlock(const GemmParams& params, DType type, size_t memory) {
-  const bool floats = SizeOf(type) == 4;
-  const Block& large = floats ? kLargeFloats : kMiddle;
-  const bool busy = large.groups(params) >= (floats ? kBusyFloats : kBusyMiddle);
-  return large.bytes(type) <= memory && busy ? large : floats ? kSmallFloats : kSmall;
+// The large one if it fits and there are enough to keep the device busy.
+Block LargeOr(const Block& small, const Block& large, int64_t busy, const GemmParams& params,
+              DType type, size_t memory) {
+  return large.bytes(type) <= memory && large.groups(params) >= busy ? large : small;
 }
 
 // By the rows, and so that no part of the device is idle. Small and short ones need little memory.
-Block ChooseBlock(const GemmParams& params, DType type, size_t memory) {
-  const auto fits = [&](const Block& block) { return block.bytes(type) <= memory; };
+Block ChooseBlock(GemmWay way, const GemmParams& params, DType type, size_t memory) {
   if (SizeOf(type) == 4) {
-    const bool large = fits(kLargeFloats) && kLargeFloats.groups(params) >= kBusyFloats;
-    return large ? kLargeFloats : kSmallFloats;
+    return LargeOr(kSmallFloats, kLargeFloats, kBusyFloats, params, type, memory);
   }
+  if (way == GemmWay::kConv) return LargeOr(kSmall, kMiddle, kBusyMiddle, params, type, memory);
+  const auto fits = [&](const Block& block) { return block.bytes(type) <= memory; };
   if (params.rows <= kThin.rows) return fits(kThin) ? kThin : kShort;
   if (params.rows > kLow.rows) {
     if (fits(kLarge) && kLarge.groups(params) >= kBusyLarge) return kLarge;
@@ -163,42 +161,27 @@ Status LaunchWarpgroups(Encoder& encoder, const GemmParams& params, const Tensor
       arguments);
 }
 
-Status LaunchBlocks(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
-                    const GemmEpilogue* epilogue, const Tensor& out) {
+// Plain products or convolutions, whose factors are never turned.
+Status LaunchBlocks(Encoder& encoder, GemmWay way, const GemmParams& params, const Tensor& a,
+                    const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
   size_t memory = 0;
   RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
+  const DType type = out.dtype();
   // Only GPUs whose matrix unit reads threadgroup memory itself have as much of it. Small blocks keep
   // more of a GPU busy where there are few large ones.
-  if (SizeOf(out.dtype()) == 2 && params.rows > kLow.rows && memory >= kWide.bytes() &&
-      kEven.groups(params) * GemmProducts(params) >= kBusyEven) {
+  if (way == GemmWay::kBlocks && SizeOf(type) == 2 && params.rows > kLow.rows &&
+      memory >= kWide.bytes() && kEven.groups(params) * GemmProducts(params) >= kBusyEven) {
     return LaunchWarpgroups(encoder, params, a, b, epilogue, out);
   }
-  const Block block = ChooseBlock(params, out.dtype(), memory);
+  const Block block = ChooseBlock(way, params, type, memory);
   std::vector<Argument> arguments = {{"a", a},
                                      {"b", b},
                                      {"out", out},
                                      {"params", params},
-                                     {"memory", Value::Threadgroup(block.bytes(out.dtype()))}};
-  Shader shader("gemm_blocks", block.name, out.dtype());
-  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
+                                     {"memory", Value::Threadgroup(block.bytes(type))}};
+  Shader shader(way == GemmWay::kConv ? "gemm_conv" : "gemm_blocks", block.name, type);
+  AddEpilogue(epilogue, type, &arguments, &shader);
   shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
-  return encoder.Launch(shader, BlockGrid(block, params), arguments);
-}
-
-Status LaunchConv(Encoder& encoder, const GemmParams& params, const Tensor& a, const Tensor& b,
-                  const GemmEpilogue* epilogue, const Tensor& out) {
-  size_t memory = 0;
-  RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
-  const Block block = ChooseConvBlock(params, out.dtype(), memory);
-  std::vector<Argument> arguments = {{"a", a},
-                                     {"b", b},
-                                     {"out", out},
-                                     {"params", params},
-                                     {"memory", Value::Threadgroup(block.bytes(out.dtype()))}};
-  Shader shader("gemm_conv", block.name, out.dtype());
-  AddEpilogue(epilogue, out.dtype(), &arguments, &shader);
-  // As plain products' whose factors are not turned.
-  shader.Constant(4, false).Constant(5, false);
   return encoder.Launch(shader, BlockGrid(block, params), arguments);
 }
 
@@ -210,12 +193,13 @@ Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way)
   int asked = at_once ? kGroups : kThreads;
   RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups"}, &asked));
   *way = asked != kThreads && fits ? GemmWay::kTiles : GemmWay::kThreads;
+  if (asked < kGroups) return Status();
   // Where matrices of float32 are multiplied as such (an Apple GPU's simdgroups do), tiles are the better way.
   const bool by_threads = IsDiscrete() || !at_once;
-  if (asked >= kGroups && !IsPlain(params) && by_threads && IsConv(params, type)) {
-    *way = GemmWay::kConv;
+  if (!IsPlain(params)) {
+    if (by_threads && IsConv(params, type)) *way = GemmWay::kConv;
+    return Status();
   }
-  if (asked < kGroups || !IsPlain(params)) return Status();
   if (asked == kFours && SizeOf(type) == 2) {
     *way = GemmWay::kWarpgroups;
     return Status();
@@ -232,20 +216,17 @@ Status RunGemmGroups(id<TF_MetalStream> stream, GemmWay way, const GemmParams& p
                      const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue,
                      const Tensor& out) {
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-    const auto launch = way == GemmWay::kFew          ? LaunchFew
-                        : way == GemmWay::kWarpgroups ? LaunchWarpgroups
-                        : way == GemmWay::kConv       ? LaunchConv
-                                                      : LaunchBlocks;
-    return launch(encoder, params, a, b, epilogue, out);
+    if (way == GemmWay::kFew) return LaunchFew(encoder, params, a, b, epilogue, out);
+    if (way == GemmWay::kWarpgroups) return LaunchWarpgroups(encoder, params, a, b, epilogue, out);
+    return LaunchBlocks(encoder, way, params, a, b, epilogue, out);
   });
 }
 
 Status RunGemmParts(id<TF_MetalStream> stream, const GemmParams& params, const Tensor& a,
                     const Tensor& b, const Tensor& parts) {
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
-    const bool conv = params.part_terms != 0;
-    Shader shader(conv ? "gemm_conv_parts" : "gemm_blocks_parts", a.dtype());
-    shader.Constant(4, !conv && IsTurnedA(params)).Constant(5, !conv && IsTurnedB(params));
+    Shader shader(params.part_terms != 0 ? "gemm_conv_parts" : "gemm_blocks_parts", a.dtype());
+    shader.Constant(4, IsTurnedA(params)).Constant(5, IsTurnedB(params));
     const Block& block = SizeOf(a.dtype()) == 4 ? kSmallFloats : kSmall;
     return encoder.Launch(shader, BlockGrid(block, params),
                           {{"a", a},

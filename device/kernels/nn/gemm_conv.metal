@@ -2,10 +2,10 @@
 
 #include <metal_stdlib>
 
-#include "kernels/gemm/gemm_conv.metal.h"
+#include "kernels/gemm/gemm_block_kernels.metal.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;
 
 GEMM_CONV_KERNELS
-GEMM_CONV_PARTS_KERNELS
+GEMM_PARTS_KERNELS(conv, true)

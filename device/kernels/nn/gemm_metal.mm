@@ -26,14 +26,17 @@ constexpr int64_t kSharedRows = 64;
 
 // In how many parts the sums are best taken: a weight's gradient is a small product of long sums,
 // and a threadgroup a tile would leave most of a GPU idle.
+int64_t PartsOf(const GemmParams& params) {
+  const int64_t tiles =
+      Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
+  return std::max<int64_t>(1, std::min(kBusy / tiles, GemmDepth(params) / kLeastPart));
+}
+
 int64_t SplitSums(const GemmParams& params) {
   const bool plain = GemmProducts(params) == 1 && params.filter_h * params.filter_w == 1 &&
                      params.out_column == 1 && params.out_point == params.columns &&
                      params.out_h == 1 && params.in_h == 1;
-  const int64_t tiles =
-      Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
-  if (!plain || tiles >= kBusy) return 1;
-  return std::max<int64_t>(1, std::min(kBusy / tiles, GemmDepth(params) / kLeastPart));
+  return plain ? PartsOf(params) : 1;
 }
 
 Status RunSplit(KernelContext* ctx, GemmWay way, GemmParams params, int64_t parts, const Tensor& a,
@@ -316,9 +319,7 @@ Status RunLongConv(KernelContext* ctx, const GemmParams& params, const Tensor& a
                    const Tensor& out) {
   GemmWay way;
   RETURN_IF_ERROR(ChooseGemm(params, out.dtype(), /*fits=*/true, &way));
-  const int64_t tiles =
-      Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
-  const int64_t parts = std::min(kBusy / tiles, GemmDepth(params) / kLeastPart);
+  const int64_t parts = PartsOf(params);
   if (way != GemmWay::kConv || parts <= 1) return RunProduct(ctx, params, a, b, out);
   return RunSplit(ctx, way, params, parts, a, b, out);
 }

@@ -147,7 +147,9 @@ class Regions:
         kind = re.sub(r"^\[\d+ x (.*)\]$", r"\1", found[1]) if found[3] else found[1]
         size = self._size(kind)
         base, index = (self._step(v, depth + 1) if v[0] == "%" else 0 for v in (found[2], found[4]))
-        return None if None in (size, base, index) else base + index * size  # type: ignore[operator]
+        if size is None or base is None or index is None:
+            return None
+        return base + index * size
 
     def _cut(self, cuts: set[str]) -> None:
         while True:

@@ -20,6 +20,13 @@ _NAME = re.compile(r"(?<!label )%(?:\"[^\"]+\"|[\w.$-]+)")
 _VALUE_OF_PHI = re.compile(rf"(?<=\[ ){_NAME.pattern}(?=, )")
 
 
+def _shape(kind: str) -> tuple[int, str]:
+    """How many elements a vector's type has, and their type."""
+    found = _VECTOR.fullmatch(kind)
+    assert found, kind
+    return int(found[1]), found[2]
+
+
 class Vectors:
     """The vectors of a function that can go."""
 
@@ -43,7 +50,7 @@ class Vectors:
     @staticmethod
     def _cast(i: Instruction) -> bool:
         found = _CAST.match(i.text)
-        return bool(found) and _VECTOR.match(found[1])[1] == _VECTOR.match(found[3])[1]  # type: ignore[index]
+        return found is not None and _shape(found[1])[0] == _shape(found[3])[0]
 
     def _staying(self) -> set[str]:
         stay: set[str] = set()
@@ -71,23 +78,22 @@ class Vectors:
     @staticmethod
     def _constants(text: str, kind: str) -> list[str]:
         """The elements of a constant; none if it is written in another way."""
-        count, element = _VECTOR.fullmatch(kind).groups()  # type: ignore[union-attr]
+        count, element = _shape(kind)
         if text in ("poison", "undef"):
-            return [text] * int(count)
+            return [text] * count
         if text == "zeroinitializer":
-            return [_ZERO.get(element, "0")] * int(count)
+            return [_ZERO.get(element, "0")] * count
         if found := re.fullmatch(rf"splat \({element} (\S+)\)", text):
-            return [found[1]] * int(count)
+            return [found[1]] * count
         found_all = re.findall(rf"{element} ([\w.+-]+)(?=, |>)", text) if text[0] == "<" else []
-        return found_all if len(found_all) == int(count) else []
+        return found_all if len(found_all) == count else []
 
     def _elements(self, value: str, kind: str) -> list[str]:
         if value[0] != "%":
             return self._constants(value, kind)
         found = _INSERT.match(self._all[value].text)
         if not found:
-            count = int(_VECTOR.match(kind)[1])  # type: ignore[index]
-            return [named(value, f".e{n}") for n in range(count)]
+            return [named(value, f".e{n}") for n in range(_shape(kind)[0])]
         out = list(self._elements(found[2], kind))
         out[int(found[4])] = found[3]
         return out
@@ -124,20 +130,19 @@ class Vectors:
             return []
         assert i.result
         kind = i.type()
-        names = self._elements(i.result, kind)
+        element, names = _shape(kind)[1], self._elements(i.result, kind)
         if found := _CAST.match(i.text):
-            source, to = found[1], _VECTOR.match(kind)[2]  # type: ignore[index]
-            of = _VECTOR.match(source)[2]  # type: ignore[index]
+            of = _shape(found[1])[1]
             return [
-                Instruction(name, f"bitcast {of} {value} to {to}", "bitcast")
-                for name, value in zip(names, self._elements(found[2], source), strict=True)
+                Instruction(name, f"bitcast {of} {value} to {element}", "bitcast")
+                for name, value in zip(names, self._elements(found[2], found[1]), strict=True)
             ]
         head = i.text[: i.text.index(kind)]
         into = [(self._elements(value, kind), block) for value, block in i.incoming()]
         return [
             Instruction(
                 name,
-                f"{head}{_VECTOR.match(kind)[2]} "  # type: ignore[index]
+                f"{head}{element} "
                 + ", ".join(f"[ {values[n]}, %{block} ]" for values, block in into),
                 "phi",
             )

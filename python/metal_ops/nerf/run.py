@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from metal_ops.programs.checkpoint import FILE_NAME
+from metal_ops.programs.cluster import cores
 from metal_ops.programs.files import write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
 
@@ -254,9 +254,7 @@ def metrics(
 def machine() -> dict[str, Any]:
     """Where the numbers come from."""
     return {
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cpus": cores(),
         "platform": platform.platform(),
         "tensorflow": tf.__version__,
     }

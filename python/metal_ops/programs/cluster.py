@@ -17,6 +17,13 @@ _SHOULD_BE = (
 )
 
 
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @dataclass(frozen=True)
 class Cluster:
     """The workers of a run, in the order of their ranks; the first one is the chief.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -18,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from . import checkpoint, pictures
 from .checkpoint import FILE_NAME
+from .cluster import cores
 from .errors import CheckpointError, ProgramError, short
 from .interrupts import stop_on_interrupt
 from .records import history_from, number_from, record_from, take_state
@@ -302,5 +302,4 @@ def run(fit: Fit, folder: Path, origin: dict[str, Any], console: Console, label:
 
 def machine() -> dict[str, Any]:
     """Where numbers come from."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpus": cpus, "tensorflow": tf.__version__}
+    return {"cpus": cores(), "tensorflow": tf.__version__}

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import IO, Any
 
 from .checkpoint import FILE_NAME
-from .cluster import Cluster, local_clusters, silent
+from .cluster import Cluster, cores, local_clusters, silent
 from .memory import Lines
 
 LOST = 75  # exit code of a worker that has lost another: EX_TEMPFAIL
@@ -104,8 +104,7 @@ def environment(cluster: Cluster, folder: Path, local: bool) -> dict[str, str]:
 
 def _share(environment: Mapping[str, str], rank: int, count: int) -> dict[str, str]:
     """What one of `count` workers has of its machine: threads, and a GPU where all are offered."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = max((cpus or 1) // count, 1)
+    threads = max(cores() // count, 1)
     found = {
         "TF_NUM_INTRAOP_THREADS": environment.get("TF_NUM_INTRAOP_THREADS", str(threads)),
     }

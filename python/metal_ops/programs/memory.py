@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from .cluster import cores
+
 MEMORY = (
     "METAL_OPS_MEMORY"  # in a worker's environment: numbers of its descriptors, the memory's first
 )
@@ -104,8 +106,7 @@ class Memory:
         self._calls, self._room = 0, 0
         self._bytes: np.ndarray = np.empty(0, np.uint8)
         self._results: list[np.ndarray] = []
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self._threads = threads or min(max((cpus or 1) // count, 1), _MOST_THREADS)
+        self._threads = threads or min(max(cores() // count, 1), _MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads)
 
     def sum(self, values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from metal_ops import _keras
 
 
-class Recurrent:
+class Recurrent(keras.layers.Layer):
     """Stands before a class of Keras' and takes the place of its loop."""
 
     cell: Any
@@ -36,7 +36,7 @@ class Recurrent:
             )
 
     def build(self, sequences_shape: Any, *args: Any, **kwargs: Any) -> None:
-        super().build(sequences_shape, *args, **kwargs)  # type: ignore[misc]
+        super().build(sequences_shape, *args, **kwargs)
         self._gammas: dict[str, Any] = {}
         if self.layer_norm:
             self._build_norms()
@@ -46,9 +46,7 @@ class Recurrent:
             self._add_gamma(name, self.cell.kernel.shape[1])
 
     def _add_gamma(self, name: str, size: int, initializer: str = "ones") -> None:
-        self._gammas[name] = self.add_weight(  # type: ignore[attr-defined]
-            shape=(size,), initializer=initializer, name=name
-        )
+        self._gammas[name] = self.add_weight(shape=(size,), initializer=initializer, name=name)
 
     def _norms(self) -> dict[str, Any]:
         """Of the op's arguments."""
@@ -56,7 +54,7 @@ class Recurrent:
         return {**gammas, "epsilon": self.layer_norm_epsilon}
 
     def get_config(self) -> dict[str, Any]:
-        config = super().get_config()  # type: ignore[misc]
+        config = super().get_config()
         if self.layer_norm:  # else that of Keras' layer
             config["layer_norm"] = True
             config["layer_norm_epsilon"] = self.layer_norm_epsilon
@@ -79,7 +77,7 @@ class Recurrent:
         self, sequences: Any, initial_state: Any, mask: Any, training: bool = False
     ) -> tuple[Any, Any, list[Any]]:
         if not self._fits():
-            return super().inner_loop(sequences, initial_state, mask, training)  # type: ignore[misc]
+            return super().inner_loop(sequences, initial_state, mask, training)
         states = list(initial_state) if isinstance(initial_state, list | tuple) else [initial_state]
         if isinstance(mask, list | tuple):
             mask = mask[0]

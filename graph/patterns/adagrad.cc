@@ -10,9 +10,8 @@ constexpr PatternInfo kInfo = {
     Stage::kUpdate,
     "AssignSubVariableOp",
     "Adagrad as Keras 3 writes it: accumulator += gradient^2, then weights -= rate gradient / "
-    "sqrt(accumulator + epsilon). The rate and epsilon are one number each, and nothing that has "
-    "an "
-    "order with the ops comes between them.",
+    "sqrt(accumulator + epsilon). The rate and epsilon are one number each, "
+    "and nothing that has an order with the ops comes between them.",
     R"(
  accumulator = AssignAddVariableOp(Square(gradient))
    |  a control edge

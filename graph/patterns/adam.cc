@@ -10,11 +10,10 @@ constexpr PatternInfo kInfo = {
     Stage::kUpdate,
     "AssignSubVariableOp",
     "Adam, or AMSGrad, as Keras 3 writes it: m += (gradient - m) (1 - beta1), "
-    "v += (gradient^2 - v) (1 - beta2), [hat = max(hat, v),] weights -= alpha m / (sqrt(v or hat) "
-    "+ "
-    "epsilon). alpha, both of 1 - beta and epsilon are one number each and stay what the graph "
-    "makes "
-    "them. Nothing that has an order with the ops comes between them.",
+    "v += (gradient^2 - v) (1 - beta2), [hat = max(hat, v),] "
+    "weights -= alpha m / (sqrt(v or hat) + epsilon). "
+    "alpha, both of 1 - beta and epsilon are one number each and stay what the graph makes them. "
+    "Nothing that has an order with the ops comes between them.",
     R"(
  m = AssignAddVariableOp(Mul(Sub(gradient, ReadVariableOp(m)), 1 - beta1))
  v = AssignAddVariableOp(Mul(Sub(Square(gradient), ReadVariableOp(v)), 1 - beta2))

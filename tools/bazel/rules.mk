@@ -10,7 +10,8 @@ $(BAZELISK): | build/system-metal.stamp
 
 # Shaders that make has compiled come from the compiler's cache: its names are of all that a shader's code depends on, and
 # a header that Bazel was not told of is still missed. It is a folder of this user's alone, else actions have one each.
-SHADER_CACHE = $(shell $(PY) -c "import sys; sys.path.insert(0, 'python/metal_ops'); from metal import cache; print(cache.folder().parent)" 2>/dev/null)
+# Asked once, by this goal alone.
+SHADER_CACHE = $(eval SHADER_CACHE := $(shell $(PY) -c "import sys; sys.path.insert(0, 'python/metal_ops'); from metal import cache; print(cache.folder().parent)" 2>/dev/null))$(SHADER_CACHE)
 WITH_CACHE = --action_env=METAL_OPS_CACHE=$(SHADER_CACHE) --sandbox_writable_path=$(SHADER_CACHE)
 
 bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Bazel (BAZEL_TESTS=//tests:package_test for some)

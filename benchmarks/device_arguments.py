@@ -138,7 +138,7 @@ def _sorted(n: int) -> Arguments:
 
 def _top(n: int) -> Arguments:
     targets = _random.integers(0, n, n).astype(np.int32)
-    return {"k": min(n, 10), "targets": targets}
+    return {"k": np.int32(min(n, 10)), "targets": targets}
 
 
 def _counted(n: int) -> Arguments:
@@ -159,7 +159,7 @@ def _segments(n: int) -> Arguments:
 def _generator(n: int) -> Arguments:
     state = {"variable": np.arange(3), "alg": np.int32(1), "algorithm": np.int64(1)}
     limits = {"minval": np.int32(0), "maxval": np.int32(9)}
-    return state | limits | {"delta": np.uint64(9), "shape": [n, n]}
+    return state | limits | {"delta": np.uint64(9), "shape": np.array([n, n])}
 
 
 def _partitions(n: int) -> Arguments:

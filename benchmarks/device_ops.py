@@ -47,10 +47,10 @@ def gpu_kernels() -> dict[str, list[Any]]:
 
 
 def only_in_graphs(op: str) -> bool:
-    """Whether nobody can call it by itself: it changes variables of TensorFlow 1, or only old graphs still have it."""
+    """Whether nobody can call it by itself: it changes variables of TensorFlow 1, or only graphs still have it."""
     definition = op_def_registry.get(op)
     removed = 0 < definition.deprecation.version <= tf.version.GRAPH_DEF_VERSION
-    return removed or any(argument.is_ref for argument in definition.input_arg)
+    return removed or op.startswith("_") or any(argument.is_ref for argument in definition.input_arg)
 
 
 def without_cpu_kernel(ops: Iterable[str]) -> set[str]:
@@ -185,8 +185,10 @@ def main() -> int:
     of_layers: list[LayerRow] = []
     failed: dict[str, str] = {}
     kernel_lists = device_kernels()
+    for op in without_cpu_kernel(kernel_lists):
+        failed[op] = "TensorFlow has no CPU kernel"
     for op, kernel_list in kernel_lists.items():
-        if only_in_graphs(op) or not re.search(options.filter, op):
+        if op in failed or only_in_graphs(op) or not re.search(options.filter, op):
             continue
         with noted(op, failed):
             rows.append(measure(op, kernel_list, rounds))

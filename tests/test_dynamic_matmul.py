@@ -43,6 +43,15 @@ def test_values(symmetric, bits, block, size):
     check(x, metal_ops.quantize(kernel, bits, block, symmetric))
 
 
+@pytest.mark.parametrize("bits, block", [(4, 96), (4, 160), (8, 32), (8, 96), (4, 256), (8, 64)])
+@pytest.mark.parametrize("inputs", [320, 517])
+def test_blocks_beside_vectors(inputs, bits, block):
+    """Blocks that share vectors of codes, that have whole ones, and that end within one."""
+    x, kernel = make(5, inputs, 19)
+    for symmetric in (False, True):
+        check(x, metal_ops.quantize(kernel, bits, block, symmetric))
+
+
 @pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("scales", ["float32", "float16"])
 @pytest.mark.parametrize("bits", [4, 8])

@@ -12,10 +12,15 @@
 
 #include "kernels/quantized_matmul/quantized_matmul_call.h"
 
+// Beside the instruction sets of all kernels AVX-512 with products of bytes, which are twice as fast.
+#define HWY_WANT_AVX3_DL
+#define HWY_DISABLED_TARGETS 0x2FFFD078
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_matmul/dynamic_matmul_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
 // Behind what it is written with.
+#include "kernels/quantized_matmul/byte_products-inl.h"
 #include "kernels/quantized_matmul/quantized_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,12 +37,12 @@ constexpr int kVectors = QUANTIZED_UNIT / kCodes;
 constexpr int64_t kMostTerms = 65536;
 constexpr int64_t kRowsAtOnce = 4, kOutputsAtOnce = 16, kPanelOfRows = 256;
 
-int64_t Units(int64_t inputs) { return (inputs + QUANTIZED_UNIT - 1) / QUANTIZED_UNIT; }
+int64_t Units(int64_t inputs, int64_t unit = QUANTIZED_UNIT) { return (inputs + unit - 1) / unit; }
 
-// x[0:n] rounded to integers from -127 to 127, zeros up to a unit's end. Returns what one stands for:
-// NaN where not all of x is finite.
-template <int kBits>
-float ToInt8(const float* x, int64_t n, int16_t* to) {
+// x[0:n] rounded to integers from -127 to 127, zeros up to a unit's end, and the sum of each block's.
+// Returns what one stands for: NaN where not all of x is finite.
+template <int kBits, typename T>
+float ToInt8(const float* x, int64_t n, int64_t unit, int64_t block, T* to, float* sums) {
   uint32_t greatest = 0;  // the bits of |x|, in whose order NaN comes last
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits;
@@ -46,13 +51,15 @@ float ToInt8(const float* x, int64_t n, int16_t* to) {
   }
   float most;
   std::memcpy(&most, &greatest, sizeof most);
-  std::fill_n(to, Units(n) * QUANTIZED_UNIT, int16_t{0});
+  std::fill_n(to, Units(n, unit) * unit, T{0});
+  std::fill_n(sums, Units(n, block), 0.0f);
   if (!std::isfinite(most)) return std::numeric_limits<float>::quiet_NaN();
   if (most < QUANTIZED_LEAST) return 0.0f;
   const Floats by(127.0f / most);
   alignas(64) int32_t rounded[QUANTIZED_UNIT];
   float last[QUANTIZED_UNIT] = {};
-  for (int64_t at = 0; at < n; at += QUANTIZED_UNIT) {
+  int64_t sum = 0;
+  for (int64_t at = 0, group = 0; at < n; at += QUANTIZED_UNIT) {
     const float* from = x + at;
     if (n - at < QUANTIZED_UNIT) {
       std::copy_n(from, n - at, last);
@@ -62,9 +69,19 @@ float ToInt8(const float* x, int64_t n, int16_t* to) {
       hn::Store(hn::NearestInt((Floats::Load(from + i) * by).v), hn::ScalableTag<int32_t>(),
                 rounded + i);
     }
-    for (int i = 0; i < QUANTIZED_UNIT; ++i) {
-      const int place = kBits == 8 ? i : i / 2 + i % 2 * (QUANTIZED_UNIT / 2);
-      to[at + place] = static_cast<int16_t>(rounded[i]);
+    // Blocks are made of such pieces, but for the only one of a row.
+    if (at == (group + 1) * block) ++group, sum = 0;
+    int32_t some = 0;
+    for (int i = 0; i < QUANTIZED_UNIT; ++i) some += rounded[i];
+    sums[group] = static_cast<float>(sum += some);
+    if (kBits == 8) {
+      for (int i = 0; i < QUANTIZED_UNIT; ++i) to[at + i] = static_cast<T>(rounded[i]);
+    } else {
+      T* const even = to + at / unit * unit + at % unit / 2;
+      for (int i = 0; i < QUANTIZED_UNIT / 2; ++i) {
+        even[i] = static_cast<T>(rounded[2 * i]);
+        even[unit / 2 + i] = static_cast<T>(rounded[2 * i + 1]);
+      }
     }
   }
   return most / 127.0f;
@@ -85,22 +102,10 @@ HWY_INLINE void UnitCodes(const uint8_t* from, hn::Vec<D16> middle, hn::Vec<D16>
   }
 }
 
-// Sums of a row of rounded x, block by block: what its minima are multiplied by.
-void BlockSums(const int16_t* q, const QuantizedParams& p, float* to) {
-  for (int64_t group = 0; group < p.groups; ++group) {
-    const int64_t begin = group * p.block, end = std::min(begin + p.block, p.inputs);
-    // Within the units that hold them the order does not matter, and behind the end are zeros.
-    int64_t sum = 0;
-    for (int64_t i = begin; i < Units(end) * QUANTIZED_UNIT; ++i) sum += q[i];
-    to[group] = static_cast<float>(sum);
-  }
-}
-
-// What a few rows of rounded x have in common with one of weights. A row of x is q_row long, and its
-// sums are next to those of the row before.
+// What a few rows of rounded x, q_row apart, have in common with one of weights, but for its minima.
 template <int kBits, int kRows>
 HWY_INLINE void IntegerDot(const Row& row, const QuantizedParams& p, const int16_t* q,
-                           int64_t q_row, const float* of_x, float* products) {
+                           int64_t q_row, float* products) {
   using DF = hn::Rebind<float, D32>;
   constexpr int64_t kBytes = QUANTIZED_UNIT * kBits / 8;
   const auto middle =
@@ -137,42 +142,91 @@ HWY_INLINE void IntegerDot(const Row& row, const QuantizedParams& p, const int16
     begin = end;
     if (end == block_end) ++group, block_end += row.block;
   }
-  group = 0;
-  if (row.minima != nullptr) {
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-    for (; group + lanes <= p.groups; group += lanes) {
-      const auto minima = hn::LoadU(DF(), row.minima + group);
-      for (int r = 0; r < kRows; ++r) {
-        sums[r] = hn::MulAdd(minima, hn::LoadU(DF(), of_x + r * p.groups + group), sums[r]);
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    products[r] = hn::GetLane(hn::SumOfLanes(DF(), sums[r]));
-    if (row.minima == nullptr) continue;
-    for (int64_t g = group; g < p.groups; ++g)
-      products[r] += row.minima[g] * of_x[r * p.groups + g];
-  }
+  for (int r = 0; r < kRows; ++r) products[r] = hn::GetLane(hn::SumOfLanes(DF(), sums[r]));
 }
 
+// What the minima add to that: each times the sum of its block's x.
+float OfMinima(const Row& row, const QuantizedParams& p, const float* sums) {
+  Floats of_lanes(0.0f);
+  const int64_t lanes = Floats::Lanes();
+  int64_t group = 0;
+  for (; group + lanes <= p.groups; group += lanes) {
+    of_lanes = fma(Floats::Load(row.minima + group), Floats::Load(sums + group), of_lanes);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(hn::ScalableTag<float>(), of_lanes.v));
+  for (; group < p.groups; ++group) sum += row.minima[group] * sums[group];
+  return sum;
+}
+
+// x for IntegerDot.
 template <int kBits>
+class Words {
+ public:
+  using X = int16_t;
+  static constexpr int64_t kUnit = QUANTIZED_UNIT;
+  static constexpr int kTermsOfStep = 16;
+
+  Words(const QuantizedParams& p, int64_t) : p_(p) {}
+  void Rounded(const X*, int64_t) {}
+  template <int kRows>
+  void Dot(const Row& row, const X* q, int64_t q_row, int64_t, float* products) const {
+    IntegerDot<kBits, kRows>(row, p_, q, q_row, products);
+  }
+
+ private:
+  const QuantizedParams& p_;
+};
+
+#if HWY_TARGET == HWY_AVX3_DL
+// x for ByteDot.
+template <int kBits>
+class Bytes {
+ public:
+  using X = int8_t;
+  static constexpr int64_t kUnit = kTermsOfVector<kBits>;
+  static constexpr int kTermsOfStep = 64;
+
+  Bytes(const QuantizedParams& p, int64_t rows)
+      : p_(p),
+        begin_row_(p.use_minima != 0 ? 0 : Units(p.inputs, kUnit) * kSumLanes),
+        begin_(p.use_minima != 0 ? kSumLanes : rows * begin_row_) {}
+  void Rounded(const X* q, int64_t row) {
+    if (p_.use_minima == 0) BeginnersOfSums<kBits>(q, p_, begin_.data() + row * begin_row_);
+  }
+  template <int kRows>
+  void Dot(const Row& row, const X* q, int64_t q_row, int64_t first, float* products) const {
+    const int32_t* const begin = begin_.data() + first * begin_row_;
+    ByteDot<kBits, kRows>(row, p_, q, q_row, begin, begin_row_, kMostTerms, products);
+  }
+
+ private:
+  const QuantizedParams& p_;
+  int64_t begin_row_;
+  std::vector<int32_t> begin_;
+};
+#endif
+
+template <int kBits, template <int> class Kind>
 void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
-  const int64_t most = std::min(p.rows, kPanelOfRows),
-                q_row = Units(p.inputs) * QUANTIZED_UNIT + 16;
-  const hwy::AlignedFreeUniquePtr<int16_t[]> q = hwy::AllocateAligned<int16_t>(most * q_row);
-  std::vector<float> steps(most), of_x(p.use_minima != 0 ? most * p.groups : 0);
+  using X = typename Kind<kBits>::X;
+  constexpr int64_t kUnit = Kind<kBits>::kUnit;
+  const int64_t most = std::min(p.rows, kPanelOfRows), q_row = Units(p.inputs, kUnit) * kUnit + 16;
+  const hwy::AlignedFreeUniquePtr<X[]> q = hwy::AllocateAligned<X>(most * q_row);
+  std::vector<float> steps(most), sums_of_x(most * p.groups);
+  Kind<kBits> kind(p, most);
   for (int64_t first = 0; first < p.rows; first += most) {
     const int64_t n = std::min(most, p.rows - first);
     call.ParallelFor(n, 4 * p.inputs, [&](int64_t begin, int64_t end) {
       std::vector<float> room(p.inputs);
       for (int64_t row = begin; row < end; ++row) {
         const float* const x = call.Read(0, (first + row) * p.inputs, p.inputs, room.data());
-        steps[row] = ToInt8<kBits>(x, p.inputs, q.get() + row * q_row);
-        if (p.use_minima != 0) BlockSums(q.get() + row * q_row, p, of_x.data() + row * p.groups);
+        steps[row] = ToInt8<kBits>(x, p.inputs, kUnit, p.block, q.get() + row * q_row,
+                                   sums_of_x.data() + row * p.groups);
+        kind.Rounded(q.get() + row * q_row, row);
       }
     });
     const int64_t pieces = (p.outputs + kOutputsAtOnce - 1) / kOutputsAtOnce;
-    const int64_t cycles = kOutputsAtOnce * (p.inputs * (1 + n) / 16 + 16);
+    const int64_t cycles = kOutputsAtOnce * (p.inputs * (1 + n) / Kind<kBits>::kTermsOfStep + 16);
     call.ParallelFor(pieces, cycles, [&](int64_t begin, int64_t end) {
       Rows rows(call, p, 1);
       std::vector<float> sums(n * kOutputsAtOnce);
@@ -183,18 +237,19 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
           const int64_t some = std::min(kRowsAtOnce, n - at);
           for (int64_t o = 0; o < n_outputs; ++o) {
             const Row row = rows.At(output + o);
-            const int16_t* const x = q.get() + at * q_row;
-            const float* const sums_of_x = of_x.data() + (p.use_minima != 0 ? at * p.groups : 0);
+            const X* const x = q.get() + at * q_row;
             float products[kRowsAtOnce];
             if (some == kRowsAtOnce) {
-              IntegerDot<kBits, kRowsAtOnce>(row, p, x, q_row, sums_of_x, products);
+              kind.template Dot<kRowsAtOnce>(row, x, q_row, at, products);
             } else {
               for (int64_t r = 0; r < some; ++r) {
-                IntegerDot<kBits, 1>(row, p, x + r * q_row, q_row, sums_of_x + r * p.groups,
-                                     products + r);
+                kind.template Dot<1>(row, x + r * q_row, q_row, at + r, products + r);
               }
             }
             for (int64_t r = 0; r < some; ++r) {
+              if (row.minima != nullptr) {
+                products[r] += OfMinima(row, p, sums_of_x.data() + (at + r) * p.groups);
+              }
               sums[(at + r) * kOutputsAtOnce + o] = steps[at + r] * products[r];
             }
           }
@@ -206,6 +261,14 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
       }
     });
   }
+}
+
+template <int kBits>
+void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
+#if HWY_TARGET == HWY_AVX3_DL
+  if (HasByteProducts<kBits>(p)) return DynamicProduct<kBits, Bytes>(call, p);
+#endif
+  DynamicProduct<kBits, Words>(call, p);
 }
 
 void DynamicMatMul(CpuCall& call) {

@@ -35,6 +35,14 @@ MTL_EXTERN bool hostmetal_write(id<MTLBuffer> _Nonnull to, NSUInteger offset,
 MTL_EXTERN bool hostmetal_fill(id<MTLBuffer> _Nonnull to, NSUInteger offset, uint8_t value,
                                NSUInteger length);
 
+// Memory of a device for kernels of other processes of this machine, too: they open it by `name`, of
+// 64 bytes. A kernel uses it by its address. It stays until the process ends. `device` is a number in
+// hostmetal_devices(). False where device or system refuse.
+MTL_EXTERN bool hostmetal_share_memory(NSUInteger device, NSUInteger length, void* _Nonnull name,
+                                       uint64_t* _Nonnull address);
+MTL_EXTERN bool hostmetal_open_memory(NSUInteger device, const void* _Nonnull name,
+                                      uint64_t* _Nonnull address);
+
 // A buffer object that lies in front of its own (undefined) contents, in one block of memory; on a
 // device with memory of its own it is a private buffer, in front of as many addresses that hold
 // nothing. For every k < length the address `buffer + k` belongs to this buffer and to nothing

@@ -113,6 +113,28 @@ id<MTLDevice> MTLCreateSystemDefaultDevice(void) {
 
 NSArray<id<MTLDevice>>* hostmetal_devices(void) { return ToArray(TheChosen().drivers); }
 
+bool hostmetal_share_memory(NSUInteger device, NSUInteger length, void* name, uint64_t* address) {
+  const auto& drivers = TheChosen().drivers;
+  void* found = nullptr;
+  if (device >= drivers.size() || length == 0 ||
+      !drivers[device]->Share(length, static_cast<hostmetal::SharedName*>(name), &found)) {
+    return false;
+  }
+  *address = reinterpret_cast<uint64_t>(found);
+  return true;
+}
+
+bool hostmetal_open_memory(NSUInteger device, const void* name, uint64_t* address) {
+  const auto& drivers = TheChosen().drivers;
+  void* found = nullptr;
+  if (device >= drivers.size() ||
+      !drivers[device]->OpenShared(*static_cast<const hostmetal::SharedName*>(name), &found)) {
+    return false;
+  }
+  *address = reinterpret_cast<uint64_t>(found);
+  return true;
+}
+
 id<MTLDevice> hostmetal_processor(void) {
   return DeviceOf(hostmetal::CpuDrivers(TheChosen().processors)[0]);
 }

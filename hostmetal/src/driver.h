@@ -59,6 +59,11 @@ struct Allocation {
   size_t size = 0;         // bytes taken, at least those asked for
 };
 
+// What another process calls memory by (Driver::Share).
+struct SharedName {
+  unsigned char bytes[64];
+};
+
 // A loaded .metallib. Its kernels' tables stay valid as long as it lives.
 class Module {
  public:
@@ -160,6 +165,10 @@ class Driver {
   // The program's own pages as memory of the device, until Return().
   virtual bool Borrow(void* memory, size_t bytes, Allocation* allocation) = 0;
   virtual void Return(const Allocation& allocation) = 0;
+  // Memory that kernels of other processes of this machine may use, too, for as long as this one runs.
+  virtual bool Share(size_t bytes, SharedName* name, void** address) = 0;
+  // What another process shares, at an address for kernels of this one.
+  virtual bool OpenShared(const SharedName& name, void** address) = 0;
   // `checked` asks for bounds checks in every access. `name` is for messages.
   virtual std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
                                            Failure* failure) = 0;

@@ -45,7 +45,7 @@ struct PackedDraw {
   uint n_pixels;    // of which one is drawn
   uint has_useful;  // they are numbered by `useful`
   uint random_background;
-  uint reserved;
+  uint first_ray;  // number of the first one, where others have those before it
   packed_float3 background;
   float reserved_too;
 };
@@ -59,7 +59,8 @@ kernel void packed_draw(device const uchar* pixels [[buffer(0)]],
                         device float* target [[buffer(6)]], device float* background [[buffer(7)]],
                         constant PackedDraw& params [[buffer(8)]],
                         uint ray [[thread_position_in_grid]]) {
-  const uint3 draw = packed_random(uint3(params.seed[0], params.seed[1], 2 * ray));
+  const uint of_all = params.first_ray + ray;
+  const uint3 draw = packed_random(uint3(params.seed[0], params.seed[1], 2 * of_all));
   const uint number = mulhi(draw.x, params.n_pixels);
   const uint pixel = params.has_useful != 0 ? uint(useful[number]) : number;
   const uint column = pixel % params.width, row = pixel / params.width % params.height;
@@ -75,7 +76,7 @@ kernel void packed_draw(device const uchar* pixels [[buffer(0)]],
   direction *= precise::rsqrt(dot(direction, direction));
   float3 behind = float3(params.background);
   if (params.random_background != 0) {
-    behind = packed_uniform(packed_random(uint3(params.seed[0], params.seed[1], 2 * ray + 1)));
+    behind = packed_uniform(packed_random(uint3(params.seed[0], params.seed[1], 2 * of_all + 1)));
   }
   const float opacity = float(pixels[4 * ulong(pixel) + 3]) / 255.0f;
   for (uint i = 0; i < 3; ++i) {

@@ -40,7 +40,7 @@ struct RayMarchParams {
   uint32_t max_samples;  // per ray
   uint32_t seed[2];
   uint32_t stratified;  // 0: no jitter
-  uint32_t reserved;
+  uint32_t first_ray;   // number of the first one, where others march those before it
 };
 static_assert(sizeof(RayMarchParams) == 64, "host and shader must agree");
 

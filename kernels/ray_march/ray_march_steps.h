@@ -11,7 +11,7 @@
 inline float ray_march_jitter(METAL_OPS_CONSTANT const RayMarchParams& params, uint32_t ray) {
   uint32_t x = params.seed[0] * 1664525u + 1013904223u;
   uint32_t y = params.seed[1] * 1664525u + 1013904223u;
-  uint32_t z = ray * 1664525u + 1013904223u;
+  uint32_t z = (params.first_ray + ray) * 1664525u + 1013904223u;
   x += y * z, y += z * x, z += x * y;
   x ^= x >> 16, y ^= y >> 16, z ^= z >> 16;
   x += y * z, y += z * x, z += x * y;

@@ -1,9 +1,11 @@
 // The CPU backend: kernels run as loops over threadgroups on all processors.
 #include "hostmetal/src/driver.h"
 
+#include <fcntl.h>
 #include <fenv.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -363,6 +365,22 @@ std::string ProcessorName() {
   return "CPU";
 }
 
+// What a SharedName says here: a file that a process has open.
+struct Shared {
+  pid_t process;
+  int file;
+  size_t bytes;
+};
+
+bool Map(const Shared& shared, int file, void** address) {
+  struct stat found;
+  if (fstat(file, &found) != 0 || size_t(found.st_size) < shared.bytes) return false;
+  void* memory = mmap(nullptr, shared.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory == MAP_FAILED) return false;
+  *address = memory;
+  return true;
+}
+
 class Cpu : public Driver {
  public:
   // One of `count` devices.
@@ -403,6 +421,31 @@ class Cpu : public Driver {
     return true;
   }
   void Return(const Allocation&) override {}
+  bool Share(size_t bytes, SharedName* name, void** address) override {
+    // Without a name in any folder: it goes with the last process that has it.
+    const int file = memfd_create("hostmetal shared", MFD_CLOEXEC);
+    if (file < 0) return false;
+    const Shared found = {getpid(), file, bytes};
+    if (posix_fallocate(file, 0, off_t(bytes)) != 0 || !Map(found, file, address)) {
+      close(file);
+      return false;
+    }
+    static_assert(sizeof found <= sizeof *name, "it has to fit");
+    memset(name, 0, sizeof *name);
+    memcpy(name, &found, sizeof found);
+    return true;
+  }
+  bool OpenShared(const SharedName& name, void** address) override {
+    Shared wanted;
+    memcpy(&wanted, &name, sizeof wanted);
+    const std::string path =
+        "/proc/" + std::to_string(wanted.process) + "/fd/" + std::to_string(wanted.file);
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return false;
+    const bool mapped = Map(wanted, file, address);
+    close(file);
+    return mapped;
+  }
 
   std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
                                    Failure* failure) override {

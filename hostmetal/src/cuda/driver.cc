@@ -103,6 +103,32 @@ class CudaDevice : public Driver {
     pages_.Unpin(*gpu_.library, allocation.host);
   }
 
+  bool Share(size_t bytes, SharedName* name, void** address) override {
+    gpu_.Enter();
+    // Not of the blocks that are kept: the library gives away all of what it was asked for at once.
+    cuda::Address shared = 0;
+    if (gpu_.library->MemAlloc(&shared, bytes) != kSuccess) return false;
+    cuda::IpcName found;
+    if (gpu_.library->IpcGetMemHandle(&found, shared) != kSuccess) {
+      gpu_.library->MemFree(shared);
+      return false;
+    }
+    static_assert(sizeof found == sizeof *name, "one name for both");
+    memcpy(name, &found, sizeof found);
+    *address = reinterpret_cast<void*>(shared);
+    return true;
+  }
+  bool OpenShared(const SharedName& name, void** address) override {
+    constexpr unsigned kPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: another GPU's, too
+    gpu_.Enter();
+    cuda::IpcName wanted;
+    memcpy(&wanted, &name, sizeof wanted);
+    cuda::Address shared = 0;
+    if (gpu_.library->IpcOpenMemHandle(&shared, wanted, kPeerAccess) != kSuccess) return false;
+    *address = reinterpret_cast<void*>(shared);
+    return true;
+  }
+
   std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
                                    Failure* failure) override {
     return WithCode(LoadModuleFile(path, checked, failure), path, failure);

@@ -20,6 +20,11 @@ using Function = void*;
 using Stream = void*;
 using Event = void*;
 
+// CUipcMemHandle, which the library takes by value.
+struct IpcName {
+  unsigned char bytes[64];
+};
+
 enum : Result { kSuccess = 0, kOutOfDeviceMemory = 2, kNotReady = 600 };
 enum DeviceAttribute : int {
   kMaxSharedMemoryPerBlock = 8,
@@ -54,6 +59,8 @@ enum JitOption : int { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLog
   M(MemHostRegister, "cuMemHostRegister_v2", void*, size_t, unsigned)                           \
   M(MemHostUnregister, "cuMemHostUnregister", void*)                                            \
   M(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", Address*, void*, unsigned)         \
+  M(IpcGetMemHandle, "cuIpcGetMemHandle", IpcName*, Address)                                    \
+  M(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", Address*, IpcName, unsigned)                     \
   M(MemcpyAsync, "cuMemcpyAsync", Address, Address, size_t, Stream)                             \
   M(MemsetD8Async, "cuMemsetD8Async", Address, unsigned char, size_t, Stream)                   \
   M(StreamCreate, "cuStreamCreate", Stream*, unsigned)                                          \

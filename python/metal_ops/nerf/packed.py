@@ -107,6 +107,10 @@ class PackedField:
             "output_activation": "sigmoid",
         }
 
+    def variables(self) -> list[tf.Variable]:
+        """What a step changes: the table, and the networks' matrices in their order."""
+        return [self.field.table, *self.field.density_matrices, *self.field.colour_matrices]
+
     def _weights(self, matrices: Sequence[tf.Variable]) -> tf.Tensor:
         flat = tf.concat([tf.reshape(matrix, [-1]) for matrix in matrices], 0)
         return tf.cast(flat, self.dtype)
@@ -169,15 +173,16 @@ MARCH_PARAMS = np.dtype(
         ("max_samples", np.uint32),
         ("seed", np.uint32, 2),
         ("stratified", np.uint32),
-        ("reserved", np.uint32),
+        ("first_ray", np.uint32),
     ]
 )
 
 
-def set_seed(words: np.ndarray, seed: Sequence[int]) -> None:
-    """Jitters a ray's steps, as `words` of `march_words` say, by two numbers."""
+def set_seed(words: np.ndarray, seed: Sequence[int], first_ray: int = 0) -> None:
+    """Jitters a ray's steps, as `words` of `march_words` say, by two numbers and its own, from `first_ray` on."""
     params = words.view(MARCH_PARAMS)
     params["seed"], params["stratified"] = np.asarray(seed, np.int64).astype(np.uint32), 1
+    params["first_ray"] = first_ray
 
 
 def march_words(

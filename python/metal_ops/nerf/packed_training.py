@@ -12,6 +12,7 @@ from metal_ops import OccupancyGrid, raw_ops
 
 from .launches import HOST, Graph, Launches, Numbers, Sizes, always
 from .packed import RAYS_A_GROUP, PackedField, Sampler, march_words, set_seed
+from .packed_exchange import PackedExchange
 from .space import Space
 
 _SUM_THREADS = 256  # PACKED_SUM_THREADS of packed_steps.metal
@@ -48,6 +49,7 @@ class PackedTraining:
       size: Width and height of a picture.
       background: What is behind the pixels; None for random colours.
       apply: Takes gradients, the variables that they are of, the step's number, 1 for the first, and the learning rate.
+      exchange: Between the workers of a run, if there are several.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class PackedTraining:
         size: tuple[int, int],
         background: Sequence[float] | None,
         apply: Callable[[list[tf.Tensor], list[tf.Variable], tf.Tensor, tf.Tensor], None],
+        exchange: PackedExchange | None = None,
     ) -> None:
+        self._rank = 0 if exchange is None else exchange.workers.rank
         self._march = march_words(space, occupancy, step, (0, 0))
         draw = np.zeros([12], np.int32)
         n_pixels = int(pixels.shape[0]) if useful is None else int(useful.shape[0])
@@ -79,36 +83,59 @@ class PackedTraining:
         }
 
         def step_of(
-            run: Launches, words: tf.Tensor, floats: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            return _step(Sampler(packed, occupancy, run, hidden), scene, words, floats, apply)
+            run: Launches, words: tf.Tensor, floats: tf.Tensor, own: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            sampler = Sampler(packed, occupancy, run, hidden)
+            gradients, found = _step(sampler, scene, words, floats)
+            with tf.device(HOST):
+                number, rate = words[31], floats[1]
+            if exchange is None:
+                apply(gradients, packed.variables(), number, rate)
+                return found
+            gradients, numbers, cost = exchange(run, gradients, found, number, own)
+            apply(gradients, packed.variables(), number, rate)
+            return numbers, cost
 
-        self._graph = Graph(step_of, tf.TensorSpec([32], tf.int32), tf.TensorSpec([2], tf.float32))
+        of_two = tf.TensorSpec([2], tf.float32)
+        self._graph = Graph(step_of, tf.TensorSpec([32], tf.int32), of_two, of_two)
 
     def __call__(self, sizes: Sizes, seed: int, step: int, learning_rate: float) -> StepTotals:
         """Step number `step`, from 0; it is under way when this returns."""
-        self._draw[0:2] = seed, step
+        with tf.device(HOST):
+            own = tf.zeros([2])
+        return StepTotals(*self._run(sizes, seed, step, learning_rate, own))
+
+    def together(
+        self, sizes: Sizes, seed: int, step: int, learning_rate: float, own: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """A step of all workers, for `Workers.step`: its numbers are those of `PackedExchange`."""
+        numbers, cost = self._run(sizes, seed, step, learning_rate, own)
+        return numbers, cost
+
+    def _run(
+        self, sizes: Sizes, seed: int, step: int, learning_rate: float, own: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        # Rays have the numbers that they would have in one process with those of all workers.
+        first_ray = self._rank * sizes.rays
+        self._draw[0:2], self._draw[7] = (seed, step), first_ray
         # Another stream of numbers than the pixels'.
-        set_seed(self._march, (seed ^ 0x55555555, step))
+        set_seed(self._march, (seed ^ 0x55555555, step), first_ray)
         words = np.concatenate([self._draw, self._march, np.asarray([*sizes, step + 1], np.int32)])
         with tf.device(HOST):
             floats = tf.constant(np.asarray([1 / sizes.rays, learning_rate], np.float32))
             arguments = tf.constant(words), floats
-        return StepTotals(*self._graph(sizes, *arguments))
+        return self._graph(sizes, *arguments, own)
 
 
 def _step(
-    sampler: Sampler,
-    scene: Mapping[str, tf.Tensor],
-    words: tf.Tensor,
-    floats: tf.Tensor,
-    apply: Callable[[list[tf.Tensor], list[tf.Variable], tf.Tensor, tf.Tensor], None],
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    sampler: Sampler, scene: Mapping[str, tf.Tensor], words: tf.Tensor, floats: tf.Tensor
+) -> tuple[list[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """The gradients of a step, in the order of the field's variables, and what `StepTotals` has."""
     run, packed = sampler.run, sampler.packed
     with tf.device(HOST):
         draw, march = words[:12], words[12:28]
         n_rays, slots, kept = words[28], words[29], words[30]
-        number, share, rate = words[31], floats[0], floats[1]
+        share = floats[0]
     origins, directions, target, background = run(
         "packed_draw",
         lambda s: [s.rays],
@@ -173,7 +200,7 @@ def _step(
     d_table = packed.table_gradient(
         mean(d_encoded, lambda s: [s.kept, packed.n_encoded]), samples.points
     )
-    gradients, variables = [d_table], [packed.field.table]
+    gradients = [d_table]
     for flat, matrices in (
         (d_weights, packed.field.density_matrices),
         (d_colour_weights, packed.field.colour_matrices),
@@ -182,10 +209,8 @@ def _step(
         for matrix in matrices:
             dims = [int(size) for size in matrix.shape]
             gradients.append(mean(flat, always(dims), first))
-            variables.append(matrix)
             first += dims[0] * dims[1]
-    apply(gradients, variables, number, rate)
-    return tf.reduce_mean(losses) / 3.0, marched, samples.totals
+    return gradients, (tf.reduce_mean(losses) / 3.0, marched, samples.totals)
 
 
 def occupied_bits(run: Launches, occupancy: OccupancyGrid) -> tf.Tensor:

@@ -7,6 +7,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,8 @@ from .hull import covered_pixels, fit_space, visual_hull
 from .launches import Sizes
 from .model import RadianceField
 from .packed import PackedField, can_pack, has_own_memory
-from .packed_training import PackedOccupancy, PackedTraining, StepTotals
+from .packed_exchange import PackedExchange
+from .packed_training import PackedOccupancy, PackedTraining
 from .rays import march, middles, select
 from .scenes import Scene
 
@@ -160,9 +162,9 @@ class Trainer:
         )
         wanted = config.packed
         if wanted is None:
-            # Packed steps hand nothing to the host, and what workers say to each other goes through it.
-            wanted = self.workers is None and has_own_memory(self.occupancy.bits.device)
-        possible = possible and self.workers is None
+            wanted = has_own_memory(self.occupancy.bits.device)
+            if self.workers is not None:  # of several machines one may have no GPU
+                wanted = self.workers.all(wanted)
         if not (wanted and possible):
             if config.packed:
                 raise ProgramError(
@@ -231,7 +233,13 @@ class Trainer:
             (cameras.width, cameras.height),
             self._background(),
             self._apply,
+            self._packed_exchange(packed),
         )
+
+    def _packed_exchange(self, packed: PackedField) -> PackedExchange | None:
+        if self.workers is None:
+            return None
+        return PackedExchange(self.workers, packed.variables(), self.occupancy.bits.device)
 
     def _apply(
         self,
@@ -402,10 +410,7 @@ class Trainer:
             wanted = rays * min(max(self.target_samples / max(report.samples, 1), 0.5), 1.5)
             self.n_rays = int(min(max(wanted, _LEAST_RAYS), _MOST_RAYS))
         else:
-            sizes = Sizes(rays, self.n_slots, self.target_samples)
-            totals = self._train(sizes, self.config.seed, self.step, self.scheduled_learning_rate())
-            if self.step < _LOOK_EVERY or (self.step + 1) % _LOOK_EVERY == 0:
-                self._fit(sizes, totals)
+            self._train_packed(Sizes(rays, self.n_slots, self.target_samples))
             report = StepReport(self._seen[0], rays, self._seen[1])
         self.step += 1
         every = self.config.occupancy_every
@@ -431,10 +436,25 @@ class Trainer:
         loss, samples, self.seconds = workers.step(self._train, *numbers, seconds=self._clock)
         return loss, int(samples)
 
-    def _fit(self, sizes: Sizes, totals: StepTotals) -> None:
-        """How many rays fill the slots, and how many slots hold their samples, by what a step needed. Waits for it."""
-        marched, kept = totals.marched.numpy(), totals.kept.numpy()
-        self._seen = float(totals.loss), int(kept[0])
+    def _train_packed(self, sizes: Sizes) -> None:
+        """A step, and now and then a look at what it needed, which waits for it where there are no other workers."""
+        step, workers = self.step, self.workers
+        how = sizes, self.config.seed, step, self.scheduled_learning_rate()
+        looks = step < _LOOK_EVERY or (step + 1) % _LOOK_EVERY == 0
+        if workers is None:
+            totals = self._train(*how)
+            if looks:
+                self._fit(sizes, float(totals.loss), totals.marched.numpy(), totals.kept.numpy())
+            return
+        loss, *slots, self.seconds = workers.step(
+            lambda own: self._train.together(*how, own), seconds=self._clock
+        )
+        if looks:
+            self._fit(sizes, loss, np.asarray(slots[:2]), np.asarray(slots[2:]))
+
+    def _fit(self, sizes: Sizes, loss: float, marched: np.ndarray, kept: np.ndarray) -> None:
+        """How many rays fill the slots, and how many slots hold their samples, by what a step needed."""
+        self._seen = loss, int(kept[0])
         # Of the rays that found room, the part that was looked at further.
         looked_at = sizes.rays * min(1.0, sizes.slots / max(int(marched[1]), 1))
         kept_per_ray = max(int(kept[1]), 1) / max(looked_at, 1.0)
@@ -447,13 +467,11 @@ class Trainer:
 
     def _update_occupancy(self) -> None:
         everywhere = self.step <= _LOOK_EVERYWHERE
-        if self.workers is not None:
-            with self.workers.noticing():
-                self._look(tf.constant([self.config.seed, self.step]), tf.constant(everywhere))
-            return
         if self.packed is not None and not everywhere:
+            # Of workers each looks at all: their variables hold the same bits, and so will the grids.
             self._packed_look(self.config.seed, self.step)
-        else:
+            return
+        with nullcontext() if self.workers is None else self.workers.noticing():
             self._look(tf.constant([self.config.seed, self.step]), tf.constant(everywhere))
 
     def renderer(self, finer: int = 1) -> Renderer:
@@ -469,7 +487,9 @@ class Trainer:
         images = self.scene.train.images
         workers.agree_on("the scene", zlib.crc32(images.tobytes()) | images.size << 32)
         workers.share_state(self._state())
-        names = ("step", "seconds", "n_rays", "rays_seen", "samples_seen", "history")
+        names = ["step", "seconds", "n_rays", "rays_seen", "samples_seen", "history"]
+        if self.packed is not None:
+            names.append("n_slots")
         for name, value in workers.share({name: getattr(self, name) for name in names}).items():
             setattr(self, name, value)
         self._clock = self.seconds

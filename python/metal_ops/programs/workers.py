@@ -46,6 +46,7 @@ class Workers:
       asking: Whether this one was asked to stop.
       stopped: Whether any was, as all know since their last step.
       returned: Whether they were started again, as one was lost.
+      through: How gradients go, in words.
       steps: That were taken together.
       bytes_sent: In these, by this worker.
       seconds: In these, that this worker waited for others and sent.
@@ -56,6 +57,7 @@ class Workers:
         self.asking: Callable[[], bool] = lambda: False
         self.stopped = self.returned = False
         self.steps, self.bytes_sent, self.seconds = 0, 0.0, 0.0
+        self.through = exchange.name
         self._key = 0
         self.barrier()
 
@@ -128,6 +130,11 @@ class Workers:
                 raise ProgramError(
                     f"{what} of worker {rank} differs from that of worker 0; give all workers the same files."
                 )
+
+    def all(self, yes: bool) -> bool:
+        """Whether all workers say yes."""
+        with self.noticing():
+            return int(self.sum(tf.constant(float(yes))[None])[0]) == self.count
 
     def slice(self, values: tf.Tensor) -> tf.Tensor:
         """This worker's part of the values that all drew."""
@@ -250,7 +257,8 @@ class Workers:
         Returns:
           The numbers, at their end the chief's seconds.
         """
-        own = tf.constant([seconds if self.chief else 0.0, float(self.asking())])
+        with tf.device(HOST):
+            own = tf.constant([seconds if self.chief else 0.0, float(self.asking())])
         with self.noticing():
             found, cost = train(*inputs, own)
             *numbers, stopping = found.numpy().tolist()
@@ -280,7 +288,7 @@ class Workers:
         steps = max(self.steps, 1)
         return {
             "count": self.count,
-            "through": self.exchange.name,
+            "through": self.through,
             "steps": self.steps,
             "bytes_sent_a_step": self.bytes_sent / steps,
             "seconds_between_a_step": self.seconds / steps,
@@ -290,7 +298,7 @@ class Workers:
         """The report as a sentence."""
         found = self.report()
         return (
-            f"{self.count} workers through {self.exchange.name}: each sent "
+            f"{self.count} workers through {self.through}: each sent "
             f"{found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting took "
             f"{found['seconds_between_a_step'] * 1e3:.1f} ms of it."
         )

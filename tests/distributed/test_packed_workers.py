@@ -1,0 +1,106 @@
+"""Packed steps of workers, by either way: equal to one process with all of their rays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metal_ops.nerf.config import ModelConfig, TrainConfig
+from metal_ops.nerf.scenes.procedural import procedural_scene
+from metal_ops.nerf.train import Trainer
+from metal_ops.programs import checkpoint
+from metal_ops.programs.cluster import local_clusters
+from metal_ops.programs.launch import environment
+from metal_ops.programs.memory import Lines
+from tests.processes import Process
+
+STEPS, RAYS = 84, 48  # beyond the first looks at cells that each worker does alone
+MODEL = ModelConfig(n_levels=4, log2_hashmap_size=10, finest_resolution=64)
+# Room for the samples of all rays, also of twice as many.
+TRAIN = TrainConfig(
+    seconds=None, steps=STEPS, target_samples=8192, occupancy_resolution=16, packed=True
+)
+WAYS = {"memory of their devices": True, "shared memory": False}
+HEAD = """
+import json, os, sys
+from pathlib import Path
+import metal_ops
+metal_ops.device.load()
+from tests.distributed.test_packed_workers import *
+"""
+WORKER = (
+    HEAD
+    + """
+from metal_ops.programs.exchange import exchange_from
+from metal_ops.programs.workers import Workers
+workers, said = Workers(exchange_from(os.environ)), {}
+for way, one_machine in WAYS.items():
+    workers.exchange.one_machine = one_machine
+    workers.through = workers.exchange.name
+    said[way] = [train(workers, 1, Path(sys.argv[1]) / f"{way}-{workers.rank}.npz"), workers.words()]
+workers.finish()
+print(json.dumps(said), flush=True)
+os._exit(0)
+"""
+)
+ONE = HEAD + "print(json.dumps(train(None, 2, Path(sys.argv[1]) / 'one.npz')))\n"
+
+
+def train(workers, times, file):
+    """The losses of steps with so many times the rays of a worker."""
+    import tensorflow as tf
+
+    scene, losses = procedural_scene(size=24, train_views=6, test_views=1, supersample=1), []
+    with tf.device("GPU:0"):
+        trainer = Trainer(scene, MODEL, TRAIN, workers)
+        trainer.agree()
+        for _ in range(STEPS):
+            trainer.n_rays, trainer.n_slots = times * RAYS, 1 << 15
+            trainer.train_step()
+            losses.append(trainer._seen[0])
+    trainer.save(file)
+    return losses
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """What two workers and one process said, and the folder of their checkpoints."""
+    folder, lines = tmp_path_factory.mktemp("packed"), Lines(2)
+    workers = [
+        Process(
+            "-c",
+            WORKER,
+            str(folder),
+            descriptors=lines.of(cluster.rank),
+            **environment(cluster, folder, True),
+            **lines.environment(cluster.rank),
+        )
+        for cluster in local_clusters(2)
+    ]
+    lines.close()
+    one = Process("-c", ONE, str(folder))
+    return [process.result() for process in workers], one.result(), folder
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_equal_to_one_process_with_all_rays(ran, way):
+    both, one, folder = ran
+    losses, words = both[0][way]
+    assert losses == both[1][way][0] and f"2 workers through {way}: each sent" in words
+    np.testing.assert_allclose(losses[:6], one[:6], rtol=1e-5)
+    np.testing.assert_allclose(losses, one, rtol=0.02)
+    first, second = (checkpoint.load(folder / f"{way}-{rank}.npz")[1] for rank in (0, 1))
+    for name, array in first.items():
+        # Occupancy grids, of which each worker has looked at all, and moments included.
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+    whole = checkpoint.load(folder / "one.npz")[1]
+    assert first.keys() == whole.keys() and np.any(first["occupancy/density"] > 0)
+    for name in first:
+        if name.startswith("occupancy/density"):
+            np.testing.assert_allclose(first[name], whole[name], rtol=0.1, atol=0.1)
+
+
+def test_both_ways_give_the_same_losses(ran):
+    """A sum of two has one order; what differs is the order of a table's gradient, which threads add up."""
+    by_device, by_host = (ran[0][0][way][0] for way in WAYS)
+    np.testing.assert_allclose(by_device[:6], by_host[:6], rtol=1e-5)

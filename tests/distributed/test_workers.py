@@ -212,6 +212,26 @@ def test_the_language_model_is_equal_to_one_process(book, tmp_path):
     assert metrics["bytes_seen"] == 12 * 4 * 32 and metrics["workers"]["count"] == 2
 
 
+def test_adapters_are_equal_to_those_of_one_process(book, tmp_path):
+    base, runs = tmp_path / "base", ["--data", book, "--runs", tmp_path]
+    assert cli.main(lm(*runs, "--name", "base", "--steps", 4)) == 0
+    options = ["lm", "train", "--adapters", base, *runs, "--context", 32, "--steps", 8, "--rank", 2]
+    of_two = [*options, "--name", "two", "--batch", 2, "--workers", 2]
+    process = Process("-m", "metal_ops", *map(str, of_two))
+    assert cli.main([*map(str, options), "--name", "one", "--batch", "4"]) == 0
+    code, out, err = process.finish()
+    assert code == 0 and err == "", f"{out}\n{err}"
+    assert out.count("Base: ") == 1 and "2 workers through shared memory: each sent 0.0" in out
+    files = (np.load(tmp_path / name / "adapter.npz") for name in ("one", "two"))
+    with next(files) as one, next(files) as two:
+        assert set(one) == set(two)
+        for name in one:
+            if one[name].dtype == np.float32:
+                np.testing.assert_allclose(two[name], one[name], rtol=1e-3, atol=1e-4, err_msg=name)
+    metrics = json.loads((tmp_path / "two" / "metrics.json").read_text())
+    assert metrics["workers"]["count"] == 2 and metrics["rank"] == 2
+
+
 class Running:
     """A command with workers, read line by line."""
 
@@ -282,6 +302,36 @@ def test_a_worker_that_dies_returns_and_goes_on(tmp_path):
     assert metrics["steps"] == 150 and not metrics["interrupted"]
     # The steps before the death are not taken again.
     assert 0 < metrics["history"][-1]["step"] - metrics["workers"]["steps"] < 150
+
+
+def test_adapters_of_workers_of_which_one_dies_start_anew(book, tmp_path):
+    """Into the folder that they had begun: an adapter's training is not resumed."""
+    assert cli.main(lm("--data", book, "-o", tmp_path / "base", "--steps", 2)) == 0
+    run = tmp_path / "a"
+    options = ["--adapters", tmp_path / "base", "--data", book, "--batch", 2, "--context", 32]
+    running = Running(
+        *[
+            "lm",
+            "train",
+            *options,
+            "-o",
+            run,
+            "--steps",
+            60,
+            "--workers",
+            2,
+            "--checkpoint-every",
+            0.1,
+        ]  # fmt: skip
+    )
+    who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
+    until_it_is(run / "adapter.npz")
+    os.kill(int(who[2]), signal.SIGKILL)
+    code, err = running.finish()
+    assert code == 0 and err == f"lm: worker 1 (process {who[2]}) was ended by SIGKILL.\n", err
+    assert "Going on from the start." in running.said
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["steps"] == metrics["workers"]["steps"] == 60
 
 
 def test_a_worker_of_another_machine_that_dies_returns(book, tmp_path):

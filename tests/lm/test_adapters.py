@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from metal_ops.lm.model import Transformer
 from metal_ops.programs import checkpoint
 from metal_ops.programs.records import take_state
 from tests.lm.files import random_model, write_gguf, write_safetensors
+from tests.processes import Process
 
 SIZES = "--width 32 --layers 2 --heads 2 --kv-heads 1 --hidden 32 --context 32 --batch 4".split()
 TEXT = b"zebra QUARTZ 99 + 1! " * 150
@@ -193,6 +195,39 @@ def test_ctrl_c_leaves_an_adapter(place, tmp_path, monkeypatch):
     assert lm("train", "--adapters", place / "runs" / "base", *options) == 130
     assert json.loads((tmp_path / "a" / "metrics.json").read_text())["steps"] == 3
     adapted.load(base_of(place), tmp_path / "a")
+
+
+def test_on_the_device_it_learns_and_writes_the_same(place, tmp_path):
+    """Adapter, text and chat of the Metal device beside those of the CPU; nothing runs where it is not to."""
+    base, runs = place / "runs" / "base", ["--runs", tmp_path, "--steps", 6, "--batch", 4]
+    options = ["train", "--adapters", base, "--data", place / "second.txt", "--rank", 4, *runs]
+    mine = ["--adapters", place / "runs" / "mine", "--temperature", 0, "--bytes", 24]
+    commands = [
+        [*options, "--name", "metal"],
+        ["generate", base, "zebra", *mine],
+        ["chat", base, *mine],
+    ]
+    texts = [["lm", *map(str, one), "--device", "metal"] for one in commands]
+    program = (
+        "import io, sys\nfrom metal_ops import cli\nsys.stdin = io.StringIO('QUARTZ\\n')\n"
+        f"for one in {texts!r}:\n    assert cli.main(one) == 0, one\n"
+    )
+    process = Process("-c", program, METAL_OPS_DEVICE_FALLBACK="error")
+    assert lm(*options, "--name", "cpu") == 0
+    outs = []
+    for one in texts[1:]:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
+            patch.setattr(sys, "stdin", io.StringIO("QUARTZ\n"))
+            assert cli.main(one[:-1] + ["cpu"]) == 0
+        outs.append(out.getvalue().strip())
+    code, out, err = process.finish()
+    assert code == 0, err
+    assert all(text and text in out for text in outs), f"{outs}\n{out}"
+    files = (np.load(tmp_path / name / "adapter.npz") for name in ("cpu", "metal"))
+    with next(files) as cpu, next(files) as metal:
+        for name in cpu:
+            if cpu[name].dtype == np.float32:
+                np.testing.assert_allclose(metal[name], cpu[name], rtol=2e-3, atol=2e-4)
 
 
 BASE = ["train", "--adapters", "runs/base"]

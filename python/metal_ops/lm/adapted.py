@@ -20,6 +20,7 @@ from metal_ops import QuantizedWeights, adapters
 from metal_ops.layers import QuantizedDense
 from metal_ops.programs.errors import CheckpointError, OutputError, ProgramError
 from metal_ops.programs.reading import kind_of
+from metal_ops.programs.workers import Workers
 
 from .config import TrainConfig
 from .model import Transformer
@@ -124,6 +125,7 @@ class AdapterTrainer(Trainer):
       context: Tokens of a piece.
       rank, alpha: See `metal_ops.adapters.add`.
       of: Where the base is, for the files.
+      workers: With whom: see `Trainer`.
     """
 
     file_name = FILE_NAME
@@ -138,6 +140,7 @@ class AdapterTrainer(Trainer):
         rank: int,
         alpha: float,
         of: str,
+        workers: Workers | None = None,
     ) -> None:
         keras.utils.set_random_seed(config.seed)  # of what the adapter begins with
         self._adapted, self._layers = wrapped(base)
@@ -153,7 +156,7 @@ class AdapterTrainer(Trainer):
                 "give more text, or a shorter --context."
             )
         model = dataclasses.replace(base.config, context=context)
-        super().__init__((tokens[0], tokens[1]), model, config)
+        super().__init__((tokens[0], tokens[1]), model, config, workers)
         self.tokenizer = tokenizer
 
     def _made(self) -> tuple[Transformer, list[tf.Variable]]:
@@ -170,7 +173,21 @@ class AdapterTrainer(Trainer):
         return super().held_out() * self._density[1]
 
     def about(self) -> dict[str, Any]:
-        return {"base": self.of, **self._sizes}
+        return {"base": self.of, **self._sizes, **super().about()}
+
+    def agree(self) -> None:
+        """Also about the base, which each has read."""
+        if self.workers is not None:
+            self.workers.agree_on("the base", zlib.crc32(self._name.encode()))
+        super().agree()
+
+    def _state(self) -> dict[str, Any]:
+        """What changes: the adapter, and not the base."""
+        kept = super()._state()
+        return {
+            **{f"adapter{i}": variable for i, variable in enumerate(self.variables)},
+            **{name: v for name, v in kept.items() if name.startswith("optimizer")},
+        }
 
     def save(self, path: Path, data: str | None) -> None:
         """Writes the adapter alone."""

@@ -30,6 +30,8 @@ from .config import ModelConfig, TrainConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from metal_ops.programs.workers import Workers
+
     from .generate import Writer
     from .model import Transformer
     from .tokenizers import Tokenizer
@@ -318,21 +320,34 @@ def _check_adapters(arguments: argparse.Namespace) -> None:
         return
     if arguments.resume is not None:
         raise ProgramError("--resume: adapters start anew; leave it out, or leave out --adapters.")
-    if is_worker():
-        raise ProgramError("--adapters are trained by one process; leave out --workers.")
     for name in _SIZES:
         if getattr(arguments, name) != getattr(_MODEL, name):
             option = name.replace("_", "-")
             raise ProgramError(f"--{option}: --adapters has the sizes of its base; leave it out.")
 
 
-def _train_adapters(arguments: argparse.Namespace, console: Console) -> int:
+def _train_adapters(
+    arguments: argparse.Namespace, console: Console, workers: Workers | None = None
+) -> int:
+    import dataclasses
+
     from metal_ops.programs.checkpoint import FILE_NAME
     from metal_ops.programs.files import run_folder
     from metal_ops.programs.reading import kind_of
 
     _, train = _configs(arguments)
-    run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
+    data = None if arguments.data is None else os.path.abspath(arguments.data)
+    # Where a worker was lost they start anew, and find what they have left themselves.
+    again = workers is not None and workers.returned
+    arguments.overwrite = arguments.overwrite or again
+    if workers is None or workers.chief:  # complain before the work
+        run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
+    if workers is not None:
+        own = [str(arguments.adapters), arguments.context, arguments.rank, arguments.alpha]
+        (base, arguments.context, arguments.rank, arguments.alpha), data, of_training = (
+            workers.share([own, data, dataclasses.asdict(train)])
+        )
+        arguments.adapters, train = Path(base), TrainConfig(**of_training)
     base = arguments.adapters
     kind = kind_of(base, CheckpointError)
     if not kind:
@@ -349,7 +364,6 @@ def _train_adapters(arguments: argparse.Namespace, console: Console) -> int:
         raise ProgramError(
             f"--context {context}: {base} sees {model.config.context} at once; leave it out, or give less."
         )
-    data = None if arguments.data is None else os.path.abspath(arguments.data)
     text = _load_text(data, context, console)
     from .adapted import AdapterTrainer
     from .run import train_run
@@ -357,7 +371,15 @@ def _train_adapters(arguments: argparse.Namespace, console: Console) -> int:
     rank = arguments.rank or _RANK
     with console.status("cutting the text into tokens"):
         trainer = AdapterTrainer(
-            text, model, tokenizer, train, context, rank, arguments.alpha or 2.0 * rank, str(base)
+            text,
+            model,
+            tokenizer,
+            train,
+            context,
+            rank,
+            arguments.alpha or 2.0 * rank,
+            str(base),
+            workers,
         )
     console.print(
         f"Base: {base}, {trainer.held_out():.3f} bits a byte of the text that is held back. An adapter of rank {rank} "
@@ -365,7 +387,10 @@ def _train_adapters(arguments: argparse.Namespace, console: Console) -> int:
         highlight=False,
         soft_wrap=True,
     )
-    folder = run_folder(arguments.runs, arguments.name, "adapter", arguments.overwrite)
+    if workers is None:
+        folder = run_folder(arguments.runs, arguments.name, "adapter", arguments.overwrite)
+    else:
+        folder = workers.begin(trainer, arguments, "adapter")
     return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
 
@@ -382,6 +407,8 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     model, train = _configs(arguments)
     data = None if arguments.data is None else os.path.abspath(arguments.data)
     workers, loaded = join(arguments), None
+    if arguments.adapters is not None:
+        return _train_adapters(arguments, console, workers)
     use_device(arguments, console)
     if workers.chief and arguments.resume is not None:
         model, train, data, loaded = _of_checkpoint(arguments)

@@ -275,12 +275,17 @@ class Workers:
             refuse_used_up(trainer, arguments.resume)
         if not self.chief:
             return Path()
-        folder: Path = arguments.resume or run_folder(
-            arguments.runs, arguments.name, name, arguments.overwrite
-        )
-        if "METAL_OPS_WORKER" in os.environ:
-            # Where the process that started this one finds the run's checkpoint.
-            Path(os.environ["METAL_OPS_WORKER"]).with_name(RUN).write_text(str(folder.resolve()))
+        # Where the process that started this one finds the run's checkpoint, and who comes after this one its folder.
+        own = os.environ.get("METAL_OPS_WORKER")
+        note = None if own is None else Path(own).with_name(RUN)
+        if arguments.resume is not None:
+            folder: Path = arguments.resume
+        elif note is not None and note.exists():
+            folder = Path(note.read_text())
+        else:
+            folder = run_folder(arguments.runs, arguments.name, name, arguments.overwrite)
+        if note is not None:
+            note.write_text(str(folder.resolve()))
         return folder
 
     def report(self) -> dict[str, Any]:

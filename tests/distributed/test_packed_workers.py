@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import signal
+
 import numpy as np
 import pytest
 
+from metal_ops.nerf import train as nerf_train
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.scenes.procedural import procedural_scene
 from metal_ops.nerf.train import Trainer
@@ -14,7 +18,8 @@ from metal_ops.programs.launch import environment
 from metal_ops.programs.memory import Lines
 from tests.processes import Process
 
-STEPS, RAYS = 84, 48  # beyond the first looks at cells that each worker does alone
+STEPS, RAYS = 34, 64
+LOOKS_TOGETHER = 16  # in place of 64 steps: at cells, and then each worker does alone
 MODEL = ModelConfig(n_levels=4, log2_hashmap_size=10, finest_resolution=64)
 # Room for the samples of all rays, also of twice as many.
 TRAIN = TrainConfig(
@@ -31,33 +36,71 @@ from tests.distributed.test_packed_workers import *
 WORKER = (
     HEAD
     + """
-from metal_ops.programs.exchange import exchange_from
+import signal
+from metal_ops.programs.exchange import LostWorker, exchange_from
 from metal_ops.programs.workers import Workers
 workers, said = Workers(exchange_from(os.environ)), {}
 for way, one_machine in WAYS.items():
     workers.exchange.one_machine = one_machine
     workers.through = workers.exchange.name
     said[way] = [train(workers, 1, Path(sys.argv[1]) / f"{way}-{workers.rank}.npz"), workers.words()]
-workers.finish()
+
+# The chief alone has what was saved; all go on from there, until one dies.
+trainer = new_trainer(workers)
+if workers.chief:
+    trainer.load(*checkpoint.load(Path(sys.argv[1]) / f"{way}-0.npz"), "")
+    trainer.n_slots = 12345
+trainer.agree()
+said["again"] = [trainer.step, trainer.n_rays, trainer.n_slots]
+said["losses"] = [steps(trainer, 1) for _ in range(3)]
+if workers.rank:
+    print(json.dumps(said), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    steps(trainer, 100)
+except LostWorker as error:
+    said["lost"] = str(error)
 print(json.dumps(said), flush=True)
 os._exit(0)
 """
 )
-ONE = HEAD + "print(json.dumps(train(None, 2, Path(sys.argv[1]) / 'one.npz')))\n"
+ONE = (
+    HEAD
+    + """
+file = Path(sys.argv[1]) / "one.npz"
+losses, again = train(None, 2, file), new_trainer(None)
+again.load(*checkpoint.load(file), "")
+print(json.dumps([losses, [steps(again, 1), again.step]]))
+"""
+)
+
+
+def new_trainer(workers):
+    import tensorflow as tf
+
+    nerf_train._LOOK_EVERYWHERE = LOOKS_TOGETHER
+    scene = procedural_scene(size=24, train_views=6, test_views=1, supersample=1)
+    with tf.device("GPU:0"):
+        return Trainer(scene, MODEL, TRAIN, workers)
+
+
+def steps(trainer, count):
+    """The loss of the last of so many steps."""
+    import tensorflow as tf
+
+    with tf.device("GPU:0"):
+        for _ in range(count):
+            trainer.train_step()
+    return trainer._seen[0]
 
 
 def train(workers, times, file):
     """The losses of steps with so many times the rays of a worker."""
-    import tensorflow as tf
-
-    scene, losses = procedural_scene(size=24, train_views=6, test_views=1, supersample=1), []
-    with tf.device("GPU:0"):
-        trainer = Trainer(scene, MODEL, TRAIN, workers)
-        trainer.agree()
-        for _ in range(STEPS):
-            trainer.n_rays, trainer.n_slots = times * RAYS, 1 << 15
-            trainer.train_step()
-            losses.append(trainer._seen[0])
+    trainer, losses = new_trainer(workers), []
+    trainer.agree()
+    for _ in range(STEPS):
+        trainer.n_rays, trainer.n_slots = times * RAYS, 1 << 15
+        losses.append(steps(trainer, 1))
     trainer.save(file)
     return losses
 
@@ -79,16 +122,20 @@ def ran(tmp_path_factory):
     ]
     lines.close()
     one = Process("-c", ONE, str(folder))
-    return [process.result() for process in workers], one.result(), folder
+    ended = [process.finish() for process in workers]
+    codes = [code for code, _, _ in ended]
+    assert codes == [0, -signal.SIGKILL], "\n".join(err for _, _, err in ended)
+    return [json.loads(out.splitlines()[-1]) for _, out, _ in ended], one.result(), folder
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_equal_to_one_process_with_all_rays(ran, way):
-    both, one, folder = ran
+    both, (one, _), folder = ran
     losses, words = both[0][way]
     assert losses == both[1][way][0] and f"2 workers through {way}: each sent" in words
     np.testing.assert_allclose(losses[:6], one[:6], rtol=1e-5)
-    np.testing.assert_allclose(losses, one, rtol=0.02)
+    looked_at = [*range(16), 31]  # by one process, which does not wait for the others
+    np.testing.assert_allclose(np.take(losses, looked_at), np.take(one, looked_at), rtol=0.02)
     first, second = (checkpoint.load(folder / f"{way}-{rank}.npz")[1] for rank in (0, 1))
     for name, array in first.items():
         # Occupancy grids, of which each worker has looked at all, and moments included.
@@ -104,3 +151,16 @@ def test_both_ways_give_the_same_losses(ran):
     """A sum of two has one order; what differs is the order of a table's gradient, which threads add up."""
     by_device, by_host = (ran[0][0][way][0] for way in WAYS)
     np.testing.assert_allclose(by_device[:6], by_host[:6], rtol=1e-5)
+
+
+def test_all_go_on_from_the_chiefs_checkpoint_until_one_dies(ran):
+    chief, other = ran[0]
+    assert chief["again"] == other["again"] == [STEPS, RAYS, 12345]
+    assert chief["losses"] == other["losses"] and 0 < chief["losses"][-1] < 0.1
+    assert "a worker is gone" in chief["lost"]
+
+
+def test_one_process_goes_on_from_a_checkpoint(ran):
+    """Between two looks at what steps need: the loss of the first step is seen."""
+    loss, step = ran[1][1]
+    assert step == STEPS + 1 and 0 < loss < 0.1

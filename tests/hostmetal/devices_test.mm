@@ -56,6 +56,23 @@ TEST(devices_count_their_own_memory) {
   CHECK(buffer.device == other);
 }
 
+TEST(devices_share_memory_with_other_processes) {
+  unsigned char name[64];
+  uint64_t address = 0, again = 0;
+  CHECK(!hostmetal_share_memory(0, 0, name, &address));
+  CHECK(!hostmetal_share_memory(99, 4096, name, &address));
+  CHECK(hostmetal_share_memory(0, 4096, name, &address));
+  // A GPU's library opens what is of other processes alone.
+  if (!Device().hasUnifiedMemory) return;
+  CHECK(!hostmetal_open_memory(99, name, &again));
+  CHECK(hostmetal_open_memory(0, name, &again));
+  CHECK(again != address);
+  memset(reinterpret_cast<void*>(address), 7, 4096);
+  CHECK_EQ(int(reinterpret_cast<const uint8_t*>(again)[4095]), 7);
+  memset(name, 0x7f, sizeof name);
+  CHECK(!hostmetal_open_memory(0, name, &again));
+}
+
 TEST(devices_refuse_what_is_of_another) {
   id<MTLDevice> other = Other();
   if (!other) return;

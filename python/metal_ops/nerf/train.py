@@ -441,20 +441,23 @@ class Trainer:
         step, workers = self.step, self.workers
         how = sizes, self.config.seed, step, self.scheduled_learning_rate()
         looks = step < _LOOK_EVERY or (step + 1) % _LOOK_EVERY == 0
-        if workers is None:
+        if workers is not None:
+            loss, *slots, self.seconds = workers.step(
+                lambda own: self._train.together(*how, own), seconds=self._clock
+            )
+            marched, kept = np.asarray(slots[:2]), np.asarray(slots[2:])
+        else:
             totals = self._train(*how)
-            if looks:
-                self._fit(sizes, float(totals.loss), totals.marched.numpy(), totals.kept.numpy())
-            return
-        loss, *slots, self.seconds = workers.step(
-            lambda own: self._train.together(*how, own), seconds=self._clock
-        )
-        if looks:
-            self._fit(sizes, loss, np.asarray(slots[:2]), np.asarray(slots[2:]))
-
-    def _fit(self, sizes: Sizes, loss: float, marched: np.ndarray, kept: np.ndarray) -> None:
-        """How many rays fill the slots, and how many slots hold their samples, by what a step needed."""
+            # Nothing has been seen by who goes on from a checkpoint.
+            if not looks and math.isfinite(self._seen[0]):
+                return
+            loss, marched, kept = float(totals.loss), totals.marched.numpy(), totals.kept.numpy()
         self._seen = loss, int(kept[0])
+        if looks:
+            self._fit(sizes, marched, kept)
+
+    def _fit(self, sizes: Sizes, marched: np.ndarray, kept: np.ndarray) -> None:
+        """How many rays fill the slots, and how many slots hold their samples, by what a step needed."""
         # Of the rays that found room, the part that was looked at further.
         looked_at = sizes.rays * min(1.0, sizes.slots / max(int(marched[1]), 1))
         kept_per_ray = max(int(kept[1]), 1) / max(looked_at, 1.0)

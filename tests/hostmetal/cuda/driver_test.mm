@@ -23,6 +23,7 @@ const char* fixture;
 const char* (*fake_log)();
 void (*fake_fail)(const char*, int);
 void (*fake_hold)(bool);
+size_t (*fake_taken)();
 
 void Check(bool ok, const std::string& what) {
   if (ok) return;
@@ -412,6 +413,20 @@ const std::map<std::string, std::function<void()>> kCases = {
        [first waitUntilCompleted];
        Has(Text([first error]), "[fill]: CUDA_ERROR_OUT_OF_MEMORY");
      }},
+    {"memory_of_processes",
+     [] {
+       unsigned char name[64];
+       uint64_t address = 0, again = 0;
+       Check(hostmetal_share_memory(0, 1 << 20, name, &address), "not shared");
+       Check(hostmetal_open_memory(0, name, &again) && again == address, "not what was shared");
+       memset(name, 1, sizeof name);
+       Check(!hostmetal_open_memory(0, name, &again), "opened what nobody shares");
+       // What has no name is given back.
+       const size_t before = fake_taken();
+       fake_fail("cuIpcGetMemHandle", 801);
+       Check(!hostmetal_share_memory(0, 1 << 20, name, &address), "shared without a name");
+       Check(fake_taken() == before, "memory is lost");
+     }},
     {"many_bytes",
      [] {
        // setBytes of more than the stream keeps at once, without a wait in between.
@@ -665,6 +680,7 @@ int main(int argc, char** argv) {
     fake_log = reinterpret_cast<const char* (*)()>(dlsym(fake, "fake_log"));
     fake_fail = reinterpret_cast<void (*)(const char*, int)>(dlsym(fake, "fake_fail"));
     fake_hold = reinterpret_cast<void (*)(bool)>(dlsym(fake, "fake_hold"));
+    fake_taken = reinterpret_cast<size_t (*)()>(dlsym(fake, "fake_taken"));
     kCases.at(argv[3])();
   }
   return failures != 0;

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
 
 from metal_ops import cli
+from metal_ops.programs import launch
 from metal_ops.programs.cluster import Cluster, cluster_from, local_clusters, silent
 from metal_ops.programs.errors import ProgramError
 
@@ -87,3 +89,23 @@ def test_both_are_one_too_many(program, monkeypatch, capsys):
     assert capsys.readouterr().err == (
         f"{program}: --workers 2: TF_CONFIG names 2 workers already; give one of both.\n"
     )
+
+
+@pytest.mark.parametrize(
+    "codes, code, words",
+    [
+        ([0, 0], 0, ""),
+        ([2, 75], 2, "said\n"),
+        ([75, 2], 2, "nerf: worker 1: said\n"),
+        # All begin again, also where others fail by what they find of the one that was killed.
+        ([1, -9], None, "nerf: worker 1 (process 8) was ended by SIGKILL.\n"),
+        ([75, None], None, "said\n"),
+    ],
+)
+def test_what_comes_of_workers_that_ended(codes, code, words, capfd):
+    group = [
+        SimpleNamespace(rank=rank, pid=7 + rank, code=code, said=lambda: "said")
+        for rank, code in enumerate(codes)
+    ]
+    assert launch._failed("nerf", group) == code
+    assert capfd.readouterr().err == words

@@ -234,15 +234,16 @@ def _absent(worker: _Worker, wait: float) -> str:
 
 def _failed(program: str, group: list[_Worker]) -> int | None:
     """The exit code, and why in a sentence; None if a worker was lost and all can begin again."""
+    killed = [worker for worker in group if worker.code is not None and worker.code < 0]
     for worker in group:
         code = worker.code
-        if code is not None and code > 0 and code != LOST:
+        # Who reads another's memory while that one is killed may fail by what it finds there.
+        if not killed and code is not None and code > 0 and code != LOST:
             words = worker.said()
             if len(group) > 1 and worker.rank:
                 words = f"{program}: worker {worker.rank}: {words.removeprefix(f'{program}: ')}"
             _complain(words)
             return code
-    killed = [worker for worker in group if worker.code is not None and worker.code < 0]
     for worker in killed:
         name = signal.Signals(-(worker.code or 0)).name
         _complain(f"{program}: worker {worker.rank} (process {worker.pid}) was ended by {name}.")

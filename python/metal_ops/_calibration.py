@@ -48,6 +48,12 @@ def moments_of(
     with listening(listened, heard):
         for batch in batches(op, "calibrate", data):
             model(batch, training=False)
+    for layer in listened:
+        if id(layer) in sums and not tf.reduce_all(tf.math.is_finite(sums[id(layer)])):
+            raise ValueError(
+                f"[{op}] calibrate: expected data on which inputs of all layers are finite, got NaN or infinity, or "
+                f"squares beyond float32, at {layer.name}. Leave such rows out, or scale them."
+            )
     return sums
 
 

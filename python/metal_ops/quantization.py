@@ -133,7 +133,8 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
 
     Raises:
       TypeError: It is no Keras model, or the spec is none.
-      ValueError: The model is not built, no layer fits, it has adapters, or it cannot be made again from its config.
+      ValueError: The model is not built, no layer fits, it has adapters, it cannot be made again from its config, or
+        a layer's inputs on the data to calibrate with are not finite.
 
     Example:
       >>> model = keras.Sequential([keras.Input([64]), keras.layers.Dense(32), keras.layers.Dense(3, name="logits")])

@@ -13,9 +13,7 @@ from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.scenes.procedural import procedural_scene
 from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint
-from metal_ops.programs.cluster import local_clusters
-from metal_ops.programs.launch import environment
-from metal_ops.programs.memory import Lines
+from tests.distributed.pairs import start_two
 from tests.processes import Process
 
 STEPS, RAYS = 34, 64
@@ -108,19 +106,8 @@ def train(workers, times, file):
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """What two workers and one process said, and the folder of their checkpoints."""
-    folder, lines = tmp_path_factory.mktemp("packed"), Lines(2)
-    workers = [
-        Process(
-            "-c",
-            WORKER,
-            str(folder),
-            descriptors=lines.of(cluster.rank),
-            **environment(cluster, folder, True),
-            **lines.environment(cluster.rank),
-        )
-        for cluster in local_clusters(2)
-    ]
-    lines.close()
+    folder = tmp_path_factory.mktemp("packed")
+    workers = start_two(WORKER, folder)
     one = Process("-c", ONE, str(folder))
     ended = [process.finish() for process in workers]
     codes = [code for code, _, _ in ended]

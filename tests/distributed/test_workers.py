@@ -23,8 +23,7 @@ from metal_ops.nerf.train import Trainer
 from metal_ops.ops.ray_march import RaySamples
 from metal_ops.programs import checkpoint
 from metal_ops.programs.cluster import local_clusters
-from metal_ops.programs.launch import environment
-from metal_ops.programs.memory import Lines
+from tests.distributed.pairs import start_two
 from tests.processes import ROOT, Process
 
 SMALL = "--width 16 --layers 1 --heads 2 --kv-heads 1 --hidden 16 --context 32".split()
@@ -105,20 +104,8 @@ class Union(Trainer):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """Two workers that trained, each way: what they printed, and the folder of their checkpoints."""
-    folder, lines = tmp_path_factory.mktemp("two"), Lines(2)
-    processes = [
-        Process(
-            "-c",
-            WORKER,
-            str(folder),
-            descriptors=lines.of(cluster.rank),
-            **environment(cluster, folder, True),
-            **lines.environment(cluster.rank),
-        )
-        for cluster in local_clusters(2)
-    ]
-    lines.close()
-    return [process.result() for process in processes], folder
+    folder = tmp_path_factory.mktemp("two")
+    return [process.result() for process in start_two(WORKER, folder)], folder
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,14 @@ from metal_ops.programs.command import (
 )
 from metal_ops.programs.errors import CheckpointError, ProgramError, short
 
+from . import adapting
 from .config import ModelConfig, TrainConfig
+from .loading import MODEL, TRAIN, configs, load_text, of_files, of_run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metal_ops.programs.workers import Workers
-
     from .generate import Writer
-    from .model import Transformer
-    from .tokenizers import Tokenizer
-
-_MODEL, _TRAIN = ModelConfig(), TrainConfig()
-_SIZES = ("width", "layers", "heads", "kv_heads", "hidden")
-_RANK = 8
 
 
 def add_parser(subparsers: Any) -> None:
@@ -87,7 +81,7 @@ def _add_train(commands: Any) -> None:
         metavar="FILE",
         help="any file, read as bytes; the documentation strings of Python's standard library if left out",
     )
-    add_budget(parser, _TRAIN.seconds)
+    add_budget(parser, TRAIN.seconds)
     model = parser.add_argument_group("model")
     for name, what in (
         ("width", "of what flows from layer to layer"),
@@ -100,19 +94,19 @@ def _add_train(commands: Any) -> None:
         model.add_argument(
             f"--{name.replace('_', '-')}",
             type=whole(1),
-            default=getattr(_MODEL, name),
+            default=getattr(MODEL, name),
             help=f"{what} (%(default)s)",
         )
     model.add_argument(
-        "--batch", type=whole(1), default=_TRAIN.batch, help="pieces of text a step (%(default)s)"
+        "--batch", type=whole(1), default=TRAIN.batch, help="pieces of text a step (%(default)s)"
     )
     model.add_argument(
         "--learning-rate",
         type=positive,
-        default=_TRAIN.learning_rate,
+        default=TRAIN.learning_rate,
         help="of AdamW, at its highest (%(default)s)",
     )
-    _add_adapters(parser)
+    adapting.add_options(parser)
     add_device(parser)
     add_output(parser, "lm")
     parser.add_argument(
@@ -123,31 +117,6 @@ def _add_train(commands: Any) -> None:
     )
     add_workers(parser)
     parser.set_defaults(run=among_workers("lm", _train))
-
-
-def _add_adapters(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "adapters",
-        "Two narrow matrices beside each of a trained model (LoRA) learn the text in place of the model's own weights, "
-        "which stay as they are; runs/<name>/adapter.npz has them alone. `lm generate BASE --adapters runs/<name>` "
-        "writes with both.",
-    )
-    group.add_argument(
-        "--adapters",
-        type=Path,
-        default=None,
-        metavar="BASE",
-        help="train them alone, beside this model: folder of a run, or what generate takes as --model",
-    )
-    group.add_argument(
-        "--rank", type=whole(1, 4096), default=None, help=f"their width ({_RANK} if left out)"
-    )
-    group.add_argument(
-        "--alpha",
-        type=positive,
-        default=None,
-        help="what they add is taken times alpha / rank (twice the rank)",
-    )
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -272,125 +241,23 @@ def _train(arguments: argparse.Namespace) -> int:
     from metal_ops.programs.files import run_folder
 
     console = console_for_people()
-    _check_adapters(arguments)
+    adapting.check(arguments)
     if is_worker():
         return _train_together(arguments, console)
     if arguments.adapters is not None:
-        return _train_adapters(arguments, console)
+        return adapting.train(arguments, console)
     if arguments.resume is not None:
         return _resume(arguments, console)
-    model, train = _configs(arguments)
+    model, train = configs(arguments)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
     data = None if arguments.data is None else os.path.abspath(arguments.data)
-    text = _load_text(data, model.context, console)
+    text = load_text(data, model.context, console)
     use_device(arguments, console)
     from .run import train_run
     from .train import Trainer
 
     folder = run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
     trainer = Trainer(text, model, train)
-    return train_run(trainer, folder, data, console, arguments.checkpoint_every)
-
-
-def _configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
-    """The configuration that the arguments spell."""
-    seconds = arguments.seconds
-    if seconds is None and arguments.steps is None:
-        seconds = _TRAIN.seconds
-    try:
-        model = ModelConfig(**{name: getattr(arguments, name) for name in (*_SIZES, "context")})
-        train = TrainConfig(
-            seconds=seconds,
-            **{
-                name: getattr(arguments, name)
-                for name in ("steps", "seed", "batch", "learning_rate")
-            },
-        )
-    except ValueError as error:
-        raise ProgramError(f"{error}; --help names the options.") from None
-    return model, train
-
-
-def _check_adapters(arguments: argparse.Namespace) -> None:
-    """Raises ProgramError for options that mean nothing with --adapters, or without."""
-    if arguments.adapters is None:
-        for name in ("rank", "alpha"):
-            if getattr(arguments, name) is not None:
-                raise ProgramError(f"--{name} is of adapters; give their base by --adapters.")
-        return
-    if arguments.resume is not None:
-        raise ProgramError("--resume: adapters start anew; leave it out, or leave out --adapters.")
-    for name in _SIZES:
-        if getattr(arguments, name) != getattr(_MODEL, name):
-            option = name.replace("_", "-")
-            raise ProgramError(f"--{option}: --adapters has the sizes of its base; leave it out.")
-
-
-def _train_adapters(
-    arguments: argparse.Namespace, console: Console, workers: Workers | None = None
-) -> int:
-    import dataclasses
-
-    from metal_ops.programs.checkpoint import FILE_NAME
-    from metal_ops.programs.files import run_folder
-    from metal_ops.programs.reading import kind_of
-
-    _, train = _configs(arguments)
-    data = None if arguments.data is None else os.path.abspath(arguments.data)
-    # Where a worker was lost they start anew, and find what they have left themselves.
-    again = workers is not None and workers.returned
-    arguments.overwrite = arguments.overwrite or again
-    if workers is None or workers.chief:  # complain before the work
-        run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
-    if workers is not None:
-        own = [str(arguments.adapters), arguments.context, arguments.rank, arguments.alpha]
-        (base, arguments.context, arguments.rank, arguments.alpha), data, of_training = (
-            workers.share([own, data, dataclasses.asdict(train)])
-        )
-        arguments.adapters, train = Path(base), TrainConfig(**of_training)
-    base = arguments.adapters
-    kind = kind_of(base, CheckpointError)
-    if not kind:
-        raise CheckpointError(
-            f"{base}: no such base for --adapters; give the folder of a run, or a model's file."
-        )
-    is_run = kind == "folder" and kind_of(base / FILE_NAME, CheckpointError) == "file"
-    arguments.folder, arguments.model = base, None if is_run else base
-    asked = arguments.context if arguments.context != _MODEL.context else None
-    arguments.context = None
-    model, tokenizer = (_of_run if is_run else _of_files)(arguments, console)
-    context = asked or min(_MODEL.context, model.config.context)
-    if context > model.config.context:
-        raise ProgramError(
-            f"--context {context}: {base} sees {model.config.context} at once; leave it out, or give less."
-        )
-    text = _load_text(data, context, console)
-    from .adapted import AdapterTrainer
-    from .run import train_run
-
-    rank = arguments.rank or _RANK
-    with console.status("cutting the text into tokens"):
-        trainer = AdapterTrainer(
-            text,
-            model,
-            tokenizer,
-            train,
-            context,
-            rank,
-            arguments.alpha or 2.0 * rank,
-            str(base),
-            workers,
-        )
-    console.print(
-        f"Base: {base}, {trainer.held_out():.3f} bits a byte of the text that is held back. An adapter of rank {rank} "
-        "beside it.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if workers is None:
-        folder = run_folder(arguments.runs, arguments.name, "adapter", arguments.overwrite)
-    else:
-        folder = workers.begin(trainer, arguments, "adapter")
     return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
 
@@ -404,11 +271,11 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     from .run import train_run
     from .train import Trainer
 
-    model, train = _configs(arguments)
+    model, train = configs(arguments)
     data = None if arguments.data is None else os.path.abspath(arguments.data)
     workers, loaded = join(arguments), None
     if arguments.adapters is not None:
-        return _train_adapters(arguments, console, workers)
+        return adapting.train(arguments, console, workers)
     use_device(arguments, console)
     if workers.chief and arguments.resume is not None:
         model, train, data, loaded = _of_checkpoint(arguments)
@@ -417,24 +284,11 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     records = dataclasses.asdict(model), dataclasses.asdict(train)
     of_model, of_training, data = workers.share([*records, data])
     model, train = ModelConfig(**of_model), TrainConfig(**of_training)
-    trainer = Trainer(_load_text(data, model.context, console), model, train, workers)
+    trainer = Trainer(load_text(data, model.context, console), model, train, workers)
     if loaded is not None:
         trainer.load(*loaded)
     folder = workers.begin(trainer, arguments, "lm")
     return train_run(trainer, folder, data, console, arguments.checkpoint_every)
-
-
-def _load_text(data: str | None, context: int, console: Console) -> Any:
-    from . import text
-
-    with console.status("reading the text"):
-        parts = text.load(data, context)
-    console.print(
-        f"Text: {data or text.STANDARD_LIBRARY}, {parts[0].size:,} bytes and {parts[1].size:,} held back.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return parts
 
 
 def _of_checkpoint(
@@ -464,7 +318,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
     from .train import Trainer
 
     model, train, data, loaded = _of_checkpoint(arguments)
-    text = _load_text(data, model.context, console)
+    text = load_text(data, model.context, console)
     use_device(arguments, console)
     trainer = Trainer(text, model, train)
     trainer.load(*loaded)
@@ -475,7 +329,7 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
 def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
     from .generate import Sampling, Writer
 
-    model, tokenizer = (_of_run if arguments.model is None else _of_files)(arguments, console)
+    model, tokenizer = (of_run if arguments.model is None else of_files)(arguments, console)
     if arguments.bits != 32:
         before = model.n_bytes()
         model = model.quantized(arguments.bits)
@@ -489,38 +343,6 @@ def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
         model = load(model, arguments.adapters)
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed)
     return Writer(model, sampling, tokenizer)
-
-
-def _of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, None]:
-    from metal_ops.programs import checkpoint
-    from metal_ops.programs.records import take_state
-
-    if arguments.context is not None:
-        raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
-    header, arrays, where = checkpoint.load_run(arguments.folder)
-    use_device(arguments, console)
-    from .model import Transformer
-    from .train import configs_from
-
-    model = Transformer(configs_from(header, where)[0])
-    take_state(model.state(), arrays, where)
-    return model, None
-
-
-def _of_files(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, Tokenizer]:
-    use_device(arguments, console)
-    from .pretrained import load
-
-    with console.status("reading the model"):
-        model, tokenizer = load(arguments.model, arguments.context)
-    config = model.config
-    console.print(
-        f"Model {arguments.model}: {config.layers} layers, width {config.width}, {config.vocabulary:,} tokens, "
-        f"{model.n_bytes():,} bytes.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return model, tokenizer
 
 
 def _words_of(arguments: argparse.Namespace, most: int) -> str:

@@ -1,0 +1,84 @@
+"""What the commands of the language model share: configurations out of options, texts, and models to write with."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from metal_ops.programs.command import use_device
+from metal_ops.programs.errors import ProgramError
+
+from .config import ModelConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .model import Transformer
+    from .tokenizers import Tokenizer
+
+MODEL, TRAIN = ModelConfig(), TrainConfig()
+SIZES = ("width", "layers", "heads", "kv_heads", "hidden")
+
+
+def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
+    """The configuration that the arguments spell."""
+    seconds = arguments.seconds
+    if seconds is None and arguments.steps is None:
+        seconds = TRAIN.seconds
+    try:
+        model = ModelConfig(**{name: getattr(arguments, name) for name in (*SIZES, "context")})
+        train = TrainConfig(
+            seconds=seconds,
+            **{
+                name: getattr(arguments, name)
+                for name in ("steps", "seed", "batch", "learning_rate")
+            },
+        )
+    except ValueError as error:
+        raise ProgramError(f"{error}; --help names the options.") from None
+    return model, train
+
+
+def load_text(data: str | None, context: int, console: Console) -> Any:
+    from . import text
+
+    with console.status("reading the text"):
+        parts = text.load(data, context)
+    console.print(
+        f"Text: {data or text.STANDARD_LIBRARY}, {parts[0].size:,} bytes and {parts[1].size:,} held back.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return parts
+
+
+def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, None]:
+    from metal_ops.programs import checkpoint
+    from metal_ops.programs.records import take_state
+
+    if arguments.context is not None:
+        raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
+    header, arrays, where = checkpoint.load_run(arguments.folder)
+    use_device(arguments, console)
+    from .model import Transformer
+    from .train import configs_from
+
+    model = Transformer(configs_from(header, where)[0])
+    take_state(model.state(), arrays, where)
+    return model, None
+
+
+def of_files(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, Tokenizer]:
+    use_device(arguments, console)
+    from .pretrained import load
+
+    with console.status("reading the model"):
+        model, tokenizer = load(arguments.model, arguments.context)
+    config = model.config
+    console.print(
+        f"Model {arguments.model}: {config.layers} layers, width {config.width}, {config.vocabulary:,} tokens, "
+        f"{model.n_bytes():,} bytes.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return model, tokenizer

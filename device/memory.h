@@ -26,6 +26,11 @@ void* NewBuffer(Device& device, uint64_t length);
 // Gives that reference back.
 void AbandonBuffer(Device& device, void* opaque);
 
+// The pointer of a part of the memory that `opaque` points to, without a copy: to be given back, and before that memory
+// is. Null if there can be none; a copy is the way then.
+void* NewPart(const void* opaque, uint64_t offset, uint64_t length);
+void AbandonPart(void* opaque);
+
 // Pointer into the memory of any device -> the buffer it lies in and how far. False if it lies in
 // none.
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset);

@@ -20,8 +20,8 @@ namespace {
 struct Live {
   uint64_t length;
   id<MTLBuffer> buffer;
-  Device* device;
-  bool fresh;  // until its first copy or fill
+  Device* device;  // null for a part
+  bool fresh;      // until its first copy or fill
 };
 
 struct Memory {
@@ -52,6 +52,13 @@ void Freed(void* address, size_t length) {
   std::lock_guard<std::mutex> lock(device->memory_mutex);
   device->memory.in_use -= static_cast<int64_t>(length);
   device->memory.abandoned -= static_cast<int64_t>(length);
+}
+
+// A part's memory is the whole's, which is counted already.
+void FreedPart(void* address, size_t) {
+  Memory& memory = TheMemory();
+  std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
+  memory.live.erase(reinterpret_cast<uintptr_t>(address));
 }
 
 }  // namespace
@@ -107,6 +114,28 @@ void AbandonBuffer(Device& device, void* opaque) {
     device.memory.abandoned += static_cast<int64_t>(abandoned.length);
   }
   [abandoned.buffer release];
+}
+
+void* NewPart(const void* opaque, uint64_t offset, uint64_t length) {
+  id<MTLBuffer> whole = nil;
+  uint64_t before = 0;
+  if (Forked() || !Resolve(opaque, &whole, &before)) return nullptr;
+  void* address = nullptr;
+  id<MTLBuffer> part = static_cast<id<MTLBuffer> >(
+      metal_ops::NewTensorPart(whole, before + offset, length, FreedPart, &address));
+  if (part == nil) return address;
+  Memory& memory = TheMemory();
+  std::unique_lock<std::shared_mutex> lock(memory.live_mutex);
+  memory.live[reinterpret_cast<uintptr_t>(address)] = {length, part, nullptr, false};
+  return address;
+}
+
+void AbandonPart(void* opaque) {
+  id<MTLBuffer> part = nil;
+  uint64_t offset = 0;
+  // Where an address in the whole is all that a part is, nothing was made.
+  if (Forked() || !metal_ops::IsTensorBuffer(opaque) || !Resolve(opaque, &part, &offset)) return;
+  [part release];
 }
 
 bool Resolve(const void* opaque, id<MTLBuffer>* buffer, uint64_t* offset) {

@@ -58,7 +58,7 @@ $(DEVICE_TEST): build/device_so/tests/device/executor_test.o $(DEVICE_SO)
 # The same program with runtime, device and test in one, under the sanitizers: part of `make sanitize`. And the device's
 # kernels, with the test in TensorFlow's place, which alone is seen by ThreadSanitizer.
 DEVICE_SANITIZE_SRC := $(HOSTMETAL_SRC) $(wildcard device/*.mm) kernels/runtime/platform.mm tests/device/executor_test.mm
-DEVICE_KERNELS_SRC := $(HOSTMETAL_SRC) $(filter-out kernels/tensorflow/variable.mm,$(DEVICE_SRC)) tests/device/kernels_test.mm
+DEVICE_KERNELS_SRC := $(HOSTMETAL_SRC) $(filter-out kernels/tensorflow/variable.mm kernels/tensorflow/part.mm,$(DEVICE_SRC)) tests/device/kernels_test.mm
 DEVICE_TF_LINK = $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 @$(TF_FLAGS)/rpath
 define device_sanitize_rules
 $(foreach room,device kernels tests/device,build/sanitize/$(1)/$(room)/%.o): OBJCXXFLAGS += $$(TF_CFLAGS) \

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "device/kernels/layout.h"
+#include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -57,7 +58,7 @@ class SliceOp {
   explicit SliceOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) {
-    Tensor input, begin_tensor, size_tensor, out;
+    Tensor input, begin_tensor, size_tensor;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &begin_tensor));
     OP_REQUIRES_OK(ctx, ctx->Input(2, &size_tensor));
@@ -80,10 +81,7 @@ class SliceOp {
                           "] in [0, ", dim, "] and size[", d, "] in [0, ", dim - begin[d], "]"));
       from.offset += begin[d] * from.strides[d];
     }
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, size, &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return EncodeCopy(encoder, kOp, size, input, from, out, {DenseStrides(size)});
-                   }));
+    OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, input, {{size, from, size}}));
   }
 };
 REGISTER_METAL_KERNEL(
@@ -194,7 +192,8 @@ class BroadcastToOp {
     OP_REQUIRES(ctx, NumElements(shape) >= 0 && joint == shape,
                 InvalidArgument("BroadcastTo: Incompatible shapes: input ", ToString(input.shape()),
                                 " cannot be broadcast to ", ToString(shape)));
-    OP_REQUIRES_OK(ctx, Spread(ctx, kOp, input, input.shape(), shape));
+    OP_REQUIRES_OK(
+        ctx, OutputPieces(ctx, kOp, 0, input, {{shape, Broadcast(input.shape(), shape), shape}}));
   }
 };
 REGISTER_METAL_KERNEL(BroadcastToOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("shape"));

@@ -6,6 +6,7 @@
 #include "device/kernels/elementwise.h"
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
+#include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
@@ -222,19 +223,12 @@ class UnpackOp {
     Walk from{DenseStrides(value.shape())};
     const int64_t step = from.strides[axis];
     from.strides.erase(from.strides.begin() + axis);
-    // Copies, where TensorFlow's CPU kernel hands out parts of its input's memory: on Linux kernels that are written for
-    // tensorflow-metal take a tensor for an MTLBuffer, which a part of one is not.
-    std::vector<Tensor> parts(num_);
+    std::vector<Piece> pieces;
     for (int32_t i = 0; i < num_; ++i) {
-      RETURN_IF_ERROR(ctx->AllocateOutput(i, shape, &parts[i]));
+      pieces.push_back({shape, from, shape});
+      from.offset += step;
     }
-    return Encode(ctx, [&](Encoder& encoder) -> Status {
-      for (const Tensor& part : parts) {
-        RETURN_IF_ERROR(EncodeCopy(encoder, kOp, shape, value, from, part, {DenseStrides(shape)}));
-        from.offset += step;
-      }
-      return Status();
-    });
+    return OutputPieces(ctx, kOp, 0, value, pieces);
   }
 
   int32_t axis_ = 0, num_ = 0;

@@ -6,6 +6,7 @@
 
 #include "device/kernels/elementwise.h"
 #include "device/kernels/layout.h"
+#include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
@@ -130,15 +131,11 @@ class StridedSliceOp {
   explicit StridedSliceOp(KernelConstruction* ctx) { OP_REQUIRES_OK(ctx, masks_.Get(ctx)); }
 
   void Compute(KernelContext* ctx) {
-    Tensor input, out;
+    Tensor input;
     Part part;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
     OP_REQUIRES_OK(ctx, FindPart(ctx, kOp, masks_, input.shape(), &part));
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, part.shape, &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return EncodeCopy(encoder, kOp, part.region, input, part.walk, out,
-                                       {DenseStrides(part.region)});
-                   }));
+    OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, input, {{part.shape, part.walk, part.region}}));
   }
 
  private:
@@ -311,12 +308,14 @@ class TransposeOp {
       shape.push_back(x.shape()[axis]);
       from.strides.push_back(dense[axis]);
     }
+    if (!Op::kConjugates || x.dtype() != TF_COMPLEX64) {
+      OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, x, {{shape, from, shape}}));
+      return;
+    }
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    const bool conjugates = Op::kConjugates && x.dtype() == TF_COMPLEX64;
     OP_REQUIRES_OK(
         ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
           RETURN_IF_ERROR(EncodeCopy(encoder, kOp, shape, x, from, out, {DenseStrides(shape)}));
-          if (!conjugates) return Status();
           return LaunchElementwise(encoder, {"conj", x.dtype()}, out.num_elements(),
                                    {{"a", out}, {"out", out}});
         }));
@@ -346,7 +345,7 @@ class TileOp {
   explicit TileOp(KernelConstruction*) {}
 
   void Compute(KernelContext* ctx) {
-    Tensor input, multiples_tensor, out;
+    Tensor input, multiples_tensor;
     Shape multiples;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
     OP_REQUIRES_OK(ctx, ctx->Input(1, &multiples_tensor));
@@ -357,20 +356,14 @@ class TileOp {
                                 shape.size(), " numbers >= 0 but got ", ToString(multiples)));
     // Every dimension becomes two: which copy, and where in it.
     const std::vector<int64_t> in_strides = DenseStrides(input.shape());
-    for (size_t d = 0; d < shape.size(); ++d) shape[d] *= multiples[d];
-    const std::vector<int64_t> out_strides = DenseStrides(shape);
     Shape loop;
-    Walk from, to;
+    Walk from;
     for (size_t d = 0; d < shape.size(); ++d) {
-      const int64_t size = input.shape()[d];
-      loop.insert(loop.end(), {multiples[d], size});
+      shape[d] *= multiples[d];
+      loop.insert(loop.end(), {multiples[d], input.shape()[d]});
       from.strides.insert(from.strides.end(), {0, in_strides[d]});
-      to.strides.insert(to.strides.end(), {size * out_strides[d], out_strides[d]});
     }
-    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
-                     return EncodeCopy(encoder, kOp, loop, input, from, out, to);
-                   }));
+    OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, input, {{shape, from, loop}}));
   }
 };
 REGISTER_METAL_KERNEL(TileOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("multiples"));
@@ -399,6 +392,10 @@ class PackOp {
     Walk to{DenseStrides(shape)};
     const int64_t step = to.strides[axis];
     to.strides.erase(to.strides.begin() + axis);
+    if (values.size() == 1) {
+      OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, values[0], {{shape, to, values[0].shape()}}));
+      return;
+    }
     Tensor out;
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/kernels/layout.h"
+#include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
 
@@ -25,23 +26,17 @@ Status Axis(const char* op, const char* name, const Tensor& tensor, int64_t rank
 
 // ---- Split, SplitV ------------------------------------------------------------------------------
 
-Status RunSplit(KernelContext* ctx, const char* op, const Tensor& value, size_t axis,
+Status RunSplit(KernelContext* ctx, const char* op, int input, const Tensor& value, size_t axis,
                 const Shape& sizes) {
   Walk from{DenseStrides(value.shape())};
-  std::vector<Tensor> parts(sizes.size());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    Shape shape = value.shape();
-    shape[axis] = sizes[i];
-    RETURN_IF_ERROR(ctx->AllocateOutput(static_cast<int>(i), shape, &parts[i]));
+  Shape shape = value.shape();
+  std::vector<Piece> pieces;
+  for (const int64_t size : sizes) {
+    shape[axis] = size;
+    pieces.push_back({shape, from, shape});
+    from.offset += size * from.strides[axis];
   }
-  return Encode(ctx, [&](Encoder& encoder) -> Status {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const Shape& shape = parts[i].shape();
-      RETURN_IF_ERROR(EncodeCopy(encoder, op, shape, value, from, parts[i], {DenseStrides(shape)}));
-      from.offset += sizes[i] * from.strides[axis];
-    }
-    return Status();
-  });
+  return OutputPieces(ctx, op, input, value, pieces);
 }
 
 class SplitOp {
@@ -63,7 +58,7 @@ class SplitOp {
         InvalidArgument("Split: Number of ways to split should evenly divide the split "
                         "dimension, but got split_dim ",
                         axis, " (size = ", value.shape()[axis], ") and num_split ", parts_));
-    OP_REQUIRES_OK(ctx, RunSplit(ctx, kOp, value, axis,
+    OP_REQUIRES_OK(ctx, RunSplit(ctx, kOp, 1, value, axis,
                                  Shape(static_cast<size_t>(parts_), value.shape()[axis] / parts_)));
   }
 
@@ -107,7 +102,7 @@ class SplitVOp {
                              ", the size of dimension ", axis, ", got ", ToString(sizes));
     }
     for (int64_t& part : sizes) part = part == -1 ? size - sum : part;
-    return RunSplit(ctx, kOp, value, axis, sizes);
+    return RunSplit(ctx, kOp, 0, value, axis, sizes);
   }
 
   int32_t parts_ = 1;

@@ -53,6 +53,12 @@ MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_inline_buffer(
     id<MTLDevice> _Nonnull device, NSUInteger length,
     hostmetal_buffer_freed _Nullable freed) NS_RETURNS_RETAINED;
 
+// A buffer that is a part of such a one, which it retains: the same memory, and addresses of its own. For every
+// k < length `buffer + k` belongs to the part alone. Null where the range does not lie in the buffer.
+MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_inline_part(
+    id<MTLBuffer> _Nonnull of, NSUInteger offset, NSUInteger length,
+    hostmetal_buffer_freed _Nullable freed) NS_RETURNS_RETAINED;
+
 // Whether `address` is such a buffer itself: neither a slice of one nor anything else. Two
 // comparisons, no search.
 MTL_EXTERN bool hostmetal_is_inline_buffer(const void* _Nonnull address);

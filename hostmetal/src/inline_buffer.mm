@@ -93,6 +93,7 @@ void FreeAddresses(void* block, size_t bytes) {
  @public
   hostmetal::Allocation _block;  // the object and its contents, or the contents alone
   BOOL _apart;
+  HMBuffer* _whole;  // whose memory it is a part of, or nil
   hostmetal_buffer_freed _freed;
 }
 @end
@@ -109,8 +110,14 @@ void FreeAddresses(void* block, size_t bytes) {
   hostmetal::Allocation block = _block;
   const BOOL apart = _apart;
   const NSUInteger length = _length;
+  HMBuffer* const whole = _whole;
   // What is made of this memory next may be larger, and have a slice begin here.
   *Mark(self) = 0;
+  if (whole) {
+    FreeAddresses(self, kHeader + length);
+    [whole release];
+    return;
+  }
   device->_allocated.fetch_sub(block.size, std::memory_order_relaxed);
   if (apart) FreeAddresses(self, kHeader + length);
   device->_driver->Free(block);
@@ -119,13 +126,35 @@ void FreeAddresses(void* block, size_t bytes) {
 
 @end
 
+namespace {
+
+bool Fits() {
+  static const bool fits =
+      class_getInstanceSize([HMInlineBuffer class]) <= kHeader - sizeof(uintptr_t);
+  return fits;
+}
+
+// The object alone, in a header's memory.
+HMInlineBuffer* NewObject(void* address, HMDevice* device, NSUInteger length,
+                          hostmetal_buffer_freed freed) {
+  memset(address, 0, kHeader);  // as +alloc does
+  auto* buffer = (HMInlineBuffer*)address;
+  object_setClass(buffer, [HMInlineBuffer class]);
+  buffer->_device = device;
+  buffer->_length = length;
+  buffer->_borrowed = YES;
+  buffer->_freed = freed;
+  *Mark(buffer) = MarkOf(buffer);
+  return buffer;
+}
+
+}  // namespace
+
 id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger length,
                                           hostmetal_buffer_freed freed) {
   auto* device = (HMDevice*)metal_device;
-  static const bool fits =
-      class_getInstanceSize([HMInlineBuffer class]) <= kHeader - sizeof(uintptr_t);
   uint64_t limit = device->_driver->info().memory_bytes;
-  if (!fits || length > limit ||
+  if (!Fits() || length > limit ||
       device->_allocated.load(std::memory_order_relaxed) > limit - length) {
     return nil;
   }
@@ -140,21 +169,32 @@ id<MTLBuffer> hostmetal_new_inline_buffer(id<MTLDevice> metal_device, NSUInteger
     device->_driver->Free(block);
     return nil;
   }
-  memset(address, 0, kHeader);  // as +alloc does
-  auto* buffer = (HMInlineBuffer*)address;
-  object_setClass(buffer, [HMInlineBuffer class]);
-  buffer->_device = device;
+  HMInlineBuffer* buffer = NewObject(address, device, length, freed);
   buffer->_allocation = {static_cast<char*>(block.device) + in_front,
                          apart ? nullptr : static_cast<char*>(block.host) + in_front,
                          block.size - in_front};
   buffer->_apart = apart;
-  buffer->_length = length;
   buffer->_options = apart ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
-  buffer->_borrowed = YES;
   buffer->_block = block;
-  *Mark(buffer) = MarkOf(buffer);
-  buffer->_freed = freed;
   device->_allocated.fetch_add(block.size, std::memory_order_relaxed);
+  return buffer;
+}
+
+id<MTLBuffer> hostmetal_new_inline_part(id<MTLBuffer> of, NSUInteger offset, NSUInteger length,
+                                        hostmetal_buffer_freed freed) {
+  auto* whole = (HMBuffer*)of;
+  if (!Fits() || offset > whole->_length || length > whole->_length - offset) return nil;
+  void* address = NewAddresses(kHeader + length);
+  if (!address) return nil;
+  HMInlineBuffer* buffer = NewObject(address, whole->_device, length, freed);
+  char* const host = static_cast<char*>(whole->_allocation.host);
+  buffer->_allocation = {static_cast<char*>(whole->_allocation.device) + offset,
+                         host ? host + offset : nullptr, length};
+  buffer->_options = whole->_options;
+  // A part of a part keeps the whole alone, or parts of parts would all stay.
+  const bool of_part =
+      object_getClass(whole) == [HMInlineBuffer class] && ((HMInlineBuffer*)whole)->_whole != nil;
+  buffer->_whole = [(of_part ? ((HMInlineBuffer*)whole)->_whole : whole) retain];
   return buffer;
 }
 

@@ -53,6 +53,11 @@ void* NewDevices();
 // memory goes. Null if there is none left.
 using TensorMemoryFreed = void (*)(void* address, size_t bytes);
 void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address);
+// A part of it as memory of a tensor of its own, without a copy, and an address that is as above. What is returned
+// retains the whole, and is to be released; null with an address where that lies in the whole buffer's, which has to
+// be kept then. Null, and no address, if there is none.
+void* NewTensorPart(void* buffer, uint64_t offset, uint64_t bytes, TensorMemoryFreed freed,
+                    void** address);
 // Where its bytes lie, for a device that sees the host's memory.
 void* TensorContents(void* buffer);
 // Whether the address is that of a buffer itself, which saves a search.

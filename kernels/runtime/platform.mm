@@ -133,6 +133,11 @@ void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, voi
   return buffer;
 }
 
+void* NewTensorPart(void* buffer, uint64_t offset, uint64_t, TensorMemoryFreed, void** address) {
+  *address = static_cast<char*>(TensorContents(buffer)) + offset;
+  return nullptr;
+}
+
 void* TensorContents(void* buffer) { return [static_cast<id<MTLBuffer> >(buffer) contents]; }
 
 bool IsTensorBuffer(const void*) { return false; }
@@ -175,6 +180,12 @@ void* NewDevices() { return hostmetal_devices(); }
 // The buffer lies in front of its own bytes, so that it is the address, too.
 void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address) {
   return *address = hostmetal_new_inline_buffer(static_cast<id<MTLDevice> >(device), bytes, freed);
+}
+
+void* NewTensorPart(void* buffer, uint64_t offset, uint64_t bytes, TensorMemoryFreed freed,
+                    void** address) {
+  return *address =
+             hostmetal_new_inline_part(static_cast<id<MTLBuffer> >(buffer), offset, bytes, freed);
 }
 
 void* TensorContents(void* buffer) {

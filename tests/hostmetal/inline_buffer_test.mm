@@ -54,3 +54,38 @@ TEST(inline_buffers_own_their_addresses) {
   for (id<MTLBuffer> buffer : buffers) [buffer release];
   CHECK(hostmetal_new_inline_buffer(Device(), NSUIntegerMax / 2, nullptr) == nil);
 }
+
+TEST(inline_part_is_a_buffer_of_the_same_bytes) {
+  const NSUInteger before = Device().currentAllocatedSize;
+  for (const NSUInteger length : {NSUInteger(100), NSUInteger(200000)}) {
+    freed_length = 0;
+    id<MTLBuffer> whole = hostmetal_new_inline_buffer(Device(), 3 * length, nullptr);
+    const NSUInteger taken = Device().currentAllocatedSize;
+    id<MTLBuffer> part = hostmetal_new_inline_part(whole, length, 2 * length, Freed);
+    CHECK_EQ(Device().currentAllocatedSize, taken);
+    CHECK_EQ(part.length, 2 * length);
+    CHECK(part.contents == (char*)whole.contents + length);
+    CHECK(hostmetal_is_inline_buffer(part));
+    CHECK(!hostmetal_is_inline_buffer((char*)(void*)part + 8));
+    // Of both, addresses that are nobody else's.
+    auto *const a = (char*)(void*)whole, *const b = (char*)(void*)part;
+    CHECK(b + part.length <= a || a + whole.length <= b);
+    id<MTLBuffer> last = hostmetal_new_inline_part(part, length, length, nullptr);
+    [whole release];
+    [part release];
+    CHECK_EQ(freed_length.load(), 2 * length);
+    CHECK_EQ(Device().currentAllocatedSize, taken);
+    const id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+    const id<MTLCommandBuffer> commands = queue.commandBuffer;
+    const id<MTLBlitCommandEncoder> blit = commands.blitCommandEncoder;
+    [blit fillBuffer:last range:NSMakeRange(0, length) value:7];
+    [blit endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK_EQ(int(static_cast<unsigned char*>(last.contents)[length - 1]), 7);
+    CHECK(hostmetal_new_inline_part(last, 1, length, nullptr) == nil);
+    CHECK(hostmetal_new_inline_part(last, length + 1, 0, nullptr) == nil);
+    [last release];
+  }
+  CHECK_EQ(Device().currentAllocatedSize, before);
+}

@@ -1,0 +1,26 @@
+// Outputs that are pieces of an input, as they lie there or in another order of its elements.
+
+#ifndef METAL_OPS_DEVICE_KERNELS_PIECES_H_
+#define METAL_OPS_DEVICE_KERNELS_PIECES_H_
+
+#include <vector>
+
+#include "device/kernels/strided.h"
+#include "kernels/tensorflow/op_kernel.h"
+
+namespace metal_ops {
+
+struct Piece {
+  Shape shape;  // of the output
+  Walk from;    // over the input
+  Shape along;  // what the walk goes along, which has as many elements as `shape`
+};
+
+// Output k is pieces[k] of the input: the same memory where it lies there in a row that shaders can be given, else a
+// copy.
+Status OutputPieces(KernelContext* ctx, const char* op, int input, const Tensor& in,
+                    const std::vector<Piece>& pieces);
+
+}  // namespace metal_ops
+
+#endif  // METAL_OPS_DEVICE_KERNELS_PIECES_H_

@@ -54,24 +54,39 @@ inline Status Scramble(const char* op, const Tensor& seed, RandomParams* p) {
 }
 
 // Inputs 1 to 3: key, counter, algorithm.
+inline Status KeyInputs(KernelContext* ctx, const char* op, Tensor* key, Tensor* counter) {
+  Tensor alg;
+  RETURN_IF_ERROR(ctx->Input(1, key));
+  RETURN_IF_ERROR(ctx->Input(2, counter));
+  RETURN_IF_ERROR(ctx->Input(3, &alg));
+  if (alg.rank() != 0) {
+    return InvalidArgument(op, ": alg must be a scalar, got shape ", ToString(alg.shape()));
+  }
+  RETURN_IF_ERROR(CheckAlgorithm(op, *alg.host<int32_t>()));
+  if (key->shape() == Shape{1} && counter->rank() == 1 && counter->dim(0) >= 2) return Status();
+  return InvalidArgument(op, ": expected a key of shape [1] and a counter of shape [2], got ",
+                         ToString(key->shape()), " and ", ToString(counter->shape()));
+}
+
+// Key and counter in the device's memory, where StatelessRandomGetKeyCounter leaves them: what is outside of functions
+// is copied there anyway, and would be waited for on its way back.
 class FromKey {
  public:
   static constexpr int kShape = 0, kInputs = 4;  // with the shape
 
   Status Init(KernelConstruction*, const char*) { return Status(); }
+  static Status Get(KernelContext*, const char*, int64_t, RandomParams*) { return Status(); }
+};
+
+// The same for numbers that the host draws.
+class FromHostKey {
+ public:
+  static constexpr int kShape = 0, kInputs = 4;
+
+  Status Init(KernelConstruction*, const char*) { return Status(); }
   static Status Get(KernelContext* ctx, const char* op, int64_t, RandomParams* p) {
-    Tensor key, counter, alg;
-    RETURN_IF_ERROR(ctx->Input(1, &key));
-    RETURN_IF_ERROR(ctx->Input(2, &counter));
-    RETURN_IF_ERROR(ctx->Input(3, &alg));
-    if (alg.rank() != 0) {
-      return InvalidArgument(op, ": alg must be a scalar, got shape ", ToString(alg.shape()));
-    }
-    RETURN_IF_ERROR(CheckAlgorithm(op, *alg.host<int32_t>()));
-    if (key.shape() != Shape{1} || counter.rank() != 1 || counter.dim(0) < 2) {
-      return InvalidArgument(op, ": expected a key of shape [1] and a counter of shape [2], got ",
-                             ToString(key.shape()), " and ", ToString(counter.shape()));
-    }
+    Tensor key, counter;
+    RETURN_IF_ERROR(KeyInputs(ctx, op, &key, &counter));
     std::memcpy(p->key, key.host<uint64_t>(), sizeof p->key);
     std::memcpy(p->counter, counter.host<uint64_t>(), sizeof p->counter);
     return Status();

@@ -31,6 +31,18 @@ inline uint4 random_group(constant RandomParams& p, ulong group) {
   return philox(counter, uint2(p.key[0], p.key[1]));
 }
 
+// What the numbers are of, where the device alone knows key and counter. One thread.
+kernel void random_params(device RandomParams* out [[buffer(0)]],
+                          constant RandomParams& p [[buffer(1)]],
+                          device const uint* key [[buffer(2)]],
+                          device const uint* counter [[buffer(3)]],
+                          uint i [[thread_position_in_grid]]) {
+  RandomParams whole = p;
+  for (uint k = 0; k < 2; ++k) whole.key[k] = key[k];
+  for (uint k = 0; k < 4; ++k) whole.counter[k] = counter[k];
+  out[i] = whole;
+}
+
 // [0, 1): a mantissa under the exponent of 1 is in [1, 2). Of the dtype's own length.
 inline float unit_float(uint bits) {
   return as_type<float>((bits & 0x7fffffu) | 0x3f800000u) - 1.0f;

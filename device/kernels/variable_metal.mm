@@ -172,9 +172,12 @@ class CountUpToOp {
       return Status(static_cast<Code>(TF_OUT_OF_RANGE), StrCat(kOp, ": Reached limit of ", limit_));
     }
     RETURN_IF_ERROR(ctx->AllocateOutput(0, {}, &out));
-    *out.mutable_host<int64_t>() = count;
+    // The device's memory, where TensorFlow would copy it outside of functions.
+    BufferRef result;
+    RETURN_IF_ERROR(ResolveBuffer(out, &result));
     const int64_t next = count + 1;
-    if (!WriteTensorMemory(ref.buffer, ref.offset, &next, sizeof(next))) {
+    if (!WriteTensorMemory(result.buffer, result.offset, &count, sizeof(count)) ||
+        !WriteTensorMemory(ref.buffer, ref.offset, &next, sizeof(next))) {
       return Internal("the device refused a copy from the host");
     }
     return Status();
@@ -212,8 +215,8 @@ REGISTER_METAL_KERNEL(UpdateOp<AssignSub>,
                       .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
 // TensorFlow's variables of int32 lie on the host.
 REGISTER_METAL_KERNEL(CountUpToOp<ResourceCountUpTo>,
-                      .Types("T", {TF_INT64}).HostMemory("resource").HostMemory("output"));
-REGISTER_METAL_KERNEL(CountUpToOp<CountUpTo>, .Types("T", {TF_INT64}).HostMemory("output"));
+                      .Types("T", {TF_INT64}).HostMemory("resource"));
+REGISTER_METAL_KERNEL(CountUpToOp<CountUpTo>, .Types("T", {TF_INT64}));
 
 }  // namespace
 }  // namespace metal_ops

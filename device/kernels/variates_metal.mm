@@ -187,7 +187,7 @@ class DistributionOp {
   DISTRIBUTION(op, From, Gamma, .Types(attr, HALF_OR_FLOAT).HostMemory("alpha") __VA_ARGS__)
 GAMMA(RandomGamma, FromState, "T");
 GAMMA(StatelessRandomGammaV2, FromSeed, "dtype", .HostMemory("seed"));
-GAMMA(StatelessRandomGammaV3, FromKey, "dtype",
+GAMMA(StatelessRandomGammaV3, FromHostKey, "dtype",
       .HostMemory("key").HostMemory("counter").HostMemory("alg"));
 
 DISTRIBUTION(RandomPoisson, FromState, PoissonOf<U>,

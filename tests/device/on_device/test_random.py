@@ -66,6 +66,23 @@ def test_counters_that_overflow():
             )
 
 
+def test_keys_that_the_device_makes():
+    """Of work that nobody has waited for: outside of functions, and in one."""
+
+    def reversed_counter():
+        key = tf.reverse(tf.constant([12345], tf.uint64), [0])
+        counter = tf.reverse(tf.constant([7, 2**64 - 2], tf.uint64), [0])
+        return raw.StatelessRandomUniformV2(shape=[1001], key=key, counter=counter, alg=1)
+
+    def of_seed():
+        return tf.random.stateless_normal([1001], [3, 4])
+
+    for call in (reversed_counter, tf.function(reversed_counter)):
+        on_both(call)
+    for call in (of_seed, tf.function(of_seed)):
+        on_both(call, normal=True)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
 def test_whole_numbers(dtype):
     for seed in SEEDS:

@@ -29,6 +29,27 @@ constexpr uint32_t kRows = 16;
 // Threads that have blocks of series: enough for the cores of a processor.
 constexpr int64_t kBlockThreads = 16;
 
+// The last `dims` dimensions of `shape` behind ones, and what is before them as one.
+struct Sizes {
+  int64_t batch = 1;
+  int64_t size[3] = {1, 1, 1};
+
+  Sizes(const Shape& shape, int dims) {
+    const size_t before = shape.size() - static_cast<size_t>(dims);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (d < before) {
+        batch *= shape[d];
+      } else {
+        size[3 - (shape.size() - d)] = shape[d];
+      }
+    }
+  }
+  bool operator==(const Sizes& other) const {
+    return batch == other.batch && std::equal(size, size + 3, other.size);
+  }
+  int64_t elements() const { return batch * size[0] * size[1] * size[2]; }
+};
+
 // One call: which device memory there is, and which way it goes.
 struct Fft {
   Fft(KernelContext* ctx, const char* op, bool inverse)
@@ -51,9 +72,10 @@ struct Fft {
            length <= FFT_BLOCK_LENGTH && radices.size() <= FFT_BLOCK_PASSES;
   }
 
+  // With `real_roots`, of a number more than `length`, one side is half a transform of reals: see FftBlocks.
   Status Blocks(const std::vector<uint32_t>& radices, int64_t outer, int64_t length, int64_t inner,
                 float direction, float scale, const Tensor& roots, const Tensor& from,
-                const Tensor& to) {
+                const Tensor& to, const Tensor* real_roots = nullptr) {
     FftBlocks p = {};
     const bool rows = inner == 1;
     const int64_t lanes = rows ? outer : inner, across = (lanes + FFT_LANES - 1) / FFT_LANES;
@@ -68,10 +90,16 @@ struct Fft {
     p.passes = static_cast<uint32_t>(radices.size());
     std::copy(radices.begin(), radices.end(), p.radices);
     p.scale = scale;
-    const int64_t threads = std::min(blocks, kBlockThreads);
+    const bool reals = real_roots != nullptr;
+    p.half_in = reals && inverse ? 1 : 0;
+    p.half_out = reals && !inverse ? 1 : 0;
+    const int64_t threads = std::min(blocks, kBlockThreads), points = length + (reals ? 1 : 0);
     Tensor works;
-    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {threads, 4 * length * FFT_LANES}, &works));
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_FLOAT, {threads, 4 * points * FFT_LANES}, &works));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
+      if (reals) {
+        RETURN_IF_ERROR(Roots(encoder, 2 * length, points, direction, *real_roots));
+      }
       RETURN_IF_ERROR(Roots(encoder, length, length, direction, roots));
       return encoder.Launch("fft_blocks", Grid(threads),
                             {{"in", Value(from).Untyped()},
@@ -79,8 +107,26 @@ struct Fft {
                              {"roots", roots},
                              {"works", works},
                              {"sign", direction},
-                             {"p", p}});
+                             {"p", p},
+                             {"real_roots", reals ? Value(*real_roots) : Nothing()}});
     });
+  }
+
+  // Whether blocks have room for what turns pairs of reals into half of the reals' transform, or back.
+  static bool PairsInBlocks(const Sizes& pairs) {
+    const std::vector<uint32_t> radices = Radices(pairs.size[2]);
+    return !radices.empty() &&
+           InBlocks(radices, pairs.elements() / pairs.size[2], pairs.size[2], 1);
+  }
+
+  // All of it at once, along the last dimension.
+  Status PairBlocks(const Sizes& pairs, const Tensor& real_roots, const Tensor& from,
+                    const Tensor& to) {
+    const int64_t length = pairs.size[2];
+    Tensor roots;
+    RETURN_IF_ERROR(Complex(length, &roots));
+    return Blocks(Radices(length), pairs.elements() / length, length, 1, sign,
+                  inverse ? 1.0f / static_cast<float>(length) : 1.0f, roots, from, to, &real_roots);
   }
 
   // Transforms `from` [outer, length, inner] along `length`, of factors that there are passes for. The
@@ -179,27 +225,6 @@ struct Fft {
   const char* op;
   float sign;
   bool inverse;
-};
-
-// The last `dims` dimensions of `shape` behind ones, and what is before them as one.
-struct Sizes {
-  int64_t batch = 1;
-  int64_t size[3] = {1, 1, 1};
-
-  Sizes(const Shape& shape, int dims) {
-    const size_t before = shape.size() - static_cast<size_t>(dims);
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (d < before) {
-        batch *= shape[d];
-      } else {
-        size[3 - (shape.size() - d)] = shape[d];
-      }
-    }
-  }
-  bool operator==(const Sizes& other) const {
-    return batch == other.batch && std::equal(size, size + 3, other.size);
-  }
-  int64_t elements() const { return batch * size[0] * size[1] * size[2]; }
 };
 
 // Rows of an even number of reals, as as many pairs: complex numbers.
@@ -358,10 +383,19 @@ class RealFftOp {
     const Tensor& halves = Op::kDims > 1 ? c : out;
     if (given == all && HasPairs(all)) {
       const Sizes pairs = Pairs(all);
+      const int64_t length = pairs.size[2], outer = pairs.elements() / length;
+      const std::vector<uint32_t> radices = Radices(length);
       Tensor roots;
+      RETURN_IF_ERROR(fft.Complex(kept.size[2], &roots));
+      if (!radices.empty() && Fft::InBlocks(radices, outer, length, 1)) {
+        Tensor of_pairs;
+        RETURN_IF_ERROR(fft.Complex(length, &of_pairs));
+        RETURN_IF_ERROR(
+            fft.Blocks(radices, outer, length, 1, fft.sign, 1.0f, of_pairs, in, halves, &roots));
+        return Op::kDims == 1 ? Status() : TransformDims(fft, kept, kFirst, 1, &c, &out, &c, &d);
+      }
       RETURN_IF_ERROR(fft.Complex(pairs.elements(), &a));
       RETURN_IF_ERROR(fft.Complex(pairs.elements(), &b));
-      RETURN_IF_ERROR(fft.Complex(kept.size[2], &roots));
       RETURN_IF_ERROR(TransformDims(fft, pairs, 2, 2, &in, nullptr, &a, &b));
       RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
         RETURN_IF_ERROR(fft.Roots(encoder, all.size[2], kept.size[2], fft.sign, roots));
@@ -408,9 +442,10 @@ class RealFftOp {
     if (HasPairs(all)) {
       const Sizes pairs = Pairs(all);
       Tensor roots;
+      RETURN_IF_ERROR(fft.Complex(kept.size[2], &roots));
+      if (fft.PairsInBlocks(pairs)) return fft.PairBlocks(pairs, roots, *from, out);
       RETURN_IF_ERROR(fft.Complex(pairs.elements(), &c));
       RETURN_IF_ERROR(fft.Complex(pairs.elements(), &d));
-      RETURN_IF_ERROR(fft.Complex(pairs.size[2], &roots));
       RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) -> Status {
         RETURN_IF_ERROR(fft.Roots(encoder, all.size[2], pairs.size[2], fft.sign, roots));
         return encoder.Launch("fft_real_in", RunGrid(pairs),

@@ -33,9 +33,11 @@ struct FftBlocks {
   uint32_t length, passes;
   uint32_t radices[FFT_BLOCK_PASSES];
   float scale;
+  // 1 where there is half a transform of reals, and one number more, instead of that of their pairs; else 0.
+  uint32_t half_in, half_out;
   uint32_t reserved;
 };
-static_assert(sizeof(FftBlocks) == 96, "host and shader must agree");
+static_assert(sizeof(FftBlocks) == 104, "host and shader must agree");
 
 // [outer, length, inner] as the product of two series of a length that is `padded`, a power of two.
 struct ChirpParams {

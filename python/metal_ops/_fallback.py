@@ -32,8 +32,9 @@ def install(mode: str, error: Callable[[str], Exception]) -> None:
     told: set[tuple[str, str]] = set()
 
     def look(
-        op: str, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+        op: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
+        op = op.decode() if isinstance(op, bytes) else op  # of arguments that are no tensors yet
         if not outputs or op in _NO_WORK or _meant_for_cpu(outputs[0], graph, context):
             return
         types = {}
@@ -42,8 +43,11 @@ def install(mode: str, error: Callable[[str], Exception]) -> None:
             if isinstance(value, int):
                 types[str(name)] = int(value)
         dtypes = {t.dtype.name for t in [*inputs, *outputs]}
-        # Texts and lists are the host's on every device, and so are shapes and indices.
-        if dtypes & {"string", "variant"} or dtypes <= {"int32"}:
+        # Texts and lists are the host's on every device, and so are shapes and indices. A handle is no tensor, and
+        # what hands over the elements of a dataset does no work.
+        if dtypes & {"string", "variant"} or dtypes <= {"int32"} or "Iterator" in op:
+            return
+        if {t.dtype.name for t in outputs} == {"resource"}:
             return
         why = _why_not(op, tuple(sorted(types.items())))
         if why is None:

@@ -340,6 +340,7 @@ def test_exit_while_the_device_works():
 
 FALLBACKS = """
     import warnings
+    import numpy as np
     import metal_ops, tensorflow as tf
     warnings.simplefilter("always")
     warnings.showwarning = lambda message, kind, *_: print(kind.__name__, message)
@@ -350,11 +351,15 @@ FALLBACKS = """
             print(tf.linalg.det(tf.linalg.inv(x @ x)).device[-5:])
         f = tf.function(lambda x: tf.linalg.logm(tf.cast(x, tf.complex64)))
         f(x)
+        tf.linalg.lu(np.eye(3))
         tf.constant([1.0], tf.float64) * 2.0
         with tf.device("CPU:0"):
             tf.linalg.expm(x)
             tf.linalg.svd(x)
-        list(tf.data.Dataset.from_tensors(x).map(tf.linalg.svd))
+        data = tf.data.Dataset.from_tensors(x).map(tf.linalg.svd).shuffle(2)
+        list(data)
+        list(tf.distribute.MirroredStrategy().experimental_distribute_dataset(data.batch(1)))
+        tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
         tf.strings.length("a")
         model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
         model.compile("adam", "mse")
@@ -377,11 +382,12 @@ def test_ops_that_the_device_has_not_are_told_once():
         ["MatrixInverse", "of", "float32"],
         ["MatrixDeterminant", "of", "float32"],
         ["MatrixLogarithm", "of", "complex64"],
+        ["Lu", "of", "float64"],
         ["Mul", "of", "float64"],
     ], out
     assert all(line.startswith("RuntimeWarning metal_ops: ") for line in lines)
     assert "the device has no kernel for this op. metal_ops.device.report(" in lines[0]
-    assert "the device's kernels of it are for " in lines[3] and "float32" in lines[3]
+    assert "the device's kernels of it are for " in lines[4] and "float32" in lines[4]
     assert out.count("CPU:0\n") == 2
 
 

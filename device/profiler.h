@@ -52,17 +52,21 @@ Profile StopProfile(Profiler who);
 bool IsProfiled();
 uint64_t Nanoseconds();
 
-// The passes of one command buffer, encoded on the stream's queue.
-class BufferProfile;
-void DeleteProfile(BufferProfile* profile);
-BufferProfile* EmptyProfile(id<MTLCommandBuffer> buffer);
-id<MTLComputeCommandEncoder> ProfiledCompute(BufferProfile** profile, id<MTLCommandBuffer> buffer,
-                                             const ProfiledPass& pass);
-id<MTLBlitCommandEncoder> ProfiledBlit(BufferProfile** profile, id<MTLCommandBuffer> buffer,
-                                       const ProfiledPass& pass);
-// It is done: its passes have their times. Deletes the profile.
-void FinishProfile(BufferProfile* profile, id<MTLCommandBuffer> buffer, uint32_t stream,
-                   uint64_t number);
+// The passes of one stream, and what takes their times: they are resolved many at once.
+class StreamProfile;
+void DeleteProfile(StreamProfile* profile);
+// On the stream's queue. The pass is one of the command buffer that will have this number.
+id<MTLComputeCommandEncoder> ProfiledCompute(StreamProfile** profile, id<MTLCommandBuffer> buffer,
+                                             uint64_t number, const ProfiledPass& pass);
+id<MTLBlitCommandEncoder> ProfiledBlit(StreamProfile** profile, id<MTLCommandBuffer> buffer,
+                                       uint64_t number, const ProfiledPass& pass);
+// On the queue, as command buffer `number` is committed: when its first pass was asked for, or now.
+uint64_t BeginBuffer(StreamProfile** profile, uint64_t number);
+// It is done.
+void FinishBuffer(StreamProfile* profile, id<MTLCommandBuffer> buffer, uint32_t stream,
+                  uint64_t number, uint64_t encoded);
+// On the queue: the recorder gets the passes of all command buffers up to `completed`.
+void CollectPasses(StreamProfile* profile, uint32_t stream, uint64_t completed);
 
 // What the host does itself, until the scope ends: a copy, or waiting.
 class HostScope {

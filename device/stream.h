@@ -33,13 +33,13 @@
   id<MTLCommandBuffer> _current;   // touched on _queue only
   std::atomic<bool> _has_kernels;  // whether one has asked for the queue
   int _encoded;  // kernels that said `commit` since the last real one; on _queue only
-  metal_device::BufferProfile* _profile;  // of _current, if somebody profiles; on _queue only
+  metal_device::StreamProfile* _profile;  // once somebody has profiled; changed on _queue only
   uint32_t _number;                       // among the process' streams, from 1
   id<MTLSharedEvent> _timeline;
 
   std::mutex _mutex;  // guards what follows
   std::condition_variable _progress;
-  uint64_t _submitted;
+  uint64_t _submitted;  // changed on _queue only
   uint64_t _completed;
   std::deque<std::pair<uint64_t, id<MTLCommandBuffer>>> _running;  // retained
   struct Wait {
@@ -75,6 +75,8 @@
 // On the queue: an encoder whose times the profiler gets, if somebody profiles.
 - (id<MTLComputeCommandEncoder>)computeEncoderFor:(const metal_device::ProfiledPass&)pass;
 - (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass;
+// The profiler gets the passes that are done.
+- (void)collectPasses;
 
 // Runs `body` on the host after all work so far; later work starts after it. Returns the number of
 // that point.
@@ -95,6 +97,9 @@ StreamOptions& GlobalStreamOptions();
 // is not possible, only for what is committed.
 void Synchronize(const Device* device);
 inline void SynchronizeAll() { Synchronize(nullptr); }
+
+// All streams' passes that are done.
+void CollectAllPasses();
 
 }  // namespace metal_device
 

@@ -27,6 +27,16 @@ Streams& AllStreams() {
   return *streams;
 }
 
+// Retained; of all devices for nullptr.
+std::vector<MetalDeviceStream*> StreamsOf(const Device* device) {
+  std::vector<MetalDeviceStream*> streams;
+  std::lock_guard<std::mutex> lock(AllStreams().mutex);
+  for (MetalDeviceStream* stream : AllStreams().all) {
+    if (device == nullptr || [stream device] == device) streams.push_back([stream retain]);
+  }
+  return streams;
+}
+
 }  // namespace
 
 StreamOptions& GlobalStreamOptions() {
@@ -36,13 +46,7 @@ StreamOptions& GlobalStreamOptions() {
 
 void Synchronize(const Device* device) {
   if (Forked()) return;
-  std::vector<MetalDeviceStream*> streams;
-  {
-    std::lock_guard<std::mutex> lock(AllStreams().mutex);
-    for (MetalDeviceStream* stream : AllStreams().all) {
-      if (device == nullptr || [stream device] == device) streams.push_back([stream retain]);
-    }
-  }
+  const std::vector<MetalDeviceStream*> streams = StreamsOf(device);
   const bool on_queue = dispatch_get_specific(&kOnStreamQueue) != nullptr;
   // All are committed before the first is waited for: one may wait for another.
   if (!on_queue) {
@@ -50,6 +54,13 @@ void Synchronize(const Device* device) {
   }
   for (MetalDeviceStream* stream : streams) {
     [stream waitUntilIdle];
+    [stream release];
+  }
+}
+
+void CollectAllPasses() {
+  for (MetalDeviceStream* stream : StreamsOf(nullptr)) {
+    [stream collectPasses];
     [stream release];
   }
 }
@@ -192,13 +203,10 @@ static std::string FaultedEncoder(NSError* error) {
   if (_current != nil) {
     // Other streams' command buffers wait for it on the device; a failed one signals, too.
     if (signals) [_current encodeSignalEvent:_timeline value:number];
-    metal_device::BufferProfile* profile = _profile;
-    _profile = nullptr;
-    if (profile == nullptr && metal_device::IsProfiled()) {
-      profile = metal_device::EmptyProfile(_current);
-    }
+    const uint64_t encoded =
+        metal_device::IsProfiled() ? metal_device::BeginBuffer(&_profile, number) : 0;
     [_current addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
-      [self finish:number buffer:buffer profile:profile];
+      [self finish:number buffer:buffer encoded:encoded];
     }];
     id<MTLCommandBuffer> committed = _current;
     _current = nil;
@@ -219,12 +227,11 @@ static std::string FaultedEncoder(NSError* error) {
                             FaultedEncoder([buffer error]));
 }
 
-// On a thread of the Metal runtime, after the work of command buffer `number`.
-- (void)finish:(uint64_t)number
-        buffer:(id<MTLCommandBuffer>)buffer
-       profile:(metal_device::BufferProfile*)profile {
+// On a thread of the Metal runtime, after the work of command buffer `number`, whose first pass was
+// asked for at `encoded`; 0 where nobody profiled.
+- (void)finish:(uint64_t)number buffer:(id<MTLCommandBuffer>)buffer encoded:(uint64_t)encoded {
   @autoreleasepool {
-    if (profile != nullptr) metal_device::FinishProfile(profile, buffer, _number, number);
+    if (encoded != 0) metal_device::FinishBuffer(_profile, buffer, _number, number, encoded);
     [self reportFailureOf:buffer];
     if (metal_device::Devices().size() > 1 && [_timeline signaledValue] < number) {
       [_timeline setSignaledValue:number];
@@ -352,12 +359,28 @@ static std::string FaultedEncoder(NSError* error) {
 }
 
 - (id<MTLComputeCommandEncoder>)computeEncoderFor:(const metal_device::ProfiledPass&)pass {
-  return metal_device::ProfiledCompute(&_profile, [self currentCommandBuffer], pass);
+  id<MTLCommandBuffer> const buffer = [self currentCommandBuffer];
+  return metal_device::ProfiledCompute(&_profile, buffer, _submitted + 1, pass);
 }
 
 - (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass {
   if (!metal_device::IsProfiled()) return [[self currentCommandBuffer] blitCommandEncoder];
-  return metal_device::ProfiledBlit(&_profile, [self currentCommandBuffer], pass);
+  id<MTLCommandBuffer> const buffer = [self currentCommandBuffer];
+  return metal_device::ProfiledBlit(&_profile, buffer, _submitted + 1, pass);
+}
+
+- (void)collectPasses {
+  if (Forked()) return;
+  dispatch_sync(_queue, ^{
+    @autoreleasepool {
+      uint64_t completed;
+      {
+        std::lock_guard<std::mutex> lock(self->_mutex);
+        completed = self->_completed;
+      }
+      metal_device::CollectPasses(self->_profile, self->_number, completed);
+    }
+  });
 }
 
 - (void)encode:(const metal_device::ProfiledPass&)pass

@@ -240,7 +240,8 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSigna
         }
         break;
       case CommandType::kSample:
-        failure = stream.Sample(static_cast<std::atomic<uint64_t>*>(c.destination));
+        failure = stream.Sample(static_cast<std::atomic<uint64_t>*>(c.destination),
+                                static_cast<std::atomic<uint64_t>*>(c.also));
         break;
       case CommandType::kFail:
         failure = list.failures[c.failure];

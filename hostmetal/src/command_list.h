@@ -89,6 +89,7 @@ struct Command {
   DispatchCommand dispatch;
   const uint32_t* indirect;  // threadgroups per grid, read when the command runs
   void* destination;         // of kSample: its slot, a std::atomic<uint64_t>
+  void* also;                // of kSample: another slot, or nullptr
   const void* source;
   size_t bytes;
   const CopyBox* box;  // of kCopyBox

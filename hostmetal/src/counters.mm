@@ -181,7 +181,7 @@ void EncodeSamplesOf(HMEncoder* encoder, Descriptor* descriptor) {
       return;
     }
     encoder->_buffer->_state->Use(samples);
-    if (first != MTLCounterDontSample) [encoder sample:&samples->_slots[first]];
+    if (first != MTLCounterDontSample) hostmetal::Sample(encoder, &samples->_slots[first]);
     if (last != MTLCounterDontSample) {
       encoder->_lastSamples[encoder->_lastSampleCount++] = &samples->_slots[last];
     }

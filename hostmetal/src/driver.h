@@ -139,9 +139,11 @@ class Stream {
   // Copies to the host's memory, and waits for it.
   virtual Failure Read(void* host, const void* source, size_t bytes) = 0;
   // The time when everything given so far is done, on Now()'s clock: in the slot at once, or when the
-  // next point has passed.
-  virtual Failure Sample(std::atomic<uint64_t>* slot) {
-    slot->store(Now(), std::memory_order_relaxed);
+  // next point has passed. In another slot, too, unless that is nullptr.
+  virtual Failure Sample(std::atomic<uint64_t>* slot, std::atomic<uint64_t>* also) {
+    const uint64_t now = Now();
+    slot->store(now, std::memory_order_relaxed);
+    if (also) also->store(now, std::memory_order_relaxed);
     return {};
   }
   virtual Failure Finish() = 0;

@@ -24,13 +24,18 @@
 // NO, and an error of the command buffer, where it has ended.
 - (BOOL)isOpen:(const char*)method;
 - (void)fail:(int)code message:(const std::string&)message;
-// The time when all before it is done.
-- (void)sample:(std::atomic<uint64_t>*)slot;
 // The buffer, checked and kept alive; nil after an error.
 - (HMBuffer*)use:(id<MTLBuffer>)object
           offset:(NSUInteger)offset
           length:(NSUInteger)length
           method:(const char*)method;
 @end
+
+namespace hostmetal {
+
+// The time when all before it is done.
+void Sample(HMEncoder* encoder, std::atomic<uint64_t>* slot);
+
+}  // namespace hostmetal
 
 #endif  // HOSTMETAL_SRC_ENCODER_H_

@@ -13,6 +13,22 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 
 }  // namespace
 
+namespace hostmetal {
+
+void Sample(HMEncoder* encoder, std::atomic<uint64_t>* slot) {
+  std::vector<Command>& commands = encoder->_buffer->_state->list.commands;
+  // A pass begins as the one before it ends.
+  if (!commands.empty() && commands.back().type == CommandType::kSample &&
+      commands.back().also == nullptr) {
+    commands.back().also = slot;
+  } else {
+    commands.reserve(8);  // at once: two passes with their samples are more than most have
+    encoder->_buffer->_state->list.Add(CommandType::kSample).destination = slot;
+  }
+}
+
+}  // namespace hostmetal
+
 @implementation HMEncoder
 
 - (id)initWithCommandBuffer:(HMCommandBuffer*)buffer {
@@ -50,12 +66,8 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     [self isOpen:"endEncoding"];
     return;
   }
-  for (int i = 0; i < _lastSampleCount; ++i) [self sample:_lastSamples[i]];
+  for (int i = 0; i < _lastSampleCount; ++i) hostmetal::Sample(self, _lastSamples[i]);
   [self detach];
-}
-
-- (void)sample:(std::atomic<uint64_t>*)slot {
-  _buffer->_state->list.Add(hostmetal::CommandType::kSample).destination = slot;
 }
 
 // Misuse is an error of the command buffer while that can still carry one.

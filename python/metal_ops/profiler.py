@@ -55,8 +55,9 @@ class Profile:
     """What happened inside `trace`; complete when that has ended.
 
     Attributes:
-      events: A structured NumPy array, an entry for each thing that took time, in no order. `start`, `end` and
-        `encoded` (when the host asked for it) are nanoseconds of `time.monotonic_ns()`; `kind` is an index into
+      events: A structured NumPy array, an entry for each thing that took time, in the order of `encoded`. `start`,
+        `end` and `encoded` (when the host asked for it: of the first launch of an op, when the op was called) are
+        nanoseconds of `time.monotonic_ns()`; `kind` is an index into
         `kinds`; `name`, `op` and `node` are indices into `strings`; `bytes` are those bound or moved; `stream` and
         `buffer` say which queue and which of its command buffers ran it, 0 where the host did; `grid` and `group` are
         threads.

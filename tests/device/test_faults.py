@@ -83,6 +83,29 @@ def test_labels_name_the_node(library):
     assert "culprit'" not in lines(out)["faulty"].partition("[[")[0], out
 
 
+def test_a_profile_has_no_times_of_what_failed(library):
+    out = run(
+        PROLOGUE.format(library=str(library))
+        + """
+        from metal_ops import profiler
+        y = x + 1.0
+        with profiler.trace() as profile:
+            x + 1.0
+            attempt("faulty", lambda: tf.math.digamma(x))
+            x + 2.0
+        for kind in ("op", "shader", "command buffer"):
+            some = profile.events[profile.events["kind"] == profile.kinds.index(kind)]
+            print(kind, "->", [profile.strings[e["op"] or e["name"]] for e in some])
+        """,
+        METAL_DEVICE_WRAPPER_TYPE="1",
+    )
+    found = lines(out)
+    assert found["faulty"].startswith("InternalError")
+    assert found["op"] == "['AddV2', 'Digamma', 'AddV2']", out
+    assert found["shader"] == "['AddV2', 'AddV2']", out
+    assert "'command buffer, failed'" in found["command buffer"], out
+
+
 def test_kernels_that_do_not_ask(library):
     # A third party's kernel does not ask how its work went: the fault comes out where its result would be used.
     out = run(

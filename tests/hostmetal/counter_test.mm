@@ -92,6 +92,7 @@ TEST(passes_write_their_times_in_order) {
   times.erase(times.begin() + 4);
   CHECK(gpu_before < times[0]);
   for (size_t i = 1; i < times.size(); ++i) CHECK(times[i - 1] <= times[i]);
+  CHECK_EQ(times[1], times[2]);       // a pass begins as the one before it ends
   CHECK(times[3] - times[2] > 1000);  // 4 MiB take more than a microsecond
   CHECK(times.back() < gpu_after);
   // The command buffer's own times contain them.

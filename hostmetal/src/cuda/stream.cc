@@ -85,7 +85,7 @@ class Events {
 // An event whose time is wanted, and where.
 struct Sampled {
   Event event;
-  std::atomic<uint64_t>* slot;
+  std::atomic<uint64_t>*slot, *also;  // the second may be nullptr
 };
 
 class GpuPoint : public Point {
@@ -124,8 +124,9 @@ class GpuPoint : public Point {
       for (size_t i = 0; i < samples_.size() && result == kSuccess; ++i) {
         result = cu.EventElapsedTime(&milliseconds, begin_, samples_[i].event);
         if (result != kSuccess) break;
-        samples_[i].slot->store(passed_at_ - busy_ + std::min(busy_, Nanoseconds(milliseconds)),
-                                std::memory_order_relaxed);
+        const uint64_t at = passed_at_ - busy_ + std::min(busy_, Nanoseconds(milliseconds));
+        samples_[i].slot->store(at, std::memory_order_relaxed);
+        if (samples_[i].also) samples_[i].also->store(at, std::memory_order_relaxed);
       }
       Passed(result);
     }
@@ -216,11 +217,11 @@ class GpuStream : public hostmetal::Stream {
     return Check("[read]", cu_.StreamSynchronize(stream_));
   }
 
-  Failure Sample(std::atomic<uint64_t>* slot) override {
+  Failure Sample(std::atomic<uint64_t>* slot, std::atomic<uint64_t>* also) override {
     if (Failure failure = Begin("a sample")) return failure;
     Event event = nullptr;
     if (Failure failure = Check("[sample]", events_->Take(&event))) return failure;
-    samples_.push_back({event, slot});
+    samples_.push_back({event, slot, also});
     return Check("[sample]", cu_.EventRecord(event, stream_));
   }
 

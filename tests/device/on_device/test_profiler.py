@@ -145,6 +145,48 @@ def test_threads_at_the_same_time(x) -> None:
     assert len(set(of(profile, "op")["thread"])) > 1
 
 
+def test_more_than_a_page_of_threads_that_have_ended(x) -> None:
+    """Events and passes lie in pages of 512, an event's in one of its thread's."""
+    many = tf.function(lambda x: [x := tf.abs(x) for _ in range(100)][-1])
+    many(x)
+
+    def run() -> None:
+        for _ in range(13):
+            many(x)
+        tf.abs(x)
+
+    with profiler.trace() as profile:
+        for _ in range(2):
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+    assert names(profile, of(profile, "op"), "op") == ["Abs"] * 2602
+    shaders = of(profile, "shader")
+    assert names(profile, shaders, "op") == ["Abs"] * 2602
+    assert (np.diff(profile.events["encoded"].astype(np.int64)) >= 0).all()
+    assert (shaders["start"] <= shaders["end"]).all()
+    assert (shaders["end"][:-1] <= shaders["start"][1:] + 2000).all()
+    buffers = of(profile, "command buffer")
+    assert set(shaders["buffer"].tolist()) <= set(buffers["buffer"].tolist())
+    # A buffer is asked for as its first launch is.
+    first: dict[int, int] = {}
+    for shader in shaders:
+        first.setdefault(int(shader["buffer"]), int(shader["encoded"]))
+    asked = {int(buffer["buffer"]): int(buffer["encoded"]) for buffer in buffers}
+    assert {number: asked[number] for number in first} == first
+
+
+def test_the_first_launch_of_an_op_is_asked_for_as_it_is_called() -> None:
+    parts = [tf.fill([3], float(i)) for i in range(100)]
+    tf.concat(parts, 0)
+    with profiler.trace() as profile:
+        tf.concat(parts, 0)
+    (call,) = of(profile, "op")
+    asked = of(profile, "shader")["encoded"]
+    assert len(asked) > 1 and asked[0] == call["start"]
+    assert (np.diff(asked.astype(np.int64)) > 0).all() and asked[-1] < call["end"]
+
+
 def test_only_what_is_inside(x) -> None:
     chain(x)
     with profiler.trace() as profile:

@@ -275,12 +275,12 @@ const std::map<std::string, std::function<void()>> kCases = {
      [] {
        auto* wanted = [[[MTLCounterSampleBufferDescriptor alloc] init] autorelease];
        wanted.counterSet = [Device().counterSets objectAtIndex:0];
-       wanted.sampleCount = 4;
+       wanted.sampleCount = 6;
        id<MTLCounterSampleBuffer> samples =
            [[Device() newCounterSampleBufferWithDescriptor:wanted error:nullptr] autorelease];
        id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];
        id<MTLCommandBuffer> commands = [[[Device() newCommandQueue] autorelease] commandBuffer];
-       for (NSUInteger i = 0; i < 2; ++i) {
+       for (NSUInteger i = 0; i < 3; ++i) {
          auto* pass = [MTLBlitPassDescriptor blitPassDescriptor];
          auto* attachment = [[pass sampleBufferAttachments] objectAtIndexedSubscript:0];
          attachment.sampleBuffer = samples;
@@ -289,16 +289,18 @@ const std::map<std::string, std::function<void()>> kCases = {
          id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoderWithDescriptor:pass];
          [blit fillBuffer:Buffer(4096) range:NSMakeRange(0, 4096) value:1];
          [blit endEncoding];
-         [commands encodeSignalEvent:event value:i + 1];  // a point between the two passes
+         if (i == 0) [commands encodeSignalEvent:event value:1];  // a point between the passes
        }
        [commands commit];
        [commands waitUntilCompleted];
        Check(![commands error], "no error");
-       NSData* data = [samples resolveCounterRange:NSMakeRange(0, 4)];
+       NSData* data = [samples resolveCounterRange:NSMakeRange(0, 6)];
        const auto* at = static_cast<const MTLCounterResultTimestamp*>([data bytes]);
        // The library there says a quarter of a millisecond from each event to the next.
        Check(at[1].timestamp - at[0].timestamp == 250000, "the first pass");
        Check(at[3].timestamp - at[2].timestamp == 250000, "the second pass");
+       Check(at[4].timestamp == at[3].timestamp, "the third begins as the second ends");
+       Check(at[5].timestamp - at[4].timestamp == 250000, "the third pass");
      }},
     {"handlers_may_wait",
      [] {

@@ -1,0 +1,103 @@
+// What the parts of the profiler share: events, the names in them, and who profiles. See profiler.h.
+//
+// A profiled launch may cost a tenth of a microsecond or two, so nothing of it takes a lock: events
+// lie in pages, each of one thread or of one stream, and threads remember the numbers of names.
+
+#ifndef METAL_OPS_DEVICE_PROFILER_RECORDER_H_
+#define METAL_OPS_DEVICE_PROFILER_RECORDER_H_
+
+#import <Metal/Metal.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "device/profiler.h"
+
+namespace metal_device {
+
+using Page = std::vector<ProfileEvent>;
+
+// Events of a page; passes, too, have their times resolved so many at once.
+constexpr size_t kPage = 512;
+constexpr int kProfilers = 2;
+
+// The host's clock and the device's, at one time.
+struct Clocks {
+  uint64_t host, cpu, gpu;
+};
+
+class Lane;
+
+struct Recorder {
+  // Counts up when numbers of strings become others, which is when nobody profiles.
+  std::atomic<uint64_t> generation{0};
+  std::atomic<uint64_t> first_host{0};  // when that was
+
+  std::mutex mutex;  // guards what follows
+  std::vector<Page> pages;
+  uint64_t stored = 0;  // events in them
+  std::vector<Lane*> lanes;
+  std::deque<std::string> strings;  // which stay where they are
+  std::unordered_map<std::string_view, uint32_t> numbers;
+  uint64_t began[kProfilers] = {}, most[kProfilers] = {}, dropped[kProfilers] = {};
+  id<MTLDevice> device = nil;
+  id<MTLCounterSet> timestamps = nil;
+  Clocks first;  // when nobody had profiled
+};
+
+// Leaked, as the streams are.
+Recorder& TheRecorder();
+
+// With the recorder's lock. Keeps the events, or counts them where there are enough; leaves an empty
+// page.
+void Keep(Recorder& recorder, Page* page);
+// So many that nobody will see.
+void Drop(uint64_t count);
+
+// What one thread has: its events, and the numbers of names that it has met.
+class Lane {
+ public:
+  static Lane& Mine();
+
+  // For the thread alone. 0 for an empty text.
+  uint32_t NumberOf(std::string_view text);
+  // Fills in the op's numbers. False: it began when strings had other ones.
+  bool NumberOf(const metal_ops::RunningOp& op);
+  // The thread's next event, to be filled in up to the call of Done().
+  ProfileEvent& Next();
+  void Done();
+  uint64_t thread() const { return thread_; }
+
+  // With the recorder's lock: it gets the events that are done, or nobody does.
+  void Collect(Recorder& recorder);
+  void Clear() { collected_ = done_.load(std::memory_order_acquire); }
+
+ private:
+  struct Owner;
+  // A text by where the asker keeps it: names of shaders and nodes mostly lie where they lay the
+  // last time, though another text may lie there by now.
+  struct Known {
+    const char* at = nullptr;
+    std::string text;
+    uint32_t number = 0;
+  };
+  Lane();
+
+  const uint64_t thread_;
+  uint64_t generation_ = 0;
+  std::array<Known, 1024> known_;  // by hash of the address, in pairs
+  // Its size stays, so that others read what is done while the thread goes on.
+  Page page_;
+  std::atomic<size_t> done_{0};
+  size_t collected_ = 0;  // with the recorder's lock
+};
+
+}  // namespace metal_device
+
+#endif  // METAL_OPS_DEVICE_PROFILER_RECORDER_H_

@@ -55,7 +55,8 @@ Lane::Lane()
     : thread_([] {
         static std::atomic<uint64_t> threads{0};
         return ++threads;
-      }()) {}
+      }()),
+      page_(kPage) {}
 
 uint32_t Lane::NumberOf(std::string_view text) {
   if (text.empty()) return 0;
@@ -92,7 +93,6 @@ bool Lane::NumberOf(const metal_ops::RunningOp& op) {
 }
 
 ProfileEvent& Lane::Next() {
-  if (page_.empty()) page_.resize(kPage);
   ProfileEvent& event = page_[done_.load(std::memory_order_relaxed)];
   event = {};
   event.thread = thread_;

@@ -40,16 +40,11 @@ void Chain::Start(const std::string& op, DataType type, bool nchw, int64_t chann
   }
 }
 
-Refusal Chain::CheckTaken(const NodeView& node) const {
+Refusal Chain::CheckFree(const NodeView& node) const {
   if (claimed_->nodes.count(node.node_index())) {
     return {"overlap", StrCat(Quoted(node), " is fused with another chain already.")};
   }
   if (facts_->IsFed(node)) return {"fed", StrCat(Quoted(node), " is fed.")};
-  if (node.NumControllingFanins() > 0) {
-    return {"control_edge",
-            StrCat(Quoted(node), " has to wait for ",
-                   Quoted(*node.GetControllingFanins().front().node_view()), ": a control edge.")};
-  }
   if (node.GetDevice() != root().GetDevice()) {
     return {"one_device", StrCat(Quoted(node), " is on ", node.GetDevice(), ", ", Quoted(root()),
                                  " on ", root().GetDevice(), ".")};
@@ -57,20 +52,76 @@ Refusal Chain::CheckTaken(const NodeView& node) const {
   return {};
 }
 
+Refusal Chain::CheckTaken(const NodeView& node) const {
+  if (Refusal refusal = CheckFree(node); !refusal.empty()) return refusal;
+  if (node.NumControllingFanins() == 0) return {};
+  return {"control_edge",
+          StrCat(Quoted(node), " has to wait for ",
+                 Quoted(*node.GetControllingFanins().front().node_view()), ": a control edge.")};
+}
+
+// Who is fused with another chain reads no more, unless that chain's new op does.
+std::vector<Use> Chain::NotClaimed(const Value& value, std::vector<Use> uses) const {
+  if (claimed_->inputs.count({value.node->node_index(), value.port})) return uses;
+  uses.erase(
+      std::remove_if(uses.begin(), uses.end(),
+                     [&](const Use& use) { return claimed_->nodes.count(use.node->node_index()); }),
+      uses.end());
+  return uses;
+}
+
+std::vector<Use> Chain::Uses(const Value& value) const {
+  return NotClaimed(value, facts_->Uses(value));
+}
+
+std::vector<Use> Chain::ShapeUses(const Value& value) const {
+  return NotClaimed(value, facts_->ShapeUses(value));
+}
+
+void Chain::LeaveShared(const NodeView& last, const std::vector<Value>& inputs,
+                        std::vector<const NodeView*>* nodes) const {
+  std::unordered_set<int> inside = {last.node_index()}, before;
+  for (const NodeView* node : *nodes) inside.insert(node->node_index());
+  for (const Value& input : inputs) before.insert(input.node->node_index());
+  const auto stays = [&](const NodeView* node) {
+    if (!CheckFree(*node).empty() || !CheckVanishes(*node, inside).empty()) return true;
+    for (const Use& use : ShapeUses({node, 0})) {
+      if (!inside.count(use.node->node_index())) return true;
+    }
+    for (const auto& fanin : node->GetControllingFanins()) {
+      const int from = fanin.node_index();
+      if (!inside.count(from) && !before.count(from)) return true;
+    }
+    return false;
+  };
+  for (size_t n = inside.size() + 1; n != inside.size();) {
+    n = inside.size();
+    for (const NodeView* node : *nodes) {
+      if (inside.count(node->node_index()) && stays(node)) inside.erase(node->node_index());
+    }
+  }
+  nodes->erase(
+      std::remove_if(nodes->begin(), nodes->end(),
+                     [&](const NodeView* node) { return !inside.count(node->node_index()); }),
+      nodes->end());
+}
+
 Refusal Chain::CheckVanishes(const NodeView& node, const std::unordered_set<int>& inside) const {
   if (facts_->IsPreserved(node)) {
     return {"fetched", StrCat(Quoted(node), " is fetched, or kept by name.")};
   }
   for (const auto& fanout : node.GetControlledFanouts()) {
-    if (facts_->IsDead(*fanout.node_view())) continue;
+    const int to = fanout.node_index();
+    if (facts_->IsDead(*fanout.node_view()) || inside.count(to)) continue;
+    if (claimed_->nodes.count(to) && !claimed_->inputs.count({node.node_index(), -1})) continue;
     return {"control_edge", StrCat(Quoted(*fanout.node_view()), " has to wait for ", Quoted(node),
                                    ": a control edge.")};
   }
   for (int port = 0; port < static_cast<int>(node.GetRegularFanouts().size()); ++port) {
-    std::vector<Use> uses = facts_->Uses({&node, port});
+    std::vector<Use> uses = Uses({&node, port});
     // Only output 0 has the shape of the fused node; that of an IdentityN may be anything.
     if (port > 0 || node.GetOp() == "IdentityN") {
-      const std::vector<Use> shape_uses = facts_->ShapeUses({&node, port});
+      const std::vector<Use> shape_uses = ShapeUses({&node, port});
       uses.insert(uses.end(), shape_uses.begin(), shape_uses.end());
     }
     for (const Use& use : uses) {
@@ -93,7 +144,7 @@ Refusal Chain::CheckVanishes(const NodeView& node, const std::unordered_set<int>
 // The fused node has no more.
 Refusal Chain::CheckOutputs(const NodeView& last, int outputs) const {
   for (int port = outputs; port < static_cast<int>(last.GetRegularFanouts().size()); ++port) {
-    for (const auto& uses : {facts_->Uses({&last, port}), facts_->ShapeUses({&last, port})}) {
+    for (const auto& uses : {Uses({&last, port}), ShapeUses({&last, port})}) {
       if (uses.empty()) continue;
       return {"one_output", StrCat(Quoted(*uses.front().node), " needs output ", port, " of ",
                                    Quoted(last), ".")};
@@ -121,7 +172,7 @@ Refusal Chain::Absorb(const std::vector<const NodeView*>& nodes, bool shared) {
   std::vector<const NodeView*> vanishing = {value_.node};
   vanishing.insert(vanishing.end(), nodes.begin(), nodes.end() - 1);
   for (const NodeView* node : vanishing) {
-    for (const Use& use : facts_->ShapeUses({node, 0})) shape_uses.push_back(use);
+    for (const Use& use : ShapeUses({node, 0})) shape_uses.push_back(use);
   }
   if (Refusal refusal = CheckCircle(last, shape_uses); !refusal.empty()) return refusal;
   shape_uses_ = std::move(shape_uses);
@@ -135,7 +186,7 @@ Refusal Chain::AbsorbInput(const NodeView& node) {
   if (Refusal refusal = CheckVanishes(node, {root().node_index()}); !refusal.empty()) {
     return refusal;
   }
-  for (const Use& use : facts_->ShapeUses({&node, 0})) {
+  for (const Use& use : ShapeUses({&node, 0})) {
     return {"shape_asked", StrCat(Quoted(*use.node), " asks ", Quoted(node), " for its shape.")};
   }
   stage_ = Stage::kPrologue;
@@ -153,7 +204,8 @@ Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes, int outputs)
     if (Refusal refusal = CheckTaken(*node); !refusal.empty()) return refusal;
     if (node == &last) continue;
     if (Refusal refusal = CheckVanishes(*node, inside); !refusal.empty()) return refusal;
-    for (const Use& use : facts_->ShapeUses({node, 0})) {
+    for (const Use& use : ShapeUses({node, 0})) {
+      if (inside.count(use.node->node_index())) continue;
       if (!SameShape(facts_->ShapeOf({node, 0}), facts_->ShapeOf({&last, 0}))) {
         return {"shape_asked", StrCat(Quoted(*use.node), " asks ", Quoted(*node),
                                       " for its shape, which is not that of ", Quoted(last), ".")};
@@ -174,14 +226,23 @@ Refusal Chain::AbsorbAll(const std::vector<const NodeView*>& nodes, int outputs)
   return {};
 }
 
-Refusal Chain::AbsorbReader(const NodeView& first, const std::string& op) {
-  for (const NodeView* node : {&root(), &first}) {
+Refusal Chain::AbsorbPair(const NodeView& first, const NodeView& second, const std::string& op,
+                          const std::vector<const NodeView*>& inner,
+                          const std::vector<Value>& inputs) {
+  for (const NodeView* node : {&second, &first}) {
     if (Refusal refusal = CheckTaken(*node); !refusal.empty()) return refusal;
   }
-  nodes_ = {&root(), &first};
+  for (const Value& input : inputs) joined_.push_back({{&second, -1}, input.node});
+  if (Refusal refusal = CheckCircle(); !refusal.empty()) return refusal;
+  nodes_ = {&root()};
+  std::vector<const NodeView*> others = {&second, &first};
+  others.insert(others.end(), inner.begin(), inner.end());
+  for (const NodeView* node : others) {
+    if (node != &root()) nodes_.push_back(node);
+  }
   value_ = {&first, 0};
   NodeDef reader;
-  reader.set_name(root().GetName());
+  reader.set_name(second.GetName());
   reader.set_op(op);
   reader.set_device(root().GetDevice());
   reader.add_input(StrCat(first.GetName(), ":1"));
@@ -204,12 +265,21 @@ Refusal Chain::CheckCircle(const NodeView& last, const std::vector<Use>& shape_u
 }
 
 Refusal Chain::CheckCircle() const {
-  return stage_ == Stage::kUpdate ? CheckBetween(nodes_) : CheckCircle(*value_.node, shape_uses_);
+  if (stage_ == Stage::kUpdate) return CheckBetween(nodes_);
+  for (const Redirect& edge : joined_) {
+    if (!facts_->DependsOn(*edge.to, *edge.use.node, claimed_->redirects)) continue;
+    return {"pair_circle", StrCat(Quoted(*edge.to), ", which the new op reads, needs ",
+                                  Quoted(*edge.use.node), ".")};
+  }
+  return CheckCircle(*value_.node, shape_uses_);
 }
 
 std::vector<Redirect> Chain::Redirects() const {
   std::vector<Redirect> redirects;
-  for (const Use& use : shape_uses_) redirects.push_back({use, value_.node});
+  for (const Use& use : shape_uses_) {
+    if (claimed_->nodes.count(use.node->node_index())) continue;  // asks no more
+    redirects.push_back({use, value_.node});
+  }
   return redirects;
 }
 

@@ -6,6 +6,7 @@
 #define METAL_OPS_GRAPH_CHAIN_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -25,6 +26,7 @@ enum class Stage { kRoot, kPrologue, kBias, kNorm, kAdd, kActivation, kExpressio
 // What chains that are decided on have taken.
 struct Claimed {
   std::unordered_set<int> nodes;
+  std::set<std::pair<int, int>> inputs;  // of the new ones: nodes by number, and ports; -1: control
   std::vector<Redirect> redirects;
 };
 
@@ -62,13 +64,19 @@ class Chain {
   // Takes over all of `nodes`, the root among them, of which the last one's output 0 is the result,
   // or its first `outputs` are those of the new op.
   Refusal AbsorbAll(const std::vector<const NodeView*>& nodes, int outputs = 1);
+  // Takes off `nodes`, of which `last` is none, those that others than these and `last` read or wait
+  // for, and those that wait for others than these and the `inputs`.
+  void LeaveShared(const NodeView& last, const std::vector<Value>& inputs,
+                   std::vector<const NodeView*>* nodes) const;
   // For updates, of which the root is the last node: what they wait for the new op waits for, and
   // what waits for them waits for it. With their order kept nobody sees a variable in between.
   Refusal AbsorbUpdate(const std::vector<const NodeView*>& nodes);
-  // Takes over the root and a node that it reads, `first`, of which anybody else may read too: the
-  // new op has the name of that and its result as output 0. The root's own is output 1, which a node
-  // of its name passes on: `op`.
-  Refusal AbsorbReader(const NodeView& first, const std::string& op);
+  // Takes over two nodes of which anybody may read: the new op has the name of `first` and its result
+  // as output 0. That of `second` is output 1, which a node of its name passes on: `op`. With them go
+  // `inner` ones, what LeaveShared has left; the root is among all of these. The second node waits for
+  // `inputs` from now on.
+  Refusal AbsorbPair(const NodeView& first, const NodeView& second, const std::string& op,
+                     const std::vector<const NodeView*>& inner, const std::vector<Value>& inputs);
   tensorflow::NodeDef* reader() { return &stand_ins_.back(); }
   // What `explain` calls the new op, where the one that takes the result's name only reshapes it.
   void set_shown_op(const std::string& op) { shown_op_ = op; }
@@ -134,7 +142,8 @@ class Chain {
   // What takes the names of nodes that vanish: the reader; for updates a NoOp for each node that
   // others wait for, or that the function must run.
   std::vector<tensorflow::NodeDef> StandIns() const;
-  // For updates: edges by which whoever depends on one of the nodes depends on all of them.
+  // Edges that a new op adds: of updates, by which whoever depends on one of the nodes depends on all
+  // of them; of pairs, by which the second node depends on the first one's inputs.
   std::vector<Redirect> Joined() const;
   // Whether the redirects lead in a circle, by themselves or with those of chains claimed since; or
   // whether something is between the nodes of an update.
@@ -143,6 +152,10 @@ class Chain {
  private:
   Refusal CheckVanishes(const NodeView& node, const std::unordered_set<int>& inside) const;
   Refusal CheckTaken(const NodeView& node) const;
+  Refusal CheckFree(const NodeView& node) const;
+  std::vector<Use> Uses(const Value& value) const;
+  std::vector<Use> ShapeUses(const Value& value) const;
+  std::vector<Use> NotClaimed(const Value& value, std::vector<Use> uses) const;
   Refusal CheckOutputs(const NodeView& last, int outputs) const;
   Refusal CheckCircle(const NodeView& last, const std::vector<Use>& shape_uses) const;
   Refusal CheckBetween(const std::vector<const NodeView*>& nodes) const;
@@ -151,6 +164,7 @@ class Chain {
   const Claimed* claimed_;
   std::vector<const NodeView*> nodes_;
   std::vector<Use> shape_uses_;  // of nodes that vanish
+  std::vector<Redirect> joined_;
   Value value_;
   tensorflow::DataType type_ = tensorflow::DT_INVALID;
   bool nchw_ = false;

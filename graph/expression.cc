@@ -68,6 +68,33 @@ void Tidy(Region* region, const NodeView* last) {
 
 }  // namespace
 
+Value BehindBroadcast(const Facts& facts, Value value, Region* region) {
+  while (value.node->GetOp() == "Reshape") {
+    const NodeView& sum = *facts.Input(*value.node, 0).node;
+    if (sum.GetOp() != "Sum") break;
+    const Value before = facts.Input(sum, 0);
+    if (!SameShape(facts.ShapeOf(before), facts.ShapeOf(value))) break;
+    region->helpers.insert(region->helpers.end(), {value.node, &sum});
+    value = before;
+  }
+  return value;
+}
+
+std::vector<const NodeView*> AllHelpers(const Region& region) {
+  std::vector<const NodeView*> all = region.helpers;
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const auto& fanin : all[i]->GetRegularFanins()) {
+      const NodeView* node = fanin.node_view();
+      const bool of_shapes = AsksForShape(*node) || node->GetOp() == "BroadcastGradientArgs" ||
+                             node->GetOp() == "ConcatOffset" || node->GetOp() == "FloorMod";
+      if (of_shapes && std::find(all.begin(), all.end(), node) == all.end()) all.push_back(node);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
 Value BeforeIdentities(const Facts& facts, Value value) {
   Region ignored;
   return BehindIdentities(facts, value, {}, &ignored);

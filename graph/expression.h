@@ -15,6 +15,7 @@ namespace metal_ops::fusion {
 // Nodes seen on the way, x and constants excluded, and tensors by the names that they were given.
 struct Region {
   std::vector<const NodeView*> nodes;
+  std::vector<const NodeView*> helpers;  // vanish with them where nobody else reads them
   std::map<std::string, Value> bound;
   bool Has(const std::string& name) const { return bound.count(name) > 0; }
 };
@@ -31,6 +32,11 @@ Expression Op(const std::string& op, const Expression& operand);
 Expression Op(const std::string& op, const Expression& first, const Expression& second);
 Expression AnyOf(const std::vector<Expression>& expressions);
 
+// What `value` is before Sum and Reshape by which a tape takes back what was broadcast, where nothing
+// was: it has provably the same shape as before. They become helpers.
+Value BehindBroadcast(const Facts& facts, Value value, Region* region);
+// The helpers, and what only serves to find shapes for them.
+std::vector<const NodeView*> AllHelpers(const Region& region);
 // What `value` is before Identity nodes.
 Value BeforeIdentities(const Facts& facts, Value value);
 

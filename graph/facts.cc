@@ -22,14 +22,10 @@ using tensorflow::grappler::GraphProperties;
 using tensorflow::grappler::GrapplerItem;
 using tensorflow::grappler::utils::GraphView;
 
-namespace {
-
 bool AsksForShape(const NodeView& node) {
   const std::string& op = node.GetOp();
   return op == "Shape" || op == "ShapeN" || op == "Size" || op == "Rank";
 }
-
-}  // namespace
 
 std::string Shape::ToString() const {
   if (!known_rank) return "unknown";

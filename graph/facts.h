@@ -45,6 +45,9 @@ struct Shape {
   std::string ToString() const;
 };
 
+// Whether a node reads nothing but shapes.
+bool AsksForShape(const NodeView& node);
+
 // Whether two dimensions, or two tensors' shapes, are the same in every run.
 bool SameDim(int64_t a, int64_t b);
 bool SameShape(const Shape& a, const Shape& b);

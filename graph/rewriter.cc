@@ -58,6 +58,10 @@ struct Candidate {
     if (!chain) return -1;
     return static_cast<int>(chain->shown_ops().size()) + (IsWhole(chain->stage()) ? 100 : 0);
   }
+  // Of two expressions the one that takes more nodes: a gated unit's gradient, not a product in it.
+  int taken() const {
+    return chain && IsWhole(chain->stage()) ? static_cast<int>(chain->nodes().size()) : 0;
+  }
 };
 
 class Matcher {
@@ -95,6 +99,15 @@ class Matcher {
 
   void Claim(const Chain& chain) {
     for (const NodeView* node : chain.nodes()) claimed_.nodes.insert(node->node_index());
+    std::vector<NodeDef> added = chain.helpers();
+    added.push_back(chain.Finished());
+    for (const NodeDef& node : added) {
+      for (const std::string& input : node.input()) {
+        const auto id = tensorflow::ParseTensorName(input);
+        const NodeView* from = facts_.view().GetNode(id.node());
+        if (from != nullptr) claimed_.inputs.emplace(from->node_index(), id.index());
+      }
+    }
     for (const Redirect& redirect : chain.Redirects()) claimed_.redirects.push_back(redirect);
     for (const Redirect& edge : chain.Joined()) claimed_.redirects.push_back(edge);
   }
@@ -270,9 +283,10 @@ Status MakePlan(const GrapplerItem& item, Plan* plan) {
       if (!matcher.IsClaimed(*root)) found.push_back(matcher.Match(*root));
     }
     open.clear();
+    bool fewer_readers = false;
     std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
       const auto rank = [](const Candidate& c) {
-        return std::make_tuple(-c.rank(), c.root->GetName());
+        return std::make_tuple(-c.rank(), -c.taken(), c.root->GetName());
       };
       return rank(a) < rank(b);
     });
@@ -281,9 +295,18 @@ Status MakePlan(const GrapplerItem& item, Plan* plan) {
         open.push_back(candidate.root);
         continue;
       }
-      if (candidate.chain) matcher.Claim(*candidate.chain);
+      if (candidate.chain) {
+        matcher.Claim(*candidate.chain);
+        fewer_readers = fewer_readers || IsWhole(candidate.chain->stage());
+      }
       done.push_back(std::move(candidate));
     }
+    // What a gradient read and does not any more, as of a rotary embedding, may be fused now.
+    const auto again = [&](const Candidate& c) { return fewer_readers && !c.chain && c.mine; };
+    for (const Candidate& candidate : done) {
+      if (again(candidate)) open.push_back(candidate.root);
+    }
+    done.erase(std::remove_if(done.begin(), done.end(), again), done.end());
   }
   std::sort(done.begin(), done.end(), [](const Candidate& a, const Candidate& b) {
     return a.root->node_index() < b.root->node_index();

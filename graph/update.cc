@@ -120,8 +120,8 @@ std::vector<NodeDef> Chain::StandIns() const {
 }
 
 std::vector<Redirect> Chain::Joined() const {
+  if (stage_ != Stage::kUpdate) return joined_;
   std::vector<Redirect> edges;
-  if (stage_ != Stage::kUpdate) return edges;
   for (const NodeView* node : nodes_) {
     if (node == &root()) continue;
     edges.push_back({{node, 0}, &root()});

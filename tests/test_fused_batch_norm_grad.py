@@ -42,19 +42,21 @@ def right(given, activation="Relu", training=True):
     return scale * inverse * slopes, d_scale, d_offset
 
 
-def call(given, activation="Relu", training=True):
-    return raw_ops.metal_fused_batch_norm_grad(
-        *map(tf.constant, given), activation=activation, epsilon=EPSILON, is_training=training
-    )
+def call(given, activation="Relu", training=True, planes=False):
+    """Where channels are planes, they are moved to the second dimension, and back."""
+    if planes:
+        given = [*(np.moveaxis(v, -1, 1) for v in given[:3]), *given[3:]]
+    found = raw_ops.metal_fused_batch_norm_grad(
+        *map(tf.constant, given), activation=activation, epsilon=EPSILON, is_training=training,
+        data_format="NCHW" if planes else "NHWC",
+    )  # fmt: skip
+    return [tf.constant(np.moveaxis(found[0].numpy(), 1, -1)), *found[1:]] if planes else found
 
 
-@pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("activation", ["Relu", "Relu6"])
-def test_value(activation, training, dtype):
-    for shape in SHAPES:
+def check(activation, training, dtype, shapes, planes=False):
+    for shape in shapes:
         given = make(shape, dtype)
-        found = call(given, activation, training)
+        found = call(given, activation, training, planes)
         for i, (got, expected) in enumerate(
             zip(found, right(given, activation, training), strict=True)
         ):
@@ -65,6 +67,21 @@ def test_value(activation, training, dtype):
             terms = 1 if i == 0 else np.sqrt(np.prod(shape[:-1]))
             allowed = half * np.abs(expected) + 128 * ROUNDING["float32"] * max(terms, 1)
             assert np.all(error <= allowed), (shape, i, np.max(error / allowed))
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("activation", ["Relu", "Relu6"])
+def test_value(activation, training, dtype):
+    check(activation, training, dtype, SHAPES)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("activation", ["Relu", "Relu6"])
+def test_channels_second(activation, dtype):
+    shapes = [(1, 1), (3, 5), (2, 3, 4, 32), (4, 700, 3), (1, 2, 3, 2, 5)]
+    for training in (True, False):
+        check(activation, training, dtype, shapes, planes=True)
 
 
 def test_is_that_of_tensorflow():
@@ -118,6 +135,9 @@ def test_shapes_in_graphs():
         (dict(mean=tf.ones([1, 4])), r"mean must have shape \[4\].*got \[1, 4\]"),
         (dict(variance=tf.ones([])), r"variance must have shape \[4\].*got \[\]"),
         (dict(epsilon=-1.0), r"epsilon must be .*0.*got -1"),
+        (dict(scale=tf.ones([3]), data_format="NCHW"), r"scale must have shape \[4\], the second dimension"),
+        (dict(gradients=tf.ones([4]), features=tf.ones([4]), x=tf.ones([4]), data_format="NCHW"),
+         r"at least two dimensions in NCHW.*got \[4\]. Reshape"),
         (dict(activation="Elu"), "'?activation'?.*Elu"),
     ],
 )  # fmt: skip

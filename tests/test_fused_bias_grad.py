@@ -10,7 +10,22 @@ from metal_ops import raw_ops
 
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 ALPHA = 0.3
-# Of the incoming gradient and what the activation gave, or what LeakyRelu took.
+
+
+def of(derivative):
+    """By automatic differentiation in float64."""
+
+    def slopes(d, x):
+        with tf.device("CPU"), tf.GradientTape() as tape:
+            x = tf.constant(x)
+            tape.watch(x)
+            y = derivative(x)
+        return d * tape.gradient(y, x).numpy()
+
+    return slopes
+
+
+# Of the incoming gradient and what the activation gave, or what LeakyRelu and those that are several ops took.
 SLOPES = {
     "Relu": lambda d, y: d * (y > 0),
     "Relu6": lambda d, y: d * ((y > 0) & (y < 6)),
@@ -18,6 +33,10 @@ SLOPES = {
     "LeakyRelu": lambda d, y: np.where(y > 0, d, ALPHA * d),
     "Sigmoid": lambda d, y: d * y * (1 - y),
     "Tanh": lambda d, y: d * (1 - y * y),
+    "Swish": of(lambda x: x * tf.sigmoid(x)),
+    "GeluExact": of(lambda x: tf.nn.gelu(x, approximate=False)),
+    "GeluApproximate": of(lambda x: tf.nn.gelu(x, approximate=True)),
+    "Mish": of(lambda x: x * tf.tanh(tf.math.softplus(x))),
 }
 # Vectors and parts of rows, odd ones; one row; more parts than are summed at least.
 SHAPES = [(1,), (3, 5), (2, 3, 4, 32), (129, 33), (1, 70), (700, 3), (17000, 1)]
@@ -36,19 +55,24 @@ def right(gradients, features, activation):
     return slopes, slopes.reshape(-1, slopes.shape[-1]).sum(0)
 
 
-def call(gradients, features, activation):
+def call(gradients, features, activation, **more):
     return raw_ops.metal_fused_bias_grad(
-        tf.constant(gradients), tf.constant(features), activation=activation, leakyrelu_alpha=ALPHA
-    )
+        tf.constant(gradients), tf.constant(features), activation=activation,
+        leakyrelu_alpha=ALPHA, **more,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("activation", SLOPES)
-def test_value(activation, dtype):
-    for shape in SHAPES:
+def check(activation, dtype, shapes, planes=False):
+    """Where channels are planes they are second, and all shapes have a dimension in front."""
+    for shape in shapes:
         gradients, features = make(shape, dtype)
         slopes, sums = right(gradients, features, activation)
-        backprops, d_bias = call(gradients, features, activation)
+        if planes:
+            given = [np.moveaxis(v, -1, 1) for v in (gradients, features)]
+            backprops, d_bias = call(*given, activation, data_format="NCHW")
+            backprops = tf.constant(np.moveaxis(backprops.numpy(), 1, -1))
+        else:
+            backprops, d_bias = call(gradients, features, activation)
         half = ROUNDING[dtype] * (dtype != "float32")
         for got, expected, size in (
             (backprops, slopes, np.abs(slopes)),
@@ -59,8 +83,31 @@ def test_value(activation, dtype):
             # A part's terms and the parts are added up one after the other.
             allowed = half * np.abs(expected) + 16 * ROUNDING["float32"] * size + 2.0**-24
             # Differences such as 1 - y^2 lose what y^2 was rounded by.
-            allowed += 2.0**-20 * (activation in ("Sigmoid", "Tanh")) * np.maximum(size, 1)
+            loses = activation not in ("Relu", "Relu6", "Elu", "LeakyRelu")
+            allowed += 2.0**-20 * loses * np.maximum(size, 1)
             assert np.all(error <= allowed), (shape, np.max(error / allowed))
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("activation", SLOPES)
+def test_value(activation, dtype):
+    check(activation, dtype, SHAPES)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("activation", ["Relu", "LeakyRelu", "GeluExact"])
+def test_channels_second(activation, dtype):
+    shapes = [(1, 1), (3, 5), (2, 3, 4, 32), (4, 700, 3), (1, 2, 3, 2, 5)]
+    check(activation, dtype, shapes, planes=True)
+
+
+@pytest.mark.parametrize("activation", ["Swish", "GeluExact", "GeluApproximate", "Mish"])
+def test_far_from_zero(activation):
+    """There activations are 0, or what they take."""
+    x = np.array([[-1e4], [-100.0], [-30.0], [30.0], [100.0], [1e4]], np.float32)
+    backprops, _ = call(np.ones_like(x), x, activation)
+    np.testing.assert_allclose(backprops, x > 0, rtol=0, atol=1e-10)
+    assert np.isnan(call(np.ones_like(x), x * np.nan, activation)[0]).all()
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0), (2, 0, 5)], ids=str)
@@ -69,6 +116,10 @@ def test_empty(shape):
     backprops, d_bias = call(x, x, "Relu")
     assert backprops.shape == shape
     np.testing.assert_array_equal(d_bias, np.zeros(shape[-1:]))
+    if len(shape) > 1:
+        backprops, d_bias = call(x, x, "Relu", data_format="NCHW")
+        assert backprops.shape == shape
+        np.testing.assert_array_equal(d_bias, np.zeros(shape[1]))
 
 
 def test_nothing_passes_where_relu_was_off():
@@ -86,6 +137,10 @@ def test_shapes_in_graphs():
         backprops, d_bias = raw_ops.metal_fused_bias_grad(known, known)
         assert backprops.shape.as_list() == [None, 8] and d_bias.shape == [8]
         assert raw_ops.metal_fused_bias_grad(unknown, unknown)[1].shape.rank is None
+        second = raw_ops.metal_fused_bias_grad(
+            known[:, :, None], known[:, :, None], data_format="NCHW"
+        )
+        assert second[1].shape == [8]
         return d_bias
 
     np.testing.assert_array_equal(run(tf.ones([3, 8]), tf.ones([2, 2])), np.full(8, 3.0))
@@ -98,6 +153,8 @@ def test_shapes_in_graphs():
          r"MetalFusedBiasGrad: features must be shaped like gradients, \[2, 4\], got \[2, 3\]"),
         (dict(gradients=tf.ones([]), features=tf.ones([])), tf.errors.InvalidArgumentError,
          r"MetalFusedBiasGrad: gradients must have at least one dimension.*Reshape"),
+        (dict(gradients=tf.ones([2]), features=tf.ones([2]), data_format="NCHW"),
+         tf.errors.InvalidArgumentError, r"at least two dimensions in NCHW.*got \[2\]. Reshape"),
         (dict(activation="Gelu"), tf.errors.InvalidArgumentError, r"'?activation'?.*Gelu"),
         (dict(features=tf.ones([2, 4], tf.float16)), tf.errors.InvalidArgumentError, "half"),
     ],

@@ -27,24 +27,44 @@ def make(shapes, dtype):
     return [random.normal(size=shape).astype(kind) for shape in shapes]
 
 
-def right(x, cosines, sines, interleaved):
+def right(x, cosines, sines, interleaved, backward=False):
     x, cosines, sines = (np.asarray(v).astype(np.float64) for v in (x, cosines, sines))
-    turned = np.empty_like(x)
-    half = x.shape[-1] // 2
-    if interleaved:
-        turned[..., ::2], turned[..., 1::2] = -x[..., 1::2], x[..., ::2]
-    else:
-        turned[..., :half], turned[..., half:] = -x[..., half:], x[..., :half]
-    return x * cosines + turned * sines
+
+    def turn(z):
+        turned = np.empty_like(z)
+        half = z.shape[-1] // 2
+        if interleaved:
+            turned[..., ::2], turned[..., 1::2] = -z[..., 1::2], z[..., ::2]
+        else:
+            turned[..., :half], turned[..., half:] = -z[..., half:], z[..., :half]
+        return turned
+
+    return x * cosines + (-turn(x * sines) if backward else turn(x) * sines)
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_value(interleaved, shapes, dtype):
+@pytest.mark.parametrize("backward", [False, True])
+def test_value(backward, interleaved, shapes, dtype):
     given = make(shapes, dtype)
-    y = raw_ops.metal_rope_tables(*map(tf.constant, given), interleaved=interleaved)
-    compare(y, right(*given, interleaved), dtype)
+    y = raw_ops.metal_rope_tables(
+        *map(tf.constant, given), interleaved=interleaved, backward=backward
+    )
+    compare(y, right(*given, interleaved, backward), dtype)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_backward_is_the_gradient(interleaved):
+    """Of a linear function: <f(x), d> is <x, f'(d)>, whatever the tables."""
+    x, cosines, sines = make([(2, 5, 3, 38)] * 3, "float32")
+    d = x[::-1, ::-1].copy()
+    y, d_x = (
+        raw_ops.metal_rope_tables(v, cosines, sines, interleaved=interleaved, backward=backward)
+        for v, backward in ((x, False), (d, True))
+    )
+    products = (np.sum(np.multiply(a, b, dtype=np.float64)) for a, b in ((y, d), (x, d_x)))
+    np.testing.assert_allclose(*products, rtol=1e-5)
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

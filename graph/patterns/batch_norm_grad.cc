@@ -1,19 +1,16 @@
 // Expression: the gradients of a batch norm and of the ReLU behind it.
 
-#include "absl/strings/str_cat.h"
 #include "graph/expression.h"
 
 namespace metal_ops::fusion {
 namespace {
 
-using absl::StrCat;
-
 constexpr PatternInfo kInfo = {
     "batch_norm_grad",
     Stage::kExpression,
     "FusedBatchNormGrad,FusedBatchNormGradV2,FusedBatchNormGradV3",
-    "FusedBatchNormGrad, V2 or V3, in training or not, of what ReluGrad or Relu6Grad gives and "
-    "nothing else reads; with the channels last.",
+    "FusedBatchNormGrad, V2 or V3, in training or not, with the channels last or second, of what "
+    "ReluGrad or Relu6Grad gives and nothing else reads.",
     R"(
   gradients   features
           \   /
@@ -39,10 +36,6 @@ Outcome Match(Chain* chain) {
   const std::string& op = passed.node->GetOp();
   if (op != "ReluGrad" && op != "Relu6Grad") return NotMine();
   const std::string layout = StringAttr(root, "data_format", "NHWC");
-  if (layout != "NHWC" && layout != "NDHWC") {
-    return Refused("norm_layout", StrCat(Quoted(root), " has ", layout,
-                                         ", expected NHWC or NDHWC, where channels are last."));
-  }
   const auto type = facts.TypeOf(passed);
   if (Refusal refusal = CheckType(root, type); !refusal.empty()) return Refused(refusal);
   if (Refusal refusal = chain->AbsorbAll({passed.node, &root}, kOutputs); !refusal.empty()) {
@@ -55,6 +48,7 @@ Outcome Match(Chain* chain) {
   chain->SetInputs(inputs);
   auto& attrs = *chain->node()->mutable_attr();
   attrs["activation"].set_s(op == "ReluGrad" ? "Relu" : "Relu6");
+  attrs["data_format"].set_s(layout == "NCHW" || layout == "NCDHW" ? "NCHW" : "NHWC");
   attrs["is_training"].set_b(BoolAttr(root, "is_training", true));
   chain->SetFloatAttr("epsilon", FloatAttr(root, "epsilon", 1e-4f));
   chain->Append(Stage::kExpression, op);

@@ -1,27 +1,30 @@
 // Expression: the gradients of an activation and of the bias before it, by one look at the gradient.
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "graph/expression.h"
+#include "graph/slopes.h"
 
 namespace metal_ops::fusion {
 namespace {
-
-using absl::StrCat;
 
 constexpr PatternInfo kInfo = {
     "bias_grad",
     Stage::kExpression,
     "BiasAddGrad,Sum",
-    "The gradient of a bias and that of the activation behind it, which it sums: BiasAddGrad, "
-    "NHWC, "
-    "or Sum over all dimensions but the last, of ReluGrad, Relu6Grad, EluGrad, LeakyReluGrad, "
-    "SigmoidGrad or TanhGrad. Others may read the latter too, as a layer's other gradients do.",
+    "The gradient of a bias and that of the activation behind it, which it sums: BiasAddGrad, or "
+    "Sum over all dimensions but the channels', the last one or the second, of ReluGrad, "
+    "Relu6Grad, EluGrad, LeakyReluGrad, SigmoidGrad or TanhGrad; or of the ops of which "
+    "tf.GradientTape makes the gradient of GELU, in either form, of silu, by tf.nn.silu and Keras "
+    "or as x * sigmoid(x), or of mish, where batch and other shapes are provably the same. Others "
+    "may read the sum's operand too, as a layer's other gradients do, and the activation's own "
+    "ops.",
     R"(
   gradients   features
           \   /
-  ReluGrad | Relu6Grad | EluGrad | LeakyReluGrad | SigmoidGrad | TanhGrad
+  ReluGrad | Relu6Grad | EluGrad | LeakyReluGrad | SigmoidGrad | TanhGrad | several ops
           |       \
           |   BiasAddGrad | Sum
           |        |
@@ -34,32 +37,67 @@ constexpr PatternInfo kInfo = {
          |     |
 )"};
 
-// The activation, and which input of its gradient is the incoming one.
+// What a node gives is the gradient of.
 struct Slope {
-  const char *op, *activation;
-  int gradients;
+  std::string activation;
+  Value gradients, features;
+  std::vector<const NodeView*> inner;  // nodes that nothing else needs
 };
 
-const Slope* FindSlope(const std::string& op) {
-  static constexpr Slope kSlopes[] = {
+std::optional<Slope> OfOneOp(const Facts& facts, const NodeView& node) {
+  struct Named {
+    const char *op, *activation;
+    int gradients;  // which input that is
+  };
+  static constexpr Named kSlopes[] = {
       {"ReluGrad", "Relu", 0},           {"Relu6Grad", "Relu6", 0},     {"EluGrad", "Elu", 0},
       {"LeakyReluGrad", "LeakyRelu", 0}, {"SigmoidGrad", "Sigmoid", 1}, {"TanhGrad", "Tanh", 1},
   };
-  for (const Slope& slope : kSlopes) {
-    if (op == slope.op) return &slope;
+  for (const Named& slope : kSlopes) {
+    if (node.GetOp() != slope.op) continue;
+    return Slope{slope.activation,
+                 facts.Input(node, slope.gradients),
+                 facts.Input(node, 1 - slope.gradients),
+                 {}};
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-// Whether a Sum is over all dimensions but the last: that of one value a channel.
-bool LeavesChannels(const Facts& facts, const NodeView& sum, int rank) {
+std::optional<Slope> OfSeveral(const Chain& chain, const NodeView& last) {
+  const Facts& facts = chain.facts();
+  for (const auto& [activation, expression] : ActivationSlopes()) {
+    Region region;
+    if (!expression(facts, {&last, 0}, {}, &region)) continue;
+    Slope slope = {activation, region.bound.at("d"), region.bound.at("x"), AllHelpers(region)};
+    for (const NodeView* node : region.nodes) {
+      const auto end = slope.inner.end();
+      if (node != &last && std::find(slope.inner.begin(), end, node) == end) {
+        slope.inner.push_back(node);
+      }
+    }
+    const auto shape = facts.ShapeOf({&last, 0});
+    for (const Value& input : {slope.gradients, slope.features}) {
+      if (!SameShape(facts.ShapeOf(input), shape)) return std::nullopt;
+    }
+    chain.LeaveShared(last, {slope.gradients, slope.features}, &slope.inner);
+    return slope;
+  }
+  return std::nullopt;
+}
+
+// Whether a Sum is over all dimensions but the channels', the last one or the second: which.
+std::optional<int> ChannelsOf(const Facts& facts, const NodeView& sum, int rank) {
   std::optional<std::vector<int64_t>> axes = facts.Ints(facts.Input(sum, 1));
-  if (!axes || rank < 2) return false;
-  std::vector<int64_t> all;
+  if (!axes || rank < 2) return std::nullopt;
   for (int64_t& axis : *axes) axis += axis < 0 ? rank : 0;
-  for (int64_t axis = 0; axis + 1 < rank; ++axis) all.push_back(axis);
   std::sort(axes->begin(), axes->end());
-  return *axes == all;
+  for (const int channels : {rank - 1, 1}) {
+    std::vector<int64_t> others(rank);
+    std::iota(others.begin(), others.end(), 0);
+    others.erase(others.begin() + channels);
+    if (*axes == others) return channels;
+  }
+  return std::nullopt;
 }
 
 Outcome Match(Chain* chain) {
@@ -68,35 +106,38 @@ Outcome Match(Chain* chain) {
   if (!sum && root.GetOp() != "BiasAddGrad") return NotMine();
   const Facts& facts = chain->facts();
   const Value summed = facts.Input(root, 0);
-  const Slope* const slope = FindSlope(summed.node->GetOp());
-  if (slope == nullptr) return NotMine();
   const int rank = facts.ShapeOf(summed).rank();
-  if (sum && !LeavesChannels(facts, root, rank)) return NotMine();
-  if (!sum && StringAttr(root, "data_format", "NHWC") == "NCHW") {
-    return Refused(
-        "bias_layout",
-        StrCat(Quoted(root), " sums along NCHW, expected NHWC, where channels are last."));
+  std::optional<int> channels = rank - 1;
+  if (sum) {
+    channels = ChannelsOf(facts, root, rank);
+  } else if (StringAttr(root, "data_format", "NHWC") == "NCHW") {
+    channels = 1;
   }
+  if (!channels) return NotMine();
+  std::optional<Slope> slope = OfOneOp(facts, *summed.node);
+  if (!slope) slope = OfSeveral(*chain, *summed.node);
+  if (!slope) return NotMine();
   const auto type = facts.TypeOf(summed);
   if (Refusal refusal = CheckType(root, type); !refusal.empty()) return Refused(refusal);
   const bool keeps = sum && BoolAttr(root, "keep_dims", false);
-  if (Refusal refusal = chain->AbsorbReader(*summed.node, keeps ? "Reshape" : "Identity");
+  if (Refusal refusal =
+          chain->AbsorbPair(*summed.node, root, keeps ? "Reshape" : "Identity", slope->inner, {});
       !refusal.empty()) {
     return Refused(refusal);
   }
-  const Value gradients = facts.Input(*summed.node, slope->gradients);
   if (keeps) {
     std::vector<int64_t> shape(rank, 1);
-    shape.back() = -1;
-    chain->reader()->add_input(chain->AddInts("shape", shape, gradients));
+    shape[*channels] = -1;
+    chain->reader()->add_input(chain->AddInts("shape", shape, slope->gradients));
     (*chain->reader()->mutable_attr())["Tshape"].set_type(tensorflow::DT_INT32);
   }
   chain->Start("MetalFusedBiasGrad", type, /*nchw=*/false, -1);
-  chain->SetInputs(
-      {InputName(gradients), InputName(facts.Input(*summed.node, 1 - slope->gradients))});
-  (*chain->node()->mutable_attr())["activation"].set_s(slope->activation);
+  chain->SetInputs({InputName(slope->gradients), InputName(slope->features)});
+  auto& attrs = *chain->node()->mutable_attr();
+  attrs["activation"].set_s(slope->activation);
+  attrs["data_format"].set_s(*channels == rank - 1 ? "NHWC" : "NCHW");
   chain->SetFloatAttr("leakyrelu_alpha", FloatAttr(*summed.node, "alpha", 0.2f));
-  chain->Append(Stage::kExpression, slope->op);
+  chain->Append(Stage::kExpression, slope->activation + "Grad");
   chain->Append(Stage::kExpression, "BiasAddGrad");
   return Matched();
 }

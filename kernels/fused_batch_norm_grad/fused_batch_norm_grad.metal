@@ -5,6 +5,7 @@
 #include "kernels/fused_batch_norm_grad/fused_batch_norm_grad_params.h"
 #include "kernels/msl/formula.h"
 #include "kernels/msl/instantiate.h"
+#include "kernels/msl/row_sum.h"
 
 using namespace metal;
 
@@ -125,10 +126,63 @@ template <typename T, int kColumns>
   }
 }
 
+// As norm_grad_parts, of one channel of one picture, where channels come before the others. Grid:
+// kLanes x channels of pictures, which are the parts.
+template <typename T, int kLanes>
+[[kernel]] void norm_grad_plane_parts(device const T* gradients [[buffer(0)]],
+                                      device const T* features [[buffer(1)]],
+                                      device const T* x [[buffer(2)]],
+                                      device const float* mean [[buffer(3)]],
+                                      device T* passed [[buffer(4)]],
+                                      device float* parts [[buffer(5)]],
+                                      constant FusedBatchNormGradParams& params [[buffer(6)]],
+                                      uint2 position [[thread_position_in_grid]]) {
+  const ulong n = ulong(params.part_rows), columns = ulong(params.columns), plane = position.y;
+  const ulong first = plane * n, channel = plane % columns;
+  const float center = mean[channel];
+  float sum = 0.0f, product = 0.0f;
+  for (ulong i = position.x; i < n; i += kLanes) {
+    const float slope = norm_grad_passed(float(gradients[first + i]), float(features[first + i]),
+                                         params.relu6 != 0);
+    sum += slope;
+    product = fma(slope, float(x[first + i]) - center, product);
+    passed[first + i] = T(slope);
+  }
+  sum = row_sum<kLanes>(sum);
+  product = row_sum<kLanes>(product);
+  if (position.x == 0) {
+    device float* const to = parts + plane / columns * 2 * columns + channel;
+    to[0] = sum;
+    to[columns] = product;
+  }
+}
+
+// Grid: as that of its parts.
+template <typename T, int kLanes>
+[[kernel]] void norm_grad_plane_d_x(device const T* x [[buffer(0)]],
+                                    device const float* mean [[buffer(1)]],
+                                    device const float* factors [[buffer(2)]],
+                                    device T* d_x [[buffer(3)]],
+                                    constant FusedBatchNormGradParams& params [[buffer(4)]],
+                                    uint2 position [[thread_position_in_grid]]) {
+  const ulong n = ulong(params.part_rows), columns = ulong(params.columns);
+  const ulong first = position.y * n, channel = position.y % columns;
+  const float center = mean[channel], by = factors[channel];
+  const float less = factors[columns + channel], slope = factors[2 * columns + channel];
+  for (ulong i = position.x; i < n; i += kLanes) {
+    d_x[first + i] =
+        T(norm_grad_slope(float(d_x[first + i]), float(x[first + i]) - center, by, less, slope));
+  }
+}
+
 #define INSTANTIATE(T)                                                                   \
   INSTANTIATE_KERNEL("norm_grad_parts_" #T "_1", norm_grad_parts, T, 1)                  \
   INSTANTIATE_KERNEL("norm_grad_parts_" #T "_32", norm_grad_parts, T, NORM_GRAD_COLUMNS) \
   INSTANTIATE_KERNEL("norm_grad_d_x_" #T "_1", norm_grad_d_x, T, 1)                      \
+  INSTANTIATE_KERNEL("norm_grad_plane_parts_" #T "_1", norm_grad_plane_parts, T, 1)      \
+  INSTANTIATE_KERNEL("norm_grad_plane_parts_" #T "_32", norm_grad_plane_parts, T, 32)    \
+  INSTANTIATE_KERNEL("norm_grad_plane_d_x_" #T "_1", norm_grad_plane_d_x, T, 1)          \
+  INSTANTIATE_KERNEL("norm_grad_plane_d_x_" #T "_32", norm_grad_plane_d_x, T, 32)        \
   INSTANTIATE_KERNEL("norm_grad_d_x_" #T "_32", norm_grad_d_x, T, NORM_GRAD_COLUMNS)
 INSTANTIATE(float)
 INSTANTIATE(half)

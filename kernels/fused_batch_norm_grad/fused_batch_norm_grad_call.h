@@ -12,9 +12,13 @@ namespace metal_ops {
 inline FusedBatchNormGradParams ToFusedBatchNormGradParams(const OpCall& call) {
   FusedBatchNormGradParams p = {};
   const ArgShape& shape = call.in_shapes[0];
-  p.columns = shape.dims.back();
-  p.rows = RowsOf(shape);
-  SetParts(&p, NORM_GRAD_PART_ROWS, NORM_GRAD_MOST_PARTS);
+  if (call.Text("data_format") == "NCHW") {
+    SetPlanes(&p, shape);
+  } else {
+    p.columns = shape.dims.back();
+    p.rows = RowsOf(shape);
+    SetParts(&p, NORM_GRAD_PART_ROWS, NORM_GRAD_MOST_PARTS);
+  }
   p.epsilon = call.Float("epsilon");
   p.training = call.Bool("is_training") ? 1 : 0;
   p.relu6 = call.Text("activation") == "Relu6" ? 1 : 0;

@@ -26,9 +26,15 @@ Status FusedBatchNormGrad(MetalCall& call) {
   RETURN_IF_ERROR(
       call.AllocateTemp(DType::kFloat, {std::max(params.n_parts, 1u), 2, params.columns}, &parts));
   RETURN_IF_ERROR(call.AllocateTemp(DType::kFloat, {3, params.columns}, &factors));
-  const Grid grid((params.columns + columns - 1) / columns, params.n_parts);
+  const bool planes = call.Text("data_format") == "NCHW";
+  if (planes) RETURN_IF_ERROR(ChooseRowLanes(&columns));  // then they share a channel
+  const Grid grid = planes ? Grid(columns, params.n_parts * params.columns)
+                           : Grid((params.columns + columns - 1) / columns, params.n_parts);
+  const Shader of_parts = {planes ? "norm_grad_plane_parts" : "norm_grad_parts", x.dtype(),
+                           columns};
+  const Shader of_d_x = {planes ? "norm_grad_plane_d_x" : "norm_grad_d_x", x.dtype(), columns};
   return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Launch({"norm_grad_parts", x.dtype(), columns}, grid,
+    RETURN_IF_ERROR(encoder.Launch(of_parts, grid,
                                    {{"gradients", call.in(0)},
                                     {"features", call.in(1)},
                                     {"x", x},
@@ -45,7 +51,7 @@ Status FusedBatchNormGrad(MetalCall& call) {
                                     {"factors", factors},
                                     {"params", params}}));
     return encoder.Launch(
-        {"norm_grad_d_x", x.dtype(), columns}, grid,
+        of_d_x, grid,
         {{"x", x}, {"mean", mean}, {"factors", factors}, {"d_x", d_x}, {"params", params}});
   });
 }

@@ -10,12 +10,17 @@ void CheckShapes(OpCall& call) {
   static const char* const kNames[] = {"scale", "mean", "variance"};
   const ArgShape& gradients = call.in_shapes[0];
   if (!gradients.known_rank) return;
+  const bool nchw = call.Text("data_format") == "NCHW";
+  const int least = nchw ? 2 : 1;
   call.shapes.Require(
-      gradients.rank() > 0,
-      "gradients must have at least one dimension, the last one that of the channels, got []. "
-      "Reshape them to [rows, channels].");
-  if (gradients.rank() == 0) return;
-  const int64_t channels = gradients.dims.back();
+      gradients.rank() >= least,
+      nchw ? "gradients must have at least two dimensions in NCHW, the second one that of the "
+             "channels, got " +
+                 ToText(gradients) + ". Reshape them to [pictures, channels, elements]."
+           : "gradients must have at least one dimension, the last one that of the channels, got "
+             "[]. Reshape them to [rows, channels].");
+  if (gradients.rank() < least) return;
+  const int64_t channels = nchw ? gradients.dims[1] : gradients.dims.back();
   for (int i = 3; i < 6; ++i) {
     const ArgShape& shape = call.in_shapes[i];
     const bool fits =
@@ -23,7 +28,8 @@ void CheckShapes(OpCall& call) {
         (shape.rank() == 1 && (channels < 0 || shape.dims[0] < 0 || shape.dims[0] == channels));
     call.shapes.Require(fits, std::string(kNames[i - 3]) + " must have shape [" +
                                   (channels < 0 ? "channels" : std::to_string(channels)) +
-                                  "], the last dimension of gradients, got " + ToText(shape) + ".");
+                                  "], the " + (nchw ? "second" : "last") +
+                                  " dimension of gradients, got " + ToText(shape) + ".");
   }
 }
 
@@ -37,7 +43,10 @@ In float32 whatever T. The order of the sums follows from the shape alone: the s
     .Attr("epsilon: float = 0.0001", "Added to the variance.", AtLeast(0))
     .Attr("is_training: bool = true",
           "Whether mean and variance are those of x, through which gradients flow; else constants.")
-    .Input("gradients: T", "any", "[..., channels]: of the loss with respect to the ReLU.")
+    .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'",
+          "'NHWC' where channels are the last dimension, 'NCHW' where they are the second.")
+    .Input("gradients: T", "any",
+           "[..., channels], or [pictures, channels, ...]: of the loss with respect to the ReLU.")
     .Input("features: T", "like gradients", "What the ReLU gave.")
     .Input("x: T", "like gradients", "As given to the batch norm.")
     .Input("scale: float", "any", "[channels], as given to it.")

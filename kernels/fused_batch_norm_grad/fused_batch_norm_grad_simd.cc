@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/fused_batch_norm_grad/fused_batch_norm_grad_call.h"
@@ -27,17 +28,27 @@ void ForParts(CpuCall& call, const FusedBatchNormGradParams& p, const Work& work
   });
 }
 
-void FusedBatchNormGrad(CpuCall& call) {
-  const FusedBatchNormGradParams p = ToFusedBatchNormGradParams(call);
+// Calls work(part, channel, first element, how many) for pieces of a channel of a picture.
+template <typename Work>
+void ForPieces(CpuCall& call, const FusedBatchNormGradParams& p, const Work& work) {
+  call.ParallelFor(p.n_parts * p.columns, 3 * p.part_rows, [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) {
+      for (int64_t first = 0; first < p.part_rows; first += NORM_GRAD_PLANE_PIECE) {
+        work(plane / p.columns, plane % p.columns, plane * p.part_rows + first,
+             std::min<int64_t>(NORM_GRAD_PLANE_PIECE, p.part_rows - first));
+      }
+    }
+  });
+}
+
+// `sums`, of each part: what passes the ReLU, and its products with x - mean.
+void SumRows(CpuCall& call, const FusedBatchNormGradParams& p, const MutableFloatArray& d_x,
+             float* sums) {
   const int64_t n = p.columns;
-  if (n == 0) return;
-  const MutableFloatArray d_x = call.float_out(0);
   const float* const mean = call.in<float>(4);
-  // Of each part: what passes the ReLU, and its products with x - mean.
-  std::vector<float> sums(2 * n * std::max<int64_t>(p.n_parts, 1), 0.0f);
   ForParts(call, p, [&](int64_t part, int64_t begin, int64_t end) HWY_ATTR {
     std::vector<float> room(4 * n);
-    float *const total = &sums[2 * n * part], *const products = total + n;
+    float *const total = sums + 2 * n * part, *const products = total + n;
     for (int64_t row = begin; row < end; ++row) {
       const float* const gradients = call.Read(0, row * n, n, room.data());
       const float* const features = call.Read(1, row * n, n, room.data() + n);
@@ -52,6 +63,84 @@ void FusedBatchNormGrad(CpuCall& call) {
       d_x.Store(row * n, n, to);
     }
   });
+}
+
+void SumPlanes(CpuCall& call, const FusedBatchNormGradParams& p, const MutableFloatArray& d_x,
+               float* sums) {
+  constexpr int64_t kPiece = NORM_GRAD_PLANE_PIECE;
+  const float* const mean = call.in<float>(4);
+  ForPieces(call, p, [&](int64_t part, int64_t channel, int64_t at, int64_t n) HWY_ATTR {
+    float room[4 * kPiece], passed[kPiece], products[kPiece];
+    const float* const gradients = call.Read(0, at, n, room);
+    const float* const features = call.Read(1, at, n, room + kPiece);
+    const float* const x = call.Read(2, at, n, room + 2 * kPiece);
+    const Floats center(mean[channel]);
+    ForVectors(n, [&](auto load, auto store) HWY_ATTR {
+      const auto slope = norm_grad_passed(load(gradients), load(features), p.relu6 != 0);
+      store(slope * (load(x) - center), products);
+      store(slope, passed);
+    });
+    float* const to = d_x.Piece(at, room + 3 * kPiece);
+    std::copy(passed, passed + n, to);
+    d_x.Store(at, n, to);
+    float* const total = sums + 2 * p.columns * part + channel;
+    total[0] += std::accumulate(passed, passed + n, 0.0f);
+    total[p.columns] += std::accumulate(products, products + n, 0.0f);
+  });
+}
+
+// What of a batch norm's gradient is one number a channel.
+struct Channels {
+  const float *mean, *by, *less, *slopes;
+};
+
+// d_x holds what passed before.
+void SlopeRows(CpuCall& call, const FusedBatchNormGradParams& p, const Channels& of,
+               const MutableFloatArray& d_x) {
+  const int64_t n = p.columns;
+  const FloatArray passed = {d_x.data, d_x.type};
+  ForParts(call, p, [&](int64_t, int64_t begin, int64_t end) HWY_ATTR {
+    std::vector<float> room(3 * n);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const from = passed.Read(row * n, n, room.data());
+      const float* const x = call.Read(2, row * n, n, room.data() + n);
+      float* const to = d_x.Piece(row * n, room.data() + 2 * n);
+      ForVectors(n, [&](auto load, auto store) HWY_ATTR {
+        store(norm_grad_slope(load(from), load(x) - load(of.mean), load(of.by), load(of.less),
+                              load(of.slopes)),
+              to);
+      });
+      d_x.Store(row * n, n, to);
+    }
+  });
+}
+
+void SlopePlanes(CpuCall& call, const FusedBatchNormGradParams& p, const Channels& of,
+                 const MutableFloatArray& d_x) {
+  constexpr int64_t kPiece = NORM_GRAD_PLANE_PIECE;
+  const FloatArray passed = {d_x.data, d_x.type};
+  ForPieces(call, p, [&](int64_t, int64_t channel, int64_t at, int64_t n) HWY_ATTR {
+    float room[3 * kPiece];
+    const float* const from = passed.Read(at, n, room);
+    const float* const x = call.Read(2, at, n, room + kPiece);
+    float* const to = d_x.Piece(at, room + 2 * kPiece);
+    const Floats mean(of.mean[channel]), by(of.by[channel]), less(of.less[channel]);
+    const Floats slope(of.slopes[channel]);
+    ForVectors(n, [&](auto load, auto store) HWY_ATTR {
+      store(norm_grad_slope(load(from), load(x) - mean, by, less, slope), to);
+    });
+    d_x.Store(at, n, to);
+  });
+}
+
+void FusedBatchNormGrad(CpuCall& call) {
+  const FusedBatchNormGradParams p = ToFusedBatchNormGradParams(call);
+  const int64_t n = p.columns;
+  if (n == 0) return;
+  const bool planes = call.Text("data_format") == "NCHW";
+  const MutableFloatArray d_x = call.float_out(0);
+  std::vector<float> sums(2 * n * std::max<int64_t>(p.n_parts, 1), 0.0f);
+  (planes ? SumPlanes : SumRows)(call, p, d_x, sums.data());
   for (int64_t part = 1; part < p.n_parts; ++part) {
     for (int64_t i = 0; i < 2 * n; ++i) sums[i] += sums[2 * n * part + i];
   }
@@ -69,20 +158,7 @@ void FusedBatchNormGrad(CpuCall& call) {
     less[c] = found.mean;
     slopes[c] = found.slope;
   }
-  const FloatArray passed = {d_x.data, d_x.type};
-  ForParts(call, p, [&](int64_t, int64_t begin, int64_t end) HWY_ATTR {
-    std::vector<float> room(3 * n);
-    for (int64_t row = begin; row < end; ++row) {
-      const float* const from = passed.Read(row * n, n, room.data());
-      const float* const x = call.Read(2, row * n, n, room.data() + n);
-      float* const to = d_x.Piece(row * n, room.data() + 2 * n);
-      ForVectors(n, [&](auto load, auto store) HWY_ATTR {
-        store(norm_grad_slope(load(from), load(x) - load(mean), load(by), load(less), load(slopes)),
-              to);
-      });
-      d_x.Store(row * n, n, to);
-    }
-  });
+  (planes ? SlopePlanes : SlopeRows)(call, p, {call.in<float>(4), by, less, slopes}, d_x);
 }
 
 }  // namespace HWY_NAMESPACE

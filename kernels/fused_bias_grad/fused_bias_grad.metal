@@ -3,12 +3,29 @@
 #include <metal_stdlib>
 
 #include "kernels/fused_bias_grad/fused_bias_grad_params.h"
+#include "kernels/gemm/epilogue_params.h"
 #include "kernels/msl/formula.h"
 #include "kernels/msl/instantiate.h"
+#include "kernels/msl/row_sum.h"
 
 using namespace metal;
 
 #include "kernels/fused_bias_grad/fused_bias_grad_formula.h"
+
+// A case for each activation.
+#define BIAS_GRAD_SWITCH(activation, CASE) \
+  switch (activation) {                    \
+    CASE(BIAS_GRAD_RELU)                   \
+    CASE(BIAS_GRAD_RELU6)                  \
+    CASE(BIAS_GRAD_ELU)                    \
+    CASE(BIAS_GRAD_LEAKY_RELU)             \
+    CASE(BIAS_GRAD_SIGMOID)                \
+    CASE(BIAS_GRAD_TANH)                   \
+    CASE(BIAS_GRAD_SWISH)                  \
+    CASE(BIAS_GRAD_GELU_EXACT)             \
+    CASE(BIAS_GRAD_GELU_APPROXIMATE)       \
+    CASE(BIAS_GRAD_MISH)                   \
+  }
 
 // Of the first `width` columns from `first` on. kColumns at once are read before any is written, as
 // backprops may have the gradients' memory.
@@ -62,15 +79,44 @@ template <typename T, int kColumns>
     bias_grad_columns<activation, T, kColumns>(gradients, features, backprops, parts, params, \
                                                first, width, position.y);                     \
     break;
-  switch (params.activation) {
-    COLUMNS(BIAS_GRAD_RELU)
-    COLUMNS(BIAS_GRAD_RELU6)
-    COLUMNS(BIAS_GRAD_ELU)
-    COLUMNS(BIAS_GRAD_LEAKY_RELU)
-    COLUMNS(BIAS_GRAD_SIGMOID)
-    COLUMNS(BIAS_GRAD_TANH)
-  }
+  BIAS_GRAD_SWITCH(params.activation, COLUMNS)
 #undef COLUMNS
+}
+
+// Of one channel of one picture, where channels come before the others.
+template <int kActivation, typename T, int kLanes>
+inline float bias_grad_plane(device const T* gradients, device const T* features,
+                             device T* backprops, constant FusedBiasGradParams& params, ulong plane,
+                             uint lane) {
+  const ulong n = ulong(params.part_rows), first = plane * n;
+  float total = 0.0f;
+  for (ulong i = lane; i < n; i += kLanes) {
+    const float slope = activation_gradient<kActivation>(float(gradients[first + i]),
+                                                         float(features[first + i]), params.alpha);
+    total += slope;
+    backprops[first + i] = T(slope);
+  }
+  return total;
+}
+
+// Grid: kLanes x channels of pictures, which are the parts.
+template <typename T, int kLanes>
+[[kernel]] void fused_bias_grad_planes(device const T* gradients [[buffer(0)]],
+                                       device const T* features [[buffer(1)]],
+                                       device T* backprops [[buffer(2)]],
+                                       device float* parts [[buffer(3)]],
+                                       constant FusedBiasGradParams& params [[buffer(4)]],
+                                       uint2 position [[thread_position_in_grid]]) {
+  float total = 0.0f;
+#define PLANE(activation)                                                                  \
+  case activation:                                                                         \
+    total = bias_grad_plane<activation, T, kLanes>(gradients, features, backprops, params, \
+                                                   position.y, position.x);                \
+    break;
+  BIAS_GRAD_SWITCH(params.activation, PLANE)
+#undef PLANE
+  total = row_sum<kLanes>(total);
+  if (position.x == 0) parts[position.y] = total;
 }
 
 template <typename T>
@@ -88,6 +134,8 @@ template <typename T>
 #define INSTANTIATE(T)                                                                   \
   INSTANTIATE_KERNEL("fused_bias_grad_" #T "_1", fused_bias_grad, T, 1)                  \
   INSTANTIATE_KERNEL("fused_bias_grad_" #T "_32", fused_bias_grad, T, BIAS_GRAD_COLUMNS) \
+  INSTANTIATE_KERNEL("fused_bias_grad_planes_" #T "_1", fused_bias_grad_planes, T, 1)    \
+  INSTANTIATE_KERNEL("fused_bias_grad_planes_" #T "_32", fused_bias_grad_planes, T, 32)  \
   INSTANTIATE_KERNEL("fused_bias_grad_sum_" #T, fused_bias_grad_sum, T)
 INSTANTIATE(float)
 INSTANTIATE(half)

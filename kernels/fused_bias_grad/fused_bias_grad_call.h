@@ -13,13 +13,18 @@
 namespace metal_ops {
 
 inline FusedBiasGradParams ToFusedBiasGradParams(const OpCall& call) {
-  static const char* const kActivations[] = {"Relu",      "Relu6",   "Elu",
-                                             "LeakyRelu", "Sigmoid", "Tanh"};
+  static const char* const kActivations[] = {
+      "Relu", "Relu6", "Elu",       "LeakyRelu",       "Sigmoid",
+      "Tanh", "Swish", "GeluExact", "GeluApproximate", "Mish"};
   FusedBiasGradParams p = {};
   const ArgShape& shape = call.in_shapes[0];
-  p.columns = shape.dims.back();
-  p.rows = RowsOf(shape);
-  SetParts(&p, BIAS_GRAD_PART_ROWS, BIAS_GRAD_MOST_PARTS);
+  if (call.Text("data_format") == "NCHW") {
+    SetPlanes(&p, shape);
+  } else {
+    p.columns = shape.dims.back();
+    p.rows = RowsOf(shape);
+    SetParts(&p, BIAS_GRAD_PART_ROWS, BIAS_GRAD_MOST_PARTS);
+  }
   p.alpha = call.Float("leakyrelu_alpha");
   const auto found =
       std::find(std::begin(kActivations), std::end(kActivations), call.Text("activation"));

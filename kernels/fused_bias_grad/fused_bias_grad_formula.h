@@ -1,6 +1,43 @@
 // The gradient of an activation, from what TensorFlow's op of it takes: the output, or the input of
-// LeakyRelu. One text for the shader and for the CPU's vectors. No guard: included within the
+// LeakyRelu and of those that are several ops. One text for the shader and for the CPU's vectors. No guard: included within the
 // namespace of an instruction set.
+
+template <typename V>
+METAL_OPS_FORMULA V sigmoid_of(V x) {
+  return V(1.0f) / (V(1.0f) + precise_exp(-x));
+}
+
+// Phi(x) + x phi(x), by the tail of EPILOGUE_TAIL_COEFFICIENTS, which keeps its digits.
+template <typename V>
+METAL_OPS_FORMULA V gelu_slope(V x) {
+  const float coefficients[EPILOGUE_TAIL_TERMS] = EPILOGUE_TAIL_COEFFICIENTS;
+  const V size = select(x, -x, x < V(0.0f)), one(1.0f);
+  const V t = one / fma(V(EPILOGUE_TAIL_SCALE), size, one);
+  V sum(coefficients[EPILOGUE_TAIL_TERMS - 1]);
+  for (int i = EPILOGUE_TAIL_TERMS - 2; i >= 0; --i) sum = fma(sum, t, V(coefficients[i]));
+  const V bell = precise_exp(V(-0.5f) * x * x), tail = bell * t * sum;
+  return fma(x * bell, V(0.3989422804f), select(tail, one - tail, x > V(0.0f)));
+}
+
+// (1 + tanh(u)) / 2 is sigmoid(2 u).
+template <typename V>
+METAL_OPS_FORMULA V gelu_approximate_slope(V x) {
+  const V one(1.0f), square = x * x;
+  const V twice = V(1.5957691216f) * fma(V(0.044715f) * square, x, x);  // 2 sqrt(2 / pi)
+  const V inner = V(1.5957691216f) * fma(V(0.134145f), square, one);
+  const V s = sigmoid_of(twice);
+  return fma(x * (s * (one - s)), inner, s);
+}
+
+// Of x w, w = tanh(log(1 + e^x)) = n / (n + 2), n = e^x (e^x + 2): see EPILOGUE_MISH_LIMIT.
+template <typename V>
+METAL_OPS_FORMULA V mish_slope(V x) {
+  const V one(1.0f), two(2.0f), limit(EPILOGUE_MISH_LIMIT);
+  const V e = precise_exp(select(x, limit, x > limit)), n = e * (e + two);
+  const V w = n / (n + two);
+  const V slope = (two / (n + two)) * (one + w) * (e / (one + e));
+  return select(fma(x, slope, w), one, x > limit);
+}
 
 template <int kActivation, typename V>
 METAL_OPS_FORMULA V activation_gradient(V gradient, V feature, float alpha) {
@@ -16,6 +53,16 @@ METAL_OPS_FORMULA V activation_gradient(V gradient, V feature, float alpha) {
       return gradient * feature * (one - feature);
     case BIAS_GRAD_TANH:
       return gradient * (one - feature * feature);
+    case BIAS_GRAD_SWISH: {
+      const V s = sigmoid_of(feature);
+      return gradient * (s * fma(feature, one - s, one));
+    }
+    case BIAS_GRAD_GELU_EXACT:
+      return gradient * gelu_slope(feature);
+    case BIAS_GRAD_GELU_APPROXIMATE:
+      return gradient * gelu_approximate_slope(feature);
+    case BIAS_GRAD_MISH:
+      return gradient * mish_slope(feature);
     default:
       return select(zero, gradient, feature > zero);
   }

@@ -25,9 +25,15 @@ Status FusedBiasGrad(MetalCall& call) {
   Tensor parts;
   RETURN_IF_ERROR(
       call.AllocateTemp(DType::kFloat, {std::max(params.n_parts, 1u), params.columns}, &parts));
+  const bool planes = call.Text("data_format") == "NCHW";
+  int lanes = 1;
+  if (planes) RETURN_IF_ERROR(ChooseRowLanes(&lanes));
+  const Shader shader = planes ? Shader{"fused_bias_grad_planes", type, lanes}
+                               : Shader{"fused_bias_grad", type, columns};
+  const Grid grid = planes ? Grid(lanes, params.n_parts * params.columns)
+                           : Grid((params.columns + columns - 1) / columns, params.n_parts);
   return call.Encode([&](Encoder& encoder) -> Status {
-    RETURN_IF_ERROR(encoder.Launch({"fused_bias_grad", type, columns},
-                                   Grid((params.columns + columns - 1) / columns, params.n_parts),
+    RETURN_IF_ERROR(encoder.Launch(shader, grid,
                                    {{"gradients", call.in(0)},
                                     {"features", call.in(1)},
                                     {"backprops", call.out(0)},

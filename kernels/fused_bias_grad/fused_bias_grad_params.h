@@ -18,7 +18,15 @@
 #define BIAS_GRAD_LEAKY_RELU 3
 #define BIAS_GRAD_SIGMOID 4
 #define BIAS_GRAD_TANH 5
+#define BIAS_GRAD_SWISH 6
+#define BIAS_GRAD_GELU_EXACT 7
+#define BIAS_GRAD_GELU_APPROXIMATE 8
+#define BIAS_GRAD_MISH 9
 
+// Elements of a channel that the CPU adds up side by side where channels come before the others.
+#define BIAS_GRAD_PLANE_PIECE 256
+
+// Of NCHW, `part_rows` are a picture's elements of a channel, and each picture is a part.
 struct FusedBiasGradParams {
   int64_t rows, columns, part_rows;
   float alpha;

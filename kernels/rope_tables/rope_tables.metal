@@ -25,8 +25,13 @@ template <typename T, bool kNeighbours>
   const ulong by_sines = row_of(params.sines, outer, middle, inner);
   const ulong to = (ulong(position.z) * ulong(params.inner) + inner) * 2 * pairs;
   const float a = float(x[from + first]), b = float(x[from + second]);
-  y[to + first] = T(a * float(cosines[by_cosines + first]) - b * float(sines[by_sines + first]));
-  y[to + second] = T(b * float(cosines[by_cosines + second]) + a * float(sines[by_sines + second]));
+  // Backward each element goes where it came from, by the sine of where it is.
+  const bool backward = params.backward != 0;
+  const float sine = float(sines[by_sines + (backward ? second : first)]);
+  const float other = float(sines[by_sines + (backward ? first : second)]);
+  const float turn = backward ? -1.0f : 1.0f;
+  y[to + first] = T(a * float(cosines[by_cosines + first]) - b * (turn * sine));
+  y[to + second] = T(b * float(cosines[by_cosines + second]) + a * (turn * other));
 }
 
 #define INSTANTIATE(T)                                                \

@@ -20,6 +20,7 @@ inline RopeTablesParams ToRopeTablesParams(const OpCall& call) {
   p.middle = size(y, 1);
   p.inner = size(y, 2);
   p.pairs = size(y, 3) / 2;
+  p.backward = call.Bool("backward") ? 1 : 0;
   int64_t* const strides[] = {p.x, p.cosines, p.sines};
   for (int i = 0; i < 3; ++i) {
     int64_t row = 2 * p.pairs;

@@ -58,11 +58,14 @@ DECLARE_OP("MetalRopeTables")
     .Doc(R"doc(
 Rotary position embedding by tables: x cosines + r(x) sines, r(x) = [-x2, x1] of the halves x1 and x2 of a row.
 
-The three broadcast in all dimensions but the last. In float32 whatever T.)doc")
+The three broadcast in all dimensions but the last. In float32 whatever T. Backward it is the gradient of that, of
+what is given as x: x cosines + s(x sines), s(z) = [z2, -z1].)doc")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
     .Attr("interleaved: bool = false",
           "Whether x1 and x2 are elements 2 i and 2 i + 1 of a row, and r(x) has them so; else its "
           "halves.")
+    .Attr("backward: bool = false",
+          "Whether x is the gradient of such an embedding, and y that of what it took.")
     .Input("x: T", "any", "[..., size], of four dimensions at most.")
     .Input("cosines: T", "any", "[..., size].")
     .Input("sines: T", "any", "[..., size].")

@@ -25,6 +25,16 @@ void SetParts(Params* p, int64_t least, int64_t most) {
   p->n_parts = static_cast<uint32_t>((p->rows + p->part_rows - 1) / p->part_rows);
 }
 
+// The same of [pictures, columns, ...]: a part is a picture, of so many elements in each column.
+template <typename Params>
+void SetPlanes(Params* p, const ArgShape& shape) {
+  p->columns = shape.dims[1];
+  p->part_rows = 1;
+  for (int i = 2; i < shape.rank(); ++i) p->part_rows *= shape.dims[i];
+  p->n_parts = static_cast<uint32_t>(shape.dims[0]);
+  p->rows = shape.dims[0] * p->part_rows;
+}
+
 }  // namespace metal_ops
 
 #endif  // METAL_OPS_KERNELS_RUNTIME_ROW_PARTS_H_

@@ -56,6 +56,19 @@ def test_half_precision(dtype):
     one_op(both, *args, exact=exact)
 
 
+NCHW = [tf.transpose(v, [0, 3, 1, 2]) for v in (D, Y, X)]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_channels_second(training):
+    def fn(d: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> Any:
+        return both(d, y, x, training=training, data_format="NCHW")
+
+    seen = one_op(fn, *NCHW, size=16.0)
+    (node,) = [node for node in seen.explanation.after if node.op == OP]
+    assert "NCHW" in node.attrs["data_format"]
+
+
 def test_volumes():
     args = [tf.reshape(v, [1, 2, 3, 4, 6]) for v in (D, Y, X)]
     one_op(lambda d, y, x: both(d, y, x, data_format="NDHWC"), *args, size=16.0)
@@ -117,18 +130,11 @@ def placeholder(d: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> Any:
     return found[0], tf.exp(found[3])
 
 
-NCHW = [tf.transpose(v, [0, 3, 1, 2]) for v in (D, Y, X)]
 NEAR: dict[str, tuple[str, Callable[..., Any], list[tf.Tensor], str]] = {
     "read-twice": ("one_consumer", read_twice, [D, Y, X], "needs 'ReluGrad'"),
     "returned": ("fetched", returned, [D, Y, X], "The function returns"),
     "waits": ("control_edge", after_a_check, [D, Y, X], "a control edge"),
     "placeholder-read": ("one_output", placeholder, [D, Y, X], "needs output 3 of"),
-    "nchw": (
-        "norm_layout",
-        lambda d, y, x: both(d, y, x, data_format="NCHW"),
-        NCHW,
-        "expected NHWC",
-    ),
     "residual": (
         "one_consumer",
         lambda d, y, x: network(x, SCALE, residual=True),

@@ -58,6 +58,25 @@ def test_pairs(slope):
         one_op(lambda d, y, t=total: both(d, y, slope, t), D, Y, slope=slope)
 
 
+NCHW = [tf.reshape(v, [2, 6, 3, 5]) for v in (D, Y)]
+PLANES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "bias-add": lambda d: raw.BiasAddGrad(out_backprop=d, data_format="NCHW"),
+    "sum": lambda d: tf.reduce_sum(d, [0, 2, 3]),
+    "kept": lambda d: tf.reduce_sum(d, [-1, 0, 2], keepdims=True),
+}
+
+
+@pytest.mark.parametrize("total", PLANES)
+def test_channels_second(total):
+    def fn(d: tf.Tensor, y: tf.Tensor) -> Any:
+        backprops = SLOPES["EluGrad"](d, y)
+        return PLANES[total](backprops), backprops
+
+    seen = one_op(fn, *NCHW, slope="EluGrad", size=16.0)
+    (node,) = [node for node in seen.explanation.after if node.op == OP]
+    assert "NCHW" in node.attrs["data_format"]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision(dtype):
     d, y = (tf.cast(v, dtype) for v in (D, Y))
@@ -85,6 +104,77 @@ def test_layers(slope, add):
         D, W, values((4,), seed=4), slope=slope, size=64.0,
         signature=[tf.TensorSpec([None, 6]), tf.TensorSpec([6, 4]), tf.TensorSpec([4])],
     )  # fmt: skip
+
+
+SEVERAL: dict[str, tuple[str, Callable[[tf.Tensor], tf.Tensor]]] = {
+    "gelu-exact": ("GeluExactGrad", lambda x: tf.nn.gelu(x, approximate=False)),
+    "gelu-approximate": ("GeluApproximateGrad", lambda x: tf.nn.gelu(x, approximate=True)),
+    "keras-gelu": ("GeluExactGrad", lambda x: keras.activations.gelu(x, approximate=False)),
+    "silu": ("SwishGrad", tf.nn.silu),
+    "keras-silu": ("SwishGrad", keras.activations.silu),
+    "by-sigmoid": ("SwishGrad", lambda x: x * tf.sigmoid(x)),
+    "mish": ("MishGrad", keras.activations.mish),
+}
+# What a gradient is made of and nothing else reads.
+GRADIENT = ("TanhGrad", "SigmoidGrad", "AddN", "Square", "BroadcastGradientArgs")
+
+
+def dense(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, activation: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch([x, w, b])
+        y = activation(tf.nn.bias_add(tf.matmul(x, w), b))
+        loss = tf.reduce_sum(tf.square(y))
+    return tape.gradient(loss, [x, w, b])
+
+
+@pytest.mark.parametrize("rows", [30, None])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_activations_of_several_ops(name, rows):
+    slope, activation = SEVERAL[name]
+    signature = [tf.TensorSpec([rows, 6]), tf.TensorSpec([6, 4]), tf.TensorSpec([4])]
+    seen = one_op(
+        lambda x, w, b: dense(x, w, b, activation),
+        D, W, values((4,), seed=4), slope=slope, size=64.0, signature=signature,
+    )  # fmt: skip
+    left = [node.op for node in seen.explanation.after if "gradient_tape" in node.name]
+    assert not set(left) & set(GRADIENT), left
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_in_half_precision(name, dtype):
+    slope, activation = SEVERAL[name]
+
+    def fn(d: tf.Tensor, x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = activation(x)
+        d_x = tape.gradient(y, x, d)
+        return SUMS["bias-add"](d_x), d_x
+
+    args = [tf.cast(v, dtype) for v in (D, Y)]
+    one_op(fn, *args, slope=slope, exact=fn(*wide(args)))
+
+
+def of_another(d: tf.Tensor, x: tf.Tensor) -> Any:
+    """Sigmoids of two tensors."""
+    s, other = tf.sigmoid(x), tf.sigmoid(2.0 * x)
+    return raw.BiasAddGrad(out_backprop=s * d + raw.SigmoidGrad(y=other, dy=x * d))
+
+
+def by_two(d: tf.Tensor, x: tf.Tensor) -> Any:
+    """What tf.nn.silu(x, beta=2.0) gives."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.nn.silu(x, 2.0)
+    return raw.BiasAddGrad(out_backprop=tape.gradient(y, x, d))
+
+
+def broadcast(d: tf.Tensor, x: tf.Tensor) -> Any:
+    """Fewer rows than the gradient has."""
+    x = x[:1]
+    s = tf.sigmoid(x)
+    return raw.BiasAddGrad(out_backprop=s * d + raw.SigmoidGrad(y=s + 0.0 * d, dy=x * d))
 
 
 def picture_classifier() -> keras.Model:
@@ -146,14 +236,7 @@ def two_sums(d: tf.Tensor, y: tf.Tensor) -> Any:
     return SUMS["bias-add"](backprops), SUMS["kept"](backprops)
 
 
-NCHW = [tf.reshape(v, [2, 6, 3, 5]) for v in (D, Y)]
 NEAR: dict[str, tuple[str, Callable[..., Any], list[tf.Tensor], str]] = {
-    "nchw": (
-        "bias_layout",
-        lambda d, y: raw.BiasAddGrad(out_backprop=SLOPES["ReluGrad"](d, y), data_format="NCHW"),
-        NCHW,
-        "expected NHWC",
-    ),
     "double": ("dtype", both, [tf.cast(v, "float64") for v in (D, Y)], "double"),
     "slope-waits": ("control_edge", after_a_check, [D, Y], "a control edge"),
 }
@@ -174,6 +257,9 @@ OTHERS: dict[str, Callable[[tf.Tensor, tf.Tensor], Any]] = {
     "axes-known-late": lambda d, y: tf.reduce_sum(
         SLOPES["ReluGrad"](d, y), tf.cast(d[:1, 0] > 9, tf.int32)
     ),
+    "sigmoid-of-another": of_another,
+    "silu-of-two": by_two,
+    "broadcast": broadcast,
     "no-slope": lambda d, y: raw.BiasAddGrad(out_backprop=d + y),
 }
 

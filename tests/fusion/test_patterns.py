@@ -270,6 +270,8 @@ def test_every_pattern_is_registered_with_a_drawing():
         "batch_norm_grad",
         "bias_grad",
         "rope",
+        "rope_grad",
+        "swiglu_grad",
         "quantized_matmul",
     }
     for pattern in found:

@@ -122,20 +122,6 @@ def test_several():
     assert seen.fused == [["Rope"]] * 3, seen.explanation
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_training(name):
-    """The gradient stays elementary ops, and right."""
-
-    def fn(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.square(apply(FORMS[name][0], x))
-        return y, tape.gradient(y, x)
-
-    assert ["Rope"] in same_as_eager(fn, X).fused
-    same_as_eager(fn, X, signature=[tf.TensorSpec([None, None, 3, 8])])
-
-
 def returned(x: tf.Tensor) -> Any:
     turned = hugging_face(x)
     return x * COS + turned * SIN, turned

@@ -264,6 +264,11 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             y, mean, factor = raw_ops.row_norm(x, x[0], x[0])
             raw_ops.row_norm_grad(y, x, x[0], mean, factor)
             normed_sequences(dtype)
+            channels = tf.ones([3])
+            raw_ops.metal_fused_bias_grad(x, x, data_format="NCHW")
+            raw_ops.metal_fused_batch_norm_grad(
+                x, x, x, channels, channels, channels, data_format="NCHW"
+            )
     for way in ("threads", "columns"):
         monkeypatch.setenv("METAL_OPS_BIAS_GRAD", way)
         monkeypatch.setenv("METAL_OPS_NORM_GRAD", way)

@@ -18,6 +18,8 @@ from tests.fusion import test_expressions as expressions
 from tests.fusion import test_quantized_product as products
 from tests.fusion import test_random_graphs as random_graphs
 from tests.fusion import test_rope as rope
+from tests.fusion import test_rope_grad as rope_grad
+from tests.fusion import test_swiglu_grad as swiglu_grad
 from tests.fusion import test_updates as updates
 from tests.fusion.harness import assert_rounded, look, same_as_eager, values, wide
 from tests.processes import Process
@@ -404,6 +406,41 @@ def test_gradients_of_batch_norm(slope, dtype):
         exact = fn(*wide(args))
         seen = norm_grad.one_op(fn, *args, slope=slope, cpu=False, exact=exact, size=16.0)
         assert {node.device for node in seen.explanation.after if node.dtype == dtype} == {"GPU:0"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", rope_grad.FORMS)
+def test_rope_gradients(name, dtype):
+    d, x, cos, sin = (tf.cast(v, dtype) for v in (rope_grad.D, rope.X, rope.COS, rope.SIN))
+    exact = rope_grad.gradient(*wide([d, x]), name, cos=wide(cos), sin=wide(sin))
+    seen = same_as_eager(
+        lambda d, x: rope_grad.gradient(d, x, name, cos=cos, sin=sin), d, x, cpu=False, exact=exact
+    )
+    assert seen.fused == [["RopeGrad"]], seen.explanation
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", swiglu_grad.GATES)
+def test_swiglu_gradients(name, dtype):
+    args = [tf.cast(v, dtype) for v in (swiglu_grad.A, swiglu_grad.B, swiglu_grad.D)]
+    gate = swiglu_grad.GATES[name]
+    exact = swiglu_grad.gradients(*wide(args), gate)
+    seen = same_as_eager(
+        lambda *args: swiglu_grad.gradients(*args, gate), *args, cpu=False, exact=exact
+    )
+    assert seen.fused == [["SwigluGrad"]], seen.explanation
+
+
+@pytest.mark.parametrize("rows", [30, None])
+@pytest.mark.parametrize("name", bias_grad.SEVERAL)
+def test_gradients_of_several_ops(name, rows):
+    bias_grad.test_activations_of_several_ops(name, rows)
+
+
+def test_gradients_with_channels_second():
+    for total in bias_grad.PLANES:
+        bias_grad.test_channels_second(total)
+    norm_grad.test_channels_second(True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,0 +1,19 @@
+// The gradients of activations that are several ops, as tf.GradientTape writes them.
+
+#ifndef METAL_OPS_GRAPH_SLOPES_H_
+#define METAL_OPS_GRAPH_SLOPES_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/expression.h"
+
+namespace metal_ops::fusion {
+
+// By the activation's name; "d" is what comes to its output, "x" what it took.
+const std::vector<std::pair<std::string, Expression>>& ActivationSlopes();
+
+}  // namespace metal_ops::fusion
+
+#endif  // METAL_OPS_GRAPH_SLOPES_H_

@@ -12,17 +12,16 @@ using tensorflow::DataType;
 constexpr PatternInfo kInfo = {
     "quantized_matmul",
     Stage::kExpression,
-    "MetalDequantize,Cast",
-    "A MatMul whose second operand is metal_ops.dequantize, of 4 or 8 bits and in blocks or not; "
-    "or "
-    "is (codes - 128) * scale or codes * scale + minimum, of uint8 codes [outputs, inputs] and one "
-    "scale an output, [outputs, 1], or for all, [1, 1]. The weights are turned round once, by a "
-    "Transpose or transpose_b, and nothing else reads them; a bias or an activation behind the "
-    "product stays an op.",
+    "MetalDequantize,MetalLookupWeights,Cast",
+    "A MatMul whose second operand is metal_ops.dequantize, of 4 or 8 bits and in blocks or not, "
+    "or of lookup tables; or is (codes - 128) * scale or codes * scale + minimum, of uint8 codes "
+    "[outputs, inputs] and one scale an output, [outputs, 1], or for all, [1, 1]. The weights are "
+    "turned round once, by a Transpose or transpose_b, and nothing else reads them; a bias or an "
+    "activation behind the product stays an op.",
     R"(
    codes   scales   minima
       \      |      /
-  MetalDequantize | Cast, Sub, Mul | Cast, Mul, AddV2
+  MetalDequantize | MetalLookupWeights | Cast, Sub, Mul | Cast, Mul, AddV2
              |
     x    [Transpose]
      \      /
@@ -31,7 +30,7 @@ constexpr PatternInfo kInfo = {
     R"(
   x   codes   scales   minima
    \    |       |      /
-  fused: MetalQuantizedMatMul
+  fused: MetalQuantizedMatMul | MetalLookupMatMul
 )"};
 
 Expression ProductWith(const Expression& weights) {
@@ -76,26 +75,35 @@ Refusal CheckScales(const Value& scales, DataType type) {
                           tensorflow::DataTypeString(type), ", expected float or half.")};
 }
 
-void Become(Chain* chain, const Region& region, DataType type, DataType scales, int64_t inputs,
-            int64_t bits, int64_t block, std::vector<std::string> weights) {
-  chain->Start("MetalQuantizedMatMul", type, /*nchw=*/false, -1);
+// What codes are, and what they come with: "block" or, of lookup tables, "group".
+struct Codes {
+  const char* op;
+  DataType type, values;
+  int64_t inputs, bits;
+  const char* shared;
+  int64_t sharing;
+};
+
+void Become(Chain* chain, const Region& region, const Codes& of, std::vector<std::string> weights) {
+  chain->Start(of.op, of.type, /*nchw=*/false, -1);
   auto& attrs = *chain->node()->mutable_attr();
-  attrs["S"].set_type(scales);
-  attrs["bits"].set_i(bits);
-  attrs["block"].set_i(block);
+  attrs["S"].set_type(of.values);
+  attrs["bits"].set_i(of.bits);
+  attrs[of.shared].set_i(of.sharing);
   std::string x = InputName(region.bound.at("x"));
-  if (bits == 4) {
+  if (of.bits < 8) {
     // The product's own check may be all that says how many columns there are, and 69 codes have
     // as many bytes as 70.
-    x = chain->AddHelper("EnsureShape", "x", {x}, {{"T", type}});
+    x = chain->AddHelper("EnsureShape", "x", {x}, {{"T", of.type}});
     tensorflow::TensorShapeProto* shape =
         (*chain->helper()->mutable_attr())["shape"].mutable_shape();
     shape->add_dim()->set_size(-1);
-    shape->add_dim()->set_size(inputs);
+    shape->add_dim()->set_size(of.inputs);
   }
   weights.insert(weights.begin(), x);
   chain->SetInputs(std::move(weights));
-  chain->Append(Stage::kExpression, "Dequantize");
+  chain->Append(Stage::kExpression,
+                chain->root().GetOp() == "MetalLookupWeights" ? "LookupWeights" : "Dequantize");
   chain->Append(Stage::kExpression, "MatMul");
 }
 
@@ -114,10 +122,16 @@ Outcome FromOp(Chain* chain) {
     }
     region.nodes.insert(region.nodes.begin(), &dequantize);
     if (Refusal refusal = chain->AbsorbAll(region.nodes); !refusal.empty()) return Refused(refusal);
+    const bool tables = dequantize.GetOp() == "MetalLookupWeights";
+    const char* const shared = tables ? "group" : "block";
     std::vector<std::string> weights;
-    for (int i = 0; i < 3; ++i) weights.push_back(InputName(facts.Input(dequantize, i)));
-    Become(chain, region, TypeAttr(dequantize, "T"), TypeAttr(dequantize, "S"), number("inputs"),
-           number("bits"), number("block"), weights);
+    for (int i = 0; i < dequantize.NumRegularFanins(); ++i) {
+      weights.push_back(InputName(facts.Input(dequantize, i)));
+    }
+    Become(chain, region,
+           {tables ? "MetalLookupMatMul" : "MetalQuantizedMatMul", TypeAttr(dequantize, "T"),
+            TypeAttr(dequantize, "S"), number("inputs"), number("bits"), shared, number(shared)},
+           weights);
     return Matched();
   }
   return NotMine();
@@ -174,7 +188,7 @@ Outcome FromElements(Chain* chain) {
     if (Refusal refusal = chain->AbsorbAll(region.nodes); !refusal.empty()) return Refused(refusal);
     const std::string minima = region.Has("minima") ? InputName(region.bound.at("minima"))
                                                     : chain->AddFloats("minima", 0, 0, type, codes);
-    Become(chain, region, type, type, rows.dims[1], 8, 0,
+    Become(chain, region, {"MetalQuantizedMatMul", type, type, rows.dims[1], 8, "block", 0},
            {InputName(codes), InputName(scales), minima});
     return Matched();
   }
@@ -183,7 +197,9 @@ Outcome FromElements(Chain* chain) {
 
 Outcome Match(Chain* chain) {
   const NodeView& root = chain->root();
-  if (root.GetOp() == "MetalDequantize") return FromOp(chain);
+  if (root.GetOp() == "MetalDequantize" || root.GetOp() == "MetalLookupWeights") {
+    return FromOp(chain);
+  }
   const bool of_bytes = root.GetOp() == "Cast" && TypeAttr(root, "SrcT") == tensorflow::DT_UINT8;
   return of_bytes ? FromElements(chain) : NotMine();
 }

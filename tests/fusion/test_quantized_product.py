@@ -44,6 +44,11 @@ FORMATS: dict[str, dict[str, Any]] = {
     "8-bits-symmetric": {"bits": 8, "block": None, "symmetric": True, "per_tensor": True},
     "8-bits-in-half": {"bits": 8, "block": None, "scales": tf.float16},
 }
+TABLES: dict[str, dict[str, Any]] = {
+    f"{bits}-bits-of-{group}": {"bits": bits, "lookup": group}
+    for bits, group in ((2, 4), (3, 0), (4, 1), (6, 16), (8, 4))
+}
+LOOKED_UP = {name: metal_ops.quantize(KERNEL, **form) for name, form in TABLES.items()}
 MADE = {name: metal_ops.quantize(KERNEL, **form) for name, form in FORMATS.items()}
 ELEMENTS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "around-128": around_128,
@@ -61,6 +66,17 @@ def one_product(fn: Callable[..., Any], *args: Any, **more: Any) -> None:
     assert not seen.explanation.missed
     ops = {node.op for node in seen.explanation.after}
     assert OP in ops and not ops & {"MatMul", "Transpose", "MetalDequantize", "Cast"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_lookup_tables(name):
+    weights = LOOKED_UP[name]
+    for x, signature in ((X, None), (X[:1], [tf.TensorSpec([None, INPUTS])])):
+        seen = same_as_eager(lambda x: dequantized(x, weights), x, signature=signature, size=64.0)
+        assert seen.fused == [["LookupWeights", "MatMul"]], seen.explanation
+        assert [fusion.fused_op for fusion in seen.explanation.fused] == ["MetalLookupMatMul"]
+        ops = {node.op for node in seen.explanation.after}
+        assert not ops & {"MatMul", "Transpose", "MetalLookupWeights"}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -102,11 +118,22 @@ def shared(x: tf.Tensor, made: Callable[[], tf.Tensor]) -> tf.Tensor:
     return tf.matmul(x, w) + tf.reduce_sum(w)
 
 
+LOOKED_UP_SQUARE = metal_ops.quantize(values((64, 64), seed=6), 3, lookup=16)
 SQUARE = metal_ops.quantize(values((64, 64), seed=6))
 NEAR: dict[str, tuple[str, Callable[[tf.Tensor], Any], str]] = {
     "two-readers": (
         "one_consumer",
         lambda x: shared(x, lambda: metal_ops.dequantize(MADE["8-bits"])),
+        "needs",
+    ),
+    "tables-not-turned": (
+        "quantized_layout",
+        lambda x: tf.matmul(x[:, :64], metal_ops.dequantize(LOOKED_UP_SQUARE), transpose_b=True),
+        "rows of codes as its inputs",
+    ),
+    "tables-of-two-readers": (
+        "one_consumer",
+        lambda x: shared(x, lambda: metal_ops.dequantize(LOOKED_UP["3-bits-of-0"])),
         "needs",
     ),
     "weights-returned": (
@@ -155,7 +182,8 @@ NEAR: dict[str, tuple[str, Callable[[tf.Tensor], Any], str]] = {
 def test_near_misses(name):
     condition, fn, words = NEAR[name]
     seen = look(fn, X)
-    assert OP not in {node.op for node in seen.explanation.after}, seen.explanation
+    left = {node.op for node in seen.explanation.after}
+    assert not left & {OP, "MetalLookupMatMul"}, seen.explanation
     assert condition in seen.conditions, seen.explanation
     assert words in seen.reason(condition), seen.reason(condition)
     expected = tf.nest.flatten(fn(X))
@@ -168,15 +196,15 @@ def test_near_misses(name):
         np.testing.assert_allclose(b, a, rtol=0, atol=rounding * max(1.0, np.abs(a).max()))
 
 
-@pytest.mark.parametrize("name", ["4-bits", "8-bits"])
+@pytest.mark.parametrize("name", ["4-bits", "8-bits", "2-bits-of-4", "8-bits-of-4"])
 def test_columns_that_the_product_alone_checks(name):
     """69 codes of 4 bits have as many bytes as 70: a product that failed still does."""
-    weights = MADE[name]
+    weights, made = {**MADE, **LOOKED_UP}[name], "LookupWeights" if name in TABLES else "Dequantize"
     fn = tf.function(
         lambda x: dequantized(x, weights), input_signature=[tf.TensorSpec([None, None])]
     )
     with metal_ops.fusion.enabled(cpu=True):
-        assert look(fn).fused == [["Dequantize", "MatMul"]]
+        assert look(fn).fused == [[made, "MatMul"]]
         np.testing.assert_allclose(fn(X), dequantized(X, weights), rtol=0, atol=1e-4)
         with pytest.raises(tf.errors.InvalidArgumentError):
             fn(X[:, :-1])

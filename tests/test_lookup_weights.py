@@ -40,6 +40,12 @@ SIZES = [
 ]  # fmt: skip
 
 
+def made(size, bits=3, lookup=4, dtype="float32", **more):
+    """x, a kernel and that in tables."""
+    x, kernel = make(*size, dtype)
+    return x, kernel, metal_ops.quantize(kernel, bits, lookup=lookup, **more)
+
+
 def codes_of(weights):
     """[outputs, inputs]."""
     each = np.unpackbits(weights.codes.numpy(), axis=1, bitorder="little")
@@ -72,8 +78,7 @@ def check_product(x, weights, dtype="float32"):
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("lookup", [0, 1, 16])
 def test_values(lookup, bits, size):
-    x, kernel = make(*size)
-    weights = metal_ops.quantize(kernel, bits, lookup=lookup)
+    x, kernel, weights = made(size, bits, lookup)
     assert weights.shape == kernel.shape and weights.bits == bits and weights.group == lookup
     np.testing.assert_array_equal(metal_ops.dequantize(weights), meant(weights))
     check_product(x, weights)
@@ -84,8 +89,7 @@ def test_values(lookup, bits, size):
 @pytest.mark.parametrize("rows", [1, 3, 20])
 @pytest.mark.parametrize("bits", BITS)
 def test_dtypes(bits, rows, scales, dtype):
-    x, kernel = make(rows, 70, 33, dtype)
-    weights = metal_ops.quantize(kernel, bits, scales=scales, lookup=8)
+    x, _, weights = made((rows, 70, 33), bits, 8, dtype, scales=scales)
     assert weights.tables.dtype == scales
     check_product(x, weights, dtype)
     found, right = metal_ops.dequantize(weights, dtype).numpy(), meant(weights)
@@ -97,8 +101,7 @@ def test_dtypes(bits, rows, scales, dtype):
 
 @pytest.mark.parametrize("bits", BITS)
 def test_codes_are_of_the_nearest_value(bits):
-    _, kernel = make(1, 100, 20)
-    weights = metal_ops.quantize(kernel, bits, lookup=8)
+    _, kernel, weights = made((1, 100, 20), bits, 8)
     tables = np.repeat(weights.tables.numpy().astype(np.float64), 8, 0)[:20]
     assert (np.diff(tables) >= 0).all()
     nearest = np.abs(tables[:, np.newaxis] - kernel.T[..., np.newaxis]).min(-1)
@@ -141,8 +144,7 @@ def test_tables_are_those_of_their_outputs():
 
 @pytest.mark.parametrize("bits", [3, 8])
 def test_gradient_of_x(bits):
-    x, kernel = make(3, 37, 6)
-    weights = metal_ops.quantize(kernel, bits, lookup=4)
+    x, _, weights = made((3, 37, 6), bits)
     into = np.random.default_rng(2).normal(size=(3, 6)).astype(np.float32)
     source = tf.constant(x)
     with tf.GradientTape() as tape:
@@ -160,9 +162,8 @@ def test_gradient_of_x(bits):
 
 @pytest.mark.parametrize("size", [(0, 40, 5), (2, 40, 0), (20, 40, 0)], ids=str)
 def test_empty(size):
-    x, kernel = make(*size)
     for lookup in (0, 4):
-        weights = metal_ops.quantize(kernel, 3, lookup=lookup)
+        x, kernel, weights = made(size, lookup=lookup)
         assert metal_ops.dequantize(weights).shape == kernel.shape
         assert metal_ops.quantized_matmul(x, weights).shape == (size[0], size[2])
 
@@ -188,8 +189,7 @@ def test_not_finite_as_in_a_product_of_floats():
 
 
 def test_in_functions_and_saved(tmp_path):
-    x, kernel = make(3, 40, 5)
-    weights = metal_ops.quantize(kernel, 6, lookup=2)
+    x, _, weights = made((3, 40, 5), 6, 2)
 
     class Layer(tf.Module):
         def __init__(self):

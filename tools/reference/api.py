@@ -88,17 +88,31 @@ def _methods(value: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, function
 
 
+def _parameters(class_: type) -> list[inspect.Parameter]:
+    """Of __init__; what it passes on by name to that of a class of this library is listed before its own."""
+    mro = [each for each in class_.__mro__ if "__init__" in vars(each)]
+    found = list(inspect.signature(mro[0].__init__).parameters.values())
+    passes = found[-1].kind is inspect.Parameter.VAR_KEYWORD and len(mro) > 1
+    if not passes or not mro[1].__module__.startswith("metal_ops."):
+        return found
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    own = [each for each in found if each.kind is by_name]
+    rest = [each for each in _parameters(mro[1])[:-1] if each.kind is by_name]
+    return [each for each in found[:-1] if each.kind is not by_name] + rest + own + [found[-1]]
+
+
 def _signature(name: str, value: Any) -> str:
     # Of classes that inherit __init__ and __new__, as Keras' layers do, Python 3.11.2 shows __new__, 3.11.7 __init__.
-    if isinstance(value, type) and inspect.isfunction(value.__init__):
-        value = value.__init__
     try:
-        signature = inspect.signature(value)
+        if isinstance(value, type) and inspect.isfunction(value.__init__):
+            parameters = _parameters(value)
+        else:
+            parameters = list(inspect.signature(value).parameters.values())
     except ValueError:
         return f"metal_ops.{name}"
     shown = []
     star = False
-    for parameter in signature.parameters.values():
+    for parameter in parameters:
         if parameter.name in ("self", "cls"):
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and not star:

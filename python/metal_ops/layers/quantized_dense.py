@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from metal_ops.layers._quantized import Quantized
-from metal_ops.ops._formats import Format
 from metal_ops.ops.quantized_matmul import check_dynamic, quantized_matmul
 
 
@@ -59,20 +58,8 @@ class QuantizedDense(Quantized, keras.layers.Dense):
       ('logits', TensorShape([64, 3]), TensorShape([2, 5, 3]))
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        bits: int = 4,
-        block: int | None = 32,
-        symmetric: bool = False,
-        per_tensor: bool = False,
-        scales: Any = None,
-        lookup: int | None = None,
-        dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        form = (bits, block, symmetric, per_tensor, scales, lookup)
-        super().__init__(*args, **dict(zip(Format._fields, form, strict=True)), **kwargs)
+    def __init__(self, *args: Any, dynamic: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         check_dynamic("QuantizedDense", dynamic, self.format.lookup is not None)
         self.dynamic = dynamic
 

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,27 @@ def graphs() -> dict[str, Callable[..., Any]]:
         x1, x2 = tf.split(x, 2, -1)
         return x * cos + tf.concat([-x2, x1], -1) * sin
 
+    def gradients(function: Callable[..., Any], d: Any, *sources: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            y = function(*sources)
+        return tape.gradient(y, sources, d)
+
+    def of_bias(activation: Callable[..., Any], d: Any, x: Any) -> Any:
+        (backprops,) = gradients(activation, d, x)
+        return tf.raw_ops.BiasAddGrad(out_backprop=backprops)
+
     return {
+        "bias_grad_nchw": lambda d, y: tf.raw_ops.BiasAddGrad(
+            out_backprop=tf.raw_ops.ReluGrad(gradients=d, features=y), data_format="NCHW"
+        ),
+        "gelu_grad": partial(of_bias, partial(tf.nn.gelu, approximate=True)),
+        "gelu_exact_grad": partial(of_bias, partial(tf.nn.gelu, approximate=False)),
+        "silu_grad": partial(of_bias, tf.nn.silu),
+        "swiglu_grad": lambda *given: tf.add_n(
+            gradients(lambda gate, up: tf.nn.silu(gate) * up, *given)
+        ),
+        "rope_grad": lambda d, x, cos, sin: gradients(lambda x: rope(x, cos, sin), d, x)[0],
         "layer_norm": layer_norm,
         "rms_norm": rms_norm,
         "swiglu": lambda gate, up: tf.nn.silu(gate) * up,

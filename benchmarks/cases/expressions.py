@@ -1,5 +1,6 @@
 """What the fusion pass finds beside convolutions with epilogues: norms, gates, attention, padding, mish, rotary
-positions and gradients of biases and batch norms, with the pass on and off, on the CPU and on the Metal device.
+positions, and gradients of these, of gates, biases and batch norms, with the pass on and off, on the CPU and on the
+Metal device.
 
 Times are the processor's, of all threads.
 """
@@ -25,6 +26,17 @@ GRAPHS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "attention": ("attention, 8 heads of 512 x 64", ((1, 8, 512, 64),) * 3),
     "pad_conv": ("Pad, Conv2D 3x3, Relu of 4 x 56 x 56 x 64", ((4, 56, 56, 64), (3, 3, 64, 64))),
     "bias_grad": ("ReluGrad and BiasAddGrad of 4096 x 1024", ((4096, 1024),) * 2),
+    "bias_grad_nchw": (
+        "ReluGrad and BiasAddGrad of 8 x 64 x 56 x 56, channels second",
+        ((8, 64, 56, 56),) * 2,
+    ),
+    "gelu_grad": ("gradients of GELU by tanh and of a bias of 4096 x 1024", ((4096, 1024),) * 2),
+    "gelu_exact_grad": (
+        "gradients of GELU by erf and of a bias of 4096 x 1024",
+        ((4096, 1024),) * 2,
+    ),
+    "silu_grad": ("gradients of silu and of a bias of 4096 x 1024", ((4096, 1024),) * 2),
+    "swiglu_grad": ("both gradients of silu(gate) up, of 512 x 2048", ((512, 2048),) * 3),
     "batch_norm_grad": (
         "ReluGrad and FusedBatchNormGradV3 of 8 x 56 x 56 x 64",
         ((8, 56, 56, 64),) * 3 + ((64,),),
@@ -32,6 +44,10 @@ GRAPHS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "rope": (
         "rotary positions of 4 x 512 x 8 x 64 by tables",
         ((4, 512, 8, 64), (1, 512, 1, 64), (1, 512, 1, 64)),
+    ),
+    "rope_grad": (
+        "the gradient of rotary positions of 4 x 512 x 8 x 64 by tables",
+        ((4, 512, 8, 64), (4, 512, 8, 64), (1, 512, 1, 64), (1, 512, 1, 64)),
     ),
     "mish": ("mish of a product of 1024 x 256 x 1024", ((1024, 256), (256, 1024))),
 }

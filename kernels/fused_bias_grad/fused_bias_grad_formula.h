@@ -2,9 +2,18 @@
 // LeakyRelu and of those that are several ops. One text for the shader and for the CPU's vectors. No guard: included within the
 // namespace of an instruction set.
 
+// sigmoid(x) and sigmoid(-x), of which neither is taken off 1: where x is large that would be all of
+// the other.
 template <typename V>
-METAL_OPS_FORMULA V sigmoid_of(V x) {
-  return V(1.0f) / (V(1.0f) + precise_exp(-x));
+struct Sigmoids {
+  V of, other;
+};
+
+template <typename V>
+METAL_OPS_FORMULA Sigmoids<V> sigmoids(V x) {
+  const V zero(0.0f), one(1.0f), e = precise_exp(select(-x, x, x < zero));
+  const V large = one / (one + e), small = e * large;
+  return {select(large, small, x < zero), select(small, large, x < zero)};
 }
 
 // Phi(x) + x phi(x), by the tail of EPILOGUE_TAIL_COEFFICIENTS, which keeps its digits.
@@ -25,8 +34,8 @@ METAL_OPS_FORMULA V gelu_approximate_slope(V x) {
   const V one(1.0f), square = x * x;
   const V twice = V(1.5957691216f) * fma(V(0.044715f) * square, x, x);  // 2 sqrt(2 / pi)
   const V inner = V(1.5957691216f) * fma(V(0.134145f), square, one);
-  const V s = sigmoid_of(twice);
-  return fma(x * (s * (one - s)), inner, s);
+  const Sigmoids<V> s = sigmoids(twice);
+  return fma(x * (s.of * s.other), inner, s.of);
 }
 
 // Of x w, w = tanh(log(1 + e^x)) = n / (n + 2), n = e^x (e^x + 2): see EPILOGUE_MISH_LIMIT.
@@ -54,8 +63,8 @@ METAL_OPS_FORMULA V activation_gradient(V gradient, V feature, float alpha) {
     case BIAS_GRAD_TANH:
       return gradient * (one - feature * feature);
     case BIAS_GRAD_SWISH: {
-      const V s = sigmoid_of(feature);
-      return gradient * (s * fma(feature, one - s, one));
+      const Sigmoids<V> s = sigmoids(feature);
+      return gradient * (s.of * fma(feature, s.other, one));
     }
     case BIAS_GRAD_GELU_EXACT:
       return gradient * gelu_slope(feature);

@@ -288,6 +288,7 @@ def metal_fused_batch_norm_grad(
     activation: Literal["Relu", "Relu6"] = "Relu",
     epsilon: float = 0.0001,
     is_training: bool = True,
+    data_format: Literal["NHWC", "NCHW"] = "NHWC",
     name: str | None = None,
 ) -> _MetalFusedBatchNormGrad:
     """The gradient of a batch norm behind which is a ReLU, or ReLU6."""
@@ -295,11 +296,12 @@ def metal_fused_batch_norm_grad(
 def metal_fused_bias_grad(
     gradients: Any,
     features: Any,
-    activation: Literal["Relu", "Relu6", "Elu", "LeakyRelu", "Sigmoid", "Tanh"] = "Relu",
+    activation: Literal["Relu", "Relu6", "Elu", "LeakyRelu", "Sigmoid", "Tanh", "Swish", "GeluExact", "GeluApproximate", "Mish"] = "Relu",
+    data_format: Literal["NHWC", "NCHW"] = "NHWC",
     leakyrelu_alpha: float = 0.2,
     name: str | None = None,
 ) -> _MetalFusedBiasGrad:
-    """The gradient of an activation, and its sums over all dimensions but the last: that of a bias before it."""
+    """The gradient of an activation, and its sums over all dimensions but the channels': that of a bias before it."""
 
 def metal_fused_conv2d(
     input: Any,
@@ -393,6 +395,7 @@ def metal_rope_tables(
     cosines: Any,
     sines: Any,
     interleaved: bool = False,
+    backward: bool = False,
     name: str | None = None,
 ) -> tf.Tensor:
     """Rotary position embedding by tables: x cosines + r(x) sines, r(x) = [-x2, x1] of the halves x1 and x2 of a row."""

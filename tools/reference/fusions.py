@@ -19,6 +19,13 @@ def render() -> str:
         " the condition that failed;"
         " `python -m metal_ops fusion explain <folder>` says it for a SavedModel.",
         "",
+        "Gradients are traced before the pass runs, so that a training step has them as ops of their own, which read"
+        " what lies between the forward ops. `bias_grad`, `batch_norm_grad`, `rope_grad` and `swiglu_grad` make one op"
+        " of such gradients, and what only they read of rotary embeddings and gated units may be fused then. The"
+        " gradients of attention, layer norm and RMS norm stay elementary ops; they read softmax, means and deviations,"
+        " so that in training the forward ops stay, too. `scaled_dot_product_attention`, `layer_norm` and `rms_norm`,"
+        " and the layers that call them, are one op each way.",
+        "",
         "| pattern | kind | looks for | what it takes |",
         "|---|---|---|---|",
     ]

@@ -10,7 +10,7 @@ from tools.reference.error_cases import DTYPES, Case
 
 def cases() -> Iterator[Case]:
     for dtype in DTYPES:
-        for activation in ("Relu", "Tanh"):
+        for activation in ("Relu", "Tanh", "GeluExact", "GeluApproximate", "Swish", "Mish"):
             gradients, features = test_fused_bias_grad.make((300, 65), dtype)
             right = test_fused_bias_grad.right(gradients, features, activation)
             for output in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,10 +30,11 @@ def cases() -> Iterator[Case]:
         right = test_rope.right(x, test_rope.angles(4000 + np.arange(100), 64), False)
         yield "Rope", dtype, lambda x=x: metal_ops.rope(tf.constant(x), 4000), right
         given = test_rope_tables.make(test_rope_tables.SHAPES[2], dtype)
-        for interleaved in (False, True):
+        for interleaved, backward in itertools.product((False, True), repeat=2):
+            way = {"interleaved": interleaved, "backward": backward}
 
-            def by_tables(given=given, interleaved=interleaved):
-                return raw_ops.metal_rope_tables(*map(tf.constant, given), interleaved=interleaved)
+            def by_tables(given=given, way=way):
+                return raw_ops.metal_rope_tables(*map(tf.constant, given), **way)
 
-            right = test_rope_tables.right(*given, interleaved)
+            right = test_rope_tables.right(*given, **way)
             yield "MetalRopeTables", dtype, by_tables, right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,8 +16,8 @@ from tools.reference.error_cases import DTYPES, Case, rounded, wide
 
 def cases() -> Iterator[Case]:
     for dtype in DTYPES:
-        for cell in test_recurrent.CELLS:
-            given = test_recurrent.make(cell, (13, 6, 5, 33), dtype)
+        for cell, normed in itertools.product(test_recurrent.CELLS, (False, True)):
+            given = test_recurrent.make(cell, (13, 6, 5, 33), dtype, normed=normed)
             right = recurrent.sequence(cell, given)[0]
             gates = rounded(wide(given["x"]) @ wide(given["kernel"]) + wide(given["bias"]), dtype)
             into = rounded(np.random.default_rng(2).integers(-64, 65, right.shape) / 64, dtype)
@@ -24,11 +25,16 @@ def cases() -> Iterator[Case]:
             def states(given=given, cell=cell):
                 return test_recurrent.run(cell, test_recurrent.tensors(given))[0]
 
-            def slopes(given=given, cell=cell, gates=gates, into=into):
+            yield "RecurrentSequence", dtype, states, right
+            if normed and cell != "lstm":  # which has all norms
+                continue
+            # The kernel's norm is an op of its own.
+            inner = {k: v for k, v in given.items() if k != "kernel_gamma"}
+
+            def slopes(given=inner, cell=cell, gates=gates, into=into):
                 return gate_slopes(cell, given, gates, into)
 
-            yield "RecurrentSequence", dtype, states, right
-            wider = {k: np.asarray(v, np.float32) for k, v in given.items()}
+            wider = {k: np.asarray(v, np.float32) for k, v in inner.items()}
             with tf.device("CPU:0"):
                 expected = differences(cell, wider, wide(gates), wide(into))
             yield "RecurrentSequenceGrad", dtype, slopes, expected
@@ -41,7 +47,11 @@ def gate_slopes(cell: str, given: dict, gates: np.ndarray, into: np.ndarray) -> 
         "initial_h": tf.constant(given["h"]),
         "initial_c": tf.constant(given["c"]) if "c" in given else none,
         "mask": tf.zeros([0], tf.bool),
-        **dict.fromkeys(("projection", "recurrent_gamma", "cell_gamma", "cell_beta"), none),
+        "projection": none,
+        **{
+            name: tf.constant(given[name]) if name in given else none
+            for name in ("recurrent_gamma", "cell_gamma", "cell_beta")
+        },
     }
     bias = tf.constant(given["recurrent_bias"]) if "recurrent_bias" in given else none
     activated, y, cells, h, c, products = raw_ops.recurrent_sequence(

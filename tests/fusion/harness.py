@@ -59,6 +59,15 @@ def look(fn: Callable[..., Any], *args: Any, cpu: bool = True, patterns: Any = N
     )
 
 
+def assert_refused(op: str, condition: str, words: str, fn: Callable[..., Any], *args: Any) -> None:
+    """No such op is made, for this condition, by a sentence with these words."""
+    seen = look(fn, *args)
+    assert op not in {node.op for node in seen.explanation.after}, seen.explanation
+    records = [*seen.explanation.missed, *seen.explanation.fused]
+    reasons = [record.reason for record in records if record.condition == condition]
+    assert any(words in reason for reason in reasons), seen.explanation
+
+
 def wide(values: Any) -> Any:
     """The same values in float32."""
     return tf.nest.map_structure(lambda value: tf.cast(value, tf.float32), values)

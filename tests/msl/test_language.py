@@ -68,6 +68,9 @@ def _textures() -> dict[int, Texture]:
         10: Texture(np.zeros((1, 2, 4, 4), np.float32)),
         11: Texture(_pixels(np.float32, 1, 2, 4) + 5),
         12: Texture(_pixels(np.float32, 1, 2, 4)),
+        13: Texture(_pixels(np.uint32, 1, 2, 4)[..., :1].copy()),
+        14: Texture(_pixels(np.int32, 1, 1, 4)[..., :1].copy()),
+        15: Texture(_pixels(np.uint32, 2, 2, 4)[..., :1].copy(), is_array=True),
     }
 
 

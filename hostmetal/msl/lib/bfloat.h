@@ -1,6 +1,6 @@
-// bfloat: the upper half of a float. As MSL says, it becomes a float by itself and nothing but an
-// integer becomes a bfloat by itself; the library's functions take it as a float. A class, as
-// clang's __bf16 knows no half and calls a library function to round.
+// bfloat: the upper half of a float. As MSL says, it becomes a float, an integer or a bool by itself
+// and nothing but an integer becomes a bfloat by itself; the library's functions take it as a float.
+// A class, as clang's __bf16 knows no half and calls a library function to round.
 #pragma once
 
 #include "types.h"
@@ -35,17 +35,8 @@ struct bfloat {
             _msl::enable<_msl::is_bool_by_itself<C>> = 0>
   constexpr bfloat(C v) : _bits(round(float(v))) {}
 
-  // float, exactly, without being asked. A template, so that no other arithmetic type is reached
-  // through it.
-  template <class F, _msl::enable<__is_same(F, float)> = 0>
-  constexpr operator F() const {
-    return value();
-  }
-  template <class A,
-            _msl::enable<(__is_arithmetic(A) || __is_same(A, half)) && !__is_same(A, float)> = 0>
-  constexpr explicit operator A() const {
-    return A(value());
-  }
+  // float, exactly, and from there what a float becomes.
+  constexpr operator float() const { return value(); }
 
   constexpr float value() const { return __builtin_bit_cast(float, uint(_bits) << 16); }
   static constexpr ushort round(float v) {
@@ -64,6 +55,14 @@ struct bfloat {
   template <class I, _msl::enable<__is_integral(I)> = 0>    \
   friend constexpr bfloat operator op(I a, bfloat b) {      \
     return bfloat(float(a) op b.value());                   \
+  }                                                         \
+  template <class H, _msl::enable<__is_same(H, half)> = 0>  \
+  friend constexpr float operator op(bfloat a, H b) {       \
+    return a.value() op float(b);                           \
+  }                                                         \
+  template <class H, _msl::enable<__is_same(H, half)> = 0>  \
+  friend constexpr float operator op(H a, bfloat b) {       \
+    return float(a) op b.value();                           \
   }                                                         \
   template <class A>                                        \
   constexpr bfloat& operator op##=(A b) {                   \

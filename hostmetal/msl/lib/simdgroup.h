@@ -64,6 +64,16 @@ struct Xor {
   }
 };
 
+// `threadgroup float x[32] = {0}`: what every thread of the group does before they meet.
+template <class T>
+inline void zero(T& variable) {
+  variable = T();
+}
+template <class T, int n>
+inline void zero(T (&variable)[n]) {
+  for (int i = 0; i < n; ++i) zero(variable[i]);
+}
+
 // Every lane names its source lane, or -1 for its own value; a source that is not active gives the
 // own value too.
 template <class T>
@@ -132,10 +142,6 @@ void move(Slots slots, unsigned mask) {
     put(slots[0] + lane, result[lane]);
   }
 }
-template <class T>
-inline T moved(unsigned long site, T value, int source) {
-  return exchange(site, move<T>, Moved<T>{value, value, source, 0}).value;
-}
 
 template <int Width>
 void ballot(Slots slots, unsigned mask) {
@@ -174,7 +180,24 @@ inline T scanned(unsigned long site, T x) {
 }
 template <class T>
 inline T moved(unsigned long site, const Moved<T>& m) {
-  return exchange(site, move<T>, m).value;
+  if constexpr (sizeof(T) > 16) {
+    struct Half {
+      unsigned words[sizeof(T) / 8];
+    } value[2], fill[2];
+    __builtin_memcpy((void*)value, (const void*)&m.value, sizeof(T));
+    __builtin_memcpy((void*)fill, (const void*)&m.fill, sizeof(T));
+    for (int i = 0; i < 2; ++i)
+      value[i] = moved(site, Moved<Half>{value[i], fill[i], m.source, m.from_fill});
+    T all;
+    __builtin_memcpy((void*)&all, (const void*)value, sizeof(T));
+    return all;
+  } else {
+    return exchange(site, move<T>, m).value;
+  }
+}
+template <class T>
+inline T moved(unsigned long site, T value, int source) {
+  return moved(site, Moved<T>{value, value, source, 0});
 }
 template <int Width, class T>
 inline T from_first(unsigned long site, T x) {
@@ -213,6 +236,12 @@ class quad_vote {
  private:
   vote_t v_;
 };
+
+// What the functions of a simdgroup take on every GPU; programs ask by this name.
+template <class T>
+struct __is_valid_simdgroup_type
+    : bool_constant<is_arithmetic_v<vec_element_t<T>> && !is_same_v<vec_element_t<T>, bool> &&
+                    sizeof(vec_element_t<T>) <= 4> {};
 
 #define MSL_GROUP_FUNCTIONS(name, WIDTH, VOTE)                                                   \
   inline VOTE name##_ballot(bool yes, MSL_SITE) { return VOTE(_msl::vote<WIDTH>(site, yes).x); } \

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "simdgroup_matrix.h"
+#include "texture_atomics.h"
 
 namespace _msl {
 
@@ -20,6 +21,7 @@ struct Sample {
 struct PixelPosition {
   unsigned x, y, z, level;  // z: plane of a 3D texture, slice of an array
 };
+constexpr PixelPosition pixel_at(unsigned x, unsigned y, unsigned z) { return {x, y, z, 0}; }
 
 }  // namespace _msl
 
@@ -31,6 +33,8 @@ MSL_HIDDEN void _msl_texture_write(const metallib_texture* texture, _msl::PixelP
                                    const float* pixel);
 MSL_HIDDEN void _msl_texture_write_integers(const metallib_texture* texture, _msl::PixelPosition at,
                                             const int* pixel, bool is_signed);
+// Where a pixel of one 32-bit integer lies, for atomics; nullptr outside, and in other formats.
+MSL_HIDDEN char* _msl_texture_place(const metallib_texture* texture, _msl::PixelPosition at);
 MSL_HIDDEN void _msl_texture_sample(const metallib_texture* texture,
                                     const metallib_sampler* sampler, const _msl::Sample* sample,
                                     float* out);
@@ -281,6 +285,15 @@ struct Texture {
       _msl_texture_write_integers(_texture, at, v, metal::is_signed_v<T>);
     }
   }
+  // `update` of a pixel's number; outside of the texture there is none.
+  template <class Update>
+  Pixel atomic_at(PixelPosition at, Update update) const {
+    static_assert(A == metal::access::read_write, "atomics on a texture need access::read_write");
+    static_assert(metal::is_same_v<T, int> || metal::is_same_v<T, uint>,
+                  "atomics on a texture need a component type of int or uint");
+    char* place = _msl_texture_place(_texture, at);
+    return place ? Pixel(update((device metal::atomic<T>*)place), 0, 0, 0) : Pixel(T(0));
+  }
   template <class... O>
   Pixel sample_at(const metal::sampler& s, Sample what, O... options) const {
     static_assert(A == metal::access::sample, "sample() needs access::sample");
@@ -338,6 +351,7 @@ namespace metal {
 
 // clang-format off
 MSL_TEXTURE(texture1d)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at, 0, 0), uint at)
   MSL_TEXTURE_WIDTH
   Pixel read(uint at, uint lod = 0) const { return this->read_at({at, 0, 0, lod}); }
   void write(Pixel p, uint at, uint lod = 0) const { this->write_at(p, {at, 0, 0, lod}); }
@@ -345,6 +359,7 @@ MSL_TEXTURE(texture1d)
 };
 
 MSL_TEXTURE(texture1d_array)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at, 0, slice), uint at, uint slice)
   MSL_TEXTURE_WIDTH
   uint get_array_size() const { return this->_texture->array_length; }
   Pixel read(uint at, uint slice, uint lod = 0) const { return this->read_at({at, 0, slice, lod}); }
@@ -355,6 +370,7 @@ MSL_TEXTURE(texture1d_array)
 };
 
 MSL_TEXTURE(texture2d)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at.x, at.y, 0), uint2 at)
   MSL_TEXTURE_WIDTH
   MSL_TEXTURE_HEIGHT
   Pixel read(uint2 at, uint lod = 0) const { return this->read_at({at.x, at.y, 0, lod}); }
@@ -371,6 +387,7 @@ MSL_TEXTURE(texture2d)
 };
 
 MSL_TEXTURE(texture2d_array)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at.x, at.y, slice), uint2 at, uint slice)
   MSL_TEXTURE_WIDTH
   MSL_TEXTURE_HEIGHT
   uint get_array_size() const { return this->_texture->array_length; }
@@ -391,6 +408,7 @@ MSL_TEXTURE(texture2d_array)
 
 // Six slices a cube: +x, -x, +y, -y, +z, -z.
 MSL_TEXTURE(texturecube)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at.x, at.y, face), uint2 at, uint face)
   MSL_TEXTURE_WIDTH
   MSL_TEXTURE_HEIGHT
   Pixel read(uint2 at, uint face, uint lod = 0) const { return this->read_at({at.x, at.y, face, lod}); }
@@ -409,6 +427,7 @@ MSL_TEXTURE(texturecube)
 };
 
 MSL_TEXTURE(texturecube_array)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at.x, at.y, 6 * cube + face), uint2 at, uint face, uint cube)
   MSL_TEXTURE_WIDTH
   MSL_TEXTURE_HEIGHT
   uint get_array_size() const { return this->_texture->array_length / 6; }
@@ -495,6 +514,7 @@ MSL_DEPTH_TEXTURE(depthcube_array, texturecube_array)
 };
 
 MSL_TEXTURE(texture3d)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at.x, at.y, at.z), uint3 at)
   MSL_TEXTURE_WIDTH
   MSL_TEXTURE_HEIGHT
   uint get_depth(uint lod = 0) const { return this->at_level(this->_texture->depth, lod); }
@@ -509,6 +529,7 @@ MSL_TEXTURE(texture3d)
 };
 
 MSL_TEXTURE(texture_buffer)
+  MSL_TEXTURE_ATOMICS(_msl::pixel_at(at, 0, 0), uint at)
   MSL_TEXTURE_WIDTH
   Pixel read(uint at) const { return this->read_at({at, 0, 0, 0}); }
   void write(Pixel p, uint at) const { this->write_at(p, {at, 0, 0, 0}); }

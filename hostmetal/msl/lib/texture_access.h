@@ -442,6 +442,12 @@ MSL_TEXTURE_FUNCTION void _msl_texture_write_integers(const metallib_texture* t,
   }
 }
 
+MSL_TEXTURE_FUNCTION char* _msl_texture_place(const metallib_texture* t, PixelPosition at) {
+  const bool one = t && t->components == 1 &&
+                   (t->component == METALLIB_UINT32 || t->component == METALLIB_SINT32);
+  return one ? locate(t, at) : nullptr;
+}
+
 MSL_TEXTURE_FUNCTION void _msl_texture_sample(const metallib_texture* t, const metallib_sampler* s,
                                               const Sample* what, float* out) {
   if (!t) {

@@ -3,7 +3,23 @@
 
 #include "bfloat.h"
 
+// What a braced list is for the compiler, which wants it in this namespace.
+namespace std {
+template <class T>
+class initializer_list {
+  const T* first_ = nullptr;
+  decltype(sizeof(0)) size_ = 0;
+
+ public:
+  constexpr initializer_list() = default;
+  constexpr decltype(sizeof(0)) size() const { return size_; }
+  constexpr const T* begin() const { return first_; }
+  constexpr const T* end() const { return first_ + size_; }
+};
+}  // namespace std
+
 namespace metal {
+using std::initializer_list;
 
 template <class T, T v>
 struct integral_constant {
@@ -197,6 +213,11 @@ struct Plain<const volatile __attribute__((opencl_local)) T> : Plain<T> {};
 template <class T>
 using plain = typename Plain<T>::type;
 
+template <class V, class T>
+constexpr bool is_volatile_place_of = false;
+template <class V, class T>
+constexpr bool is_volatile_place_of<volatile V&, T> = __is_same(plain<V>, T);
+
 // An operand of ?: as a value, where it is an object of class type in some address space; else
 // unchanged.
 template <class T>
@@ -206,6 +227,21 @@ constexpr decltype(auto) copied(T&& operand) {
     return plain<Object>(operand);
   } else {
     return static_cast<T&&>(operand);
+  }
+}
+// An integer beside a bfloat in ?:, which becomes one; the bfloat does not become this.
+template <class I>
+struct Integer {
+  I value;
+  constexpr operator I() const { return value; }
+  constexpr operator bfloat() const { return value; }
+};
+template <class T>
+constexpr decltype(auto) beside_bfloat(T&& operand) {
+  if constexpr (__is_integral(__remove_reference_t(T))) {
+    return Integer<plain<__remove_reference_t(T)>>{operand};
+  } else {
+    return copied(static_cast<T&&>(operand));
   }
 }
 // What a member function returns, in the address space where its object lies: `this` knows none.
@@ -225,11 +261,13 @@ MSL_IN_SPACE(threadgroup)
 }  // namespace _msl
 namespace metal {
 
-// ---- numeric_limits
+// ---- numeric_limits; programs specialise the base for types of their own
 template <class T>
-struct numeric_limits {
+struct _numeric_limits_impl {
   static constexpr bool is_specialized = false;
 };
+template <class T>
+struct numeric_limits : _numeric_limits_impl<T> {};
 #define MSL_INT_LIMITS(T)                                                                        \
   template <>                                                                                    \
   struct numeric_limits<T> {                                                                     \

@@ -22,6 +22,11 @@ struct packed_vec;
   M(+, F) M(-, F) M(*, F) M(/, F) M(%, F) M(&, F) M(|, F) M(^, F) M(<<, F) M(>>, F)
 #define MSL_COMPARISONS(M, F) M(<, F) M(<=, F) M(>, F) M(>=, F) M(==, F) M(!=, F) M(&&, F) M(||, F)
 
+// Out of volatile memory: a template, as vec is copied like plain bytes.
+#define MSL_VOLATILE(...)                                                   \
+  template <class V, _msl::enable<_msl::is_volatile_place_of<V, vec>> = 0> \
+  constexpr vec(V&& v) : __VA_ARGS__ {}
+
 #define MSL_OP2(op, _)                                                                         \
   friend constexpr vec operator op(vec a, vec b) { return vec(T(a.x op b.x), T(a.y op b.y)); } \
   constexpr vec& operator op##=(vec b) { return *this = *this op b; }
@@ -43,6 +48,10 @@ struct alignas(2 * sizeof(T)) vec<T, 2> {
   constexpr explicit vec(vec<U, 2> o) : x(T(o.x)), y(T(o.y)) {}
   template <class U, class = enable_if_t<!is_same_v<T, U>>>
   constexpr explicit vec(packed_vec<U, 2> o) : x(T(o.x)), y(T(o.y)) {}
+
+  MSL_VOLATILE(x(v.x), y(v.y))
+  template <class V, _msl::enable<__is_same(V, vec)> = 0>
+  void operator=(V v) volatile { x = v.x, y = v.y; }
 
   constexpr T& operator[](size_t i) { return (&x)[i]; }
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
@@ -94,6 +103,10 @@ struct alignas(4 * sizeof(T)) vec<T, 3> {
   constexpr explicit vec(vec<U, 3> o) : x(T(o.x)), y(T(o.y)), z(T(o.z)) {}
   template <class U, class = enable_if_t<!is_same_v<T, U>>>
   constexpr explicit vec(packed_vec<U, 3> o) : x(T(o.x)), y(T(o.y)), z(T(o.z)) {}
+
+  MSL_VOLATILE(x(v.x), y(v.y), z(v.z))
+  template <class V, _msl::enable<__is_same(V, vec)> = 0>
+  void operator=(V v) volatile { x = v.x, y = v.y, z = v.z; }
 
   constexpr T& operator[](size_t i) { return (&x)[i]; }
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
@@ -149,6 +162,10 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
   constexpr explicit vec(vec<U, 4> o) : x(T(o.x)), y(T(o.y)), z(T(o.z)), w(T(o.w)) {}
   template <class U, class = enable_if_t<!is_same_v<T, U>>>
   constexpr explicit vec(packed_vec<U, 4> o) : x(T(o.x)), y(T(o.y)), z(T(o.z)), w(T(o.w)) {}
+
+  MSL_VOLATILE(x(v.x), y(v.y), z(v.z), w(v.w))
+  template <class V, _msl::enable<__is_same(V, vec)> = 0>
+  void operator=(V v) volatile { x = v.x, y = v.y, z = v.z, w = v.w; }
 
   constexpr T& operator[](size_t i) { return (&x)[i]; }
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
@@ -317,6 +334,27 @@ struct packed_vec<T, 4> {
 #include "swizzle4.inc"
 };
 
+// A bfloat beside float vectors. No constructor says this: calls of the library's functions with a
+// bfloat would be ambiguous.
+#define MSL_WITH_BFLOAT(op)                                           \
+  template <int N>                                                    \
+  constexpr vec<float, N> operator op(bfloat a, vec<float, N> b) {    \
+    return a.value() op b;                                            \
+  }                                                                   \
+  template <int N>                                                    \
+  constexpr vec<float, N> operator op(vec<float, N> a, bfloat b) {    \
+    return a op b.value();                                            \
+  }                                                                   \
+  template <int N>                                                    \
+  constexpr vec<float, N>& operator op##=(vec<float, N>& a, bfloat b) { \
+    return a = a op b.value();                                        \
+  }
+MSL_WITH_BFLOAT(+)
+MSL_WITH_BFLOAT(-)
+MSL_WITH_BFLOAT(*)
+MSL_WITH_BFLOAT(/)
+#undef MSL_WITH_BFLOAT
+
 // ---- what generic code asks about a value
 template <class T>
 inline constexpr bool msl_is_scalar = is_arithmetic_v<T>;
@@ -334,6 +372,11 @@ template <class T>
 using vec_element_t = typename msl_shape<T>::element;
 template <class T, int N>
 using msl_vec_or_scalar = conditional_t<N == 1, T, vec<T, N == 1 ? 2 : N>>;
+
+template <class T>
+struct vec_elements : integral_constant<ushort, msl_shape<T>::size> {};
+template <class T, int N>
+struct numeric_limits<vec<T, N>> : numeric_limits<T> {};
 
 // f(element, ...) of each component.
 template <class T, class F, class... A>
@@ -353,6 +396,43 @@ constexpr auto msl_map(F f, vec<T, 4> a, A... b) {
 }
 
 }  // namespace metal
+namespace _msl {
+// `uint4 v = {a, b}`: the values of one list, of several types; the rest is zero.
+template <class... A>
+struct Braced {
+  static constexpr int kSize = 0;
+  template <class V>
+  constexpr void put(V&, int) const {}
+};
+template <class A, class... B>
+struct Braced<A, B...> {
+  static constexpr int kSize = metal::msl_shape<A>::size + Braced<B...>::kSize;
+  A first;
+  Braced<B...> others;
+
+  template <class T, int N>
+  constexpr operator metal::vec<T, N>() const {
+    static_assert(kSize <= N, "more initial values than the vector has components");
+    metal::vec<T, N> v(T(0));
+    put(v, 0);
+    return v;
+  }
+  template <class T, int N>
+  constexpr void put(metal::vec<T, N>& v, int at) const {
+    if constexpr (metal::msl_shape<A>::size == 1) {
+      v[at] = T(first);
+    } else {
+      for (int i = 0; i < metal::msl_shape<A>::size; ++i) v[at + i] = T(first[i]);
+    }
+    others.put(v, at + metal::msl_shape<A>::size);
+  }
+};
+constexpr Braced<> braced() { return {}; }
+template <class A, class... B>
+constexpr Braced<A, B...> braced(A first, B... others) {
+  return {first, braced(others...)};
+}
+}  // namespace _msl
 
 #define MSL_VECTOR_NAMES(T, name)                   \
   typedef metal::vec<T, 2> name##2;                 \

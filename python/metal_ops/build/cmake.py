@@ -141,7 +141,7 @@ def make_tools() -> Path:
     from metal_ops.metal import cache
 
     flags.require_runtime()
-    compiler, headers = flags.compiler(), flags.header_flags()
+    compiler, headers = flags.compiler(), flags.host_flags()
     words = [sys.executable, *compiler, *headers, str(flags.PACKAGE), _XCRUN, _COMPILER, _TOOLCHAIN]
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
     here = cache.folder().parent / f"cmake-{digest}"

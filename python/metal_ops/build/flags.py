@@ -95,6 +95,15 @@ def header_flags() -> list[str]:
     ]
 
 
+def host_flags() -> list[str]:
+    """`header_flags()`, and what headers of a Mac's C++ library include beside what they are for.
+
+    Raises:
+      MissingToolError: The Objective-C runtime's or GNUstep's headers are missing.
+    """
+    return ["-isystem", str(INCLUDE / "hostmetal" / "cxx"), *header_flags()]
+
+
 def shader_flags() -> list[str]:
     """Options of Apple's `metal` for shaders whose results are those of the CPU.
 

@@ -183,7 +183,7 @@ class _Driver:
             if place not in others and not (links and _LINK_ONLY.match(word))
         ]
         objective_c = language.startswith("objective-c")
-        own = [*(flags.objc_flags() if objective_c else []), *flags.header_flags()]
+        own = [*(flags.objc_flags() if objective_c else []), *flags.host_flags()]
         quiet = ["-Wno-unused-command-line-argument"] if links else []
         return _call([*compiler, *own, *quiet, *words, *output, "-x", language, file])
 

@@ -84,6 +84,7 @@ class Calls:
         out = _Function()
         seen: set[int] = set()
         tree, ids = self._tree, self._ids
+        loops = self._tail_calls(function)
         stack = [(child, False) for child in tree.children(function)]
         while stack:
             cursor, is_object = stack.pop()
@@ -98,6 +99,8 @@ class Calls:
                 if self.asks_for_constants and target._kind_id in ids.variable:
                     if {"function_constant", "derived"} & tree.annotations(target).keys():
                         out.constant = target.spelling
+                if cursor.hash in loops:  # a loop in other words
+                    continue
                 if target._kind_id in ids.function and (key := target.hash) not in seen:
                     seen.add(key)
                     if key not in self._synchronise:
@@ -121,6 +124,30 @@ class Calls:
             elif what in ids.unexposed and not is_object:
                 self._rules.check_pointer(cursor)
         return out
+
+
+    def _tail_calls(self, function: Any) -> set[int]:
+        """Calls of itself behind which a function has nothing to do: Metal's compiler takes them, as a loop."""
+        tree, kind = self._tree, self._tree.kind
+        found: set[int] = set()
+
+        def look(statement: Any) -> None:
+            inner = tree.children(statement)
+            if statement.kind in (kind.COMPOUND_STMT, kind.RETURN_STMT, kind.UNEXPOSED_EXPR):
+                for last in inner[-1:]:
+                    look(last)
+            elif statement.kind == kind.IF_STMT:
+                for branch in inner[1:]:
+                    look(branch)
+            elif statement.kind == kind.CALL_EXPR and statement.referenced is not None:
+                if statement.referenced.hash == function.hash:
+                    found.add(statement.hash)
+                    found.update(name.hash for name in inner[0].walk_preorder())  # what is called
+
+        for child in tree.children(function):
+            if child.kind == kind.COMPOUND_STMT:
+                look(child)
+        return found
 
 
 def _synchronises(function: Any) -> bool:

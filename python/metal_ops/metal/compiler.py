@@ -225,14 +225,14 @@ def _reflect(
     )
     text = f"{head}# 1 {json.dumps(file)}\n{flat}"
     parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *flags]
-    conditionals: frozenset[int] = frozenset()
+    helps: frozenset[tuple[int, str]] = frozenset()
     while True:
-        source = Source(text, conditionals)
+        source = Source(text, helps)
         tree = SyntaxTree(source, parser_flags)
         reflection = reflect(tree, options.std)
-        if tree.conditionals <= conditionals:
+        if tree.helps <= helps:
             break
-        conditionals |= tree.conditionals
+        helps |= tree.helps
     said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)

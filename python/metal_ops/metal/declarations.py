@@ -9,6 +9,7 @@ constant bool b [[function_constant(0)]];      a thread-local that the wrapper s
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from .features import ATTRIBUTES
 from .flat import FlatText
@@ -30,6 +31,8 @@ DROPPED = frozenset(
     center_no_perspective payload render_target_array_index early_fragment_tests
     point_coord raster_order_group depth stencil clip_distance invariant required_threads_per_threadgroup""".split()
 )
+# What an initial value that is zero consists of.
+ZERO = re.compile(r"[{},]|0+[uUlL]*|(?:0+\.0*|\.0+)[fFhH]?|false")
 # A macro that stands for `constant` and words beside it.
 CONSTANT_MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[ \t]+(?:static|constant|constexpr|const|inline))+)[ \t]*$",
@@ -43,6 +46,12 @@ class Declarations:
     def __init__(self, source: FlatText):
         self._source = source
         self._function_constants: set[str] = set()
+        tokens = source.tokens
+        self._definitions = Counter(
+            tokens[i].text
+            for i in range(1, len(tokens) - 1)
+            if tokens[i - 1].text == "void" and tokens[i + 1].text == "(" and not tokens[i].directive
+        )
         self._constant_macros = {
             name
             for name, words in CONSTANT_MACRO.findall(source.flat)
@@ -223,7 +232,9 @@ class Declarations:
             return j
         name = self._source.flat[tokens[declarator].start : tokens[j - 1].end]
         target = f"&{name}"
-        if "<" not in name and parameters:  # the arguments are deduced from the parameters
+        overloaded = self._definitions[tokens[declarator].text] > 1
+        # Parameters choose among overloads, and the template's arguments are deduced from them.
+        if parameters and ("<" not in name or overloaded):
             types = re.sub(r"\[\[.*?\]\]", "", parameters, flags=re.S)
             target = f"static_cast<void (*){types}>(&{name})"
         text = re.sub(r"\\\n|\n", " ", f"_MSL_INSTANCE({host_name}) = {target}")
@@ -231,7 +242,7 @@ class Declarations:
         return last
 
     def threadgroup_variables(self) -> None:
-        """Variables in threadgroup memory: only what kernels declare, without an initial value."""
+        """Variables in threadgroup memory: only what kernels declare, without an initial value or with zeros."""
         tokens = self._source.tokens
         for i, token in enumerate(tokens):
             if token.text != "threadgroup" or token.parens or i == 0:
@@ -274,13 +285,31 @@ class Declarations:
                     "a variable in the threadgroup address space must be declared in a kernel function",
                 )
                 continue
-            if initialised is not None:
+            if initialised is not None and not self._zero(i, initialised):
                 self._source.error(
                     tokens[initialised],
                     "a variable in the threadgroup address space cannot be initialized",
                 )
                 continue
             self._source.replace(token.start, token.end, "_MSL_THREADGROUP", token.directive)
+
+    def _zero(self, i: int, equals: int) -> bool:
+        """`threadgroup float x[32] = {0}`: every thread writes the zeros, then they meet. False for another value."""
+        tokens = self._source.tokens
+        end = equals + 1
+        while tokens[end].text != ";" and tokens[end].directive == tokens[i].directive:
+            if not ZERO.fullmatch(tokens[end].text):
+                return False
+            end += 1
+        bounds = next((j for j in range(i, equals) if tokens[j].text == "["), equals)
+        name = tokens[bounds - 1].text
+        self._source.replace(
+            tokens[equals].start,
+            tokens[end - 1].end,
+            f"; _msl::zero({name}); metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup)",
+            tokens[i].directive,
+        )
+        return True
 
     def derived_constants(self) -> None:
         """Constants that depend on function constants."""

@@ -54,11 +54,7 @@ NAMES = {
     ),
     **dict.fromkeys("tensor tensor_ops mpp dextents tensor_inline tensor_handle".split(), _TENSORS),
     "reduction": f"samplers of Metal 4 are {_NOT}",
-    **dict.fromkeys(
-        """atomic_load atomic_store atomic_exchange atomic_compare_exchange_weak atomic_fetch_add atomic_fetch_sub
-        atomic_fetch_and atomic_fetch_or atomic_fetch_xor atomic_fetch_min atomic_fetch_max atomic_min
-        atomic_max""".split(), f"atomics on textures are {_NOT}"
-    ),
+    **dict.fromkeys("atomic_min atomic_max".split(), f"64-bit atomics on textures are {_NOT}"),
 }  # fmt: skip
 
 # Attributes of functions and arguments, which declarations.py leaves as an annotation.

@@ -14,10 +14,10 @@ class Source(FlatText):
 
     Args:
       original: what `flatten` returns.
-      conditionals: offsets into it of the ?: whose operands have no common type for clang.
+      helps: offsets into it, and what clang needs there.
     """
 
-    def __init__(self, original: str, conditionals: frozenset[int] = frozenset()):
+    def __init__(self, original: str, helps: frozenset[tuple[int, str]] = frozenset()):
         super().__init__(original)
         declarations = Declarations(self)
         declarations.attributes()
@@ -28,5 +28,5 @@ class Source(FlatText):
         declarations.derived_constants()
         spellings.literals(self)
         spellings.strings(self)
-        spellings.conditionals(self, conditionals)
+        spellings.helps(self, helps)
         self.text = self.edited()

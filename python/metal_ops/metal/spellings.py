@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from .flat import FlatText
@@ -250,20 +251,44 @@ def _caller(source: FlatText, i: int) -> str:
     return ""
 
 
-def conditionals(source: FlatText, offsets: frozenset[int]) -> None:
-    """Wraps the operands of the conditional operators at these offsets: clang finds no common type for a vector and
-    one in const device or constant memory, unless the latter is copied first."""
+def helps(source: FlatText, helped: frozenset[tuple[int, str]]) -> None:
+    """Wraps what stands at these offsets into calls of the library's function, where clang is at a loss without:
+
+    copied: the operands of a ?:, a vector and one in const device or constant memory, which have no common type;
+    beside_bfloat: those of a ?:, a bfloat and an integer, which have two;
+    braced: a vector's initial values, fewer than it has components or of several types.
+    """
     tokens = source.tokens
+    functions = dict(sorted(helped, reverse=True))  # what copies as well comes last
     for i, token in enumerate(tokens):
-        if token.start not in offsets or token.text != "?":
-            continue
-        colon = _operand_end(source, i + 1)
-        if tokens[colon].text != ":":
-            continue
-        end = _operand_end(source, colon + 1)
-        for first, last in ((i, colon), (colon, end)):
-            source.insert(tokens[first].end, " _msl::copied(")
-            source.insert(tokens[last - 1].end, ")")
+        function = functions.get(token.start)
+        if function == "braced":
+            opens = next((j for j in range(i, i + 3) if tokens[j].text == "{"), None)
+            if opens is not None:
+                close = tokens[source.matching(opens)]
+                equals = "" if opens == i or tokens[opens - 1].text == "=" else "= "
+                source.replace(tokens[opens].start, tokens[opens].end, f"{equals}_msl::braced(")
+                source.replace(close.start, close.end, ")")
+        elif function and token.text == "?":
+            colon = _operand_end(source, i + 1)
+            if tokens[colon].text != ":":
+                continue
+            end = _operand_end(source, colon + 1)
+            for first, last in ((i, colon), (colon, end)):
+                source.insert(tokens[first].end, f" _msl::{function}(")
+                source.insert(tokens[last - 1].end, ")")
+
+
+def conditionals_around(source: FlatText, offset: int) -> list[int]:
+    """Offsets of the conditional operators in the statement around `offset`."""
+    tokens = source.tokens
+    i = bisect_left(tokens, offset, key=lambda token: token.start)
+    if i == len(tokens):
+        return []
+    start, end = source.statement_start(i), i
+    while end < len(tokens) and tokens[end].text not in (";", "{", "}"):
+        end += 1
+    return [token.start for token in tokens[start:end] if token.text == "?"]
 
 
 def _operand_end(source: FlatText, i: int) -> int:

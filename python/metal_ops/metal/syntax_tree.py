@@ -10,8 +10,16 @@ from typing import Any
 from .libclang import cindex
 from .messages import Message, Place, in_metal
 from .source import Source
+from .spellings import conditionals_around
 
 MAIN = "shader.metal"
+# What clang says where it needs a function of the library: spellings.helps.
+HELPS = {
+    re.compile("incompatible operand types "): "copied",
+    re.compile("conditional expression is ambiguous; "): "beside_bfloat",
+    re.compile(r"call to constructor of '[a-z]+[234]'"): "braced",
+    re.compile(r"no matching constructor for initialization of '[a-z]+[234]'"): "braced",
+}
 
 
 class SyntaxTree:
@@ -27,7 +35,7 @@ class SyntaxTree:
         self.unit = self.index.parse(MAIN, args=flags, unsaved_files=[(MAIN, source.text)])
         self._said: set[tuple[Place | None, str]] = set()
         self._visit = self._visitor()
-        self.conditionals: set[int] = set()  # offsets of ?: that `Source` has to help with
+        self.helps: set[tuple[int, str]] = set()  # where `Source` has to help, and how: spellings.helps
 
     # ---- nodes
 
@@ -110,9 +118,9 @@ class SyntaxTree:
             text = in_metal(diagnostic.spelling)
             if text.startswith("too many errors"):
                 continue
-            if re.fullmatch(r"incompatible operand types .*", text):
-                self.conditionals.add(self.spelled_offset(diagnostic.location))
             place = self.place(diagnostic.location)
+            if severity == "error" and place:
+                self._help(text, self.spelled_offset(diagnostic.location))
             notes = []
             for note in diagnostic.children:
                 note_place = self.place(note.location)
@@ -127,6 +135,16 @@ class SyntaxTree:
             self.messages.append(Message(place, severity, text))
             self.messages += notes
         return errors
+
+    def _help(self, text: str, offset: int) -> None:
+        """Notes what an error may come from."""
+        for said, how in HELPS.items():
+            if said.match(text):
+                self.helps.add((offset, how))
+                return
+        # Of two bfloats in different address spaces ?: makes a float, which is no bfloat without a cast.
+        if text.startswith(("no viable ", "no matching ")):
+            self.helps |= {(at, "copied") for at in conditionals_around(self.source, offset)}
 
     def missing_name(self, diagnostic: Any) -> str:
         """The name that is not declared, of which an error speaks; "" if it is about something else."""

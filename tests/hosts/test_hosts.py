@@ -71,6 +71,15 @@ int main(void) {
   return 0;
 }
 """
+# One header each, as a Mac's headers of all of these know std::unique_ptr.
+POINTERS = r"""
+#include <stdio.h>
+#include <%s>
+int main() {
+  std::unique_ptr<int> x(new int(7));
+  printf("%%d\n", *x);
+}
+"""
 # (name of the file, text, what the program prints)
 HOSTS = {
     "C with blocks and atomics": ("host.c", BLOCKS, "45\n"),
@@ -81,6 +90,10 @@ HOSTS = {
         ),
         "45\n",
     ),
+    **{
+        f"C++ with <{header}> alone": ("host.cpp", POINTERS % header, "7\n")
+        for header in ("string", "map")
+    },
     "Objective-C": ("host.m", OBJECTS, "zero NSRangeException device\n"),
     "Objective-C++": ("host.mm", "#include <vector>\n" + OBJECTS, "zero NSRangeException device\n"),
 }

@@ -25,6 +25,7 @@ class Source(FlatText):
         spellings.member_spaces(self)
         spellings.coherent(self)
         spellings.array_parameters(self)
+        spellings.vector_sizes(self)
         declarations.derived_constants()
         spellings.literals(self)
         spellings.strings(self)

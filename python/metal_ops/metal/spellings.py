@@ -10,6 +10,7 @@ from .flat import FlatText
 
 SPACES = frozenset({"device", "constant", "threadgroup", "thread"})
 COHERENCE = frozenset({"threadgroup", "device", "system"})
+UNSIGNED = frozenset("uint uint32_t ushort uint16_t uchar uint8_t size_t ulong unsigned int short long const".split())
 BEHIND_PARAMETERS = ("{", ":", ";", "noexcept", "->", "=")
 LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
 # Without a suffix: a float in MSL. clang's own switch for it forgets itself in expressions that a template repeats.
@@ -196,6 +197,44 @@ def array_parameters(source: FlatText) -> None:
             f"(*{name.text})" if deeper else f"*{name.text}",
             token.directive,
         )
+
+
+def vector_sizes(source: FlatText) -> None:
+    """`template <class T, uint n> void f(vec<T, n> v)`: Metal's compiler finds n of any integer type, clang of vec's own."""
+    tokens = source.tokens
+    for i, token in enumerate(tokens[:-1]):
+        if token.text != "template" or tokens[i + 1].text != "<":
+            continue
+        close = _angle_end(source, i + 1)
+        end = close
+        while end + 1 < len(tokens) and tokens[end].text not in ("{", ";", "template"):
+            end += 1
+        text = [t.text for t in tokens[close:end]]
+        sizes = {
+            text[k + 2]
+            for k in range(len(text) - 4)
+            if text[k + 1] == "," and text[k + 3] == ">" and "<" in text[max(0, k - 4) : k]
+            and "vec" in text[max(0, k - 5) : k]
+        }
+        start = i + 2
+        for j in range(i + 2, close + 1):
+            if tokens[j].text not in (",", ">"):
+                continue
+            words = [t.text for t in tokens[start:j]]
+            if len(words) > 1 and words[-1] in sizes and set(words[:-1]) <= UNSIGNED:
+                source.replace(tokens[start].start, tokens[j - 2].end, "int", token.directive)
+            start = j + 1
+
+
+def _angle_end(source: FlatText, i: int) -> int:
+    """Index of the > that closes the < at i."""
+    depth = 0
+    for j in range(i, len(source.tokens)):
+        text = source.tokens[j].text
+        depth += (text == "<") - (text == ">")
+        if depth == 0 or text in (";", "{"):
+            return j
+    return i
 
 
 def literals(source: FlatText) -> None:

@@ -80,6 +80,24 @@ int main() {
   printf("%%d\n", *x);
 }
 """
+# What metal-cpp and programs around it include beside Metal.
+AROUND = r"""
+#include <AvailabilityMacros.h>
+#include <QuartzCore/QuartzCore.h>
+#include <simd/simd.h>
+#include <stdio.h>
+int main(void) {
+  CGSize size = CGSizeMake(3, 4);
+  CFTimeInterval began = CACurrentMediaTime();
+  simd_ushort3 a = simd_make_ushort3(1, 2, 3);
+  simd_uchar4 b = {1, 0, 1, 0}, c = {1, 1, 1, 1};
+  simd_float4 d = simd_make_float4(simd_make_float2(1, 2), simd_make_float2(3, 4));
+  bool same = simd_all(a == simd_make_ushort3(simd_make_ushort4(a, 9)));
+  printf("%g %d %d%d%d%d %g\n", size.height, CACurrentMediaTime() >= began, same, simd_all(b == c),
+         simd_any(b == c), simd_any(b > c), simd_make_float3(d).z);
+  return 0;
+}
+"""
 # (name of the file, text, what the program prints)
 HOSTS = {
     "C with blocks and atomics": ("host.c", BLOCKS, "45\n"),
@@ -93,6 +111,10 @@ HOSTS = {
     **{
         f"C++ with <{header}> alone": ("host.cpp", POINTERS % header, "7\n")
         for header in ("string", "map")
+    },
+    **{
+        f"what lies around Metal, {name}": (name, AROUND, "4 1 1010 3\n")
+        for name in ("host.c", "host.cpp", "host.m")
     },
     "Objective-C": ("host.m", OBJECTS, "zero NSRangeException device\n"),
     "Objective-C++": ("host.mm", "#include <vector>\n" + OBJECTS, "zero NSRangeException device\n"),

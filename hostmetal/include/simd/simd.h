@@ -5,23 +5,27 @@
 
 #include <math.h>
 #include <simd/types.h>
+#include <stdbool.h>
 
 #define HOSTMETAL_SIMD_INLINE static inline __attribute__((__always_inline__, __unused__))
 
-#define HOSTMETAL_SIMD_MAKE(scalar, name)                                                  \
-  HOSTMETAL_SIMD_INLINE simd_##name##2 simd_make_##name##2(scalar x, scalar y) {           \
-    simd_##name##2 v = {x, y};                                                             \
-    return v;                                                                              \
-  }                                                                                        \
-  HOSTMETAL_SIMD_INLINE simd_##name##3 simd_make_##name##3(scalar x, scalar y, scalar z) { \
-    simd_##name##3 v = {x, y, z};                                                          \
-    return v;                                                                              \
-  }                                                                                        \
-  HOSTMETAL_SIMD_INLINE simd_##name##4 simd_make_##name##4(scalar x, scalar y, scalar z,   \
-                                                           scalar w) {                     \
-    simd_##name##4 v = {x, y, z, w};                                                       \
-    return v;                                                                              \
+#define HOSTMETAL_SIMD_OVERLOAD HOSTMETAL_SIMD_INLINE __attribute__((__overloadable__))
+
+#define HOSTMETAL_SIMD_MAKE_OF(result, parameters, ...)                 \
+  HOSTMETAL_SIMD_OVERLOAD simd_##result simd_make_##result parameters { \
+    simd_##result v = {__VA_ARGS__};                                    \
+    return v;                                                           \
   }
+#define HOSTMETAL_SIMD_MAKE(scalar, name)                                                         \
+  HOSTMETAL_SIMD_MAKE_OF(name##2, (scalar x, scalar y), x, y)                                     \
+  HOSTMETAL_SIMD_MAKE_OF(name##2, (simd_##name##3 v3), v3.x, v3.y)                                \
+  HOSTMETAL_SIMD_MAKE_OF(name##2, (simd_##name##4 v4), v4.x, v4.y)                                \
+  HOSTMETAL_SIMD_MAKE_OF(name##3, (scalar x, scalar y, scalar z), x, y, z)                        \
+  HOSTMETAL_SIMD_MAKE_OF(name##3, (simd_##name##2 xy, scalar z), xy.x, xy.y, z)                   \
+  HOSTMETAL_SIMD_MAKE_OF(name##3, (simd_##name##4 v4), v4.x, v4.y, v4.z)                          \
+  HOSTMETAL_SIMD_MAKE_OF(name##4, (scalar x, scalar y, scalar z, scalar w), x, y, z, w)           \
+  HOSTMETAL_SIMD_MAKE_OF(name##4, (simd_##name##2 xy, simd_##name##2 zw), xy.x, xy.y, zw.x, zw.y) \
+  HOSTMETAL_SIMD_MAKE_OF(name##4, (simd_##name##3 xyz, scalar w), xyz.x, xyz.y, xyz.z, w)
 HOSTMETAL_SIMD_MAKE(int, int)
 HOSTMETAL_SIMD_MAKE(unsigned int, uint)
 HOSTMETAL_SIMD_MAKE(short, short)
@@ -29,8 +33,25 @@ HOSTMETAL_SIMD_MAKE(unsigned short, ushort)
 HOSTMETAL_SIMD_MAKE(float, float)
 HOSTMETAL_SIMD_MAKE(double, double)
 #undef HOSTMETAL_SIMD_MAKE
+#undef HOSTMETAL_SIMD_MAKE_OF
 
-#define HOSTMETAL_SIMD_OVERLOAD HOSTMETAL_SIMD_INLINE __attribute__((__overloadable__))
+// Of what a comparison gives: a component is true where its highest bit is set.
+#define HOSTMETAL_SIMD_TRUTH(type)                                                           \
+  HOSTMETAL_SIMD_OVERLOAD bool simd_all(type##2 v) { return v.x < 0 && v.y < 0; }            \
+  HOSTMETAL_SIMD_OVERLOAD bool simd_any(type##2 v) { return v.x < 0 || v.y < 0; }            \
+  HOSTMETAL_SIMD_OVERLOAD bool simd_all(type##3 v) { return v.x < 0 && v.y < 0 && v.z < 0; } \
+  HOSTMETAL_SIMD_OVERLOAD bool simd_any(type##3 v) { return v.x < 0 || v.y < 0 || v.z < 0; } \
+  HOSTMETAL_SIMD_OVERLOAD bool simd_all(type##4 v) {                                         \
+    return v.x < 0 && v.y < 0 && v.z < 0 && v.w < 0;                                         \
+  }                                                                                          \
+  HOSTMETAL_SIMD_OVERLOAD bool simd_any(type##4 v) {                                         \
+    return v.x < 0 || v.y < 0 || v.z < 0 || v.w < 0;                                         \
+  }
+HOSTMETAL_SIMD_TRUTH(simd_char)
+HOSTMETAL_SIMD_TRUTH(simd_short)
+HOSTMETAL_SIMD_TRUTH(simd_int)
+HOSTMETAL_SIMD_TRUTH(simd_long)
+#undef HOSTMETAL_SIMD_TRUTH
 HOSTMETAL_SIMD_OVERLOAD float simd_dot(simd_float2 a, simd_float2 b) {
   return a.x * b.x + a.y * b.y;
 }

@@ -20,7 +20,7 @@
   typedef __attribute__((__ext_vector_type__(4),                                     \
                          __aligned__(sizeof(scalar)))) scalar simd_packed_##name##4;
 
-HOSTMETAL_SIMD_VECTORS(signed char, char)
+HOSTMETAL_SIMD_VECTORS(char, char)
 HOSTMETAL_SIMD_VECTORS(unsigned char, uchar)
 HOSTMETAL_SIMD_VECTORS(short, short)
 HOSTMETAL_SIMD_VECTORS(unsigned short, ushort)

@@ -125,7 +125,6 @@ class Calls:
                 self._rules.check_pointer(cursor)
         return out
 
-
     def _tail_calls(self, function: Any) -> set[int]:
         """Calls of itself behind which a function has nothing to do: Metal's compiler takes them, as a loop."""
         tree, kind = self._tree, self._tree.kind

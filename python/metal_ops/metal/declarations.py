@@ -50,7 +50,9 @@ class Declarations:
         self._definitions = Counter(
             tokens[i].text
             for i in range(1, len(tokens) - 1)
-            if tokens[i - 1].text == "void" and tokens[i + 1].text == "(" and not tokens[i].directive
+            if tokens[i - 1].text == "void"
+            and tokens[i + 1].text == "("
+            and not tokens[i].directive
         )
         self._constant_macros = {
             name

@@ -10,7 +10,9 @@ from .flat import FlatText
 
 SPACES = frozenset({"device", "constant", "threadgroup", "thread"})
 COHERENCE = frozenset({"threadgroup", "device", "system"})
-UNSIGNED = frozenset("uint uint32_t ushort uint16_t uchar uint8_t size_t ulong unsigned int short long const".split())
+UNSIGNED = frozenset(
+    "uint uint32_t ushort uint16_t uchar uint8_t size_t ulong unsigned int short long const".split()
+)
 BEHIND_PARAMETERS = ("{", ":", ";", "noexcept", "->", "=")
 LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
 # Without a suffix: a float in MSL. clang's own switch for it forgets itself in expressions that a template repeats.
@@ -213,7 +215,9 @@ def vector_sizes(source: FlatText) -> None:
         sizes = {
             text[k + 2]
             for k in range(len(text) - 4)
-            if text[k + 1] == "," and text[k + 3] == ">" and "<" in text[max(0, k - 4) : k]
+            if text[k + 1] == ","
+            and text[k + 3] == ">"
+            and "<" in text[max(0, k - 4) : k]
             and "vec" in text[max(0, k - 5) : k]
         }
         start = i + 2

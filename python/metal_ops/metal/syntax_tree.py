@@ -35,7 +35,8 @@ class SyntaxTree:
         self.unit = self.index.parse(MAIN, args=flags, unsaved_files=[(MAIN, source.text)])
         self._said: set[tuple[Place | None, str]] = set()
         self._visit = self._visitor()
-        self.helps: set[tuple[int, str]] = set()  # where `Source` has to help, and how: spellings.helps
+        # Where `Source` has to help, and how: spellings.helps.
+        self.helps: set[tuple[int, str]] = set()
 
     # ---- nodes
 

@@ -29,7 +29,7 @@ class _Ids:
         self.member = tree.ids(kind.MEMBER_REF_EXPR)
         self.reference = tree.ids(kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR)
         self.variable = tree.ids(kind.VAR_DECL)
-        self.unexposed = tree.ids(kind.UNEXPOSED_EXPR)
+        self.all = self.reference | self.variable | tree.ids(kind.UNEXPOSED_EXPR)
         self.function = tree.ids(
             kind.FUNCTION_DECL,
             kind.CXX_METHOD,
@@ -84,34 +84,34 @@ class Calls:
         out = _Function()
         seen: set[int] = set()
         tree, ids = self._tree, self._ids
-        loops = self._tail_calls(function)
-        stack = [(child, False) for child in tree.children(function)]
-        while stack:
-            cursor, is_object = stack.pop()
+        loops: set[int] | None = None
+        for cursor, parent in tree.below(function, ids.all):
             what = cursor._kind_id
-            # What lies left of . and -> may be anywhere: member functions accept every address space.
-            is_member = what in ids.member
-            stack += [(child, is_member) for child in tree.children(cursor)]
             if what in ids.reference:
-                target = cursor.referenced
+                target = tree.referenced(cursor)
                 if target is None:
                     continue
                 if self.asks_for_constants and target._kind_id in ids.variable:
                     if {"function_constant", "derived"} & tree.annotations(target).keys():
                         out.constant = target.spelling
-                if cursor.hash in loops:  # a loop in other words
+                if target._kind_id not in ids.function:
                     continue
-                if target._kind_id in ids.function and (key := target.hash) not in seen:
+                key = target.hash
+                if key == function.hash:
+                    loops = self._tail_calls(function) if loops is None else loops
+                    if cursor.hash in loops:  # a loop in other words
+                        continue
+                if key not in self._synchronise:
+                    users = tree.is_users(target)
+                    self._synchronise[key] = None if users else _synchronises(target)
+                synchronises = self._synchronise[key]
+                if key not in seen:
                     seen.add(key)
-                    if key not in self._synchronise:
-                        users = self._tree.is_users(target)
-                        self._synchronise[key] = None if users else _synchronises(target)
-                    synchronises = self._synchronise[key]
                     if synchronises is None:
                         out.callees.append(target.get_definition() or target)
                     else:
                         out.fibers = out.fibers or synchronises
-                if what in ids.call and target is not None:
+                if what in ids.call and synchronises is None:
                     self._rules.check_call(cursor, target)
             elif what in ids.variable:
                 if "threadgroup" in self._tree.annotations(cursor):
@@ -121,7 +121,8 @@ class Calls:
                                   "function")  # fmt: skip
                 else:
                     self._rules.check_binding(cursor, cursor.type, tree.children(cursor)[-1:])
-            elif what in ids.unexposed and not is_object:
+            # What lies left of . and -> may be anywhere: member functions accept every address space.
+            elif parent not in ids.member and tree.pointee_space(cursor) == 0:
                 self._rules.check_pointer(cursor)
         return out
 

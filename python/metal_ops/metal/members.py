@@ -26,6 +26,7 @@ class Members:
 
     def __init__(self, tree: SyntaxTree, integers: Integers):
         self._tree = tree
+        self._structs: dict[tuple[int, int], tuple[str, int]] = {}
         self._integers = integers
 
     def describe(self, type_: Any) -> str | None:
@@ -54,7 +55,10 @@ class Members:
             columns, rows = int(found.group(2)), int(found.group(3))
             return str(_FIRST_MATRIX[found.group(1)] + 3 * (columns - 2) + rows - 2), 1
         if type_.kind == types.RECORD and tree.is_users(type_.get_declaration()):
-            return self._struct(type_, depth)
+            key = type_.get_declaration().hash, depth
+            if key not in self._structs:
+                self._structs[key] = self._struct(type_, depth)
+            return self._structs[key]
         return "?", 1
 
     def _array(self, element: Any, count: int, depth: int) -> tuple[str, int]:

@@ -153,19 +153,16 @@ class Rules:
         self._tree.say(cursor, f"{what} type must have explicit address space qualifier")
 
     def check_pointer(self, cursor: Any) -> None:
-        """An implicit conversion from device T* to T*, which here is thread T*."""
-        type_ = cursor.type.get_canonical()
-        if type_.kind != self._types.POINTER or self._tree.space(type_.get_pointee()):
-            return
+        """An implicit conversion to T*, which here is thread T*: not from device T*."""
         for child in self._tree.children(cursor):
-            inner = child.type.get_canonical()
-            if inner.kind == self._types.POINTER and self._tree.space(inner.get_pointee()):
-                self._tree.say(cursor, f"cannot convert '{self._tree.spell(inner)}' to '{self._tree.spell(type_)}': the address spaces "
+            if self._tree.pointee_space(child) > 0:
+                inner, outer = (node.type.get_canonical() for node in (child, cursor))
+                self._tree.say(cursor, f"cannot convert '{self._tree.spell(inner)}' to '{self._tree.spell(outer)}': the address spaces "
                           "differ")  # fmt: skip
 
     def check_call(self, call: Any, target: Any) -> None:
         """The arguments of a call of a function that the user wrote."""
-        if not self._tree.is_users(target) or target.kind == self._tree.kind.CONSTRUCTOR:
+        if target.kind == self._tree.kind.CONSTRUCTOR:
             return
         for parameter, argument in zip(target.get_arguments(), call.get_arguments(), strict=False):
             if argument is not None:

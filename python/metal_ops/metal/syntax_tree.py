@@ -34,30 +34,49 @@ class SyntaxTree:
         self.index = self.bindings.Index.create(excludeDecls=True)
         self.unit = self.index.parse(MAIN, args=flags, unsaved_files=[(MAIN, source.text)])
         self._said: set[tuple[Place | None, str]] = set()
+        kinds = self.kind
+        self._nothing = self.ids(
+            kinds.INVALID_FILE, kinds.NO_DECL_FOUND, kinds.NOT_IMPLEMENTED, kinds.INVALID_CODE
+        )
+        self._pointer = self.types.POINTER.value
+        self._library = self._prototypes()
         self._visit = self._visitor()
         # Where `Source` has to help, and how: spellings.helps.
         self.helps: set[tuple[int, str]] = set()
 
     # ---- nodes
 
-    def _visitor(self) -> Callable[[Any, list[Any]], int]:
-        """libclang's visit of a node's children, which appends them to a list.
+    def _prototypes(self) -> Any:
+        """libclang's functions that are called for every node, as they are.
 
-        Half of the time that a large file took went into the callback that the bindings make for every node, and the
-        null cursor that they ask for at every child.
+        Most of the time that a large file took went into what the bindings do around them: a callback and a null cursor
+        for every child, a comparison with that for whatever is referenced.
         """
-        cursor = self.bindings.Cursor
-        callback = ctypes.CFUNCTYPE(ctypes.c_int, cursor, cursor, ctypes.py_object)
-        library = ctypes.CDLL(self.bindings.conf.lib._name)  # for a prototype of its own
-        library.clang_visitChildren.argtypes = [cursor, callback, ctypes.py_object]
-        unit = self.unit
+        cursor, type_ = self.bindings.Cursor, self.bindings.Type
+        self._callback = ctypes.CFUNCTYPE(ctypes.c_int, cursor, cursor, ctypes.py_object)
+        library = ctypes.CDLL(self.bindings.conf.lib._name)  # for prototypes of its own
+        library.clang_visitChildren.argtypes = [cursor, self._callback, ctypes.py_object]
+        library.clang_getCursorReferenced.argtypes = [cursor]
+        library.clang_getCursorReferenced.restype = cursor
+        library.clang_getCursorType.argtypes = [cursor]
+        library.clang_getCursorType.restype = type_
+        library.clang_getCanonicalType.argtypes = [type_]
+        library.clang_getCanonicalType.restype = type_
+        library.clang_getPointeeType.argtypes = [type_]
+        library.clang_getPointeeType.restype = type_
+        library.clang_getAddressSpace.argtypes = [type_]
+        return library
+
+    def _visitor(self) -> Callable[[Any, list[Any]], int]:
+        """libclang's visit of a node's children, which appends them to a list."""
+        library, unit = self._library, self.unit
 
         def take(child: Any, _: Any, into: list[Any]) -> int:
             child._tu = unit  # as the bindings do: whoever has a node keeps its file
             into.append(child)
             return 1  # CXChildVisit_Continue
 
-        taken = callback(take)
+        taken = self._callback(take)
         # What a function of ctypes returns has no type for mypy; int() around it would be called for every node.
         return lambda parent, into: library.clang_visitChildren(parent, taken, into)  # type: ignore[no-any-return]
 
@@ -66,6 +85,36 @@ class SyntaxTree:
         found: list[Any] = []
         self._visit(cursor, found)
         return found
+
+    def below(self, top: Any, kinds: frozenset[int]) -> list[tuple[Any, int]]:
+        """The nodes of some kinds that are anywhere in a node, in the order of the text, and the kinds of their parents."""
+        unit = self.unit
+
+        def take(child: Any, parent: Any, into: list[tuple[Any, int]]) -> int:
+            if child._kind_id in kinds:
+                child._tu = unit
+                into.append((child, parent._kind_id))
+            return 2  # CXChildVisit_Recurse
+
+        found: list[tuple[Any, int]] = []
+        self._library.clang_visitChildren(top, self._callback(take), found)
+        return found
+
+    def referenced(self, cursor: Any) -> Any:
+        """What a node refers to, None if that is nothing."""
+        target = self._library.clang_getCursorReferenced(cursor)
+        if target._kind_id in self._nothing:
+            return None
+        target._tu = self.unit
+        return target
+
+    def pointee_space(self, cursor: Any) -> int:
+        """The number of the address space that a node points to, 0 for `thread`; -1 if it is no pointer."""
+        library = self._library
+        type_ = library.clang_getCanonicalType(library.clang_getCursorType(cursor))
+        if type_._kind_id != self._pointer:
+            return -1
+        return int(library.clang_getAddressSpace(library.clang_getPointeeType(type_)))
 
     def ids(self, *kinds: Any) -> frozenset[int]:
         """Kinds as the numbers that nodes have in `_kind_id`, which are quicker to ask for than `kind`."""

@@ -257,31 +257,27 @@ def compile_parts(
 ) -> bytes:
     """Parts of a module, as ir.split cuts them, as one object; `names` are those of all of the module's kernels."""
 
-    def back_end(i: int, variant: str, text: str) -> tuple[int, Path]:
+    def back_end(i: int, variant: str, text: str) -> Path:
         out = work / f"{variant}{i}.o"
         # A kernel's name is marked once.
         if variant == variants[0]:
             text += ir.mark_names([names[number] for number in parts[i][0]])
         if variant == "checked":
-            return _back_end_checked(lanes.by_fibers(ir.checked(text)), target, out), out
+            _back_end_checked(lanes.by_fibers(ir.checked(text)), target, out)
+            return out
         text, cpu_ = ir.unchecked(text), target
         if variant == "wide":
             text, cpu_ = ir.wide(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
         by_lanes, _ = lanes.by_lanes(text, cpu_)
-        return _back_end(by_lanes, cpu_, out, SHORT_SLP if ir.meeting(text) else ()), out
+        _back_end(by_lanes, cpu_, out, SHORT_SLP if ir.meeting(text) else ())
+        return out
 
-    def back_ends(stack: int) -> tuple[int, list[Path]]:
-        jobs = []
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for i, (_, part) in enumerate(parts):
-                text = ir.unaligned(ir.prepare(part, stack, constants))
-                jobs += [pool.submit(back_end, i, variant, text) for variant in variants]
-            done = [job.result() for job in jobs]
-        return max(needed for needed, _ in done), [out for _, out in done]
-
-    needed, objects = back_ends(STACK_BYTES)
-    if needed > STACK_BYTES:  # rare: large arrays in a kernel with barriers
-        _, objects = back_ends((needed + 4095) // 4096 * 4096)
+    jobs = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for i, (_, part) in enumerate(parts):
+            text = ir.unaligned(ir.prepare(part, constants))
+            jobs += [pool.submit(back_end, i, variant, text) for variant in variants]
+        objects = [job.result() for job in jobs]
     return _joined(objects, work)
 
 
@@ -293,7 +289,7 @@ def compile_tables(
     for variant in variants:
         if variant == "wide":
             continue  # of what has no code
-        text = lanes.by_fibers(ir.prepare(whole.tables(numbers), STACK_BYTES, []))
+        text = lanes.by_fibers(ir.prepare(whole.tables(numbers), []))
         text = ir.checked(text) if variant == "checked" else ir.unchecked(text)
         objects.append(work / f"tables_{variant}.o")
         command = [toolchain.clang(), "-x", "ir", "-O0", "-fPIC", "-c", "-w", "-"]
@@ -309,8 +305,8 @@ def _joined(objects: list[Path], work: Path) -> bytes:
     return out.read_bytes()
 
 
-def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> int:
-    """IR to object; returns the bytes of stack that a fiber needs."""
+def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
+    """IR to object."""
     command = [
         toolchain.clang(),
         "-x",
@@ -325,17 +321,24 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> int:
         *toolchain.march(target),
     ]
     toolchain.run([*command, *flags, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
-    return _stack_needed(out)
+    _say_stack(out)
 
 
-def _back_end_checked(text: str, target: str, out: Path) -> int:
+def _back_end_checked(text: str, target: str, out: Path) -> None:
     march = toolchain.march(target)
     common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
     light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
     # What is left to do is instruction selection: a call before every access leaves little to optimise.
     command = [*common, "-O0", "-c", "-fstack-usage", "-o", str(out)]
     toolchain.run(command, "the checked variant", ir.instrument(light))
-    return _stack_needed(out)
+    _say_stack(out)
+
+
+def _say_stack(out: Path) -> None:
+    """Writes into an object the bytes of stack that a fiber of it needs."""
+    size = max(STACK_BYTES, (_stack_needed(out) + 4095) // 4096 * 4096)
+    mark = ir.STACK_MARK.to_bytes(8, "little")
+    out.write_bytes(out.read_bytes().replace(mark, size.to_bytes(8, "little")))
 
 
 def _stack_needed(out: Path) -> int:

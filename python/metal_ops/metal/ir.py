@@ -22,11 +22,15 @@ _GLOBAL = re.compile(
 )
 _COMDAT = re.compile(r"^\$\S+ = comdat any\n", re.M)
 _DIVIDE = re.compile(
-    r"^(\s*)(%\S+) = ([us])(div|rem) (?:exact )?i(8|16|32|64) (\S+), (%[^,\s]+)(.*)$", re.M
+    r"^( *)(%\S+) = ([us])(div|rem) (?:exact )?i(8|16|32|64) (\S+), (%[^,\s]+)(.*)$", re.M
 )
 
 
-def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
+# Stands for the bytes of stack in a module and the object that it becomes, where they are known at last.
+STACK_MARK = 0x6D736C2D73746163
+
+
+def prepare(text: str, constants: list[str]) -> str:
     """Makes every function internal, so that only what kernels reach is compiled, and divisions safe.
 
     Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
@@ -47,7 +51,7 @@ def prepare(text: str, stack_bytes: int, constants: list[str]) -> str:
     text = internal_globals(_DEFINE.sub("define internal ", text))
     text = re.sub(
         r"^@_msl_stack_bytes = .*$",
-        f"@_msl_stack_bytes = internal constant i64 {stack_bytes}, align 8",
+        f"@_msl_stack_bytes = internal externally_initialized global i64 {STACK_MARK}, align 8",
         text,
         flags=re.M,
     )
@@ -95,11 +99,11 @@ def _guard(match: re.Match[str]) -> str:
 
 
 _ALIGNED = re.compile(
-    r"^(\s*(?:%\S+ = load |store )(?!atomic )(?:volatile )?)([^,]*)(.*), align (8|16|32|64|128)\b",
+    r"^( *(?:%\S+ = load |store )(?!atomic )(?:volatile )?)([^,]*)(.*), align (8|16|32|64|128)\b",
     re.M,
 )
 _ALIGNED_ARGUMENT = re.compile(r"(?<!\)) align (?:2|4|8|16|32|64|128)(?= )")
-_CALL = re.compile(r"^(?:define|declare) .*$|^\s*(?:%\S+ = )?(?:tail )?(?:call|invoke) .*$", re.M)
+_CALL = re.compile(r"^(?:define|declare) .*$|^ *(?:%\S+ = )?(?:tail )?(?:call|invoke) .*$", re.M)
 
 
 def unaligned(text: str) -> str:
@@ -214,8 +218,9 @@ def pieces(text: str) -> Pieces:
         return ""
 
     frame = _VARIABLE.sub(take, _USED.sub("", _FUNCTION.sub(take, text)))
-    # Kept small, as every part has it.
+    # Kept small, as every part has it: what is left between the definitions were thousands of empty lines.
     frame = _COMDAT.sub("", re.sub(r"(?m)^; Function Attrs:.*\n", "", frame))
+    frame = re.sub(r"\n{2,}", "\n", frame)
     return Pieces(frame, definitions, _entries(text))
 
 

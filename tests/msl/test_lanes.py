@@ -459,6 +459,7 @@ def test_vectors_that_are_computed_stay():
         ("{ i8, float, i8 }", (12, 4)),
         ('%"struct.a::b"', (24, 8)),
         ("[2 x %c]", (4, 2)),
+        ("{ half, <3 x float> }", (32, 16)),
     ],
 )
 def test_sizes_of_types(kind, expected):
@@ -467,7 +468,7 @@ def test_sizes_of_types(kind, expected):
 
 
 def test_sizes_of_types_that_are_not_known():
-    for kind in ("%d", "x86_fp80", "<4 x float>"):
+    for kind in ("%d", "x86_fp80", "<4 x i1>"):
         with pytest.raises(LookupError):
             size_of(kind, {})
 

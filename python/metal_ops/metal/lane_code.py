@@ -37,7 +37,7 @@ class RegionCode:
         self._regions, self._group, self._row = regions, group, row
         self._number = {name: i for i, name in enumerate(regions.all)}
         self._fields: list[str] = []  # types of the frame's
-        self._allocas: dict[str, tuple[int, str]] = {}
+        self._allocas: dict[str, str] = {}  # value -> where a lane's lies in the frame
         self._kept: dict[
             str, tuple[int, str, bool]
         ] = {}  # value -> field, type, whether it is one for all lanes
@@ -98,6 +98,11 @@ class RegionCode:
         found = re.fullmatch(r"alloca (.*?)(?:, align (\d+))?", i.text)
         assert found and i.result
         kind, align = found[1], int(found[2] or 1)
+        if i.result in self._function.arrays:
+            count, size = self._function.arrays[i.result]
+            lanes = f"{{ [{count} x [{LANES} x i{8 * size}]], [0 x <64 x i8>] }}"
+            self._allocas[i.result] = f"i32 {self._field(lanes)}, i32 0, i64 0, i64 %msl.l"
+            return
         if (
             ", i" in kind.rsplit("]", 1)[-1]
             or self._function.defs[i.result][0] != self._function.entry
@@ -109,7 +114,8 @@ class RegionCode:
             if align > 8
             else f"{{ {kind}, [0 x i{8 * align}] }}"
         )
-        self._allocas[i.result] = (self._field(f"[{LANES} x {padded}]"), padded)
+        field = self._field(f"[{LANES} x {padded}]")
+        self._allocas[i.result] = f"i32 {field}, i64 %msl.l, i32 0"
 
     def _storage(self, kind: str, one: bool) -> int:
         if kind[0] in "{[":
@@ -229,10 +235,8 @@ class RegionCode:
             elif value in self._lane_fields:
                 head.extend(self._load(value, self._lane_fields[value], "i32", False))
             elif value in self._allocas:
-                field, _ = self._allocas[value]
-                head.append(
-                    f"{value} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}, i64 %msl.l, i32 0"
-                )
+                at = self._allocas[value]
+                head.append(f"{value} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, {at}")
             elif value in self._kept and not self._anew(value):
                 field, kind, one = self._kept[value]
                 if one:

@@ -62,6 +62,9 @@ def size_of(kind: str, types: dict[str, str]) -> tuple[int, int]:
         return _SIZES[kind], _SIZES[kind]
     if kind[0] == "%":
         return size_of(types[kind], types)
+    if found := re.fullmatch(r"<(\d+) x (?!i1>)(\w+)>", kind):
+        bytes_ = 1 << (int(found[1]) * _SIZES[found[2]] - 1).bit_length()
+        return bytes_, bytes_
     if found := re.fullmatch(r"\[(\d+) x (.*)\]", kind):
         size, align = size_of(found[2], types)
         return int(found[1]) * size, align
@@ -170,6 +173,7 @@ class Function:
     Attributes:
       blocks: by name, in the text's order.
       defs: value -> the block and instruction that define it.
+      arrays: those that lie side by side with the other lanes', as lane_arrays.py finds them: elements and bytes of one.
     """
 
     def __init__(self, text: str, parameters: int):
@@ -180,6 +184,7 @@ class Function:
         self.head = head
         self._last: dict[str, str] = {}  # a block -> what of it comes last, which phis have to name
         self.blocks: dict[str, Block] = {}
+        self.arrays: dict[str, tuple[int, int]] = {}
         self._parse(body.rsplit("}", 1)[0], f"v{parameters}")
         self.defs: dict[str, tuple[str, Instruction]] = {}
         self._parameters = {f"%v{i}" for i in range(parameters)}

@@ -109,6 +109,8 @@ class Regions:
             return 0
         if value in ("%v2", "%v3"):
             return 1
+        if value in self._flow.function.arrays:  # the next lane's element is next to this one's
+            return self._flow.function.arrays[value][1]
         if depth > 16 or value not in self._flow.function.defs:
             return None
         i = self._flow.function.defs[value][1]

@@ -16,6 +16,7 @@ import re
 
 from . import toolchain
 from .abi import number as number_of
+from .lane_arrays import Arrays
 from .lane_driver import Simdgroup
 from .lane_flow import Flow, Uniform
 from .lane_ir import Fallback, Function, Instruction, named
@@ -80,8 +81,12 @@ def _lightly_optimised(text: str, target: str) -> str:
         r"\1 alwaysinline \2",
         text,
     )
+    # Loops around them are not unrolled: each copy would be regions of its own, by the hundred in a kernel of attention,
+    # and arrays lie such that an index which is the same for all lanes costs nothing (lane_arrays.py).
     text = re.sub(
-        r"(?m)^(declare .*@_msl_(?:barrier|simd)\(.*\)) (#\d+)$", r"\1 convergent \2", text
+        r"(?m)^(declare .*@_msl_(?:barrier|simd)\(.*\)) (#\d+)$",
+        r"\1 convergent noduplicate \2",
+        text,
     )
     text = re.sub(
         r"(?m)^(declare .*@_msl_(?:slot|lane)\(.*\)) (#\d+)$",
@@ -180,7 +185,7 @@ class _Module:
     def _kernel(
         self, number: int, text: str, group: int, metadata: int
     ) -> tuple[str, list[str], int]:
-        function = _cut(text)
+        function = Function(text, 6)
         for block in function.blocks.values():
             for i in block.instructions:
                 if i.callee() in self.meets or (
@@ -194,7 +199,9 @@ class _Module:
         by, aligned = LANES, False
         for row in rows:
             symbol = f"@_msl_lanes{number}{'' if row else '_any'}"
-            function = _cut(text)
+            function = Function(text, 6)
+            Arrays(function, self._types).place()
+            Vectors(function).take_apart()
             try:
                 flow, uniform, regions = _analysed(function, row, self._types)
                 if _inductions(function, flow, uniform, regions):
@@ -217,12 +224,6 @@ class _Module:
         both = len(rows) > 1 and not by & ROWS
         out.append(_entry(number, both, aligned, len(rows) > 1, self._attributes))
         return "".join(out), lines, by | BARRIERS * barriers
-
-
-def _cut(text: str) -> Function:
-    function = Function(text, 6)
-    Vectors(function).take_apart()
-    return function
 
 
 def _analysed(

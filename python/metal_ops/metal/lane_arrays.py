@@ -1,0 +1,214 @@
+"""Arrays of a thread side by side with those of the other lanes, for lanes.py: element n of all lanes, then element n + 1.
+
+A loop over lanes that reads a[n] is one load of a vector then, where it gathers from 32 arrays that lie one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .lane_ir import Fallback, Function, Instruction, named, size_of, type_at
+
+LANES = 32
+_MOST_ZEROS = 256  # elements that are set to zero one by one
+_ALLOCA = re.compile(r"alloca (.*?)(?:, align \d+)?")
+_ACCESS = re.compile(r"(?:load|store) (<(\d+) x (\w+)>|\w+)[ ,]")
+_POINTER = re.compile(r"getelementptr (?:(?:inbounds|nuw|nusw) )*")
+_ZEROS = re.compile(
+    r"call void @llvm\.memset\.p0\.i64\(ptr [^,]*?(%\S+), i8 0, i64 (\d+), i1 false\)"
+)
+
+
+class Arrays:
+    """The arrays of a function that can lie so.
+
+    Args:
+      function: becomes one whose accesses are to such arrays.
+      types: the module's types that have names.
+    """
+
+    def __init__(self, function: Function, types: dict[str, str]):
+        self._function, self._types = function, types
+        self._names = 0
+        self._users: dict[str, list[Instruction]] = {}
+        for block in function.blocks.values():
+            for i in block.instructions:
+                for use in i.uses:
+                    self._users.setdefault(use, []).append(i)
+
+    def place(self) -> None:
+        """Changes the function, and notes the arrays in it."""
+        changed: dict[int, list[Instruction]] = {}  # what stands for an instruction
+        for name, (_, i) in self._function.defs.items():
+            if i.operation == "alloca":
+                try:
+                    count, size, pointers, accesses = self._of(name, i)
+                except (Fallback, LookupError, ValueError):
+                    continue  # they lie one after the other
+                self._function.arrays[name] = count, size
+                for one in pointers:
+                    changed[id(one)] = self._pointer(one)
+                for one in accesses:
+                    changed[id(one)] = self._access(one, size)
+        if not changed:
+            return
+        for block in self._function.blocks.values():
+            block.instructions = [
+                new for i in block.instructions for new in changed.get(id(i), [i])
+            ]
+        self._function.index()
+
+    def _of(
+        self, name: str, alloca: Instruction
+    ) -> tuple[int, int, list[Instruction], list[Instruction]]:
+        """An array's elements and the bytes of one, the pointers into it and the accesses to it.
+
+        Raises:
+          LookupError, ValueError: it has other uses, or elements of several sizes.
+        """
+        found = _ALLOCA.fullmatch(alloca.text)
+        if not found:
+            raise ValueError(alloca.text)
+        whole = size_of(found[1], self._types)[0]
+        pointers: list[Instruction] = []
+        accesses: list[Instruction] = []
+        sizes: set[int] = set()
+        offsets: set[int] = set()
+        ahead = [name]
+        while ahead:
+            pointer = ahead.pop()
+            for i in self._users.get(pointer, []):
+                if i.operation == "getelementptr" and i.result:
+                    offset, indices = self._path(i)
+                    if i.uses[0] != pointer or pointer in (value for value, _ in indices):
+                        raise ValueError(i.text)
+                    offsets |= {offset, *(stride for _, stride in indices)}
+                    pointers.append(i)
+                    ahead.append(i.result)
+                    continue
+                accesses.append(i)
+                if i.operation in ("load", "store"):
+                    sizes.add(self._size(i, pointer))
+                elif not (zeros := _ZEROS.match(i.text)) or zeros[1] != pointer:
+                    raise ValueError(i.text)
+                else:
+                    offsets.add(int(zeros[2]))
+        if len(sizes) != 1:
+            raise ValueError("elements of several sizes")
+        (size,) = sizes
+        if whole % size or any(offset % size for offset in offsets):
+            raise ValueError("accesses between elements")
+        for i in accesses:
+            if i.operation == "call" and int(_ZEROS.match(i.text)[2]) > _MOST_ZEROS * size:  # type: ignore[index]
+                raise ValueError("many zeros")
+        return whole // size, size, pointers, accesses
+
+    def _size(self, access: Instruction, pointer: str) -> int:
+        """Bytes of a scalar that is read or written there."""
+        found = _ACCESS.match(access.text)
+        if not found or not re.search(rf"ptr {re.escape(pointer)}(?:,|$)", access.text):
+            raise ValueError(access.text)
+        if access.operation == "store" and access.text.split(", ptr ")[0].endswith(f" {pointer}"):
+            raise ValueError("a pointer is kept")
+        return size_of(found[3] or found[1], self._types)[0]
+
+    def _path(self, i: Instruction) -> tuple[int, list[tuple[str, int]]]:
+        """How many bytes a pointer lies behind another: a number, and indices times their strides."""
+        rest = i.text[_POINTER.match(i.text).end() :]  # type: ignore[union-attr]
+        kind = type_at(rest)
+        words = rest[len(kind) :].split(", ")[2:]
+        offset, indices = 0, []
+        for n, word in enumerate(words):
+            index = word.split(" ")[-1]
+            if n and (kind := self._types.get(kind, kind))[0] == "{":
+                more, kind = self._member(kind, int(index))
+                offset += more
+                continue
+            if n:
+                found = re.fullmatch(r"\[\d+ x (.*)\]", kind)
+                if not found:
+                    raise ValueError(kind)
+                kind = found[1]
+            stride = size_of(kind, self._types)[0]
+            if index[0] == "%":
+                indices.append((word, stride))
+            else:
+                offset += int(index) * stride
+        return offset, indices
+
+    def _member(self, kind: str, index: int) -> tuple[int, str]:
+        """Where a struct's member lies, and its type."""
+        at, rest = 0, kind[1:-1].strip()
+        while True:
+            part = type_at(rest)
+            size, align = size_of(part, self._types)
+            at = -(-at // align) * align
+            if not index:
+                return at, part
+            at, index = at + size, index - 1
+            rest = rest[len(part) :].lstrip(", ")
+
+    def _pointer(self, i: Instruction) -> list[Instruction]:
+        """The pointer into arrays side by side: all offsets are so many times as long."""
+        offset, indices = self._path(i)
+        assert i.result
+        steps = [f"[{stride * LANES} x i8], ptr BASE, {word}" for word, stride in indices]
+        if offset or not steps:
+            steps.append(f"i8, ptr BASE, i64 {offset * LANES}")
+        out, base = [], i.uses[0]
+        for n, step in enumerate(steps):
+            result = i.result if n == len(steps) - 1 else named(i.result, f".step{n}")
+            text = f"getelementptr {step.replace('BASE', base)}"
+            out.append(Instruction(result, text, "getelementptr"))
+            base = result
+        return out
+
+    def _access(self, i: Instruction, size: int) -> list[Instruction]:
+        if i.operation == "call":
+            zeros = _ZEROS.match(i.text)
+            assert zeros
+            return self._zeros(zeros[1], int(zeros[2]) // size, size)
+        found = _ACCESS.match(i.text)
+        assert found
+        if not found[2]:
+            return [
+                Instruction(i.result, re.sub(r", align \d+", "", i.text), i.operation, i.metadata)
+            ]
+        pointer = re.findall(r"ptr (%(?:\"[^\"]+\"|[\w.$-]+))", i.text)[-1]
+        stem = i.result or self._new(pointer)
+        vector, kind, out = found[1], found[3], []
+        whole = "poison"
+        for n in range(int(found[2])):
+            at = pointer
+            if n:
+                at = named(stem, f".at{n}")
+                text = f"getelementptr i8, ptr {pointer}, i64 {n * size * LANES}"
+                out.append(Instruction(at, text, "getelementptr"))
+            element = named(stem, f".part{n}")
+            if i.operation == "load":
+                out.append(Instruction(element, f"load {kind}, ptr {at}", "load"))
+                last = n == int(found[2]) - 1
+                new = i.result if last else named(stem, f".with{n}")
+                text = f"insertelement {vector} {whole}, {kind} {element}, i64 {n}"
+                out.append(Instruction(new, text, "insertelement"))
+                whole = new or ""
+            else:
+                value = i.text[len("store ") + len(vector) :].rsplit(", ptr ", 1)[0].strip()
+                text = f"extractelement {vector} {value}, i64 {n}"
+                out.append(Instruction(element, text, "extractelement"))
+                out.append(Instruction(None, f"store {kind} {element}, ptr {at}", "store"))
+        return out
+
+    def _new(self, pointer: str) -> str:
+        """A name that nothing has."""
+        self._names += 1
+        return named(pointer, f".set{self._names}")
+
+    def _zeros(self, pointer: str, count: int, size: int) -> list[Instruction]:
+        out, stem = [], self._new(pointer)
+        for n in range(count):
+            at = named(stem, f".at{n}")
+            text = f"getelementptr i8, ptr {pointer}, i64 {n * size * LANES}"
+            out.append(Instruction(at, text, "getelementptr"))
+            out.append(Instruction(None, f"store i{8 * size} 0, ptr {at}", "store"))
+        return out

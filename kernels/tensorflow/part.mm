@@ -3,7 +3,6 @@
 #include "kernels/tensorflow/part.h"
 
 #include "kernels/tensorflow/cc_tensor.h"
-#include "tensorflow/core/framework/allocation_description.pb.h"
 
 namespace metal_ops {
 namespace {

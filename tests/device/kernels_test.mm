@@ -53,8 +53,11 @@ struct Memory {
   void (*release)(void*) = nullptr;
 
   ~Memory() {
-    if (release != nullptr) return release(base.opaque);
-    if (base.opaque != nullptr) se.deallocate(&device, &base);
+    if (release != nullptr) {
+      release(base.opaque);
+    } else if (base.opaque != nullptr) {
+      se.deallocate(&device, &base);
+    }
   }
   void* data() { return base.opaque != nullptr ? base.opaque : host.data(); }
 };

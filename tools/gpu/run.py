@@ -43,6 +43,7 @@ CASES_OTHERWISE = {
     "buffer_has_the_asked_properties": "the address of a private buffer is the GPU's",
     "small_buffers_are_recycled": "which memory is used again is open",
     "inline_buffer_is_a_buffer": "its contents are the GPU's",
+    "inline_part_is_a_buffer_of_the_same_bytes": "its contents are the GPU's",
     "rebuilt_library_is_loaded_anew": "the library that is rebuilt has no code for GPUs",
     "function_constants_by_index_name_and_range": "a compiled library lists the constants of the file",
     "memory_that_is_not_there_is_an_error_where_it_is_touched": "memory that is not there ends the use of the GPU",

@@ -184,7 +184,20 @@ const std::map<std::string, std::function<void()>> kCases = {
          auto* other = reinterpret_cast<char*>((void*)next);
          Check(other < object || other >= object + length, "addresses of two");
          [next release];
+         // A part of it keeps the memory, and has addresses in front of which no bytes of the GPU's lie.
+         id<MTLBuffer> part = hostmetal_new_inline_part(buffer, length / 2, length / 2, nullptr);
+         auto* of_part = reinterpret_cast<char*>((void*)part);
+         Check(of_part + length / 2 <= object || of_part >= object + length, "addresses of a part");
+         Check([part gpuAddress] == [buffer gpuAddress] + length / 2 && ![part contents],
+               "the GPU's memory");
          [buffer release];
+         if (length) {
+           char back = 0;
+           Check(hostmetal_read(part, length / 2 - 1, &back, 1) && back == '\xff',
+                 "bytes of a part");
+           Check(!hostmetal_read(part, length / 2, &back, 1), "not beyond a part's end");
+         }
+         [part release];
        }
        Check([Device() currentAllocatedSize] == before, "all given back");
      }},

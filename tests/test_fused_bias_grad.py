@@ -16,11 +16,12 @@ def of(derivative):
     """By automatic differentiation in float64."""
 
     def slopes(d, x):
-        with tf.device("CPU"), tf.GradientTape() as tape:
+        with tf.device("CPU"):
             x = tf.constant(x)
-            tape.watch(x)
-            y = derivative(x)
-        return d * tape.gradient(y, x).numpy()
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = derivative(x)
+            return d * tape.gradient(y, x).numpy()
 
     return slopes
 

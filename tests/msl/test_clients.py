@@ -76,3 +76,18 @@ def test_argument_indices_of_an_array_behind_its_attribute(tmp_path):
         found.append(reflection.kernels[0].arguments[0].members)
     assert found[0] == found[1]
     assert found[0].startswith("{p,0,1:[2,8:*w4,4:3t,16,3:[4,") and "x,48,7:" in found[0]
+
+
+def test_threadgroup_zeros_are_there_in_every_threadgroup():
+    """Not only in a worker's first, whose memory is new."""
+    source = """kernel void k(device int* out, uint i [[thread_index_in_threadgroup]], uint g [[threadgroup_position_in_grid]]) {
+      threadgroup int t[32] = {0};
+      threadgroup short n = 0;
+      out[g * 32 + i] = t[i] + n;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      t[i] = 5;
+      n = 7;
+    }"""
+    out = np.full(8 * 32, -1, np.int32)
+    library(source)["k"].run(8 * 32, 32, {0: out}, workers=1)
+    assert not out.any(), out

@@ -101,7 +101,7 @@ REFUSED = {
     "float atomic max": ("kernel void k(device atomic<float>* x) { ^atomic_fetch_max_explicit(x, 1.0f, memory_order_relaxed); }", "no matching function"),
     "plain read of an atomic": ("kernel void k(device atomic_uint* x, device uint* y) { y[0] = ^x[0]; }", "assigning to"),
     "unknown function": (f"{K} {{ x[i] = ^sine(1); }}", "use of undeclared identifier 'sine'"),
-    "std": (f"{K} {{ x[i] = ^std::sin(1.0f); }}", "no member named 'sin' in namespace 'std'"),
+    "std": (f"{K} {{ x[i] = std::^sin(1.0f); }}", "no member named 'sin' in namespace 'std'"),
     "float to bfloat": (f"{K} {{ bfloat ^b = x[i]; x[i] = b; }}", "no viable conversion from 'device float' to 'bfloat'"),
     "half to bfloat": (f"{K} {{ bfloat ^b = 1.0h; x[i] = b; }}", "no viable conversion from 'half' to 'bfloat'"),
     "missing semicolon": (f"{K} {{ x[i] = 1^ }}", "expected ';'"),

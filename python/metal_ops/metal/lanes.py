@@ -59,9 +59,18 @@ def by_lanes(text: str, target: str) -> tuple[str, dict[int, str]]:
     numbers = {int(n) for n in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}
     if not numbers or forced():
         return by_fibers(text), dict.fromkeys(numbers, "METAL_OPS_FIBERS is set")
+    # What a loop keeps in arrays may be the same for all lanes, which is seen where the loop is unrolled.
+    kept = _made(text, numbers, target, False)
+    return (
+        min(kept, _made(text, numbers, target, True), key=lambda m: len(m[1])) if kept[1] else kept
+    )
+
+
+def _made(text: str, numbers: set[int], target: str, unrolled: bool) -> tuple[str, dict[int, str]]:
+    """What by_lanes returns; `unrolled`: loops of meetings may be."""
     left: dict[int, str] = {}
     while len(left) < len(numbers):
-        light = _lightly_optimised(by_fibers(text, set(left)), target)
+        light = _lightly_optimised(by_fibers(text, set(left)), target, unrolled)
         done, new = _Module(light).transformed(numbers - left.keys())
         if not new:
             return done, left
@@ -69,7 +78,7 @@ def by_lanes(text: str, target: str) -> tuple[str, dict[int, str]]:
     return by_fibers(text), left
 
 
-def _lightly_optimised(text: str, target: str) -> str:
+def _lightly_optimised(text: str, target: str, unrolled: bool) -> str:
     """Everything that a thread calls in one function, and that simplified."""
     text = re.sub(r"(?m)^define internal (void @_msl_thread\d+\()", r"define hidden \1", text)
     # Not what calls the simdgroups: those functions stay apart.
@@ -81,11 +90,11 @@ def _lightly_optimised(text: str, target: str) -> str:
         r"\1 alwaysinline \2",
         text,
     )
-    # Loops around them are not unrolled: each copy would be regions of its own, by the hundred in a kernel of attention,
+    # Loops around them are better not unrolled: each copy would be regions of its own, by the hundred in a kernel of attention,
     # and arrays lie such that an index which is the same for all lanes costs nothing (lane_arrays.py).
     text = re.sub(
         r"(?m)^(declare .*@_msl_(?:barrier|simd)\(.*\)) (#\d+)$",
-        r"\1 convergent noduplicate \2",
+        rf"\1 convergent {'' if unrolled else 'noduplicate '}\2",
         text,
     )
     text = re.sub(

@@ -50,7 +50,9 @@ def only_in_graphs(op: str) -> bool:
     """Whether nobody can call it by itself: it changes variables of TensorFlow 1, or only graphs still have it."""
     definition = op_def_registry.get(op)
     removed = 0 < definition.deprecation.version <= tf.version.GRAPH_DEF_VERSION
-    return removed or op.startswith("_") or any(argument.is_ref for argument in definition.input_arg)
+    return (
+        removed or op.startswith("_") or any(argument.is_ref for argument in definition.input_arg)
+    )
 
 
 def without_cpu_kernel(ops: Iterable[str]) -> set[str]:

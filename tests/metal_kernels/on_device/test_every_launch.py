@@ -12,6 +12,7 @@ import itertools
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -23,6 +24,8 @@ from metal_ops.grid import N_DIMS, N_FEATURES
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.scenes.procedural import procedural_scene
 from metal_ops.nerf.train import Trainer
+from metal_ops.programs.exchange import Exchange
+from metal_ops.programs.workers import Workers
 from tests.device.test_loading import ON_GPU
 from tests.processes import ROOT
 from tools.reference import error_cases
@@ -208,15 +211,30 @@ def normed_sequences(dtype: str) -> None:
     tape.gradient(y, x)
 
 
+class Alone(Exchange):
+    """A way to no other worker."""
+
+    name, count, rank, one_machine = "nothing", 1, 0, True
+
+    def sum(self, values: tf.Tensor, key: int) -> tf.Tensor:
+        return values
+
+    def gather(self, values: tf.Tensor, key: Any) -> tf.Tensor:
+        return values
+
+    def loss(self, error: tf.errors.OpError) -> None:
+        return None
+
+
 def radiance_fields() -> None:
     """Steps, looks at the occupancy grid and pictures of the NeRF program in which nothing waits."""
     scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
-    for mixed in (False, True):
+    for mixed, workers in ((False, Workers(Alone())), (True, None)):
         config = TrainConfig(
             seconds=None, steps=1, target_samples=512, occupancy_resolution=16, packed=True
         )
         model = ModelConfig(n_levels=2, log2_hashmap_size=8, mixed_precision=mixed)
-        trainer = Trainer(scene, model, config)
+        trainer = Trainer(scene, model, config, workers)
         trainer.train_step()
         trainer._packed_look(0, 1)
         trainer.renderer()(scene.test.cameras, 0)

@@ -380,7 +380,7 @@ struct RowsOps<T, true> {
     const bool first = row < from.rows && column < from.columns;
     const bool second = row < from.rows && column + 1 < from.columns;
     device const T* const at = from.at + row * from.line + column;
-    return as_type<uint>(metal::vec<T, 2>(first ? at[0] : T(0.0f), second ? at[1] : T(0.0f)));
+    return as_type<uint>(metal::vec<T, 2>(first ? T(at[0]) : T(0.0f), second ? T(at[1]) : T(0.0f)));
   }
   // Where a lane's first pair lies.
   template <typename S>

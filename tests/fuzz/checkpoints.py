@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from metal_ops.nerf.train import configs_from, origin_from
+from metal_ops.nerf.config import ModelConfig, TrainConfig
+from metal_ops.nerf.scenes import origin_from
 from metal_ops.programs import checkpoint
 from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.records import configs_from
 from tests.saved import make
 
 from . import archives, engine
@@ -52,7 +54,7 @@ class CheckpointReader:
         where = str(self._path)
         try:
             header, arrays = checkpoint.load(self._root)
-            configs_from(header, where)
+            configs_from(header, where, ModelConfig, TrainConfig)
             origin_from(header, where)
             self._trainer.load(header, arrays, where)
         except ProgramError as error:

@@ -20,12 +20,13 @@ from metal_ops.nerf.config import LIMITS, ModelConfig, TrainConfig
 from metal_ops.nerf.errors import SceneError
 from metal_ops.nerf.model import RadianceField
 from metal_ops.nerf.pictures import _stems
-from metal_ops.nerf.scenes import load_scene
+from metal_ops.nerf.scenes import load_scene, origin_from
 from metal_ops.nerf.scenes.common import shrink
-from metal_ops.nerf.train import Trainer, configs_from, origin_from
+from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint, reading
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.reading import open_npz
+from metal_ops.programs.records import configs_from
 from tests.processes import Process
 from tests.saved.make import HERE as SAVED
 from tests.saved.make import nerf_trainer
@@ -600,7 +601,7 @@ def trainer() -> Trainer:
 def read(folder: Path, trainer: Trainer) -> None:
     """What `eval` does with a checkpoint, without tracing a model each time."""
     header, arrays = checkpoint.load(folder)
-    model, _ = configs_from(header, str(folder))
+    model, _ = configs_from(header, str(folder), ModelConfig, TrainConfig)
     origin = origin_from(header, str(folder))
     if origin["data"] is not None:
         load_scene(origin["data"])

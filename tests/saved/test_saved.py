@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
-from metal_ops.nerf.train import Trainer, configs_from
+from metal_ops.nerf.config import ModelConfig, TrainConfig
+from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint
+from metal_ops.programs.records import configs_from
 
 from . import make
 
@@ -75,7 +77,8 @@ def test_checkpoint(folder, expected):
 
 def test_nerf_checkpoint(folder, expected):
     header, arrays = checkpoint.load(folder / "nerf.npz")
-    trainer = Trainer(make.nerf_trainer().scene, *configs_from(header, "nerf.npz"))
+    configs = configs_from(header, "nerf.npz", ModelConfig, TrainConfig)
+    trainer = Trainer(make.nerf_trainer().scene, *configs)
     trainer.load(header, arrays, "nerf.npz")
     assert trainer.step == 4 and trainer.done
     colour = trainer.renderer()(trainer.scene.test.cameras, 0).colour

@@ -198,7 +198,7 @@ def _fit_of(
 ) -> tuple[ImageFit, str | None]:
     """The fit in a run's checkpoint with its picture, and where that is."""
     from metal_ops.programs import checkpoint
-    from metal_ops.programs.fitting import configs_from, data_from, with_budget
+    from metal_ops.programs.records import configs_from, data_from, with_budget
 
     header, arrays, where = checkpoint.load_run(folder)
     from .train import ImageFit
@@ -249,9 +249,8 @@ def _eval(arguments: argparse.Namespace) -> int:
 
 def _render(arguments: argparse.Namespace) -> int:
     from metal_ops.programs import checkpoint, pictures
-    from metal_ops.programs.fitting import configs_from
     from metal_ops.programs.reading import MOST_PIXELS
-    from metal_ops.programs.records import number_from, take_state
+    from metal_ops.programs.records import configs_from, number_from, take_state
 
     console = console_for_people()
     target = arguments.out or arguments.folder / "render.png"

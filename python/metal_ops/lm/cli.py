@@ -23,7 +23,7 @@ from metal_ops.programs.command import (
     whole,
     words,
 )
-from metal_ops.programs.errors import CheckpointError, ProgramError, short
+from metal_ops.programs.errors import ProgramError, short
 
 from . import adapting
 from .config import ModelConfig, TrainConfig
@@ -295,21 +295,13 @@ def _of_checkpoint(
     arguments: argparse.Namespace,
 ) -> tuple[ModelConfig, TrainConfig, str | None, tuple[Any, Any, str]]:
     """Of the run that is to go on: its configuration, with another budget if one is given, its text, its state."""
-    import dataclasses
-
     from metal_ops.programs import checkpoint
+    from metal_ops.programs.records import configs_from, data_from, with_budget
 
     header, arrays, where = checkpoint.load_run(arguments.resume)
-    data = header.get("data")
-    if data is not None and not isinstance(data, str):
-        raise CheckpointError(
-            f"{where}: field 'data' must be a path, got {short(data)}; train again."
-        )
-    from .train import configs_from
-
-    model, train = configs_from(header, where)
-    if arguments.seconds is not None or arguments.steps is not None:
-        train = dataclasses.replace(train, seconds=arguments.seconds, steps=arguments.steps)
+    data = data_from(header, where)
+    model, train = configs_from(header, where, ModelConfig, TrainConfig)
+    train = with_budget(train, arguments.seconds, arguments.steps)
     return model, train, data, (header, arrays, where)
 
 

@@ -54,16 +54,16 @@ def load_text(data: str | None, context: int, console: Console) -> Any:
 
 def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, None]:
     from metal_ops.programs import checkpoint
-    from metal_ops.programs.records import take_state
+    from metal_ops.programs.records import record_from, take_state
 
     if arguments.context is not None:
         raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
     header, arrays, where = checkpoint.load_run(arguments.folder)
     use_device(arguments, console)
+    from .config import ModelConfig
     from .model import Transformer
-    from .train import configs_from
 
-    model = Transformer(configs_from(header, where)[0])
+    model = Transformer(record_from(header, "model", ModelConfig, where))
     take_state(model.state(), arrays, where)
     return model, None
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from metal_ops import optimizers
 from metal_ops.programs import checkpoint
 from metal_ops.programs.errors import ProgramError
-from metal_ops.programs.records import history_from, number_from, record_from, take_state
+from metal_ops.programs.records import history_from, number_from, take_state
 from metal_ops.programs.workers import Workers
 
 from .config import ModelConfig, TrainConfig
@@ -222,13 +222,3 @@ class Trainer:
         self.optimizer.iterations.assign(step)
         self.step, self.seconds, self.history = step, seconds, history
         self._clock = seconds
-
-
-def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, TrainConfig]:
-    """The configuration in a checkpoint's header.
-
-    Raises:
-      CheckpointError: It has fields that this version does not know, or values that it does not take.
-    """
-    model = record_from(header, "model", ModelConfig, where)
-    return model, record_from(header, "train", TrainConfig, where)

@@ -276,22 +276,22 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     """One of several workers. What the chief was told, or has in its checkpoint, all do."""
     from metal_ops.programs import checkpoint
     from metal_ops.programs.files import run_folder
+    from metal_ops.programs.records import configs_from, with_budget
     from metal_ops.programs.workers import join
 
     from .config import ModelConfig, TrainConfig, to_json
     from .run import describe, train_run
-    from .scenes import load_scene
-    from .train import Trainer, configs_from, origin_from, with_budget
+    from .scenes import load_scene, origin_from
+    from .train import Trainer
 
     model, train, origin, loaded = *options.configs(arguments), _origin(arguments), None
     workers = join(arguments)
     use_device(arguments, console)
     if workers.chief and arguments.resume is not None:
         loaded = checkpoint.load_run(arguments.resume)
-        (model, train), origin = (
-            configs_from(loaded[0], loaded[2]),
-            origin_from(loaded[0], loaded[2]),
-        )
+        header, _, where = loaded
+        model, train = configs_from(header, where, ModelConfig, TrainConfig)
+        origin = origin_from(header, where)
         train = with_budget(train, arguments.seconds, arguments.steps)
     elif workers.chief:
         run_folder(arguments.runs, arguments.name, "", arguments.overwrite)
@@ -310,8 +310,9 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
+    from metal_ops.programs.records import with_budget
+
     from .run import train_run
-    from .train import with_budget
 
     trainer, origin = _trainer_of(
         arguments,
@@ -333,11 +334,14 @@ def _trainer_of(
 ) -> tuple[Trainer, dict[str, Any]]:
     """The trainer in a run's checkpoint, its scene loaded again, and the scene's origin."""
     from metal_ops.programs import checkpoint
+    from metal_ops.programs.records import configs_from
 
-    from .train import Trainer, configs_from, origin_from
+    from .config import ModelConfig, TrainConfig
+    from .scenes import origin_from
+    from .train import Trainer
 
     header, arrays, where = checkpoint.load_run(folder)
-    model, train = configs_from(header, where)
+    model, train = configs_from(header, where, ModelConfig, TrainConfig)
     origin = origin_from(header, where)
     trainer = Trainer(_load_scene(arguments, origin, console), model, change(train))
     trainer.load(header, arrays, where)

@@ -17,8 +17,8 @@ import tensorflow as tf
 from metal_ops import OccupancyGrid
 from metal_ops.ops.ray_march import RaySamples
 from metal_ops.programs import checkpoint
-from metal_ops.programs.errors import CheckpointError, ProgramError, short
-from metal_ops.programs.records import history_from, number_from, record_from, take_state
+from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.records import history_from, number_from, take_state
 from metal_ops.programs.workers import Workers
 
 from .cameras import RayCaster
@@ -541,33 +541,6 @@ class Trainer:
         self.history = history_from(header, where, "psnr")
 
 
-def configs_from(header: dict[str, Any], where: str) -> tuple[ModelConfig, TrainConfig]:
-    """The configuration in a checkpoint's header.
-
-    Raises:
-      CheckpointError: If it has fields that this version does not know, or values that it does not take.
-    """
-    model = record_from(header, "model", ModelConfig, where)
-    return model, record_from(header, "train", TrainConfig, where)
-
-
-def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
-    """How to load the scene of a checkpoint again: `data`, `downscale` and `size`.
-
-    Raises:
-      CheckpointError: If a value is no path or number of pixels.
-    """
-    data, size = header.get("data"), header.get("size")
-    if data is not None and not isinstance(data, str):
-        raise CheckpointError(
-            f"{where}: field 'data' must be a path, got {short(data)}; train again."
-        )
-    downscale = number_from(header, "downscale", where, 1, 64)
-    if size is not None:
-        number_from(header, "size", where, 16, 1024)
-    return {"data": data, "downscale": downscale, "size": size}
-
-
 def _counters(header: dict[str, Any], where: str) -> dict[str, Any]:
     limits = {
         "step": (0, (1 << 31) - 1),  # the step is an int32 on its way into random numbers
@@ -577,10 +550,3 @@ def _counters(header: dict[str, Any], where: str) -> dict[str, Any]:
         "samples_seen": (0, 1e18),
     }
     return {name: number_from(header, name, where, *limit) for name, limit in limits.items()}
-
-
-def with_budget(config: TrainConfig, seconds: float | None, steps: int | None) -> TrainConfig:
-    """The configuration with another budget, if one is given."""
-    if seconds is None and steps is None:
-        return config
-    return dataclasses.replace(config, seconds=seconds, steps=steps)

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import time
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -18,17 +18,15 @@ from rich.progress import BarColumn, Progress, TextColumn
 from . import checkpoint, pictures
 from .checkpoint import FILE_NAME
 from .cluster import cores
-from .errors import CheckpointError, ProgramError, short
+from .errors import ProgramError
 from .interrupts import stop_on_interrupt
-from .records import history_from, number_from, record_from, take_state
+from .records import history_from, number_from, take_state
 
 PICTURE = "picture.png"
 _FIRST_LOOK, _GROWTH = 0.5, 1.5  # training seconds: dense where much changes
 _CHECKPOINT_EVERY = 30.0  # training seconds
 _MOST_TILES = 8
 _TILE = 200
-_Model = TypeVar("_Model")
-_Train = TypeVar("_Train")
 
 
 class Budget(Protocol):
@@ -159,38 +157,6 @@ class Fit(abc.ABC):
         take_state(self._state(), arrays, where)
         self.optimizer.iterations.assign(step)
         self.step, self.seconds, self.history = step, seconds, history
-
-
-def configs_from(
-    header: dict[str, Any], where: str, model: type[_Model], train: type[_Train]
-) -> tuple[_Model, _Train]:
-    """The configuration in a checkpoint's header, by its two classes.
-
-    Raises:
-      CheckpointError: It has fields that this version does not know, or values that it does not take.
-    """
-    return record_from(header, "model", model, where), record_from(header, "train", train, where)
-
-
-def data_from(header: dict[str, Any], where: str) -> str | None:
-    """The path in a checkpoint's header, None for what is built in.
-
-    Raises:
-      CheckpointError: It is no path.
-    """
-    data = header.get("data")
-    if data is not None and not isinstance(data, str):
-        raise CheckpointError(
-            f"{where}: field 'data' must be a path, got {short(data)}; train again."
-        )
-    return data
-
-
-def with_budget(config: Any, seconds: float | None, steps: int | None) -> Any:
-    """The configuration with another budget, if one is given."""
-    if seconds is None and steps is None:
-        return config
-    return dataclasses.replace(config, seconds=seconds, steps=steps)
 
 
 class Screen:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _Config = TypeVar("_Config")
+_Model = TypeVar("_Model")
+_Train = TypeVar("_Train")
 _FLAGS = ("bool", "bool | None")
 
 
@@ -74,6 +76,38 @@ def number_from(header: dict[str, Any], name: str, where: str, least: float, mos
             f"{where}: field '{name}' must be a number from {least:g} to {most:g}, got {short(value)}; train again."
         )
     return value
+
+
+def configs_from(
+    header: dict[str, Any], where: str, model: type[_Model], train: type[_Train]
+) -> tuple[_Model, _Train]:
+    """The configuration in a checkpoint's header, by its two classes.
+
+    Raises:
+      CheckpointError: It has fields that this version does not know, or values that it does not take.
+    """
+    return record_from(header, "model", model, where), record_from(header, "train", train, where)
+
+
+def data_from(header: dict[str, Any], where: str) -> str | None:
+    """The path in a checkpoint's header, None for what is built in.
+
+    Raises:
+      CheckpointError: It is no path.
+    """
+    data = header.get("data")
+    if data is not None and not isinstance(data, str):
+        raise CheckpointError(
+            f"{where}: field 'data' must be a path, got {short(data)}; train again."
+        )
+    return data
+
+
+def with_budget(config: _Config, seconds: float | None, steps: int | None) -> _Config:
+    """The configuration with another budget, if one is given."""
+    if seconds is None and steps is None:
+        return config
+    return cast(_Config, dataclasses.replace(cast(Any, config), seconds=seconds, steps=steps))
 
 
 def history_from(header: dict[str, Any], where: str, measure: str) -> list[dict[str, float]]:

@@ -251,7 +251,7 @@ def _fit_of(
     import numpy as np
 
     from metal_ops.programs import checkpoint
-    from metal_ops.programs.fitting import configs_from, data_from, with_budget
+    from metal_ops.programs.records import configs_from, data_from, with_budget
 
     header, arrays, where = checkpoint.load_run(folder)
     from .train import SdfFit, placement_from
@@ -307,8 +307,7 @@ def _eval(arguments: argparse.Namespace) -> int:
 def _sampled(arguments: argparse.Namespace, console: Console) -> tuple[Sampled, Placement]:
     """The field of a run, without its mesh, and how that lay."""
     from metal_ops.programs import checkpoint
-    from metal_ops.programs.fitting import configs_from
-    from metal_ops.programs.records import take_state
+    from metal_ops.programs.records import configs_from, take_state
 
     header, arrays, where = checkpoint.load_run(arguments.folder)
     use_device(arguments, console)

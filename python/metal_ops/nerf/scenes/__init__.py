@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from metal_ops.programs.reading import kind_of
+from metal_ops.programs.records import data_from, number_from
 
 from ..errors import SceneError
 from .blender import load_blender
@@ -13,7 +15,7 @@ from .instant_ngp import load_instant_ngp
 from .procedural import procedural_scene
 from .tiny import load_tiny
 
-__all__ = ["Scene", "Views", "load_scene"]
+__all__ = ["Scene", "Views", "load_scene", "origin_from"]
 
 
 def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = None) -> Scene:
@@ -47,3 +49,19 @@ def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = N
     if path.suffix == ".json":
         return load_instant_ngp(path, downscale)
     raise SceneError(f"{path}: expected a folder, an .npz or a transforms.json.")
+
+
+def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
+    """What `load_scene` takes to load the scene of a checkpoint again: `data`, `downscale` and `size`.
+
+    Raises:
+      CheckpointError: If a value is no path or number of pixels.
+    """
+    size = header.get("size")
+    if size is not None:
+        number_from(header, "size", where, 16, 1024)
+    return {
+        "data": data_from(header, where),
+        "downscale": number_from(header, "downscale", where, 1, 64),
+        "size": size,
+    }

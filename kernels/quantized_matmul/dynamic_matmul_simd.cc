@@ -39,7 +39,8 @@ constexpr int64_t kRowsAtOnce = 4, kOutputsAtOnce = 16, kPanelOfRows = 256;
 
 int64_t Units(int64_t inputs, int64_t unit = QUANTIZED_UNIT) { return (inputs + unit - 1) / unit; }
 
-// x[0:n] rounded to integers from -127 to 127, zeros up to a unit's end, and the sum of each block's.
+// x[0:n] rounded to integers from -127 to 127, zeros up to a unit's end, and the sum of each block's
+// where `sums` is not null.
 // Returns what one stands for: NaN where not all of x is finite.
 template <int kBits, typename T>
 float ToInt8(const float* x, int64_t n, int64_t unit, int64_t block, T* to, float* sums) {
@@ -52,7 +53,7 @@ float ToInt8(const float* x, int64_t n, int64_t unit, int64_t block, T* to, floa
   float most;
   std::memcpy(&most, &greatest, sizeof most);
   std::fill_n(to, Units(n, unit) * unit, T{0});
-  std::fill_n(sums, Units(n, block), 0.0f);
+  if (sums != nullptr) std::fill_n(sums, Units(n, block), 0.0f);
   if (!std::isfinite(most)) return std::numeric_limits<float>::quiet_NaN();
   if (most < QUANTIZED_LEAST) return 0.0f;
   const Floats by(127.0f / most);
@@ -69,11 +70,13 @@ float ToInt8(const float* x, int64_t n, int64_t unit, int64_t block, T* to, floa
       hn::Store(hn::NearestInt((Floats::Load(from + i) * by).v), hn::ScalableTag<int32_t>(),
                 rounded + i);
     }
-    // Blocks are made of such pieces, but for the only one of a row.
-    if (at == (group + 1) * block) ++group, sum = 0;
-    int32_t some = 0;
-    for (int i = 0; i < QUANTIZED_UNIT; ++i) some += rounded[i];
-    sums[group] = static_cast<float>(sum += some);
+    if (sums != nullptr) {
+      // Blocks are made of such pieces, but for the only one of a row.
+      if (at == (group + 1) * block) ++group, sum = 0;
+      int32_t some = 0;
+      for (int i = 0; i < QUANTIZED_UNIT; ++i) some += rounded[i];
+      sums[group] = static_cast<float>(sum += some);
+    }
     if (kBits == 8) {
       for (int i = 0; i < QUANTIZED_UNIT; ++i) to[at + i] = static_cast<T>(rounded[i]);
     } else {
@@ -212,7 +215,7 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
   constexpr int64_t kUnit = Kind<kBits>::kUnit;
   const int64_t most = std::min(p.rows, kPanelOfRows), q_row = Units(p.inputs, kUnit) * kUnit + 16;
   const hwy::AlignedFreeUniquePtr<X[]> q = hwy::AllocateAligned<X>(most * q_row);
-  std::vector<float> steps(most), sums_of_x(most * p.groups);
+  std::vector<float> steps(most), sums_of_x(p.use_minima != 0 ? most * p.groups : 0);
   Kind<kBits> kind(p, most);
   for (int64_t first = 0; first < p.rows; first += most) {
     const int64_t n = std::min(most, p.rows - first);
@@ -221,7 +224,7 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
       for (int64_t row = begin; row < end; ++row) {
         const float* const x = call.Read(0, (first + row) * p.inputs, p.inputs, room.data());
         steps[row] = ToInt8<kBits>(x, p.inputs, kUnit, p.block, q.get() + row * q_row,
-                                   sums_of_x.data() + row * p.groups);
+                                   p.use_minima != 0 ? sums_of_x.data() + row * p.groups : nullptr);
         kind.Rounded(q.get() + row * q_row, row);
       }
     });

@@ -37,9 +37,14 @@ class Rows {
   Rows(const CpuCall& call, const QuantizedParams& p, int first)
       : call_(call), p_(p), first_(first) {}
 
-  // Good until the next call. Outputs in their order.
+  // Good until the next call, or all of `n` outputs from one on: whether these are read at a time.
+  bool Have(int64_t output, int64_t n) {
+    if (output + n > end_ || output < begin_) Read(output);
+    return output + n <= end_;
+  }
+  // Outputs in their order.
   Row At(int64_t output) {
-    if (output >= end_ || output < begin_) Read(output);
+    Have(output, 1);
     const int64_t at = (output - begin_) * p_.row_groups;
     return {call_.in<uint8_t>(first_) + output * p_.bytes, scales_ + at,
             minima_ != nullptr ? minima_ + at : nullptr, p_.block, p_.middle};

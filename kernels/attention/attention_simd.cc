@@ -79,7 +79,9 @@ void Forward(CpuCall& call) {
   const int64_t rows = a.sharing * p.queries, most_columns = a.Columns();
   const int64_t blocks = (rows + most_columns - 1) / most_columns;
   const int64_t tasks = int64_t{p.batch} * p.kv_heads * blocks;
-  const double cycles = double(a.Cycles()) * double(rows) * p.batch * p.kv_heads;
+  // Lanes without a query take as long.
+  const double lanes = double(blocks) * double(RoundUp(std::min(rows, most_columns), Floats::Lanes()));
+  const double cycles = double(a.Cycles()) * lanes * p.batch * p.kv_heads;
   const auto room = [&] { return std::make_unique<ForwardRoom>(a); };
   RunInRooms<ForwardRoom>(call, tasks, cycles, room, [&](int64_t task, ForwardRoom& my) {
     AttentionBlock& block = my.block;

@@ -118,6 +118,18 @@ absl::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
   return absl::OkStatus();
 }
 
+// What a call was found to be. Checks compare names and make sentences: of one token of a language
+// model they were a tenth.
+struct Checked {
+  ArgShapes shapes;
+  std::vector<ArgShape> in_shapes, out_shapes;
+};
+
+bool SameSizes(const std::vector<ArgShape>& a, const std::vector<ArgShape>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const ArgShape& x, const ArgShape& y) { return x.dims == y.dims; });
+}
+
 class TensorFlowCall : public CpuCall {
  public:
   TensorFlowCall(const OpDeclaration& op, const std::vector<AttrValue>& attrs,
@@ -175,6 +187,28 @@ class TensorFlowCall : public CpuCall {
     return ToStatus(shapes);
   }
 
+  const void* HostValue(int input) const override {
+    looked_at_values_ = true;
+    return CpuCall::HostValue(input);
+  }
+
+  // CheckAll, unless `last` had these shapes. It becomes what was found, if that follows from shapes.
+  bool CheckUnless(std::shared_ptr<const Checked>* last) {
+    const std::shared_ptr<const Checked> before = std::atomic_load(last);
+    if (before != nullptr && SameSizes(before->in_shapes, in_shapes)) {
+      shapes = before->shapes;
+      out_shapes = before->out_shapes;
+      return true;
+    }
+    looked_at_values_ = false;
+    if (!CheckAll()) return false;
+    if (!looked_at_values_) {
+      std::atomic_store(last, std::shared_ptr<const Checked>(
+                                  new Checked{shapes, in_shapes, out_shapes}));
+    }
+    return true;
+  }
+
   bool Allocate(int output, const std::vector<int64_t>& dims, int reused) override {
     Tensor* tensor = nullptr;
     TensorShape shape;
@@ -230,6 +264,7 @@ class TensorFlowCall : public CpuCall {
 
  private:
   OpKernelContext* const context_;
+  mutable bool looked_at_values_ = false;
   std::vector<Tensor> scratch_;
   // Unlocked before they are let go of: members are destroyed from the last.
   std::vector<tensorflow::core::RefCountPtr<Var>> variables_;
@@ -254,7 +289,7 @@ class DeclaredKernel : public OpKernel {
   void Compute(OpKernelContext* context) override {
     TensorFlowCall call(op_, attrs_, context);
     if (op_.has_variables()) OP_REQUIRES_OK(context, call.LockVariables());
-    if (call.CheckAll()) {
+    if (call.CheckUnless(&checked_)) {
       for (int i = 0; i < context->num_outputs(); ++i) {
         const ArgShape& shape = call.out_shapes[i];
         if (!IsAllKnown(shape)) continue;  // the kernel will say
@@ -273,6 +308,7 @@ class DeclaredKernel : public OpKernel {
   const OpDeclaration& op_;
   void (*const run_)(CpuCall&);
   std::vector<AttrValue> attrs_;
+  std::shared_ptr<const Checked> checked_;  // the last one
 };
 
 OpKernel* Create(OpKernelConstruction* context) { return new DeclaredKernel(context); }

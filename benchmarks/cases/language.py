@@ -122,8 +122,11 @@ def decode(context: Context) -> list[Contender]:
 
         return Contender(name, timed(write), lambda: {"logits": write()})
 
+    dynamic = model.quantized(4)
+    dynamic.dynamic = True
     return [
         ours("metal_ops, weights of 4 bits", model.quantized(4)),
+        ours("metal_ops, weights of 4 bits, dynamic", dynamic),
         ours("metal_ops, weights of 8 bits", model.quantized(8)),
         ours("metal_ops, float32", model),
         stock("TensorFlow, stock ops, float32"),

@@ -80,7 +80,8 @@ void Forward(CpuCall& call) {
   const int64_t blocks = (rows + most_columns - 1) / most_columns;
   const int64_t tasks = int64_t{p.batch} * p.kv_heads * blocks;
   // Lanes without a query take as long.
-  const double lanes = double(blocks) * double(RoundUp(std::min(rows, most_columns), Floats::Lanes()));
+  const double lanes =
+      double(blocks) * double(RoundUp(std::min(rows, most_columns), Floats::Lanes()));
   const double cycles = double(a.Cycles()) * lanes * p.batch * p.kv_heads;
   const auto room = [&] { return std::make_unique<ForwardRoom>(a); };
   RunInRooms<ForwardRoom>(call, tasks, cycles, room, [&](int64_t task, ForwardRoom& my) {

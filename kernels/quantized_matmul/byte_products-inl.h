@@ -40,6 +40,13 @@ bool HasByteProducts(const QuantizedParams& p) {
   return p.block >= p.inputs || p.block % kTerms == 0 || kTerms % p.block == 0;
 }
 
+// Which of a vector's blocks a lane belongs to.
+inline void BlocksOfLanes(int64_t blocks, int32_t* to) {
+  for (int64_t lane = 0; lane < kSumLanes; ++lane) {
+    to[lane] = static_cast<int32_t>(lane * blocks / kSumLanes);
+  }
+}
+
 // For symmetric weights: what each lane's sum begins with, minus the middle times its x.
 template <int kBits>
 void BeginnersOfSums(const int8_t* q, const QuantizedParams& p, int32_t* to) {
@@ -53,11 +60,13 @@ void BeginnersOfSums(const int8_t* q, const QuantizedParams& p, int32_t* to) {
   }
 }
 
-// What a few rows of rounded x have in common with one of weights, but for its minima; rows of x are
-// q_row apart, and those of what sums begin with, which are zeros where there are minima, begin_row.
+// What a few rows of rounded x have in common with one of weights; rows of x are q_row apart, and those
+// of what sums begin with, which are zeros where there are minima, begin_row. `sums_of_x`: what minima
+// are multiplied with, a row of blocks each.
 template <int kBits, int kRows>
 HWY_INLINE void ByteDot(const Row& row, const QuantizedParams& p, const int8_t* q, int64_t q_row,
-                        const int32_t* begin, int64_t begin_row, int64_t most, float* products) {
+                        const int32_t* begin, int64_t begin_row, const int32_t* block_of,
+                        const float* sums_of_x, int64_t most, float* products) {
   const hn::ScalableTag<uint8_t> du;
   const hn::ScalableTag<float> df;
   constexpr int64_t kTerms = kTermsOfVector<kBits>;
@@ -89,11 +98,7 @@ HWY_INLINE void ByteDot(const Row& row, const QuantizedParams& p, const int8_t* 
   };
   if (p.block < p.inputs && p.block < kTerms) {
     const int64_t blocks = kTerms / p.block;
-    HWY_ALIGN int32_t block_of[kSumLanes];
-    for (int64_t lane = 0; lane < kSumLanes; ++lane) {
-      block_of[lane] = static_cast<int32_t>(lane * blocks / kSumLanes);
-    }
-    const auto spread = hn::IndicesFromVec(df, hn::Load(DSums(), block_of));
+    const auto spread = hn::IndicesFromVec(df, hn::LoadU(DSums(), block_of));
     for (int64_t v = 0, group = 0; v < vectors; ++v, group += blocks) {
       for (int r = 0; r < kRows; ++r) terms[r] = hn::Zero(DSums());
       add(v);
@@ -116,6 +121,15 @@ HWY_INLINE void ByteDot(const Row& row, const QuantizedParams& p, const int8_t* 
           sums[r] = hn::MulAdd(hn::ConvertTo(df, terms[r]), scale, sums[r]);
         }
       }
+    }
+  }
+  // Into the same lanes, which are summed once.
+  for (int64_t group = 0; row.minima != nullptr && group < p.groups; group += kSumLanes) {
+    const auto there = hn::FirstN(df, std::min(kSumLanes, p.groups - group));
+    const auto minima = hn::MaskedLoad(there, df, row.minima + group);
+    for (int r = 0; r < kRows; ++r) {
+      const auto x = hn::MaskedLoad(there, df, sums_of_x + r * p.groups + group);
+      sums[r] = hn::MulAdd(minima, x, sums[r]);
     }
   }
   for (int r = 0; r < kRows; ++r) products[r] = hn::GetLane(hn::SumOfLanes(df, sums[r]));

@@ -172,8 +172,12 @@ class Words {
   Words(const QuantizedParams& p, int64_t) : p_(p) {}
   void Rounded(const X*, int64_t) {}
   template <int kRows>
-  void Dot(const Row& row, const X* q, int64_t q_row, int64_t, float* products) const {
+  void Dot(const Row& row, const X* q, int64_t q_row, int64_t, const float* sums_of_x,
+           float* products) const {
     IntegerDot<kBits, kRows>(row, p_, q, q_row, products);
+    for (int r = 0; row.minima != nullptr && r < kRows; ++r) {
+      products[r] += OfMinima(row, p_, sums_of_x + r * p_.groups);
+    }
   }
 
  private:
@@ -192,20 +196,25 @@ class Bytes {
   Bytes(const QuantizedParams& p, int64_t rows)
       : p_(p),
         begin_row_(p.use_minima != 0 ? 0 : Units(p.inputs, kUnit) * kSumLanes),
-        begin_(p.use_minima != 0 ? kSumLanes : rows * begin_row_) {}
+        begin_(p.use_minima != 0 ? kSumLanes : rows * begin_row_) {
+    BlocksOfLanes(kTermsOfVector<kBits> / std::max<int64_t>(1, p.block), block_of_);
+  }
   void Rounded(const X* q, int64_t row) {
     if (p_.use_minima == 0) BeginnersOfSums<kBits>(q, p_, begin_.data() + row * begin_row_);
   }
   template <int kRows>
-  void Dot(const Row& row, const X* q, int64_t q_row, int64_t first, float* products) const {
+  void Dot(const Row& row, const X* q, int64_t q_row, int64_t first, const float* sums_of_x,
+           float* products) const {
     const int32_t* const begin = begin_.data() + first * begin_row_;
-    ByteDot<kBits, kRows>(row, p_, q, q_row, begin, begin_row_, kMostTerms, products);
+    ByteDot<kBits, kRows>(row, p_, q, q_row, begin, begin_row_, block_of_, sums_of_x, kMostTerms,
+                          products);
   }
 
  private:
   const QuantizedParams& p_;
   int64_t begin_row_;
   std::vector<int32_t> begin_;
+  int32_t block_of_[kSumLanes];
 };
 #endif
 
@@ -215,7 +224,8 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
   constexpr int64_t kUnit = Kind<kBits>::kUnit;
   const int64_t most = std::min(p.rows, kPanelOfRows), q_row = Units(p.inputs, kUnit) * kUnit + 16;
   const hwy::AlignedFreeUniquePtr<X[]> q = hwy::AllocateAligned<X>(most * q_row);
-  std::vector<float> steps(most), sums_of_x(p.use_minima != 0 ? most * p.groups : 0);
+  const int64_t sums_row = p.use_minima != 0 ? p.groups : 0;
+  std::vector<float> steps(most), sums_of_x(most * sums_row);
   Kind<kBits> kind(p, most);
   for (int64_t first = 0; first < p.rows; first += most) {
     const int64_t n = std::min(most, p.rows - first);
@@ -223,13 +233,15 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
       std::vector<float> room(p.inputs);
       for (int64_t row = begin; row < end; ++row) {
         const float* const x = call.Read(0, (first + row) * p.inputs, p.inputs, room.data());
-        steps[row] = ToInt8<kBits>(x, p.inputs, kUnit, p.block, q.get() + row * q_row,
-                                   p.use_minima != 0 ? sums_of_x.data() + row * p.groups : nullptr);
+        float* const sums = sums_row > 0 ? sums_of_x.data() + row * sums_row : nullptr;
+        steps[row] = ToInt8<kBits>(x, p.inputs, kUnit, p.block, q.get() + row * q_row, sums);
         kind.Rounded(q.get() + row * q_row, row);
       }
     });
     const int64_t pieces = (p.outputs + kOutputsAtOnce - 1) / kOutputsAtOnce;
-    const int64_t cycles = kOutputsAtOnce * (p.inputs * (1 + n) / Kind<kBits>::kTermsOfStep + 16);
+    // Of few rows most is to wait for the codes.
+    const int64_t cycles =
+        kOutputsAtOnce * (p.inputs * (1 + n) / Kind<kBits>::kTermsOfStep + p.bytes / 4 + 16);
     call.ParallelFor(pieces, cycles, [&](int64_t begin, int64_t end) {
       Rows rows(call, p, 1);
       std::vector<float> sums(n * kOutputsAtOnce);
@@ -241,18 +253,17 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
           for (int64_t o = 0; o < n_outputs; ++o) {
             const Row row = rows.At(output + o);
             const X* const x = q.get() + at * q_row;
+            const float* const of_x = sums_of_x.data() + at * sums_row;
             float products[kRowsAtOnce];
             if (some == kRowsAtOnce) {
-              kind.template Dot<kRowsAtOnce>(row, x, q_row, at, products);
+              kind.template Dot<kRowsAtOnce>(row, x, q_row, at, of_x, products);
             } else {
               for (int64_t r = 0; r < some; ++r) {
-                kind.template Dot<1>(row, x + r * q_row, q_row, at + r, products + r);
+                kind.template Dot<1>(row, x + r * q_row, q_row, at + r, of_x + r * sums_row,
+                                     products + r);
               }
             }
             for (int64_t r = 0; r < some; ++r) {
-              if (row.minima != nullptr) {
-                products[r] += OfMinima(row, p, sums_of_x.data() + (at + r) * p.groups);
-              }
               sums[(at + r) * kOutputsAtOnce + o] = steps[at + r] * products[r];
             }
           }

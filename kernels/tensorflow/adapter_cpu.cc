@@ -203,8 +203,8 @@ class TensorFlowCall : public CpuCall {
     looked_at_values_ = false;
     if (!CheckAll()) return false;
     if (!looked_at_values_) {
-      std::atomic_store(last, std::shared_ptr<const Checked>(
-                                  new Checked{shapes, in_shapes, out_shapes}));
+      std::atomic_store(last,
+                        std::shared_ptr<const Checked>(new Checked{shapes, in_shapes, out_shapes}));
     }
     return true;
   }

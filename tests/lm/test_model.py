@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from metal_ops.lm.adapted import wrapped
 from metal_ops.lm.config import ModelConfig, TrainConfig
 from metal_ops.lm.generate import Sampling, Writer, choose
 from metal_ops.lm.model import Transformer
@@ -102,6 +103,21 @@ def test_quantized(bits, off):
     assert saved > matrices * 4 * (0.65 if bits == 8 else 0.8)
     # The model that it was made of is what it was.
     np.testing.assert_array_equal(model(tokens[None]), right)
+
+
+@pytest.mark.parametrize("bits, off", [(8, 0.02), (4, 0.08)])
+def test_dynamic(bits, off):
+    """All products of the layers are with rounded inputs, an adapter's base included, and near those without."""
+    few, tokens = scaled(SMALL).quantized(bits), tokens_of(13)[None]
+    right = few(tokens).numpy()
+    few.dynamic = True
+    found = few(tokens).numpy()
+    assert 0 < np.linalg.norm(found - right) / np.linalg.norm(right) < off
+    for model in (few, wrapped(few)[0]):
+        graph = tf.function(model).get_concrete_function(tf.TensorSpec([1, 13], tf.int32)).graph
+        kinds = [node.type for node in graph.get_operations()]
+        assert kinds.count("MetalDynamicMatMul") == 8 and "MetalQuantizedMatMul" not in kinds
+    np.testing.assert_array_equal(wrapped(few)[0](tokens), found)
 
 
 def test_choice():

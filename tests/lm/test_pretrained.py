@@ -305,7 +305,7 @@ def test_generate_and_chat(small, capfdbinary, monkeypatch):
     import sys
 
     texts = []
-    for options in ([], [], ["--seed", 3], ["--bits", 4]):
+    for options in ([], [], ["--seed", 3], ["--bits", 4], ["--dynamic"]):
         assert lm("generate", "--model", small, "the", "--tokens", 12, *options) == 0
         out, said = capfdbinary.readouterr()
         assert b"2 layers, width 64, 361 tokens" in out and re.search(rb"\d+ tokens written", said)

@@ -55,13 +55,19 @@ def test_a_run_leaves_its_files(finished, book):
 
 def test_generate(finished, capfdbinary):
     texts = []
-    for options in ([], [], ["--seed", 1], ["--bits", 8], ["--temperature", 0]):
+    dynamic = ["--bits", 8, "--dynamic"]
+    for options in ([], [], ["--seed", 1], ["--bits", 8], ["--temperature", 0], dynamic):
         assert lm("generate", finished, "One", "--bytes", 40, *options) == 0
         out, said = capfdbinary.readouterr()
         assert b"One" in out and re.search(rb"40 bytes written, \d+ a second", said)
         texts.append(out)
     assert texts[0] == texts[1] != texts[2]
-    assert b"Weights of 8 bits" in texts[3]
+    assert b"Weights of 8 bits" in texts[3] and b"Weights of 8 bits" in texts[5]
+
+
+def test_dynamic_wants_quantized_matrices(finished, capsys):
+    assert lm("generate", finished, "One", "--dynamic") == 2
+    assert "--bits 4 or --bits 8" in capsys.readouterr().err
 
 
 def test_chat(finished, monkeypatch, capsys):

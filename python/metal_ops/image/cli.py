@@ -13,8 +13,10 @@ from metal_ops.programs.command import (
     add_output,
     console_for_people,
     guarded,
+    naming_options,
     positive,
     refuse_used_up,
+    train_config,
     use_device,
     whole,
     words,
@@ -171,20 +173,9 @@ def _fit(arguments: argparse.Namespace) -> int:
     finest = arguments.finest_resolution
     if finest is None:
         finest = max(picture.longest // 2, arguments.base_resolution)
-    seconds = arguments.seconds
-    if seconds is None and arguments.steps is None:
-        seconds = _TRAIN.seconds
-    try:
+    with naming_options():
         model = ModelConfig(**field_of(arguments) | {"finest_resolution": finest})
-        train = TrainConfig(
-            seconds=seconds,
-            **{
-                name: getattr(arguments, name)
-                for name in ("steps", "seed", "batch", "learning_rate")
-            },
-        )
-    except ValueError as error:
-        raise ProgramError(f"{error}; --help names the options.") from None
+        train = train_config(TrainConfig, arguments, "batch", "learning_rate")
     use_device(arguments, console)
     from .run import fit_run
     from .train import ImageFit

@@ -43,8 +43,10 @@ class _Floats(keras.layers.Dense):
 class _Codes(QuantizedDense):
     """The same, quantized."""
 
-    def __init__(self, matrix: QuantizedWeights, name: str) -> None:
-        super().__init__(matrix.shape[1], use_bias=False, dtype="float32", name=name)
+    def __init__(self, matrix: QuantizedWeights, name: str, dynamic: bool) -> None:
+        super().__init__(
+            matrix.shape[1], use_bias=False, dtype="float32", name=name, dynamic=dynamic
+        )
         self._matrix_there, self.bias = matrix, None
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: matrix.shape[0]})
         self.built = True
@@ -67,7 +69,9 @@ def wrapped(model: Transformer) -> tuple[Transformer, _All]:
     """The same model with layers for matrices, and these. All weights are shared."""
 
     def layer(matrix: Any, name: str) -> Any:
-        return (_Codes if isinstance(matrix, QuantizedWeights) else _Floats)(matrix, name)
+        if isinstance(matrix, QuantizedWeights):
+            return _Codes(matrix, name, model.dynamic)
+        return _Floats(matrix, name)
 
     other = copy.copy(model)
     other.matrices = [

@@ -165,6 +165,11 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         default=32,
         help="quantize the layers' matrices to 4 or 8 bits, in blocks of 32 (32: float32)",
     )
+    parser.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="round what is multiplied with quantized matrices to 8 bits, too: faster, and less exact",
+    )
     add_device(parser)
 
 
@@ -329,6 +334,12 @@ def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
             f"Weights of {arguments.bits} bits: {model.n_bytes():,} bytes, {before:,} before.",
             highlight=False,
         )
+    if arguments.dynamic:
+        if not model.n_quantized():
+            raise ProgramError(
+                "--dynamic: expected quantized matrices, got floats; give --bits 4 or --bits 8 with it."
+            )
+        model.dynamic = True
     if arguments.adapters is not None:
         from .adapted import load
 

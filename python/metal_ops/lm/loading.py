@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from metal_ops.programs.command import use_device
+from metal_ops.programs.command import naming_options, train_config, use_device
 from metal_ops.programs.errors import ProgramError
 
 from .config import ModelConfig, TrainConfig
@@ -22,21 +22,9 @@ SIZES = ("width", "layers", "heads", "kv_heads", "hidden")
 
 def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
     """The configuration that the arguments spell."""
-    seconds = arguments.seconds
-    if seconds is None and arguments.steps is None:
-        seconds = TRAIN.seconds
-    try:
+    with naming_options():
         model = ModelConfig(**{name: getattr(arguments, name) for name in (*SIZES, "context")})
-        train = TrainConfig(
-            seconds=seconds,
-            **{
-                name: getattr(arguments, name)
-                for name in ("steps", "seed", "batch", "learning_rate")
-            },
-        )
-    except ValueError as error:
-        raise ProgramError(f"{error}; --help names the options.") from None
-    return model, train
+        return model, train_config(TrainConfig, arguments, "batch", "learning_rate")
 
 
 def load_text(data: str | None, context: int, console: Console) -> Any:

@@ -21,12 +21,18 @@ class Transformer(tf.Module):
       config: Its sizes.
       seed: Of the initial values.
 
+    Attributes:
+      dynamic: Whether what is multiplied with quantized matrices of the layers is rounded to 8 bits, see
+        `quantized_matmul`.
+
     Example:
       >>> from metal_ops.lm.config import ModelConfig
       >>> model = Transformer(ModelConfig(width=16, layers=1, heads=2, kv_heads=1, hidden=32))
       >>> model(tf.constant([[72, 105]])).shape
       TensorShape([1, 2, 256])
     """
+
+    dynamic = False
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__(name="transformer")
@@ -115,6 +121,11 @@ class Transformer(tf.Module):
         ]
         return other
 
+    def n_quantized(self) -> int:
+        """Quantized matrices of the layers."""
+        matrices = [matrix for layer in self.matrices for matrix in layer.values()]
+        return sum(isinstance(matrix, QuantizedWeights) for matrix in matrices)
+
     def n_bytes(self) -> int:
         """Of all weights, as they are held."""
         matrices = [matrix for layer in self.matrices for matrix in layer.values()]
@@ -131,12 +142,12 @@ class Transformer(tf.Module):
         )
 
     def _product(self, x: tf.Tensor, layer: int, name: str) -> tf.Tensor:
-        return self._times(x, self.matrices[layer][name])
+        return self._times(x, self.matrices[layer][name], self.dynamic)
 
     @staticmethod
-    def _times(x: tf.Tensor, matrix: Any) -> tf.Tensor:
+    def _times(x: tf.Tensor, matrix: Any, dynamic: bool = False) -> tf.Tensor:
         if isinstance(matrix, QuantizedWeights):
-            return metal_ops.quantized_matmul(x, matrix)
+            return metal_ops.quantized_matmul(x, matrix, dynamic=dynamic)
         if callable(matrix):  # a layer: see adapted.py
             return matrix(x)
         return tf.tensordot(x, matrix, 1)

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs import command
-from metal_ops.programs.command import positive, whole
+from metal_ops.programs.command import positive, train_config, whole
 
 from .config import BACKGROUNDS, ModelConfig, TrainConfig
 
@@ -159,14 +159,10 @@ def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
         frequency_depth=arguments.frequency_depth,
         mixed_precision=bool(arguments.mixed_precision),
     )
-    seconds = arguments.seconds
-    if seconds is None and arguments.steps is None:
-        seconds = TRAIN.seconds
-    train = TrainConfig(
-        seconds=seconds,
-        steps=arguments.steps,
-        seed=arguments.seed,
-        learning_rate=arguments.learning_rate,
+    train = train_config(
+        TrainConfig,
+        arguments,
+        "learning_rate",
         target_samples=arguments.samples,
         background=arguments.background,
         max_eval_views=arguments.eval_views,

@@ -14,7 +14,7 @@ import textwrap
 import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import ProgramError, short
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEVICES = ("cpu", "metal")
+Config = TypeVar("Config", bound=Any)
 
 
 def words(program: str, description: str, *examples: tuple[str, str]) -> dict[str, Any]:
@@ -100,6 +101,25 @@ def add_budget(parser: argparse.ArgumentParser, seconds: float | None) -> None:
     )
     group.add_argument("--steps", type=whole(1), default=None, help="training steps")
     group.add_argument("--seed", type=whole(0), default=0, help="%(default)s if left out")
+
+
+def train_config(
+    kind: type[Config], arguments: argparse.Namespace, *names: str, **others: Any
+) -> Config:
+    """How to train: the budget, where none is given the default, the seed, and fields as arguments of those names."""
+    fields = {name: getattr(arguments, name) for name in ("seconds", "steps", "seed", *names)}
+    if fields["seconds"] is None and fields["steps"] is None:
+        fields["seconds"] = kind().seconds
+    return kind(**fields, **others)
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """What a configuration refuses was an option."""
+    try:
+        yield
+    except ValueError as error:
+        raise ProgramError(f"{error}; --help names the options.") from None
 
 
 class _RunFolder(argparse.Action):

@@ -15,8 +15,10 @@ from metal_ops.programs.command import (
     add_output,
     console_for_people,
     guarded,
+    naming_options,
     positive,
     refuse_used_up,
+    train_config,
     use_device,
     whole,
     words,
@@ -217,20 +219,10 @@ def _train(arguments: argparse.Namespace) -> int:
     console = console_for_people()
     if arguments.resume is not None:
         return _resume(arguments, console)
-    seconds = arguments.seconds
-    if seconds is None and arguments.steps is None:
-        seconds = _TRAIN.seconds
-    try:
+    with naming_options():
         model = ModelConfig(**field_of(arguments))
-        train = TrainConfig(
-            seconds=seconds,
-            **{
-                name: getattr(arguments, name)
-                for name in ("steps", "seed", "batch", "samples", "loss", "eikonal", "learning_rate")
-            },
-        )  # fmt: skip
-    except ValueError as error:
-        raise ProgramError(f"{error}; --help names the options.") from None
+        fields = ("batch", "samples", "loss", "eikonal", "learning_rate")
+        train = train_config(TrainConfig, arguments, *fields)
     run_folder(arguments.runs, arguments.name, "", arguments.overwrite)  # complain before the work
     data = None if arguments.data is None else os.path.abspath(arguments.data)
     name, mesh, placement, distances = _load(data, console)

@@ -22,6 +22,23 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   if ([self isOpen:"synchronizeResource"]) _buffer->_state->Use(resource);
 }
 
+- (void)optimizeContentsForGPUAccess:(id<MTLTexture>)texture {
+  if ([self isOpen:"optimizeContentsForGPUAccess"]) _buffer->_state->Use(texture);
+}
+- (void)optimizeContentsForGPUAccess:(id<MTLTexture>)texture
+                               slice:(NSUInteger)slice
+                               level:(NSUInteger)level {
+  [self optimizeContentsForGPUAccess:texture];
+}
+- (void)optimizeContentsForCPUAccess:(id<MTLTexture>)texture {
+  if ([self isOpen:"optimizeContentsForCPUAccess"]) _buffer->_state->Use(texture);
+}
+- (void)optimizeContentsForCPUAccess:(id<MTLTexture>)texture
+                               slice:(NSUInteger)slice
+                               level:(NSUInteger)level {
+  [self optimizeContentsForCPUAccess:texture];
+}
+
 - (void)fillBuffer:(id<MTLBuffer>)object range:(NSRange)range value:(uint8_t)value {
   if (![self isOpen:"fillBuffer"]) return;
   HMBuffer* buffer = [self use:object

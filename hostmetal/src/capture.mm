@@ -76,6 +76,12 @@ NSErrorDomain const MTLCaptureErrorDomain = @"MTLCaptureErrorDomain";
                     "debugger on this platform");
   return NO;
 }
+- (void)startCaptureWithDevice:(id<MTLDevice>)device {
+}
+- (void)startCaptureWithCommandQueue:(id<MTLCommandQueue>)queue {
+}
+- (void)startCaptureWithScope:(id<MTLCaptureScope>)scope {
+}
 - (void)stopCapture {
 }
 - (BOOL)isCapturing {

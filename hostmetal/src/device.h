@@ -6,12 +6,13 @@
 
 #include <atomic>
 
+#include "hostmetal/src/device_features.h"
 #include "hostmetal/src/driver.h"
 #include "hostmetal/src/object.h"
 
 @class HMBuffer;
 
-@interface HMDevice : HMObject <MTLDevice> {
+@interface HMDevice : HMDeviceFeatures <MTLDevice> {
  @public
   hostmetal::Driver* _driver;
   std::atomic<uint64_t> _allocated;

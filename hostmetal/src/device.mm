@@ -193,15 +193,6 @@ bool Exists(const std::string& path) {
 - (MTLSize)maxThreadsPerThreadgroup {
   return MTLSizeMake(METALLIB_MAX_THREADS, METALLIB_MAX_THREADS, METALLIB_MAX_THREADS);
 }
-- (BOOL)isLowPower {
-  return NO;
-}
-- (BOOL)isHeadless {
-  return YES;
-}
-- (BOOL)isRemovable {
-  return NO;
-}
 - (BOOL)hasUnifiedMemory {
   return _driver->info().unified_memory;
 }
@@ -218,33 +209,12 @@ bool Exists(const std::string& path) {
   return _driver->info().memory_bytes;
 }
 
-- (BOOL)supportsFamily:(MTLGPUFamily)family {
-  // Apple7 is the family whose compute features the shader compiler has: simdgroup functions and
-  // matrices, float atomics.
-  return (family >= MTLGPUFamilyApple1 && family <= MTLGPUFamilyApple7) ||
-         family == MTLGPUFamilyMac1 || family == MTLGPUFamilyMac2 ||
-         (family >= MTLGPUFamilyCommon1 && family <= MTLGPUFamilyCommon3) ||
-         family == MTLGPUFamilyMetal3;
-}
-
 - (MTLArchitecture*)architecture {
   static MTLArchitecture* architecture = [[MTLArchitecture alloc] init];
   return architecture;
 }
-- (MTLDeviceLocation)location {
-  return MTLDeviceLocationBuiltIn;
-}
-- (NSUInteger)locationNumber {
-  return 0;
-}
-- (BOOL)supportsDynamicLibraries {
-  return NO;
-}
 - (BOOL)supportsFunctionPointers {
   return _driver->info().unified_memory;
-}
-- (BOOL)supportsRaytracing {
-  return NO;
 }
 
 - (void)sampleTimestamps:(MTLTimestamp*)cpu gpuTimestamp:(MTLTimestamp*)gpu {

@@ -242,6 +242,8 @@ void QueueState::Run(HMCommandBuffer* buffer) {
 - (id<MTLDevice>)device {
   return _device;
 }
+- (void)insertDebugCaptureBoundary {
+}
 - (void)addResidencySet:(id<MTLResidencySet>)set {
   [self addResidencySets:&set count:1];
 }

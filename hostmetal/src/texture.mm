@@ -190,6 +190,16 @@ std::string TextureComponent(const char* type_name) {
   [descriptor setMipmapLevelCount:levels];
   return descriptor;
 }
++ (MTLTextureDescriptor*)textureCubeDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
+                                                         size:(NSUInteger)size
+                                                    mipmapped:(BOOL)mipmapped {
+  MTLTextureDescriptor* descriptor = [self texture2DDescriptorWithPixelFormat:pixelFormat
+                                                                        width:size
+                                                                       height:size
+                                                                    mipmapped:mipmapped];
+  [descriptor setTextureType:MTLTextureTypeCube];
+  return descriptor;
+}
 + (MTLTextureDescriptor*)textureBufferDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
                                                           width:(NSUInteger)width
                                                 resourceOptions:(MTLResourceOptions)resourceOptions

@@ -259,6 +259,12 @@ TEST(blit_copies_and_fills) {
   [blit fillBuffer:a range:NSMakeRange(1, kBytes - 2) value:0xab];
   [blit copyFromBuffer:a sourceOffset:0 toBuffer:b destinationOffset:5 size:kBytes - 5];
   [blit synchronizeResource:b];
+  MTLTextureDescriptor* d =
+      [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatR32Float
+                                                         width:2
+                                                        height:2
+                                                     mipmapped:NO];
+  [blit optimizeContentsForGPUAccess:[[Device() newTextureWithDescriptor:d] autorelease]];
   [blit fillBuffer:a range:NSMakeRange(0, 0) value:1];
   // Overlapping ranges of one buffer.
   [blit copyFromBuffer:a sourceOffset:0 toBuffer:a destinationOffset:1 size:100];

@@ -123,6 +123,7 @@ TEST(captures_are_refused) {
   CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
   CHECK_EQ(Text([error domain]), "MTLCaptureErrorDomain");
   CHECK_EQ([error code], NSInteger(MTLCaptureErrorNotSupported));
+  [manager startCaptureWithDevice:Device()];
   CHECK(!manager.isCapturing);
   id<MTLCommandQueue> queue = harness::Queue();
   id<MTLCaptureScope> scope = [[manager newCaptureScopeWithCommandQueue:queue] autorelease];
@@ -136,6 +137,19 @@ TEST(device_answers_the_rest) {
   CHECK([Device().architecture.name length] > 0);
   CHECK_EQ(Device().location, MTLDeviceLocationBuiltIn);
   CHECK(!Device().supportsDynamicLibraries && !Device().supportsRaytracing);
+  CHECK([Device() supportsFamily:MTLGPUFamilyApple7] &&
+        ![Device() supportsFamily:MTLGPUFamilyApple8]);
+  CHECK([Device() supportsFeatureSet:MTLFeatureSet_macOS_GPUFamily2_v1]);
+  CHECK(![Device() supportsFeatureSet:MTLFeatureSet(0)]);  // of iOS
+  CHECK_EQ(Device().readWriteTextureSupport, MTLReadWriteTextureTier2);
+  CHECK(Device().supports32BitFloatFiltering && !Device().supportsBCTextureCompression);
+  CHECK([Device() supportsTextureSampleCount:1] && ![Device() supportsTextureSampleCount:4]);
+  CHECK_EQ(Device().peerCount, 0u);
+  CHECK(Device().maximumConcurrentCompilationTaskCount > 0);
+  CHECK(!Device().shouldMaximizeConcurrentCompilation);
+  Device().shouldMaximizeConcurrentCompilation = YES;
+  CHECK(Device().shouldMaximizeConcurrentCompilation);
+  Device().shouldMaximizeConcurrentCompilation = NO;
   MTLRegion region = MTLRegionMake2D(1, 2, 3, 4);
   CHECK_EQ(region.origin.y, NSUInteger(2));
   CHECK_EQ(region.size.depth, NSUInteger(1));

@@ -494,10 +494,10 @@ TEST(texture_that_cannot_be_made_is_nil) {
 
 TEST(texture_cubes_and_depth) {
   MTLTextureDescriptor* d =
-      [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatR32Float
-                                                         width:2
-                                                        height:2
-                                                     mipmapped:NO];
+      [MTLTextureDescriptor textureCubeDescriptorWithPixelFormat:MTLPixelFormatR32Float
+                                                            size:2
+                                                       mipmapped:NO];
+  CHECK_EQ(d.textureType, MTLTextureTypeCube);
   d.textureType = MTLTextureTypeCubeArray;
   d.arrayLength = 2;
   id<MTLTexture> cubes = [[Device() newTextureWithDescriptor:d] autorelease];

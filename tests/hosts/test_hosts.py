@@ -80,13 +80,39 @@ int main() {
   printf("%%d\n", *x);
 }
 """
+# libstdc++'s headers include each other otherwise as of C++20; these four were found half done.
+HEADERS = r"""
+#include <%s>
+#include <string>
+int main() {
+  auto x = std::make_shared<std::string>("7");
+  std::unique_ptr<int> y(new int(int(x->size())));
+  return *y - 1;
+}
+"""
+# Nothing else is named: <iostream> has the time on a Mac, and CoreFoundation what C has.
+TIMES = r"""
+#include <iostream>
+#include <CoreFoundation/CoreFoundation.h>
+int main() {
+  auto began = std::chrono::high_resolution_clock::now();
+  assert(std::chrono::duration_cast<std::chrono::seconds>(began - began).count() == 0);
+  errno = 0;
+  std::cout << (isdigit(0x37) ? strerror(errno) : "no digit") << std::endl;
+}
+"""
 # What metal-cpp and programs around it include beside Metal.
 AROUND = r"""
 #include <AvailabilityMacros.h>
+#include <CoreGraphics/CGColorSpace.h>
 #include <QuartzCore/QuartzCore.h>
+#include <mach/mach.h>
 #include <simd/simd.h>
 #include <stdio.h>
 int main(void) {
+  task_id_token_t token = KERN_SUCCESS;
+  CGColorSpaceRef space = 0;
+  if (token || space) return 1;
   CGSize size = CGSizeMake(3, 4);
   CFTimeInterval began = CACurrentMediaTime();
   simd_ushort3 a = simd_make_ushort3(1, 2, 3);
@@ -113,6 +139,15 @@ HOSTS = {
         for header in ("string", "map")
     },
     **{
+        f"C++ with <{header}> and an optional": (
+            "host.cpp",
+            POINTERS.replace("std::unique_ptr<int> x(new int(7))", "std::optional<int> x(7)") % header,
+            "7\n",
+        )
+        for header in ("map", "unordered_map")
+    },
+    "C++ with what <iostream> and CoreFoundation bring": ("host.cpp", TIMES, "Success\n"),
+    **{
         f"what lies around Metal, {name}": (name, AROUND, "4 1 1010 3\n")
         for name in ("host.c", "host.cpp", "host.m")
     },
@@ -134,6 +169,12 @@ def test_hosts_compile_and_run(tmp_path: Path, name: str, text: str, printed: st
     assert rule.startswith(f"host.o: {name}")
     right(metal_ops("objc", "--link", "host.o", "-o", "host", cwd=tmp_path))
     assert right(command("./host", cwd=tmp_path)) == printed
+
+
+@pytest.mark.parametrize("header", ["atomic", "ios", "memory", "stdexcept"])
+def test_headers_of_later_c_plus_plus(tmp_path: Path, header: str) -> None:
+    (tmp_path / "host.cpp").write_text(HEADERS % header)
+    right(metal_ops("objc", "-std=c++20", "-fsyntax-only", "host.cpp", cwd=tmp_path))
 
 
 def test_several_languages_in_one_call(tmp_path: Path) -> None:

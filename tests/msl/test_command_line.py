@@ -56,6 +56,21 @@ def test_one_file_to_a_metallib(metal, tmp_path):
     assert _value(tmp_path / "b.metallib") == 5
 
 
+def test_preprocessed_text(metal, tmp_path):
+    """As projects ask for the language's version, and for the headers of a shader in their order."""
+    asked = metal("-std=metal3.0", "-E", "-x", "metal", "-P", "-", stdin="__METAL_VERSION__\n")
+    assert asked.splitlines()[-1] == "300"
+    (tmp_path / "inner.h").write_text("#define TWO 2\n")
+    (tmp_path / "outer.h").write_text('#include <metal_stdlib>\n#include "inner.h"\n')
+    (tmp_path / "a.metal").write_text('#include "outer.h"\nconstant int a = TWO * N; // said\n')
+    text = metal("-E", "-P", "-CC", "-DN=3", "a.metal", "-o", "a.txt")
+    assert text == ""
+    assert (tmp_path / "a.txt").read_text().splitlines()[-1] == "constant int a = 2 * 3; // said"
+    listed = metal("-E", "-H", "a.metal", "-o", "a.txt").splitlines()
+    assert [line.split("/")[0] for line in listed] == [". .", ".. ."]
+    assert "'absent.h' file not found" in metal("-E", "-", code=1, stdin='#include "absent.h"\n')
+
+
 def test_objects_and_linking(metal, tmp_path):
     for name, value in (("one", 1), ("two", 2)):
         (tmp_path / f"{name}.metal").write_text(ADD.format(name=name, value=value))

@@ -5,16 +5,26 @@
 // The SDK's includes all of these, and what is written there relies on it.
 #include <CoreFoundation/CFDate.h>
 #include <TargetConditionals.h>
+#include <assert.h>
+#include <ctype.h>
 #include <dispatch/dispatch.h>
+#include <errno.h>
 #include <float.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <locale.h>
 #include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <time.h>
 
 typedef const void* CFTypeRef;
 typedef const struct __CFString* CFStringRef;

@@ -20,6 +20,15 @@ typedef NS_OPTIONS(NSUInteger, MTLBlitOption) {
 @protocol MTLBlitCommandEncoder <MTLCommandEncoder>
 
 - (void)synchronizeResource:(id<MTLResource>)resource;
+// No layout is better than another here.
+- (void)optimizeContentsForGPUAccess:(id<MTLTexture>)texture;
+- (void)optimizeContentsForGPUAccess:(id<MTLTexture>)texture
+                               slice:(NSUInteger)slice
+                               level:(NSUInteger)level;
+- (void)optimizeContentsForCPUAccess:(id<MTLTexture>)texture;
+- (void)optimizeContentsForCPUAccess:(id<MTLTexture>)texture
+                               slice:(NSUInteger)slice
+                               level:(NSUInteger)level;
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
 - (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
           sourceOffset:(NSUInteger)sourceOffset

@@ -44,6 +44,10 @@ MTL_EXPORT
 - (BOOL)supportsDestination:(MTLCaptureDestination)destination;
 - (BOOL)startCaptureWithDescriptor:(MTLCaptureDescriptor*)descriptor
                              error:(__autoreleasing NSError* _Nullable* _Nullable)error;
+// Of older programs, which are told nothing.
+- (void)startCaptureWithDevice:(id<MTLDevice>)device;
+- (void)startCaptureWithCommandQueue:(id<MTLCommandQueue>)commandQueue;
+- (void)startCaptureWithScope:(id<MTLCaptureScope>)captureScope;
 - (void)stopCapture;
 @property(nullable, readwrite, retain, atomic) id<MTLCaptureScope> defaultCaptureScope;
 @property(readonly) BOOL isCapturing;

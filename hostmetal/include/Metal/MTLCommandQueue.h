@@ -26,6 +26,7 @@ MTL_EXPORT
 - (nullable id<MTLCommandBuffer>)commandBufferWithDescriptor:
     (MTLCommandBufferDescriptor*)descriptor;
 - (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
+- (void)insertDebugCaptureBoundary;  // without effect, as captures
 
 // The queue keeps a set until it is removed.
 - (void)addResidencySet:(id<MTLResidencySet>)residencySet;

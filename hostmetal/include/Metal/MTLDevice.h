@@ -56,6 +56,22 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyMetal3 = 5001,
 };
 
+// What programs asked before there were families.
+typedef NS_ENUM(NSUInteger, MTLFeatureSet) {
+  MTLFeatureSet_macOS_GPUFamily1_v1 = 10000,
+  MTLFeatureSet_macOS_GPUFamily1_v2 = 10001,
+  MTLFeatureSet_macOS_ReadWriteTextureTier2 = 10002,
+  MTLFeatureSet_macOS_GPUFamily1_v3 = 10003,
+  MTLFeatureSet_macOS_GPUFamily1_v4 = 10004,
+  MTLFeatureSet_macOS_GPUFamily2_v1 = 10005,
+};
+
+typedef NS_ENUM(NSUInteger, MTLReadWriteTextureTier) {
+  MTLReadWriteTextureTierNone = 0,
+  MTLReadWriteTextureTier1 = 1,
+  MTLReadWriteTextureTier2 = 2,
+};
+
 typedef NS_ENUM(NSUInteger, MTLArgumentBuffersTier) {
   MTLArgumentBuffersTier1 = 0,
   MTLArgumentBuffersTier2 = 1,
@@ -127,9 +143,39 @@ MTL_EXPORT
 @property(readonly) NSUInteger locationNumber;
 // YES on the processor.
 @property(readonly) BOOL supportsFunctionPointers;
-// All NO.
+@property(readonly) MTLReadWriteTextureTier readWriteTextureSupport;  // tier 2
+@property(readonly) BOOL supports32BitFloatFiltering;                 // YES
+// All NO: what only rendering, ray tracing and compressed textures have, and dynamic libraries.
 @property(readonly) BOOL supportsDynamicLibraries;
+@property(readonly) BOOL supportsRenderDynamicLibraries;
 @property(readonly) BOOL supportsRaytracing;
+@property(readonly) BOOL supportsRaytracingFromRender;
+@property(readonly) BOOL supportsPrimitiveMotionBlur;
+@property(readonly) BOOL supportsFunctionPointersFromRender;
+@property(readonly) BOOL supports32BitMSAA;
+@property(readonly) BOOL supportsBCTextureCompression;
+@property(readonly) BOOL supportsQueryTextureLOD;
+@property(readonly) BOOL supportsPullModelInterpolation;
+@property(readonly) BOOL supportsShaderBarycentricCoordinates;
+@property(readonly, getter=areBarycentricCoordsSupported) BOOL barycentricCoordsSupported;
+@property(readonly, getter=areProgrammableSamplePositionsSupported)
+    BOOL programmableSamplePositionsSupported;
+@property(readonly, getter=areRasterOrderGroupsSupported) BOOL rasterOrderGroupsSupported;
+@property(readonly, getter=isDepth24Stencil8PixelFormatSupported)
+    BOOL depth24Stencil8PixelFormatSupported;
+// One device alone, and no bus to it.
+@property(readonly) uint64_t peerGroupID;
+@property(readonly) uint32_t peerIndex;
+@property(readonly) uint32_t peerCount;
+@property(readonly) uint64_t maxTransferRate;
+// A hint, kept; compilations share the processors in any case.
+@property(atomic) BOOL shouldMaximizeConcurrentCompilation;
+@property(readonly) NSUInteger maximumConcurrentCompilationTaskCount;
+
+- (BOOL)supportsFeatureSet:(MTLFeatureSet)featureSet;
+- (BOOL)supportsTextureSampleCount:(NSUInteger)sampleCount;                 // of 1
+- (BOOL)supportsVertexAmplificationCount:(NSUInteger)count;                 // NO
+- (BOOL)supportsRasterizationRateMapWithLayerCount:(NSUInteger)layerCount;  // NO
 
 // The answer is about the compute half of a family; there is no rendering at all.
 - (BOOL)supportsFamily:(MTLGPUFamily)gpuFamily;

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import compiler, gpu, toolchain
 from .compiler import CompileError, Options
+from .flat import preprocess
 from .on_demand import compile_library
 
 USAGE = """\
@@ -37,6 +38,7 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   --on-demand           of a library of many kernels, only what describes them; --kernel=<name>, as often as one likes,
                         makes a library of these alone. The runtime asks so for sources that are compiled while it runs
   -M, -MD, -MF <file>   write the included files as a make rule
+  -E                    print the preprocessed text;  -P, -C, -CC, -H  as in clang
   --version
 
 Objects are kept in METAL_OPS_CACHE (~/.cache/metal_ops), which nobody else may write to. METAL_OPS_CLANG and
@@ -103,6 +105,7 @@ def _metal(arguments: list[str]) -> int:
         return 0
     out, only_compile, inputs, depend, report = None, False, [], None, False
     on_demand, kernels = False, []
+    only_preprocess, preprocessor = False, []
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
     lists = {
         "-I": "include",
@@ -120,6 +123,10 @@ def _metal(arguments: list[str]) -> int:
                 raise CompileError("metal: error: argument to '-o' is missing")
         elif item == "-c":
             only_compile = True
+        elif item == "-E":
+            only_preprocess = True
+        elif item in ("-P", "-C", "-CC", "-H"):
+            preprocessor.append(item)
         elif prefix:
             value = item[len(prefix) :] or next(items, None)
             if not value:
@@ -164,6 +171,8 @@ def _metal(arguments: list[str]) -> int:
         raise CompileError("metal: error: no input files")
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     options = Options(**given)
+    if only_preprocess:
+        return _preprocess(inputs, out, preprocessor, options)
     if report:
         if not options.gpu:
             options = replace(options, gpu=gpu.TARGETS)
@@ -181,6 +190,26 @@ def _metal(arguments: list[str]) -> int:
         _write(out or "default.metallib", data)
         return 0
     return _build(inputs, out, only_compile, depend, options)
+
+
+def _preprocess(inputs: list[str], out: str | None, words: list[str], options: Options) -> int:
+    flags = [
+        *words,
+        *options.warnings,
+        *(f"-I{folder}" for folder in options.include),
+        *(f"-D{define}" for define in options.language_defines()),
+        *(f"-U{name}" for name in options.undefines),
+    ]
+    texts = []
+    for file in inputs:
+        text, said = preprocess(_name(file), _text(file), flags)
+        sys.stderr.write(said)
+        texts.append(text)
+    if out is None or out == "-":
+        sys.stdout.write("".join(texts))
+    else:
+        _write(out, "".join(texts).encode())
+    return 0
 
 
 def _text(file: str) -> str | None:

@@ -20,23 +20,7 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
     Raises:
       CompileError: an include is missing, or a directive is wrong.
     """
-    command = [
-        *(
-            toolchain.clang(),
-            "-x",
-            "c++",
-            "-E",
-            "-frewrite-includes",
-            "-nostdinc",
-            "-nostdinc++",
-            "-std=gnu++17",
-        ),
-        *("-fno-caret-diagnostics", "-isystem", str(toolchain.library_root() / "include")),
-        *flags,
-        *defines,
-        file if text is None else "-",
-    ]
-    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    done = _preprocessed(file, text, ["-frewrite-includes", *flags, *defines])
     if done.returncode != 0:
         said = done.stderr.replace("<stdin>", file)
         said = re.sub(
@@ -46,6 +30,33 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
         )
         raise CompileError(re.sub(r"^\d+ errors? generated\.\n", "", said, flags=re.M).rstrip("\n"))
     return done.stdout.replace("<stdin>", file)
+
+
+def preprocess(file: str, text: str | None, flags: list[str]) -> tuple[str, str]:
+    """What `metal -E` prints: the text behind the preprocessor, and what was said of it.
+
+    Raises:
+      CompileError: an include is missing, or a directive is wrong.
+    """
+    done = _preprocessed(file, text, flags)
+    # The library's headers are no files on a Mac, and -H does not list them there.
+    own = re.compile(rf"^\.+ {re.escape(str(toolchain.library_root()))}.*\n", re.M)
+    said = own.sub("", done.stderr).replace("<stdin>", file)
+    if done.returncode != 0:
+        raise CompileError(said.rstrip("\n"))
+    return done.stdout, said
+
+
+def _preprocessed(
+    file: str, text: str | None, flags: list[str]
+) -> subprocess.CompletedProcess[str]:
+    command = [
+        *(toolchain.clang(), "-x", "c++", "-E", "-nostdinc", "-nostdinc++", "-std=gnu++17"),
+        *("-fno-caret-diagnostics", "-isystem", str(toolchain.library_root() / "include")),
+        *flags,
+        file if text is None else "-",
+    ]
+    return subprocess.run(command, input=text, capture_output=True, text=True)
 
 
 class FlatText:

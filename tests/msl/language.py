@@ -166,6 +166,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("a table of functions in an argument buffer", before="struct A { visible_function_table<float(float)> t; };", says="'t': a table of functions cannot be in a struct"),
         _never("`intersection_function_table`, `[[intersection]]`", "using namespace raytracing;", "'raytracing': ray tracing is not supported by this compute compiler"),
         _never("`raytracing::ray`, `intersector`, `acceleration_structure`", "raytracing::ray r;", "'raytracing': ray tracing is not supported by this compute compiler"),
+        _never("`<metal_raytracing>`", "#include <metal_raytracing>\n", "'metal_raytracing': ray tracing is not supported by this compute compiler"),
         _never("`mesh<V, P, nv, np, t>`, `mesh_grid_properties`", "struct V { float4 p [[position]]; }; using M = mesh<V, void, 3, 1, topology::triangle>;", "'mesh': mesh shaders belong to rendering, which this compute compiler has not"),
     ],
     "2.20 Conversions": [
@@ -348,6 +349,7 @@ SECTIONS: dict[str, list[Feature]] = {
     "Metal 4": [
         _never("`tensor<T, extents>`, `tensor_ops`", "void f(tensor<device half, dextents<int, 2>> t) {}", "'tensor': the tensors of Metal 4 are not supported by this compute compiler"),
         F("sampler `reduction`", "constexpr sampler s(reduction::maximum); out[0] = 1;", says="'reduction': samplers of Metal 4 are not supported by this compute compiler"),
+        _never("`<MetalPerformancePrimitives/MetalPerformancePrimitives.h>`", "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n", "'MetalPerformancePrimitives/MetalPerformancePrimitives.h': the tensors of Metal 4 are not supported by this compute compiler"),
         _never("`mpp::tensor_ops::matmul2d`", "using namespace mpp;", "'mpp': the tensors of Metal 4 are not supported by this compute compiler"),
     ],
 }  # fmt: skip

@@ -23,6 +23,15 @@ _COMMANDS = f"indirect command buffers that a shader encodes are {_NOT}"
 _GLOBALS = f"built-ins and bindings at program scope are {_NOT}; make it an argument of the kernel"
 _TENSORS = f"the tensors of Metal 4 are {_NOT}"
 
+# Headers that are not there.
+HEADERS = {
+    "metal_raytracing": _RAYS,
+    "metal_mesh": _MESHES,
+    "metal_command_buffer": _COMMANDS,
+    "metal_tensor": _TENSORS,
+    "MetalPerformancePrimitives/MetalPerformancePrimitives.h": _TENSORS,
+}
+
 # Names of the library that are not there. A user's own ones of the same spelling never come here: clang knows those.
 NAMES = {
     **dict.fromkeys(

@@ -7,6 +7,7 @@ import subprocess
 from bisect import bisect_right
 
 from . import toolchain
+from .features import HEADERS
 from .messages import Message, Place
 from .tokens import Token, tokenize
 from .toolchain import CompileError
@@ -24,12 +25,21 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
     if done.returncode != 0:
         said = done.stderr.replace("<stdin>", file)
         said = re.sub(
-            r"('(?:c?\w+|\w+\.h)' file not found)",
-            r"\1 (Metal has no C or C++ standard library; use <metal_stdlib>)",
+            r"'([\w/.]+)' file not found",
+            lambda m: _not_found(m[1]) or m[0],
             said,
         )
         raise CompileError(re.sub(r"^\d+ errors? generated\.\n", "", said, flags=re.M).rstrip("\n"))
     return done.stdout.replace("<stdin>", file)
+
+
+def _not_found(header: str) -> str:
+    """What to say of a header that is not there; "" where it may be the user's."""
+    if header in HEADERS:
+        return f"'{header}': {HEADERS[header]}"
+    if not re.fullmatch(r"c?\w+|\w+\.h", header):
+        return ""
+    return f"'{header}' file not found (Metal has no C or C++ standard library; use <metal_stdlib>)"
 
 
 def preprocess(file: str, text: str | None, flags: list[str]) -> tuple[str, str]:

@@ -436,8 +436,11 @@ bool Exists(const std::string& path) {
   job.source = ToString(source);
   if (options) {
     job.math = [options fastMathEnabled] ? "-ffast-math" : "-fno-fast-math";
-    NSUInteger version = [options languageVersion];
-    job.standard = "metal" + std::to_string(version >> 16) + "." + std::to_string(version & 0xffff);
+    // 0: allocated and never initialised, which VkFFT does.
+    if (const NSUInteger version = [options languageVersion]) {
+      job.standard =
+          "metal" + std::to_string(version >> 16) + "." + std::to_string(version & 0xffff);
+    }
     NSDictionary* macros = [options preprocessorMacros];
     for (NSString* name in [[macros allKeys] sortedArrayUsingSelector:@selector(compare:)]) {
       job.macros.emplace_back(ToString(name), ToString([[macros objectForKey:name] description]));

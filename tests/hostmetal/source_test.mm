@@ -68,6 +68,15 @@ TEST(source_options_reach_the_compiler) {
   CHECK_EQ(Scale(library, 1, 1), 7.0f);
 }
 
+TEST(source_options_that_were_never_initialised) {
+  MTLCompileOptions* options = [[MTLCompileOptions alloc] autorelease];
+  NSError* error = nil;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:kSource options:options
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  CHECK_EQ(Scale(library, 3, 5), 30.0f);
+}
+
 TEST(source_errors_carry_the_diagnostics) {
   NSError* error = nil;
   id<MTLLibrary> library = [Device() newLibraryWithSource:@"kernel void f(device float* x) {\n"

@@ -107,12 +107,13 @@ AROUND = r"""
 #include <CoreGraphics/CGColorSpace.h>
 #include <QuartzCore/QuartzCore.h>
 #include <mach/mach.h>
+#include <mach/vm_page_size.h>
 #include <simd/simd.h>
 #include <stdio.h>
 int main(void) {
   task_id_token_t token = KERN_SUCCESS;
   CGColorSpaceRef space = 0;
-  if (token || space) return 1;
+  if (token || space || vm_page_size & vm_page_mask) return 1;
   CGSize size = CGSizeMake(3, 4);
   CFTimeInterval began = CACurrentMediaTime();
   simd_ushort3 a = simd_make_ushort3(1, 2, 3);

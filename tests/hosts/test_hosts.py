@@ -142,7 +142,8 @@ HOSTS = {
     **{
         f"C++ with <{header}> and an optional": (
             "host.cpp",
-            POINTERS.replace("std::unique_ptr<int> x(new int(7))", "std::optional<int> x(7)") % header,
+            POINTERS.replace("std::unique_ptr<int> x(new int(7))", "std::optional<int> x(7)")
+            % header,
             "7\n",
         )
         for header in ("map", "unordered_map")

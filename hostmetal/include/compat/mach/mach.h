@@ -2,8 +2,6 @@
 #ifndef HOSTMETAL_MACH_H_
 #define HOSTMETAL_MACH_H_
 
-#include <mach/mach_time.h>
-
 typedef int kern_return_t;
 typedef unsigned int mach_port_t;
 typedef mach_port_t task_id_token_t;

@@ -19,6 +19,18 @@ _ZEROS = re.compile(
 )
 
 
+def _zeros(i: Instruction) -> tuple[str, int]:
+    """Where an instruction that is no load or store sets bytes to zero, and how many.
+
+    Raises:
+      ValueError: it does something else.
+    """
+    found = _ZEROS.match(i.text)
+    if not found:
+        raise ValueError(i.text)
+    return found[1], int(found[2])
+
+
 class Arrays:
     """The arrays of a function that can lie so.
 
@@ -74,6 +86,7 @@ class Arrays:
         accesses: list[Instruction] = []
         sizes: set[int] = set()
         offsets: set[int] = set()
+        zeroed: set[int] = set()
         ahead = [name]
         while ahead:
             pointer = ahead.pop()
@@ -89,18 +102,18 @@ class Arrays:
                 accesses.append(i)
                 if i.operation in ("load", "store"):
                     sizes.add(self._size(i, pointer))
-                elif not (zeros := _ZEROS.match(i.text)) or zeros[1] != pointer:
+                    continue
+                where, count = _zeros(i)
+                if where != pointer:
                     raise ValueError(i.text)
-                else:
-                    offsets.add(int(zeros[2]))
+                zeroed.add(count)
         if len(sizes) != 1:
             raise ValueError("elements of several sizes")
         (size,) = sizes
-        if whole % size or any(offset % size for offset in offsets):
+        if whole % size or any(offset % size for offset in offsets | zeroed):
             raise ValueError("accesses between elements")
-        for i in accesses:
-            if i.operation == "call" and int(_ZEROS.match(i.text)[2]) > _MOST_ZEROS * size:  # type: ignore[index]
-                raise ValueError("many zeros")
+        if max(zeroed, default=0) > _MOST_ZEROS * size:
+            raise ValueError("many zeros")
         return whole // size, size, pointers, accesses
 
     def _size(self, access: Instruction, pointer: str) -> int:
@@ -114,7 +127,7 @@ class Arrays:
 
     def _path(self, i: Instruction) -> tuple[int, list[tuple[str, int]]]:
         """How many bytes a pointer lies behind another: a number, and indices times their strides."""
-        rest = i.text[_POINTER.match(i.text).end() :]  # type: ignore[union-attr]
+        rest = _POINTER.sub("", i.text, count=1)
         kind = type_at(rest)
         words = rest[len(kind) :].split(", ")[2:]
         offset, indices = 0, []
@@ -165,9 +178,8 @@ class Arrays:
 
     def _access(self, i: Instruction, size: int) -> list[Instruction]:
         if i.operation == "call":
-            zeros = _ZEROS.match(i.text)
-            assert zeros
-            return self._zeros(zeros[1], int(zeros[2]) // size, size)
+            pointer, count = _zeros(i)
+            return self._set(pointer, count // size, size)
         found = _ACCESS.match(i.text)
         assert found
         if not found[2]:
@@ -204,7 +216,7 @@ class Arrays:
         self._names += 1
         return named(pointer, f".set{self._names}")
 
-    def _zeros(self, pointer: str, count: int, size: int) -> list[Instruction]:
+    def _set(self, pointer: str, count: int, size: int) -> list[Instruction]:
         out, stem = [], self._new(pointer)
         for n in range(count):
             at = named(stem, f".at{n}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .lane_code import LANES, SLOT_WORDS, RegionCode
-from .lane_ir import Fallback
+from .lane_ir import Unrollable
 from .lane_regions import Region
 
 
@@ -200,7 +200,7 @@ class Simdgroup(RegionCode):
             r"\(i64 (?:noundef )?-?\d+, ptr (?:noundef )?(?:nonnull )?(@\S+?)\)", meeting.text
         )
         if not found:
-            raise Fallback("a simdgroup function that is not known before it is called")
+            raise Unrollable("a simdgroup function that is not known before it is called")
         self._add(f"call void {found[1]}(ptr %msl.s, i32 {mask})")
 
     def _together(self, name: str) -> list[str]:

@@ -14,6 +14,10 @@ class Fallback(Exception):
     """The kernel keeps its fibers; the words say why."""
 
 
+class Unrollable(Fallback):
+    """It may not, once the loops around its meetings are unrolled."""
+
+
 _NAME = r"%(?:\"[^\"]+\"|[\w.$-]+)"
 _LABEL = re.compile(r'^("[^"]+"|[\w.$-]+):')
 _RESULT = re.compile(rf"^({_NAME}) = (.*)$", re.S)

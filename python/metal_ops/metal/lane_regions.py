@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from .lane_flow import Flow, Uniform, postdominators
-from .lane_ir import BARRIER, Fallback, Instruction, size_of
+from .lane_ir import BARRIER, Fallback, Instruction, Unrollable, size_of
 
 # Accesses that lie so many values from lane to lane are read and written together with those between, by vectors.
 WIDEST = 8
@@ -62,7 +62,8 @@ class Regions:
                 h for h in optional if h == name or name in flow.loops[h] or h in self._ahead(name)
             }
             if not optional:
-                raise Fallback(why)
+                meet = any(self._blocks[b].meeting for body in flow.loops.values() for b in body)
+                raise (Unrollable if meet else Fallback)(why)
             optional -= near or optional
 
     def _ahead(self, name: str) -> set[str]:

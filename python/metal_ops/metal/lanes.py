@@ -19,7 +19,7 @@ from .abi import number as number_of
 from .lane_arrays import Arrays
 from .lane_driver import Simdgroup
 from .lane_flow import Flow, Uniform
-from .lane_ir import Fallback, Function, Instruction, named
+from .lane_ir import Fallback, Function, Instruction, Unrollable, named
 from .lane_regions import Regions
 from .lane_vectors import Vectors
 
@@ -59,16 +59,20 @@ def by_lanes(text: str, target: str) -> tuple[str, dict[int, str]]:
     numbers = {int(n) for n in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}
     if not numbers or forced():
         return by_fibers(text), dict.fromkeys(numbers, "METAL_OPS_FIBERS is set")
+    made, left = _made(text, numbers, target, False)
     # What a loop keeps in arrays may be the same for all lanes, which is seen where the loop is unrolled.
-    kept = _made(text, numbers, target, False)
-    return (
-        min(kept, _made(text, numbers, target, True), key=lambda m: len(m[1])) if kept[1] else kept
-    )
+    if any(isinstance(why, Unrollable) for why in left.values()):
+        made, left = min(
+            (made, left), _made(text, numbers, target, True), key=lambda other: len(other[1])
+        )
+    return made, {number: str(why) or repr(why) for number, why in left.items()}
 
 
-def _made(text: str, numbers: set[int], target: str, unrolled: bool) -> tuple[str, dict[int, str]]:
-    """What by_lanes returns; `unrolled`: loops of meetings may be."""
-    left: dict[int, str] = {}
+def _made(
+    text: str, numbers: set[int], target: str, unrolled: bool
+) -> tuple[str, dict[int, Exception]]:
+    """The module with loops of all kernels that can be, and why the others cannot; `unrolled`: loops of meetings may be."""
+    left: dict[int, Exception] = {}
     while len(left) < len(numbers):
         light = _lightly_optimised(by_fibers(text, set(left)), target, unrolled)
         done, new = _Module(light).transformed(numbers - left.keys())
@@ -137,9 +141,10 @@ class _Module:
         self._bodies = bodies
         self._types = dict(re.findall(r"(?m)^(%\S+|%\"[^\"]+\") = type (\{.*\})$", text))
 
-    def transformed(self, numbers: set[int]) -> tuple[str, dict[int, str]]:
+    def transformed(self, numbers: set[int]) -> tuple[str, dict[int, Exception]]:
         """The module with these kernels as loops; or why not, of those that cannot be."""
-        text, added, metadata, left = self._text, [], [], {}
+        text, added, metadata = self._text, [], []
+        left: dict[int, Exception] = {}
         group = self._metadata
         metadata.append(f"!{group} = distinct !{{}}")
         bound = {}
@@ -153,7 +158,7 @@ class _Module:
             try:
                 code, lines, by = self._kernel(number, match[0], group, group + len(metadata))
             except (Fallback, LookupError, ValueError, StopIteration, AssertionError) as why:
-                left[number] = str(why) or repr(why)
+                left[number] = why
                 continue
             bound[number] = by
             added.append(code)
@@ -202,7 +207,9 @@ class _Module:
                 ):
                     raise Fallback(f"a call that is not inlined: {i.text[:80]}")
         reads = {u for b in function.blocks.values() for i in b.instructions for u in i.uses}
-        rows = [True] if not reads & {"%v3", "%v4", "%v5"} else [True, False]
+        position = bool(reads & {"%v3", "%v4", "%v5"})
+        # Who asks for x alone has threadgroups of one row: no code of their own for any others, which go by fibers.
+        rows = [True, False] if reads & {"%v4", "%v5"} else [True]
         lines: list[str] = []
         out: list[str] = []
         by, aligned = LANES, False
@@ -230,8 +237,10 @@ class _Module:
         barriers = any(
             b.meeting and b.meeting.callee() == "@_msl_barrier" for b in function.blocks.values()
         )
+        if position and len(rows) == 1:
+            by |= ROWS | ALIGNED_ROWS * aligned
         both = len(rows) > 1 and not by & ROWS
-        out.append(_entry(number, both, aligned, len(rows) > 1, self._attributes))
+        out.append(_entry(number, both, aligned, position, self._attributes))
         return "".join(out), lines, by | BARRIERS * barriers
 
 

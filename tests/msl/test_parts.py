@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 import numpy as np
@@ -115,17 +116,20 @@ def test_kernels_whose_threads_meet_are_apart():
 
 
 class Ask:
-    """Compiles SOURCE as nobody did before, and counts the calls of the front end."""
+    """Compiles SOURCE as nobody did before, and counts what the front end makes."""
 
     def __init__(self, monkeypatch):
-        self.front_ends = 0
+        self.made: list[
+            int
+        ] = []  # by call of the front end, the kernels' functions in what it made
         self._files = 0
         self._define = f"TIME={time.time_ns()}"  # what the cache has goes by it
         front_end = cpu.front_end
 
         def counted(*arguments):
-            self.front_ends += 1
-            return front_end(*arguments)
+            text = front_end(*arguments)
+            self.made.append(len(re.findall(r"(?m)^define .*@_Z\w*?k\d+\w*\(", text)))
+            return text
 
         monkeypatch.setattr(cpu, "front_end", counted)
 
@@ -177,7 +181,25 @@ def test_code_comes_when_it_is_asked_for(ask, checked):
     assert set(later.kernels) == every
     for n in (0, 7, 25):
         right(later, n)
-    assert ask.front_ends == 1
+    assert ask.made == [0, 1, 2, 2 * cpu.KERNELS_PER_PART]
+
+
+def test_instances_of_templates_are_made_when_they_are_asked_for(ask):
+    wrapped = (
+        '#define INSTANCE(n) template [[host_name("k" #n)]] kernel decltype(k0<n, 0>) k0<n, 0>;\n'
+    )
+    source = (
+        "namespace inner { struct Unused; }\n"
+        "template <int N, int Zero> kernel void k0(device int* out, constant int2& p [[buffer(3)]]) "
+        "{ out[0] = N + Zero + p.y; }\n"
+        f"{wrapped}{''.join(f'INSTANCE({n})' for n in range(KERNELS))}"
+    )
+    assert ask(source=source)["k7"].arguments == ask("k7", source=source)["k7"].arguments
+    for n in (7, KERNELS - 1):
+        out = np.zeros(1, np.int32)
+        ask(f"k{n}", source=source)[f"k{n}"].run(1, 1, {0: out, 3: np.int32([1, 5])})
+        assert out == n + 5
+    assert ask.made == [0, 1, 1]
 
 
 def test_what_the_cache_lost_is_made_again(ask):
@@ -185,12 +207,12 @@ def test_what_the_cache_lost_is_made_again(ask):
     right(ask("k3"), 3)
     key = compiler.unit("many.metal", ask.options(), HEADER + SOURCE).key
     lost = list(cache.folder().glob(f"{key}*"))
-    assert {file.suffix for file in lost} == {".ir", ".o", ".index"}
+    assert {file.suffix for file in lost} == {".source", ".o", ".index"}
     for file in lost:
         file.unlink()
     assert ask()["k3"].absent
     right(ask("k3"), 3)
-    assert ask.front_ends == 2
+    assert ask.made == [0, 1, 0, 1]
 
 
 def test_few_kernels_are_compiled_at_once(ask):

@@ -31,10 +31,10 @@
 #define _MSL_CAT_(a, b) a##b
 #define _MSL_CAT(a, b) _MSL_CAT_(a, b)
 #define _MSL_A(...) __attribute__((annotate("msl." __VA_ARGS__)))
-#define _MSL_INSTANCE_(id, name)                     \
+#define _MSL_INSTANCE_(id, name, ...)                \
   static constexpr auto _MSL_CAT(_msl_instance_, id) \
-      __attribute__((annotate("msl.host_name=" name), unused))
-#define _MSL_INSTANCE(name) _MSL_INSTANCE_(__COUNTER__, name)
+      __attribute__((annotate("msl.host_name=" name), unused)) = __VA_ARGS__
+#define _MSL_INSTANCE(name, ...) _MSL_INSTANCE_(__COUNTER__, name, __VA_ARGS__)
 // A worker runs one threadgroup at a time, all its fibers on one thread: threadgroup memory is that
 // thread's. `used`: other fibers write to it behind a barrier, where the optimiser sees no way to.
 #if defined(__NVPTX__)

@@ -239,7 +239,7 @@ class Declarations:
         if parameters and ("<" not in name or overloaded):
             types = re.sub(r"\[\[.*?\]\]", "", parameters, flags=re.S)
             target = f"static_cast<void (*){types}>(&{name})"
-        text = re.sub(r"\\\n|\n", " ", f"_MSL_INSTANCE({host_name}) = {target}")
+        text = re.sub(r"\\\n|\n", " ", f"_MSL_INSTANCE({host_name}, {target})")
         self._source.replace(tokens[start].start, tokens[last].end, text, tokens[i].directive)
         return last
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .abi import number as number_of
-
 NAME_MARK = "msl kernel "
 _LINKAGE = r"(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|internal|available_externally|protected)\s+)*"
 _DEFINE = re.compile(rf"^define {_LINKAGE}", re.M)
@@ -137,10 +135,6 @@ _SYMBOL = re.compile(r"@(?:\"[^\"]+\"|[\w.$-]+)")
 _FUNCTION = re.compile(r"^define [^@]*(@(?:\"[^\"]+\"|[\w.$-]+))\(.*?^}\n", re.M | re.S)
 _VARIABLE = re.compile(r"^(@(?:\"[^\"]+\"|[\w.$-]*[A-Za-z_.$-][\w.$-]*)) = .*\n", re.M)
 _USED = re.compile(r"^@llvm(?:\.compiler)?\.used = .*\n", re.M)
-# A kernel's table: its name, its flags, ..., and last its two functions.
-_TABLE = re.compile(
-    r"^(@\w+ = (?:internal )?constant %struct\.metallib_kernel \{ ptr [^,]+, i32 )(\d+)(, .*), ptr @[^,]+, ptr @[^,]+ \}"
-)
 
 
 @dataclass
@@ -160,7 +154,21 @@ class Pieces:
 
     def part(self, numbers: Sequence[int]) -> str:
         """A module of these kernels and what they reach."""
-        return self._closure(numbers, {})
+        names = [self.entries[number] for number in numbers]
+        kept, ahead = set(names), list(names)
+        while ahead:
+            name = ahead.pop()
+            if name not in self._reaches:
+                self._reaches[name] = self._names(self.definitions[name])
+            new = self._reaches[name] - kept
+            kept |= new
+            ahead += new
+        used = ", ".join(f"ptr {name}" for name in names)
+        body = "".join(text for name, text in self.definitions.items() if name in kept)
+        return (
+            f"{self.frame}{body}@llvm.compiler.used = appending global [{len(names)} x ptr] [{used}], "
+            'section "llvm.metadata"\n'
+        )
 
     def parts(self, numbers: Sequence[int], per_part: int) -> list[tuple[list[int], str]]:
         """Modules of about as many of these kernels. Those whose threads meet are compiled in another way, and apart."""
@@ -168,41 +176,6 @@ class Pieces:
         others = [number for number in numbers if number not in {*meet}]
         cut = [part for kind in (others, meet) if kind for part in groups(kind, per_part)]
         return [(part, self.part(part)) for part in cut]
-
-    def tables(self, numbers: Sequence[int]) -> str:
-        """A module of what describes these kernels, without their code."""
-        absent = number_of("KERNEL_ABSENT")
-        without: dict[str, str] = {}
-        for number in numbers:
-            (name,) = self._names(self.definitions[self.entries[number]]) - {self.entries[number]}
-            without[name], found = _TABLE.subn(
-                lambda m: f"{m[1]}{int(m[2]) | absent}{m[3]}, ptr null, ptr null }}",
-                self.definitions[name],
-            )
-            assert found == 1, self.definitions[name]
-        return self._closure(numbers, without)
-
-    def _closure(self, numbers: Sequence[int], instead: dict[str, str]) -> str:
-        names = [self.entries[number] for number in numbers]
-        kept, ahead = set(names), list(names)
-        while ahead:
-            name = ahead.pop()
-            if name in instead:
-                new = self._names(instead[name]) - kept
-            else:
-                if name not in self._reaches:
-                    self._reaches[name] = self._names(self.definitions[name])
-                new = self._reaches[name] - kept
-            kept |= new
-            ahead += new
-        used = ", ".join(f"ptr {name}" for name in names)
-        body = "".join(
-            instead.get(name, text) for name, text in self.definitions.items() if name in kept
-        )
-        return (
-            f"{self.frame}{body}@llvm.compiler.used = appending global [{len(names)} x ptr] [{used}], "
-            'section "llvm.metadata"\n'
-        )
 
     def _names(self, text: str) -> set[str]:
         """The definitions that a text names."""

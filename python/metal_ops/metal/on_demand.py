@@ -1,7 +1,7 @@
 """Libraries of many kernels whose code is made when a pipeline asks for it; what describes the kernels is there at once.
 
-Nothing but the cache is kept between the calls: the front end's IR, and each object that was made, which the next
-library of the same source has from the beginning.
+Nothing but the cache is kept between the calls: the rewritten source, of which the front end makes IR of what is asked for,
+and each object that was made, which the next library of the same source has from the beginning.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import cache, cpu, ir, toolchain
 from .compiler import Options, Unit, link, unit
 from .toolchain import CompileError
+from .wrappers import Wrappers, wrappers
 
 
 def compile_library(
@@ -39,7 +41,7 @@ def compile_library(
         return link([made[0]], options.target), made[1]
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         work = Path(folder)
-        kept = cache.read(f"{one.key}.ir")
+        kept = cache.read(f"{one.key}.source")
         if kept is not None:
             module = _Module(**json.loads(kept))
         else:
@@ -48,34 +50,39 @@ def compile_library(
             if len(reflection.kernels) <= cpu.KERNELS_PER_PART:
                 data = one.compile(source, reflection, said, flags, work)
                 return link([data], options.target), said
-            whole = ir.pieces(cpu.front_end(source.text, reflection, flags))
+            behind = wrappers(reflection)
             module = _Module(
-                [whole.frame, whole.definitions, whole.entries],
+                source.text,
+                vars(behind),
+                cpu.front_end(behind.described(source.text), flags),
                 [kernel.host_name for kernel in reflection.kernels],
                 [constant.name for constant in reflection.constants],
                 said,
             )
-            cache.write(f"{one.key}.ir", json.dumps(vars(module)).encode())
+            cache.write(f"{one.key}.source", json.dumps(vars(module)).encode())
         objects = _of(module, one, kernels, work) if kernels else _all(module, one, work)
     return link(objects, options.target), module.said
 
 
+@dataclass
 class _Module:
-    """What the front end made of a source, as the cache keeps it."""
+    """What was read in a source, as the cache keeps it.
 
-    def __init__(self, module: list[Any], names: list[str], constants: list[str], said: str):
-        self.module = module
-        self.names = names
-        self.constants = constants
-        self.said = said
+    Attributes:
+      text: the rewritten source.
+      wrappers: the fields of Wrappers.
+      tables: IR of what describes the kernels.
+      names: those of the kernels.
+      constants: the names of the function constants.
+      said: the warnings.
+    """
 
-    def pieces(self) -> ir.Pieces:
-        """The IR."""
-        frame, definitions, entries = self.module
-        # JSON has texts where the numbers of kernels were.
-        return ir.Pieces(
-            frame, definitions, {int(number): name for number, name in entries.items()}
-        )
+    text: str
+    wrappers: dict[str, Any]
+    tables: str
+    names: list[str]
+    constants: list[str]
+    said: str
 
 
 def _of(module: _Module, one: Unit, kernels: Sequence[str], work: Path) -> list[bytes]:
@@ -91,7 +98,9 @@ def _of(module: _Module, one: Unit, kernels: Sequence[str], work: Path) -> list[
     entry = f"{one.key}-{toolchain.cache_key(*map(str, wanted))[:16]}.o"
     data = cache.read(entry)
     if data is None:
-        parts = module.pieces().parts(wanted, cpu.KERNELS_PER_PART)
+        text = Wrappers(**module.wrappers).some(module.text, wanted)
+        whole = ir.pieces(cpu.front_end(text, one.flags(work)))
+        parts = whole.parts(wanted, cpu.KERNELS_PER_PART)
         variants = one.variants
         data = cpu.compile_parts(parts, module.names, module.constants, one.target, variants, work)
         cache.write(entry, data)
@@ -110,7 +119,7 @@ def _all(module: _Module, one: Unit, work: Path) -> list[bytes]:
             objects.append(data)
     if absent:
         variants = one.variants
-        tables = cpu.compile_tables(module.pieces(), sorted(absent), one.target, variants, work)
+        tables = cpu.compile_tables(module.tables, sorted(absent), one.target, variants, work)
         objects.append(tables)
     return objects
 

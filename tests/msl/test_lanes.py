@@ -350,6 +350,71 @@ def test_scratch_holds_a_stack_a_simdgroup(both):
     assert sizes[0] * 16 < sizes[1]
 
 
+WHERE = """{{ threadgroup float s[256];
+  s[i] = x[{at}]; threadgroup_barrier(mem_flags::mem_threadgroup);
+  y[{at}] = simd_sum(s[i ^ 1]) + {at} / 8;
+}}
+"""
+# What asks for x alone, and what asks for y as well; i is the thread's number in its threadgroup.
+ROWS = HEADER + "".join(
+    f"kernel void {name}(device float* x [[buffer(0)]], device float* y [[buffer(1)]], {kind} at [[thread_position_in_grid]], "
+    "uint i [[thread_index_in_threadgroup]]) " + WHERE.format(at=at)
+    for name, kind, at in (("line", "uint", "at"), ("plane", "uint2", "(at.y * 40 + at.x)"))
+)
+
+
+@pytest.mark.skipif(VALIDATION, reason="checked kernels run by fibers")
+def test_who_asks_for_x_alone_has_no_code_for_short_rows(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        lanes, "by_lanes", lambda *a, by_lanes=lanes.by_lanes: made.append(by_lanes(*a)) or made[-1]
+    )
+    library = _library(f"{ROWS}// {time.time_ns()}\n")  # the cache has not this one
+    ((text, left),) = made
+    assert not left and re.findall(r"(?m)^define .*@_msl_lanes(\d+(?:_any)?)\(", text) == [
+        "0",
+        "1",
+        "1_any",
+    ]
+    monkeypatch.setenv("METAL_OPS_FIBERS", "1")
+    fibers = _library(ROWS)
+    # Its threadgroups of short rows are run all the same, by fibers, which take their own scratch memory.
+    for name, threads, group in (
+        ("line", 80, 40),
+        ("line", (40, 6), (8, 3)),
+        ("plane", (40, 6), (8, 3)),
+    ):
+        x = np.arange(240, dtype=np.float32)
+        by_lanes, by_fibers = np.zeros((2, 240), np.float32)
+        library[name].run(threads, group, {0: x, 1: by_lanes})
+        fibers[name].run(threads, group, {0: x, 1: by_fibers})
+        np.testing.assert_array_equal(by_lanes, by_fibers, f"{name} {group}")
+        assert np.any(by_lanes)
+
+
+@pytest.mark.parametrize(
+    ("body", "lowered"),
+    [
+        # Lanes part for good at a barrier, outside of any loop: unrolling has nothing to change there.
+        ("if (i % 3 == 1) return; s[i] = 1; threadgroup_barrier(mem_flags::mem_threadgroup); x[i] = s[i ^ 1];", 1),
+        ("float v = 0; for (uint k = 0; k <= i % 7; ++k) v += simd_sum(x[i]); x[i] = v + simd_max(v);", 2),
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(VALIDATION, reason="checked kernels run by fibers")
+def test_loops_are_unrolled_where_that_may_help(monkeypatch, body, lowered):
+    asked: list[bool] = []
+    lightly = lanes._lightly_optimised
+
+    def counted(text, target, unrolled):
+        asked.append(unrolled)
+        return lightly(text, target, unrolled)
+
+    monkeypatch.setattr(lanes, "_lightly_optimised", counted)
+    _library(HEADER + "kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) "
+             f"{{ threadgroup float s[64]; {body} }} // {time.time_ns()}\n")  # fmt: skip
+    assert sorted(set(asked)) == [False, True][:lowered]
+
+
 def test_the_choice_is_part_of_what_the_cache_knows(monkeypatch):
     def key() -> str:
         return compiler.unit("lanes.metal", Options(), SOURCE).key

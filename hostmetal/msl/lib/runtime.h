@@ -234,8 +234,8 @@ ulong loop_scratch(Launch l) {
 }
 inline ulong meeting_scratch(Launch l, int by) {
   const ulong bytes = threadgroup_bytes(l);
-  return by && !(by & kRows) ? _msl_simdgroup_scratch(l, bytes, _msl_stack_bytes)
-                             : _msl_fiber_scratch(l, bytes, _msl_stack_bytes);
+  return by_lanes(l, by) ? _msl_simdgroup_scratch(l, bytes, _msl_stack_bytes)
+                         : _msl_fiber_scratch(l, bytes, _msl_stack_bytes);
 }
 #endif  // __NVPTX__
 

@@ -45,11 +45,13 @@ def forced() -> bool:
 
 
 def by_fibers(text: str, kernels: set[int] | None = None) -> str:
-    """Leaves kernels, all if none are named, to fibers."""
+    """Leaves kernels, all if none are named, to fibers. The others' constants stay without a value: what the optimiser knew
+    of them now would hold whatever is found out about rows and barriers."""
 
     def decide(match: re.Match[str]) -> str:
-        by = 0 if kernels is None or int(match[2]) in kernels else LANES | BARRIERS
-        return f"{match[1]} = internal constant i32 {by}, align 4"
+        if kernels is not None and int(match[2]) not in kernels:
+            return match[0]
+        return f"{match[1]} = internal constant i32 0, align 4"
 
     return re.sub(r"(?m)^(@_msl_by_lanes(\d+)) = .*$", decide, text)
 

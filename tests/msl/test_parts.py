@@ -243,3 +243,24 @@ def test_one_variant_alone(tmp_path):
             assert set(Library(file, checked=True).kernels) == {"one"}
     with pytest.raises(CompileError, match="duplicate kernel name 'one'"):
         link([compile_object(f"{i}.metal", Options(plain=False), text)[0] for i in range(2)])
+
+
+def test_checked_kernels_are_small_unless_somebody_waits_for_them(monkeypatch):
+    levels = []
+    back_end = cpu._back_end_checked
+
+    def counted(*arguments):
+        levels.append(arguments[-1])
+        back_end(*arguments)
+
+    monkeypatch.setattr(cpu, "_back_end_checked", counted)
+    text = f"{HEADER}kernel void one(device float* out) {{ out[0] = 1; }}\n// {time.time_ns()}\n"
+    for options in (Options(), Options(plain=False)):
+        file = path(
+            f"{len(options.variants)}_variants.metallib"
+        )  # a file that is loaded stays as it is
+        file.write_bytes(link([compile_object("one.metal", options, text)[0]]))
+        out = np.zeros(1, np.float32)
+        Library(file, checked=True)["one"].run(1, 1, {0: out})
+        assert out == 1
+    assert levels == ["-O1", "-O0"]

@@ -273,7 +273,7 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
                 "metallib",
             ),
             *(
-                "--strip-debug",
+                "--strip-all",
                 "--build-id=none",
                 str(_library_object(target, checked, wide, work)),
                 *map(str, files),

@@ -22,31 +22,89 @@ kernel void copy_rows(device const T* in [[buffer(0)]], device T* out [[buffer(1
       in[row_index<Step>(params, params.operands[0], position)];
 }
 
+// Turns a whole tile.
+template <typename T, uint kTile>
+struct Turn {
+  static void tile(device const T* from, long from_step, device T* to, long to_step) {
+    T values[kTile * kTile];
+    for (uint x = 0; x < kTile; ++x) {
+      for (uint y = 0; y < kTile; ++y) values[y * kTile + x] = from[long(x) * from_step + long(y)];
+    }
+    for (uint y = 0; y < kTile; ++y) {
+      for (uint x = 0; x < kTile; ++x) to[long(y) * to_step + long(x)] = values[y * kTile + x];
+    }
+  }
+};
+#if defined(__METAL_CPU__)
+// By a processor's vectors: a compiler turns no matrix by them of its own accord.
+template <typename T>
+struct Turn<T, 8> {
+  typedef T Row __attribute__((ext_vector_type(8), aligned(sizeof(T))));
+
+#define TURN(MASK)                                                                             \
+  __builtin_shufflevector(a, b, MASK(0), MASK(1), MASK(2), MASK(3), MASK(4), MASK(5), MASK(6), \
+                          MASK(7))
+#define TURN_UPPER(j) (((j) & kStep) != 0 ? 8 + (j) - kStep : (j))
+#define TURN_LOWER(j) (((j) & kStep) != 0 ? 8 + (j) : (j) + kStep)
+  template <int kStep>
+  static void blocks(thread Row (&rows)[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if ((i & kStep) != 0) continue;
+      const Row a = rows[i], b = rows[i + kStep];
+      rows[i] = TURN(TURN_UPPER);
+      rows[i + kStep] = TURN(TURN_LOWER);
+    }
+  }
+#undef TURN
+#undef TURN_UPPER
+#undef TURN_LOWER
+
+  static void tile(device const T* from, long from_step, device T* to, long to_step) {
+    Row rows[8];
+#pragma unroll
+    for (int x = 0; x < 8; ++x) rows[x] = *(device const Row*)(from + long(x) * from_step);
+    blocks<4>(rows);
+    blocks<2>(rows);
+    blocks<1>(rows);
+#pragma unroll
+    for (int y = 0; y < 8; ++y) *(device Row*)(to + long(y) * to_step) = rows[y];
+  }
+};
+static_assert(COPY_TILE == 8, "as Turn has");
+#endif
+
 // Where rows of the source become columns: a thread turns a tile, so that both sides are read and written
 // in runs. The source's elements are neighbours along dimension 1, the result's along 0.
 template <typename T, uint kTile>
-kernel void copy_tiles(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
-                       constant StridedParams& params [[buffer(2)]],
-                       uint3 position [[thread_position_in_grid]]) {
-  const uint3 first = uint3(position.x * kTile, position.y * kTile, position.z);
+inline void copy_tile(device const T* in, device T* out, constant StridedParams& params,
+                      uint3 first) {
   const uint width = min(kTile, params.dims[0] - first.x);
   const uint height = min(kTile, params.dims[1] - first.y);
   const long from_step = params.operands[0].strides[0], to_step = params.operands[1].strides[1];
   device const T* const from = in + row_index<STEP_OF_OPERAND>(params, params.operands[0], first);
   device T* const to = out + row_index<1>(params, params.operands[1], first);
   if (width == kTile && height == kTile) {
-    T tile[kTile * kTile];
-    for (uint x = 0; x < kTile; ++x) {
-      for (uint y = 0; y < kTile; ++y) tile[y * kTile + x] = from[long(x) * from_step + long(y)];
-    }
-    for (uint y = 0; y < kTile; ++y) {
-      for (uint x = 0; x < kTile; ++x) to[long(y) * to_step + long(x)] = tile[y * kTile + x];
-    }
+    Turn<T, kTile>::tile(from, from_step, to, to_step);
   } else {
     for (uint y = 0; y < height; ++y) {
       for (uint x = 0; x < width; ++x) {
         to[long(y) * to_step + long(x)] = from[long(x) * from_step + long(y)];
       }
+    }
+  }
+}
+template <typename T, uint kTile>
+kernel void copy_tiles(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                       constant StridedParams& params [[buffer(2)]],
+                       constant CopyTiles& tiles [[buffer(3)]],
+                       uint3 position [[thread_position_in_grid]]) {
+  const uint width = tiles.to * kTile, height = tiles.from * kTile;
+  const uint left = position.x * width, right = min(left + width, params.dims[0]);
+  const uint top = position.y * height, bottom = min(top + height, params.dims[1]);
+  for (uint y = top; y < bottom; y += kTile) {
+    for (uint x = left; x < right; x += kTile) {
+      copy_tile<T, kTile>(in, out, params, uint3(x, y, position.z));
     }
   }
 }

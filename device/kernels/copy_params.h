@@ -3,8 +3,20 @@
 #ifndef METAL_OPS_DEVICE_KERNELS_COPY_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_COPY_PARAMS_H_
 
+#if defined(__METAL_VERSION__)
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
 // The side of a tile that a thread turns, of elements up to 8 bytes and of larger ones.
 #define COPY_TILE 8
 #define COPY_TILE_WIDE 4
+
+// How many tiles a thread turns along the result's rows and along the source's.
+struct CopyTiles {
+  uint32_t to, from;
+};
+static_assert(sizeof(CopyTiles) == 8, "host and shader must agree");
 
 #endif  // METAL_OPS_DEVICE_KERNELS_COPY_PARAMS_H_

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/kernels/copy_params.h"
+#include "kernels/runtime/platform.h"
 
 namespace metal_ops {
 
@@ -103,9 +104,15 @@ Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Sha
 
 namespace {
 
+// A processor's cache: what a thread writes of the result's lines, and reads of the source's, that are no neighbours.
+constexpr size_t kLine = 64, kLines = 4 * kLine;
+// Threads below which fewer tiles are better.
+constexpr int64_t kTileThreads = 64;
+
 // Has the loop of a copy go over tiles if the source's elements are neighbours along another dimension than
-// the result's.
-void PlanTiles(uint32_t tile, Loop* loop) {
+// the result's. Where threads run after each other, a line may be gone from the cache when the next one needs the rest.
+void PlanTiles(size_t bytes, Loop* loop, CopyTiles* several) {
+  const uint32_t tile = bytes > 8 ? COPY_TILE_WIDE : COPY_TILE;
   StridedParams& params = loop->params;
   for (size_t d = 1; d < STRIDED_ROW_DIMS; ++d) {
     if (params.operands[0].strides[d] != 1 || params.dims[0] < tile || params.dims[d] < tile)
@@ -114,8 +121,18 @@ void PlanTiles(uint32_t tile, Loop* loop) {
     for (StridedOperand& operand : params.operands) {
       std::swap(operand.strides[1], operand.strides[d]);
     }
-    const auto tiles = [&](int k) { return (int64_t{params.dims[k]} + tile - 1) / tile; };
-    loop->grid = Grid(tiles(0), tiles(1), int64_t{params.dims[2]} * params.dims[3]);
+    const auto blocks = [&](int k, int64_t tiles) {
+      return (params.dims[k] + tiles * tile - 1) / (tiles * tile);
+    };
+    const int64_t others = int64_t{params.dims[2]} * params.dims[3];
+    const auto threads = [&] { return blocks(0, several->to) * blocks(1, several->from) * others; };
+    if (!ThreadgroupsRunAtOnce()) {
+      several->to = static_cast<uint32_t>(std::max<size_t>(kLine / (bytes * tile), 1));
+      several->from = static_cast<uint32_t>(std::max<size_t>(kLines / (bytes * tile), 1));
+    }
+    while (several->from > 1 && threads() < kTileThreads) several->from /= 2;
+    while (several->to > 1 && threads() < kTileThreads) several->to /= 2;
+    loop->grid = Grid(blocks(0, several->to), blocks(1, several->from), others);
     loop->variant = "tiles";
     return;
   }
@@ -128,11 +145,12 @@ Status EncodeCopy(Encoder& encoder, const std::string& op, const Shape& shape, c
   if (NumElements(shape) == 0) return Status();
   Loop loop;
   RETURN_IF_ERROR(PlanLoop(op, shape, {from, to}, &loop));
-  if (loop.variant == "rows_n")
-    PlanTiles(out.element_bytes() > 8 ? COPY_TILE_WIDE : COPY_TILE, &loop);
-  return encoder.Launch(
-      {"copy", out.element_bytes(), loop.variant}, loop.grid,
-      {{"in", in.Untyped()}, {"out", Value(out).Untyped()}, {"params", loop.params}});
+  CopyTiles tiles = {1, 1};
+  if (loop.variant == "rows_n") PlanTiles(out.element_bytes(), &loop, &tiles);
+  std::vector<Argument> arguments = {
+      {"in", in.Untyped()}, {"out", Value(out).Untyped()}, {"params", loop.params}};
+  if (loop.variant == "tiles") arguments.push_back({"tiles", tiles});
+  return encoder.Launch({"copy", out.element_bytes(), loop.variant}, loop.grid, arguments);
 }
 
 }  // namespace metal_ops

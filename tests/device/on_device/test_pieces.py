@@ -160,3 +160,20 @@ def test_memory_goes_with_the_last_piece():
             rows = rows[1:]
         del rows
         assert in_use() == before
+
+
+# Of elements of each size, sides of fewer than a tile, of several and a part, of more than a thread turns.
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "complex64", "complex128"])
+def test_turned(dtype):
+    for shape, perm in [
+        ((7, 8), (1, 0)),
+        ((8, 9), (1, 0)),
+        ((67, 130), (1, 0)),
+        ((1030, 515), (1, 0)),
+        ((3, 200, 70), (0, 2, 1)),
+        ((3, 40, 5, 70), (3, 1, 0, 2)),
+    ]:
+        x = (np.arange(np.prod(shape)) % 251).reshape(shape).astype(dtype)
+        with tf.device("GPU:0"):
+            got = tf.raw_ops.Transpose(x=tf.identity(tf.constant(x)), perm=perm)
+        np.testing.assert_array_equal(on_device(got), x.transpose(perm))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import metal_ops.metal
-from metal_ops.metal import CompileError, cache
+from metal_ops.metal import CompileError, Options, cache, compiler, toolchain
 from metal_ops.metal.launch import Library
 
 PROGRAM = [sys.executable, str(Path(metal_ops.metal.__file__).parent)]
@@ -76,6 +76,17 @@ def works(path: Path) -> bool:
     x = np.zeros(1, np.float32)
     Library(path)["add"].run(1, 1, {0: x})
     return bool(x[0] == 3)
+
+
+def test_another_checkout_finds_the_same_entries(tmp_path: Path, monkeypatch) -> None:
+    def unit() -> compiler.Unit:
+        return compiler.unit("a.metal", Options(), "#include <metal_stdlib>\n" + SOURCE)
+
+    here = unit()
+    shutil.copytree(toolchain.library_root(), tmp_path / "msl")
+    monkeypatch.setattr(toolchain, "library_root", lambda: tmp_path / "msl")
+    there = unit()
+    assert (there.key, there.flat != here.flat) == (here.key, True)
 
 
 def test_folder_is_the_users_alone(compiled: Path) -> None:

@@ -149,6 +149,11 @@ class Unit:
         return data
 
 
+def _anywhere(flat: str) -> str:
+    """The text without the place of this library, which its lines name: another checkout finds what was made here."""
+    return flat.replace(str(toolchain.library_root()), "")
+
+
 def unit(file: str, options: Options, text: str | None) -> Unit:
     """One .metal file with its includes."""
     defines = options.language_defines()
@@ -157,7 +162,7 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
     flags = toolchain.code_flags(target, options.fast_math)
     host = toolchain.host_cpu() if target == "native" else ""
     key = toolchain.cache_key(
-        flat,
+        _anywhere(flat),
         *flags,
         host,
         repr(defines),
@@ -202,7 +207,8 @@ def _gpu_text(file: str, options: Options, text: str | None, gpu_target: str) ->
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
     flags = gpu.flags(gpu_target, options.fast_math)
-    name = toolchain.cache_key(flat, *flags, repr(defines), repr(options.std), file) + ".ptx"
+    key = toolchain.cache_key(_anywhere(flat), *flags, repr(defines), repr(options.std), file)
+    name = f"{key}.ptx"
     kept = cache.read(name)
     if kept is not None:
         return kept.decode()

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# Of these tests too: METAL_DEVICE_WRAPPER_TYPE=1 runs all kernels with their accesses checked, many times slower.
+VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 
 
 class Process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import tempfile
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import numpy as np
 
 from metal_ops.metal import CompileError, Options, compile_object, link
 from metal_ops.metal.launch import Library
+from tests.processes import VALIDATION
 
 HEADER = "#include <metal_stdlib>\nusing namespace metal;\n"
-# `make test-validation` runs all kernels with their accesses checked.
-VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 _folder = tempfile.TemporaryDirectory(prefix="msl-tests-")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import CheckpointError, short
 from .reading import is_number
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-_Config = TypeVar("_Config")
+_Config = TypeVar("_Config", bound=Any)
 _Model = TypeVar("_Model")
 _Train = TypeVar("_Train")
 _FLAGS = ("bool", "bool | None")
@@ -55,7 +55,7 @@ def record_from(header: dict[str, Any], name: str, kind: type[_Config], where: s
         raise CheckpointError(
             f"{where}: field '{name}' must be an object, got {short(values)}; train again."
         )
-    unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cast(Any, kind))})
+    unknown = sorted(set(values) - {field.name for field in dataclasses.fields(kind)})
     if unknown:
         raise CheckpointError(
             f"{where}: field '{name}' has {short(unknown[0])}, which this version does not know; update metal_ops, or "
@@ -107,7 +107,7 @@ def with_budget(config: _Config, seconds: float | None, steps: int | None) -> _C
     """The configuration with another budget, if one is given."""
     if seconds is None and steps is None:
         return config
-    return cast(_Config, dataclasses.replace(cast(Any, config), seconds=seconds, steps=steps))
+    return dataclasses.replace(config, seconds=seconds, steps=steps)
 
 
 def history_from(header: dict[str, Any], where: str, measure: str) -> list[dict[str, float]]:

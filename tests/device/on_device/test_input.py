@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import numpy as np
@@ -10,9 +9,9 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops import profiler
+from tests.processes import VALIDATION
 
 TRIES = 5
-VALIDATED = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 
 
 @tf.function
@@ -28,13 +27,13 @@ def test_the_next_batch_is_copied_during_the_step() -> None:
 
     def batches():
         for number in range(TRIES + 1):
-            may_be_made.acquire(timeout=60)
+            may_be_made.acquire(timeout=600)  # longer than any step: one that it is in has one copy
             yield np.full(2**20, number, np.float32)
 
     signature = tf.TensorSpec([2**20], tf.float32)
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
     dataset = dataset.apply(tf.data.experimental.prefetch_to_device("GPU:0", 2))
-    size = 64 if VALIDATED else 512  # a step takes a good part of a second
+    size = 64 if VALIDATION else 512  # a step takes a good part of a second
     w = tf.random.stateless_normal([size, size], [1, 2])
     long_step(w)  # traced, its shaders compiled
     metal_ops.device.synchronize()
@@ -42,9 +41,8 @@ def test_the_next_batch_is_copied_during_the_step() -> None:
     assert "GPU:0" in next(iterator).device
     for number in range(1, TRIES + 1):
         with profiler.trace() as profile:
-            threading.Timer(
-                0.05, may_be_made.release
-            ).start()  # the step takes several times as long
+            # The step takes several times as long.
+            threading.Timer(0.05, may_be_made.release).start()
             result = long_step(w)
             batch = next(iterator)
             np.testing.assert_array_equal(batch[:2].numpy(), [number, number])

@@ -5,7 +5,6 @@ No op of theirs is on the CPU, and their losses are the CPU's."""
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from metal_ops._placement import functions, short
+from tests.processes import VALIDATION
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 # These ask for the GPU before anything else runs, or choose devices themselves: they have processes of their own.
@@ -65,7 +65,7 @@ def as_users_have_it():
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in SCRIPTS.glob("*.py")} - {*ALONE}))
 def test_script(name):
-    if name in LONG and os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1":
+    if name in LONG and VALIDATION:
         pytest.skip("its shaders are validated by the shorter scripts")
     script = SCRIPTS / f"{name}.py"
     got, on_gpu, on_cpu = train(script, None)

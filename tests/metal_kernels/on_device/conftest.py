@@ -15,6 +15,7 @@ import pytest
 
 from tests.forked import Server
 from tests.metal_kernels.on_device import again
+from tests.processes import VALIDATION
 
 INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
 
@@ -29,7 +30,7 @@ class OwnProcess(pytest.Item):
 
     def runtest(self) -> None:
         options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=3"]
-        timeout = 1800 if os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1" else 600
+        timeout = 1800 if VALIDATION else 600
         code, output = server().run([*options, str(self.path)], timeout)
         # "No tests" is exit code 5, a crash is negative: both are failures.
         if code != 0:

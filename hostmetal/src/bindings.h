@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hostmetal/src/buffer.h"
+#include "hostmetal/src/command_list.h"
 #include "hostmetal/src/pipeline.h"
 #include "hostmetal/src/texture.h"
 
@@ -40,6 +41,13 @@ struct Bindings {
 
 // Why the pipeline's kernel cannot run on what is bound, if it cannot.
 Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline);
+// Why it cannot run in threadgroups of that size.
+Failure UnfitGroup(MTLSize group, const HMComputePipelineState* pipeline);
+// Fills in all but the grid. The bindings' copy is the arena's.
+void Bind(const Bindings& bound, const HMComputePipelineState* pipeline, MTLSize group,
+          Arena* arena, DispatchCommand* command);
+// The grid, in threadgroups or in threads; an error where it has too many.
+Failure SetGrid(MTLSize grid, bool groups, DispatchCommand* command);
 
 }  // namespace hostmetal
 

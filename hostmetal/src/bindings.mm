@@ -1,5 +1,7 @@
-// Whether a kernel can run on what is bound.
+// Whether a kernel can run on what is bound, and what a stream gets of it.
 #include "hostmetal/src/bindings.h"
+
+#include <algorithm>
 
 namespace hostmetal {
 namespace {
@@ -98,6 +100,63 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline) {
   if (threadgroup_bytes > most) {
     return {kInternal, Number(threadgroup_bytes) + " bytes of threadgroup memory; the limit is " +
                            Number(most)};
+  }
+  return {};
+}
+
+Failure UnfitGroup(MTLSize group, const HMComputePipelineState* pipeline) {
+  const NSUInteger limit = METALLIB_MAX_THREADS;
+  const NSUInteger threads = group.width > limit || group.height > limit || group.depth > limit
+                                 ? NSUIntegerMax
+                                 : group.width * group.height * group.depth;
+  if (threads == 0 || threads > pipeline->_kernel->max_threads) {
+    return {kInternal, "a threadgroup of " + Number(group.width) + " x " + Number(group.height) +
+                           " x " + Number(group.depth) + " threads; 1 to " +
+                           Number(pipeline->_kernel->max_threads) +
+                           " are allowed (maxTotalThreadsPerThreadgroup)"};
+  }
+  if (pipeline->_multipleOfWidth && pipeline->_device->_validate && threads % METALLIB_SIMD_WIDTH) {
+    return {kInternal, "a threadgroup of " + Number(threads) +
+                           " threads, but the pipeline was promised multiples of " +
+                           Number(METALLIB_SIMD_WIDTH)};
+  }
+  return {};
+}
+
+void Bind(const Bindings& bound, const HMComputePipelineState* pipeline, MTLSize group,
+          Arena* arena, DispatchCommand* command) {
+  // One copy of both tables, as short as the kernel allows.
+  const size_t count = pipeline->_bindingCount;
+  auto* bindings = static_cast<metallib_buffer*>(
+      arena->Allocate(count * sizeof(metallib_buffer) + sizeof bound.threadgroup_lengths));
+  constexpr size_t kBuffers = METALLIB_FIRST_TEXTURE;
+  std::copy_n(bound.table, std::min(count, kBuffers), bindings);
+  if (count > kBuffers) {
+    std::copy_n(bound.textures->table, count - kBuffers, bindings + kBuffers);
+  }
+  auto* lengths = reinterpret_cast<uint32_t*>(bindings + count);
+  std::copy_n(bound.threadgroup_lengths, METALLIB_MAX_BUFFERS, lengths);
+  command->kernel = pipeline->_kernel;
+  command->buffers = bindings;
+  command->threadgroup_lengths = lengths;
+  command->host_bytes = bound.host_bytes;
+  command->threadgroup_size[0] = uint32_t(group.width);
+  command->threadgroup_size[1] = uint32_t(group.height);
+  command->threadgroup_size[2] = uint32_t(group.depth);
+}
+
+Failure SetGrid(MTLSize grid, bool groups, DispatchCommand* command) {
+  const NSUInteger size[3] = {grid.width, grid.height, grid.depth};
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t per_group = command->threadgroup_size[i];
+    uint64_t threads = size[i];
+    if (groups && __builtin_mul_overflow(threads, per_group, &threads)) threads = UINT64_MAX;
+    if (threads > UINT32_MAX) {
+      return {kInternal, Number(threads) + " threads in one dimension; the limit is " +
+                             Number(UINT32_MAX)};
+    }
+    command->threads[i] = uint32_t(threads);
+    command->threadgroups[i] = uint32_t((threads + per_group - 1) / per_group);
   }
   return {};
 }

@@ -1,8 +1,10 @@
 // MTLBlitCommandEncoder.
 #include "hostmetal/src/blit_encoder.h"
 
-#include <algorithm>
+#include <string.h>
 
+#include "hostmetal/src/counters.h"
+#include "hostmetal/src/indirect_command_buffer.h"
 #include "hostmetal/src/texture.h"
 
 using hostmetal::Command;
@@ -12,6 +14,9 @@ using hostmetal::kInvalidResource;
 namespace {
 
 std::string Number(uint64_t n) { return std::to_string(n); }
+std::string Words(MTLSize s) {
+  return Number(s.width) + " x " + Number(s.height) + " x " + Number(s.depth);
+}
 
 }  // namespace
 
@@ -287,6 +292,50 @@ std::string Number(uint64_t n) { return std::to_string(n); }
          toRow:to.texture_row
        toImage:to.texture_image];
 }
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+            sourceSlice:(NSUInteger)sourceSlice
+            sourceLevel:(NSUInteger)sourceLevel
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+             sliceCount:(NSUInteger)sliceCount
+             levelCount:(NSUInteger)levelCount {
+  const char* method = "copyFromTexture:toTexture";
+  if (![self isOpen:method]) return;
+  HMTexture* source = [self useTexture:sourceTexture method:method];
+  HMTexture* destination = source ? [self useTexture:destinationTexture method:method] : nil;
+  if (!destination) return;
+  const metallib_texture& have = source->_layout;
+  if (levelCount > have.levels || sliceCount > have.array_length) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] " + Number(levelCount) + " levels of " +
+                Number(sliceCount) + " slices of a texture with " + Number(have.levels) +
+                " levels and " + Number(have.array_length) + " slices"];
+    return;
+  }
+  for (NSUInteger i = 0; i < levelCount; ++i) {
+    const MTLSize size = hostmetal::SizeAt(source->_layout, sourceLevel + i);
+    const MTLSize other = hostmetal::SizeAt(destination->_layout, destinationLevel + i);
+    if (memcmp(&size, &other, sizeof size) != 0) {
+      [self fail:kInvalidResource
+          message:std::string("[") + method + "] level " + Number(sourceLevel + i) + " is " +
+                  Words(size) + " and level " + Number(destinationLevel + i) +
+                  " of the destination " + Words(other)];
+      return;
+    }
+    for (NSUInteger slice = 0; slice < sliceCount; ++slice) {
+      [self copyFromTexture:source
+                sourceSlice:sourceSlice + slice
+                sourceLevel:sourceLevel + i
+               sourceOrigin:MTLOriginMake(0, 0, 0)
+                 sourceSize:size
+                  toTexture:destination
+           destinationSlice:destinationSlice + slice
+           destinationLevel:destinationLevel + i
+          destinationOrigin:MTLOriginMake(0, 0, 0)];
+    }
+  }
+}
 - (void)copyFromTexture:(id<MTLTexture>)sourceTexture toTexture:(id<MTLTexture>)destinationTexture {
   const char* method = "copyFromTexture:toTexture";
   if (![self isOpen:method]) return;
@@ -300,25 +349,111 @@ std::string Number(uint64_t n) { return std::to_string(n); }
         message:std::string("[") + method + "] the textures differ in size, levels or slices"];
     return;
   }
-  for (NSUInteger level = 0; level < a.levels; ++level) {
-    MTLSize size = MTLSizeMake(std::max<NSUInteger>(1, a.width >> level),
-                               std::max<NSUInteger>(1, a.height >> level),
-                               std::max<NSUInteger>(1, a.depth >> level));
-    for (NSUInteger slice = 0; slice < a.array_length; ++slice) {
-      [self copyFromTexture:source
-                sourceSlice:slice
-                sourceLevel:level
-               sourceOrigin:MTLOriginMake(0, 0, 0)
-                 sourceSize:size
-                  toTexture:destination
-           destinationSlice:slice
-           destinationLevel:level
-          destinationOrigin:MTLOriginMake(0, 0, 0)];
-    }
-  }
+  [self copyFromTexture:source
+            sourceSlice:0
+            sourceLevel:0
+              toTexture:destination
+       destinationSlice:0
+       destinationLevel:0
+             sliceCount:a.array_length
+             levelCount:a.levels];
 }
 - (void)synchronizeTexture:(id<MTLTexture>)texture slice:(NSUInteger)slice level:(NSUInteger)level {
   if ([self isOpen:"synchronizeTexture"]) [self useTexture:texture method:"synchronizeTexture"];
+}
+
+// ---- indirect command buffers
+
+// The commands of a buffer, which has the range; nullptr after an error.
+- (hostmetal::IndirectCommands*)useCommands:(id<MTLIndirectCommandBuffer>)object
+                                      range:(NSRange)range
+                                     method:(const char*)method {
+  auto* buffer = (HMIndirectCommandBuffer*)object;
+  std::string wrong;
+  if (![buffer isKindOfClass:HM_CLASS(HMIndirectCommandBuffer)] ||
+      buffer->_device != _buffer->_queue->_device) {
+    wrong = "the indirect command buffer is nil or not of this device";
+  } else {
+    wrong = buffer->_commands->Outside(range);
+  }
+  if (!wrong.empty()) {
+    [self fail:kInvalidResource message:std::string("[") + method + "] " + wrong];
+    return nullptr;
+  }
+  _buffer->_state->Use(buffer);
+  return buffer->_commands;
+}
+- (void)resetCommandsInBuffer:(id<MTLIndirectCommandBuffer>)buffer withRange:(NSRange)range {
+  const char* method = "resetCommandsInBuffer";
+  if (![self isOpen:method]) return;
+  auto* commands = [self useCommands:buffer range:range method:method];
+  if (!commands) return;
+  _buffer->_state->list.AddCall([=](hostmetal::CommandList&, hostmetal::Stream&) {
+    commands->Reset(range);
+    return hostmetal::Failure{};
+  });
+}
+- (void)copyIndirectCommandBuffer:(id<MTLIndirectCommandBuffer>)source
+                      sourceRange:(NSRange)range
+                      destination:(id<MTLIndirectCommandBuffer>)destination
+                 destinationIndex:(NSUInteger)index {
+  const char* method = "copyIndirectCommandBuffer";
+  if (![self isOpen:method]) return;
+  auto* from = [self useCommands:source range:range method:method];
+  if (!from) return;
+  auto* to = [self useCommands:destination range:NSMakeRange(index, range.length) method:method];
+  if (!to) return;
+  if (!from->Alike(*to)) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] the two buffers' descriptors differ"];
+    return;
+  }
+  _buffer->_state->list.AddCall([=](hostmetal::CommandList&, hostmetal::Stream&) {
+    to->Put(index, from->Get(range));
+    return hostmetal::Failure{};
+  });
+}
+- (void)optimizeIndirectCommandBuffer:(id<MTLIndirectCommandBuffer>)buffer withRange:(NSRange)range {
+  const char* method = "optimizeIndirectCommandBuffer";
+  if ([self isOpen:method]) [self useCommands:buffer range:range method:method];
+}
+
+// ---- counters
+
+- (void)resolveCounters:(id<MTLCounterSampleBuffer>)object
+                inRange:(NSRange)range
+      destinationBuffer:(id<MTLBuffer>)destinationBuffer
+      destinationOffset:(NSUInteger)destinationOffset {
+  const char* method = "resolveCounters";
+  if (![self isOpen:method]) return;
+  auto* samples = (HMCounterSampleBuffer*)object;
+  if (![samples isKindOfClass:HM_CLASS(HMCounterSampleBuffer)] ||
+      samples->_device != _buffer->_queue->_device || range.location > samples->_count ||
+      range.length > samples->_count - range.location) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method + "] samples " + Number(range.location) + " to " +
+                Number(range.location + range.length) +
+                "; the sample buffer is nil, not of this device or shorter"];
+    return;
+  }
+  const size_t bytes = range.length * sizeof(MTLCounterResultTimestamp);
+  HMBuffer* buffer = [self use:destinationBuffer
+                        offset:destinationOffset
+                        length:bytes
+                        method:method];
+  if (!buffer || !bytes) return;
+  hostmetal::CommandList& list = _buffer->_state->list;
+  _buffer->_state->Use(samples);
+  auto* times = static_cast<uint64_t*>(list.arena.Allocate(bytes));
+  char* destination = static_cast<char*>(buffer->_allocation.device) + destinationOffset;
+  list.AddCall([=](hostmetal::CommandList&, hostmetal::Stream& stream) {
+    // A GPU's samples are there when what was given before is done.
+    if (hostmetal::Failure failure = stream.Finish()) return failure;
+    for (NSUInteger i = 0; i < range.length; ++i) {
+      times[i] = samples->_slots[range.location + i].load(std::memory_order_relaxed);
+    }
+    return stream.Copy(destination, times, bytes);
+  });
 }
 
 @end

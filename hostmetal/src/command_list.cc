@@ -128,13 +128,20 @@ Command& CommandList::Add(CommandType type) {
 }
 
 void CommandList::Fail(int code, std::string message) {
-  Add(CommandType::kFail).failure = failures.size();
+  Add(CommandType::kFail).index = failures.size();
   failures.push_back({code, std::move(message)});
+}
+
+void CommandList::AddCall(Call call) {
+  Add(CommandType::kCall).index = calls.size();
+  calls.push_back(std::move(call));
 }
 
 void CommandList::Clear() {
   commands.clear();
   failures.clear();
+  calls.clear();
+  kept.clear();
   encoders = 0;
   arena.Reset();
 }
@@ -188,7 +195,7 @@ Failure Copy(const Command& c, Stream& stream) {
 namespace {
 
 // Up to the end or the first failure, of which *at is the command.
-Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSignal& later,
+Failure ExecuteInOrder(CommandList& list, Stream& stream, const LaterSignal& later,
                        Outcome* outcome, size_t* at) {
   std::vector<DispatchCommand> batch;
   std::shared_ptr<Point> last;  // behind the command before, if anybody asked
@@ -243,8 +250,11 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSigna
         failure = stream.Sample(static_cast<std::atomic<uint64_t>*>(c.destination),
                                 static_cast<std::atomic<uint64_t>*>(c.also));
         break;
+      case CommandType::kCall:
+        failure = list.calls[c.index](list, stream);
+        break;
       case CommandType::kFail:
-        failure = list.failures[c.failure];
+        failure = list.failures[c.index];
         break;
     }
     if (failure) return failure;
@@ -255,7 +265,7 @@ Failure ExecuteInOrder(const CommandList& list, Stream& stream, const LaterSigna
 
 }  // namespace
 
-Outcome Execute(const CommandList& list, Stream& stream, const LaterSignal& later) {
+Outcome Execute(CommandList& list, Stream& stream, const LaterSignal& later) {
   size_t at = 0;
   Outcome outcome;
   outcome.failure = ExecuteInOrder(list, stream, later, &outcome, &at);

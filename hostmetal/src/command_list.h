@@ -72,6 +72,7 @@ enum class CommandType : uint8_t {
   kWait,
   kSignal,
   kSample,
+  kCall,
   kFail
 };
 
@@ -96,16 +97,22 @@ struct Command {
   uint8_t value;
   EventState* event;
   uint64_t event_value;
-  size_t failure;  // index into CommandList::failures
+  size_t index;  // of kFail, into CommandList::failures; of kCall, into calls
 };
 
 struct CommandList {
+  // What decides only when it runs what the stream gets.
+  using Call = std::function<Failure(CommandList&, Stream&)>;
+
   Arena arena;
   std::vector<Command> commands;
   std::vector<Failure> failures;
+  std::vector<Call> calls;
+  std::vector<std::shared_ptr<const void>> kept;  // by calls, until the work is done
   uint32_t encoders = 0;
 
   Command& Add(CommandType type);
+  void AddCall(Call call);
   // The command buffer will stop here with this error.
   void Fail(int code, std::string message);
   void Clear();
@@ -123,7 +130,7 @@ using LaterSignal =
     std::function<void(std::shared_ptr<Point>, EventState*, uint64_t promise, uint64_t value)>;
 
 // Runs the list, or gives it to a stream that runs it.
-Outcome Execute(const CommandList& list, Stream& stream, const LaterSignal& later);
+Outcome Execute(CommandList& list, Stream& stream, const LaterSignal& later);
 
 }  // namespace hostmetal
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "hostmetal/src/function_table.h"
+#include "hostmetal/src/indirect_command_buffer.h"
 
 using hostmetal::Command;
 using hostmetal::CommandType;
@@ -157,7 +158,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     [self setTexture:textures[i] atIndex:range.location + i];
   }
 }
-- (void)setSamplerState:(id<MTLSamplerState>)object atIndex:(NSUInteger)index {
+- (void)setSampler:(id<MTLSamplerState>)object atIndex:(NSUInteger)index lod:(const float*)lod {
   if (![self isOpen:"setSamplerState"]) return;
   auto* sampler = (HMSamplerState*)object;
   if (index >= METALLIB_MAX_SAMPLERS ||
@@ -167,15 +168,52 @@ std::string Number(uint64_t n) { return std::to_string(n); }
                 Number(METALLIB_MAX_SAMPLERS - 1) + ", and the sampler must be of this device"];
     return;
   }
+  metallib_sampler* bound = sampler ? &sampler->_sampler : nullptr;
+  if (sampler && lod) {
+    void* copy = _buffer->_state->list.arena.Allocate(sizeof *bound);
+    bound = new (copy) metallib_sampler(*bound);
+    bound->lod_min = lod[0];
+    bound->lod_max = lod[1];
+  }
   _bound->WithTextures();
-  _bound->At(METALLIB_FIRST_SAMPLER + index) = {sampler ? &sampler->_sampler : nullptr,
-                                                sampler ? sizeof sampler->_sampler : 0};
+  _bound->At(METALLIB_FIRST_SAMPLER + index) = {bound, bound ? sizeof *bound : 0};
   if (sampler) _buffer->_state->Use(sampler);
+}
+- (void)setSamplerState:(id<MTLSamplerState>)sampler atIndex:(NSUInteger)index {
+  [self setSampler:sampler atIndex:index lod:nullptr];
+}
+- (void)setSamplerState:(id<MTLSamplerState>)sampler
+            lodMinClamp:(float)lodMinClamp
+            lodMaxClamp:(float)lodMaxClamp
+                atIndex:(NSUInteger)index {
+  const float lod[] = {lodMinClamp, lodMaxClamp};
+  [self setSampler:sampler atIndex:index lod:lod];
 }
 - (void)setSamplerStates:(const id<MTLSamplerState>[])samplers withRange:(NSRange)range {
   for (NSUInteger i = 0; i < range.length; ++i) {
     [self setSamplerState:samplers[i] atIndex:range.location + i];
   }
+}
+- (void)setSamplerStates:(const id<MTLSamplerState>[])samplers
+            lodMinClamps:(const float[])lodMinClamps
+            lodMaxClamps:(const float[])lodMaxClamps
+               withRange:(NSRange)range {
+  for (NSUInteger i = 0; i < range.length; ++i) {
+    [self setSamplerState:samplers[i]
+              lodMinClamp:lodMinClamps[i]
+              lodMaxClamp:lodMaxClamps[i]
+                  atIndex:range.location + i];
+  }
+}
+
+- (void)setStageInRegion:(MTLRegion)region {
+  [self isOpen:"setStageInRegion"];
+}
+- (void)setStageInRegionWithIndirectBuffer:(id<MTLBuffer>)buffer
+                      indirectBufferOffset:(NSUInteger)offset {
+  const char* method = "setStageInRegionWithIndirectBuffer";
+  if (![self isOpen:method]) return;
+  [self use:buffer offset:offset length:sizeof(MTLStageInRegionIndirectArguments) method:method];
 }
 
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index {
@@ -206,24 +244,8 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   const auto where = [&] {
     return std::string("[") + method + "] kernel '" + pipeline->_kernel->entry->name + "': ";
   };
-  NSUInteger limit = METALLIB_MAX_THREADS;
-  NSUInteger threads = group.width > limit || group.height > limit || group.depth > limit
-                           ? NSUIntegerMax
-                           : group.width * group.height * group.depth;
-  if (threads == 0 || threads > pipeline->_kernel->max_threads) {
-    [self fail:kInternal
-        message:where() + "a threadgroup of " + Number(group.width) + " x " + Number(group.height) +
-                " x " + Number(group.depth) + " threads; 1 to " +
-                Number(pipeline->_kernel->max_threads) +
-                " are allowed (maxTotalThreadsPerThreadgroup)"];
-    return nullptr;
-  }
-  if (pipeline->_multipleOfWidth && _buffer->_queue->_device->_validate &&
-      threads % METALLIB_SIMD_WIDTH) {
-    [self fail:kInternal
-        message:where() + "a threadgroup of " + Number(threads) +
-                " threads, but the pipeline was promised multiples of " +
-                Number(METALLIB_SIMD_WIDTH)];
+  if (const hostmetal::Failure wrong = hostmetal::UnfitGroup(group, pipeline)) {
+    [self fail:wrong.code message:where() + wrong.message];
     return nullptr;
   }
   if (pipeline->_bindingCount > METALLIB_FIRST_TEXTURE) _bound->WithTextures();
@@ -232,27 +254,10 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     return nullptr;
   }
   hostmetal::CommandList& list = _buffer->_state->list;
-  // One copy of both tables, as short as the kernel allows.
-  size_t count = pipeline->_bindingCount;
-  auto* bindings = static_cast<metallib_buffer*>(
-      list.arena.Allocate(count * sizeof(metallib_buffer) + sizeof _bound->threadgroup_lengths));
-  constexpr size_t kBuffers = METALLIB_FIRST_TEXTURE;
-  std::copy_n(_bound->table, std::min(count, kBuffers), bindings);
-  if (count > kBuffers) {
-    std::copy_n(_bound->textures->table, count - kBuffers, bindings + kBuffers);
-  }
-  auto* lengths = reinterpret_cast<uint32_t*>(bindings + count);
-  std::copy_n(_bound->threadgroup_lengths, METALLIB_MAX_BUFFERS, lengths);
   Command& command = list.Add(type);
   command.overlaps = _dispatchType == MTLDispatchTypeConcurrent && !_barrier;
   _barrier = NO;
-  command.dispatch.kernel = pipeline->_kernel;
-  command.dispatch.buffers = bindings;
-  command.dispatch.threadgroup_lengths = lengths;
-  command.dispatch.host_bytes = _bound->host_bytes;
-  command.dispatch.threadgroup_size[0] = uint32_t(group.width);
-  command.dispatch.threadgroup_size[1] = uint32_t(group.height);
-  command.dispatch.threadgroup_size[2] = uint32_t(group.depth);
+  hostmetal::Bind(*_bound, pipeline, group, &list.arena, &command.dispatch);
   return &command;
 }
 
@@ -268,20 +273,9 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   }
   Command* command = [self newDispatch:CommandType::kDispatch group:group method:method];
   if (!command) return;
-  NSUInteger size[3] = {grid.width, grid.height, grid.depth};
-  for (int i = 0; i < 3; ++i) {
-    uint64_t per_group = command->dispatch.threadgroup_size[i];
-    uint64_t threads = size[i];
-    if (groups && __builtin_mul_overflow(threads, per_group, &threads)) threads = UINT64_MAX;
-    if (threads > UINT32_MAX) {
-      _buffer->_state->list.commands.pop_back();
-      [self fail:kInternal
-          message:std::string("[") + method + "] " + Number(threads) +
-                  " threads in one dimension; the limit is " + Number(UINT32_MAX)];
-      return;
-    }
-    command->dispatch.threads[i] = uint32_t(threads);
-    command->dispatch.threadgroups[i] = uint32_t((threads + per_group - 1) / per_group);
+  if (const hostmetal::Failure wrong = hostmetal::SetGrid(grid, groups, &command->dispatch)) {
+    _buffer->_state->list.commands.pop_back();
+    [self fail:wrong.code message:std::string("[") + method + "] " + wrong.message];
   }
 }
 
@@ -312,6 +306,62 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   if (!command) return;
   command->indirect = reinterpret_cast<const uint32_t*>(
       static_cast<const char*>(buffer->_allocation.device) + offset);
+}
+
+// ---- indirect command buffers
+
+- (HMIndirectCommandBuffer*)useCommands:(id<MTLIndirectCommandBuffer>)object
+                                 method:(const char*)method {
+  if (![self isOpen:method]) return nil;
+  auto* commands = (HMIndirectCommandBuffer*)object;
+  if (![commands isKindOfClass:HM_CLASS(HMIndirectCommandBuffer)] ||
+      commands->_device != _buffer->_queue->_device) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method +
+                "] the indirect command buffer is nil or not of this device"];
+    return nil;
+  }
+  _buffer->_state->Use(commands);
+  _barrier = YES;
+  return commands;
+}
+// What commands inherit, as it is now.
+- (hostmetal::Inherited)inherited {
+  auto bound = std::make_shared<hostmetal::Bindings>();
+  std::copy_n(_bound->buffers, METALLIB_MAX_BUFFERS, bound->buffers);
+  std::copy_n(_bound->table, METALLIB_FIRST_TEXTURE, bound->table);
+  bound->host_bytes = _bound->host_bytes;
+  bound->tables = _bound->tables;
+  return {_pipeline, std::move(bound)};
+}
+- (void)executeCommandsInBuffer:(id<MTLIndirectCommandBuffer>)object withRange:(NSRange)range {
+  HMIndirectCommandBuffer* buffer = [self useCommands:object method:"executeCommandsInBuffer"];
+  if (!buffer) return;
+  hostmetal::IndirectCommands* commands = buffer->_commands;
+  _buffer->_state->list.AddCall([commands, range, inherited = [self inherited]](
+                                    hostmetal::CommandList& list, hostmetal::Stream& stream) {
+    return commands->Execute(range, inherited, list, stream);
+  });
+}
+- (void)executeCommandsInBuffer:(id<MTLIndirectCommandBuffer>)object
+                 indirectBuffer:(id<MTLBuffer>)indirectBuffer
+           indirectBufferOffset:(NSUInteger)offset {
+  const char* method = "executeCommandsInBuffer";
+  HMIndirectCommandBuffer* buffer = [self useCommands:object method:method];
+  if (!buffer) return;
+  HMBuffer* ranges = [self use:indirectBuffer
+                        offset:offset
+                        length:sizeof(MTLIndirectCommandBufferExecutionRange)
+                        method:method];
+  if (!ranges) return;
+  const char* at = static_cast<const char*>(ranges->_allocation.device) + offset;
+  hostmetal::IndirectCommands* commands = buffer->_commands;
+  _buffer->_state->list.AddCall([commands, at, inherited = [self inherited]](
+                                    hostmetal::CommandList& list, hostmetal::Stream& stream) {
+    MTLIndirectCommandBufferExecutionRange range;
+    if (hostmetal::Failure failure = stream.Read(&range, at, sizeof range)) return failure;
+    return commands->Execute(NSMakeRange(range.location, range.length), inherited, list, stream);
+  });
 }
 
 - (void)useResource:(id<MTLResource>)resource usage:(MTLResourceUsage)usage {

@@ -13,6 +13,7 @@
 #include "hostmetal/src/errors.h"
 #include "hostmetal/src/event.h"
 #include "hostmetal/src/function_table.h"
+#include "hostmetal/src/indirect_command_buffer.h"
 #include "hostmetal/src/library.h"
 #include "hostmetal/src/on_demand.h"
 #include "hostmetal/src/pipeline.h"
@@ -342,6 +343,10 @@ bool Exists(const std::string& path) {
   return {(length + kAlignment - 1) / kAlignment * kAlignment, kAlignment};
 }
 
+- (MTLSizeAndAlign)heapTextureSizeAndAlignWithDescriptor:(MTLTextureDescriptor*)descriptor {
+  return [self heapBufferSizeAndAlignWithLength:hostmetal::TextureBytes(descriptor) options:0];
+}
+
 // ---- textures
 
 - (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor {
@@ -600,15 +605,25 @@ bool Exists(const std::string& path) {
                                   options:(MTLPipelineOption)options
                                reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                     error:(NSError**)error {
-  return [self newPipeline:[descriptor computeFunction]
-                maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
-           multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
-                     label:[descriptor label]
-                  archives:[descriptor binaryArchives]
-                    linked:[descriptor linkedFunctions]
-                   options:options
-                reflection:reflection
-                     error:error];
+  auto* made = (HMComputePipelineState*)
+      [self newPipeline:[descriptor computeFunction]
+               maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
+          multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
+                    label:[descriptor label]
+                 archives:[descriptor binaryArchives]
+                   linked:[descriptor linkedFunctions]
+                  options:options
+               reflection:reflection
+                    error:error];
+  if (!made || ![descriptor supportIndirectCommandBuffers]) return made;
+  made->_indirect = made->_bindingCount <= METALLIB_FIRST_TEXTURE;
+  if (made->_indirect) return made;
+  [made autorelease];
+  return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                std::string("[newComputePipelineState] function '") + made->_kernel->entry->name +
+                    "' takes textures or samplers, which commands of an indirect command buffer "
+                    "cannot be given (supportIndirectCommandBuffers); put them in a struct that a "
+                    "buffer holds");
 }
 
 - (void)newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
@@ -630,6 +645,13 @@ bool Exists(const std::string& path) {
 - (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
                                                  error:(NSError**)error {
   return [HMBinaryArchive newOn:self descriptor:descriptor error:error];
+}
+
+- (id<MTLIndirectCommandBuffer>)
+    newIndirectCommandBufferWithDescriptor:(MTLIndirectCommandBufferDescriptor*)descriptor
+                           maxCommandCount:(NSUInteger)count
+                                   options:(MTLResourceOptions)options {
+  return [HMIndirectCommandBuffer newOn:self descriptor:descriptor count:count options:options];
 }
 
 // ---- queues, fences, events
@@ -655,6 +677,9 @@ bool Exists(const std::string& path) {
 }
 - (id<MTLSharedEvent>)newSharedEvent {
   return [[HMSharedEvent alloc] initWithDevice:nil];
+}
+- (id<MTLSharedEvent>)newSharedEventWithHandle:(MTLSharedEventHandle*)handle {
+  return [[handle event] retain];
 }
 
 @end

@@ -23,4 +23,9 @@
 @interface HMSharedEvent : HMEvent <MTLSharedEvent>
 @end
 
+@interface MTLSharedEventHandle (Hostmetal)
+- (id)initWithEvent:(HMSharedEvent*)event;
+- (id<MTLSharedEvent>)event;
+@end
+
 #endif  // HOSTMETAL_SRC_EVENT_H_

@@ -52,6 +52,43 @@
   });
 }
 
+- (MTLSharedEventHandle*)newSharedEventHandle {
+  return [[MTLSharedEventHandle alloc] initWithEvent:self];
+}
+
+@end
+
+@implementation MTLSharedEventHandle
+- (id)initWithEvent:(HMSharedEvent*)event {
+  self = [super init];
+  if (self) _event = [event retain];
+  return self;
+}
+- (void)dealloc {
+  [_event release];
+  [super dealloc];
+}
+- (id<MTLSharedEvent>)event {
+  return _event;
+}
+- (NSString*)label {
+  return [_event label];
+}
++ (BOOL)supportsSecureCoding {
+  return YES;
+}
+- (void)encodeWithCoder:(NSCoder*)coder {
+  [NSException raise:NSInvalidArgumentException
+              format:@"[MTLSharedEventHandle encodeWithCoder:] a handle cannot leave its process; "
+                     @"signal the other one by means of your own"];
+}
+- (id)initWithCoder:(NSCoder*)coder {
+  [self release];
+  [NSException raise:NSInvalidArgumentException
+              format:@"[MTLSharedEventHandle initWithCoder:] no coder holds a handle, as none is "
+                     @"ever encoded"];
+  return nil;
+}
 @end
 
 @implementation MTLSharedEventListener

@@ -1,8 +1,9 @@
-// MTLHeap: buffers in one allocation, first fit.
+// MTLHeap: buffers and textures in one allocation, first fit.
 #include <map>
 #include <mutex>
 
 #include "hostmetal/src/buffer.h"
+#include "hostmetal/src/texture.h"
 
 namespace hostmetal {
 
@@ -194,6 +195,26 @@ NSUInteger RoundUp(NSUInteger length) {
     return nil;
   }
   return [self newBuffer:length at:offset];
+}
+
+// A texture's pixels are such a buffer, which the texture alone holds.
+- (id<MTLTexture>)newTexture:(id<MTLBuffer>)memory descriptor:(MTLTextureDescriptor*)descriptor {
+  HMTexture* texture = [HMTexture newIn:(HMBuffer*)memory descriptor:descriptor];
+  if (texture) texture->_options = _state->options;
+  [memory release];
+  return texture;
+}
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor {
+  return [self newTexture:[self newBufferWithLength:hostmetal::TextureBytes(descriptor)
+                                            options:[descriptor resourceOptions]]
+               descriptor:descriptor];
+}
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor
+                                    offset:(NSUInteger)offset {
+  return [self newTexture:[self newBufferWithLength:hostmetal::TextureBytes(descriptor)
+                                            options:[descriptor resourceOptions]
+                                             offset:offset]
+               descriptor:descriptor];
 }
 
 - (void)freeOffset:(NSUInteger)offset {

@@ -26,6 +26,7 @@ inline uint32_t Slot(const metallib_argument& a) {
   hostmetal::Kernel* _kernel;
   uint32_t _bindingCount;  // entries that the kernel needs of metallib_launch.buffers
   BOOL _multipleOfWidth;
+  BOOL _indirect;  // commands of indirect command buffers may use it
   HMFunction* _kernelFunction;
   NSArray* _linked;          // functions that tables may have, and
   NSMutableArray* _handles;  // their handles

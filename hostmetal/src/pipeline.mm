@@ -280,6 +280,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
 @synthesize linkedFunctions = _linkedFunctions;
 @synthesize supportAddingBinaryFunctions = _supportAddingBinaryFunctions;
 @synthesize maxCallStackDepth = _maxCallStackDepth;
+@synthesize supportIndirectCommandBuffers = _supportIndirectCommandBuffers;
 - (void)dealloc {
   [_linkedFunctions release];
   [_binaryArchives release];
@@ -301,6 +302,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   [self setLinkedFunctions:nil];
   _supportAddingBinaryFunctions = NO;
   _maxCallStackDepth = 0;
+  _supportIndirectCommandBuffers = NO;
   _threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
   _maxTotalThreadsPerThreadgroup = 0;
 }
@@ -315,6 +317,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   [copy setLinkedFunctions:_linkedFunctions];
   [copy setSupportAddingBinaryFunctions:_supportAddingBinaryFunctions];
   [copy setMaxCallStackDepth:_maxCallStackDepth];
+  [copy setSupportIndirectCommandBuffers:_supportIndirectCommandBuffers];
   copy->_buffers = [_buffers retain];
   return copy;
 }
@@ -373,7 +376,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return METALLIB_SIMD_WIDTH;
 }
 - (BOOL)supportIndirectCommandBuffers {
-  return NO;
+  return _indirect;
 }
 - (NSUInteger)staticThreadgroupMemoryLength {
   return _kernel->entry->static_threadgroup_bytes;
@@ -410,6 +413,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   [descriptor setLinkedFunctions:all];
   [descriptor setMaxTotalThreadsPerThreadgroup:_kernel->max_threads];
   [descriptor setThreadGroupSizeIsMultipleOfThreadExecutionWidth:_multipleOfWidth];
+  [descriptor setSupportIndirectCommandBuffers:_indirect];
   return [_device newComputePipelineStateWithDescriptor:descriptor
                                                 options:MTLPipelineOptionNone
                                              reflection:nullptr

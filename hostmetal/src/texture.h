@@ -15,6 +15,9 @@ namespace hostmetal {
 // Of "texture2d<float, access::read>": the type, and the component's MSL name.
 MTLTextureType TextureType(const char* type_name);
 std::string TextureComponent(const char* type_name);
+MTLSize SizeAt(const metallib_texture& texture, NSUInteger level);
+// What a texture of that kind takes; 0 for one that no device has.
+NSUInteger TextureBytes(MTLTextureDescriptor* descriptor);
 
 }  // namespace hostmetal
 
@@ -42,6 +45,8 @@ struct HMPixels {
 }
 // nil where the device has no such texture, or no memory.
 + (HMTexture*)newOn:(HMDevice*)device descriptor:(MTLTextureDescriptor*)descriptor;
+// Its pixels are all that the memory is for.
++ (HMTexture*)newIn:(HMBuffer*)memory descriptor:(MTLTextureDescriptor*)descriptor;
 + (HMTexture*)newOver:(HMBuffer*)buffer
            descriptor:(MTLTextureDescriptor*)descriptor
                offset:(NSUInteger)offset

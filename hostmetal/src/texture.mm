@@ -162,6 +162,17 @@ std::string TextureComponent(const char* type_name) {
   return name.substr(open + 1, name.find_first_of(",>", open) - open - 1);
 }
 
+MTLSize SizeAt(const metallib_texture& texture, NSUInteger level) {
+  level = std::min<NSUInteger>(level, 31);
+  return MTLSizeMake(AtLevel(texture.width, level), AtLevel(texture.height, level),
+                     AtLevel(texture.depth, level));
+}
+
+NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
+  metallib_texture layout;
+  return descriptor && Describe(descriptor, &layout) ? Lay(&layout) : 0;
+}
+
 }  // namespace hostmetal
 
 @implementation MTLTextureDescriptor
@@ -272,16 +283,22 @@ std::string TextureComponent(const char* type_name) {
   return self;
 }
 
-+ (HMTexture*)newOn:(HMDevice*)device descriptor:(MTLTextureDescriptor*)descriptor {
++ (HMTexture*)newIn:(HMBuffer*)memory descriptor:(MTLTextureDescriptor*)descriptor {
   metallib_texture layout;
-  if (!descriptor || !Describe(descriptor, &layout)) return nil;
-  NSUInteger size = Lay(&layout);
-  auto* memory = (HMBuffer*)[device newBufferWithLength:size options:0];
-  if (!memory) return nil;
-  HMTexture* texture = [[HMTexture alloc] initWithDevice:device descriptor:descriptor];
+  if (!memory || !Describe(descriptor, &layout)) return nil;
+  Lay(&layout);
+  HMTexture* texture = [[HMTexture alloc] initWithDevice:memory->_device descriptor:descriptor];
   texture->_layout = layout;
   texture->_layout.address = static_cast<char*>(memory->_allocation.device);
-  texture->_memory = memory;
+  texture->_memory = [memory retain];
+  return texture;
+}
+
++ (HMTexture*)newOn:(HMDevice*)device descriptor:(MTLTextureDescriptor*)descriptor {
+  const NSUInteger size = hostmetal::TextureBytes(descriptor);
+  id<MTLBuffer> memory = size ? [device newBufferWithLength:size options:0] : nil;
+  HMTexture* texture = [self newIn:(HMBuffer*)memory descriptor:descriptor];
+  [memory release];
   return texture;
 }
 
@@ -399,18 +416,19 @@ std::string TextureComponent(const char* type_name) {
   return [_memory allocatedSize];
 }
 - (id<MTLHeap>)heap {
-  return nil;
+  return [_memory heap];
 }
 - (NSUInteger)heapOffset {
-  return 0;
+  return [_memory heapOffset];
 }
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state {
   return [_memory setPurgeableState:state];
 }
 - (void)makeAliasable {
+  [_memory makeAliasable];
 }
 - (BOOL)isAliasable {
-  return NO;
+  return [_memory isAliasable];
 }
 
 - (BOOL)locate:(MTLRegion)region

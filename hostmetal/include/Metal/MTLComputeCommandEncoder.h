@@ -13,6 +13,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLBuffer;
 @protocol MTLComputePipelineState;
 @protocol MTLHeap;
+@protocol MTLIndirectCommandBuffer;
 @protocol MTLResource;
 @protocol MTLSamplerState;
 @protocol MTLTexture;
@@ -21,6 +22,11 @@ NS_ASSUME_NONNULL_BEGIN
 typedef struct {
   uint32_t threadgroupsPerGrid[3];
 } MTLDispatchThreadgroupsIndirectArguments;
+
+typedef struct {
+  uint32_t stageInOrigin[3];
+  uint32_t stageInSize[3];
+} MTLStageInRegionIndirectArguments;
 
 @protocol MTLComputeCommandEncoder <MTLCommandEncoder>
 
@@ -41,6 +47,19 @@ typedef struct {
 - (void)setSamplerState:(nullable id<MTLSamplerState>)sampler atIndex:(NSUInteger)index;
 - (void)setSamplerStates:(const id<MTLSamplerState> _Nullable[_Nonnull])samplers
                withRange:(NSRange)range;
+// With these clamps instead of the sampler's own.
+- (void)setSamplerState:(nullable id<MTLSamplerState>)sampler
+            lodMinClamp:(float)lodMinClamp
+            lodMaxClamp:(float)lodMaxClamp
+                atIndex:(NSUInteger)index;
+- (void)setSamplerStates:(const id<MTLSamplerState> _Nullable[_Nonnull])samplers
+            lodMinClamps:(const float[_Nonnull])lodMinClamps
+            lodMaxClamps:(const float[_Nonnull])lodMaxClamps
+               withRange:(NSRange)range;
+// Without effect: no kernel here has stage-in arguments.
+- (void)setStageInRegion:(MTLRegion)region;
+- (void)setStageInRegionWithIndirectBuffer:(id<MTLBuffer>)indirectBuffer
+                      indirectBufferOffset:(NSUInteger)indirectBufferOffset;
 // Among the buffers.
 - (void)setVisibleFunctionTable:(nullable id<MTLVisibleFunctionTable>)visibleFunctionTable
                   atBufferIndex:(NSUInteger)bufferIndex;
@@ -56,6 +75,15 @@ typedef struct {
                          threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
 - (void)dispatchThreads:(MTLSize)threadsPerGrid
     threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
+
+// The commands that are in the buffer when this runs. What they name the indirect command buffer
+// keeps alive.
+- (void)executeCommandsInBuffer:(id<MTLIndirectCommandBuffer>)indirectCommandBuffer
+                      withRange:(NSRange)executionRange;
+// An MTLIndirectCommandBufferExecutionRange, read when this runs.
+- (void)executeCommandsInBuffer:(id<MTLIndirectCommandBuffer>)indirectCommandbuffer
+                 indirectBuffer:(id<MTLBuffer>)indirectRangeBuffer
+           indirectBufferOffset:(NSUInteger)indirectBufferOffset;
 
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;

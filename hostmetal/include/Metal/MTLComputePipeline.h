@@ -36,6 +36,7 @@ MTL_EXPORT
   MTLLinkedFunctions* _linkedFunctions;
   BOOL _supportAddingBinaryFunctions;
   NSUInteger _maxCallStackDepth;
+  BOOL _supportIndirectCommandBuffers;
 }
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nullable, readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
@@ -50,6 +51,8 @@ MTL_EXPORT
 @property(readwrite, nonatomic) BOOL supportAddingBinaryFunctions;
 // A hint: stacks have room for any depth.
 @property(readwrite, nonatomic) NSUInteger maxCallStackDepth;
+// Refused for kernels with textures and samplers, which no indirect command can be given.
+@property(readwrite, nonatomic) BOOL supportIndirectCommandBuffers;
 - (void)reset;
 @end
 
@@ -59,7 +62,6 @@ MTL_EXPORT
 @property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readonly) NSUInteger threadExecutionWidth;
 @property(readonly) NSUInteger staticThreadgroupMemoryLength;
-// NO: there are no indirect command buffers.
 @property(readonly) BOOL supportIndirectCommandBuffers;
 // nil for a function that the pipeline was not linked with.
 - (nullable id<MTLFunctionHandle>)functionHandleWithFunction:(id<MTLFunction>)function;

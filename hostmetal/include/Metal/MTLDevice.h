@@ -18,8 +18,10 @@ NS_ASSUME_NONNULL_BEGIN
 @class MTLCommandQueueDescriptor;
 @class MTLComputePipelineReflection;
 @class MTLHeapDescriptor;
+@class MTLIndirectCommandBufferDescriptor;
 @class MTLResidencySetDescriptor;
 @class MTLSamplerDescriptor;
+@class MTLSharedEventHandle;
 @class MTLTextureDescriptor;
 @protocol MTLBinaryArchive;
 @protocol MTLBuffer;
@@ -29,6 +31,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLEvent;
 @protocol MTLFence;
 @protocol MTLHeap;
+@protocol MTLIndirectCommandBuffer;
 @protocol MTLResidencySet;
 @protocol MTLSamplerState;
 @protocol MTLSharedEvent;
@@ -212,6 +215,8 @@ MTL_EXPORT
 // What a buffer takes in a heap.
 - (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length
                                             options:(MTLResourceOptions)options;
+// And a texture: size 0 for one that this device has not.
+- (MTLSizeAndAlign)heapTextureSizeAndAlignWithDescriptor:(MTLTextureDescriptor*)descriptor;
 
 // Zero-filled; nil when length is 0 or the memory cannot be had.
 - (nullable id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
@@ -285,9 +290,16 @@ MTL_EXPORT
                                      (MTLBinaryArchiveDescriptor*)descriptor
                                                           error:(__autoreleasing NSError**)error;
 
+// nil for commands that are no dispatches, and for more than 16384.
+- (nullable id<MTLIndirectCommandBuffer>)
+    newIndirectCommandBufferWithDescriptor:(MTLIndirectCommandBufferDescriptor*)descriptor
+                           maxCommandCount:(NSUInteger)maxCount
+                                   options:(MTLResourceOptions)options;
+
 - (nullable id<MTLFence>)newFence;
 - (nullable id<MTLEvent>)newEvent;
 - (nullable id<MTLSharedEvent>)newSharedEvent;
+- (nullable id<MTLSharedEvent>)newSharedEventWithHandle:(MTLSharedEventHandle*)sharedEventHandle;
 
 @end
 

@@ -27,6 +27,16 @@ MTL_EXPORT
 
 @protocol MTLSharedEvent;
 
+// What other code of this process makes the event of. There is no XPC: a coder is refused with an
+// exception.
+MTL_EXPORT
+@interface MTLSharedEventHandle : NSObject <NSSecureCoding> {
+ @private
+  id _event;
+}
+@property(nullable, readonly) NSString* label;
+@end
+
 typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent>, uint64_t value);
 
 @protocol MTLSharedEvent <MTLEvent>
@@ -34,6 +44,7 @@ typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent>, uint64_t val
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block;
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;
+- (MTLSharedEventHandle*)newSharedEventHandle;
 @property(readwrite) uint64_t signaledValue;
 @end
 

@@ -1,4 +1,4 @@
-// Heaps: one allocation that many buffers share.
+// Heaps: one allocation that many buffers and textures share.
 #ifndef HOSTMETAL_MTLHEAP_H_
 #define HOSTMETAL_MTLHEAP_H_
 
@@ -6,8 +6,10 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@class MTLTextureDescriptor;
 @protocol MTLBuffer;
 @protocol MTLDevice;
+@protocol MTLTexture;
 
 typedef NS_ENUM(NSInteger, MTLHeapType) {
   MTLHeapTypeAutomatic = 0,
@@ -49,6 +51,10 @@ MTL_EXPORT
 - (nullable id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
                                       options:(MTLResourceOptions)options
                                        offset:(NSUInteger)offset;
+// So for textures, whose descriptor says the storage mode.
+- (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor;
+- (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor
+                                             offset:(NSUInteger)offset;
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
 @end
 

@@ -26,6 +26,8 @@
 #import <Metal/MTLFunctionDescriptor.h>
 #import <Metal/MTLFunctionHandle.h>
 #import <Metal/MTLHeap.h>
+#import <Metal/MTLIndirectCommandBuffer.h>
+#import <Metal/MTLIndirectCommandEncoder.h>
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLLinkedFunctions.h>
 #import <Metal/MTLPipeline.h>

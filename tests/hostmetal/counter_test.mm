@@ -100,6 +100,45 @@ TEST(passes_write_their_times_in_order) {
   CHECK(double(times.back()) * 1e-9 <= commands.GPUEndTime);
 }
 
+TEST(samples_are_resolved_into_a_buffer) {
+  id<MTLCounterSampleBuffer> samples = Samples(4);
+  id<MTLBuffer> resolved = Buffer(48);
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  Append(commands, samples, 0, 2);
+  id<MTLBlitCommandEncoder> blit = commands.blitCommandEncoder;
+  [blit resolveCounters:samples
+                inRange:NSMakeRange(0, 3)
+      destinationBuffer:resolved
+      destinationOffset:16];
+  [blit endEncoding];
+  Append(commands, samples, MTLCounterDontSample, 3);  // too late
+  harness::Finish(commands);
+  CHECK(commands.error == nil);
+  const uint64_t* got = Contents<uint64_t>(resolved);
+  const std::vector<uint64_t> times = Times(samples);
+  CHECK(times[0] <= times[2] && times[2] <= times[3] && times[3] != MTLCounterErrorValue);
+  CHECK_EQ(got[1], 0u);
+  CHECK_EQ(got[2], times[0]);
+  CHECK_EQ(got[3], MTLCounterErrorValue);
+  CHECK_EQ(got[4], times[2]);
+  CHECK_EQ(got[5], 0u);
+
+  auto wrong = [&](id<MTLCounterSampleBuffer> from, NSRange range, NSUInteger offset) {
+    id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+    id<MTLBlitCommandEncoder> blit = commands.blitCommandEncoder;
+    [blit resolveCounters:from
+                  inRange:range
+        destinationBuffer:resolved
+        destinationOffset:offset];
+    [blit endEncoding];
+    harness::Finish(commands);
+    return Message(commands.error);
+  };
+  CHECK_CONTAINS(wrong(samples, NSMakeRange(2, 3), 0), "[resolveCounters] samples 2 to 5");
+  CHECK_CONTAINS(wrong(nil, NSMakeRange(0, 1), 0), "the sample buffer is nil");
+  CHECK_CONTAINS(wrong(samples, NSMakeRange(0, 4), 24), "bytes 24 to 56 of a buffer of 48 bytes");
+}
+
 TEST(samples_out_of_range_are_errors) {
   NSError* error = nil;
   CHECK(![Device() newCounterSampleBufferWithDescriptor:Wanted(0) error:&error]);

@@ -90,7 +90,15 @@ TEST(copies_of_descriptors_say_the_same) {
     @"MTLCommandQueueDescriptor" : @[ @"maxCommandBufferCount" ],
     @"MTLComputePassDescriptor" : @[ @"dispatchType" ],
     @"MTLComputePipelineDescriptor" :
-        @[ @"threadGroupSizeIsMultipleOfThreadExecutionWidth", @"maxTotalThreadsPerThreadgroup" ],
+        @[
+          @"threadGroupSizeIsMultipleOfThreadExecutionWidth", @"maxTotalThreadsPerThreadgroup",
+          @"supportIndirectCommandBuffers"
+        ],
+    @"MTLIndirectCommandBufferDescriptor" : @[
+      @"commandTypes", @"inheritPipelineState", @"inheritBuffers", @"maxVertexBufferBindCount",
+      @"maxFragmentBufferBindCount", @"maxKernelBufferBindCount",
+      @"maxKernelThreadgroupMemoryBindCount"
+    ],
     @"MTLPipelineBufferDescriptor" : @[ @"mutability" ],
     @"MTLCompileOptions" : @[
       @"mathMode", @"mathFloatingPointFunctions", @"libraryType", @"optimizationLevel",

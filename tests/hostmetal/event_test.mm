@@ -157,3 +157,25 @@ TEST(event_with_listeners_may_be_dropped) {
                   }];
   [event release];
 }
+
+TEST(shared_events_are_made_of_handles) {
+  id<MTLSharedEvent> event = [[Device() newSharedEvent] autorelease];
+  event.label = @"frames";
+  MTLSharedEventHandle* handle = [[event newSharedEventHandle] autorelease];
+  CHECK_EQ(harness::Text(handle.label), "frames");
+  id<MTLSharedEvent> same = [[Device() newSharedEventWithHandle:handle] autorelease];
+  event.signaledValue = 3;
+  CHECK_EQ(same.signaledValue, 3u);
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  [commands encodeSignalEvent:same value:9];
+  harness::Finish(commands);
+  CHECK_EQ(event.signaledValue, 9u);
+  CHECK([Device() newSharedEventWithHandle:nil] == nil);
+  std::string said;
+  @try {
+    [NSKeyedArchiver archivedDataWithRootObject:handle];
+  } @catch (NSException* e) {
+    said = harness::Text(e.reason);
+  }
+  CHECK_CONTAINS(said, "a handle cannot leave its process");
+}

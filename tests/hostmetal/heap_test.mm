@@ -106,3 +106,83 @@ TEST(purgeable_states_and_markers) {
   [buffer removeAllDebugMarkers];
   CHECK(harness::Text([buffer description]).find("weights") == std::string::npos);
 }
+
+TEST(heaps_have_room_for_textures) {
+  MTLTextureDescriptor* wanted =
+      [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatRGBA8Unorm
+                                                         width:10
+                                                        height:10
+                                                     mipmapped:YES];
+  // Levels of 400, 100, 16 and 4 bytes, each at a multiple of 16.
+  MTLSizeAndAlign room = [Device() heapTextureSizeAndAlignWithDescriptor:wanted];
+  CHECK_EQ(room.size, NSUInteger(768));
+  CHECK_EQ(room.align, NSUInteger(256));
+  const NSUInteger before = Device().currentAllocatedSize;
+  id<MTLHeap> heap = Heap(2048, MTLHeapTypeAutomatic);
+  @autoreleasepool {
+    id<MTLBuffer> buffer = [Of(heap, 512) autorelease];
+    id<MTLTexture> texture = [[heap newTextureWithDescriptor:wanted] autorelease];
+    CHECK(texture.heap == heap && texture.heapOffset == 512 && texture.allocatedSize == 768);
+    CHECK_EQ(heap.usedSize, NSUInteger(1280));
+    CHECK_EQ(texture.storageMode, MTLStorageModeShared);
+    memset([buffer contents], 7, 512);
+    const MTLRegion all = MTLRegionMake2D(0, 0, 10, 10);
+    uint8_t pixels[400], got[400];
+    for (int i = 0; i < 400; ++i) pixels[i] = uint8_t(i * 3);
+    [texture replaceRegion:all mipmapLevel:0 withBytes:pixels bytesPerRow:40];
+    [texture getBytes:got bytesPerRow:40 fromRegion:all mipmapLevel:0];
+    CHECK(memcmp(pixels, got, 400) == 0);
+    CHECK_EQ(static_cast<char*>([buffer contents])[511], 7);
+    id<MTLTexture> second = [[heap newTextureWithDescriptor:wanted] autorelease];
+    CHECK(second.heapOffset == 1280 && [heap newTextureWithDescriptor:wanted] == nil);
+  }
+  CHECK_EQ(heap.usedSize, NSUInteger(0));
+  id<MTLTexture> aliased = [[heap newTextureWithDescriptor:wanted] autorelease];
+  [aliased makeAliasable];
+  CHECK(aliased.isAliasable && heap.usedSize == 0);
+  CHECK_EQ(Device().currentAllocatedSize, before + 2048);
+  CHECK([heap newTextureWithDescriptor:wanted offset:0] == nil);
+  wanted.storageMode = MTLStorageModePrivate;
+  CHECK([heap newTextureWithDescriptor:wanted] == nil);
+  wanted.storageMode = MTLStorageModeShared;
+  wanted.width = 100000;
+  CHECK([heap newTextureWithDescriptor:wanted] == nil);
+  CHECK([heap newTextureWithDescriptor:nil] == nil);
+  CHECK_EQ([Device() heapTextureSizeAndAlignWithDescriptor:wanted].size, NSUInteger(0));
+}
+
+TEST(placement_heap_puts_textures_where_asked) {
+  id<MTLHeap> heap = Heap(4096, MTLHeapTypePlacement, MTLStorageModePrivate);
+  MTLTextureDescriptor* wanted =
+      [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatR8Unorm
+                                                         width:16
+                                                        height:16
+                                                     mipmapped:NO];
+  wanted.storageMode = MTLStorageModePrivate;
+  id<MTLTexture> texture = [[heap newTextureWithDescriptor:wanted offset:1024] autorelease];
+  CHECK(texture.heap == heap && texture.heapOffset == 1024);
+  CHECK_EQ(texture.storageMode, MTLStorageModePrivate);
+  id<MTLBuffer> same = [[heap newBufferWithLength:256
+                                          options:MTLResourceStorageModePrivate
+                                           offset:1024] autorelease];
+  id<MTLBuffer> out = harness::Buffer(256);
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  id<MTLBlitCommandEncoder> blit = commands.blitCommandEncoder;
+  [blit fillBuffer:same range:NSMakeRange(16, 16) value:9];
+  [blit copyFromTexture:texture
+                   sourceSlice:0
+                   sourceLevel:0
+                  sourceOrigin:MTLOriginMake(0, 0, 0)
+                    sourceSize:MTLSizeMake(16, 16, 1)
+                      toBuffer:out
+             destinationOffset:0
+        destinationBytesPerRow:16
+      destinationBytesPerImage:256];
+  [blit endEncoding];
+  harness::Finish(commands);
+  CHECK(commands.error == nil);
+  CHECK_EQ(harness::Contents<uint8_t>(out)[15], 0);
+  CHECK_EQ(harness::Contents<uint8_t>(out)[31], 9);
+  CHECK([heap newTextureWithDescriptor:wanted offset:4000] == nil);
+  CHECK([heap newTextureWithDescriptor:wanted] == nil);
+}

@@ -173,7 +173,7 @@ TEST(shared_events_are_made_of_handles) {
   CHECK([Device() newSharedEventWithHandle:nil] == nil);
   std::string said;
   @try {
-    [NSKeyedArchiver archivedDataWithRootObject:handle];
+    [handle encodeWithCoder:[[[NSCoder alloc] init] autorelease]];
   } @catch (NSException* e) {
     said = harness::Text(e.reason);
   }

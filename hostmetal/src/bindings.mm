@@ -152,8 +152,8 @@ Failure SetGrid(MTLSize grid, bool groups, DispatchCommand* command) {
     uint64_t threads = size[i];
     if (groups && __builtin_mul_overflow(threads, per_group, &threads)) threads = UINT64_MAX;
     if (threads > UINT32_MAX) {
-      return {kInternal, Number(threads) + " threads in one dimension; the limit is " +
-                             Number(UINT32_MAX)};
+      return {kInternal,
+              Number(threads) + " threads in one dimension; the limit is " + Number(UINT32_MAX)};
     }
     command->threads[i] = uint32_t(threads);
     command->threadgroups[i] = uint32_t((threads + per_group - 1) / per_group);

@@ -413,7 +413,8 @@ std::string Words(MTLSize s) {
     return hostmetal::Failure{};
   });
 }
-- (void)optimizeIndirectCommandBuffer:(id<MTLIndirectCommandBuffer>)buffer withRange:(NSRange)range {
+- (void)optimizeIndirectCommandBuffer:(id<MTLIndirectCommandBuffer>)buffer
+                            withRange:(NSRange)range {
   const char* method = "optimizeIndirectCommandBuffer";
   if ([self isOpen:method]) [self useCommands:buffer range:range method:method];
 }

@@ -605,16 +605,16 @@ bool Exists(const std::string& path) {
                                   options:(MTLPipelineOption)options
                                reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                     error:(NSError**)error {
-  auto* made = (HMComputePipelineState*)
-      [self newPipeline:[descriptor computeFunction]
-               maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
-          multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
-                    label:[descriptor label]
-                 archives:[descriptor binaryArchives]
-                   linked:[descriptor linkedFunctions]
-                  options:options
-               reflection:reflection
-                    error:error];
+  auto* made = (HMComputePipelineState*)[self
+          newPipeline:[descriptor computeFunction]
+           maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
+      multipleOfWidth:[descriptor threadGroupSizeIsMultipleOfThreadExecutionWidth]
+                label:[descriptor label]
+             archives:[descriptor binaryArchives]
+               linked:[descriptor linkedFunctions]
+              options:options
+           reflection:reflection
+                error:error];
   if (!made || ![descriptor supportIndirectCommandBuffers]) return made;
   made->_indirect = made->_bindingCount <= METALLIB_FIRST_TEXTURE;
   if (made->_indirect) return made;
@@ -647,10 +647,10 @@ bool Exists(const std::string& path) {
   return [HMBinaryArchive newOn:self descriptor:descriptor error:error];
 }
 
-- (id<MTLIndirectCommandBuffer>)
-    newIndirectCommandBufferWithDescriptor:(MTLIndirectCommandBufferDescriptor*)descriptor
-                           maxCommandCount:(NSUInteger)count
-                                   options:(MTLResourceOptions)options {
+- (id<MTLIndirectCommandBuffer>)newIndirectCommandBufferWithDescriptor:
+                                    (MTLIndirectCommandBufferDescriptor*)descriptor
+                                                       maxCommandCount:(NSUInteger)count
+                                                               options:(MTLResourceOptions)options {
   return [HMIndirectCommandBuffer newOn:self descriptor:descriptor count:count options:options];
 }
 

@@ -24,7 +24,7 @@ struct IndirectCommand {
   };
   MTLIndirectCommandType type = 0;  // 0: nothing is dispatched
   Retained<HMComputePipelineState*> pipeline;
-  std::vector<Bound> buffers;                // as many as were set
+  std::vector<Bound> buffers;                 // as many as were set
   std::vector<uint32_t> threadgroup_lengths;  // too
   MTLSize grid, group;
   bool barrier = false;

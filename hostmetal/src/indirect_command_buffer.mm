@@ -175,8 +175,8 @@ Failure IndirectCommands::Execute(NSRange range, const Inherited& inherited, Com
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state {
   hostmetal::IndirectCommands& all = *_owner->_commands;
   auto* pipeline = (HMComputePipelineState*)state;
-  const bool ours = [pipeline isKindOfClass:HM_CLASS(HMComputePipelineState)] &&
-                    pipeline->_device == all.device;
+  const bool ours =
+      [pipeline isKindOfClass:HM_CLASS(HMComputePipelineState)] && pipeline->_device == all.device;
   all.Edit(_index, [&](IndirectCommand& c) -> Failure {
     if (all.inherits_pipeline) {
       return {kInvalidResource,
@@ -238,12 +238,11 @@ Failure IndirectCommands::Execute(NSRange range, const Inherited& inherited, Com
   hostmetal::IndirectCommands& all = *_owner->_commands;
   all.Edit(_index, [&](IndirectCommand& c) -> Failure {
     if (!(all.types & type)) {
-      return {kInvalidResource,
-              std::string(type == MTLIndirectCommandTypeConcurrentDispatch
-                              ? "[concurrentDispatchThreadgroups]"
-                              : "[concurrentDispatchThreads]") +
-                  " the buffer's commandTypes are " + Number(all.types) + ", without " +
-                  Number(type)};
+      return {kInvalidResource, std::string(type == MTLIndirectCommandTypeConcurrentDispatch
+                                                ? "[concurrentDispatchThreadgroups]"
+                                                : "[concurrentDispatchThreads]") +
+                                    " the buffer's commandTypes are " + Number(all.types) +
+                                    ", without " + Number(type)};
     }
     c.type = type;
     c.grid = grid;

@@ -126,10 +126,7 @@ TEST(samples_are_resolved_into_a_buffer) {
   auto wrong = [&](id<MTLCounterSampleBuffer> from, NSRange range, NSUInteger offset) {
     id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
     id<MTLBlitCommandEncoder> blit = commands.blitCommandEncoder;
-    [blit resolveCounters:from
-                  inRange:range
-        destinationBuffer:resolved
-        destinationOffset:offset];
+    [blit resolveCounters:from inRange:range destinationBuffer:resolved destinationOffset:offset];
     [blit endEncoding];
     harness::Finish(commands);
     return Message(commands.error);

@@ -89,11 +89,10 @@ TEST(copies_of_descriptors_say_the_same) {
     @"MTLCommandBufferDescriptor" : @[ @"retainedReferences", @"errorOptions" ],
     @"MTLCommandQueueDescriptor" : @[ @"maxCommandBufferCount" ],
     @"MTLComputePassDescriptor" : @[ @"dispatchType" ],
-    @"MTLComputePipelineDescriptor" :
-        @[
-          @"threadGroupSizeIsMultipleOfThreadExecutionWidth", @"maxTotalThreadsPerThreadgroup",
-          @"supportIndirectCommandBuffers"
-        ],
+    @"MTLComputePipelineDescriptor" : @[
+      @"threadGroupSizeIsMultipleOfThreadExecutionWidth", @"maxTotalThreadsPerThreadgroup",
+      @"supportIndirectCommandBuffers"
+    ],
     @"MTLIndirectCommandBufferDescriptor" : @[
       @"commandTypes", @"inheritPipelineState", @"inheritBuffers", @"maxVertexBufferBindCount",
       @"maxFragmentBufferBindCount", @"maxKernelBufferBindCount",

@@ -9,8 +9,8 @@ using harness::Size;
 
 namespace {
 
-constexpr MTLIndirectCommandType kBoth = MTLIndirectCommandTypeConcurrentDispatch |
-                                         MTLIndirectCommandTypeConcurrentDispatchThreads;
+constexpr MTLIndirectCommandType kBoth =
+    MTLIndirectCommandTypeConcurrentDispatch | MTLIndirectCommandTypeConcurrentDispatchThreads;
 
 id<MTLComputePipelineState> Pipeline(NSString* name) {
   auto* wanted = [[[MTLComputePipelineDescriptor alloc] init] autorelease];
@@ -34,8 +34,7 @@ MTLIndirectCommandBufferDescriptor* Wanted(MTLIndirectCommandType types = kBoth)
 
 id<MTLIndirectCommandBuffer> Made(NSUInteger count,
                                   MTLIndirectCommandBufferDescriptor* wanted = Wanted()) {
-  return [[Device() newIndirectCommandBufferWithDescriptor:wanted
-                                           maxCommandCount:count
+  return [[Device() newIndirectCommandBufferWithDescriptor:wanted maxCommandCount:count
                                                    options:0] autorelease];
 }
 

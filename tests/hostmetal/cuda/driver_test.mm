@@ -663,6 +663,70 @@ const std::map<std::string, std::function<void()>> kCases = {
        Check(![commands error] && static_cast<char*>([there contents])[63] == 9,
              "the CPU's device");
      }},
+    {"indirect_commands",
+     [] {
+       auto* described = [[[MTLComputePipelineDescriptor alloc] init] autorelease];
+       described.computeFunction = [[Library() newFunctionWithName:@"other"] autorelease];
+       described.supportIndirectCommandBuffers = YES;
+       id<MTLComputePipelineState> pipeline =
+           [[Device() newComputePipelineStateWithDescriptor:described
+                                                    options:MTLPipelineOptionNone
+                                                 reflection:nullptr
+                                                      error:nil] autorelease];
+       auto* wanted = [[[MTLIndirectCommandBufferDescriptor alloc] init] autorelease];
+       wanted.commandTypes = MTLIndirectCommandTypeConcurrentDispatch;
+       id<MTLIndirectCommandBuffer> all =
+           [[Device() newIndirectCommandBufferWithDescriptor:wanted maxCommandCount:3
+                                                     options:0] autorelease];
+       for (NSUInteger i = 0; i < 3; ++i) {
+         id<MTLIndirectComputeCommand> command = [all indirectComputeCommandAtIndex:i];
+         [command setComputePipelineState:pipeline];
+         [command setKernelBuffer:Buffer(256) offset:64 atIndex:0];
+         [command concurrentDispatchThreadgroups:MTLSizeMake(5 + i, 1, 1)
+                           threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+       }
+       id<MTLBuffer> range = Buffer(8, MTLResourceStorageModeShared);
+       static_cast<uint32_t*>([range contents])[1] = 2;
+       Log();
+       NSError* error = Run([&](id<MTLComputeCommandEncoder> encoder) {
+         [encoder executeCommandsInBuffer:all withRange:NSMakeRange(1, 2)];
+         [encoder executeCommandsInBuffer:all indirectBuffer:range indirectBufferOffset:0];
+       });
+       Check(!error, Text(error));
+       const std::string log = Log();
+       Check(Count(log, "launch msl_other") == 4, "four launches in\n" + log);
+       Check(Count(log, "launch msl_other 5 ") == 1 && Count(log, "launch msl_other 6 ") == 2 &&
+                 Count(log, "launch msl_other 7 ") == 1,
+             "grids in\n" + log);
+     }},
+    {"resolved_samples",
+     [] {
+       auto* wanted = [[[MTLCounterSampleBufferDescriptor alloc] init] autorelease];
+       wanted.counterSet = [[Device() counterSets] objectAtIndex:0];
+       wanted.sampleCount = 2;
+       id<MTLCounterSampleBuffer> samples =
+           [[Device() newCounterSampleBufferWithDescriptor:wanted error:nil] autorelease];
+       id<MTLBuffer> times = Buffer(16, MTLResourceStorageModeShared);
+       id<MTLCommandBuffer> commands = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       auto* pass = [MTLComputePassDescriptor computePassDescriptor];
+       auto* attached = [pass.sampleBufferAttachments objectAtIndexedSubscript:0];
+       attached.sampleBuffer = samples;
+       attached.startOfEncoderSampleIndex = 0;
+       attached.endOfEncoderSampleIndex = 1;
+       [[commands computeCommandEncoderWithDescriptor:pass] endEncoding];
+       id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+       [blit resolveCounters:samples
+                     inRange:NSMakeRange(0, 2)
+           destinationBuffer:times
+           destinationOffset:0];
+       [blit endEncoding];
+       [commands commit];
+       [commands waitUntilCompleted];
+       Check(![commands error], Text([commands error]));
+       const auto* got = static_cast<const uint64_t*>([times contents]);
+       Check(got[0] != 0 && got[0] <= got[1] && got[1] != MTLCounterErrorValue,
+             "times " + Number(got[0]) + " and " + Number(got[1]));
+     }},
     {"own_instructions",
      [] {
        Check(Pipeline(@"four") != nil, "there is code");

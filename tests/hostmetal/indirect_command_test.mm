@@ -178,10 +178,23 @@ TEST(indirect_commands_are_copied_and_reset_in_order) {
   harness::Finish(commands);
   CHECK(commands.error == nil);
   CHECK(Logged(log) == std::vector<uint32_t>({1, 2, 3}));
+  // A copy is another command.
+  commands = harness::Queue().commandBuffer;
+  blit = commands.blitCommandEncoder;
+  [blit copyIndirectCommandBuffer:all
+                      sourceRange:NSMakeRange(3, 1)
+                      destination:other
+                 destinationIndex:0];
+  [blit endEncoding];
+  harness::Finish(commands);
+  Append(all, 3, log, 33);
+  CHECK(Execute(other, NSMakeRange(0, 1)) == nil);
+  CHECK(Logged(log) == std::vector<uint32_t>({1, 2, 3, 3}));
+  [other resetWithRange:NSMakeRange(0, 1)];
   [other resetWithRange:NSMakeRange(2, 1)];
   [[other indirectComputeCommandAtIndex:3] reset];
   CHECK(Execute(other, NSMakeRange(0, 4)) == nil);
-  CHECK_EQ(Contents<uint32_t>(log)[0], 3u);
+  CHECK_EQ(Contents<uint32_t>(log)[0], 4u);
 }
 
 TEST(indirect_commands_are_those_of_the_time_they_run) {

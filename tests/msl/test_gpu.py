@@ -165,6 +165,41 @@ def test_code(name: str, target: str) -> None:
     assert [usage.target for usage in gpu.assemble(text, target)] == [target]
 
 
+def test_the_assembler_is_asked_once(tmp_path, monkeypatch) -> None:
+    """Of one text; another text, target or assembler is another question, and what failed is asked again."""
+    tool = tmp_path / "ptxas"
+
+    def assembler(version: int) -> None:
+        tool.write_text(f"""#!/bin/sh
+[ "$1" != --version ] || exec echo {version}
+echo "$1" >>{tmp_path}/asked
+exec {real} "$@"
+""")
+        tool.chmod(0o755)
+
+    def asked(text: str, target: str) -> int:
+        (tmp_path / "asked").write_text("")
+        usages = gpu.assemble(text, target)
+        assert [(usage.kernel, usage.target) for usage in usages] == [("k", target)]
+        return len((tmp_path / "asked").read_text().splitlines())
+
+    real = gpu.ptxas()
+    monkeypatch.setenv("METAL_OPS_CACHE", str(tmp_path / "cache"))
+    texts = {t: ptx("kernel void k(device float* a) { a[0] = 1; }", t) for t in gpu.TARGETS}
+    assembler(1)
+    monkeypatch.setenv("METAL_OPS_PTXAS", str(tool))
+    for target, text in texts.items():
+        assert [asked(text, target) for _ in range(2)] == [1, 0]
+    other = texts["sm_90"].replace("ret;", "ret; // another text")
+    assert [asked(other, "sm_90") for _ in range(2)] == [1, 0]
+    assembler(2)
+    assert [asked(other, "sm_90") for _ in range(2)] == [1, 0]
+    for _ in range(2):
+        with pytest.raises(CompileError, match="ptxas failed for sm_80"):
+            asked(other.replace("ret;", "nonsense;"), "sm_80")
+        assert (tmp_path / "asked").read_text() == "-arch=sm_80\n"
+
+
 def test_metallib_holds_both() -> None:
     """The text lies beside the CPU's code, one a target, and nothing is there that was not asked for."""
     source = HEADER + "kernel void k(device float* a) { a[0] = sin(a[0]); }"

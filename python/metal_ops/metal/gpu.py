@@ -7,6 +7,7 @@ a pointer and the value itself: setBytes then needs no memory. The runtime (host
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import ir, toolchain
+from . import cache, ir, toolchain
 from .abi import abi, number
 from .reflection import Kernel, Reflection
 from .toolchain import CompileError
@@ -300,21 +301,7 @@ def assemble(text: str, target: str) -> list[Usage]:
     # Hopper's own instructions, which no later GPU has: the driver asks for them kernel by kernel.
     own = "a" if "wgmma." in text else ""
     text = re.sub(rf"(?m)^\.target {target}$", f".target {target}{own}", text)
-    with tempfile.TemporaryDirectory(prefix="ptxas-") as folder:
-        file = Path(folder) / "kernels.ptx"
-        file.write_text(text)
-        command = [
-            ptxas(),
-            f"-arch={target}{own}",
-            "-v",
-            str(file),
-            "-o",
-            str(Path(folder) / "out.cubin"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    if done.returncode:
-        raise CompileError(f"metal: error: internal: ptxas failed for {target}\n{said}")
+    said = _ptxas_says(text, f"{target}{own}")
     out = []
     for name, built, stack, stores, loads, registers, rest in _FUNCTION.findall(said):
         shared = re.search(r"(\d+) bytes smem", rest)
@@ -330,6 +317,31 @@ def assemble(text: str, target: str) -> list[Usage]:
             )
         )
     return out
+
+
+def _ptxas_says(text: str, target: str) -> str:
+    """What the assembler prints, from the cache where it has seen this text: of all shaders it is minutes of work."""
+    command = [ptxas(), f"-arch={target}", "-v"]
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True).stdout
+    # Of the text alone, not of the compiler that made it: most changes of that leave most kernels as they are.
+    digest = hashlib.sha256("\0".join([version, *command[1:], text]).encode()).hexdigest()[:40]
+    name = f"{digest}.ptxas"
+    kept = cache.read(name)
+    if kept is not None:
+        return kept.decode()
+    with tempfile.TemporaryDirectory(prefix="ptxas-") as folder:
+        file = Path(folder) / "kernels.ptx"
+        file.write_text(text)
+        done = subprocess.run(
+            [*command, str(file), "-o", str(Path(folder) / "out.cubin")],
+            capture_output=True,
+            text=True,
+        )
+    said = done.stdout + done.stderr
+    if done.returncode:
+        raise CompileError(f"metal: error: internal: ptxas failed for {target}\n{said}")
+    cache.write(name, said.encode())
+    return said
 
 
 def report(usages: list[Usage]) -> str:

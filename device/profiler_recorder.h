@@ -91,7 +91,8 @@ class Lane {
 
   const uint64_t thread_;
   uint64_t generation_ = 0;
-  std::array<Known, 1024> known_;  // by hash of the address, in pairs
+  static constexpr size_t kWays = 4;  // a function's hundreds of nodes find room
+  std::array<Known, 1024> known_;     // by hash of the address, so many together
   // Its size stays, so that others read what is done while the thread goes on.
   Page page_;
   std::atomic<size_t> done_{0};

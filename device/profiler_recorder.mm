@@ -67,18 +67,18 @@ uint32_t Lane::NumberOf(std::string_view text) {
     generation_ = generation;
   }
   const uint64_t mixed = reinterpret_cast<uintptr_t>(text.data()) * 0x9e3779b97f4a7c15u;
-  Known& known = known_[mixed >> 54];
-  if (known.at == text.data() && known.text == text) return known.number;
-  Known& other = known_[mixed >> 54 ^ 1];
-  if (other.at == text.data() && other.text == text) return other.number;
-  std::swap(known, other);  // what was met last stays
+  Known* const set = &known_[(mixed >> 54) & ~(kWays - 1)];
+  for (size_t way = 0; way < kWays; ++way) {
+    if (set[way].at == text.data() && set[way].text == text) return set[way].number;
+  }
   const std::lock_guard<std::mutex> lock(recorder.mutex);
   auto found = recorder.numbers.find(text);
   if (found == recorder.numbers.end()) {
     const auto number = static_cast<uint32_t>(recorder.strings.size());
     found = recorder.numbers.emplace(recorder.strings.emplace_back(text), number).first;
   }
-  known = {text.data(), std::string(text), found->second};
+  std::move_backward(set, set + kWays - 1, set + kWays);  // the oldest goes
+  set[0] = {text.data(), std::string(text), found->second};
   return found->second;
 }
 

@@ -156,43 +156,67 @@ class BetweenBounds {
     } else {
       way_ = high_ - low_ < limit ? kUniform : kExponential;
     }
+    width_ = high_ - low_;
+    more_ = low_ < T(0) ? T(0) : low_ * low_;
+    alpha_ = (low_ + root) / T(2);
     return true;
   }
 
-  // n numbers, `stride` apart. Null, or how they were looked for in vain.
-  const char* Draw(PhiloxRandom* generator, int64_t n, int64_t stride, T* out) const {
+  // What one call of the generators brings: numbers before mean and deviation, bit i of `taken` for each.
+  struct Tried {
+    T z[4];
+    uint32_t taken;
+  };
+
+  // Of how many numbers such a call has its pick, and how many groups of the generator's it takes.
+  int picks() const { return way_ == kExponential ? 2 : 4; }
+  uint64_t groups() const { return way_ == kUniform ? 2 : 1; }
+
+  Tried Try(PhiloxRandom* generator) const {
     namespace f = Eigen::numext;
+    Tried tried = {};
+    const auto take = [&tried](int i, T z, bool taken) {
+      tried.z[i] = z;
+      tried.taken |= static_cast<uint32_t>(taken) << i;
+    };
+    if (way_ == kNormal) {
+      const auto a = NormalDistribution<PhiloxRandom, T>()(generator);
+      for (int i = 0; i < 4; ++i) take(i, a[i], a[i] >= low_ && a[i] <= high_);
+      return tried;
+    }
     UniformDistribution<PhiloxRandom, T> uniform;
-    NormalDistribution<PhiloxRandom, T> normal;
-    const T width = high_ - low_, more = low_ < T(0) ? T(0) : low_ * low_;
-    const T alpha = (low_ + f::sqrt((low_ * low_) + T(4))) / T(2);
+    const auto a = uniform(generator);
+    if (way_ == kUniform) {
+      const auto b = uniform(generator);
+      for (int i = 0; i < 4; ++i) {
+        const T z = a[i] * width_ + low_;
+        take(i, z, b[i] <= f::exp((more_ - z * z) / T(2.0)));
+      }
+      return tried;
+    }
+    for (int i = 0; i < 2; ++i) {
+      const T z = -f::log(a[2 * i]) / alpha_ + low_;
+      const T x = low_ < alpha_ ? alpha_ - z : low_ - alpha_;
+      take(i, z, a[2 * i + 1] <= f::exp(-x * x / T(2.0)) && z < high_);
+    }
+    return tried;
+  }
+
+  // n numbers, `stride` apart, of the calls that next(numbers that are done) gives. Null, or how they were looked
+  // for in vain.
+  template <typename Next>
+  const char* Draw(const Next& next, int64_t n, int64_t stride, T* out) const {
+    const int of_one = picks(), limit = way_ == kNormal ? kTries : kTries - 1;
     int tries = 0;
     for (int64_t done = 0; done < n;) {
-      const auto a = way_ == kNormal ? normal(generator) : uniform(generator);
-      const auto b = way_ == kUniform ? uniform(generator) : a;
-      for (int i = 0; i < 4 && done < n; ++i) {
-        T z = a[i];
-        bool taken;
-        if (way_ == kNormal) {
-          taken = z >= low_ && z <= high_;
-          if (!taken && tries >= kTries) return "randn rejection sampler failed to accept";
-        } else if (way_ == kUniform) {
-          z = z * width + low_;
-          taken = b[i] <= f::exp((more - z * z) / T(2.0));
-          if (!taken && tries + 1 >= kTries) return "uniform rejection sampler failed to  accept";
-        } else {
-          z = -f::log(z) / alpha + low_;
-          const T x = low_ < alpha ? alpha - z : low_ - alpha;
-          taken = a[++i] <= f::exp(-x * x / T(2.0)) && z < high_;
-          if (!taken && tries + 1 >= kTries) {
-            return "exponential distribution rejection sampler failed to accept";
-          }
-        }
-        if (!taken) {
+      const Tried& tried = next(done);
+      for (int i = 0; i < of_one && done < n; ++i) {
+        if ((tried.taken >> i & 1) == 0) {
+          if (tries >= limit) return kInVain[way_];
           ++tries;
           continue;
         }
-        out[done++ * stride] = z * deviation_ + mean_;
+        out[done++ * stride] = tried.z[i] * deviation_ + mean_;
         tries = 0;
       }
     }
@@ -201,7 +225,10 @@ class BetweenBounds {
 
  private:
   enum { kNormal, kUniform, kExponential } way_ = kNormal;
-  T mean_, deviation_, low_, high_;
+  static constexpr const char* kInVain[] = {
+      "randn rejection sampler failed to accept", "uniform rejection sampler failed to  accept",
+      "exponential distribution rejection sampler failed to accept"};
+  T mean_, deviation_, low_, high_, width_, more_, alpha_;
 };
 
 }  // namespace metal_ops

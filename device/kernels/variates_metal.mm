@@ -2,6 +2,7 @@
 // the host, as TensorFlow's CPU kernels do it.
 
 #include <dispatch/dispatch.h>
+#include <fenv.h>
 
 #include <algorithm>
 #include <atomic>
@@ -261,9 +262,71 @@ struct Bounds {
   }
 };
 
-Status Exhausted(const char* op, const char* way) {
-  return Internal(op, ": TruncatedNormal ", way, " a sample.");
-}
+// A generator's calls in their order, made ahead on all of the processor's cores: which of its numbers a
+// distribution takes does not depend on those before. None is made that is not wanted.
+template <typename T>
+class Ahead {
+ public:
+  using Tried = typename BetweenBounds<T>::Tried;
+
+  explicit Ahead(const PhiloxRandom& generator) : generator_(generator) { fegetenv(&floats_); }
+
+  // The calls from here on are of `between`, for `left` numbers at least.
+  void Begin(const BetweenBounds<T>& between, int64_t left) {
+    generator_.Skip(at_ * between_.groups());
+    tried_.clear();
+    at_ = 0;
+    between_ = between;
+    left_ = left;
+  }
+
+  // n numbers, `stride` apart.
+  Status Draw(const char* op, int64_t n, int64_t stride, T* out) {
+    const auto next = [this](int64_t done) -> const Tried& {
+      if (at_ == tried_.size()) Make(left_ - done);
+      return tried_[at_++];
+    };
+    const char* const way = between_.Draw(next, n, stride, out);
+    left_ -= n;
+    if (way == nullptr) return Status();
+    return Internal(op, ": TruncatedNormal ", way, " a sample.");
+  }
+
+ private:
+  static constexpr size_t kBlock = 512, kMost = 32 * kBlock;
+
+  void Make(int64_t left) {
+    generator_.Skip(at_ * between_.groups());
+    at_ = 0;
+    const auto picks = static_cast<size_t>(between_.picks());
+    const size_t wanted = (static_cast<size_t>(left) + picks - 1) / picks;
+    tried_.resize(std::min(wanted, kMost));
+    const size_t blocks = (tried_.size() + kBlock - 1) / kBlock;
+    if (blocks == 1) return Block(0);
+    dispatch_apply_f(blocks, dispatch_get_global_queue(0, 0), this, [](void* ahead, size_t block) {
+      // Subnormals are what they are on the thread that asks.
+      fenv_t floats;
+      fegetenv(&floats);
+      fesetenv(&static_cast<Ahead*>(ahead)->floats_);
+      static_cast<Ahead*>(ahead)->Block(block);
+      fesetenv(&floats);
+    });
+  }
+
+  void Block(size_t block) {
+    const size_t end = std::min(tried_.size(), (block + 1) * kBlock);
+    PhiloxRandom own = generator_;
+    own.Skip(block * kBlock * between_.groups());
+    for (size_t i = block * kBlock; i < end; ++i) tried_[i] = between_.Try(&own);
+  }
+
+  PhiloxRandom generator_;  // at the first of `tried_`
+  BetweenBounds<T> between_;
+  fenv_t floats_;
+  std::vector<Tried> tried_;
+  size_t at_ = 0;
+  int64_t left_ = 0;
+};
 
 // Numbers of a batch one after the other, batch after batch from one generator. A CPU with many threads
 // begins anew in each thread's first batch; here all go on.
@@ -318,18 +381,21 @@ class TruncatedNormalOp {
             " should have length 1 or shape[0], got shape: ", ToString(bounds.tensors[i].shape()));
       }
     }
-    PhiloxRandom generator = source_.Take(
+    const PhiloxRandom generator = source_.Take(
         static_cast<uint64_t>(batches * 2 * BetweenBounds<float>::kTries * (samples + 3) / 4));
     if (total == 0) return Status();
     const auto draw = [&](auto type) -> Status {
       using T = decltype(type);
       std::vector<T> numbers(static_cast<size_t>(total));
       BetweenBounds<T> between;
+      Ahead<T> ahead(generator);
       for (int64_t b = 0; b < batches; ++b) {
-        RETURN_IF_ERROR(bounds.Set(kOp, of_batches, b % of_batches[0], &between));
         const int64_t first = b * samples, n = std::min(samples, total - first);
-        const char* const way = between.Draw(&generator, n, 1, &numbers[first]);
-        if (way != nullptr) return Exhausted(kOp, way);
+        if (b < of_batches[0]) {
+          RETURN_IF_ERROR(bounds.Set(kOp, of_batches, b, &between));
+          ahead.Begin(between, of_batches[0] == 1 ? total : n);
+        }
+        RETURN_IF_ERROR(ahead.Draw(kOp, n, 1, &numbers[first]));
       }
       return Upload(ctx, kOp, numbers, out);
     };
@@ -378,16 +444,16 @@ class StatelessTruncatedNormalOp {
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     const int64_t total = out.num_elements();
     if (total == 0) return Status();
-    PhiloxRandom generator = ToGenerator(p);
     const auto draw = [&](auto type) -> Status {
       using T = decltype(type);
       const int64_t batches = NumElements(all);
       std::vector<T> numbers(static_cast<size_t>(total));
       BetweenBounds<T> between;
+      Ahead<T> ahead(ToGenerator(p));
       for (int64_t b = 0; b < batches; ++b) {
         RETURN_IF_ERROR(bounds.Set(kOp, all, b, &between));
-        const char* const way = between.Draw(&generator, total / batches, batches, &numbers[b]);
-        if (way != nullptr) return Exhausted(kOp, way);
+        ahead.Begin(between, total / batches);
+        RETURN_IF_ERROR(ahead.Draw(kOp, total / batches, batches, &numbers[b]));
       }
       return Upload(ctx, kOp, numbers, out);
     };

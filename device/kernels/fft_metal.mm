@@ -101,7 +101,8 @@ struct Fft {
         RETURN_IF_ERROR(Roots(encoder, 2 * length, points, direction, *real_roots));
       }
       RETURN_IF_ERROR(Roots(encoder, length, length, direction, roots));
-      return encoder.Launch("fft_blocks", Grid(threads),
+      // A group each: of a group's threads one core runs all.
+      return encoder.Launch("fft_blocks", Grid(threads).InGroupsOf(1, 1, 1),
                             {{"in", Value(from).Untyped()},
                              {"out", Value(to).Untyped()},
                              {"roots", roots},

@@ -136,6 +136,50 @@ def test_normal_numbers_between_bounds(dtype):
                 shape=tf.constant(s, tf.int32), seed=[7, -8], **given), **given)  # fmt: skip
 
 
+def taken_in_order(z, taken, total, batch):
+    """The first `batch` taken numbers of z [groups, 4] again and again, each batch from a group of its own."""
+    found, group = [], 0
+    while len(found) < total:
+        n, window = min(batch, total - len(found)), slice(group, group + 2 * batch)
+        at = np.flatnonzero(taken[window])[:n]
+        assert len(at) == n, "more groups are needed"
+        found.extend(z[window].reshape(-1)[at])
+        group += at[-1] // 4 + 1
+    return np.array(found, np.float32)
+
+
+def test_many_normal_numbers_between_bounds_are_those_of_one_generator():
+    """Tried ahead by several threads and in several turns, all are what one after the other brings."""
+    total, drawn = 100000, 600000
+    seeds = {"seed": [7, -8], "dtype": tf.float32}
+    state = {"seed": 31, "seed2": 41}  # of no other test, whose generator would go on
+
+    def of_groups(numbers):
+        return numbers.numpy().reshape(-1, 4)
+
+    with tf.device("CPU:0"):
+        normal = of_groups(raw.StatelessRandomNormal(shape=[drawn], **seeds))
+        uniform = of_groups(raw.StatelessRandomUniform(shape=[drawn], **seeds))
+        stateful = of_groups(raw.RandomStandardNormal(shape=[drawn], dtype=tf.float32, **state))
+    bounds = {"means": 0.0, "minvals": -2.0, "maxvals": 1.5}
+    with tf.device("GPU:0"):
+        by_seed = on_device(raw.StatelessParameterizedTruncatedNormal(
+            shape=[total], seed=[7, -8], stddevs=1.0, **bounds))  # fmt: skip
+        by_state = on_device(
+            raw.ParameterizedTruncatedNormal(shape=[total], stdevs=1.0, **state, **bounds)
+        )
+        by_uniform = on_device(raw.StatelessParameterizedTruncatedNormal(
+            shape=[total], seed=[7, -8], means=0.0, stddevs=1.0, minvals=0.25, maxvals=0.5))  # fmt: skip
+    for z, batch, got in [(normal, total, by_seed), (stateful, 100, by_state)]:
+        expected = taken_in_order(z, (z >= -2.0) & (z <= 1.5), total, batch)
+        np.testing.assert_array_equal(got, expected)
+    # Every second group is what the one before is compared with; all of it is exact but the exponential.
+    z, by = uniform[::2] * np.float32(0.25) + np.float32(0.25), uniform[1::2].astype("f8")
+    least = np.exp((0.0625 - z.astype("f8") ** 2) / 2)
+    assert np.abs(by - least).min() > 1e-7, "too near to tell: choose another seed"
+    np.testing.assert_array_equal(by_uniform, taken_in_order(z, by <= least, total, total))
+
+
 def test_they_are_of_their_distributions():
     """Mean and variance of 200000 numbers, within five standard errors of both."""
     n = 200000

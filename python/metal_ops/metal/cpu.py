@@ -21,6 +21,8 @@ KERNELS_PER_PART = (
 # it gathers numbers for one of 512 (https://github.com/llvm/llvm-project/issues/117170 is of the kind; gemm_few's bfloat sums
 # were wrong). Loops over lanes, and over what one thread has, are another pass's, which makes vectors of 512.
 SHORT_SLP = ("-mllvm", "-slp-max-reg-size=256")
+# What a simdgroup keeps has more uses than LLVM looks at (100) before it takes for granted that anybody may write there.
+ALL_USES = ("-mllvm", "-capture-tracking-max-uses-to-explore=10000")
 
 
 def front_end(text: str, flags: list[str]) -> str:
@@ -73,7 +75,7 @@ def compile_parts(
         if variant == "wide":
             text, cpu_ = ir.wide(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
         by_lanes, _ = lanes.by_lanes(text, cpu_)
-        _back_end(by_lanes, cpu_, out, SHORT_SLP if ir.meeting(text) else ())
+        _back_end(by_lanes, cpu_, out, (*SHORT_SLP, *ALL_USES) if ir.meeting(text) else ())
         return out
 
     jobs = []

@@ -37,6 +37,9 @@ class RegionCode:
         self._regions, self._group, self._row = regions, group, row
         self._number = {name: i for i, name in enumerate(regions.all)}
         self._fields: list[str] = []  # types of the frame's
+        # Types of what lives once for all lanes. It lies in a frame of its own: a store there is no obstacle to anything that
+        # is done with a lane's, and can leave the loop over lanes.
+        self._shared: list[str] = []
         self._allocas: dict[str, str] = {}  # value -> where a lane's lies in the frame
         self._kept: dict[
             str, tuple[int, str, bool]
@@ -47,6 +50,7 @@ class RegionCode:
         self._arguments: dict[str, list[str]] = {}  # region -> values that its function is given
         self._metadata: list[str] = []
         self.attributes = "0"  # the number of those of every function
+        self.halves = 0  # lanes of a vector, where float16 is converted by vectors
 
     # ---- what lives across regions
 
@@ -54,9 +58,14 @@ class RegionCode:
     def _frame_type(self) -> str:
         return f"%{self._symbol[1:]}_frame"
 
-    def _field(self, kind: str) -> int:
-        self._fields.append(kind)
-        return len(self._fields) - 1
+    @property
+    def _shared_type(self) -> str:
+        return f"%{self._symbol[1:]}_shared"
+
+    def _field(self, kind: str, one: bool = False) -> int:
+        fields = self._shared if one else self._fields
+        fields.append(kind)
+        return len(fields) - 1
 
     def _frame(self) -> None:
         of, defs = self._regions.of, self._function.defs
@@ -123,7 +132,7 @@ class RegionCode:
         memory = "i8" if kind == "i1" else kind
         if re.fullmatch(r"<\d+ x i1>", kind):
             raise Fallback("a vector of truths is kept")
-        return self._field(memory if one else f"[{LANES} x {memory}]")
+        return self._field(memory if one else f"[{LANES} x {memory}]", one)
 
     def _anew(self, value: str, depth: int = 0) -> bool:
         """Whether a value that lanes do not share is computed anew in each region rather than kept."""
@@ -190,11 +199,12 @@ class RegionCode:
     def _access(self) -> str:
         return f", !llvm.access.group !{self._group}"
 
-    def _load(self, name: str, field: int, kind: str, one: bool) -> list[str]:
+    def _load(self, name: str, field: int, kind: str) -> list[str]:
         memory = "i8" if kind == "i1" else kind
-        index = "" if one else ", i64 %msl.l"
         at = named(name, ".at")
-        lines = [f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}{index}"]
+        lines = [
+            f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}, i64 %msl.l"
+        ]
         if kind != "i1":
             return [*lines, f"{name} = load {memory}, ptr {at}{self._access()}"]
         byte = named(name, ".byte")
@@ -205,9 +215,13 @@ class RegionCode:
         ]
 
     def _store(self, value: str, name: str, field: int, kind: str, one: bool) -> list[str]:
-        index = "" if one else ", i64 %msl.l"
         at = named(name, ".at")
-        lines = [f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}{index}"]
+        frame, index = (
+            (f"{self._shared_type}, ptr %msl.o", "")
+            if one
+            else (f"{self._frame_type}, ptr %msl.f", ", i64 %msl.l")
+        )
+        lines = [f"{at} = getelementptr {frame}, i64 0, i32 {field}{index}"]
         if kind == "i1":
             byte = named(name, ".byte")
             lines.append(f"{byte} = zext i1 {value} to i8")
@@ -233,7 +247,7 @@ class RegionCode:
             elif value == "%v3" and self._row:
                 given.append("%v3")  # of lane 0
             elif value in self._lane_fields:
-                head.extend(self._load(value, self._lane_fields[value], "i32", False))
+                head.extend(self._load(value, self._lane_fields[value], "i32"))
             elif value in self._allocas:
                 at = self._allocas[value]
                 head.append(f"{value} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, {at}")
@@ -242,7 +256,7 @@ class RegionCode:
                 if one:
                     given.append(value)
                 else:
-                    head.extend(self._load(value, field, kind, one))
+                    head.extend(self._load(value, field, kind))
             else:
                 i = self._function.defs[value][1]
                 for use in i.uses:
@@ -256,7 +270,7 @@ class RegionCode:
             if one:
                 given.append(phi.result)
             else:
-                head.extend(self._load(phi.result, field, kind, one))
+                head.extend(self._load(phi.result, field, kind))
             head.extend(self._keep(phi.result))
         for value in self._needs(region):
             if not self._is_own(value, region):
@@ -268,18 +282,29 @@ class RegionCode:
         for name in region.blocks:
             body += self._block(region, name, edges)
         self._arguments[region.entry] = given
-        kinds = {v: self._type_of(v) for v in given}
-        parameters = "".join(f", {kinds[v]} " + ("%msl.row" if v == "%v3" else v) for v in given)
+        parameters = "".join(
+            f", {self._type_of(v)} " + ("%msl.row" if v == "%v3" else v) for v in given
+        )
+        parameters += "".join(f", {i.type()} {i.result}" for i in self._loads(region))
         if "%v3" in given:
             head.insert(0, "%v3 = add nuw nsw i32 %msl.row, %msl.lane")
         lines = ["%msl.lane = trunc i64 %msl.l to i32", *head, f"br label %{region.entry}"]
         return (
-            f"define internal i32 {self._symbol}_{number}(ptr nocapture %msl.f, i64 %msl.l, ptr nocapture %msl.s"
+            f"define internal i32 {self._symbol}_{number}(ptr nocapture %msl.f, ptr nocapture %msl.o, i64 %msl.l, ptr nocapture %msl.s"
             f"{parameters}) #{self.attributes} {{\nmsl.entry:\n"
             + "".join(f"  {line}\n" for line in lines)
             + "\n".join(body + edges)
             + "\n}\n"
         )
+
+    def _loads(self, region: Region) -> list[Instruction]:
+        """Loads of what a simdgroup function gave all lanes: made once, before the loop over them."""
+        return [
+            i
+            for name in region.blocks
+            for i in self._function.blocks[name].instructions
+            if i.result in self._uniform.loads
+        ]
 
     def _early_stores(self, region: Region) -> tuple[dict[str, list[str]], list[str]]:
         """What phis of the next regions are set to, stored as soon as it is known: a store that is made in any case needs
@@ -361,9 +386,10 @@ class RegionCode:
                 continue
             lines += [f"  {line}" for line in kept]
             kept = []
-            lines.append(
-                f"  {i.result} = {self._written(i)}" if i.result else f"  {self._written(i)}"
-            )
+            if i.result not in self._uniform.loads:
+                lines.append(
+                    f"  {i.result} = {self._written(i)}" if i.result else f"  {self._written(i)}"
+                )
             if i.result:
                 lines += [f"  {line}" for line in self._defined(i.result)]
         lines += [f"  {line}" for line in kept]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 
 from .lane_code import LANES, SLOT_WORDS, RegionCode
-from .lane_ir import Unrollable
+from .lane_ir import Unrollable, replaced
 from .lane_regions import Region
+
+_HALVES = re.compile(r"fpext (?:\w+ )*half |fptrunc .* to half$")
 
 
 class Simdgroup(RegionCode):
@@ -25,6 +27,7 @@ class Simdgroup(RegionCode):
         ]
         driver = self._driver()
         frame = f"{self._frame_type} = type {{ {', '.join(self._fields)} }}\n"
+        frame += f"{self._shared_type} = type {{ {', '.join(self._shared)} }}\n"
         return frame + "".join(functions) + driver, self._metadata
 
     def _driver(self) -> str:
@@ -57,6 +60,7 @@ class Simdgroup(RegionCode):
         self._add(
             "msl.start:",
             f"%msl.f = alloca {self._frame_type}, align 64",
+            f"%msl.o = alloca {self._shared_type}, align 64",
             f"%msl.s = alloca [{SLOT_WORDS} x [{LANES} x i32]], align 64",
             f"%msl.states = alloca <{LANES} x i32>, align 128",
             "%msl.live = alloca i32",
@@ -99,7 +103,7 @@ class Simdgroup(RegionCode):
 
     def _call(self, region: Region, lane: str, given: list[str], how: str) -> str:
         arguments = "".join(f", {given_}" for given_ in given)
-        return f"call i32 {self._symbol}_{self._number[region.entry]}(ptr %msl.f, i64 {lane}, ptr %msl.s{arguments}) {how}"
+        return f"call i32 {self._symbol}_{self._number[region.entry]}(ptr %msl.f, ptr %msl.o, i64 {lane}, ptr %msl.s{arguments}) {how}"
 
     def _given(self, region: Region) -> list[str]:
         """Loads what a region's function is given."""
@@ -115,7 +119,7 @@ class Simdgroup(RegionCode):
             field, kind, one = self._phis[value] if entry_phi else self._kept[value]
             assert one
             at, got = self._new(), self._new()
-            self._add(f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}")
+            self._add(f"{at} = getelementptr {self._shared_type}, ptr %msl.o, i64 0, i32 {field}")
             self._add(f"{got} = load {'i8' if kind == 'i1' else kind}, ptr {at}")
             if kind == "i1":
                 truth = self._new()
@@ -124,20 +128,39 @@ class Simdgroup(RegionCode):
             out.append(f"{kind} {got}")
         return out
 
+    def _slots(self, region: Region, lane: str) -> list[str]:
+        """Loads what a simdgroup function left for a lane, and for all others too."""
+        out = []
+        for i in self._loads(region):
+            slot, got = self._new(), self._new()
+            self._add(f"{slot} = getelementptr i32, ptr %msl.s, i64 {lane}")
+            (pointer,) = i.uses
+            at = self._function.defs[pointer][1]
+            if at.operation == "getelementptr":  # to one of its other words
+                word = self._new()
+                self._add(f"{word} = {replaced(at.text, at.uses[0], slot)}")
+                slot = word
+            self._add(f"{got} = {replaced(i.text, pointer, slot)}")
+            out.append(f"{i.type()} {got}")
+        return out
+
     def _lanes(self, region: Region, label: str, mask: str, states: bool) -> str:
         """Runs a region for the lanes of a mask; returns the exit that the last one took. `label` is new."""
         given = self._given(region)
         full, n_full, n_part, n = (self._new() for _ in range(4))
         state, state2 = self._new(), self._new()
-        loop = self._loop_metadata()
+        loop = self._loop_metadata(region)
         self._add(
             f"{full} = icmp eq i32 {mask}, -1",
             f"br i1 {full}, label %{label}.full, label %{label}.some",
             f"{label}.full:",
+        )
+        slots = self._slots(region, "0")
+        self._add(
             f"br label %{label}.all",
             f"{label}.all:",
             f"%{label}.l = phi i64 [ 0, %{label}.full ], [ %{label}.l1, %{label}.all ]",
-            f"{n_full} = {self._call(region, f'%{label}.l', given, 'alwaysinline')}",
+            f"{n_full} = {self._call(region, f'%{label}.l', given + slots, 'alwaysinline')}",
         )
         if states:
             self._add(
@@ -152,7 +175,10 @@ class Simdgroup(RegionCode):
             f"%{label}.m = phi i32 [ {mask}, %{label}.start ], [ %{label}.m1, %{label}.some ]",
             f"%{label}.bit = call i32 @llvm.cttz.i32(i32 %{label}.m, i1 true)",
             f"%{label}.sl = zext i32 %{label}.bit to i64",
-            f"{n_part} = {self._call(region, f'%{label}.sl', given, 'noinline')}",
+        )
+        slots = self._slots(region, f"%{label}.sl")
+        self._add(
+            f"{n_part} = {self._call(region, f'%{label}.sl', given + slots, 'noinline')}",
         )
         if states:
             self._add(
@@ -169,14 +195,25 @@ class Simdgroup(RegionCode):
         )
         return n
 
-    def _loop_metadata(self) -> int:
+    def _loop_metadata(self, region: Region) -> int:
         own = self._first_metadata + len(self._metadata)
-        self._metadata += [
-            f"!{own} = distinct !{{!{own}, !{own + 1}, !{own + 2}}}",
-            f'!{own + 1} = !{{!"llvm.loop.parallel_accesses", !{self._group}}}',
-            f'!{own + 2} = !{{!"llvm.loop.unroll.disable"}}',
-        ]
+        words = [f'"llvm.loop.parallel_accesses", !{self._group}', '"llvm.loop.unroll.disable"']
+        # LLVM 19 takes conversions of more than 4 or 8 halves at a time for dear.
+        if self.halves and self._has_halves(region):
+            words.append(f'"llvm.loop.vectorize.width", i32 {self.halves}')
+        numbers = [own + 1 + n for n in range(len(words))]
+        self._metadata.append(
+            f"!{own} = distinct !{{!{own}, {', '.join(f'!{n}' for n in numbers)}}}"
+        )
+        self._metadata += [f"!{n} = !{{!{word}}}" for n, word in zip(numbers, words, strict=True)]
         return own
+
+    def _has_halves(self, region: Region) -> bool:
+        """Whether a region converts them, and all that it reads and writes lies side by side."""
+        code = [i for name in region.blocks for i in self._function.blocks[name].instructions]
+        return any(_HALVES.match(i.text) for i in code) and all(
+            self._regions.stride(i) is not None for i in code if i.operation in ("load", "store")
+        )
 
     def _in_state(self, name: str) -> str:
         """The lanes that wait for a region, as a mask."""

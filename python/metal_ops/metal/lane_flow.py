@@ -298,12 +298,13 @@ class Uniform:
     Attributes:
       divergent: the values that are not.
       branches: blocks that end in a branch on such a value.
+      loads: what a simdgroup function gave all lanes, as they read it.
     """
 
     def __init__(self, flow: Flow, divergent: set[str], uniform_loads: set[str], rows: bool):
         self._flow = flow
         self._blocks = flow.function.blocks
-        self._uniform_loads = uniform_loads
+        self.loads = uniform_loads
         self.divergent = set(divergent)
         self._bits = Bits(self, flow, rows)
         self.branches: set[str] = set()
@@ -400,7 +401,7 @@ class Uniform:
         if operation == "alloca":
             return True
         if operation == "load":
-            if instruction.result in self._uniform_loads:
+            if instruction.result in self.loads:
                 return False
             if " atomic " in instruction.text or " volatile " in instruction.text:
                 return True

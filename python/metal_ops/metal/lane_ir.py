@@ -56,6 +56,11 @@ def type_at(text: str) -> str:
     return found[0]
 
 
+def replaced(text: str, old: str, new: str) -> str:
+    """An instruction's text with another value in the place of one."""
+    return re.sub(rf"{re.escape(old)}(?![\w.$-])", lambda _: new, text)
+
+
 _SIZES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4}
 _SIZES |= {"i64": 8, "double": 8, "ptr": 8}
 

@@ -14,6 +14,7 @@ from .lane_ir import BARRIER, Fallback, Instruction, Unrollable, size_of
 
 # Accesses that lie so many values from lane to lane are read and written together with those between, by vectors.
 WIDEST = 8
+_STEPS = {"@_msl_lane": 1, "@_msl_slot": 4}  # of what these give, from lane to lane
 
 
 @dataclass
@@ -85,11 +86,11 @@ class Regions:
                 ):
                     return False  # their order is as it is
                 if i.operation in ("load", "store"):
-                    stride = self._stride(i)
+                    stride = self.stride(i)
                     good, bad = (good + 1, bad) if stride is not None else (good, bad + 1)
         return bad <= good
 
-    def _stride(self, access: Instruction) -> int | None:
+    def stride(self, access: Instruction) -> int | None:
         """Bytes from lane to lane, None if that is many or not known."""
         kind = access.type() if access.operation == "load" else access.text.split(" ", 2)[1]
         pointer = re.findall(r"ptr (%(?:\"[^\"]+\"|[\w.$-]+))", access.text)
@@ -115,6 +116,8 @@ class Regions:
         if depth > 16 or value not in self._flow.function.defs:
             return None
         i = self._flow.function.defs[value][1]
+        if i.callee() in _STEPS:
+            return _STEPS[i.callee()]
         words = re.findall(r"(?<=[ ,])(%(?:\"[^\"]+\"|[\w.$-]+)|-?\d+)(?=,|$)", i.text)
         operation = i.operation
         if operation == "phi":

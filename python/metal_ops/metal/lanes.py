@@ -141,6 +141,8 @@ class _Module:
         )
         self.meets = {name for name, body in bodies.items() if _MEETS.search(body)}
         self._bodies = bodies
+        wide = '"prefer-vector-width"="512"' in text
+        self._halves = (16 if wide else 8) if "+f16c," in text else 0
         self._types = dict(re.findall(r"(?m)^(%\S+|%\"[^\"]+\") = type (\{.*\})$", text))
 
     def transformed(self, numbers: set[int]) -> tuple[str, dict[int, Exception]]:
@@ -233,6 +235,7 @@ class _Module:
                 aligned = True
             code = Simdgroup(symbol, function, uniform, regions, group, row)
             code.attributes = str(self._attributes)
+            code.halves = self._halves
             written, more = code.text(metadata + len(lines))
             out.append(written)
             lines += more

@@ -273,6 +273,7 @@ def link(objects: list[bytes], target: str | None = None) -> bytes:
                 "-z",
                 "now",
                 "--gc-sections",
+                "--icf=all",
                 "-z",
                 "nostart-stop-gc",
                 "-soname",

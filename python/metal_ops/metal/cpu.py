@@ -21,8 +21,8 @@ KERNELS_PER_PART = (
 # it gathers numbers for one of 512 (https://github.com/llvm/llvm-project/issues/117170 is of the kind; gemm_few's bfloat sums
 # were wrong). Loops over lanes, and over what one thread has, are another pass's, which makes vectors of 512.
 SHORT_SLP = ("-mllvm", "-slp-max-reg-size=256")
-# What a simdgroup keeps has more uses than LLVM looks at (100) before it takes for granted that anybody may write there.
-ALL_USES = ("-mllvm", "-capture-tracking-max-uses-to-explore=10000")
+# A section each: the linker leaves one of those with the same code.
+SECTIONS = "-ffunction-sections"
 
 
 def front_end(text: str, flags: list[str]) -> str:
@@ -75,7 +75,7 @@ def compile_parts(
         if variant == "wide":
             text, cpu_ = ir.wide(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
         by_lanes, _ = lanes.by_lanes(text, cpu_)
-        _back_end(by_lanes, cpu_, out, (*SHORT_SLP, *ALL_USES) if ir.meeting(text) else ())
+        _back_end(by_lanes, cpu_, out, SHORT_SLP if ir.meeting(text) else ())
         return out
 
     jobs = []
@@ -126,7 +126,8 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
         str(out),
         *toolchain.march(target),
     ]
-    toolchain.run([*command, *flags, "-fno-math-errno", "-fstack-usage"], "the optimiser", text)
+    command += [*flags, "-fno-math-errno", "-fstack-usage", SECTIONS]
+    toolchain.run(command, "the optimiser", text)
     _say_stack(out)
 
 
@@ -136,7 +137,7 @@ def _back_end_checked(text: str, target: str, out: Path, level: str) -> None:
     light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
     # What is left to do is instruction selection: a call before every access leaves little to optimise. With -O1 that
     # takes five times as long for two thirds of the code.
-    command = [*common, level, "-Xclang", "-disable-llvm-passes", "-c", "-fstack-usage"]
+    command = [*common, level, "-Xclang", "-disable-llvm-passes", "-c", "-fstack-usage", SECTIONS]
     command += ["-o", str(out)]
     toolchain.run(command, "the checked variant", ir.instrument(light))
     _say_stack(out)

@@ -294,6 +294,40 @@ def test_in_a_graph_of_unknown_sizes():
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.parametrize("cell", CELLS)
+def test_halves_in_a_graph(cell):
+    """TensorFlow's graphs made one op of the product with x and the bias, which took minutes."""
+    given = make(cell, (9, 7, 20, 24), "float16")
+    given.pop("recurrent_bias", None)
+    call = tf.function(lambda inputs: run(cell, inputs), autograph=False).get_concrete_function
+    for missing in ((), ("bias",)):
+        left = {k: v for k, v in given.items() if k not in missing}
+        inputs = tensors(left)
+        compiled = call(inputs)
+        assert {"MatMul", "BiasAdd"}.isdisjoint(op.type for op in compiled.graph.get_operations())
+        compare(compiled(inputs), recurrent.sequence(cell, left), TOLERANCE["float16"])
+
+
+def test_gradients_of_halves_in_a_graph():
+    """Against float64: what is rounded once on the way, and sums of float32 over 63 rows."""
+    given = make("lstm", (9, 7, 20, 24), "float16")
+    random = np.random.default_rng(5)
+    incoming = [random.normal(size=v.shape) for v in recurrent.sequence("lstm", given)]
+    halves = [v.astype(np.float16) for v in incoming]
+    found = tf.function(lambda: gradients("lstm", given, halves), autograph=False)()
+    for name, gradient in found.items():
+        direction = random.normal(size=gradient.shape)
+
+        def loss(step, name=name, direction=direction):
+            moved = {**given, name: given[name].astype(np.float64) + step * direction}
+            states = recurrent.sequence("lstm", moved)
+            return sum(np.sum(a * b) for a, b in zip(states, halves, strict=True))
+
+        expected = (loss(1e-5) - loss(-1e-5)) / 2e-5
+        actual = np.sum(np.asarray(gradient, np.float64) * direction)
+        assert abs(actual - expected) <= 2e-3 * (np.linalg.norm(gradient) + 1), name
+
+
 X, W, R = tf.zeros([2, 3, 4]), tf.zeros([4, 12]), tf.zeros([3, 12])
 BAD = {
     "rank": (lambda: metal_ops.lstm(X[0], W, R), "x: expected [batch, time, features], got [3, 4]"),

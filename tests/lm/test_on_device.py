@@ -20,19 +20,22 @@ for device in ("metal", "cpu"):
     print("run on", device, file=sys.stderr, flush=True)
     where = ["--device", device]
     assert cli.main(["lm", "train", *options, *where, "--runs", runs, "--name", device]) == 0
-    assert cli.main(["lm", "generate", f"{runs}/{device}", *where, "--bytes", "8", "--bits", "8"]) == 0
+    for dynamic in ([], ["--dynamic"]):  # one run's weights, by both devices
+        print(flush=True)
+        few = ["--bytes", "8", "--bits", "8", "--temperature", "0", *dynamic]
+        assert cli.main(["lm", "generate", f"{runs}/metal", "one, two", *where, *few]) == 0
 """
 SIZES = "--width 32 --layers 1 --heads 4 --kv-heads 2 --hidden 48 --context 32 --batch 4 --steps 8".split()
 # What the program is made of; each has a shader.
 OPS = (
     "ScaledDotProductAttention ScaledDotProductAttentionGrad RowNorm RowNormGrad Rope Swiglu SwigluGrad MatMul "
-    "ResourceFusedAdam ResourceCacheRows MetalQuantizedMatMul"
+    "ResourceFusedAdam ResourceCacheRows MetalQuantizedMatMul MetalDynamicMatMul"
 ).split()
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> tuple[dict[str, dict], str]:
-    """metrics.json of each device, and where TensorFlow says that it placed the ops."""
+def both(tmp_path_factory) -> tuple[dict[str, dict], str, str]:
+    """metrics.json of each device, where TensorFlow says that it placed the ops, and what was written."""
     runs = tmp_path_factory.mktemp("runs")
     data = runs / "text"
     data.write_bytes(b"one, two, three and four. " * 200)
@@ -40,19 +43,25 @@ def both(tmp_path_factory) -> tuple[dict[str, dict], str]:
     process = Process("-c", PROGRAM, *arguments, TF_CPP_MIN_LOG_LEVEL="0")
     code, out, err = process.finish(timeout=600)
     assert code == 0, out + err[-4000:]
-    return {d: json.loads((runs / d / "metrics.json").read_text()) for d in ("metal", "cpu")}, err
+    return {d: json.loads((runs / d / "metrics.json").read_text()) for d in ("metal", "cpu")}, err, out
 
 
 def test_learns_the_same(both):
-    metrics, _ = both
+    metrics, _, _ = both
     assert (metrics["metal"]["device"], metrics["cpu"]["device"]) == ("GPU", "CPU")
     found, right = (metrics[device]["bits_a_byte"] for device in ("metal", "cpu"))
     assert right < 7.5 and found == pytest.approx(right, rel=1e-3)
 
 
+def test_writes_the_same(both):
+    """With weights of 8 bits, and with 8 bits on both sides of the products."""
+    texts = re.findall("\n(one, two.*)", both[2])
+    assert len(texts) == 4 and texts[:2] == texts[2:] and len(texts[0]) > len("one, two")
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_runs_where_it_was_asked_to(both, op):
-    _, err = both
+    _, err, _ = both
     parts = dict(zip(("", "metal", "cpu"), err.split("run on "), strict=True))
     for device, where in (("metal", "GPU:0"), ("cpu", "CPU:0")):
         placed = set(re.findall(rf"\({op}\): \S*(?:device:)(\w+:0)", parts[device]))

@@ -27,8 +27,14 @@ $(ASAN_HEADERS).pch: tools/sanitize/absl.h $(TF_FLAGS)/cflags | build/sanitize/r
 # what they give is thrown away, as processors' instructions, which it stands for, give something, too. The other checks
 # left out are a third of what these files take to compile, and AddressSanitizer ends the process at a null pointer, too.
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_FIRST :=
-$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_OPS_FLAGS += -DHWY_COMPILE_ONLY_EMU128
+ASAN_TARGETS := -DHWY_COMPILE_ONLY_EMU128
+$(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_OPS_FLAGS += $(ASAN_TARGETS)
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-sanitize=float-cast-overflow,null,alignment,object-size
+# What has code for AVX-512 alone, LookupDot, is compiled for it as well: all of Highway's targets are off but bits 8 and
+# 61. tools/sanitize/run.sh says which of both runs.
+ifeq ($(shell uname -m),x86_64)
+$(call asan_objects,kernels/quantized_matmul/quantized_matmul_simd.cc): ASAN_TARGETS := -DHWY_DISABLED_TARGETS=0x1FFFFFFFFFFFFEFF
+endif
 
 $(foreach room,ops graph kernels,build/sanitize/address/$(room)/%.o): HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)
 build/sanitize/address/ops/build_info.o: HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS) -DMETAL_OPS_VERSION='"$(VERSION)"'

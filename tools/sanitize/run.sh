@@ -55,8 +55,14 @@ on_device=("$ours"/test_{zero_out,bad_calls,encodings}.py tests/device/on_device
   suite device "METAL_OPS_TEST_DEVICE_PROCESS=1 METAL_DEVICE_WRAPPER_TYPE=1" "${on_device[@]}"
 } &
 suites=($!)
-suite ops "" "${op_tests[@]}" &
+suite ops METAL_OPS_SIMD=emu128 "${op_tests[@]}" &
 suites+=($!)
+if grep -q avx512vl /proc/cpuinfo; then
+  suite avx512 METAL_OPS_SIMD=avx3 tests/test_quantized_matmul.py &
+  suites+=($!)
+else
+  echo "  address sanitizer, avx512: left out, this processor has none"
+fi
 # test_the_graphs_above_were_fused counts on five times as many graphs.
 suite pass "" tests/test_op_families.py tests/fusion/test_{conditions,patterns,random_graphs}.py \
   -k "not threads and not graphs_above" &

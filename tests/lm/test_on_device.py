@@ -43,7 +43,11 @@ def both(tmp_path_factory) -> tuple[dict[str, dict], str, str]:
     process = Process("-c", PROGRAM, *arguments, TF_CPP_MIN_LOG_LEVEL="0")
     code, out, err = process.finish(timeout=600)
     assert code == 0, out + err[-4000:]
-    return {d: json.loads((runs / d / "metrics.json").read_text()) for d in ("metal", "cpu")}, err, out
+    return (
+        {d: json.loads((runs / d / "metrics.json").read_text()) for d in ("metal", "cpu")},
+        err,
+        out,
+    )
 
 
 def test_learns_the_same(both):

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from metal_ops.metal import CompileError, Options, compile_object, link
 from metal_ops.metal.launch import Library
@@ -24,6 +25,15 @@ def library(source: str, checked: bool = VALIDATION, header: str = HEADER, **opt
     with tempfile.NamedTemporaryFile(dir=_folder.name, suffix=".metallib", delete=False) as file:
         file.write(link([data]))
     return Library(file.name, checked)
+
+
+def by_lanes_and_by_fibers(source: str) -> tuple[Library, Library]:
+    """The same kernels, twice."""
+    by_lanes = library(source)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("METAL_OPS_FIBERS", "1")
+        by_fibers = library(source + "// by fibers\n")
+    return by_lanes, by_fibers
 
 
 def messages(source: str, header: str = HEADER, **options) -> str:

@@ -9,7 +9,7 @@ from metal_ops.metal import Options, compile_object
 from metal_ops.metal.lane_arrays import Arrays
 from metal_ops.metal.lane_ir import Function
 
-from .shaders import HEADER, VALIDATION, library
+from .shaders import HEADER, VALIDATION, by_lanes_and_by_fibers
 
 # What a thread does between meetings, round after round. i: its number, n: how many there are, at: its number in the grid.
 BODIES = {
@@ -80,12 +80,7 @@ SOURCE = "struct Parameters { uint rounds; };\n" + "".join(
 
 @pytest.fixture(scope="module")
 def both():
-    """The kernels by lanes, and by fibers."""
-    by_lanes = library(SOURCE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("METAL_OPS_FIBERS", "1")
-        by_fibers = library(SOURCE + "// by fibers\n")
-    return by_lanes, by_fibers
+    return by_lanes_and_by_fibers(SOURCE)
 
 
 @pytest.mark.parametrize("width", [32, 64, 50, 1])

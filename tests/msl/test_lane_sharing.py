@@ -11,7 +11,7 @@ import pytest
 
 from metal_ops.metal import Options, compile_object, cpu, lanes, toolchain
 
-from .shaders import HEADER, VALIDATION, library
+from .shaders import HEADER, VALIDATION, by_lanes_and_by_fibers
 
 # i: the thread's number in its threadgroup, n: how many there are, at: its number in the grid. s has 1024 floats.
 ATTENTION = """
@@ -83,12 +83,7 @@ HALVES = RNG.standard_normal(24 * 64).astype(np.float16)
 
 @pytest.fixture(scope="module")
 def both():
-    """The kernels by lanes, and by fibers."""
-    by_lanes = library(SOURCE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("METAL_OPS_FIBERS", "1")
-        by_fibers = library(SOURCE + "// by fibers\n")
-    return by_lanes, by_fibers
+    return by_lanes_and_by_fibers(SOURCE)
 
 
 @pytest.mark.parametrize("width", [32, 128, 50, 1])

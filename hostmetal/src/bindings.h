@@ -2,6 +2,7 @@
 #ifndef HOSTMETAL_SRC_BINDINGS_H_
 #define HOSTMETAL_SRC_BINDINGS_H_
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -35,6 +36,13 @@ struct Bindings {
   metallib_buffer& At(size_t slot) {
     return slot < METALLIB_FIRST_TEXTURE ? table[slot]
                                          : textures->table[slot - METALLIB_FIRST_TEXTURE];
+  }
+  // All of another's, and nothing else.
+  void SetBuffers(const Bindings& other) {
+    std::copy_n(other.buffers, METALLIB_MAX_BUFFERS, buffers);
+    std::copy_n(other.table, METALLIB_FIRST_TEXTURE, table);
+    host_bytes = other.host_bytes;
+    tables = other.tables;
   }
   const metallib_buffer& At(size_t slot) const { return const_cast<Bindings*>(this)->At(slot); }
 };

@@ -368,20 +368,12 @@ std::string Words(MTLSize s) {
 - (hostmetal::IndirectCommands*)useCommands:(id<MTLIndirectCommandBuffer>)object
                                       range:(NSRange)range
                                      method:(const char*)method {
-  auto* buffer = (HMIndirectCommandBuffer*)object;
-  std::string wrong;
-  if (![buffer isKindOfClass:HM_CLASS(HMIndirectCommandBuffer)] ||
-      buffer->_device != _buffer->_queue->_device) {
-    wrong = "the indirect command buffer is nil or not of this device";
-  } else {
-    wrong = buffer->_commands->Outside(range);
-  }
-  if (!wrong.empty()) {
-    [self fail:kInvalidResource message:std::string("[") + method + "] " + wrong];
-    return nullptr;
-  }
-  _buffer->_state->Use(buffer);
-  return buffer->_commands;
+  HMIndirectCommandBuffer* buffer = [self useCommands:object method:method];
+  if (!buffer) return nullptr;
+  const std::string wrong = buffer->_commands->Outside(range);
+  if (wrong.empty()) return buffer->_commands;
+  [self fail:kInvalidResource message:std::string("[") + method + "] " + wrong];
+  return nullptr;
 }
 - (void)resetCommandsInBuffer:(id<MTLIndirectCommandBuffer>)buffer withRange:(NSRange)range {
   const char* method = "resetCommandsInBuffer";

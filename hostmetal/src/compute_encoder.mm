@@ -310,32 +310,22 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 
 // ---- indirect command buffers
 
-- (HMIndirectCommandBuffer*)useCommands:(id<MTLIndirectCommandBuffer>)object
-                                 method:(const char*)method {
-  if (![self isOpen:method]) return nil;
-  auto* commands = (HMIndirectCommandBuffer*)object;
-  if (![commands isKindOfClass:HM_CLASS(HMIndirectCommandBuffer)] ||
-      commands->_device != _buffer->_queue->_device) {
-    [self fail:kInvalidResource
-        message:std::string("[") + method +
-                "] the indirect command buffer is nil or not of this device"];
-    return nil;
-  }
-  _buffer->_state->Use(commands);
-  _barrier = YES;
+- (HMIndirectCommandBuffer*)commandsToExecute:(id<MTLIndirectCommandBuffer>)object
+                                       method:(const char*)method {
+  HMIndirectCommandBuffer* commands =
+      [self isOpen:method] ? [self useCommands:object method:method] : nil;
+  if (commands) _barrier = YES;
   return commands;
 }
 // What commands inherit, as it is now.
 - (hostmetal::Inherited)inherited {
   auto bound = std::make_shared<hostmetal::Bindings>();
-  std::copy_n(_bound->buffers, METALLIB_MAX_BUFFERS, bound->buffers);
-  std::copy_n(_bound->table, METALLIB_FIRST_TEXTURE, bound->table);
-  bound->host_bytes = _bound->host_bytes;
-  bound->tables = _bound->tables;
+  bound->SetBuffers(*_bound);
   return {_pipeline, std::move(bound)};
 }
 - (void)executeCommandsInBuffer:(id<MTLIndirectCommandBuffer>)object withRange:(NSRange)range {
-  HMIndirectCommandBuffer* buffer = [self useCommands:object method:"executeCommandsInBuffer"];
+  HMIndirectCommandBuffer* buffer = [self commandsToExecute:object
+                                                     method:"executeCommandsInBuffer"];
   if (!buffer) return;
   hostmetal::IndirectCommands* commands = buffer->_commands;
   _buffer->_state->list.AddCall([commands, range, inherited = [self inherited]](
@@ -347,7 +337,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
                  indirectBuffer:(id<MTLBuffer>)indirectBuffer
            indirectBufferOffset:(NSUInteger)offset {
   const char* method = "executeCommandsInBuffer";
-  HMIndirectCommandBuffer* buffer = [self useCommands:object method:method];
+  HMIndirectCommandBuffer* buffer = [self commandsToExecute:object method:method];
   if (!buffer) return;
   HMBuffer* ranges = [self use:indirectBuffer
                         offset:offset

@@ -9,6 +9,8 @@
 #include "hostmetal/src/buffer.h"
 #include "hostmetal/src/command_buffer.h"
 
+@class HMIndirectCommandBuffer;
+
 @interface HMEncoder : HMLabelled <MTLCommandEncoder> {
  @public
   HMCommandBuffer* _buffer;
@@ -29,6 +31,9 @@
           offset:(NSUInteger)offset
           length:(NSUInteger)length
           method:(const char*)method;
+// The same of an indirect command buffer.
+- (HMIndirectCommandBuffer*)useCommands:(id<MTLIndirectCommandBuffer>)object
+                                 method:(const char*)method;
 @end
 
 namespace hostmetal {

@@ -2,6 +2,7 @@
 #include "hostmetal/src/encoder.h"
 
 #include "hostmetal/src/errors.h"
+#include "hostmetal/src/indirect_command_buffer.h"
 
 using hostmetal::CommandBufferState;
 using hostmetal::kInternal;
@@ -128,6 +129,19 @@ void Sample(HMEncoder* encoder, std::atomic<uint64_t>* slot) {
   }
   _buffer->_state->Use(buffer);
   return buffer;
+}
+- (HMIndirectCommandBuffer*)useCommands:(id<MTLIndirectCommandBuffer>)object
+                                 method:(const char*)method {
+  auto* commands = (HMIndirectCommandBuffer*)object;
+  if (![commands isKindOfClass:HM_CLASS(HMIndirectCommandBuffer)] ||
+      commands->_device != _buffer->_queue->_device) {
+    [self fail:kInvalidResource
+        message:std::string("[") + method +
+                "] the indirect command buffer is nil or not of this device"];
+    return nil;
+  }
+  _buffer->_state->Use(commands);
+  return commands;
 }
 
 @end

@@ -67,12 +67,7 @@ Failure IndirectCommands::Resolve(const IndirectCommand& c, const Inherited& inh
             kernel + "its pipeline was made without supportIndirectCommandBuffers"};
   }
   Bindings bound;
-  if (inherits_buffers) {
-    std::copy_n(inherited.bound->buffers, METALLIB_MAX_BUFFERS, bound.buffers);
-    std::copy_n(inherited.bound->table, METALLIB_FIRST_TEXTURE, bound.table);
-    bound.host_bytes = inherited.bound->host_bytes;
-    bound.tables = inherited.bound->tables;
-  }
+  if (inherits_buffers) bound.SetBuffers(*inherited.bound);
   for (size_t i = 0; i < c.buffers.size(); ++i) {
     HMBuffer* buffer = c.buffers[i].buffer.get();
     if (!buffer) continue;

@@ -1,6 +1,6 @@
 // The largest number of each window, where windows begin and end as `rows` and `columns` say: pairs of the
-// first and the last place. And the gradient: each number gathers the slopes of the windows that it is the
-// largest of, the first of them if several are, in the windows' order.
+// first and the last place. And the gradient: where the largest number of each window is, the first of them if
+// several are; each number then gathers the slopes of the windows that it is the largest of, in their order.
 
 #include <metal_stdlib>
 
@@ -43,32 +43,47 @@ kernel void fractional_max_pool(device const T* in [[buffer(0)]],
   out[(ulong(position.z) * p.out_w + position.y) * p.channels + position.x] = largest;
 }
 
+// Where that number is, in its plane of the input. The same grid.
+template <typename T>
+kernel void fractional_max_pool_places(device const T* in [[buffer(0)]],
+                                       device const int2* rows [[buffer(1)]],
+                                       device const int2* columns [[buffer(2)]],
+                                       device uint* places [[buffer(3)]],
+                                       constant FractionalParams& p [[buffer(4)]],
+                                       uint3 position [[thread_position_in_grid]]) {
+  const uint image = position.z / p.out_h, row = position.z % p.out_h;
+  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + position.x;
+  T largest;
+  places[(ulong(position.z) * p.out_w + position.y) * p.channels + position.x] =
+      largest_of(plane, p, rows[row], columns[position.y], largest);
+}
+
 // `row_windows` and `column_windows` are pairs, too: the first and the last window that a place is in. Grid:
 // channels, columns of the input, its rows of all images.
 template <typename T>
-kernel void fractional_max_pool_grad(
-    device const T* in [[buffer(0)]], device const T* d_out [[buffer(1)]],
-    device const int2* rows [[buffer(2)]], device const int2* columns [[buffer(3)]],
-    device const int2* row_windows [[buffer(4)]], device const int2* column_windows [[buffer(5)]],
-    device T* d_in [[buffer(6)]], constant FractionalParams& p [[buffer(7)]],
-    uint3 position [[thread_position_in_grid]]) {
+kernel void fractional_max_pool_grad(device const uint* places [[buffer(0)]],
+                                     device const T* d_out [[buffer(1)]],
+                                     device const int2* row_windows [[buffer(2)]],
+                                     device const int2* column_windows [[buffer(3)]],
+                                     device T* d_in [[buffer(4)]],
+                                     constant FractionalParams& p [[buffer(5)]],
+                                     uint3 position [[thread_position_in_grid]]) {
   const uint image = position.z / p.in_h, row = position.z % p.in_h, column = position.y;
-  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + position.x;
   const int2 in_rows = row_windows[row], in_columns = column_windows[column];
   T sum = T(0);
   for (int r = in_rows.x; r <= in_rows.y; ++r) {
     for (int c = in_columns.x; c <= in_columns.y; ++c) {
-      T largest;
-      if (largest_of(plane, p, rows[r], columns[c], largest) != row * p.in_w + column) continue;
-      sum +=
-          d_out[((ulong(image) * p.out_h + uint(r)) * p.out_w + uint(c)) * p.channels + position.x];
+      const ulong window =
+          ((ulong(image) * p.out_h + uint(r)) * p.out_w + uint(c)) * p.channels + position.x;
+      sum += places[window] == row * p.in_w + column ? d_out[window] : T(0);
     }
   }
   d_in[(ulong(position.z) * p.in_w + column) * p.channels + position.x] = sum;
 }
 
-#define FRACTIONAL(type)                                                      \
-  INSTANTIATE_KERNEL("fractional_max_pool_" #type, fractional_max_pool, type) \
+#define FRACTIONAL(type)                                                                    \
+  INSTANTIATE_KERNEL("fractional_max_pool_" #type, fractional_max_pool, type)               \
+  INSTANTIATE_KERNEL("fractional_max_pool_places_" #type, fractional_max_pool_places, type) \
   INSTANTIATE_KERNEL("fractional_max_pool_grad_" #type, fractional_max_pool_grad, type)
 FRACTIONAL(float)
 FRACTIONAL(long)

@@ -190,7 +190,7 @@ class FractionalMaxPoolGradOp {
 
  private:
   Status Run(KernelContext* ctx) const {
-    Tensor in, pooled, d_out, d_in;
+    Tensor in, pooled, d_out, places, d_in;
     RETURN_IF_ERROR(ctx->Input(0, &in));
     RETURN_IF_ERROR(ctx->Input(1, &pooled));
     RETURN_IF_ERROR(ctx->Input(2, &d_out));
@@ -208,14 +208,22 @@ class FractionalMaxPoolGradOp {
       of[i] = WindowsOf(windows[i], in.dim(1 + i));
     }
     RETURN_IF_ERROR(CheckGrids(kOp, in.shape()));
+    RETURN_IF_ERROR(CheckGrids(kOp, pooled.shape()));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, in.shape(), &d_in));
+    RETURN_IF_ERROR(ctx->AllocateTemp(TF_UINT32, pooled.shape(), &places));
     return Encode(ctx, [&](Encoder& encoder) {
+      RETURN_IF_ERROR(
+          encoder.Launch({"fractional_max_pool_places", in.dtype()},
+                         Grid(pooled.dim(3), pooled.dim(2), pooled.dim(0) * pooled.dim(1)),
+                         {{"in", in},
+                          {"rows", Array(windows[0])},
+                          {"columns", Array(windows[1])},
+                          {"places", places},
+                          {"p", ToParams(in.shape(), pooled.shape())}}));
       return encoder.Launch({"fractional_max_pool_grad", in.dtype()},
                             Grid(in.dim(3), in.dim(2), in.dim(0) * in.dim(1)),
-                            {{"in", in},
+                            {{"places", places},
                              {"d_out", d_out},
-                             {"rows", Array(windows[0])},
-                             {"columns", Array(windows[1])},
                              {"row_windows", Array(of[0])},
                              {"column_windows", Array(of[1])},
                              {"d_in", d_in},

@@ -305,6 +305,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`quad_*`: sums, shuffles, broadcast, ballot, prefix", "float x = i; float a = quad_sum(x), b = quad_shuffle(x, 2), c = quad_broadcast(x, 3), d = quad_shuffle_xor(x, 1), e = quad_prefix_inclusive_sum(x); half f = quad_max(half(x)); int g = quad_min(int(i)); quad_vote v = quad_ballot(i % 2); bool h = quad_all(true), k = quad_any(i == 4); bfloat l = quad_sum(bfloat(1)); float m = quad_shuffle_rotate_down(x, 1); if (i == 4) { out[0] = a; out[1] = b; out[2] = c; out[3] = d; out[4] = e; out[5] = f; out[6] = g; out[7] = (quad_vote::vote_t)v; out[8] = h + k; out[9] = l; out[10] = m; }", [22, 6, 7, 5, 4, 7, 4, 10, 2, 4, 5], threads=32),
         F("in divergent branches, over the active threads", "if (i % 2) { float s = simd_sum(1.0f); out[i % 8] = s; }", [0, 16, 0, 16], threads=32),
         F("`atomic_thread_fence`", "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device); out[0] = 1;", [1]),
+        F("`thread_scope_system`", "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_system); out[0] = 1;", [1]),
     ],
     "6.10, 6.11 Graphics functions": [
         _never("`dfdx`, `dfdy`, `fwidth`", "float f(float x) { return dfdx(x); }", "'dfdx': derivatives and other fragment functions belong to rendering, which this compute compiler has not"),

@@ -105,6 +105,17 @@ CASES = {
         "atomic_fetch_add_explicit(c, 1, memory_order_relaxed); }",
         [r"atom\.global\.add\.f32", r"atom\.global\.max\.u32", r"atom\.shared\.add\.u32", r"!\.cas"],
     ),
+    "fences": (
+        "kernel void k(device atomic_uint* a, device uint* b, constant ulong& to) {\n"
+        "b[0] = atomic_load_explicit(a, memory_order_acquire);\n"
+        "atomic_thread_fence(mem_flags::mem_threadgroup, memory_order_release, thread_scope_threadgroup);\n"
+        "atomic_thread_fence(mem_flags::mem_device, memory_order_relaxed); b[1] = 1;\n"
+        "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_system);\n"
+        "atomic_store_explicit(reinterpret_cast<device atomic_uint*>(to), 2u, memory_order_relaxed); }",
+        # Loads and stores as every device sees them, not out of a cache of this one.
+        [r"fence\.sc\.gpu;\s+ld\.volatile\.global\.u32 .*\s+fence\.sc\.gpu;", r"fence\.sc\.cta;",
+         r"(?s)fence\.sc\.sys;((?!fence).)*st\.volatile\.global\.u32", r"!(?s)(fence.*){5}"],
+    ),
     "sums of neighbours": (
         "kernel void k(device atomic_float* a) {\n"
         "#ifdef __HAVE_ATOMIC_FLOAT_VECTOR__\n_msl::atomic_add2(a, 1, 2); _msl::atomic_add4(a + 4, 1, 2, 3, 4);\n#endif\n}",

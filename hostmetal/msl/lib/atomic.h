@@ -28,7 +28,9 @@ enum thread_scope {
   thread_scope_simdgroup,
   thread_scope_threadgroup,
   thread_scope_device,
+  thread_scope_system,  // other devices and the host, too
 };
+#define __METAL_MEMORY_SCOPE_SYSTEM__ metal::thread_scope_system
 
 template <class T>
 struct atomic {
@@ -45,14 +47,25 @@ typedef atomic<ulong> atomic_ulong;
 
 }  // namespace metal
 namespace _msl {
+inline void fence(metal::memory_order order, metal::thread_scope scope) {
+  if (order == metal::memory_order_relaxed) return;
+#if defined(__NVPTX__)  // clang 19 selects no instruction for its own fence
+  if (scope == metal::thread_scope_system) {
+    __asm__ volatile("fence.sc.sys;" : : : "memory");
+  } else if (scope == metal::thread_scope_device) {
+    __asm__ volatile("fence.sc.gpu;" : : : "memory");
+  } else {
+    __asm__ volatile("fence.sc.cta;" : : : "memory");
+  }
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
 // Around an atomic access. MSL has relaxed ones; another order is as strong as there is.
 struct Ordered {
   const metal::memory_order order;
-  explicit Ordered(metal::memory_order o) : order(o) { fence(); }
-  ~Ordered() { fence(); }
-  void fence() const {
-    if (order != metal::memory_order_relaxed) __atomic_thread_fence(__ATOMIC_SEQ_CST);
-  }
+  explicit Ordered(metal::memory_order o) : order(o) { fence(order, metal::thread_scope_device); }
+  ~Ordered() { fence(order, metal::thread_scope_device); }
 };
 }  // namespace _msl
 namespace metal {
@@ -153,8 +166,9 @@ MSL_ATOMIC_NATIVE(uint)
 MSL_ATOMIC_NATIVE(ulong)
 #endif  // __NVPTX__
 
-inline void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+inline void atomic_thread_fence(mem_flags, memory_order order,
+                                thread_scope scope = thread_scope_device) {
+  _msl::fence(order, scope);
 }
 
 }  // namespace metal

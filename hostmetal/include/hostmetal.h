@@ -36,8 +36,8 @@ MTL_EXTERN bool hostmetal_fill(id<MTLBuffer> _Nonnull to, NSUInteger offset, uin
                                NSUInteger length);
 
 // Memory of a device for kernels of other processes of this machine, too: they open it by `name`, of
-// 64 bytes. A kernel uses it by its address. It stays until the process ends. `device` is a number in
-// hostmetal_devices(). False where device or system refuse.
+// 64 bytes. A kernel uses it by its address. It begins as zeros, and stays until the process ends.
+// `device` is a number in hostmetal_devices(). False where device or system refuse.
 MTL_EXTERN bool hostmetal_share_memory(NSUInteger device, NSUInteger length, void* _Nonnull name,
                                        uint64_t* _Nonnull address);
 MTL_EXTERN bool hostmetal_open_memory(NSUInteger device, const void* _Nonnull name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.distributed.pairs import start_two
 from tests.processes import Process
 
 STEPS, RAYS = 34, 64
+LATE_AT, LATE_BY = 20, 4.0  # the other worker comes late to a step that nobody looks at, in seconds
 LOOKS_TOGETHER = 16  # in place of 64 steps: at cells, and then each worker does alone
 MODEL = ModelConfig(n_levels=4, log2_hashmap_size=10, finest_resolution=64)
 # Room for the samples of all rays, also of twice as many.
@@ -41,7 +43,24 @@ workers, said = Workers(exchange_from(os.environ)), {}
 for way, one_machine in WAYS.items():
     workers.exchange.one_machine = one_machine
     workers.through = workers.exchange.name
-    said[way] = [train(workers, 1, Path(sys.argv[1]) / f"{way}-{workers.rank}.npz"), workers.words()]
+    losses, took = train(workers, 1, Path(sys.argv[1]) / f"{way}-{workers.rank}.npz")
+    said[way] = [losses, workers.words(), took]
+
+# A worker that does not come: in place of minutes, devices wait for a moment.
+from metal_ops.nerf import packed_exchange
+packed_exchange._POLLS = {True: 1000, False: 1000}
+workers.exchange.one_machine = True
+trainer = new_trainer(workers)
+packed_exchange._POLLS = {True: 1 << 23, False: 1 << 27}  # seconds, once a worker is dead
+if workers.chief:
+    trainer._seen, trainer.step = (0.1, 1), LATE_AT
+    file = Path(sys.argv[1]) / "alone.npz"
+    steps(trainer, 2)
+    try:
+        trainer.save(file)
+    except LostWorker as error:
+        said["alone"] = [str(error), file.exists()]
+workers.barrier()
 
 # The chief alone has what was saved; all go on from there, until one dies.
 trainer = new_trainer(workers)
@@ -66,7 +85,7 @@ ONE = (
     HEAD
     + """
 file = Path(sys.argv[1]) / "one.npz"
-losses, again = train(None, 2, file), new_trainer(None)
+(losses, _), again = train(None, 2, file), new_trainer(None)
 again.load(*checkpoint.load(file), "")
 print(json.dumps([losses, [steps(again, 1), again.step]]))
 """
@@ -93,14 +112,19 @@ def steps(trainer, count):
 
 
 def train(workers, times, file):
-    """The losses of steps with so many times the rays of a worker."""
-    trainer, losses = new_trainer(workers), []
+    """The last seen losses of steps with so many times the rays of a worker, and how long the host took for one."""
+    trainer, losses, took = new_trainer(workers), [], 0.0
     trainer.agree()
-    for _ in range(STEPS):
+    for step in range(STEPS):
         trainer.n_rays, trainer.n_slots = times * RAYS, 1 << 15
+        if step == LATE_AT and workers is not None and not workers.chief:
+            time.sleep(LATE_BY)
+        begun = time.monotonic()
         losses.append(steps(trainer, 1))
+        if step == LATE_AT:
+            took = time.monotonic() - begun
     trainer.save(file)
-    return losses
+    return losses, took
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +142,10 @@ def ran(tmp_path_factory):
 @pytest.mark.parametrize("way", WAYS)
 def test_equal_to_one_process_with_all_rays(ran, way):
     both, (one, _), folder = ran
-    losses, words = both[0][way]
+    losses, words, _ = both[0][way]
     assert losses == both[1][way][0] and f"2 workers through {way}: each sent" in words
     np.testing.assert_allclose(losses[:6], one[:6], rtol=1e-5)
-    looked_at = [*range(16), 31]  # by one process, which does not wait for the others
+    looked_at = [*range(16), 31]  # by one process, and by those whose hosts do not wait
     np.testing.assert_allclose(np.take(losses, looked_at), np.take(one, looked_at), rtol=0.02)
     first, second = (checkpoint.load(folder / f"{way}-{rank}.npz")[1] for rank in (0, 1))
     for name, array in first.items():
@@ -138,6 +162,18 @@ def test_both_ways_give_the_same_losses(ran):
     """A sum of two has one order; what differs is the order of a table's gradient, which threads add up."""
     by_device, by_host = (ran[0][0][way][0] for way in WAYS)
     np.testing.assert_allclose(by_device[:6], by_host[:6], rtol=1e-5)
+
+
+def test_hosts_go_ahead_where_devices_wait(ran):
+    """The chief has encoded a step, and has the others' gradients of it all the same (above)."""
+    by_device, by_host = (ran[0][0][way][2] for way in WAYS)
+    assert by_device < LATE_BY / 2 < LATE_BY <= by_host + 1
+
+
+def test_a_device_gives_up(ran):
+    """Nothing of such a step is saved."""
+    why, saved = ran[0][0]["alone"]
+    assert "its gradients have not come" in why and not saved
 
 
 def test_all_go_on_from_the_chiefs_checkpoint_until_one_dies(ran):

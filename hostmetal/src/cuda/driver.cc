@@ -109,7 +109,10 @@ class CudaDevice : public Driver {
     cuda::Address shared = 0;
     if (gpu_.library->MemAlloc(&shared, bytes) != kSuccess) return false;
     cuda::IpcName found;
-    if (gpu_.library->IpcGetMemHandle(&found, shared) != kSuccess) {
+    // Others may look at once for what is not there yet.
+    if (gpu_.library->MemsetD8Async(shared, 0, bytes, nullptr) != kSuccess ||
+        gpu_.library->StreamSynchronize(nullptr) != kSuccess ||
+        gpu_.library->IpcGetMemHandle(&found, shared) != kSuccess) {
       gpu_.library->MemFree(shared);
       return false;
     }

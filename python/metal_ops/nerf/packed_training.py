@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +12,7 @@ from metal_ops import OccupancyGrid, raw_ops
 
 from .launches import HOST, Graph, Launches, Numbers, Sizes, always
 from .packed import RAYS_A_GROUP, PackedField, Sampler, march_words, set_seed
-from .packed_exchange import PackedExchange
+from .packed_exchange import PackedExchange, PackedGradients
 from .space import Space
 
 _SUM_THREADS = 256  # PACKED_SUM_THREADS of packed_steps.metal
@@ -68,6 +68,7 @@ class PackedTraining:
         apply: Callable[[list[tf.Tensor], list[tf.Variable], tf.Tensor, tf.Tensor], None],
         exchange: PackedExchange | None = None,
     ) -> None:
+        self._exchange = exchange
         self._rank = 0 if exchange is None else exchange.workers.rank
         self._march = march_words(space, occupancy, step, (0, 0))
         draw = np.zeros([12], np.int32)
@@ -89,12 +90,16 @@ class PackedTraining:
             gradients, found = _step(sampler, scene, words, floats)
             with tf.device(HOST):
                 number, rate = words[31], floats[1]
+
+            def matrices() -> list[tf.Tensor]:
+                return _matrices(run, packed, gradients)
+
             if exchange is None:
-                apply(gradients, packed.variables(), number, rate)
+                apply(matrices(), packed.variables(), number, rate)
                 return found
-            gradients, numbers, cost = exchange(run, gradients, found, number, own)
-            apply(gradients, packed.variables(), number, rate)
-            return numbers, cost
+            means, *numbers = exchange(run, gradients, matrices, found, number, own)
+            apply(means, packed.variables(), number, rate)
+            return tuple(numbers)
 
         of_two = tf.TensorSpec([2], tf.float32)
         self._graph = Graph(step_of, tf.TensorSpec([32], tf.int32), of_two, of_two)
@@ -106,11 +111,22 @@ class PackedTraining:
         return StepTotals(*self._run(sizes, seed, step, learning_rate, own))
 
     def together(
-        self, sizes: Sizes, seed: int, step: int, learning_rate: float, own: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self,
+        sizes: Sizes,
+        seed: int,
+        step: int,
+        learning_rate: float,
+        own: tf.Tensor,
+        read: bool,
+    ) -> tuple[tf.Tensor, Any]:
         """A step of all workers, for `Workers.step`: its numbers are those of `PackedExchange`."""
-        numbers, cost = self._run(sizes, seed, step, learning_rate, own)
-        return numbers, cost
+        assert self._exchange is not None
+        numbers, *cost = self._run(sizes, seed, step, learning_rate, own)
+        if cost:
+            return numbers, cost[0]
+        if read:
+            self._exchange.workers.barrier()  # hears at once of a death; a device would wait long
+        return numbers, [self._exchange.sent]
 
     def _run(
         self, sizes: Sizes, seed: int, step: int, learning_rate: float, own: tf.Tensor
@@ -129,8 +145,8 @@ class PackedTraining:
 
 def _step(
     sampler: Sampler, scene: Mapping[str, tf.Tensor], words: tf.Tensor, floats: tf.Tensor
-) -> tuple[list[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """The gradients of a step, in the order of the field's variables, and what `StepTotals` has."""
+) -> tuple[PackedGradients, tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """The gradients of a step, and what `StepTotals` has."""
     run, packed = sampler.run, sampler.packed
     with tf.device(HOST):
         draw, march = words[:12], words[12:28]
@@ -187,30 +203,44 @@ def _step(
         [("d_features", lambda s: [s.kept, packed.n_features], packed.dtype)],
     )
     d_encoded, d_weights = packed.density_gradient(d_features, samples.encoded, weights)
-
-    def mean(values: tf.Tensor, shape: Numbers, first: int = 0) -> tf.Tensor:
-        return run(
-            f"packed_scaled_{packed.type}",
-            lambda s: [int(np.prod(shape(s)))],
-            {"values": values},
-            {"by": share, "first": np.uint32(first)},
-            [("scaled", shape, tf.float32)],
-        )
-
-    d_table = packed.table_gradient(
-        mean(d_encoded, lambda s: [s.kept, packed.n_encoded]), samples.points
+    d_encoded = _scaled(run, packed, d_encoded, share, lambda s: [s.kept, packed.n_encoded])
+    gradients = PackedGradients(
+        packed.table_gradient(d_encoded, samples.points), (d_weights, d_colour_weights), share
     )
-    gradients = [d_table]
-    for flat, matrices in (
-        (d_weights, packed.field.density_matrices),
-        (d_colour_weights, packed.field.colour_matrices),
+    return gradients, (tf.reduce_mean(losses) / 3.0, marched, samples.totals)
+
+
+def _scaled(
+    run: Launches,
+    packed: PackedField,
+    values: tf.Tensor,
+    by: tf.Tensor,
+    shape: Numbers,
+    first: int = 0,
+) -> tf.Tensor:
+    return run(
+        f"packed_scaled_{packed.type}",
+        lambda s: [int(np.prod(shape(s)))],
+        {"values": values},
+        {"by": by, "first": np.uint32(first)},
+        [("scaled", shape, tf.float32)],
+    )
+
+
+def _matrices(run: Launches, packed: PackedField, gradients: PackedGradients) -> list[tf.Tensor]:
+    """Those of the field's variables, in their order."""
+    found = [gradients.table]
+    for flat, matrices in zip(
+        gradients.networks,
+        (packed.field.density_matrices, packed.field.colour_matrices),
+        strict=True,
     ):
         first = 0
         for matrix in matrices:
             dims = [int(size) for size in matrix.shape]
-            gradients.append(mean(flat, always(dims), first))
+            found.append(_scaled(run, packed, flat, gradients.share, always(dims), first))
             first += dims[0] * dims[1]
-    return gradients, (tf.reduce_mean(losses) / 3.0, marched, samples.totals)
+    return found
 
 
 def occupied_bits(run: Launches, occupancy: OccupancyGrid) -> tf.Tensor:

@@ -239,7 +239,7 @@ class Trainer:
     def _packed_exchange(self, packed: PackedField) -> PackedExchange | None:
         if self.workers is None:
             return None
-        return PackedExchange(self.workers, packed.variables(), self.occupancy.bits.device)
+        return PackedExchange(self.workers, packed, self.occupancy.bits.device)
 
     def _apply(
         self,
@@ -437,19 +437,26 @@ class Trainer:
         return loss, int(samples)
 
     def _train_packed(self, sizes: Sizes) -> None:
-        """A step, and now and then a look at what it needed, which waits for it where there are no other workers."""
+        """A step, and now and then a look at what it needed, which waits for it.
+
+        All workers look at once, and learn only then of the chief's seconds and whether to stop.
+        """
         step, workers = self.step, self.workers
         how = sizes, self.config.seed, step, self.scheduled_learning_rate()
         looks = step < _LOOK_EVERY or (step + 1) % _LOOK_EVERY == 0
+        # Nothing has been seen by who goes on from a checkpoint.
+        read = looks or not math.isfinite(self._seen[0])
         if workers is not None:
-            loss, *slots, self.seconds = workers.step(
-                lambda own: self._train.together(*how, own), seconds=self._clock
+            found = workers.step(
+                lambda own: self._train.together(*how, own, read), seconds=self._clock, read=read
             )
+            if not found:
+                return
+            loss, *slots, self.seconds = found
             marched, kept = np.asarray(slots[:2]), np.asarray(slots[2:])
         else:
             totals = self._train(*how)
-            # Nothing has been seen by who goes on from a checkpoint.
-            if not looks and math.isfinite(self._seen[0]):
+            if not read:
                 return
             loss, marched, kept = float(totals.loss), totals.marched.numpy(), totals.kept.numpy()
         self._seen = loss, int(kept[0])
@@ -505,6 +512,8 @@ class Trainer:
 
     def save(self, path: Path, extra: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint with all that `load` needs to go on bit by bit."""
+        if self.workers is not None:
+            self.workers.settle()  # nothing of a step that others did not come to
         if self.packed is not None:
             self.optimizer.iterations.assign(self.step)
             self.optimizer.learning_rate = self.scheduled_learning_rate()

@@ -14,18 +14,16 @@ from metal_ops import device as metal_device
 from .workers import Workers
 
 _NAME_BYTES = 64  # of hostmetal.h
-_ALIGNED = 256
 
 
 class Window(NamedTuple):
     """Where kernels of this worker's device find what workers say.
 
     Attributes:
-      halves: Two lists of addresses, of every worker's part by its rank. They take turns, so that who is first in a
-        step does not write what others still read of the one before.
+      begins: Addresses of every worker's part, by its rank. All of it begins as zeros.
     """
 
-    halves: tuple[list[int], list[int]]
+    begins: list[int]
 
 
 def open_window(workers: Workers, device: str, size: int) -> Window | None:
@@ -34,7 +32,7 @@ def open_window(workers: Workers, device: str, size: int) -> Window | None:
     Args:
       workers: All of this run.
       device: TensorFlow's name of this worker's device.
-      size: Bytes that a worker says at once.
+      size: Bytes of a worker's part.
 
     Returns:
       The window; None where they are not of one machine, or a device cannot share memory with another's: GPUs without a
@@ -43,11 +41,10 @@ def open_window(workers: Workers, device: str, size: int) -> Window | None:
     if not workers.exchange.one_machine:
         return None
     runtime = _runtime(device)
-    half = -(-size // _ALIGNED) * _ALIGNED
     number = tf.DeviceSpec.from_string(device).device_index or 0
     name, own = ctypes.create_string_buffer(_NAME_BYTES), ctypes.c_uint64()
     shared = runtime is not None and runtime.hostmetal_share_memory(
-        number, 2 * half, name, ctypes.byref(own)
+        number, size, name, ctypes.byref(own)
     )
     with workers.noticing():
         said = workers.gather(tf.constant([[int(shared), *name.raw]])).numpy().tolist()
@@ -60,7 +57,7 @@ def open_window(workers: Workers, device: str, size: int) -> Window | None:
         begins.append(begin.value)
     if not workers.all(whole):
         return None
-    return Window((begins, [begin + half for begin in begins]))
+    return Window(begins)
 
 
 def _runtime(device: str) -> ctypes.CDLL | None:

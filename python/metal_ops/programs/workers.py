@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -49,15 +50,17 @@ class Workers:
       through: How gradients go, in words.
       steps: That were taken together.
       bytes_sent: In these, by this worker.
-      seconds: In these, that this worker waited for others and sent.
+      seconds: In these, that this worker waited for others and sent; None where nobody knows, as devices do it.
     """
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange, self.count, self.rank = exchange, exchange.count, exchange.rank
         self.asking: Callable[[], bool] = lambda: False
         self.stopped = self.returned = False
-        self.steps, self.bytes_sent, self.seconds = 0, 0.0, 0.0
+        self.steps, self.bytes_sent = 0, 0.0
+        self.seconds: float | None = 0.0
         self.through = exchange.name
+        self._unread: tf.Tensor | None = None
         self._key = 0
         self.barrier()
 
@@ -97,6 +100,7 @@ class Workers:
     def finish(self) -> None:
         """Ends together: to others an end before theirs looks like a death."""
         with suppress(LostWorker):  # who is through first may be gone before its last word is
+            self.settle()  # devices read the others' memory
             self.barrier()
         self.exchange.close()
 
@@ -245,27 +249,44 @@ class Workers:
         self.finish()
         return 130 if self.stopped else 0
 
-    def step(self, train: Callable[..., Any], *inputs: tf.Tensor, seconds: float) -> list[float]:
+    def step(
+        self, train: Callable[..., Any], *inputs: tf.Tensor, seconds: float, read: bool = True
+    ) -> list[float]:
         """A step of all.
 
         Args:
           train: Of the inputs and float32 [2], which are the last numbers that it gives to `mean`; returns numbers, so
-            ending, and what `mean` says that it cost.
+            ending, and what `mean` says that it cost. Numbers of a device that gave up waiting for others are NaN.
           inputs: What `train` takes besides.
           seconds: That this worker's steps took so far.
+          read: Whether to wait for the numbers. All workers say the same.
 
         Returns:
-          The numbers, at their end the chief's seconds.
+          The numbers, at their end the chief's seconds; none if they are not read.
         """
         with tf.device(HOST):
             own = tf.constant([seconds if self.chief else 0.0, float(self.asking())])
         with self.noticing():
-            found, cost = train(*inputs, own)
-            *numbers, stopping = found.numpy().tolist()
-        self.steps += 1
-        self.bytes_sent += float(cost[0])
-        self.seconds += float(cost[1])
-        self.stopped = stopping > 0
+            self._unread, cost = train(*inputs, own)
+            sent, *waited = np.asarray(cost).tolist()
+            self.steps += 1
+            self.bytes_sent += sent
+            self.seconds = self.seconds + waited[0] if waited and self.seconds is not None else None
+            *numbers, stopping = self.settle() if read else [0.0]
+        if read:  # else not all know
+            self.stopped = stopping > 0
+        return numbers
+
+    def settle(self) -> list[float]:
+        """What the last step found, if nobody has read it; once it is here, the step is over.
+
+        Raises:
+          LostWorker: A device gave up waiting for others.
+        """
+        found, self._unread = self._unread, None
+        numbers = [] if found is None else found.numpy().tolist()
+        if any(map(math.isnan, numbers[-1:])):
+            raise LostWorker("its gradients have not come")
         return numbers
 
     def begin(self, trainer: Any, arguments: argparse.Namespace, name: str) -> Path:
@@ -296,17 +317,17 @@ class Workers:
             "through": self.through,
             "steps": self.steps,
             "bytes_sent_a_step": self.bytes_sent / steps,
-            "seconds_between_a_step": self.seconds / steps,
+            "seconds_between_a_step": None if self.seconds is None else self.seconds / steps,
         }
 
     def words(self) -> str:
         """The report as a sentence."""
         found = self.report()
-        return (
-            f"{self.count} workers through {self.through}: each sent "
-            f"{found['bytes_sent_a_step'] / 1e6:.2f} MB a step; sending and waiting took "
-            f"{found['seconds_between_a_step'] * 1e3:.1f} ms of it."
-        )
+        sent, seconds = found["bytes_sent_a_step"] / 1e6, found["seconds_between_a_step"]
+        words = f"{self.count} workers through {self.through}: each sent {sent:.2f} MB a step"
+        if seconds is None:
+            return f"{words}; devices waited for each other by themselves."
+        return f"{words}; sending and waiting took {seconds * 1e3:.1f} ms of it."
 
     @contextmanager
     def noticing(self) -> Iterator[None]:

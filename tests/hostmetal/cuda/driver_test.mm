@@ -433,6 +433,8 @@ const std::map<std::string, std::function<void()>> kCases = {
        unsigned char name[64];
        uint64_t address = 0, again = 0;
        Check(hostmetal_share_memory(0, 1 << 20, name, &address), "not shared");
+       const std::string found(reinterpret_cast<const char*>(address), 1 << 20);
+       Check(found == std::string(1 << 20, 0), "not zeros");
        Check(hostmetal_open_memory(0, name, &again) && again == address, "not what was shared");
        memset(name, 1, sizeof name);
        Check(!hostmetal_open_memory(0, name, &again), "opened what nobody shares");
@@ -440,6 +442,8 @@ const std::map<std::string, std::function<void()>> kCases = {
        const size_t before = fake_taken();
        fake_fail("cuIpcGetMemHandle", 801);
        Check(!hostmetal_share_memory(0, 1 << 20, name, &address), "shared without a name");
+       fake_fail("cuMemsetD8Async", 1);
+       Check(!hostmetal_share_memory(0, 1 << 20, name, &address), "shared without zeros");
        Check(fake_taken() == before, "memory is lost");
      }},
     {"many_bytes",

@@ -33,14 +33,16 @@ from tools.reference import error_cases
 DTYPES = error_cases.DTYPES
 # Their cases are large; what they reach and more is under run_what_is_left.
 RUN_BELOW = ("fused_optimizers", "hash_grid")
-OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_fused_")
+OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_")
 # Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
 OF_GPUS = re.compile(
     r"gemm_blocks_(large|middle|low|thin)_|gemm_conv_(large|middle)_|gemm_warpgroups_(wide|even)_|"
     r"attention_warpgroups_\w+_(64|128)$"
 )
+# Halves that would be large blocks are products of warpgroups on GPUs that have these.
 OF_OTHERS = re.compile(
-    r"gemm_(blocks_(small|short)|warpgroups_small|few)_|attention_warpgroups_\w+_0$"
+    r"gemm_(blocks_(small|short)|warpgroups_small|few)_|attention_warpgroups_\w+_0$|"
+    r"gemm_blocks_(large|middle)_(half|bfloat)$"
 )
 LAUNCH = re.compile(r"\bLaunch\(")
 DEFINED = re.compile(r"\bStatus (Encoder::)?Launch\(")
@@ -262,10 +264,10 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
                 raw_ops.metal_fused_conv2d(
                     images, filters, [], fused_ops=["Relu"], strides=[1] * 4, padding="SAME"
                 )
-        if ON_GPU:
-            raw_ops.metal_fused_mat_mul(
-                tf.ones([1536, 40]), tf.ones([40, 1536]), [], fused_ops=["Relu"]
-            )
+        if ON_GPU:  # large blocks, and even and wide ones of warpgroups
+            for dtype, (rows, columns) in itertools.product(DTYPES, ((1024, 1024), (1536, 2816))):
+                a, b = tf.ones([rows, 40], dtype), tf.ones([40, columns], dtype)
+                raw_ops.metal_fused_mat_mul(a, b, [], fused_ops=["Relu"])
     metal_ops.metal_kernel("with_an_initializer", ["x"], ["z"], "", init_value=1)(tf.ones([3]))
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_MLP", way)
@@ -344,7 +346,7 @@ def test_every_launch_and_every_shader_is_run(monkeypatch: pytest.MonkeyPatch) -
                 call()
         run_what_is_left(monkeypatch)
     assert launches_left() == set()
-    # Tiles of a processor's vectors have no code for GPUs (kernels/fused_matmul/fused_matmul.metal).
+    # GPUs do not take the tiles of a processor's vectors, and fused ones have no code for them.
     left = {
         name
         for name in shaders_left()

@@ -413,6 +413,11 @@ std::string Words(MTLSize s) {
 
 // ---- counters
 
+- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)samples
+                 atSampleIndex:(NSUInteger)index
+                   withBarrier:(BOOL)barrier {
+  hostmetal::EncodeSample(self, samples, index);
+}
 - (void)resolveCounters:(id<MTLCounterSampleBuffer>)object
                 inRange:(NSRange)range
       destinationBuffer:(id<MTLBuffer>)destinationBuffer

@@ -53,6 +53,7 @@ struct EncoderInfo {
 struct CommandBufferState {
   CommandList list;
   std::vector<id> resources;  // retained until the command buffer has completed
+  id samples = nil;           // the sample buffer among them that was used last
   bool retains = true;
   MTLCommandBufferErrorOption error_options = MTLCommandBufferErrorOptionNone;
   HMEncoder* open_encoder = nil;  // not retained; it retains the command buffer

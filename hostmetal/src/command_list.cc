@@ -246,9 +246,7 @@ Failure ExecuteInOrder(CommandList& list, Stream& stream, const LaterSignal& lat
           if (!failure) c.event->Signal(c.event_value);
         }
         break;
-      case CommandType::kSample:
-        failure = stream.Sample(static_cast<std::atomic<uint64_t>*>(c.destination),
-                                static_cast<std::atomic<uint64_t>*>(c.also));
+      case CommandType::kNothing:
         break;
       case CommandType::kCall:
         failure = list.calls[c.index](list, stream);
@@ -258,6 +256,12 @@ Failure ExecuteInOrder(CommandList& list, Stream& stream, const LaterSignal& lat
         break;
     }
     if (failure) return failure;
+    // Of those that overlapped none but the last: nothing overlaps what is sampled.
+    const Command& done = list.commands[i];
+    if (!done.sampled[0]) continue;
+    failure = stream.Sample(done.sampled[0], done.sampled[1]);
+    if (failure) return failure;
+    last = nullptr;
   }
   outcome->end = last ? last : stream.Mark();
   return outcome->end ? Failure{} : stream.Finish();

@@ -3,6 +3,7 @@
 #ifndef HOSTMETAL_SRC_COMMAND_LIST_H_
 #define HOSTMETAL_SRC_COMMAND_LIST_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -71,7 +72,7 @@ enum class CommandType : uint8_t {
   kFill,
   kWait,
   kSignal,
-  kSample,
+  kNothing,  // to be sampled where no command was before
   kCall,
   kFail
 };
@@ -89,8 +90,9 @@ struct Command {
   uint32_t encoder;  // number of its encoder in the command buffer
   DispatchCommand dispatch;
   const uint32_t* indirect;  // threadgroups per grid, read when the command runs
-  void* destination;         // of kSample: its slot, a std::atomic<uint64_t>
-  void* also;                // of kSample: another slot, or nullptr
+  // Where the time goes when it is done; two, as a pass begins as the one before it ends.
+  std::atomic<uint64_t>* sampled[2];
+  void* destination;
   const void* source;
   size_t bytes;
   const CopyBox* box;  // of kCopyBox

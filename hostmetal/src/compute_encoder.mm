@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "hostmetal/src/counters.h"
 #include "hostmetal/src/function_table.h"
 #include "hostmetal/src/indirect_command_buffer.h"
 
@@ -375,6 +376,12 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 }
 - (void)memoryBarrierWithResources:(const id<MTLResource>[])resources count:(NSUInteger)count {
   if ([self isOpen:"memoryBarrierWithResources"]) _barrier = YES;
+}
+- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)samples
+                 atSampleIndex:(NSUInteger)index
+                   withBarrier:(BOOL)barrier {
+  hostmetal::EncodeSample(self, samples, index);
+  _barrier = YES;
 }
 
 @end

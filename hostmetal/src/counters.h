@@ -28,6 +28,8 @@ NSArray<id<MTLCounterSet>>* CounterSets();
 // encoder's end. An error of the command buffer where one of them does not fit.
 void EncodeSamples(HMEncoder* encoder, MTLComputePassDescriptor* descriptor);
 void EncodeSamples(HMEncoder* encoder, MTLBlitPassDescriptor* descriptor);
+// One between an open encoder's commands. An error of the command buffer where the device or the sample buffer has none.
+void EncodeSample(HMEncoder* encoder, id<MTLCounterSampleBuffer> samples, NSUInteger index);
 
 }  // namespace hostmetal
 

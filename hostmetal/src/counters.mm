@@ -160,6 +160,14 @@ HM_SAMPLE_ATTACHMENTS(MTLBlitPassSampleBufferAttachmentDescriptor,
 
 namespace {
 
+// Most come one after the other: it is retained once for all of them.
+void UseSamples(HMEncoder* encoder, HMCounterSampleBuffer* samples) {
+  hostmetal::CommandBufferState& b = *encoder->_buffer->_state;
+  if (b.samples == samples) return;
+  b.samples = samples;
+  b.Use(samples);
+}
+
 template <typename Descriptor>
 void EncodeSamplesOf(HMEncoder* encoder, Descriptor* descriptor) {
   // Without messages, which would be most of what a pass costs.
@@ -180,7 +188,7 @@ void EncodeSamplesOf(HMEncoder* encoder, Descriptor* descriptor) {
                     " of a buffer of " + std::to_string(samples->_count)];
       return;
     }
-    encoder->_buffer->_state->Use(samples);
+    UseSamples(encoder, samples);
     if (first != MTLCounterDontSample) hostmetal::Sample(encoder, &samples->_slots[first]);
     if (last != MTLCounterDontSample) {
       encoder->_lastSamples[encoder->_lastSampleCount++] = &samples->_slots[last];
@@ -201,6 +209,29 @@ void EncodeSamples(HMEncoder* encoder, MTLComputePassDescriptor* descriptor) {
 }
 void EncodeSamples(HMEncoder* encoder, MTLBlitPassDescriptor* descriptor) {
   EncodeSamplesOf(encoder, descriptor);
+}
+
+void EncodeSample(HMEncoder* encoder, id<MTLCounterSampleBuffer> object, NSUInteger index) {
+  if (encoder->_ended) {
+    [encoder isOpen:"sampleCountersInBuffer"];
+    return;
+  }
+  // By its class and not by a message: two of these are around each launch that is profiled.
+  auto* samples = (HMCounterSampleBuffer*)object;
+  std::string wrong;
+  if (!samples || object_getClass(samples) != HM_CLASS(HMCounterSampleBuffer) ||
+      samples->_device != encoder->_buffer->_queue->_device) {
+    wrong = "the sample buffer is nil or not of this device";
+  } else if (index >= samples->_count) {
+    wrong =
+        "sample " + std::to_string(index) + " of a buffer of " + std::to_string(samples->_count);
+  } else if (samples->_device->_onlySamplesStages) {
+    wrong = "this device takes times at the boundaries of passes alone (supportsCounterSampling)";
+  } else {
+    UseSamples(encoder, samples);
+    return Sample(encoder, &samples->_slots[index]);
+  }
+  [encoder fail:kInvalidResource message:"[sampleCountersInBuffer] " + wrong];
 }
 
 }  // namespace hostmetal

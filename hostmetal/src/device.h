@@ -16,7 +16,8 @@
  @public
   hostmetal::Driver* _driver;
   std::atomic<uint64_t> _allocated;
-  BOOL _validate;  // METAL_DEVICE_WRAPPER_TYPE=1
+  BOOL _validate;           // METAL_DEVICE_WRAPPER_TYPE=1
+  BOOL _onlySamplesStages;  // HOSTMETAL_COUNTERS=stages: times at the boundaries of passes alone
 }
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
                              options:(MTLResourceOptions)options

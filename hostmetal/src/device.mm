@@ -177,6 +177,7 @@ bool Exists(const std::string& path) {
     _driver = driver;
     const char* wrapper = getenv("METAL_DEVICE_WRAPPER_TYPE");
     _validate = wrapper && atoi(wrapper) != 0;
+    _onlySamplesStages = Environment("HOSTMETAL_COUNTERS") == "stages";
   }
   return self;
 }
@@ -226,7 +227,15 @@ bool Exists(const std::string& path) {
   return hostmetal::CounterSets();
 }
 - (BOOL)supportsCounterSampling:(MTLCounterSamplingPoint)samplingPoint {
-  return samplingPoint == MTLCounterSamplingPointAtStageBoundary;
+  switch (samplingPoint) {
+    case MTLCounterSamplingPointAtStageBoundary:
+      return YES;
+    case MTLCounterSamplingPointAtDispatchBoundary:
+    case MTLCounterSamplingPointAtBlitBoundary:
+      return !_onlySamplesStages;
+    default:
+      return NO;
+  }
 }
 - (id<MTLCounterSampleBuffer>)newCounterSampleBufferWithDescriptor:
                                   (MTLCounterSampleBufferDescriptor*)descriptor

@@ -18,14 +18,11 @@ namespace hostmetal {
 
 void Sample(HMEncoder* encoder, std::atomic<uint64_t>* slot) {
   std::vector<Command>& commands = encoder->_buffer->_state->list.commands;
-  // A pass begins as the one before it ends.
-  if (!commands.empty() && commands.back().type == CommandType::kSample &&
-      commands.back().also == nullptr) {
-    commands.back().also = slot;
-  } else {
-    commands.reserve(8);  // at once: two passes with their samples are more than most have
-    encoder->_buffer->_state->list.Add(CommandType::kSample).destination = slot;
+  if (commands.empty() || commands.back().sampled[1]) {
+    encoder->_buffer->_state->list.Add(CommandType::kNothing);
   }
+  Command& command = commands.back();
+  command.sampled[command.sampled[0] != nullptr] = slot;
 }
 
 }  // namespace hostmetal

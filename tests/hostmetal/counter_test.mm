@@ -39,6 +39,19 @@ std::vector<uint64_t> Times(id<MTLCounterSampleBuffer> samples) {
   return times;
 }
 
+// HOSTMETAL_COUNTERS=stages
+bool OnlyStages() {
+  const char* counters = getenv("HOSTMETAL_COUNTERS");
+  return counters && std::string(counters) == "stages";
+}
+
+void Encode(id<MTLComputeCommandEncoder> encoder, id<MTLBuffer> out, uint32_t value) {
+  [encoder setComputePipelineState:Pipeline("append")];
+  [encoder setBuffer:out offset:0 atIndex:0];
+  [encoder setBytes:&value length:4 atIndex:1];
+  [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+}
+
 void Append(id<MTLCommandBuffer> commands, id<MTLCounterSampleBuffer> samples, NSUInteger first,
             NSUInteger last) {
   auto* pass = [MTLComputePassDescriptor computePassDescriptor];
@@ -47,11 +60,7 @@ void Append(id<MTLCommandBuffer> commands, id<MTLCounterSampleBuffer> samples, N
   [pass.sampleBufferAttachments objectAtIndexedSubscript:0].endOfEncoderSampleIndex = last;
   pass = [[pass copy] autorelease];  // with what is attached
   id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoderWithDescriptor:pass];
-  const uint32_t value = 7;
-  [encoder setComputePipelineState:Pipeline("append")];
-  [encoder setBuffer:Buffer(4096) offset:0 atIndex:0];
-  [encoder setBytes:&value length:4 atIndex:1];
-  [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
+  Encode(encoder, Buffer(4096), 7);
   [encoder endEncoding];
 }
 
@@ -63,7 +72,85 @@ TEST(counters_are_timestamps_of_passes) {
   CHECK_EQ(Text(((id<MTLCounter>)[Set().counters objectAtIndex:0]).name),
            Text(MTLCommonCounterTimestamp));
   CHECK([Device() supportsCounterSampling:MTLCounterSamplingPointAtStageBoundary]);
-  CHECK(![Device() supportsCounterSampling:MTLCounterSamplingPointAtDispatchBoundary]);
+  CHECK(![Device() supportsCounterSampling:MTLCounterSamplingPointAtDrawBoundary]);
+  CHECK(![Device() supportsCounterSampling:MTLCounterSamplingPointAtTileDispatchBoundary]);
+}
+
+TEST(samples_between_commands_are_in_their_order) {
+  const bool supported =
+      [Device() supportsCounterSampling:MTLCounterSamplingPointAtDispatchBoundary];
+  CHECK_EQ(supported, !OnlyStages());
+  CHECK_EQ(bool([Device() supportsCounterSampling:MTLCounterSamplingPointAtBlitBoundary]),
+           supported);
+  for (auto type : {MTLDispatchTypeSerial, MTLDispatchTypeConcurrent}) {
+    id<MTLCounterSampleBuffer> samples = Samples(8);
+    id<MTLBuffer> out = Buffer(4096), filled = Buffer(1 << 22);
+    id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoderWithDispatchType:type];
+    [encoder sampleCountersInBuffer:samples atSampleIndex:0 withBarrier:YES];
+    for (uint32_t i = 1; i < 4; ++i) {
+      Encode(encoder, out, i);
+      [encoder sampleCountersInBuffer:samples atSampleIndex:i withBarrier:YES];
+    }
+    [encoder endEncoding];
+    id<MTLBlitCommandEncoder> blit = commands.blitCommandEncoder;
+    [blit sampleCountersInBuffer:samples atSampleIndex:4 withBarrier:NO];
+    [blit fillBuffer:filled range:NSMakeRange(0, 1 << 22) value:3];
+    [blit sampleCountersInBuffer:samples atSampleIndex:5 withBarrier:NO];
+    [blit endEncoding];
+    harness::Finish(commands);
+    if (!supported) {
+      CHECK_CONTAINS(Message(commands.error), "at the boundaries of passes alone");
+      continue;
+    }
+    CHECK(commands.error == nil);
+    const uint32_t* const appended = Contents<uint32_t>(out);
+    for (uint32_t i = 1; i < 4; ++i) CHECK_EQ(appended[i], i);  // all have run, in their order
+    std::vector<uint64_t> times = Times(samples);
+    CHECK_EQ(times[6], MTLCounterErrorValue);
+    times.resize(6);
+    for (size_t i = 1; i < times.size(); ++i) CHECK(times[i - 1] <= times[i]);
+    CHECK(times[0] < times[3]);
+    CHECK(times[5] - times[4] > 1000);  // 4 MiB take more than a microsecond
+    CHECK(commands.GPUStartTime <= double(times[0]) * 1e-9);
+    CHECK(double(times[5]) * 1e-9 <= commands.GPUEndTime);
+  }
+}
+
+TEST(samples_between_commands_keep_their_buffer) {
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  id<MTLCounterSampleBuffer> samples = nil;
+  @autoreleasepool {
+    samples = [Device() newCounterSampleBufferWithDescriptor:Wanted(2) error:nullptr];
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    const NSUInteger before = [samples retainCount];
+    [encoder sampleCountersInBuffer:samples atSampleIndex:0 withBarrier:YES];
+    CHECK([samples retainCount] == before + !OnlyStages());
+    [encoder sampleCountersInBuffer:samples atSampleIndex:1 withBarrier:YES];
+    CHECK([samples retainCount] == before + !OnlyStages());
+    [encoder endEncoding];
+    [samples release];
+  }
+  harness::Finish(commands);
+}
+
+TEST(samples_between_commands_that_do_not_fit_are_errors) {
+  auto wrong = [](id<MTLCounterSampleBuffer> samples, NSUInteger index) {
+    id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    [encoder sampleCountersInBuffer:samples atSampleIndex:index withBarrier:YES];
+    [encoder endEncoding];
+    harness::Finish(commands);
+    return Message(commands.error);
+  };
+  CHECK_CONTAINS(wrong(nil, 0), "[sampleCountersInBuffer] the sample buffer is nil");
+  CHECK_CONTAINS(wrong(Samples(2), 2), "[sampleCountersInBuffer] sample 2 of a buffer of 2");
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+  [encoder endEncoding];
+  [encoder sampleCountersInBuffer:Samples(1) atSampleIndex:0 withBarrier:YES];
+  harness::Finish(commands);
+  CHECK_CONTAINS(Message(commands.error), "[sampleCountersInBuffer] the encoder has ended");
 }
 
 TEST(passes_write_their_times_in_order) {

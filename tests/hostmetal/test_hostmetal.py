@@ -66,6 +66,11 @@ def test_no_number_of_devices(program: Path, value: str) -> None:
         run(program, "library_lists_its_functions", HOSTMETAL_DEVICES=value)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "samples" in name])
+def test_times_of_passes_alone(program: Path, name: str) -> None:
+    run(program, name, HOSTMETAL_COUNTERS="stages")
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("timeout_")])
 def test_timeout(program: Path, name: str) -> None:
     run(program, name, HOSTMETAL_TIMEOUT="0.5")

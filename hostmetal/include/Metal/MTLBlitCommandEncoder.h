@@ -110,6 +110,11 @@ typedef NS_OPTIONS(NSUInteger, MTLBlitOption) {
                 inRange:(NSRange)range
       destinationBuffer:(id<MTLBuffer>)destinationBuffer
       destinationOffset:(NSUInteger)destinationOffset;
+// The time when all before it is done. Of devices that have MTLCounterSamplingPointAtBlitBoundary. `barrier` changes
+// nothing here.
+- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)sampleBuffer
+                 atSampleIndex:(NSUInteger)sampleIndex
+                   withBarrier:(BOOL)barrier;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;
 

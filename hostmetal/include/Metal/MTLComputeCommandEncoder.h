@@ -97,6 +97,11 @@ typedef struct {
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope;
 - (void)memoryBarrierWithResources:(const id<MTLResource> _Nonnull[_Nonnull])resources
                              count:(NSUInteger)count;
+// The time when all dispatches before it are done; those behind it start later. Of devices that have
+// MTLCounterSamplingPointAtDispatchBoundary. `barrier` changes nothing here.
+- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)sampleBuffer
+                 atSampleIndex:(NSUInteger)sampleIndex
+                   withBarrier:(BOOL)barrier;
 
 @end
 

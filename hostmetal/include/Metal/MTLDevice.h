@@ -185,7 +185,8 @@ MTL_EXPORT
 - (void)sampleTimestamps:(MTLTimestamp*)cpuTimestamp gpuTimestamp:(MTLTimestamp*)gpuTimestamp;
 
 @property(readonly, nullable) NSArray<id<MTLCounterSet>>* counterSets;
-// At the start and the end of passes, MTLCounterSamplingPointAtStageBoundary, as on Apple's GPUs.
+// At the start and the end of passes, between dispatches and between blits. HOSTMETAL_COUNTERS=stages leaves the first
+// alone, as Apple's GPUs do.
 - (BOOL)supportsCounterSampling:(MTLCounterSamplingPoint)samplingPoint;
 // 1 to 4096 samples.
 - (nullable id<MTLCounterSampleBuffer>)

@@ -315,6 +315,31 @@ const std::map<std::string, std::function<void()>> kCases = {
        Check(at[4].timestamp == at[3].timestamp, "the third begins as the second ends");
        Check(at[5].timestamp - at[4].timestamp == 250000, "the third pass");
      }},
+    {"samples_between_commands",
+     [] {
+       Check([Device() supportsCounterSampling:MTLCounterSamplingPointAtDispatchBoundary] &&
+                 [Device() supportsCounterSampling:MTLCounterSamplingPointAtBlitBoundary],
+             "supported");
+       auto* wanted = [[[MTLCounterSampleBufferDescriptor alloc] init] autorelease];
+       wanted.counterSet = [Device().counterSets objectAtIndex:0];
+       wanted.sampleCount = 4;
+       id<MTLCounterSampleBuffer> samples =
+           [[Device() newCounterSampleBufferWithDescriptor:wanted error:nullptr] autorelease];
+       id<MTLCommandBuffer> commands = [[[Device() newCommandQueue] autorelease] commandBuffer];
+       id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+       for (NSUInteger i = 0; i < 4; ++i) {
+         if (i > 0) [blit fillBuffer:Buffer(4096) range:NSMakeRange(0, 4096) value:1];
+         [blit sampleCountersInBuffer:samples atSampleIndex:i withBarrier:YES];
+       }
+       [blit endEncoding];
+       [commands commit];
+       [commands waitUntilCompleted];
+       Check(![commands error], "no error");
+       NSData* data = [samples resolveCounterRange:NSMakeRange(0, 4)];
+       const auto* at = static_cast<const MTLCounterResultTimestamp*>([data bytes]);
+       // As above: from each event to the next.
+       for (int i = 1; i < 4; ++i) Check(at[i].timestamp - at[i - 1].timestamp == 250000, "a fill");
+     }},
     {"handlers_may_wait",
      [] {
        // For a command buffer behind theirs, which the thread that waits for theirs must not stop.

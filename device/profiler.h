@@ -58,6 +58,11 @@ void DeleteProfile(StreamProfile* profile);
 // On the stream's queue. The pass is one of the command buffer that will have this number.
 id<MTLComputeCommandEncoder> ProfiledCompute(StreamProfile** profile, id<MTLCommandBuffer> buffer,
                                              uint64_t number, const ProfiledPass& pass);
+// The same for a launch that goes on an encoder with others: nullptr where it gets no time, else what
+// has to be told when it is encoded.
+StreamProfile* SampleBefore(StreamProfile** profile, id<MTLDevice> device, uint64_t number,
+                            id<MTLComputeCommandEncoder> encoder, const ProfiledPass& pass);
+void SampleAfter(StreamProfile* profile, id<MTLComputeCommandEncoder> encoder);
 id<MTLBlitCommandEncoder> ProfiledBlit(StreamProfile** profile, id<MTLCommandBuffer> buffer,
                                        uint64_t number, const ProfiledPass& pass);
 // On the queue, as command buffer `number` is committed: when its first pass was asked for, or now.

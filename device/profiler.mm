@@ -25,6 +25,14 @@ MetalDeviceStream* Ours(void* stream) {
   return [object class] == ours ? (MetalDeviceStream*)object : nil;
 }
 
+void* HookBefore(void* stream, void* encoder, const ProfiledPass& pass) {
+  return [Ours(stream) sampleBefore:pass on:(id<MTLComputeCommandEncoder>)encoder];
+}
+
+void HookAfter(void* sampled, void* encoder) {
+  SampleAfter(static_cast<StreamProfile*>(sampled), (id<MTLComputeCommandEncoder>)encoder);
+}
+
 void* HookCompute(void* stream, const ProfiledPass& pass) {
   return (void*)[Ours(stream) computeEncoderFor:pass];
 }
@@ -37,8 +45,8 @@ void* HookBlit(void* stream, const ProfiledPass& pass) {
 void HookBegin(metal_ops::RunningOp* op) { op->began = Nanoseconds(); }
 
 void HookEnd(const metal_ops::RunningOp& op) {
+  if (!NumberOf(op)) return;
   Lane& lane = Lane::Mine();
-  if (!lane.NumberOf(op)) return;
   ProfileEvent& event = lane.Next();
   event.start = event.encoded = op.began;
   event.end = Nanoseconds();
@@ -49,8 +57,8 @@ void HookEnd(const metal_ops::RunningOp& op) {
 }
 
 metal_ops::ProfilerHooks& Hooks() {
-  static auto* const hooks =
-      new metal_ops::ProfilerHooks{{0}, HookCompute, HookBlit, HookBegin, HookEnd};
+  static auto* const hooks = new metal_ops::ProfilerHooks{
+      {0}, {false}, HookBefore, HookAfter, HookCompute, HookBlit, HookBegin, HookEnd};
   return *hooks;
 }
 
@@ -76,6 +84,28 @@ void StartAnew(Recorder& recorder) {
   for (Lane* lane : recorder.lanes) lane->Clear();
   recorder.numbers.clear();
   recorder.strings.assign(1, "");
+}
+
+using Entry = std::pair<uint64_t, const ProfileEvent*>;  // by when it was asked for
+
+// Sorts what mostly is in order: pages of a thread or a stream, one after the other.
+void MergeRuns(std::vector<Entry>* entries) {
+  const auto begin = entries->begin();
+  std::vector<ptrdiff_t> bounds = {0};
+  for (size_t i = 1; i < entries->size(); ++i) {
+    if ((*entries)[i] < (*entries)[i - 1]) bounds.push_back(static_cast<ptrdiff_t>(i));
+  }
+  bounds.push_back(static_cast<ptrdiff_t>(entries->size()));
+  while (bounds.size() > 2) {
+    std::vector<ptrdiff_t> merged = {0};
+    size_t i = 0;
+    for (; i + 2 < bounds.size(); i += 2) {
+      std::inplace_merge(begin + bounds[i], begin + bounds[i + 1], begin + bounds[i + 2]);
+      merged.push_back(bounds[i + 2]);
+    }
+    if (i + 1 < bounds.size()) merged.push_back(bounds[i + 1]);
+    bounds.swap(merged);
+  }
 }
 
 // On the host's clock, which the device's may run beside at a pace of its own.
@@ -140,6 +170,8 @@ bool StartProfile(Profiler who, id<MTLDevice> device, uint64_t most_events, std:
     StartAnew(recorder);
     recorder.first = ReadClocks(device);
     recorder.first_host.store(recorder.first.host);
+    Hooks().samples_launches.store(
+        [device supportsCounterSampling:MTLCounterSamplingPointAtDispatchBoundary]);
   }
   recorder.began[index] = Nanoseconds();
   recorder.most[index] = most_events;
@@ -163,15 +195,15 @@ Profile StopProfile(Profiler who) {
   profile.dropped = recorder.dropped[index];
   profile.strings.assign(recorder.strings.begin(), recorder.strings.end());
   const HostTimes host_times(recorder.first, ReadClocks(recorder.device));
-  // They are of several threads. An event is a hundred bytes, so it is moved once, when its place is known.
-  std::vector<std::pair<uint64_t, const ProfileEvent*>> order;
+  // An event is a hundred bytes, so it is moved once, when its place is known.
+  std::vector<Entry> order;
   order.reserve(recorder.stored);
   for (const Page& page : recorder.pages) {
     for (const ProfileEvent& event : page) {
       if (event.encoded >= profile.began) order.emplace_back(event.encoded, &event);
     }
   }
-  std::sort(order.begin(), order.end());
+  MergeRuns(&order);
   if (order.size() > recorder.most[index]) {  // by pages it has come to more
     profile.dropped += order.size() - recorder.most[index];
     order.resize(recorder.most[index]);
@@ -194,7 +226,7 @@ HostScope::~HostScope() {
   event.end = Nanoseconds();
   event.bytes = bytes_;
   event.kind = kind_;
-  event.name = lane.NumberOf(name_);
+  event.name = NumberOf(name_);
   lane.Done();
 }
 
@@ -204,7 +236,9 @@ HostScope::~HostScope() {
 
 using metal_device::Profile;
 
-METAL_DEVICE_EXPORT const void* metal_device_profiler() { return &metal_device::Hooks(); }
+// Its name changes as the hooks do: ops that were built with other headers find none, and are seen by
+// their command buffers alone.
+METAL_DEVICE_EXPORT const void* metal_device_profiler_hooks() { return &metal_device::Hooks(); }
 
 // Null, or why not, until the thread's next call.
 METAL_DEVICE_EXPORT const char* metal_device_profile_start(uint64_t most_events) {
@@ -228,12 +262,13 @@ METAL_DEVICE_EXPORT const void* metal_device_profile_events(const Profile* profi
   return profile->events.data();
 }
 
-METAL_DEVICE_EXPORT uint64_t metal_device_profile_strings(const Profile* profile) {
-  return profile->strings.size();
-}
-
-METAL_DEVICE_EXPORT const char* metal_device_profile_string(const Profile* profile, uint64_t i) {
-  return profile->strings[i].c_str();
+// All strings, each up to a zero.
+METAL_DEVICE_EXPORT const char* metal_device_profile_text(const Profile* profile, uint64_t* bytes) {
+  thread_local std::string text;
+  text.clear();
+  for (const std::string& string : profile->strings) text.append(string).push_back('\0');
+  *bytes = text.size();
+  return text.data();
 }
 
 // When it began and ended, on CLOCK_MONOTONIC, and how many events were beyond the limit.

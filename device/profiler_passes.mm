@@ -1,8 +1,8 @@
 // Passes and their times: see profiler.h.
 //
-// Apple's GPUs take times at the start and the end of a pass, so a launch has a pass of its own while
-// somebody profiles. A stream's passes lie in pages with a sample buffer each; a page that is full is
-// resolved when its last command buffer is done.
+// Some devices take times between the launches of a pass. Apple's GPUs do so at its start and its end,
+// and there a launch has a pass of its own while somebody profiles. A stream's passes lie in pages with
+// a sample buffer each; a page that is full is resolved when its last command buffer is done.
 
 #import <Foundation/Foundation.h>
 
@@ -111,35 +111,26 @@ Passes* Place(StreamProfile* profile, id<MTLDevice> device) {
   return passes.get();
 }
 
-// Makes the pass the next one that takes times. False: it takes none, and counts as not seen.
-template <typename Kind>
-bool Attach(StreamProfile** profile, id<MTLCommandBuffer> buffer, uint64_t number,
-            const ProfiledPass& pass, Kind StreamProfile::* kind) {
+// The next place for times, which is the pass'. nullptr: there is none, and it counts as not seen.
+Passes* Record(StreamProfile** profile, id<MTLDevice> device, uint64_t number,
+               const ProfiledPass& pass) {
   if (*profile == nullptr) *profile = new StreamProfile();
-  Passes* const passes = Place(*profile, [buffer device]);
+  Passes* const passes = Place(*profile, device);
   if (passes->samples == nil) {
     Drop(1);
-    return false;
+    return nullptr;
   }
-  Kind& wanted = (*profile)->*kind;
-  if (wanted.samples != passes->samples) {
-    [wanted.attachment setSampleBuffer:wanted.samples = passes->samples];
-  }
-  const NSUInteger first = 2 * passes->events.size();
-  [wanted.attachment setStartOfEncoderSampleIndex:first];
-  [wanted.attachment setEndOfEncoderSampleIndex:first + 1];
-  Lane& lane = Lane::Mine();
   ProfileEvent& event = passes->events.emplace_back();
   event.bytes = pass.bytes;
-  event.thread = lane.thread();
+  event.thread = Lane::Mine().thread();
   event.kind = static_cast<uint32_t>(pass.kind);
-  event.name = lane.NumberOf(pass.name);
+  event.name = NumberOf(pass.name, pass.number);
   event.buffer = static_cast<uint32_t>(number);
   std::copy_n(pass.grid, 3, event.grid);
   std::copy_n(pass.group, 3, event.group);
   // The first of an op is asked for as the op is called.
   const bool is_first = pass.op != nullptr && pass.op->numbers[0] == 0;
-  if (pass.op != nullptr && lane.NumberOf(*pass.op)) {
+  if (pass.op != nullptr && NumberOf(*pass.op)) {
     event.op = pass.op->numbers[0];
     event.node = pass.op->numbers[1];
     if (is_first) event.encoded = pass.op->began;
@@ -150,6 +141,24 @@ bool Attach(StreamProfile** profile, id<MTLCommandBuffer> buffer, uint64_t numbe
     (*profile)->number = number;
     (*profile)->encoded = event.encoded;
   }
+  return passes;
+}
+
+// Of the pass that was recorded last.
+NSUInteger FirstSample(const Passes& passes) { return 2 * (passes.events.size() - 1); }
+
+// Makes the pass the next one that takes times. False: it takes none.
+template <typename Kind>
+bool Attach(StreamProfile** profile, id<MTLCommandBuffer> buffer, uint64_t number,
+            const ProfiledPass& pass, Kind StreamProfile::* kind) {
+  const Passes* const passes = Record(profile, [buffer device], number, pass);
+  if (passes == nullptr) return false;
+  Kind& wanted = (*profile)->*kind;
+  if (wanted.samples != passes->samples) {
+    [wanted.attachment setSampleBuffer:wanted.samples = passes->samples];
+  }
+  [wanted.attachment setStartOfEncoderSampleIndex:FirstSample(*passes)];
+  [wanted.attachment setEndOfEncoderSampleIndex:FirstSample(*passes) + 1];
   return true;
 }
 
@@ -163,6 +172,23 @@ id<MTLComputeCommandEncoder> ProfiledCompute(StreamProfile** profile, id<MTLComm
     return [buffer computeCommandEncoder];
   }
   return [buffer computeCommandEncoderWithDescriptor:(*profile)->compute.descriptor];
+}
+
+StreamProfile* SampleBefore(StreamProfile** profile, id<MTLDevice> device, uint64_t number,
+                            id<MTLComputeCommandEncoder> encoder, const ProfiledPass& pass) {
+  const Passes* const passes = Record(profile, device, number, pass);
+  if (passes == nullptr) return nullptr;
+  [encoder sampleCountersInBuffer:passes->samples
+                    atSampleIndex:FirstSample(*passes)
+                      withBarrier:YES];
+  return *profile;
+}
+
+void SampleAfter(StreamProfile* profile, id<MTLComputeCommandEncoder> encoder) {
+  const Passes& passes = *profile->passes;
+  [encoder sampleCountersInBuffer:passes.samples
+                    atSampleIndex:FirstSample(passes) + 1
+                      withBarrier:YES];
 }
 
 id<MTLBlitCommandEncoder> ProfiledBlit(StreamProfile** profile, id<MTLCommandBuffer> buffer,
@@ -199,7 +225,9 @@ void FinishBuffer(StreamProfile* profile, id<MTLCommandBuffer> buffer, uint32_t 
   whole.encoded = encoded;
   whole.stream = stream;
   whole.buffer = static_cast<uint32_t>(number);
-  whole.name = lane.NumberOf(has_failed ? "command buffer, failed" : "command buffer");
+  static const metal_ops::NumberedName done, failed;
+  whole.name =
+      has_failed ? NumberOf("command buffer, failed", &failed) : NumberOf("command buffer", &done);
   lane.Done();
 }
 

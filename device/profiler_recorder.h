@@ -1,14 +1,13 @@
 // What the parts of the profiler share: events, the names in them, and who profiles. See profiler.h.
 //
 // A profiled launch may cost a tenth of a microsecond or two, so nothing of it takes a lock: events
-// lie in pages, each of one thread or of one stream, and threads remember the numbers of names.
+// lie in pages, each of one thread or of one stream, and names have their numbers with them.
 
 #ifndef METAL_OPS_DEVICE_PROFILER_RECORDER_H_
 #define METAL_OPS_DEVICE_PROFILER_RECORDER_H_
 
 #import <Metal/Metal.h>
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -60,16 +59,17 @@ void Keep(Recorder& recorder, Page* page);
 // So many that nobody will see.
 void Drop(uint64_t count);
 
-// What one thread has: its events, and the numbers of names that it has met.
+// 0 for an empty text. Takes the recorder's lock, unless the number is kept and still holds.
+uint32_t NumberOf(std::string_view text, const metal_ops::NumberedName* kept = nullptr);
+// Fills in the op's numbers. False: it began when strings had other ones.
+bool NumberOf(const metal_ops::RunningOp& op);
+
+// The events of one thread.
 class Lane {
  public:
   static Lane& Mine();
 
-  // For the thread alone. 0 for an empty text.
-  uint32_t NumberOf(std::string_view text);
-  // Fills in the op's numbers. False: it began when strings had other ones.
-  bool NumberOf(const metal_ops::RunningOp& op);
-  // The thread's next event, to be filled in up to the call of Done().
+  // For the thread alone: its next event, to be filled in up to the call of Done().
   ProfileEvent& Next();
   void Done();
   uint64_t thread() const { return thread_; }
@@ -80,19 +80,9 @@ class Lane {
 
  private:
   struct Owner;
-  // A text by where the asker keeps it: names of shaders and nodes mostly lie where they lay the
-  // last time, though another text may lie there by now.
-  struct Known {
-    const char* at = nullptr;
-    std::string text;
-    uint32_t number = 0;
-  };
   Lane();
 
   const uint64_t thread_;
-  uint64_t generation_ = 0;
-  static constexpr size_t kWays = 4;  // a function's hundreds of nodes find room
-  std::array<Known, 1024> known_;     // by hash of the address, so many together
   // Its size stays, so that others read what is done while the thread goes on.
   Page page_;
   std::atomic<size_t> done_{0};

@@ -29,6 +29,47 @@ void Drop(uint64_t count) {
   for (uint64_t& dropped : recorder.dropped) dropped += count;
 }
 
+uint32_t NumberOf(std::string_view text, const metal_ops::NumberedName* kept) {
+  if (text.empty()) return 0;
+  Recorder& recorder = TheRecorder();
+  // Before the number: one that is newer than it says is looked up again.
+  const uint64_t generation = recorder.generation.load(std::memory_order_acquire) << 32;
+  if (kept != nullptr) {
+    const uint64_t number = kept->number.load(std::memory_order_relaxed);
+    if ((number ^ generation) >> 32 == 0) return static_cast<uint32_t>(number);
+  }
+  const std::lock_guard<std::mutex> lock(recorder.mutex);
+  auto found = recorder.numbers.find(text);
+  if (found == recorder.numbers.end()) {
+    const auto number = static_cast<uint32_t>(recorder.strings.size());
+    found = recorder.numbers.emplace(recorder.strings.emplace_back(text), number).first;
+  }
+  if (kept != nullptr) kept->number.store(generation | found->second, std::memory_order_relaxed);
+  return found->second;
+}
+
+bool NumberOf(const metal_ops::RunningOp& op) {
+  Recorder& recorder = TheRecorder();
+  if (op.began < recorder.first_host.load(std::memory_order_relaxed)) return false;
+  if (op.numbers[0] != 0) return true;
+  // Whoever has both has no need of the node's text, for which TensorFlow has to be asked.
+  if (op.names != nullptr) {
+    const uint64_t generation = recorder.generation.load(std::memory_order_acquire) << 32;
+    const uint64_t type = op.names->type.number.load(std::memory_order_relaxed);
+    const uint64_t node = op.names->node.number.load(std::memory_order_relaxed);
+    if ((type ^ generation) >> 32 == 0 && (node ^ generation) >> 32 == 0) {
+      op.numbers[0] = static_cast<uint32_t>(type);
+      op.numbers[1] = static_cast<uint32_t>(node);
+      return true;
+    }
+  }
+  size_t length = 0;
+  const char* const node = op.node(op.context, &length);
+  op.numbers[0] = NumberOf(op.type, op.names == nullptr ? nullptr : &op.names->type);
+  op.numbers[1] = NumberOf({node, length}, op.names == nullptr ? nullptr : &op.names->node);
+  return true;
+}
+
 // A thread's lane ends with it, but its events stay.
 struct Lane::Owner {
   Lane* const lane = new Lane();
@@ -57,40 +98,6 @@ Lane::Lane()
         return ++threads;
       }()),
       page_(kPage) {}
-
-uint32_t Lane::NumberOf(std::string_view text) {
-  if (text.empty()) return 0;
-  Recorder& recorder = TheRecorder();
-  const uint64_t generation = recorder.generation.load(std::memory_order_acquire);
-  if (generation_ != generation) {
-    for (Known& known : known_) known.at = nullptr;
-    generation_ = generation;
-  }
-  const uint64_t mixed = reinterpret_cast<uintptr_t>(text.data()) * 0x9e3779b97f4a7c15u;
-  Known* const set = &known_[(mixed >> 54) & ~(kWays - 1)];
-  for (size_t way = 0; way < kWays; ++way) {
-    if (set[way].at == text.data() && set[way].text == text) return set[way].number;
-  }
-  const std::lock_guard<std::mutex> lock(recorder.mutex);
-  auto found = recorder.numbers.find(text);
-  if (found == recorder.numbers.end()) {
-    const auto number = static_cast<uint32_t>(recorder.strings.size());
-    found = recorder.numbers.emplace(recorder.strings.emplace_back(text), number).first;
-  }
-  std::move_backward(set, set + kWays - 1, set + kWays);  // the oldest goes
-  set[0] = {text.data(), std::string(text), found->second};
-  return found->second;
-}
-
-bool Lane::NumberOf(const metal_ops::RunningOp& op) {
-  if (op.began < TheRecorder().first_host.load(std::memory_order_relaxed)) return false;
-  if (op.numbers[0] != 0) return true;
-  size_t length = 0;
-  const char* const node = op.node(op.context, &length);
-  op.numbers[0] = NumberOf(op.type);
-  op.numbers[1] = NumberOf({node, length});
-  return true;
-}
 
 ProfileEvent& Lane::Next() {
   ProfileEvent& event = page_[done_.load(std::memory_order_relaxed)];

@@ -75,6 +75,9 @@
 // On the queue: an encoder whose times the profiler gets, if somebody profiles.
 - (id<MTLComputeCommandEncoder>)computeEncoderFor:(const metal_device::ProfiledPass&)pass;
 - (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass;
+// On the queue, around a launch on an encoder of the current command buffer: see SampleBefore.
+- (metal_device::StreamProfile*)sampleBefore:(const metal_device::ProfiledPass&)pass
+                                          on:(id<MTLComputeCommandEncoder>)encoder;
 // The profiler gets the passes that are done.
 - (void)collectPasses;
 

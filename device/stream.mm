@@ -363,6 +363,11 @@ static std::string FaultedEncoder(NSError* error) {
   return metal_device::ProfiledCompute(&_profile, buffer, _submitted + 1, pass);
 }
 
+- (metal_device::StreamProfile*)sampleBefore:(const metal_device::ProfiledPass&)pass
+                                          on:(id<MTLComputeCommandEncoder>)encoder {
+  return metal_device::SampleBefore(&_profile, _device->metal, _submitted + 1, encoder, pass);
+}
+
 - (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass {
   if (!metal_device::IsProfiled()) return [[self currentCommandBuffer] blitCommandEncoder];
   id<MTLCommandBuffer> const buffer = [self currentCommandBuffer];

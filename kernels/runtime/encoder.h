@@ -210,8 +210,9 @@ class Encoder {
   // Where the arguments go: which binding each is for.
   static Status Bind(const Pipeline& pipeline, Arguments arguments, uint8_t* places);
   static Status Mismatch(const Pipeline& pipeline, Arguments arguments, const std::string& what);
+  // `sampled` gets what the profiler wants to have after the launch.
   Status Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places, MTLSize threads,
-             MTLSize group);
+             MTLSize group, void** sampled);
   void EndCompute();
   // Ends computing and begins a blit, which the caller ends.
   Status Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* blit);

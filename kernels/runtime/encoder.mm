@@ -115,9 +115,10 @@ NSString* LabelOf(const RunningOp* op) {
   return ToNSString(StrCat(op->type, " ", std::string(node, length)).c_str());
 }
 
-ProfiledPass ToPass(const std::string& shader, MTLSize threads, MTLSize group, uint64_t bytes) {
+ProfiledPass ToPass(const Pipeline& pipeline, MTLSize threads, MTLSize group, uint64_t bytes) {
   ProfiledPass pass;
-  pass.name = shader.c_str();
+  pass.name = pipeline.name.c_str();
+  pass.number = &pipeline.numbered;
   pass.op = OpScope::Current();
   pass.bytes = bytes;
   const NSUInteger sides[2][3] = {{threads.width, threads.height, threads.depth},
@@ -285,16 +286,20 @@ Status Encoder::Launch(const Shader& shader, Grid grid, Arguments arguments, con
       MTLSizeMake(static_cast<NSUInteger>(grid.width), static_cast<NSUInteger>(grid.height),
                   static_cast<NSUInteger>(grid.depth));
   const MTLSize group = ThreadgroupSize(*pipeline, grid);
-  RETURN_IF_ERROR(Set(*pipeline, arguments, places, threads, group));
+  void* sampled = nullptr;
+  RETURN_IF_ERROR(Set(*pipeline, arguments, places, threads, group, &sampled));
   if (pipeline->last_line.load(std::memory_order_relaxed) != line) Visit(*pipeline, file, line);
   if (Labelled()) [compute_ pushDebugGroup:ToNSString(pipeline->name.c_str())];
   [compute_ dispatchThreads:threads threadsPerThreadgroup:group];
   if (Labelled()) [compute_ popDebugGroup];
+  if (sampled != nullptr) {
+    if (const ProfilerHooks* const profiler = Profiling()) profiler->after(sampled, compute_);
+  }
   return Status();
 }
 
 Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places,
-                    MTLSize threads, MTLSize group) {
+                    MTLSize threads, MTLSize group, void** sampled) {
   // All that can fail comes before the first call on the encoder: a half-encoded launch cannot be
   // taken back.
   BufferRef refs[kMaxArguments];
@@ -321,7 +326,10 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
                                argument.name, "' of shader '", pipeline.name, "'");
     }
   }
-  if (const ProfilerHooks* const profiler = Profiling()) {
+  const ProfilerHooks* const profiler = Profiling();
+  ProfiledPass pass;
+  bool samples_launches = false;
+  if (profiler != nullptr) {
     uint64_t bytes = 0;
     i = 0;
     for (const Argument& argument : arguments) {
@@ -329,12 +337,17 @@ Status Encoder::Set(const Pipeline& pipeline, Arguments arguments, const uint8_t
       const BufferRef& ref = refs[i++];
       bytes += tensor != nullptr ? tensor->byte_size() : [ref.buffer length];
     }
-    EndCompute();  // times are a pass'
-    compute_ = [static_cast<id<MTLComputeCommandEncoder>>(
-        profiler->compute(stream_, ToPass(pipeline.name, threads, group, bytes))) retain];
+    pass = ToPass(pipeline, threads, group, bytes);
+    samples_launches = profiler->samples_launches.load(std::memory_order_relaxed);
+    if (!samples_launches) {
+      EndCompute();  // times are a pass'
+      compute_ =
+          [static_cast<id<MTLComputeCommandEncoder>>(profiler->compute(stream_, pass)) retain];
+    }
   }
   if (compute_ == nil) compute_ = [[commands_ computeCommandEncoder] retain];
   if (compute_ == nil) return Internal("the command buffer gave no compute encoder");
+  if (samples_launches) *sampled = profiler->before(stream_, compute_, pass);
   if (Labelled()) [compute_ setLabel:LabelOf(OpScope::Current())];
   used_ = true;
   [compute_ setComputePipelineState:pipeline.state];
@@ -410,9 +423,11 @@ Status Encoder::Blit(PassKind kind, uint64_t bytes, id<MTLBlitCommandEncoder>* b
   EndCompute();
   RETURN_IF_ERROR(Commands());
   if (const ProfilerHooks* const profiler = Profiling()) {
+    static const NumberedName fill, copy;
     ProfiledPass pass;
     pass.kind = kind;
     pass.name = kind == PassKind::kFill ? "fill" : "copy";
+    pass.number = kind == PassKind::kFill ? &fill : &copy;
     pass.op = OpScope::Current();
     pass.bytes = bytes;
     *blit = static_cast<id<MTLBlitCommandEncoder>>(profiler->blit(stream_, pass));

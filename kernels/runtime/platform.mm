@@ -81,7 +81,8 @@ Status DeviceFailure(const void* stream) {
 }
 
 const ProfilerHooks* DeviceProfiler() {
-  const auto find = reinterpret_cast<const void* (*)()>(FindInDevice("metal_device_profiler"));
+  const auto find =
+      reinterpret_cast<const void* (*)()>(FindInDevice("metal_device_profiler_hooks"));
   return find == nullptr ? nullptr : static_cast<const ProfilerHooks*>(find());
 }
 

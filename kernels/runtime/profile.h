@@ -9,11 +9,23 @@
 
 namespace metal_ops {
 
+// The profiler's number of a name, kept where the name is: looking names up would be most of what a
+// profiled launch costs. Whoever has it always means the same name.
+struct NumberedName {
+  mutable std::atomic<uint64_t> number{0};  // above its 32 bits, of which stretch of profiling
+};
+
+// Those of a kernel.
+struct KernelNames {
+  NumberedName type, node;
+};
+
 // The op whose kernel the calling thread runs.
 struct RunningOp {
   const char* type;
   void* context;
   const char* (*node)(void* context, size_t* length);  // the node's name, while the kernel runs
+  const KernelNames* names;                            // nullptr: nobody keeps them
   uint64_t began = 0;                                  // 0: nobody profiled then
   mutable uint32_t numbers[2] = {0, 0};                // the profiler's, of type and node
 };
@@ -24,6 +36,7 @@ enum class PassKind : uint32_t { kDispatch = 0, kCopy = 1, kFill = 2, kToDevice 
 struct ProfiledPass {
   PassKind kind = PassKind::kDispatch;
   const char* name = "";  // the shader's, or what is done
+  const NumberedName* number = nullptr;
   const RunningOp* op = nullptr;
   uint64_t bytes = 0;  // of the buffers bound, or moved
   uint32_t grid[3] = {0, 0, 0};
@@ -34,6 +47,12 @@ struct ProfiledPass {
 // their times; nil where the stream is another device's.
 struct ProfilerHooks {
   std::atomic<uint32_t> on{0};
+  // The device takes times between launches: `before` and `after` are called around each. Else each
+  // has a pass to itself, which `compute` begins.
+  std::atomic<bool> samples_launches{false};
+  // What `after` is to be given; nullptr where no time is taken.
+  void* (*before)(void* stream, void* encoder, const ProfiledPass& pass);
+  void (*after)(void* sampled, void* encoder);
   void* (*compute)(void* stream, const ProfiledPass& pass);
   void* (*blit)(void* stream, const ProfiledPass& pass);
   void (*begin)(RunningOp* op);  // now

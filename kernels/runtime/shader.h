@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/runtime/dtype.h"
+#include "kernels/runtime/profile.h"
 #include "kernels/runtime/status.h"
 
 namespace metal_ops {
@@ -148,6 +149,7 @@ struct Pipeline {
   NSUInteger max_threads = 1;
   MTLSize max_sides = {1, 1, 1};
   mutable std::atomic<int> last_line{0};  // of the source that launched it last
+  NumberedName numbered;                  // by the profiler
 };
 
 // The pipeline stays valid for the life of the process. Compiles it the first time, while other

@@ -173,6 +173,7 @@ struct DeclaredKernel {
   Entry entry;
   std::vector<AttrValue> attrs;
   Status error;
+  KernelNames names;
 };
 
 // TensorFlow does not tell what creates a kernel which op it is for, so each op has a function of
@@ -218,7 +219,7 @@ void Compute(void* raw_kernel, TF_OpKernelContext* raw) {
   if (kernel == nullptr) return ctx.Fail(ResourceExhausted("out of host memory"));
   if (!kernel->error.ok()) return ctx.Fail(kernel->error);
   const OpDeclaration& op = *kernel->entry.op;
-  const OpScope scope(ToRunningOp(op.name.c_str(), raw));
+  const OpScope scope(ToRunningOp(op.name.c_str(), raw, &kernel->names));
   Guarded(op.name.c_str(), &ctx, [&] {
     std::vector<Tensor> inputs(ctx.num_inputs());
     std::vector<ArgShape> shapes;

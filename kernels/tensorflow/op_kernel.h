@@ -124,7 +124,8 @@ class KernelContext {
 };
 
 // What the kernel that a thread is at is called, for profiles.
-RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx);
+// The kernel keeps the names' numbers.
+RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx, const KernelNames* names);
 
 // Encodes on the context's stream what `body` launches: Status(Encoder&).
 template <typename Body>

@@ -215,13 +215,13 @@ void KernelContext::Fail(const Status& status) {
   TF_OpKernelContext_Failure(ctx_, c_status);
 }
 
-RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx) {
+RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx, const KernelNames* names) {
   const auto node = [](void* context, size_t* length) {
     const TF_StringView name = TF_GetOpKernelName(static_cast<TF_OpKernelContext*>(context));
     *length = name.len;
     return name.data;
   };
-  return {type, ctx, node};
+  return {type, ctx, node, names};
 }
 
 bool OpDeterminismRequired() { return tensorflow::OpDeterminismRequired(); }

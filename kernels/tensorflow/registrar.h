@@ -86,6 +86,7 @@ struct KernelThunks {
   struct Built {
     std::unique_ptr<Kernel> kernel;
     Status error;
+    KernelNames names;
   };
 
   static void* Create(TF_OpKernelConstruction* raw) {
@@ -99,8 +100,8 @@ struct KernelThunks {
 
   static void Compute(void* raw_built, TF_OpKernelContext* raw) {
     KernelContext ctx(raw);
-    const OpScope scope(ToRunningOp(Kernel::kOp, raw));
     auto* const built = static_cast<Built*>(raw_built);
+    const OpScope scope(ToRunningOp(Kernel::kOp, raw, built == nullptr ? nullptr : &built->names));
     if (built == nullptr) return ctx.Fail(ResourceExhausted(Kernel::kOp, ": out of host memory"));
     if (!built->error.ok()) return ctx.Fail(built->error);
     Guarded(Kernel::kOp, &ctx, [&] { built->kernel->Compute(&ctx); });

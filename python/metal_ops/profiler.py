@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -263,7 +264,8 @@ def trace(
     """Profiles the METAL device for the length of a `with` block, of all threads.
 
     Waits for the device at the start and at the end, so that what was asked for inside, and nothing else, is seen.
-    The file is written when the block raises, too. A launch of a shader becomes a pass of its own meanwhile.
+    The file is written when the block raises, too. Where the device takes times at the boundaries of passes
+    alone, as Apple's GPUs do, a launch of a shader is a pass of its own meanwhile.
 
     Args:
       path: Where the trace goes, JSON for Perfetto and chrome://tracing; None writes none.
@@ -301,11 +303,7 @@ def trace(
         with _graphs(profile):
             yield profile
     finally:
-        handle = library.metal_device_profile_stop()
-        try:
-            _read(library, handle, profile)
-        finally:
-            library.metal_device_profile_delete(handle)
+        _read(library, library.metal_device_profile_stop(), profile)
         _last = profile
         if path is not None:
             profile.save(path)
@@ -380,17 +378,17 @@ def _graphs(profile: Profile) -> Iterator[None]:
 
 
 def _read(library: ctypes.CDLL, handle: int, profile: Profile) -> None:
-    count, span = ctypes.c_uint64(), (ctypes.c_uint64 * 3)()
+    """Takes what the device's library has, which it keeps for as long as the events are there."""
+    count, size, span = ctypes.c_uint64(), ctypes.c_uint64(), (ctypes.c_uint64 * 3)()
     address = library.metal_device_profile_events(handle, ctypes.byref(count))
+    events = (ctypes.c_char * (count.value * _EVENT.itemsize)).from_address(address or 0)
+    weakref.finalize(events, library.metal_device_profile_delete, handle).atexit = False
     if count.value:
-        raw = ctypes.string_at(address, count.value * _EVENT.itemsize)
-        profile.events = np.frombuffer(raw, _EVENT)
+        profile.events = np.frombuffer(memoryview(events).toreadonly(), _EVENT)
     library.metal_device_profile_span(handle, span)
     profile.began, profile.ended, profile.dropped = span
-    profile.strings = tuple(
-        library.metal_device_profile_string(handle, i).decode()
-        for i in range(library.metal_device_profile_strings(handle))
-    )
+    text = library.metal_device_profile_text(handle, ctypes.byref(size))
+    profile.strings = tuple(ctypes.string_at(text, size.value).decode().split("\0")[:-1])
 
 
 def _covered(start: np.ndarray, end: np.ndarray) -> float:
@@ -414,8 +412,7 @@ def _signatures(library: Any) -> None:
     for name, result, *arguments in (
         ("stop", ctypes.c_void_p),
         ("events", ctypes.c_void_p, ctypes.c_void_p),
-        ("strings", ctypes.c_uint64),
-        ("string", ctypes.c_char_p, ctypes.c_uint64),
+        ("text", ctypes.c_void_p, ctypes.c_void_p),
         ("span", None, ctypes.c_void_p),
         ("delete", None),
     ):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
+import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,6 +18,7 @@ import tensorflow as tf
 import metal_ops
 from metal_ops import profiler
 from tests import doctests
+from tests.processes import Process
 
 
 @tf.function
@@ -185,6 +189,54 @@ def test_the_first_launch_of_an_op_is_asked_for_as_it_is_called() -> None:
     asked = of(profile, "shader")["encoded"]
     assert len(asked) > 1 and asked[0] == call["start"]
     assert (np.diff(asked.astype(np.int64)) > 0).all() and asked[-1] < call["end"]
+
+
+def test_names_have_new_numbers_in_the_next_trace(x) -> None:
+    """Kernels keep the numbers of their names, which other names may have got meanwhile."""
+    other = tf.function(lambda x: tf.exp(tf.floor(x, name="first"), name="second"))
+    other(x)
+    for _ in range(2):
+        with profiler.trace() as profile:
+            chain(x)
+            other(x)
+        with profiler.trace() as turned:
+            other(x)
+            chain(x)
+        for each in (profile, turned):
+            for kind in ("op", "shader"):
+                events = of(each, kind)
+                pairs = zip(names(each, events, "op"), names(each, events, "node"), strict=True)
+                called = {"MatMul": "product", "Abs": "size", "Sqrt": "root"}
+                assert dict(pairs) == {**called, "Floor": "first", "Exp": "second"}
+            assert {name.split("_")[0] for name in names(each, of(each, "shader"), "name")} >= {
+                "abs",
+                "sqrt",
+                "floor",
+                "exp",
+            }
+
+
+ONLY_STAGES = os.environ.get("HOSTMETAL_COUNTERS") == "stages"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the device says what it can")
+def test_launches_share_passes_where_the_device_takes_times_between_them(x) -> None:
+    hooks = profiler._library().metal_device_profiler_hooks
+    hooks.restype = ctypes.c_void_p
+    with profiler.trace():
+        # Behind `on`, of four bytes.
+        assert ctypes.c_bool.from_address(hooks() + 4).value != ONLY_STAGES
+
+
+@pytest.mark.skipif(ONLY_STAGES or sys.platform != "linux", reason="it is this, or has no choice")
+def test_the_same_where_each_launch_has_a_pass() -> None:
+    """As on Apple's GPUs: all of the above, in another process."""
+    others = "not each_launch_has_a_pass and not examples_run and not tensorflows_profiler"
+    code, out, err = Process(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", others,
+        HOSTMETAL_COUNTERS="stages",
+    ).finish(timeout=300)  # fmt: skip
+    assert code == 0, out + err
 
 
 def test_only_what_is_inside(x) -> None:

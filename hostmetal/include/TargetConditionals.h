@@ -1,10 +1,10 @@
-// Apple's platform switches, all off: code for macOS frameworks that are not here must not be
-// chosen.
+// Apple's platform switches: those of macOS, whose Metal this is. A program that asks has Mac and
+// iPhone in mind, not whether it compiles on one, and C++ wrappers of Metal list devices on a Mac only.
 #ifndef HOSTMETAL_TARGET_CONDITIONALS_H_
 #define HOSTMETAL_TARGET_CONDITIONALS_H_
 
-#define TARGET_OS_MAC 0
-#define TARGET_OS_OSX 0
+#define TARGET_OS_MAC 1
+#define TARGET_OS_OSX 1
 #define TARGET_OS_IPHONE 0
 #define TARGET_OS_IOS 0
 #define TARGET_OS_TV 0

@@ -32,11 +32,15 @@ std::string PackageDirectory() {
   return path.substr(0, path.rfind('/'));
 }
 
-// The interpreter whose packages the compiler needs: the one we run in, else the one of the
-// environment that holds the package (site-packages/metal_ops or <checkout>/python/metal_ops), else
-// the PATH's.
+// The interpreter whose packages the compiler needs: that of the environment that holds the package
+// (site-packages/metal_ops or <checkout>/python/metal_ops), else the one we run in, which may be
+// anybody's, else the PATH's.
 std::string FindPython(const std::string& package) {
   if (const char* wanted = getenv("HOSTMETAL_PYTHON")) return wanted;
+  bool installed = package.find("/site-packages/") != std::string::npos;
+  std::string python =
+      package + (installed ? "/../../../../bin/python3" : "/../../.venv/bin/python3");
+  if (Executable(python)) return python;
   auto full_path =
       reinterpret_cast<const wchar_t* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetProgramFullPath"));
   if (full_path) {
@@ -46,10 +50,7 @@ std::string FindPython(const std::string& package) {
       if (n != size_t(-1) && n < sizeof narrow && Executable(narrow)) return narrow;
     }
   }
-  bool installed = package.find("/site-packages/") != std::string::npos;
-  std::string python =
-      package + (installed ? "/../../../../bin/python3" : "/../../.venv/bin/python3");
-  return Executable(python) ? python : "python3";
+  return "python3";
 }
 
 std::string ReadFile(const std::string& path) {

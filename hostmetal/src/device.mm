@@ -21,6 +21,7 @@
 #include "hostmetal/src/texture.h"
 
 using hostmetal::Failure;
+using hostmetal::NoError;
 using hostmetal::Refuse;
 using hostmetal::ToString;
 
@@ -150,6 +151,22 @@ NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
   all.insert(all.end(), processors.begin(), processors.end());
   return ToArray(all);
 }
+
+MTLDeviceNotificationName const MTLDeviceWasAddedNotification = @"MTLDeviceWasAddedNotification";
+MTLDeviceNotificationName const MTLDeviceRemovalRequestedNotification =
+    @"MTLDeviceRemovalRequestedNotification";
+MTLDeviceNotificationName const MTLDeviceWasRemovedNotification =
+    @"MTLDeviceWasRemovedNotification";
+
+NSArray<id<MTLDevice>>* MTLCopyAllDevicesWithObserver(id<NSObject>* observer,
+                                                      MTLDeviceNotificationHandler handler) {
+  // An observer is an object of its own, which the handler's captures live as long as; retained, as
+  // programs give it back to MTLRemoveDeviceObserver after their pool is gone.
+  *observer = [handler copy];
+  return MTLCopyAllDevices();
+}
+
+void MTLRemoveDeviceObserver(id<NSObject> observer) { [observer release]; }
 
 namespace {
 
@@ -398,6 +415,7 @@ bool Exists(const std::string& path) {
 }
 
 - (id<MTLLibrary>)newLibraryWithFile:(NSString*)filepath error:(NSError**)error {
+  NoError(error);
   if (!filepath) {
     return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorFileNotFound,
                   "[newLibraryWithFile] the path is nil");
@@ -419,6 +437,7 @@ bool Exists(const std::string& path) {
 }
 
 - (id<MTLLibrary>)newLibraryWithData:(dispatch_data_t)data error:(NSError**)error {
+  NoError(error);
   const void* bytes = nullptr;
   size_t size = 0;
   if (!data) {
@@ -437,6 +456,7 @@ bool Exists(const std::string& path) {
 - (id<MTLLibrary>)newLibraryWithSource:(NSString*)source
                                options:(MTLCompileOptions*)options
                                  error:(NSError**)error {
+  NoError(error);
   // Without options nothing is said about fast math: exact is allowed where Apple's default would
   // be fast.
   if ([options libraryType] != MTLLibraryTypeExecutable) {
@@ -492,6 +512,7 @@ bool Exists(const std::string& path) {
                                    options:(MTLPipelineOption)options
                                 reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                      error:(NSError**)error {
+  NoError(error);
   auto* made = (HMFunction*)function;
   if (![made isKindOfClass:[HMFunction class]] || made->_device != self) {
     return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,

@@ -15,6 +15,11 @@ std::string ToString(NSString* text);
 NSError* MakeError(NSString* domain, const Failure& failure);
 // Stores an autoreleased error where `error` is wanted; returns nil for the caller to return.
 id Refuse(NSError** error, NSString* domain, int code, const std::string& message);
+// Callers look at a variable that they never set, not at the result: on a Mac, making a library or a
+// pipeline clears it.
+inline void NoError(NSError** error) {
+  if (error) *error = nil;
+}
 
 }  // namespace hostmetal
 

@@ -7,6 +7,7 @@
 #include "hostmetal/src/pipeline.h"
 
 using hostmetal::ConstantValue;
+using hostmetal::NoError;
 using hostmetal::Refuse;
 using hostmetal::ToString;
 
@@ -221,6 +222,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 }
 
 - (HMFunction*)newFunction:(NSString*)name error:(NSError**)error {
+  NoError(error);
   auto found = _state->kernels.find(ToString(name));
   if (found == _state->kernels.end()) {
     std::string known;

@@ -46,6 +46,21 @@ TEST(devices_are_listed) {
            Device().maxBufferLength);  // each processor has half of the memory
 }
 
+TEST(devices_are_observed) {
+  id<NSObject> observer = nil;
+  __block int calls = 0;
+  NSArray<id<MTLDevice>>* all =
+      [MTLCopyAllDevicesWithObserver(&observer, ^(id<MTLDevice>, MTLDeviceNotificationName) {
+        ++calls;
+      }) autorelease];
+  NSArray<id<MTLDevice>>* listed = [MTLCopyAllDevices() autorelease];
+  CHECK([all isEqual:listed]);
+  CHECK(observer != nil);
+  MTLRemoveDeviceObserver(observer);
+  CHECK_EQ(calls, 0);
+  CHECK_EQ(Text(MTLDeviceWasAddedNotification), "MTLDeviceWasAddedNotification");
+}
+
 TEST(devices_count_their_own_memory) {
   id<MTLDevice> other = Other();
   if (!other) return;

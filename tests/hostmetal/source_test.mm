@@ -77,6 +77,26 @@ TEST(source_options_that_were_never_initialised) {
   CHECK_EQ(Scale(library, 3, 5), 30.0f);
 }
 
+TEST(source_that_compiles_clears_the_error) {
+  NSError* stale = [NSError errorWithDomain:NSCocoaErrorDomain code:1 userInfo:nil];
+  NSError* error = stale;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:@"kernel void nothing() {}"
+                                                   options:nil
+                                                     error:&error] autorelease];
+  CHECK(error == nil);
+  error = stale;
+  id<MTLFunction> function = [[library newFunctionWithName:@"nothing"
+                                            constantValues:nil
+                                                     error:&error] autorelease];
+  CHECK(error == nil);
+  error = stale;
+  CHECK([[Device() newComputePipelineStateWithFunction:function error:&error] autorelease] != nil);
+  CHECK(error == nil);
+  error = stale;
+  CHECK([[Device() newLibraryWithFile:harness::LibraryPath() error:&error] autorelease] != nil);
+  CHECK(error == nil);
+}
+
 TEST(source_errors_carry_the_diagnostics) {
   NSError* error = nil;
   id<MTLLibrary> library = [Device() newLibraryWithSource:@"kernel void f(device float* x) {\n"

@@ -263,7 +263,34 @@ def test_a_wrapper_of_messages(tmp_path: Path) -> None:
     options = ["-std=c++17", "-Wall", "-Werror", "-framework", "Metal", "-framework", "Foundation"]
     right(metal_ops("objc", *options, HERE / "wrapped.cpp", "-o", "wrapped", cwd=tmp_path))
     lines = right(command("./wrapped", cwd=tmp_path)).splitlines()
-    assert len(lines) == 13 and all(line.startswith("ok ") for line in lines), lines
+    assert len(lines) == 14 and all(line.startswith("ok ") for line in lines), lines
+
+
+CTYPES = r"""
+import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1])
+lib.sel_registerName.restype = lib.MTLCreateSystemDefaultDevice.restype = lib.objc_getClass.restype = ctypes.c_void_p
+def send(target, name, *arguments):
+    lib.objc_msgSend.restype = ctypes.c_void_p
+    pointers = [x if isinstance(x, bytes) else ctypes.c_void_p(x) for x in arguments]
+    return lib.objc_msgSend(ctypes.c_void_p(target), ctypes.c_void_p(lib.sel_registerName(name)), *pointers)
+source = send(lib.objc_getClass(b"NSString"), b"stringWithUTF8String:", b"kernel void nothing() {}")
+error = ctypes.c_void_p()
+device = lib.MTLCreateSystemDefaultDevice()
+made = send(device, b"newLibraryWithSource:options:error:", source, None, ctypes.addressof(error))
+said = send(send(error.value, b"localizedDescription"), b"UTF8String")
+print("compiled" if made else ctypes.string_at(said).decode())
+"""
+
+
+def test_an_interpreter_without_our_packages(tmp_path: Path) -> None:
+    """Its programs reach Metal by ctypes; the shader compiler runs in the interpreter that has its packages."""
+    right(command(sys.executable, "-m", "venv", "--without-pip", "bare", cwd=tmp_path))
+    (tmp_path / "host.py").write_text(CTYPES)
+    bare = command(
+        "bare/bin/python", "host.py", ROOT / "python/metal_ops/libhostmetal.so", cwd=tmp_path
+    )
+    assert right(bare) == "compiled\n", bare.stderr
 
 
 def cmake() -> str:

@@ -40,6 +40,17 @@ NS_ASSUME_NONNULL_BEGIN
 MTL_EXTERN id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
 MTL_EXTERN NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
 
+typedef NSString* MTLDeviceNotificationName;
+MTL_EXTERN MTLDeviceNotificationName const MTLDeviceWasAddedNotification;
+MTL_EXTERN MTLDeviceNotificationName const MTLDeviceRemovalRequestedNotification;
+MTL_EXTERN MTLDeviceNotificationName const MTLDeviceWasRemovedNotification;
+typedef void (^MTLDeviceNotificationHandler)(id<MTLDevice> device, MTLDeviceNotificationName name);
+// No device comes or goes here: the handler is never called.
+MTL_EXTERN NSArray<id<MTLDevice>>* MTLCopyAllDevicesWithObserver(
+    id<NSObject> _Nullable* _Nonnull observer,
+    MTLDeviceNotificationHandler handler) NS_RETURNS_RETAINED;
+MTL_EXTERN void MTLRemoveDeviceObserver(id<NSObject> observer);
+
 typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyApple1 = 1001,
   MTLGPUFamilyApple2 = 1002,

@@ -110,7 +110,7 @@ SECTIONS: dict[str, list[Feature]] = {
     ],
     "2.5 Alignment": [
         F("`sizeof`, `alignof` of vectors", "out[0] = sizeof(float3); out[1] = alignof(half4); out[2] = sizeof(char3); out[3] = alignof(long3); out[4] = alignof(packed_float4); out[5] = alignof(bool2);", [16, 8, 4, 32, 4, 2]),
-        F("`alignas`", "out[0] = alignof(S); out[1] = sizeof(S); alignas(16) threadgroup float t[4]; t[0] = 1; out[2] = t[0];", [32, 32, 1], before="struct alignas(32) S { float a; };"),
+        F("`alignas`", "out[0] = alignof(S); out[1] = sizeof(S); alignas(16) threadgroup float t[4]; t[0] = 1; out[2] = t[0]; threadgroup __attribute__((aligned(16))) float u[4]; u[3] = 2; out[3] = u[3];", [32, 32, 1, 2], before="struct alignas(32) S { float a; };"),
         F("a pointer cast to vectors of less alignment", "device float4* p = (device float4*)(out + 1); *p = float4(1, 2, 3, 4); out[0] = p->w;", [4, 1, 2, 3, 4]),
     ],
     "2.6 Atomic types": [

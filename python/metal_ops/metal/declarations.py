@@ -265,7 +265,7 @@ class Declarations:
             while j < len(tokens) and tokens[j].text not in (";", "{", "}"):
                 text = tokens[j].text
                 if text in ("(", "["):
-                    if text == "(":
+                    if text == "(" and tokens[j - 1].text != "__attribute__":
                         pointer = True  # a function that returns, or a pointer to an array
                     j = self._source.matching(j)
                 elif text in ("*", "&", "&&"):

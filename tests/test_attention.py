@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import metal_ops
-from metal_ops import raw_ops
+from metal_ops import _library, raw_ops
 from tests.calls import Call, normal
 from tests.oracles import attention
 from tests.processes import Process
@@ -110,6 +110,42 @@ def test_value_and_gradients(size, options):
 @pytest.mark.parametrize("size", SIZES[1:5], ids=str)
 def test_half_types(size, dtype, options):
     check(*make(*size, dtype), dtype, **OPTIONS[options])
+
+
+# So few queries that they do not fill lanes, and elements that do: one and several that share a head of keys,
+# keys that are no whole blocks, and sizes that some instruction sets' vectors do not divide.
+FEW = [
+    (1, 8, 2, 1, 200, 64, 64),
+    (2, 3, 3, 1, 64, 4, 16),
+    (1, 6, 1, 1, 131, 12, 32),
+    (3, 2, 1, 4, 77, 32, 16),
+    (1, 2, 2, 2, 7, 8, 48),
+    (1, 1, 1, 8, 129, 256, 256),
+    (1, 4, 2, 1, 90, 20, 8),
+    (2, 2, 2, 1, 67, 8, 4),
+]
+
+
+@pytest.mark.parametrize("target", _library.simd_targets())
+@pytest.mark.parametrize("options", ["plain", "causal", "window", "causal window"])
+@pytest.mark.parametrize("size", FEW, ids=str)
+def test_few_queries(size, options, target):
+    q, k, v, incoming = make(*size)
+    keys = size[4]
+    lengths = np.array([keys, keys // 2, 3])[: size[0]]
+    before = _library.simd_target()
+    _library.set_simd_target(target)
+    try:
+        for dtype in ("float32", "float16", "bfloat16"):
+            kind = tf.as_dtype(dtype).as_numpy_dtype
+            check(*(x.astype(kind) for x in (q, k, v, incoming)), dtype, **OPTIONS[options])
+        cut = call(q, k, v, key_lengths=lengths, **OPTIONS[options])[0]
+    finally:
+        _library.set_simd_target(before)
+    for batch, length in enumerate(lengths):
+        of = slice(batch, batch + 1)
+        right = attention.Attention(q[of], k[of, :, :length], v[of, :, :length], **OPTIONS[options])
+        assert_near(cut[of], right.outputs, "float32", "outputs")
 
 
 BROADCAST = [

@@ -88,7 +88,9 @@ def decode(context: Context) -> list[Contender]:
         caches = model.caches(DECODER.context)
         for cache, parts in zip(caches, past, strict=True):
             for variable, part in zip((cache.k, cache.v), parts, strict=True):
-                variable[:, :, :BEFORE].assign(part)
+                # Whole: of variables that slices were assigned to TensorFlow copies all that is read.
+                behind = DECODER.context - BEFORE
+                variable.assign(np.pad(part, [(0, 0), (0, 0), (0, behind), (0, 0)]))
         extend = tf.function(lambda token: model.extend(token, caches), autograph=False)
 
         def write() -> np.ndarray:

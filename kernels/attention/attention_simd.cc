@@ -11,6 +11,7 @@
 #include "kernels/simd/all_targets-inl.h"
 // Highway wants this order.
 #include "kernels/attention/attention_blocks-inl.h"
+#include "kernels/attention/attention_few-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
@@ -76,6 +77,14 @@ HWY_INLINE void AddKeys(const AttentionParams& p, AttentionBlock* block, float* 
 void Forward(CpuCall& call) {
   const Attention a(call);
   const AttentionParams& p = a.p;
+  if (FewQueries::Fits(a)) {
+    const auto room = [&] { return std::make_unique<FewQueries>(a); };
+    return RunInRooms<FewQueries>(call, int64_t{p.batch} * p.kv_heads, FewQueries::Cycles(a), room,
+                                  [&](int64_t group, FewQueries& my) {
+                                    my.Run(group / p.kv_heads, group % p.kv_heads,
+                                           call.float_out(0), call.out<float>(1));
+                                  });
+  }
   const int64_t rows = a.sharing * p.queries, most_columns = a.Columns();
   const int64_t blocks = (rows + most_columns - 1) / most_columns;
   const int64_t tasks = int64_t{p.batch} * p.kv_heads * blocks;

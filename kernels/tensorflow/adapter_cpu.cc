@@ -172,7 +172,9 @@ class TensorFlowCall : public CpuCall {
         return absl::FailedPreconditionError(NoValue(numbers[i]));
       }
       CheckVariable(numbers[i], static_cast<DType>(tensor->dtype()));
-      if (variables_[i]->copy_on_read_mode.load() || !tensor->RefCountIsOne()) {
+      // In copy_on_read_mode, too, which slices that were assigned leave behind: reads copy then, and
+      // what writes with a shared lock is shut out by this one.
+      if (!tensor->RefCountIsOne()) {
         Tensor own;
         TF_RETURN_IF_ERROR(context_->allocate_temp(tensor->dtype(), tensor->shape(), &own));
         // Not memcpy: an empty tensor has no address.

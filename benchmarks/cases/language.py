@@ -91,7 +91,9 @@ def decode(context: Context) -> list[Contender]:
                 # Whole: of variables that slices were assigned to TensorFlow copies all that is read.
                 behind = DECODER.context - BEFORE
                 variable.assign(np.pad(part, [(0, 0), (0, 0), (0, behind), (0, 0)]))
-        extend = tf.function(lambda token: model.extend(token, caches), autograph=False)
+        extend = tf.function(
+            lambda token: model.extend(token, caches), autograph=False
+        ).get_concrete_function(token)
 
         def write() -> np.ndarray:
             for cache in caches:
@@ -106,20 +108,26 @@ def decode(context: Context) -> list[Contender]:
         return Contender(name, timed(write), (lambda: {"logits": write()}) if exact else None)
 
     def stock(name: str, **options: Any) -> Contender:
-        cache = tf.TensorSpec([1, DECODER.kv_heads, None, head])
-        signature = [tf.TensorSpec([1, 1], tf.int32), [(cache, cache)] * DECODER.layers]
         extend = tf.function(
             lambda token, caches: composite_lm.extend(model, token, caches),
             autograph=False,
-            **({} if options else {"input_signature": signature}),
             **options,
         )
         first = [tuple(map(tf.constant, parts)) for parts in past]
 
+        def of_length(n: int | None) -> Any:
+            """As for ours: nobody is to look for the right one in each call."""
+            cache = tf.TensorSpec([1, DECODER.kv_heads, n, head])
+            layers = [(cache, cache)] * DECODER.layers
+            return extend.get_concrete_function(tf.TensorSpec([1, 1], tf.int32), layers)
+
+        lengths = range(BEFORE, BEFORE + WRITTEN) if options else [None] * WRITTEN
+        steps = [of_length(n) for n in lengths]
+
         def write() -> np.ndarray:
             caches, logits = first, tf.zeros([0])
-            for _ in range(WRITTEN):
-                logits, caches = extend(token, caches)
+            for step in steps:
+                logits, caches = step(token, caches)
             return logits.numpy()
 
         return Contender(name, timed(write), lambda: {"logits": write()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -87,6 +88,8 @@ class Writer:
         self._extend = tf.function(
             lambda tokens: model.extend(tokens, self._caches), autograph=False
         )
+        # By how many tokens: to look for the right one among its own takes tf.function a tenth of a token's time.
+        self._passes: dict[int, Any] = {}
 
     def tell(self, text: bytes) -> None:
         """Reads some text that the next tokens follow."""
@@ -131,4 +134,8 @@ class Writer:
             yield self.tokenizer.decode(token)
 
     def _run(self, tokens: list[int]) -> np.ndarray:
-        return self._extend(tf.constant([tokens], tf.int32)).numpy()[0]
+        n = len(tokens)
+        if n not in self._passes:
+            spec = tf.TensorSpec([1, n], tf.int32)
+            self._passes[n] = self._extend.get_concrete_function(spec)
+        return self._passes[n](tf.constant([tokens], tf.int32)).numpy()[0]

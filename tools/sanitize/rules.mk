@@ -30,10 +30,11 @@ $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_FIRST :=
 ASAN_TARGETS := -DHWY_COMPILE_ONLY_EMU128
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_OPS_FLAGS += $(ASAN_TARGETS)
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-sanitize=float-cast-overflow,null,alignment,object-size
-# What has code for AVX-512 alone, LookupDot, is compiled for it as well: all of Highway's targets are off but bits 8 and
-# 61. tools/sanitize/run.sh says which of both runs.
+# What has code for AVX-512 alone, LookupDot, or for its products of bytes, ByteDot, is compiled for these as well: all of
+# Highway's targets are off but bits 8, or 7, and 61. tools/sanitize/run.sh says which of both runs.
 ifeq ($(shell uname -m),x86_64)
 $(call asan_objects,kernels/quantized_matmul/quantized_matmul_simd.cc): ASAN_TARGETS := -DHWY_DISABLED_TARGETS=0x1FFFFFFFFFFFFEFF
+$(call asan_objects,kernels/quantized_matmul/dynamic_matmul_simd.cc): ASAN_TARGETS := -DHWY_DISABLED_TARGETS=0x1FFFFFFFFFFFFF7F
 endif
 
 $(foreach room,ops graph kernels,build/sanitize/address/$(room)/%.o): HOSTMETAL_CXXFLAGS = $(ASAN_OPS_FLAGS)

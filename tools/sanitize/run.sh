@@ -63,6 +63,13 @@ if grep -q avx512vl /proc/cpuinfo; then
 else
   echo "  address sanitizer, avx512: left out, this processor has none"
 fi
+# Products of bytes, which no name of METAL_OPS_SIMD stands for: Highway's AVX3_DL, of Ice Lake and Zen 4.
+if grep -q 'avx512_vnni avx512_bitalg' /proc/cpuinfo; then
+  suite avx512_bytes METAL_OPS_SIMD= tests/test_dynamic_matmul.py &
+  suites+=($!)
+else
+  echo "  address sanitizer, avx512_bytes: left out, this processor has none"
+fi
 # test_the_graphs_above_were_fused counts on five times as many graphs.
 suite pass "" tests/test_op_families.py tests/fusion/test_{conditions,patterns,random_graphs}.py \
   -k "not threads and not graphs_above" &

@@ -391,6 +391,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
         "values": _random.integers(0, n, n * n).astype(np.int32), "splits": np.arange(0, n * n + 1, n)
     }),
     ("HistogramFixedWidth", _histogram),
+    ("SegmentProd", lambda n: {"segment_ids": np.sort(_random.integers(0, n, n))}),
     ("(Sparse)?Segment.*", _segments),
     ("RngSkip", lambda n: _generator(n) | {"delta": np.int64(9)}),
     ("RngReadAndSkip", _generator),
@@ -401,7 +402,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("Zeta", lambda n: {"x": values((n, n)) + 1}),
     ("Polygamma", lambda n: {"a": np.ones((n, n), np.float32)}),
     ("DynamicPartition", _partitions),
-    ("DynamicStitch", lambda n: _partitions(n)["stitched"]),
+    ("(Parallel)?DynamicStitch", lambda n: _partitions(n)["stitched"]),
     ("ReverseSequence", lambda n: {"seq_lengths": np.arange(n), "seq_dim": 1, "batch_dim": 0}),
     ("MirrorPadGrad", lambda _: {"paddings": [[1, 1], [2, 2]], "mode": "REFLECT"}),
     ("Cross", lambda n: {"a": values((n * n // 3, 3)), "b": values((n * n // 3, 3))}),

@@ -191,6 +191,7 @@ COMPLEX_2("div_no_nan", DivNoNan, a, b, unless(nothing(b), over(a, b)))
 COMPLEX_2("mul_no_nan", MulNoNan, a, b, unless(nothing(b), times(a, b)))
 COMPLEX_2("xdivy", Xdivy, a, b, unless(nothing(a), over(a, b)))
 COMPLEX_2("xlogy", Xlogy, a, b, unless(nothing(a), times(a, logarithm(b))))
+COMPLEX_2("xlog1py", Xlog1py, a, b, unless(nothing(a), times(a, logarithm_of_1_and(b))))
 COMPLEX_2("pow", Pow, a, b, power(a, b))
 COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(a - b)))
 

@@ -98,6 +98,7 @@ COMPLEX(BinaryOp, MulNoNan, "mul_no_nan");
 COMPLEX(BinaryOp, Pow, "pow");
 COMPLEX(BinaryOp, Xdivy, "xdivy");
 COMPLEX(BinaryOp, Xlogy, "xlogy");
+COMPLEX(BinaryOp, Xlog1py, "xlog1py");
 COMPLEX(BinaryOp, SquaredDifference, "squared_difference");
 
 }  // namespace

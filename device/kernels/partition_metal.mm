@@ -1,4 +1,4 @@
-// DynamicPartition, DynamicStitch.
+// DynamicPartition, DynamicStitch, ParallelDynamicStitch.
 
 #include <algorithm>
 #include <string>
@@ -121,9 +121,10 @@ REGISTER_METAL_KERNEL(DynamicPartitionOp, .Types("T", METAL_DEVICE_ALL_TYPES));
 // ---- DynamicStitch ------------------------------------------------------------------------------
 
 // Of indices that are there twice the last counts; rows that none names are zero.
+template <typename Op>
 class DynamicStitchOp {
  public:
-  static constexpr char kOp[] = "DynamicStitch";
+  static constexpr const char* kOp = Op::kOp;
 
   explicit DynamicStitchOp(KernelConstruction*) {}
 
@@ -196,7 +197,16 @@ class DynamicStitchOp {
     });
   }
 };
-REGISTER_METAL_KERNEL(DynamicStitchOp, .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("indices"));
+// Of what is named twice the parallel one may take any: the same. TensorFlow's own for any device
+// has all of it copied to the host.
+#define STITCH(op)                           \
+  struct op {                                \
+    static constexpr char kOp[] = #op;       \
+  };                                         \
+  REGISTER_METAL_KERNEL(DynamicStitchOp<op>, \
+                        .Types("T", METAL_DEVICE_ALL_TYPES).HostMemory("indices"))
+STITCH(DynamicStitch);
+STITCH(ParallelDynamicStitch);
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,8 +1,9 @@
-// Sums and largest elements of segments, whose ids are in order: where one begins and ends is searched for. Sums
+// Sums, means, products and largest elements of segments, whose ids are in order: where one begins and ends is searched for. Sums
 // are taken in the rows' order, so results are the same from run to run.
 
 #include <metal_stdlib>
 
+#include "device/kernels/complex.metal.h"
 #include "device/kernels/scatter.metal.h"
 #include "device/kernels/segment_params.h"
 #include "kernels/msl/instantiate.h"
@@ -10,20 +11,57 @@
 
 using namespace metal;
 
+template <typename T>
+inline T times(T a, T b) {
+  return T(a * b);
+}
+
+// What a segment of no rows is, how rows are joined, and what their number makes of it.
 struct Sum {
+  template <typename T>
+  static T none() {
+    return T(0);
+  }
   template <typename T>
   static T join(T a, T b) {
     return T(a + b);
   }
+  template <typename T>
+  static T end(T sum, ulong) {
+    return sum;
+  }
+};
+struct Mean : Sum {
+  static float end(float sum, ulong count) { return count < 2 ? sum : sum / float(count); }
+  static float2 end(float2 sum, ulong count) { return count < 2 ? sum : sum / float(count); }
+  template <typename T>
+  static T end(T sum, ulong count) {
+    return count < 2 ? sum : T(sum / T(count));
+  }
+};
+struct Prod : Sum {
+  static float2 one(float2) { return float2(1.0f, 0.0f); }
+  template <typename T>
+  static T one(T) {
+    return T(1);
+  }
+  template <typename T>
+  static T none() {
+    return one(T(0));
+  }
+  template <typename T>
+  static T join(T a, T b) {
+    return times(a, b);
+  }
 };
 // NaN stays.
-struct Max {
+struct Max : Sum {
   template <typename T>
   static T join(T a, T b) {
     return b > a || b != b ? b : a;
   }
 };
-struct Min {
+struct Min : Sum {
   template <typename T>
   static T join(T a, T b) {
     return b < a || b != b ? b : a;
@@ -66,7 +104,7 @@ inline void join_row(thread typename wide<T>::type* sums, device const T* row, u
   }
 }
 
-// Empty segments are zero. Grid: blocks of inner, segments.
+// Grid: blocks of inner, segments.
 template <typename Op, typename T>
 kernel void segment(device const T* data [[buffer(0)]], device const ulong* begins [[buffer(1)]],
                     device T* out [[buffer(2)]], constant SegmentParams& p [[buffer(3)]],
@@ -77,12 +115,14 @@ kernel void segment(device const T* data [[buffer(0)]], device const ulong* begi
   const ulong first = begins[position.y], last = begins[position.y + 1];
   Wide sums[SEGMENT_BLOCK];
   for (uint k = 0; k < width; ++k) {
-    sums[k] = first < last ? Wide(data[first * p.inner + column + k]) : Wide(0);
+    sums[k] = first < last ? Wide(data[first * p.inner + column + k]) : Op::template none<Wide>();
   }
   for (ulong i = first + 1; i < last; ++i) {
     join_row<Op, T>(sums, data + i * p.inner + column, width);
   }
-  for (uint k = 0; k < width; ++k) out[position.y * p.inner + column + k] = T(sums[k]);
+  for (uint k = 0; k < width; ++k) {
+    out[position.y * p.inner + column + k] = T(Op::end(sums[k], last - first));
+  }
 }
 
 inline float scaled(float sum, float scale) { return sum * scale; }
@@ -164,6 +204,31 @@ SEGMENT(uchar)
 SEGMENT(ushort)
 SEGMENT(uint)
 SEGMENT(ulong)
+#define SEGMENT_MEAN(type) SEGMENT_OP("mean", Mean, type)
+SEGMENT_MEAN(float)
+SEGMENT_MEAN(half)
+SEGMENT_MEAN(bfloat)
+SEGMENT_MEAN(float2)
+SEGMENT_MEAN(char)
+SEGMENT_MEAN(short)
+SEGMENT_MEAN(int)
+SEGMENT_MEAN(long)
+SEGMENT_MEAN(uchar)
+SEGMENT_MEAN(ushort)
+SEGMENT_MEAN(uint)
+SEGMENT_MEAN(ulong)
+// The bits of whole numbers are the same with a sign and without.
+#define SEGMENT_SIGNLESS(type) \
+  SEGMENT_OP("sum", Sum, type) \
+  SEGMENT_OP("prod", Prod, type)
+SEGMENT_SIGNLESS(float)
+SEGMENT_SIGNLESS(half)
+SEGMENT_SIGNLESS(bfloat)
+SEGMENT_SIGNLESS(float2)
+SEGMENT_SIGNLESS(uchar)
+SEGMENT_SIGNLESS(ushort)
+SEGMENT_SIGNLESS(uint)
+SEGMENT_SIGNLESS(ulong)
 
 #define SPARSE_GRAD(type, index)                                                                 \
   INSTANTIATE_KERNEL("sparse_segment_grad_" #type "_" #index "_int", sparse_segment_grad, type,  \

@@ -1,4 +1,4 @@
-// SegmentMax, SegmentMin; SparseSegmentSum, -Mean, -SqrtN, with a number of segments, too, and gradients.
+// SegmentSum, -Mean, -Prod, -Max, -Min; SparseSegmentSum, -Mean, -SqrtN, with a number of segments, too, and gradients.
 
 #include <utility>
 
@@ -74,10 +74,11 @@ Shape WithRows(const Tensor& data, int64_t rows) {
   return shape;
 }
 
-#define SEGMENT_OP(op, shader)                \
-  struct op {                                 \
-    static constexpr char kOp[] = #op;        \
-    static constexpr char kShader[] = shader; \
+#define SEGMENT_OP(op, shader, signless)        \
+  struct op {                                   \
+    static constexpr char kOp[] = #op;          \
+    static constexpr char kShader[] = shader;   \
+    static constexpr bool kSignless = signless; \
   }
 
 template <typename Op>
@@ -103,18 +104,33 @@ class SegmentOp {
     RETURN_IF_ERROR(ctx->AllocateTemp(DType::kUint64, {segments + 1}, &begins));
     return Encode(ctx, [&](Encoder& encoder) -> Status {
       RETURN_IF_ERROR(EncodeBegins(encoder, ids, begins));
-      return encoder.Launch({Op::kShader, data.dtype()}, BlocksOf(p, segments),
-                            {{"data", data}, {"begins", begins}, {"out", out}, {"p", p}});
+      const DType dtype = Op::kSignless ? Unsigned(data.dtype()) : data.dtype();
+      return encoder.Launch({Op::kShader, dtype}, BlocksOf(p, segments),
+                            {{"data", Value(data).Untyped()},
+                             {"begins", begins},
+                             {"out", Value(out).Untyped()},
+                             {"p", p}});
     });
   }
 };
-SEGMENT_OP(SegmentMax, "segment_max");
-SEGMENT_OP(SegmentMin, "segment_min");
-#define NUMBERS .Types("T", METAL_DEVICE_ALL_NUMBERS)
-REGISTER_METAL_KERNEL(SegmentOp<SegmentMax>, NUMBERS.Where("Tindices", TF_INT32));
-REGISTER_METAL_KERNEL(SegmentOp<SegmentMax>, NUMBERS.Where("Tindices", TF_INT64));
-REGISTER_METAL_KERNEL(SegmentOp<SegmentMin>, NUMBERS.Where("Tindices", TF_INT32));
-REGISTER_METAL_KERNEL(SegmentOp<SegmentMin>, NUMBERS.Where("Tindices", TF_INT64));
+SEGMENT_OP(SegmentSum, "segment_sum", true);
+SEGMENT_OP(SegmentMean, "segment_mean", false);
+SEGMENT_OP(SegmentProd, "segment_prod", true);
+SEGMENT_OP(SegmentMax, "segment_max", false);
+SEGMENT_OP(SegmentMin, "segment_min", false);
+// Complex numbers have no order.
+#define SEGMENT_KERNELS(op, numbers)                                                        \
+  REGISTER_METAL_KERNEL(SegmentOp<op>, .Types("T", numbers()).Where("Tindices", TF_INT32)); \
+  REGISTER_METAL_KERNEL(SegmentOp<op>, .Types("T", numbers()).Where("Tindices", TF_INT64))
+#define ALL_NUMBERS() METAL_DEVICE_ALL_NUMBERS
+#define AND_COMPLEX()                                               \
+  {TF_FLOAT, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16,  TF_INT32, \
+   TF_INT64, TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64, TF_COMPLEX64}
+SEGMENT_KERNELS(SegmentSum, AND_COMPLEX);
+SEGMENT_KERNELS(SegmentMean, AND_COMPLEX);
+SEGMENT_KERNELS(SegmentProd, AND_COMPLEX);
+SEGMENT_KERNELS(SegmentMax, ALL_NUMBERS);
+SEGMENT_KERNELS(SegmentMin, ALL_NUMBERS);
 
 // ---- of rows that indices name ------------------------------------------------------------------
 
@@ -243,7 +259,6 @@ class SparseSegmentGradOp {
   REGISTER_METAL_KERNEL(                           \
       Kernel, .Types("T", types()).Where("Tidx", index).Where("Tsegmentids", ids) __VA_ARGS__)
 #define FLOATS() METAL_DEVICE_FLOATS
-#define ALL_NUMBERS() METAL_DEVICE_ALL_NUMBERS
 #define GIVEN .HostMemory("num_segments")
 #define SPARSE_GRAD(op, power) \
   SPARSE_(SparseSegmentGradOp, op, FLOATS, power, false, .HostMemory("output_dim0"))

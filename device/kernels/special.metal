@@ -1,5 +1,5 @@
-// Functions that are sums: the incomplete gamma functions, Hurwitz's zeta function, polygamma, the incomplete beta
-// function.
+// Functions that are sums: the logarithm of the gamma function and its derivatives, the incomplete gamma functions,
+// Hurwitz's zeta function, the incomplete beta function.
 // Abramowitz and Stegun 6.1, 6.3, 6.4, 6.5; zeta by the formula of Euler and Maclaurin (Knuth, TAOCP 1, 1.2.11.2).
 
 #include "device/kernels/elementwise.metal.h"
@@ -137,9 +137,8 @@ struct Zeta {
 inline float digamma(float x) {
   float reflected = 0.0f;
   if (x <= 0.0f) {
-    if (x == floor(x)) return x == 0.0f ? -INFINITY : NAN;
-    const float angle = x - floor(x);
-    reflected = 3.14159265f / tan(3.14159265f * angle);
+    if (x == floor(x)) return NAN;
+    reflected = 3.14159265f / tan(3.14159265f * (x - rint(x)));
     x = 1.0f - x;
   }
   float below = 0.0f;
@@ -163,6 +162,54 @@ struct Polygamma {
   }
 };
 
+// log(gamma(2 + w)) for |w| up to 1/2, whose root w = 0 keeps its digits: the series of (-1)^k (zeta(k) - 1) w^k / k
+// (Abramowitz and Stegun 6.1.33).
+inline float log_gamma_near_2(float w) {
+  const float zetas[14] = {0.6449340668f,   0.2020569032f,   0.0823232337f,   0.0369277551f,
+                           0.0173430620f,   0.0083492774f,   0.0040773562f,   0.0020083928f,
+                           9.945751278e-4f, 4.941886041e-4f, 2.460865533e-4f, 1.227133476e-4f,
+                           6.124813506e-5f, 3.058823631e-5f};
+  float sum = 0.0f;
+  for (int k = 15; k >= 2; --k) {
+    sum = (k % 2 == 0 ? 1.0f : -1.0f) * zetas[k - 2] / float(k) + w * sum;
+  }
+  return w * (0.4227843351f + w * sum);
+}
+inline float log_gamma(float x) {
+  if (x != x) return x;
+  if (isinf(x) || (x <= 0.0f && x == floor(x))) return INFINITY;
+  float reflected = 0.0f, sign = 1.0f;
+  if (x < 0.0f) {
+    // gamma(x) gamma(1 - x) = pi / sin(pi x), by how far x is from a whole number.
+    reflected = log(3.14159265f / sin(3.14159265f * abs(x - rint(x))));
+    sign = -1.0f;
+    x = 1.0f - x;
+  }
+  float size;
+  if (x < 0.5f) {
+    size = log_gamma_near_2(x) - log(x * (x + 1.0f));
+  } else if (x < 1.5f) {
+    size = log_gamma_near_2(x - 1.0f) - log(x);
+  } else {
+    size = x < 2.5f ? log_gamma_near_2(x - 2.0f) : log_factorial(x - 1.0f);
+  }
+  return reflected + sign * size;
+}
+struct Lgamma {
+  float operator()(float x) const { return log_gamma(x); }
+};
+struct Digamma {
+  float operator()(float x) const { return digamma(x); }
+};
+struct Xlog1py {
+  float operator()(float a, float b) const {
+    return a == 0.0f ? 0.0f : a * (b < -1.0f ? NAN : precise_log1p(b));
+  }
+};
+
+ELEMENTWISE_1("lgamma", Lgamma)
+ELEMENTWISE_1("digamma", Digamma)
+BINARY_FLOATS("xlog1py", Xlog1py)
 BINARY("igamma", Igamma, float)
 BINARY("igammac", Igammac, float)
 BINARY("zeta", Zeta, float)

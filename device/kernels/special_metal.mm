@@ -1,4 +1,4 @@
-// Igamma, Igammac, Zeta, Polygamma, Betainc.
+// Lgamma, Digamma, Xlog1py, Igamma, Igammac, Zeta, Polygamma, Betainc.
 
 #include "device/kernels/elementwise.h"
 #include "kernels/tensorflow/registrar.h"
@@ -6,6 +6,10 @@
 namespace metal_ops {
 namespace {
 
+// What the gradients of these are made of.
+ELEMENTWISE_OP(UnaryOp, Lgamma, "lgamma", METAL_DEVICE_FLOATS);
+ELEMENTWISE_OP(UnaryOp, Digamma, "digamma", METAL_DEVICE_FLOATS);
+ELEMENTWISE_OP(BinaryOp, Xlog1py, "xlog1py", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(BinaryOp, Zeta, "zeta", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Igamma, "igamma", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Igammac, "igammac", {TF_FLOAT});

@@ -1,4 +1,4 @@
-// Kernels that run the faulty shader: "Digamma" is written with this library's C++ face, "Lgamma"
+// Kernels that run the faulty shader: "Dawsn" is written with this library's C++ face, "Spence"
 // as published samples are, with nothing but the TensorFlow and Metal APIs. Both ops have no kernel
 // of their own on the device.
 
@@ -14,10 +14,10 @@
 namespace metal_ops {
 namespace {
 
-class FaultyDigamma {
+class FaultyDawsn {
  public:
-  static constexpr char kOp[] = "Digamma";
-  explicit FaultyDigamma(KernelConstruction*) {}
+  static constexpr char kOp[] = "Dawsn";
+  explicit FaultyDawsn(KernelConstruction*) {}
   void Compute(KernelContext* ctx) {
     Tensor x, y;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
@@ -28,7 +28,7 @@ class FaultyDigamma {
                    }));
   }
 };
-REGISTER_METAL_KERNEL(FaultyDigamma, .Types("T", {TF_FLOAT}));
+REGISTER_METAL_KERNEL(FaultyDawsn, .Types("T", {TF_FLOAT}));
 
 NSString* ShaderFile() {
   Dl_info info;
@@ -37,7 +37,7 @@ NSString* ShaderFile() {
   return [[self stringByDeletingPathExtension] stringByAppendingPathExtension:@"metallib"];
 }
 
-void ComputeLgamma(void*, TF_OpKernelContext* ctx) {
+void ComputeSpence(void*, TF_OpKernelContext* ctx) {
   TF_Status* status = TF_NewStatus();
   TF_Tensor* x = nullptr;
   TF_GetInput(ctx, 0, &x, status);
@@ -67,7 +67,7 @@ void ComputeLgamma(void*, TF_OpKernelContext* ctx) {
   TF_DeleteStatus(status);
 }
 
-const KernelRegistrar lgamma("Lgamma", {nullptr, ComputeLgamma, nullptr},
+const KernelRegistrar spence("Spence", {nullptr, ComputeSpence, nullptr},
                              KernelOptions().Types("T", {TF_FLOAT}));
 
 }  // namespace

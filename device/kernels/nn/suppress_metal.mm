@@ -104,13 +104,13 @@ class SuppressOp {
 SUPPRESS(NonMaxSuppressionV2, false, false);
 SUPPRESS(NonMaxSuppressionV3, true, false);
 SUPPRESS(NonMaxSuppressionV4, true, true);
-// TensorFlow's own reads thresholds of the boxes' type.
-#define OF_TYPE(type)                \
-  .Types("T", {type})                \
-      .Where("T_threshold", type)    \
-      .HostMemory("max_output_size") \
+// tf.image hands thresholds of float32 over with any boxes.
+#define OF_TYPE(threshold)             \
+  .Types("T", {TF_FLOAT, TF_HALF})     \
+      .Where("T_threshold", threshold) \
+      .HostMemory("max_output_size")   \
       .HostMemory("iou_threshold")
-#define WITH_SCORE(type) OF_TYPE(type).HostMemory("score_threshold")
+#define WITH_SCORE(threshold) OF_TYPE(threshold).HostMemory("score_threshold")
 REGISTER_METAL_KERNEL(SuppressOp<NonMaxSuppressionV2>, OF_TYPE(TF_FLOAT));
 REGISTER_METAL_KERNEL(SuppressOp<NonMaxSuppressionV2>, OF_TYPE(TF_HALF));
 REGISTER_METAL_KERNEL(SuppressOp<NonMaxSuppressionV3>, WITH_SCORE(TF_FLOAT));

@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops as framework
 from benchmarks import device_arguments
 from benchmarks.device_arguments import arguments, chosen_types, placed
 from benchmarks.device_ops import gpu_kernels, only_in_graphs
+from metal_ops._placement import functions, short
 
 SIDE = 8
 # Small, as an element that passes another one has no derivative there; rounding is divided by it.
@@ -180,6 +181,61 @@ def test_gradient(op, dtype, monkeypatch):
     size = np.abs(numeric[0]).max()
     np.testing.assert_allclose(theory[0], numeric[0], rtol=1e-2, atol=1e-2 * size)
     assert (size > 0.1) != bool(re.fullmatch(FLAT, op))
+
+
+# What TensorFlow's gradient functions make that the device has no kernel for, by why. All else has one.
+FALLS_BACK = {
+    "IgammaGradA": ("Igamma|Igammac", "sums of float64 on the CPU, for the derivative by the first argument alone"),
+    "RandomGammaGrad": ("RandomGamma|StatelessRandomGammaV[23]", "the same, and the processor draws these numbers"),
+    "MatrixInverse": ("ImageProjectiveTransformV[23]", "of 3 x 3 transforms, a few numbers an image"),
+    "SparseSlice": ("ExtractVolumePatches", "of sparse tensors, which are the CPU's"),
+}  # fmt: skip
+
+
+def gradients_in_a_graph(op: str, given: dict, moving: dict) -> list:
+    @tf.function(autograph=False)
+    def gradients(moving):
+        with tf.GradientTape() as tape:
+            tape.watch(moving)
+            results = tf.nest.flatten(getattr(tf.raw_ops, op)(**(given | moving)))
+            results = [x for x in results if flows(x)]
+        return [x for x in tf.nest.flatten(tape.gradient(results, moving)) if x is not None]
+
+    return gradients(moving)
+
+
+@pytest.mark.usefixtures("soft_placement")
+def test_what_gradients_are_made_of_has_kernels(monkeypatch):
+    """In the graph that runs no op that computes floats is on the CPU, but for those of the table."""
+    on_cpu: dict[str, set[str]] = {}
+    seen = 0
+    for op, dtype in [*cases(), ("RandomGamma", "float32")]:
+        monkeypatch.setattr(device_arguments, "_random", np.random.default_rng(0))
+        kernels = gpu_kernels()[op]
+        types = chosen_types(op, kernels)
+        raw = arguments(op, types, SIDE)
+        if dtype == "complex64":
+            types["T"] = dtype
+            raw = {
+                k: np.complex64(v) if isinstance(v, np.float32) else v
+                for k, v in arguments(op, types, SIDE).items()
+            }
+        given = placed(raw, "GPU:0", {n for kernel in kernels for n in kernel.host_memory_arg}, [])
+        moving = {
+            k: v for k, v in given.items() if flows(v) or isinstance(v, list) and v and flows(v[0])
+        }
+
+        with functions() as graphs, tf.device("GPU:0"):
+            seen += bool(gradients_in_a_graph(op, given, moving))
+        for node in (node for graph in graphs for node in graph if short(node.device) == "CPU:0"):
+            floats = any(tf.as_dtype(a.type).is_floating or tf.as_dtype(a.type).is_complex
+                         for a in node.attr.values() if a.type)  # fmt: skip
+            if floats and node.op[0] != "_" and node.op not in ("Const", "Identity", "Shape"):
+                on_cpu.setdefault(node.op, set()).add(op)
+    assert seen > 200
+    assert set(on_cpu) == set(FALLS_BACK)
+    for made, ops in on_cpu.items():
+        assert all(re.fullmatch(FALLS_BACK[made][0], op) for op in ops), (made, ops)
 
 
 def test_most_ops_are_here():

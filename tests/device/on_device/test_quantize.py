@@ -204,6 +204,16 @@ def test_boxes(dtype, n):
             )
 
 
+def test_thresholds_of_another_dtype():
+    for kind, other in [("float16", "float32"), ("float32", "float16")]:
+        x = boxes(100, kind) | {"max_output_size": tf.constant(50)}
+        x["iou_threshold"] = tf.constant(0.25, other)
+        check(raw.NonMaxSuppressionV2, x, error=0, host=HOST, widen=False)
+        x["score_threshold"] = tf.constant(0.125, other)
+        check(raw.NonMaxSuppressionV3, x, error=0, host=HOST, widen=False)
+        check(raw.NonMaxSuppressionV4, x, error=0, host=HOST, widen=False)
+
+
 def test_boxes_in_functions():
     x = boxes(200, "float32")
 

@@ -33,6 +33,42 @@ def test_segments_in_order(dtype):
                     same(op, {"data": x, "segment_ids": np.array(ids, kind)})
 
 
+@pytest.mark.parametrize("dtype", [*NUMBERS, "complex64"])
+@pytest.mark.parametrize("name", ["SegmentSum", "SegmentMean", "SegmentProd"])
+def test_segments_joined(name, dtype):
+    """A segment of no rows has 0, and 1 as a product."""
+    op = getattr(raw, name)
+    for ids in [*IDS, []]:
+        for inner in [(), (3,), (2, 5), (0,), (70,)]:
+            x = random((len(ids), *inner), dtype)
+            if name == "SegmentProd":  # of 43 rows that are neither large nor nothing
+                x = np.where(x == 0, x.dtype.type(1), x)
+                x = x if dtype in INTEGERS or dtype == "int32" else (x / np.abs(x)).astype(x.dtype)
+            elif dtype in INTEGERS or dtype == "int32":
+                x = (x // 50).astype(dtype)  # of which a mean's sum has all bits
+            for kind in KINDS:
+                given = np.array(ids, kind)
+                with tf.device("GPU:0"):
+                    placed = put(x), put(given)
+                    got, again = (
+                        on_device(op(data=placed[0], segment_ids=placed[1])) for _ in range(2)
+                    )
+                np.testing.assert_array_equal(got, again)
+                with tf.device("CPU:0"):  # which rounds half and bfloat every time
+                    exact = x if dtype in INTEGERS or dtype == "int32" else wide_of(x)
+                    want = op(data=tf.constant(exact), segment_ids=tf.constant(given)).numpy()
+                assert got.dtype == x.dtype and got.shape == want.shape
+                if exact is x:
+                    np.testing.assert_array_equal(got, want)
+                    continue
+                rtol = {"float16": 2**-10, "bfloat16": 2**-7}.get(dtype, 4e-6)
+                np.testing.assert_allclose(got.astype(want.dtype), want, rtol=rtol, atol=20 * rtol)
+
+
+def wide_of(x):
+    return x.astype("complex128" if x.dtype.kind == "c" else "float64")
+
+
 def sums(dtype, ids, inner, kind, kind_of_ids):
     rng = np.random.default_rng(len(ids))
     x = random((11, *inner), dtype)
@@ -146,9 +182,9 @@ def test_partitions_and_stitches(dtype):
         for indices, data in [([rows], [x]), ([rows, np.array([0, 2], "int32")], [x, more])]:
             with tf.device("CPU:0"):
                 want = raw.DynamicStitch(indices=indices, data=[tf.constant(d) for d in data])
-            for _ in range(2):
+            for op in (raw.DynamicStitch, raw.DynamicStitch, raw.ParallelDynamicStitch):
                 with tf.device("GPU:0"):
-                    got = raw.DynamicStitch(indices=indices, data=[put(d) for d in data])
+                    got = op(indices=indices, data=[put(d) for d in data])
                 np.testing.assert_array_equal(on_device(got), want.numpy())
 
 

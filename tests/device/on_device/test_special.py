@@ -1,4 +1,4 @@
-"""Incomplete gamma and beta functions, zeta, polygamma on the device against the CPU in float64."""
+"""Gamma and beta functions, incomplete, too, their derivatives and zeta on the device against the CPU in float64."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.device.on_device.test_elementwise import SOME, twice
-from tests.device.on_device.test_ops import check, on_device, put
+from tests.device.on_device.test_elementwise import FLOATS, SOME, twice, wide
+from tests.device.on_device.test_ops import SHAPES, ULP, check, numpy_type, on_device, put
 
 raw = tf.raw_ops
 # Names of the operands, where each is taken from, units in the last place and how far from zero they count.
@@ -72,6 +72,63 @@ def test_special_values(name):
     values = dict(zip(FUNCTIONS[name][1], pairs, strict=True))
     got = on_device(FUNCTIONS[name][0](**{key: put(value) for key, value in values.items()}))
     np.testing.assert_allclose(got, oracle(name, values), rtol=2e-5)
+
+
+OF_ONE = {"Lgamma": raw.Lgamma, "Digamma": raw.Digamma}
+# Where they have no value, and the two roots of Lgamma, around which it has all of its digits.
+POLES = [0.0, -1.0, -2.0, -7.0, np.inf, np.nan, 1e30, 1e-30, -1e-30]
+AROUND = np.concatenate(
+    [
+        root + np.float32([0, 2**-20, -(2**-20), 1e-4, -1e-4, 0.3, -0.3, 0.5, -0.5])
+        for root in (1, 2)
+    ]
+)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", OF_ONE)
+def test_functions_of_one(name, dtype):
+    rng = np.random.default_rng(3)
+    # On a whole number's left gamma's poles are steep; what is between them is not.
+    between = -rng.integers(1, 9, (33, 65)) + rng.uniform(0.1, 0.9, (33, 65))
+    for x in [*(rng.uniform(0.01, 60, shape) for shape in SHAPES), AROUND, between]:
+        x = np.asarray(x).astype(numpy_type(dtype))
+        got = on_device(twice(OF_ONE[name], x=x))
+        with tf.device("CPU:0"):
+            want = OF_ONE[name](x=tf.constant(wide(x))).numpy()
+        assert got.dtype == numpy_type(dtype) and got.shape == x.shape
+        # Sums that cancel: at their roots, but for those two, and a little between 2.5 and 8.
+        near = 0 if name == "Lgamma" and x.min(initial=1) > 0 else 4e-6
+        rtol = max(6e-6, ULP[dtype])
+        np.testing.assert_allclose(wide(got), want, rtol=rtol, atol=near)
+
+
+def test_poles():
+    x = np.array(POLES, "float32")
+    for name, op in OF_ONE.items():
+        with tf.device("CPU:0"):
+            want = op(x=tf.constant(x)).numpy()
+        got = on_device(op(x=put(x)))
+        np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "complex64"])
+def test_xlog1py(dtype):
+    for shapes in SOME:
+        rng = np.random.default_rng(5)
+        x, y = (np.asarray(rng.uniform(-0.9, 4, shape)) for shape in shapes)
+        if dtype == "complex64":
+            x, y = x + 1j, y - 2j * y
+        x, y = x.astype(numpy_type(dtype)), y.astype(numpy_type(dtype))
+        got = on_device(twice(raw.Xlog1py, x=x, y=y))
+        exact = [v.astype("complex128" if dtype == "complex64" else "float64") for v in (x, y)]
+        rtol = max(4e-6, ULP.get(dtype, 0))
+        np.testing.assert_allclose(
+            got.astype(exact[0].dtype), exact[0] * np.log1p(exact[1]), rtol=rtol, atol=1e-7
+        )
+    x, y = np.float32([0, 0, 0, 1, 1, 3, 2]), np.float32([-1, np.nan, np.inf, -1, -2, 1e-10, 0])
+    got = on_device(raw.Xlog1py(x=put(x), y=put(y)))
+    np.testing.assert_allclose(got, [0, 0, 0, -np.inf, np.nan, 3e-10, 0], rtol=1e-6)
 
 
 def beta_oracle(*values):

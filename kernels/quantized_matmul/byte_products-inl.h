@@ -31,6 +31,14 @@ HWY_INLINE hn::Vec<DSums> AddProducts(hn::Vec<DSums> sum, hn::Vec<hn::ScalableTa
   return sum;
 }
 
+// Products that compilers do not see together with their sum. Highway 1.0 promises them AVX-VNNI, which
+// processors with AVX-512's VNNI need not have (Ice Lake, Zen 4): clang made an instruction of it.
+template <class V>
+HWY_INLINE V Unseen(V products) {
+  asm("" : "+v"(products.raw));
+  return products;
+}
+
 // A vector's codes, and whether blocks are made of whole vectors or vectors of whole blocks.
 template <int kBits>
 constexpr int64_t kTermsOfVector = kByteLanes * 8 / kBits;

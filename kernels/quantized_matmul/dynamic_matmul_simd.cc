@@ -110,11 +110,8 @@ HWY_INLINE void UnitCodes(const uint8_t* from, hn::Vec<D16> middle, hn::Vec<D16>
 // Adds products, each the sum of two neighbours', to what is the sum of both terms.
 HWY_INLINE void AddPairs(hn::Vec<D16> a, hn::Vec<D16> b, hn::Vec<D32>* terms) {
 #if HWY_TARGET == HWY_AVX3_DL
-  // Highway 1.0 promises compilers AVX-VNNI, which processors with AVX-512's VNNI need not have (Ice
-  // Lake, Zen 4): clang makes an instruction of it where it sees product and sum together.
-  auto products = hn::ReorderWidenMulAccumulate(D32(), a, b, hn::Zero(D32()), terms[1]);
-  asm("" : "+v"(products.raw));
-  terms[0] = hn::Add(terms[0], products);
+  const auto products = hn::ReorderWidenMulAccumulate(D32(), a, b, hn::Zero(D32()), terms[1]);
+  terms[0] = hn::Add(terms[0], Unseen(products));
 #else
   terms[0] = hn::ReorderWidenMulAccumulate(D32(), a, b, terms[0], terms[1]);
 #endif

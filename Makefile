@@ -81,8 +81,8 @@ $(VENV)/package.stamp: pyproject.toml | $(VENV)/stamp
 	@$(LOCKED) $(PIP_INSTALL) --no-deps --no-build-isolation -e . && touch $@
 
 # What users need not: tests, style, types.
-$(VENV)/test.stamp: requirements-test.txt | $(VENV)/package.stamp
-	@$(LOCKED) $(PIP_INSTALL) -r $< && touch $@
+$(VENV)/test.stamp: requirements-test.txt requirements-test-no-deps.txt | $(VENV)/package.stamp
+	@$(LOCKED) sh -c "$(PIP_INSTALL) -r $< && $(PIP_INSTALL) --no-deps -r $(word 2,$^)" && touch $@
 endif
 
 # TensorFlow's own compile and link flags, asked once an environment. Files and not variables, so that what needs no

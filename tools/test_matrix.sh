@@ -42,6 +42,7 @@ environment() {
   [ ! -e "$1/stamp" ] || return 0
   "$2" -m venv "$1" && tools/setup.sh --requirements >build/requirements.txt &&
     "$1/bin/python" -m pip install --disable-pip-version-check -q -r build/requirements.txt -r requirements-test.txt &&
+    "$1/bin/python" -m pip install --disable-pip-version-check -q --no-deps -r requirements-test-no-deps.txt &&
     "$1/bin/python" -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . && touch "$1/stamp"
 }
 # run RELEASE PYTHON INTERPRETER [pytest's arguments]

@@ -118,3 +118,14 @@ def test_keras_is_told_once():
     with pytest.warns(UserWarning, match="jit_compile"):
         model.compile("sgd", "mse", jit_compile=True)
     assert keras.layers.LSTM(4, use_cudnn=True)(tf.zeros((1, 2, 3))).shape == (1, 4)
+
+
+def test_tf_keras_asks_for_no_xla():
+    """Nor do models that are compiled for it: tf_keras asks TensorFlow whether a device is a plugin."""
+    import tf_keras
+
+    model = tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=(3,))])
+    for asked in (None, "auto", True):
+        model.compile("sgd", "mse", jit_compile=asked)
+        assert not model.jit_compile
+        model.fit(np.ones((4, 3), "f"), np.ones((4, 2), "f"), verbose=0)

@@ -22,7 +22,7 @@ _random = np.random.default_rng(0)
 
 
 def values(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
-    if dtype.startswith(("float", "complex")):
+    if dtype.startswith(("float", "bfloat", "complex")):
         return _random.uniform(0.1, 0.9, shape).astype(dtype)
     return _random.integers(0 if dtype == "bool" else 1, 2 if dtype == "bool" else 8, shape).astype(
         dtype
@@ -465,7 +465,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     (".*StridedSlice(Assign|Update)", lambda n: _stripes(n) | {"value": values((n, n - 2))}),
     ("Tile", lambda n: {"input": values((n, n // 4)), "multiples": [1, 4]}),
     ("(Conjugate)?Transpose", lambda _: {"perm": [1, 0]}),
-    ("Cast", lambda _: {"DstT": tf.float16}),
+    ("Cast", lambda n: {"x": 8 * values((n, n)), "DstT": tf.float16}),
     ("ClipByValue", lambda _: {"clip_value_min": np.float32(0.2), "clip_value_max": np.float32(0.6)}),
     ("Resource(Sparse)?Apply.*", _step),
     ("Stateless.*(FullInt).*", lambda n: _seeded(n) | {"dtype": tf.int64}),
@@ -488,6 +488,17 @@ RENAMED = {
     ("Select", "e"): "y",
     ("Where", "input"): "condition",
 }
+
+
+def as_dtype(value: Any, dtype: str) -> np.ndarray:
+    """Numbers of a rule in another dtype; fractions become whole numbers, unless they stay fractions."""
+    x = np.asarray(value)
+    if x.dtype.kind == "f" and np.any(x % 1):
+        if dtype == "bool":
+            return x > 0.5
+        if "int" in dtype:
+            x = np.ceil(8 * x)
+    return x.astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
 def arguments(
@@ -513,7 +524,7 @@ def arguments(
         elif name in given:
             value = given[name]
             floats = isinstance(value, np.ndarray) and value.dtype == np.float32
-            found[name] = value.astype(dtype) if floats and argument.type_attr else value
+            found[name] = as_dtype(value, dtype) if floats and argument.type_attr else value
         else:
             found[name] = values((side, side), dtype)
     attributes = {attr.name for attr in definition.attr} - inferred
@@ -550,7 +561,7 @@ def placed(given: Arguments, device: str, host: set[str], keep: list[Any]) -> Ar
             return [put(name, part) for part in value]
         if not isinstance(value, np.ndarray | np.generic):
             return value
-        quantized = value.dtype == tf.qint8.as_numpy_dtype  # which GPUs have no constants of
+        quantized = value.dtype.names is not None  # which GPUs have no constants of
         with tf.device("CPU:0" if name in host or quantized else device):
             return tf.identity(tf.constant(value))
 

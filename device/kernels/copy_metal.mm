@@ -16,9 +16,10 @@ Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape
   }
   values->clear();
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    values->push_back(tensor.dtype() == TF_INT64  ? tensor.host<int64_t>()[i]
-                      : tensor.dtype() == TF_INT8 ? tensor.host<int8_t>()[i]
-                                                  : tensor.host<int32_t>()[i]);
+    values->push_back(tensor.dtype() == TF_INT64   ? tensor.host<int64_t>()[i]
+                      : tensor.dtype() == TF_INT16 ? tensor.host<int16_t>()[i]
+                      : tensor.dtype() == TF_INT8  ? tensor.host<int8_t>()[i]
+                                                   : tensor.host<int32_t>()[i]);
   }
   return Status();
 }

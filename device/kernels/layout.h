@@ -17,7 +17,7 @@
 
 namespace metal_ops {
 
-// The numbers in a shape-like argument, int32 or int64, in host memory.
+// The numbers in a shape-like argument, of signed integers of any size, in host memory.
 Status Indices(const char* op, const char* argument, const Tensor& tensor, Shape* values);
 
 // An input, converted if it is of another dtype.

@@ -231,7 +231,7 @@ class Alone(Exchange):
 def radiance_fields() -> None:
     """Steps, looks at the occupancy grid and pictures of the NeRF program in which nothing waits."""
     scene = procedural_scene(size=16, train_views=2, test_views=1, supersample=1)
-    for mixed, workers in ((False, Workers(Alone())), (True, None)):
+    for mixed, workers in itertools.product((False, True), (None, Workers(Alone()))):
         config = TrainConfig(
             seconds=None, steps=1, target_samples=512, occupancy_resolution=16, packed=True
         )

@@ -90,21 +90,24 @@ using Entry = std::pair<uint64_t, const ProfileEvent*>;  // by when it was asked
 
 // Sorts what mostly is in order: pages of a thread or a stream, one after the other.
 void MergeRuns(std::vector<Entry>* entries) {
-  const auto begin = entries->begin();
   std::vector<ptrdiff_t> bounds = {0};
   for (size_t i = 1; i < entries->size(); ++i) {
     if ((*entries)[i] < (*entries)[i - 1]) bounds.push_back(static_cast<ptrdiff_t>(i));
   }
   bounds.push_back(static_cast<ptrdiff_t>(entries->size()));
+  std::vector<Entry> other(bounds.size() > 2 ? entries->size() : 0);
   while (bounds.size() > 2) {
+    const auto from = entries->begin(), to = other.begin();
     std::vector<ptrdiff_t> merged = {0};
-    size_t i = 0;
-    for (; i + 2 < bounds.size(); i += 2) {
-      std::inplace_merge(begin + bounds[i], begin + bounds[i + 1], begin + bounds[i + 2]);
-      merged.push_back(bounds[i + 2]);
+    for (size_t i = 0; i + 1 < bounds.size(); i += 2) {
+      // The last run may have no other.
+      const ptrdiff_t end = bounds[std::min(i + 2, bounds.size() - 1)];
+      std::merge(from + bounds[i], from + bounds[i + 1], from + bounds[i + 1], from + end,
+                 to + bounds[i]);
+      merged.push_back(end);
     }
-    if (i + 1 < bounds.size()) merged.push_back(bounds[i + 1]);
     bounds.swap(merged);
+    entries->swap(other);
   }
 }
 

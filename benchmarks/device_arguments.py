@@ -490,6 +490,11 @@ RENAMED = {
 }
 
 
+def argument_name(op: str, name: str) -> str:
+    """What tf.raw_ops calls an argument that the op's definition and its kernels call `name`."""
+    return RENAMED.get((op, name)) or RENAMED.get(("", name), name)
+
+
 def as_dtype(value: Any, dtype: str) -> np.ndarray:
     """Numbers of a rule in another dtype; fractions become whole numbers, unless they stay fractions."""
     x = np.asarray(value)
@@ -514,7 +519,7 @@ def arguments(
     found: Arguments = {}
     inferred = {argument.type_attr for argument in definition.input_arg}
     for argument in definition.input_arg:
-        name = RENAMED.get((op, argument.name)) or RENAMED.get(("", argument.name), argument.name)
+        name = argument_name(op, argument.name)
         dtype = types.get(argument.type_attr) or tf.as_dtype(argument.type).name
         if dtype == "resource":
             start = given.get("variable")

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from benchmarks.device_arguments import RENAMED, Arguments, arguments, as_dtype, placed
+from benchmarks.device_arguments import Arguments, argument_name, arguments, as_dtype, placed
 
 SIDE = 16
 WIDER = {
@@ -45,10 +45,7 @@ def combinations(op: str, kernel_list: list[Any]) -> Iterator[tuple[Types, set[s
         asked = {
             c.name: names(c.allowed_values) for c in kernel.constraint if names(c.allowed_values)
         }
-        host = {
-            RENAMED.get((op, name)) or RENAMED.get(("", name), name)
-            for name in kernel.host_memory_arg
-        }
+        host = {argument_name(op, name) for name in kernel.host_memory_arg}
         for dtypes in itertools.product(*asked.values()):
             types = dict(zip(asked, dtypes, strict=True))
             key = tuple(sorted(types.items()))
@@ -87,10 +84,7 @@ class Start:
 
 def inputs(op: str) -> Iterator[tuple[str, Any]]:
     for argument in op_def_registry.get(op).input_arg:
-        yield (
-            RENAMED.get((op, argument.name)) or RENAMED.get(("", argument.name), argument.name),
-            argument,
-        )
+        yield argument_name(op, argument.name), argument
 
 
 def typed_arguments(op: str, types: Types, side: int = SIDE) -> Arguments:

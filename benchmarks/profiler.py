@@ -49,37 +49,26 @@ def training() -> Callable[[], Any]:
     return step
 
 
-def in_function(floats: int) -> Callable[[], Any]:
+def chain(ops: int, floats: int, in_function: bool = True) -> Callable[[], Any]:
+    """So many elementwise ops, each of the one before."""
     import tensorflow as tf
 
-    @tf.function
-    def chain(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(60):
+    def run(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(ops // 2):
             x = tf.tanh(tf.negative(x))
         return x
 
+    step = tf.function(run) if in_function else run
     x = tf.random.uniform([floats])
-    return lambda: chain(x)
-
-
-def by_itself(floats: int) -> Callable[[], Any]:
-    import tensorflow as tf
-
-    def chain(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(50):
-            x = tf.tanh(tf.negative(x))
-        return x
-
-    x = tf.random.uniform([floats])
-    return lambda: chain(x)
+    return lambda: step(x)
 
 
 CASES: dict[str, Callable[[], Callable[[], Any]]] = {
     "a training step of two convolutions and a dense layer, 32 images of 28 x 28": training,
-    "120 elementwise ops of 2^18 floats in a `tf.function`": lambda: in_function(2**18),
-    "120 of 4096 floats in a `tf.function`": lambda: in_function(4096),
-    "120 of 8 floats in a `tf.function`": lambda: in_function(8),
-    "100 of 4096 floats outside of functions": lambda: by_itself(4096),
+    "120 elementwise ops of 2^18 floats in a `tf.function`": lambda: chain(120, 2**18),
+    "120 of 4096 floats in a `tf.function`": lambda: chain(120, 4096),
+    "120 of 8 floats in a `tf.function`": lambda: chain(120, 8),
+    "100 of 4096 floats outside of functions": lambda: chain(100, 4096, in_function=False),
 }
 
 

@@ -1,5 +1,5 @@
-// Sums, means, products and largest elements of segments, whose ids are in order: where one begins and ends is searched for. Sums
-// are taken in the rows' order, so results are the same from run to run.
+// Sums, means, products and largest elements of segments, whose ids are in order: where one begins and ends is searched
+// for. Sums are taken in the rows' order, so results are the same from run to run.
 
 #include <metal_stdlib>
 
@@ -190,8 +190,9 @@ kernel void sparse_segment_grad(
 }
 
 #define SEGMENT_OP(name, op, type) INSTANTIATE_KERNEL("segment_" name "_" #type, segment, op, type)
-#define SEGMENT(type)          \
-  SEGMENT_OP("max", Max, type) \
+#define SEGMENT(type)            \
+  SEGMENT_OP("mean", Mean, type) \
+  SEGMENT_OP("max", Max, type)   \
   SEGMENT_OP("min", Min, type)
 SEGMENT(float)
 SEGMENT(half)
@@ -204,19 +205,7 @@ SEGMENT(uchar)
 SEGMENT(ushort)
 SEGMENT(uint)
 SEGMENT(ulong)
-#define SEGMENT_MEAN(type) SEGMENT_OP("mean", Mean, type)
-SEGMENT_MEAN(float)
-SEGMENT_MEAN(half)
-SEGMENT_MEAN(bfloat)
-SEGMENT_MEAN(float2)
-SEGMENT_MEAN(char)
-SEGMENT_MEAN(short)
-SEGMENT_MEAN(int)
-SEGMENT_MEAN(long)
-SEGMENT_MEAN(uchar)
-SEGMENT_MEAN(ushort)
-SEGMENT_MEAN(uint)
-SEGMENT_MEAN(ulong)
+SEGMENT_OP("mean", Mean, float2)
 // The bits of whole numbers are the same with a sign and without.
 #define SEGMENT_SIGNLESS(type) \
   SEGMENT_OP("sum", Sum, type) \

@@ -9,10 +9,15 @@
 
 using namespace metal;
 
-// The place of the largest number of a window in its plane, and that number.
+// The place of the largest number of the window of a result in its plane, and that number. Grids of results are:
+// channels, columns, rows of all images.
 template <typename T>
-inline uint largest_of(device const T* plane, constant FractionalParams& p, int2 rows, int2 columns,
+inline uint largest_of(device const T* in, device const int2* row_ends,
+                       device const int2* column_ends, constant FractionalParams& p, uint3 result,
                        thread T& largest) {
+  const uint image = result.z / p.out_h;
+  const int2 rows = row_ends[result.z % p.out_h], columns = column_ends[result.y];
+  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + result.x;
   uint found = uint(rows.x) * p.in_w + uint(columns.x);
   largest = plane[ulong(found) * p.channels];
   for (int h = rows.x; h <= rows.y; ++h) {
@@ -28,7 +33,10 @@ inline uint largest_of(device const T* plane, constant FractionalParams& p, int2
   return found;
 }
 
-// Grid: channels, columns of the output, its rows of all images.
+inline ulong place_of(constant FractionalParams& p, uint3 result) {
+  return (ulong(result.z) * p.out_w + result.y) * p.channels + result.x;
+}
+
 template <typename T>
 kernel void fractional_max_pool(device const T* in [[buffer(0)]],
                                 device const int2* rows [[buffer(1)]],
@@ -36,14 +44,12 @@ kernel void fractional_max_pool(device const T* in [[buffer(0)]],
                                 device T* out [[buffer(3)]],
                                 constant FractionalParams& p [[buffer(4)]],
                                 uint3 position [[thread_position_in_grid]]) {
-  const uint image = position.z / p.out_h, row = position.z % p.out_h;
-  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + position.x;
   T largest;
-  largest_of(plane, p, rows[row], columns[position.y], largest);
-  out[(ulong(position.z) * p.out_w + position.y) * p.channels + position.x] = largest;
+  largest_of(in, rows, columns, p, position, largest);
+  out[place_of(p, position)] = largest;
 }
 
-// Where that number is, in its plane of the input. The same grid.
+// Where that number is, in its plane of the input.
 template <typename T>
 kernel void fractional_max_pool_places(device const T* in [[buffer(0)]],
                                        device const int2* rows [[buffer(1)]],
@@ -51,11 +57,8 @@ kernel void fractional_max_pool_places(device const T* in [[buffer(0)]],
                                        device uint* places [[buffer(3)]],
                                        constant FractionalParams& p [[buffer(4)]],
                                        uint3 position [[thread_position_in_grid]]) {
-  const uint image = position.z / p.out_h, row = position.z % p.out_h;
-  device const T* const plane = in + ulong(image) * p.in_h * p.in_w * p.channels + position.x;
   T largest;
-  places[(ulong(position.z) * p.out_w + position.y) * p.channels + position.x] =
-      largest_of(plane, p, rows[row], columns[position.y], largest);
+  places[place_of(p, position)] = largest_of(in, rows, columns, p, position, largest);
 }
 
 // `row_windows` and `column_windows` are pairs, too: the first and the last window that a place is in. Grid:
@@ -73,8 +76,7 @@ kernel void fractional_max_pool_grad(device const uint* places [[buffer(0)]],
   T sum = T(0);
   for (int r = in_rows.x; r <= in_rows.y; ++r) {
     for (int c = in_columns.x; c <= in_columns.y; ++c) {
-      const ulong window =
-          ((ulong(image) * p.out_h + uint(r)) * p.out_w + uint(c)) * p.channels + position.x;
+      const ulong window = place_of(p, uint3(position.x, uint(c), image * p.out_h + uint(r)));
       sum += places[window] == row * p.in_w + column ? d_out[window] : T(0);
     }
   }

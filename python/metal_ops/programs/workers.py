@@ -272,9 +272,9 @@ class Workers:
             self.steps += 1
             self.bytes_sent += sent
             self.seconds = self.seconds + waited[0] if waited and self.seconds is not None else None
-            *numbers, stopping = self.settle() if read else [0.0]
+            numbers = self.settle() if read else []
         if read:  # else not all know
-            self.stopped = stopping > 0
+            self.stopped = numbers.pop() > 0
         return numbers
 
     def settle(self) -> list[float]:
@@ -285,7 +285,7 @@ class Workers:
         """
         found, self._unread = self._unread, None
         numbers = [] if found is None else found.numpy().tolist()
-        if any(map(math.isnan, numbers[-1:])):
+        if numbers and math.isnan(numbers[-1]):
             raise LostWorker("its gradients have not come")
         return numbers
 

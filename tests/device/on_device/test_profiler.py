@@ -219,7 +219,9 @@ def test_names_have_new_numbers_in_the_next_trace(x) -> None:
 ONLY_STAGES = os.environ.get("HOSTMETAL_COUNTERS") == "stages"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the device says what it can")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="of hostmetal, which has them; a Mac's GPU may not"
+)
 def test_launches_share_passes_where_the_device_takes_times_between_them(x) -> None:
     hooks = profiler._library().metal_device_profiler_hooks
     hooks.restype = ctypes.c_void_p
@@ -228,7 +230,10 @@ def test_launches_share_passes_where_the_device_takes_times_between_them(x) -> N
         assert ctypes.c_bool.from_address(hooks() + 4).value != ONLY_STAGES
 
 
-@pytest.mark.skipif(ONLY_STAGES or sys.platform != "linux", reason="it is this, or has no choice")
+@pytest.mark.skipif(
+    ONLY_STAGES or sys.platform != "linux",
+    reason="this is that process, or a device without the choice",
+)
 def test_the_same_where_each_launch_has_a_pass() -> None:
     """As on Apple's GPUs: all of the above, in another process."""
     others = "not each_launch_has_a_pass and not examples_run and not tensorflows_profiler"

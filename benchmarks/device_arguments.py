@@ -19,6 +19,12 @@ Arguments = dict[str, Any]
 
 # Floats in (0, 1), in which every function is defined but Acosh's; whole numbers from 1, which divide.
 _random = np.random.default_rng(0)
+_BEGIN = _random.bit_generator.state
+
+
+def begin_anew() -> None:
+    """The numbers that follow are those of a new process."""
+    _random.bit_generator.state = _BEGIN
 
 
 def values(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:

@@ -20,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.browser import chromium, untried
 from tests.processes import ROOT
-from tools.reference.__main__ import ERRORS, ask_device, pages
+from tools.reference.__main__ import DEVICE_ERRORS, ERRORS, ask_device, pages
 from tools.reference.site import MARKER, RESULTS
 
 PAGES = [*ROOT.glob("docs/*.md"), ROOT / "examples" / "README.md"]
@@ -119,9 +119,13 @@ def test_control_drift_is_seen(generated: dict[Path, str]):
     """Each page depends on what it is made of."""
     from tools.reference import errors, support
 
-    figures = json.loads(ERRORS.read_text())
+    figures, of_device = (json.loads(path.read_text()) for path in (ERRORS, DEVICE_ERRORS))
+    page = generated[ROOT / "docs" / "errors.md"]
+    assert errors.render(figures, of_device) == page
+    of_device["MatMul"]["float32"]["GPU"] *= 3
+    assert errors.render(figures, of_device) != page
     figures["HashEncode"]["float32"]["CPU"] *= 3
-    assert errors.render(figures) != generated[ROOT / "docs" / "errors.md"]
+    assert errors.render(figures, json.loads(DEVICE_ERRORS.read_text())) != page
     nothing = {"ours": {"ZeroOut": {"CPU": ["float32"], "GPU": []}}, "stock": {}}
     assert "| CPU |" in support.render(nothing) and "| both |" not in support.render(nothing)
     for word in ("HashEncodeJvpPointGrad", "SoftmaxFocalLoss", "MetalFusedConv2D"):

@@ -1,7 +1,8 @@
 """`python -m tools.reference`: writes every generated file. `--check` only says which are not up to date.
 
 What needs the Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
-`--measure` measures docs/errors.json and docs/numbers.json anew; without it the committed figures are kept.
+`--measure` measures docs/errors.json, docs/device_errors.json and docs/numbers.json anew; without it the committed
+figures are kept.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
 ROOT = Path(__file__).resolve().parents[2]
 ERRORS = ROOT / "docs" / "errors.json"
+DEVICE_ERRORS = ROOT / "docs" / "device_errors.json"
 NUMBERS = ROOT / "docs" / "numbers.json"
 
 
@@ -36,7 +38,7 @@ def ask_device(*arguments: str) -> dict[str, Any]:
 
 
 def pages() -> dict[Path, str]:
-    """The text of every generated file but errors.json and numbers.json."""
+    """The text of every generated file but those that --measure writes."""
     from tools.reference import api, errors, examples, fusions, language, ops, stub, support
 
     docs = ROOT / "docs"
@@ -46,7 +48,9 @@ def pages() -> dict[Path, str]:
         docs / "api.md": api.render(),
         docs / "ops.md": ops.render(),
         docs / "support.md": support.render(ask_device("support")),
-        docs / "errors.md": errors.render(json.loads(ERRORS.read_text())),
+        docs / "errors.md": errors.render(
+            *(json.loads(path.read_text()) for path in (ERRORS, DEVICE_ERRORS))
+        ),
         docs / "fusions.md": fusions.render(),
         docs / "examples.md": examples.render(),
         docs / "metal-language.md": language.render(json.loads(NUMBERS.read_text())),
@@ -62,7 +66,8 @@ def main() -> int:
         from tools.reference import language
 
         NUMBERS.write_text(json.dumps(language.figures(), indent=1) + "\n")
-        ERRORS.write_text(json.dumps(ask_device("errors"), indent=1, sort_keys=True) + "\n")
+        for path in (ERRORS, DEVICE_ERRORS):
+            path.write_text(json.dumps(ask_device(path.stem), indent=1, sort_keys=True) + "\n")
     stale = []
     for path, text in pages().items():
         if not path.exists() or path.read_text() != text:

@@ -1,4 +1,7 @@
-"""What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts support|errors`."""
+"""What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts WHAT`.
+
+WHAT is support, errors (of this library's ops) or device_errors (of TensorFlow's, on the device).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import sys
 import tensorflow as tf
 
 import metal_ops
+from benchmarks import device_sweep
+from benchmarks.device_ops import gpu_kernels
 from tools.reference import error_cases, registry
 
 
@@ -38,11 +43,16 @@ def support(before: dict[str, list[str]]) -> dict[str, object]:
 
 def main() -> None:
     before = registry.stock_dtypes("GPU")
+    kernels = {str(kernel) for of_op in gpu_kernels().values() for kernel in of_op}
     metal_ops.device.load()
     # What has no kernel on the device must not pass for it.
     tf.config.set_soft_device_placement(False)
-    facts = support(before) if sys.argv[1] == "support" else error_cases.measure()
-    print(json.dumps(facts))
+    facts = {
+        "support": lambda: support(before),
+        "errors": error_cases.measure,
+        "device_errors": lambda: device_sweep.measure(device_sweep.kernels_beyond(kernels)),
+    }
+    print(json.dumps(facts[sys.argv[1]]()))
 
 
 if __name__ == "__main__":

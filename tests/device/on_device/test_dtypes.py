@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -515,12 +517,14 @@ def test_linear_steps_of_complex_weights(nesterov):
 
 NUMBERS = {"float32", "float16", "bfloat16", "complex64", "bool", *INTEGERS}
 SMALL = "int8 int16 int32 uint8 uint16 uint64"
-# Dtypes and ops, or attributes other than T, by why the CPU has kernels for them and the device has not.
+# Dtypes and ops, or attributes other than T, by why the CPU has kernels for them and the device has not. Of a pair of
+# dtypes the device has either with others.
 MISSING = {
     "int32 are shapes and sizes, which TensorFlow's GPUs have in host memory": ("int32", """
         BroadcastTo CountUpTo DebugGradientIdentity MirrorPad Pack Pad PadV2 PreventGradient Prod ResourceCountUpTo
         ResourceStridedSliceAssign StridedSlice StridedSliceAssign StridedSliceGrad Sum TensorStridedSliceUpdate Tile
         Transpose"""),
+    "TensorFlow's own kernel of int32 for any GPU has int32 dims alone": ("int32/int64", "Fill"),
     "of an op with several results TensorFlow takes int32 for host memory": ("int32", """
         FractionalMaxPool FractionalMaxPoolGrad"""),
     "variables of these TensorFlow keeps on the CPU": (SMALL, "Assign AssignAdd AssignSub"),
@@ -536,8 +540,11 @@ MISSING = {
 
 
 def missing() -> dict[str, set[str]]:
-    """Of ops with a kernel for the device the dtypes that Metal has, and only the CPU's kernels do."""
-    found: dict[str, dict[str, dict[str, set[str]]]] = {}
+    """Of ops with a kernel for the device the dtypes that Metal has, and only the CPU's kernels do.
+
+    Where one attribute does not tell them from those that the device has, the dtypes of all: "int32/int64".
+    """
+    found: dict[str, dict[str, set[tuple[str, ...]]]] = {}
     registered = kernels.get_all_registered_kernels().kernel
     # Others are TensorFlow's own on any device.
     ops = {
@@ -545,27 +552,43 @@ def missing() -> dict[str, set[str]]:
     }
     for kernel in registered:
         device = {"CPU": "CPU", "GPU": "GPU", "DEFAULT": "GPU"}.get(kernel.device_type)
-        definition = op_def_registry.get(kernel.op)
-        if device is None or definition is None or kernel.op not in ops:
+        if device is None or op_def_registry.get(kernel.op) is None or kernel.op not in ops:
             continue
-        of_op = found.setdefault(kernel.op, {}).setdefault(device, {})
         given = {
             c.name: {tf.as_dtype(t).name for t in c.allowed_values.list.type}
             for c in kernel.constraint
         }
-        for attr in definition.attr:
-            if attr.type != "type":
-                continue
+        choices = []
+        for attr in typed(kernel.op):
             allowed = {tf.as_dtype(t).name for t in attr.allowed_values.list.type} or NUMBERS
-            of_op.setdefault(attr.name, set()).update(
-                given.get(attr.name, NUMBERS) & allowed & NUMBERS
-            )
-    return {
-        op if attr == "T" else f"{op}.{attr}": types - of_op["GPU"][attr]
+            choices.append(given.get(attr.name, NUMBERS) & allowed & NUMBERS)
+        of_op = found.setdefault(kernel.op, {"CPU": set(), "GPU": set()})
+        of_op[device].update(itertools.product(*choices))
+    return dict(
+        told(op, of_op["CPU"], of_op["CPU"] - of_op["GPU"])
         for op, of_op in found.items()
-        for attr, types in of_op.get("CPU", {}).items()
-        if types - of_op["GPU"][attr]
-    }
+        if of_op["CPU"] - of_op["GPU"]
+    )
+
+
+def typed(op: str) -> list:
+    return [attr for attr in op_def_registry.get(op).attr if attr.type == "type"]
+
+
+def told(op: str, every: set[tuple[str, ...]], some: set[tuple[str, ...]]) -> tuple[str, set[str]]:
+    for i, attr in enumerate(typed(op)):
+        dtypes = {each[i] for each in some}
+        if some == {each for each in every if each[i] in dtypes}:
+            return (op if attr.name == "T" else f"{op}.{attr.name}"), dtypes
+    return op, {"/".join(each) for each in some}
+
+
+def test_control_told():
+    every = {("int32", "int32"), ("int32", "int64"), ("int8", "int32"), ("int8", "int64")}
+    assert told("Fill", every, {("int8", "int32"), ("int8", "int64")}) == ("Fill", {"int8"})
+    of_dims = {("int32", "int64"), ("int8", "int64")}
+    assert told("Fill", every, of_dims) == ("Fill.index_type", {"int64"})
+    assert told("Fill", every, {("int8", "int64")}) == ("Fill", {"int8/int64"})
 
 
 @pytest.mark.skipif(

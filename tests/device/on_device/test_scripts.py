@@ -5,20 +5,17 @@ No op of theirs is on the CPU, and their losses are the CPU's."""
 from __future__ import annotations
 
 import json
-import runpy
+import os
 import subprocess
 import sys
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from metal_ops._placement import functions, short
-from tests.processes import VALIDATION
+from tests.device.trained import SCRIPTS, train
+from tests.processes import ROOT, VALIDATION
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 # These ask for the GPU before anything else runs, or choose devices themselves: they have processes of their own.
 ALONE = ["training_loop", "session", "mirrored_strategy"]
 # Half floats, and batch norm over eight numbers: ResNet-50 takes short steps, and after one of 1e-5 the CPU with and
@@ -26,33 +23,6 @@ ALONE = ["training_loop", "session", "mirrored_strategy"]
 TOLERANCE = {"mixed_precision": 1e-2, "resnet50": 3e-2, "mobilenet_v2": 5e-3}
 # Long ones, whose shaders the others have, too: a run that checks each access would take minutes.
 LONG = ["mobilenet_v2", "resnet50", "unet_segmentation"]
-# What hands tensors over, and the pipeline of the data.
-NO_WORK = {"IteratorGetNext", "Const", "Identity", "NoOp", "Shape"}
-
-
-def computed(nodes: list, device: str) -> Counter[str]:
-    """Ops that compute floats on a device. Shapes, integers in host memory on any GPU, are computed on the CPU."""
-    return Counter(
-        node.op
-        for node in nodes
-        if short(node.device) == device
-        and not node.op.startswith("_")
-        and node.op not in NO_WORK
-        and any(tf.as_dtype(a.type).is_floating for a in node.attr.values() if a.type)
-    )
-
-
-def train(script: Path, device: str | None) -> tuple[list[float], Counter[str], Counter[str]]:
-    """A script's losses, and what it computed on the GPU and on the CPU in functions that use a GPU at all."""
-    with functions() as ran, tf.device(device):
-        losses = runpy.run_path(str(script), run_name="__main__")["losses"]
-    on_gpu, on_cpu = Counter(), Counter()
-    for nodes in ran:
-        here = computed(nodes, "GPU:0")
-        on_gpu += here
-        if here:
-            on_cpu += computed(nodes, "CPU:0")
-    return losses, on_gpu, on_cpu
 
 
 @pytest.fixture(autouse=True)
@@ -67,45 +37,55 @@ def as_users_have_it():
 def test_script(name):
     if name in LONG and VALIDATION:
         pytest.skip("its shaders are validated by the shorter scripts")
-    script = SCRIPTS / f"{name}.py"
-    got, on_gpu, on_cpu = train(script, None)
+    got, on_gpu, on_cpu = train(name, None)
     assert on_gpu.total() > 20
     assert not on_cpu
-    want, on_gpu, _ = train(script, "CPU:0")
+    want, on_gpu, _ = train(name, "CPU:0")
     assert not on_gpu, "the control: nothing of this run may be on the device"
     assert np.isfinite(want).all()
     np.testing.assert_allclose(got, want, rtol=TOLERANCE.get(name, 1e-3))
 
 
+# The look at graphs makes TensorFlow's devices, after which the first of them may only set what is set.
 ALL_ALONE = """
-import json, runpy, sys
+import json
 import tensorflow as tf
-losses = {name: runpy.run_path(f"%s/{name}.py", run_name="__main__")["losses"] for name in %r}
-print(json.dumps([len(tf.config.list_physical_devices("GPU")), losses]))
+from tests.device.trained import train
+gpus = tf.config.list_physical_devices("GPU")
+for gpu in gpus:
+    tf.config.experimental.set_memory_growth(gpu, True)
+print(json.dumps([len(gpus), {name: train(name, None) for name in %r}]))
 """
 
 
 def test_scripts_that_choose_devices(tmp_path):
     """By the command line with the device, and by Python without it."""
     program = tmp_path / "all.py"
-    program.write_text(ALL_ALONE % (SCRIPTS, ALONE))
+    program.write_text(ALL_ALONE % ALONE)
     found = []
     for command in (["-m", "metal_ops", "run"], []):
         done = subprocess.run(
-            [sys.executable, *command, str(program)], capture_output=True, text=True, timeout=300
+            [sys.executable, *command, str(program)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
-        gpus, losses = json.loads(lines[-1])
+        gpus, of_scripts = json.loads(lines[-1])
         assert gpus == bool(command)
         if command:
             assert "Num GPUs Available: 1" in lines
             assert any(line.endswith("True /device:GPU:0") for line in lines), done.stdout
-        found.append(losses)
-    got, want = found
+        found.append(of_scripts)
     for name in ALONE:
-        assert len(want[name]) > 1
-        np.testing.assert_allclose(got[name], want[name], rtol=1e-3, err_msg=name)
+        (got, on_gpu, on_cpu), (want, control, _) = (of_scripts[name] for of_scripts in found)
+        assert sum(on_gpu.values()) > 20
+        assert not on_cpu, name
+        assert not control, "nothing of this run may be on the device"
+        assert len(want) > 1
+        np.testing.assert_allclose(got, want, rtol=1e-3, err_msg=name)
 
 
 def test_keras_is_told_once():

@@ -24,7 +24,8 @@ if [ "${2-}" = objects ]; then
       object=${depends%.d}.o
       # What the first rule names.
       mapfile -t files < <(sed -e '/^$/,$d' -e '/^[^ ].*:$/d' "$depends" | tr -d '\\' | tr ' ' '\n' | sed -e '/:$/d' -e '/^$/d')
-      ! printf '%s\n' "${files[@]}" | grep -qxF "$knows" || continue
+      # No pipe: grep ends at the first match, and what printf had not written yet would make a failure of it.
+      ! grep -qxF "$knows" < <(printf '%s\n' "${files[@]}") || continue
       # Up to date here, as make would have it.
       files+=(build/tensorflow/cflags)
       if [[ $object = build/device_so/* && $(uname) != Darwin ]]; then files+=(device/rules.mk); else files+=(build/metal_flags/compiler); fi

@@ -19,7 +19,7 @@ from tests.processes import ROOT, VALIDATION
 # These ask for the GPU before anything else runs, or choose devices themselves: they have processes of their own.
 ALONE = ["training_loop", "session", "mirrored_strategy"]
 # Half floats, and batch norm over eight numbers: ResNet-50 takes short steps, and after one of 1e-5 the CPU with and
-# without oneDNN is 10 % apart.
+# without oneDNN is 10 % apart; test_resnet50.py takes usual ones.
 TOLERANCE = {"mixed_precision": 1e-2, "resnet50": 3e-2, "mobilenet_v2": 5e-3}
 # Long ones, whose shaders the others have, too: a run that checks each access would take minutes.
 LONG = ["mobilenet_v2", "resnet50", "unet_segmentation"]

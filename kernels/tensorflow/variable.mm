@@ -85,9 +85,9 @@ Status VariableLock::Get(int input, Tensor* tensor) {
   RETURN_IF_ERROR(state_->Find(input, &resource, &ref));
   if (resource == nullptr) return FromCc(ref, tensor);
   Var* const var = state_->vars[input].get();
-  // Somebody still holds what was read; not this op, of a variable that is two of its inputs.
-  if (state_->own.insert(var).second &&
-      (var->copy_on_read_mode.load() || !resource->RefCountIsOne())) {
+  // Somebody still holds what was read; not this op, of a variable that is two of its inputs. In copy_on_read_mode, too:
+  // what is read is a copy then, and what writes with a shared lock is shut out by this one.
+  if (state_->own.insert(var).second && !resource->RefCountIsOne()) {
     tensorflow::Tensor own;
     RETURN_IF_ERROR(OwnCopyCc(state_->ctx, *resource, &own));
     *resource = own;

@@ -99,6 +99,35 @@ with tf.device("GPU:0"):
     )
 
 
+def test_what_writes_to_variables_whose_reads_are_copies_copies_nothing(tmp_path: Path) -> None:
+    library = tmp_path / "copied_reads.so"
+    done = build("--ops", SAMPLES / "copied_reads_op.cc", "-o", library)
+    assert done.returncode == 0, done.stderr
+    run_on_device(f"""
+copied_reads = tf.load_op_library({str(library)!r}).sample_copied_reads
+def peak():
+    metal_ops.device.synchronize()
+    return metal_ops.device.memory()["peak"]
+def assign(slot, value):  # as v[...].assign, which reads before
+    tf.raw_ops.ResourceStridedSliceAssign(
+        ref=v.handle, begin=[0, 0, slot], end=[1, 1, slot + 1], strides=[1, 1, 1], value=value)
+with tf.device("GPU:0"):
+    v = tf.Variable(tf.zeros([1, 1, 1 << 16, 64]))  # 16 MiB
+    row = 5 * tf.ones([1, 1, 1, 64])
+    copied_reads(v.handle)
+    before = peak()
+    for slot in range(4):
+        assign(slot, row)
+        metal_ops.cache_rows(v, row, [slot + 4])
+    assert peak() <= before + (1 << 20), (before, peak())
+    held = v.read_value()  # the control: a copy
+    assert peak() >= before + (8 << 20), (before, peak())
+    assign(0, row + row)
+    np.testing.assert_array_equal(held[0, 0, :9, 0], [5] * 8 + [0])
+    np.testing.assert_array_equal(v[0, 0, :9, 0], [10] + [5] * 7 + [0])
+""")
+
+
 def test_ops_of_other_habits(tmp_path: Path) -> None:
     # One has a class, a file enumerator and C++17 types of old headers; the other is C++20, compiles its shader at run
     # time and throws exceptions.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ class Work:
     all_everywhere: bool = False
     # "benchmarks.cases.x:name": where a worker with the Metal device finds this again, in x.WORKS.
     on_device: str = ""
+    # What computes for long is compared by the processor's time, of all threads, which others on the machine disturb
+    # less than the wall's; beside it memory has no row.
+    processor_time: bool = False
     note: str = ""
 
 
@@ -80,7 +84,8 @@ def register_cases(
                 Case(
                     group=group,
                     name=f"{kind}-{size}-{'gradient' if backward else 'forward'}",
-                    title=f"{title.format(size)}{times(work.calls)}: {what}",
+                    title=f"{title.format(size)}{times(work.calls)}: {what}"
+                    + ", processor time" * work.processor_time,
                     contenders=partial(contenders, work, backward),
                     units=size * work.calls,
                     unit=unit,
@@ -98,13 +103,17 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
     incoming = None
     if output.shape.rank > 0:
         incoming = np.random.default_rng(7).standard_normal(output.shape, np.float32)
-    row = partial(tensorflow, arrays=arrays, which=which, incoming=incoming, calls=work.calls)
+    clock = time.process_time if work.processor_time else time.perf_counter
+    row = partial(
+        tensorflow, arrays=arrays, which=which, incoming=incoming, calls=work.calls, clock=clock
+    )
     rows = [row("metal_ops", work.ours)]
     rows[0].note = work.note
     rows.append(row("metal_ops, without tf.function", work.ours, compiled=False))
-    rows.append(empty_function(arrays, work.calls))
-    read, written = work.gradient_traffic if backward else work.forward_traffic
-    rows.append(memory(context.stack, read, written, work.calls))
+    if not work.processor_time:
+        rows.append(empty_function(arrays, work.calls))
+        read, written = work.gradient_traffic if backward else work.forward_traffic
+        rows.append(memory(context.stack, read, written, work.calls))
     for name, formula in work.stock.items():
         function = partial(formulas.FORMULAS[formula], TENSORFLOW)
         rows.append(row(f"TensorFlow, {name}", function))
@@ -131,11 +140,18 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
         )
         rows.append(device.contender("metal_ops, Metal device", "metal", device.version))
     for suffix, formula in everywhere if context.peers else []:
-        settings = {"formula": formula, "gradients": list(which), "calls": work.calls}
-        worker = "peer_formulas.py"
-        jax = peers.start(context.stack, "jax", inputs, settings, worker)
+        settings = {
+            "formula": formula,
+            "gradients": list(which),
+            "calls": work.calls,
+            "processor_time": work.processor_time,
+        }
+        # Threads that wait for others' parts would count as work.
+        idle = {"OMP_WAIT_POLICY": "PASSIVE"} if work.processor_time else {}
+        start = partial(peers.start, context.stack, worker="peer_formulas.py", **idle)
+        jax = start("jax", inputs, settings)
         rows.append(jax.contender(f"JAX, jit{suffix}", "jit", jax.version))
-        torch = peers.start(context.stack, "torch", inputs, settings, worker)
+        torch = start("torch", inputs, settings)
         for name, variant in (("eager", "eager"), ("torch.compile", "compile")):
             rows.append(torch.contender(f"PyTorch, {name}{suffix}", variant, torch.version))
     return rows
@@ -149,6 +165,7 @@ def tensorflow(
     incoming: np.ndarray | None,
     calls: int = 1,
     compiled: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
     **options: Any,
 ) -> Contender:
     tensors = [tf.constant(array) for array in arrays]
@@ -176,7 +193,7 @@ def tensorflow(
         for _ in range(calls):
             call(weights, *tensors)
 
-    return Contender(name, timed(work), results)
+    return Contender(name, timed(work, clock), results)
 
 
 EMPTY = "an empty tf.function"

@@ -80,13 +80,15 @@ def all_cases() -> list[Case]:
     return list(_cases)
 
 
-def timed(function: Callable[[], Any]) -> Callable[[], float]:
-    """A `time_ms` for a function that returns when its work is done."""
+def timed(
+    function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
+) -> Callable[[], float]:
+    """A `time_ms` for a function that returns when its work is done. `clock` says seconds."""
 
     def time_ms() -> float:
-        start = time.perf_counter()
+        start = clock()
         function()
-        return (time.perf_counter() - start) * 1e3
+        return (clock() - start) * 1e3
 
     return time_ms
 

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -51,6 +52,14 @@ def measure(monkeypatch: pytest.MonkeyPatch, chosen: registry.Case, *arguments: 
     monkeypatch.setattr(program, "all_cases", lambda: [chosen])
     monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
     assert program.main() == 0
+
+
+def test_processor_time_is_that_of_the_work_alone():
+    """Sleep is none, and the title says so."""
+    assert registry.timed(lambda: time.sleep(0.05), time.process_time)() < 25
+    assert registry.timed(lambda: time.sleep(0.05))() > 45
+    titles = [case.title for case in registry.all_cases() if case.group == "attention"]
+    assert len(titles) == 4 and all(title.endswith(", processor time") for title in titles)
 
 
 def test_a_result_names_commit_date_and_load(results, monkeypatch):

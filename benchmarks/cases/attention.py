@@ -25,6 +25,7 @@ def attention(length: int) -> elementwise.Work:
         # q, k, v, and the outputs and their gradient again; three gradients.
         gradient_traffic=(8 * n, 4 * n),
         calls=elementwise.calls_of(HEADS * length * length),
+        processor_time=True,
     )
 
 

@@ -33,8 +33,9 @@ CALLS = {
 # than one chunk, each number of rows that has a loop of its own, tiles of rows and outputs and what is left of them.
 SIZES = [
     (1, 1, 1), (1, 5, 3), (2, 33, 5), (3, 96, 7), (4, 257, 40), (5, 64, 33), (1, 4100, 9), (7, 2051, 17), (300, 70, 18),
+    (1, 128, 9), (2, 512, 13), (3, 704, 6), (4, 1024, 35),
 ]  # fmt: skip
-FORMATS = [(4, 32), (4, 128), (4, None), (8, 32), (8, None)]
+FORMATS = [(4, 32), (4, 64), (4, 96), (4, 128), (4, 256), (4, None), (8, 32), (8, None)]
 
 
 def make(rows, inputs, outputs, dtype="float32", seed=0):
@@ -84,6 +85,16 @@ def test_values(symmetric, bits, block, size):
     check_product(x, weights)
 
 
+@pytest.mark.parametrize("rows", [1, 4, 20])
+@pytest.mark.parametrize("bits, block", FORMATS)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_scales_of_all_outputs(symmetric, bits, block, rows):
+    x, kernel = make(rows, 517, 19)
+    weights = metal_ops.quantize(kernel, bits, block, symmetric, per_tensor=True)
+    assert weights.scales.shape[0] == 1
+    check_product(x, weights)
+
+
 @pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("scales", ["float32", "float16"])
 @pytest.mark.parametrize("rows", [1, 20])
@@ -129,15 +140,20 @@ def test_equal_weights_stay():
     np.testing.assert_array_equal(metal_ops.dequantize(zeros), np.zeros((40, 2)))
 
 
+@pytest.mark.parametrize("inputs", [70, 256])
 @pytest.mark.parametrize("rows", [2, 20])
-def test_not_finite_as_in_a_product_of_floats(rows):
-    """Inf and NaN come out where TensorFlow's product has them."""
-    x, kernel = make(rows, 70, 5)
+def test_not_finite_as_in_a_product_of_floats(rows, inputs):
+    """Inf and NaN come out where TensorFlow's product has them; sums of what is large are no larger."""
+    x, kernel = make(rows, inputs, 5)
     x[0, 3], x[1, 69] = np.inf, np.nan
     weights = metal_ops.quantize(np.abs(kernel) + 0.1)
     found = metal_ops.quantized_matmul(x, weights).numpy()
     assert (found[0] == np.inf).all() and np.isnan(found[1]).all()
     assert np.isfinite(found[2:]).all()
+    large = np.where(np.arange(inputs) < inputs / 2, 3e38, 0)[None].repeat(rows, 0)
+    small = metal_ops.quantize(np.full((inputs, 5), 1e-4, np.float32), scales="float32")
+    found = metal_ops.quantized_matmul(large.astype(np.float32), small).numpy()
+    np.testing.assert_allclose(found, np.full((rows, 5), 1.5e34 * inputs), rtol=1e-5)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

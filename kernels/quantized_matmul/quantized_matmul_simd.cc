@@ -15,6 +15,7 @@
 // Behind what it is written with.
 #include "kernels/quantized_matmul/quantized_rows-inl.h"
 #include "kernels/quantized_matmul/weight_tiles-inl.h"
+#include "kernels/quantized_matmul/word_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
@@ -161,86 +162,16 @@ HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_ro
   }
 }
 
-#if HWY_TARGET == HWY_AVX3
-// The same of several rows of weights of 4 bits, from `row` on, whose inputs are whole units: what a
-// block's 16 codes stand for is a vector, whose lanes are looked up. No weight and no sum differs from
-// those of Dot.
-template <int kOutputsAtOnce, int kRows>
-HWY_INLINE void LookupDot(const Row& row, const QuantizedParams& p, const float* x, int64_t x_row,
-                          float (*products)[kRows]) {
-  const hn::ScalableTag<float> df;
-  const VF each_code = hn::ConvertTo(df, hn::Iota(hn::ScalableTag<int32_t>(), 0));
-  // A lane's lowest four bits say which one is meant; IndicesFromVec wants the others to be zero.
-  const auto lookup = [](VF table, hn::Vec<hn::ScalableTag<int32_t>> codes) HWY_ATTR {
-    return hn::TableLookupLanes(table, hn::Indices512<float>{codes.raw});
-  };
-  VF sums[kOutputsAtOnce][kRows][2], tables[kOutputsAtOnce];
-  for (int o = 0; o < kOutputsAtOnce; ++o) {
-    for (int r = 0; r < kRows; ++r) sums[o][r][0] = sums[o][r][1] = hn::Zero(df);
-    tables[o] = hn::Zero(df);
-  }
-  const float *scales = row.scales, *minima = row.minima;
-  int64_t block_end = 0;
-  for (int64_t chunk = 0; chunk < p.inputs; chunk += kChunk) {
-    const int64_t n = std::min(kChunk, p.inputs - chunk), high = HighOf<4>(n);
-    const uint8_t* const codes = row.codes + chunk / 2;
-    for (int64_t i = 0; i < n / 2; i += QUANTIZED_UNIT / 2) {
-      if (chunk + 2 * i == block_end) {
-        block_end += row.block;
-        for (int o = 0; o < kOutputsAtOnce; ++o) {
-          const VF scale = hn::Set(df, scales[o * p.row_groups]);
-          const VF minimum = minima != nullptr ? hn::Set(df, minima[o * p.row_groups])
-                                               : hn::Mul(hn::Set(df, -row.middle), scale);
-          tables[o] = hn::MulAdd(each_code, scale, minimum);
-        }
-        ++scales;
-        if (minima != nullptr) ++minima;
-      }
-      for (int o = 0; o < kOutputsAtOnce; ++o) {
-        const auto pairs = Bytes(codes + o * p.bytes + i);
-        const VF one = lookup(tables[o], pairs);
-        const VF two = lookup(tables[o], hn::ShiftRight<4>(pairs));
-        for (int r = 0; r < kRows; ++r) {
-          const float* const from = x + r * x_row + chunk + i;
-          sums[o][r][0] = hn::MulAdd(one, hn::LoadU(df, from), sums[o][r][0]);
-          sums[o][r][1] = hn::MulAdd(two, hn::LoadU(df, from + high), sums[o][r][1]);
-        }
-      }
-    }
-  }
-  for (int o = 0; o < kOutputsAtOnce; ++o) {
-    for (int r = 0; r < kRows; ++r) {
-      products[o][r] = SumOf(Floats(hn::Add(sums[o][r][0], sums[o][r][1])));
-    }
-  }
-}
-#endif
-
-// A few rows of x: codes are read once and unpacked in registers.
-template <int kBits, int kRows>
-void FewRows(CpuCall& call, const QuantizedParams& p, const float* x) {
+// y of a few rows of x, where dot(row, products) is what an output's weights have in common with each:
+// codes are read once and unpacked in registers.
+template <int kRows, typename Dot>
+void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
   call.ParallelFor(p.outputs, p.inputs * (1 + kRows) / 4 + 16, [&](int64_t begin, int64_t end) {
     Rows rows(call, p, 1);
     std::vector<float> sums(kRows * (end - begin));
-    int64_t output = begin;
-#if HWY_TARGET == HWY_AVX3
-    // As many as have sums in registers.
-    constexpr int kOutputsAtOnce = kRows < 4 ? 4 / kRows : 1;
-    const bool whole = kBits == 4 && p.inputs % QUANTIZED_UNIT == 0;
-    for (; whole && output + kOutputsAtOnce <= end && rows.Have(output, kOutputsAtOnce);
-         output += kOutputsAtOnce) {
-      float products[kOutputsAtOnce][kRows];
-      LookupDot<kOutputsAtOnce, kRows>(rows.At(output), p, x, OrderedRow(p.inputs), products);
-      for (int o = 0; o < kOutputsAtOnce; ++o) {
-        for (int r = 0; r < kRows; ++r) {
-          sums[r * (end - begin) + output + o - begin] = products[o][r];
-        }
-      }
-    }
-#endif
-    for (; output < end; ++output) {
+    for (int64_t output = begin; output < end; ++output) {
       float products[kRows];
-      Dot<kBits, kRows>(rows.At(output), p.inputs, x, OrderedRow(p.inputs), products);
+      dot(rows.At(output), products);
       for (int r = 0; r < kRows; ++r) sums[r * (end - begin) + output - begin] = products[r];
     }
     for (int r = 0; r < kRows; ++r) {
@@ -249,8 +180,46 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const float* x) {
   });
 }
 
+template <int kBits, int kRows>
+void FewRowsInOrder(CpuCall& call, const QuantizedParams& p, const float* x) {
+  FewRows<kRows>(call, p, [&](const Row& row, float* products) {
+    Dot<kBits, kRows>(row, p.inputs, x, OrderedRow(p.inputs), products);
+  });
+}
+
+#if HWY_TARGET == HWY_AVX3
+template <int kRows>
+void FewRowsByWords(CpuCall& call, const QuantizedParams& p, const WordRows& x) {
+  if (p.block < p.inputs && p.block < kWordTerms) {
+    FewRows<kRows>(call, p, [&](const Row& row, float* products) {
+      WordDot<true, kRows>(row, p, x, products);
+    });
+  } else {
+    FewRows<kRows>(call, p, [&](const Row& row, float* products) {
+      WordDot<false, kRows>(row, p, x, products);
+    });
+  }
+}
+
+// Whether that has computed the product.
+bool ProductByWords(CpuCall& call, const QuantizedParams& p) {
+  if (p.rows > QUANTIZED_FEW_ROWS || !FitWords(p)) return false;
+  WordRows x(p);
+  if (!x.Read(call)) return false;
+  const auto run = p.rows == 1   ? FewRowsByWords<1>
+                   : p.rows == 2 ? FewRowsByWords<2>
+                   : p.rows == 3 ? FewRowsByWords<3>
+                                 : FewRowsByWords<4>;
+  run(call, p, x);
+  return true;
+}
+#endif
+
 template <int kBits>
 void Product(CpuCall& call, const QuantizedParams& p) {
+#if HWY_TARGET == HWY_AVX3
+  if (kBits == 4 && ProductByWords(call, p)) return;
+#endif
   const int64_t most = std::min(p.rows, kPanel);
   const hwy::AlignedFreeUniquePtr<float[]> ordered =
       hwy::AllocateAligned<float>(most * OrderedRow(p.inputs));
@@ -278,16 +247,16 @@ void Product(CpuCall& call, const QuantizedParams& p) {
     }
     switch (n) {
       case 1:
-        FewRows<kBits, 1>(call, p, ordered.get());
+        FewRowsInOrder<kBits, 1>(call, p, ordered.get());
         break;
       case 2:
-        FewRows<kBits, 2>(call, p, ordered.get());
+        FewRowsInOrder<kBits, 2>(call, p, ordered.get());
         break;
       case 3:
-        FewRows<kBits, 3>(call, p, ordered.get());
+        FewRowsInOrder<kBits, 3>(call, p, ordered.get());
         break;
       default:
-        FewRows<kBits, 4>(call, p, ordered.get());
+        FewRowsInOrder<kBits, 4>(call, p, ordered.get());
     }
   }
 }

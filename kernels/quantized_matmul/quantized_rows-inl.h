@@ -8,6 +8,8 @@
 #define METAL_OPS_KERNELS_QUANTIZED_MATMUL_QUANTIZED_ROWS_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -60,6 +62,16 @@ class Rows {
     for (std::vector<float>& room : rooms_) room.resize(n);
     scales_ = call_.Read(first_ + 1, at, n, rooms_[0].data());
     if (p_.use_minima != 0) minima_ = call_.Read(first_ + 2, at, n, rooms_[1].data());
+    // Those of the next rows, so that nobody waits for them then.
+    if (!shared && p_.groups > 1) {
+      for (int input = 1; input <= (p_.use_minima != 0 ? 2 : 1); ++input) {
+        const FloatArray next = call_.floats(first_ + input);
+        const auto *from = static_cast<const char*>(next.At(at + n)),
+                   *end = static_cast<const char*>(
+                       next.At(std::min(at + 2 * n, p_.outputs * p_.groups)));
+        for (; from < end; from += 64) hwy::Prefetch(from);
+      }
+    }
   }
 
   static constexpr int64_t kScales = 512;

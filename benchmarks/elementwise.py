@@ -215,14 +215,19 @@ def empty_function(arrays: list[Any], calls: int = 1) -> Contender:
     )
 
 
-def memory(stack: ExitStack, read: int, written: int, calls: int = 1) -> Contender:
+def memory(
+    stack: ExitStack, read: int, written: int, calls: int = 1, processor_time: bool = False
+) -> Contender:
     """The machine's limit, measured in turns with the rest."""
     if not MEMORY_PASS.exists():
         raise FileNotFoundError(
             f"[benchmarks] {MEMORY_PASS} is missing. Run 'make bench', which builds it."
         )
     process = subprocess.Popen(
-        [str(MEMORY_PASS), str(read), str(written), str(os.cpu_count() or 1)],
+        [
+            *(str(MEMORY_PASS), str(read), str(written), str(os.cpu_count() or 1)),
+            *["processor"] * processor_time,
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,5 @@
-"""A row times quantized weights on the CPU: lookup tables of every width, scales, and floats.
+"""A row times quantized weights on the CPU: lookup tables of every width, scales, and floats; and weights of 4 bits
+that come from memory, beside that and PyTorch's kernel.
 
 Times are the processor's, of all threads.
 """
@@ -14,9 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 import metal_ops
+from benchmarks import elementwise, peers
 from benchmarks.registry import Case, Contender, Context, register
 
 SIZE, CALLS = 4096, 10
+# So many of such matrices no cache holds.
+MATRICES, BLOCK = 32, 32
 
 
 def tables(bits: int) -> metal_ops.LookupWeights:
@@ -56,6 +60,67 @@ register(
         name="quantized-row",
         title=f"a row by {SIZE} x {SIZE} weights on the CPU, {CALLS} calls in a row, processor time",
         contenders=contenders,
+        in_quick=False,
+    )
+)
+
+
+def from_memory(context: Context) -> list[Contender]:
+    random = np.random.default_rng(0)
+
+    def halves() -> tf.Tensor:
+        return tf.constant(random.random((SIZE, SIZE // BLOCK)).astype(np.float16))
+
+    every = [
+        metal_ops.QuantizedWeights(
+            tf.constant(random.integers(0, 256, (SIZE, SIZE // 2), np.uint8)),
+            halves(),
+            halves(),
+            inputs=SIZE,
+            bits=4,
+            block=BLOCK,
+        )
+        for _ in range(MATRICES)
+    ]
+    x = tf.constant(random.standard_normal((1, SIZE), np.float32))
+
+    def ours(name: str, dynamic: bool) -> Contender:
+        products = tf.function(
+            lambda x: [metal_ops.quantized_matmul(x, w, dynamic=dynamic) for w in every],
+            autograph=False,
+        )
+
+        def work() -> float:
+            begin = time.process_time()
+            products(x)
+            return (time.process_time() - begin) * 1e3
+
+        return Contender(name, work)
+
+    n_bytes = sum(w.n_bytes for w in every)
+    rows = [
+        ours("metal_ops", False),
+        ours("metal_ops, dynamic", True),
+        elementwise.memory(context.stack, n_bytes // 4, 0, processor_time=True),
+    ]
+    rows[-1].note = f"reading {n_bytes * 1e-6:.0f} MB, which are all codes, scales and minima."
+    if context.peers:
+        settings = {"size": SIZE, "matrices": MATRICES, "block": BLOCK, "processor_time": True}
+        torch = peers.start(
+            context.stack, "torch", {}, settings, "peer_quantized.py", OMP_WAIT_POLICY="PASSIVE"
+        )
+        rows.append(torch.contender("PyTorch, _weight_int4pack_mm_for_cpu", "int4", torch.version))
+        rows[-1].results = None
+    return rows
+
+
+register(
+    Case(
+        group="quantized",
+        name="quantized-memory",
+        title=f"a row by {MATRICES} times {SIZE} x {SIZE} weights of 4 bits in blocks of {BLOCK}, from memory, "
+        "processor time",
+        contenders=from_memory,
         in_quick=False,
     )
 )

@@ -125,6 +125,44 @@ int main(void) {
   return 0;
 }
 """
+# <Metal/Metal.h> alone brings CoreFoundation, and of the system what a Mac's SDK does.
+CORE_FOUNDATION = r"""
+#import <Metal/Metal.h>
+int main(void) {
+  @autoreleasepool {
+    CFTypeRef held = CFBridgingRetain([NSMutableArray arrayWithObject:@"seven"]);
+    CFTypeRef first = CFRetain(CFArrayGetValueAtIndex((CFArrayRef)held, 0));
+    printf("%ld %d\n", CFArrayGetCount((CFArrayRef)held), CFEqual(first, CFSTR("seven")));
+    CFRelease(first);
+    NSArray* again = CFBridgingRelease(held);
+    printf("%s\n", [[again objectAtIndex:0] UTF8String]);
+
+    CFStringRef text = CFStringCreateWithCString(kCFAllocatorDefault, "gr\xc3\xbcn", kCFStringEncodingUTF8);
+    char fits[6], small[5];
+    int whole = CFStringGetCString(text, fits, sizeof fits, kCFStringEncodingUTF8);
+    int cut = CFStringGetCString(text, small, sizeof small, kCFStringEncodingUTF8);
+    int ascii = CFStringGetCString(text, fits, sizeof fits, kCFStringEncodingASCII);
+    printf("%ld %d%d%d %d\n", CFStringGetLength(text), whole, cut, ascii,
+           strcmp(fits, CFStringGetCStringPtr(text, kCFStringEncodingUTF8)));
+    CFRelease(text);
+
+    UInt8 folder[4096];
+    CFURLRef url = CFBundleCopyBundleURL(CFBundleGetMainBundle());
+    int found = CFURLGetFileSystemRepresentation(url, true, folder, sizeof folder);
+    CFURLRef none = CFBundleCopyResourceURL(CFBundleGetMainBundle(), CFSTR("none"), CFSTR("metallib"), NULL);
+    printf("%d %c %d %d\n", found, folder[0], none == NULL, CFAbsoluteTimeGetCurrent() > 7e8);
+    CFRelease(url);
+    CFDataRef data = CFDataCreate(NULL, folder, 1);
+    printf("%ld %c\n", CFDataGetLength(data), CFDataGetBytePtr(data)[0]);
+    CFRelease(data);
+
+    void* pages = NULL;
+    if (vm_allocate(mach_task_self(), (vm_address_t*)&pages, 3, VM_FLAGS_ANYWHERE)) return 1;
+    printf("%d %d\n", ((char*)pages)[2], (int)((uintptr_t)pages % sysconf(_SC_PAGESIZE)));
+    return vm_deallocate(mach_task_self(), (vm_address_t)pages, 3);
+  }
+}
+"""
 # (name of the file, text, what the program prints)
 HOSTS = {
     "C with blocks and atomics": ("host.c", BLOCKS, "45\n"),
@@ -171,6 +209,15 @@ def test_hosts_compile_and_run(tmp_path: Path, name: str, text: str, printed: st
     assert rule.startswith(f"host.o: {name}")
     right(metal_ops("objc", "--link", "host.o", "-o", "host", cwd=tmp_path))
     assert right(command("./host", cwd=tmp_path)) == printed
+
+
+@pytest.mark.parametrize("options", [["-std=c11"], ["-fobjc-arc"]], ids=" ".join)
+def test_core_foundation(tmp_path: Path, options: list[str]) -> None:
+    """Its objects are Foundation's. -std=c11 hides nothing of a Mac's headers."""
+    (tmp_path / "host.m").write_text(CORE_FOUNDATION)
+    right(metal_ops("objc", "-Wall", "-Werror", *options, "host.m", "-o", "host", cwd=tmp_path))
+    printed = right(command("./host", cwd=tmp_path))
+    assert printed.splitlines() == ["1 1", "seven", "4 100 0", "1 / 1 1", "1 /", "0 0"]
 
 
 @pytest.mark.parametrize("header", ["atomic", "ios", "memory", "stdexcept"])

@@ -3,8 +3,20 @@
 #define HOSTMETAL_FOUNDATION_FOUNDATION_H_
 
 #include_next <Foundation/Foundation.h>
+// As Apple's does.
+#include <CoreFoundation/CoreFoundation.h>
+#include <mach/mach.h>
 
 #ifdef __OBJC__
+
+// A reference that the caller releases, of an object, and back.
+#if __has_feature(objc_arc)
+static inline CFTypeRef CFBridgingRetain(id object) { return (__bridge_retained CFTypeRef)object; }
+static inline id CFBridgingRelease(CFTypeRef object) { return (__bridge_transfer id)object; }
+#else
+static inline CFTypeRef CFBridgingRetain(id object) { return CFRetain((CFTypeRef)object); }
+static inline id CFBridgingRelease(CFTypeRef object) { return (id)CFAutorelease(object); }
+#endif
 
 typedef NSUInteger NSDataReadingOptions;
 

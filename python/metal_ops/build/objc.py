@@ -66,6 +66,7 @@ _IGNORED = re.compile(
     r"fimplicit-module-maps|stdlib=libc\+\+|Wl,-dead_strip|Wl,-headerpad_max_install_names|ObjC|Wl,-ObjC|"
     r"fapplication-extension|fobjc-runtime=macosx.*)$"
 )
+_STRICT = re.compile(r"-std=(c|iso9899:)\d\w+$|-ansi$")
 _IGNORED_WITH_VALUE = {"-arch", "-isysroot", "-F", "-iframework"}
 
 
@@ -184,6 +185,9 @@ class _Driver:
         ]
         objective_c = language.startswith("objective-c")
         own = [*(flags.objc_flags() if objective_c else []), *flags.host_flags()]
+        # -std=c11 hides from glibc's headers what is beyond C, from a Mac's it hides nothing.
+        if language == "objective-c" and any(_STRICT.match(word) for word in words):
+            own.append("-D_DEFAULT_SOURCE=")
         quiet = ["-Wno-unused-command-line-argument"] if links else []
         return _call([*compiler, *own, *quiet, *words, *output, "-x", language, file])
 

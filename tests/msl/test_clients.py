@@ -65,6 +65,25 @@ def test_forward_is_a_name_for_everybody():
     assert x[0] == 3
 
 
+def test_conditionals_of_bfloats_in_macros():
+    """One in memory and one that is a variable: ?: has no common type for them, wherever it is written."""
+    source = """
+    #define IF(c, x, y) ((c) ? (x) : (y))
+    #define MAX(x, y) IF((x) > (y), x, y)
+    #define FLOOR m = \\
+      MAX(m, s[2])
+    kernel void k(device const bfloat* s, device float* out) {
+      bfloat m = 0;
+      m = MAX(m, s[1]);
+      out[0] = m;
+      FLOOR;
+      out[1] = m;
+    }"""
+    s, out = np.array([0, 0x3F80, 0x4040], np.uint16), np.zeros(2, np.float32)  # 0, 1, 3
+    library(source)["k"].run(1, 1, {0: s, 1: out})
+    assert out.tolist() == [1, 3]
+
+
 def test_argument_indices_of_an_array_behind_its_attribute(tmp_path):
     """An argument encoder sees the elements as it does where the attribute is behind the bounds."""
     struct = "struct A {{ device float* p {}; texture2d<float> t {}; float x [[id(7)]]; }};"

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from .flat import FlatText
+from .tokens import Token
 
 SPACES = frozenset({"device", "constant", "threadgroup", "thread"})
 COHERENCE = frozenset({"threadgroup", "device", "system"})
@@ -323,7 +324,7 @@ def helps(source: FlatText, helped: frozenset[tuple[int, str]]) -> None:
 
 
 def conditionals_around(source: FlatText, offset: int) -> list[int]:
-    """Offsets of the conditional operators in the statement around `offset`."""
+    """Offsets of the conditional operators in the statement around `offset` and in the macros that it names."""
     tokens = source.tokens
     i = bisect_left(tokens, offset, key=lambda token: token.start)
     if i == len(tokens):
@@ -331,7 +332,25 @@ def conditionals_around(source: FlatText, offset: int) -> list[int]:
     start, end = source.statement_start(i), i
     while end < len(tokens) and tokens[end].text not in (";", "{", "}"):
         end += 1
-    return [token.start for token in tokens[start:end] if token.text == "?"]
+    macros = _macros(source)
+    found, wanted = [], tokens[start:end]
+    while wanted:
+        found += [token.start for token in wanted if token.text == "?"]
+        wanted = [inner for token in wanted for inner in macros.pop(token.text, ())]
+    return found
+
+
+def _macros(source: FlatText) -> dict[str, list[Token]]:
+    """The tokens of each macro's definitions."""
+    bodies: dict[int, list[Token]] = {}
+    for token in source.tokens:
+        if token.directive:
+            bodies.setdefault(token.directive, []).append(token)
+    macros: dict[str, list[Token]] = {}
+    for body in bodies.values():
+        for name in body[2:3]:  # behind `#` and `define`
+            macros.setdefault(name.text, []).extend(body)
+    return macros
 
 
 def _operand_end(source: FlatText, i: int) -> int:

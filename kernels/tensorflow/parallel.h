@@ -10,12 +10,17 @@
 #include <memory>
 
 #include "absl/synchronization/notification.h"
+#include "kernels/tensorflow/team.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace metal_ops {
 
 inline int64_t NumThreads(tensorflow::OpKernelContext* context) {
   return context->device()->tensorflow_cpu_worker_threads()->num_threads;
+}
+
+inline tensorflow::thread::ThreadPool* Pool(tensorflow::OpKernelContext* context) {
+  return context->device()->tensorflow_cpu_worker_threads()->workers;
 }
 
 // Calls `work(task, thread)` once for each task in [0, n_tasks), in that order of starting, on the
@@ -29,7 +34,10 @@ inline void RunTasks(tensorflow::OpKernelContext* context, int64_t n_tasks, int6
     for (int64_t task = 0; task < n_tasks; ++task) work(task, 0);
     return;
   }
+  auto* const pool = Pool(context);
+  if (Team::Of(pool).Run(pool, n_tasks, n_threads, work)) return;
 
+  // Beside another loop.
   struct Queue {
     std::atomic<int64_t> next{0}, finished{0}, threads{0};
     absl::Notification all_finished;
@@ -44,7 +52,6 @@ inline void RunTasks(tensorflow::OpKernelContext* context, int64_t n_tasks, int6
       if (++queue->finished == n_tasks) queue->all_finished.Notify();
     }
   };
-  auto* const pool = context->device()->tensorflow_cpu_worker_threads()->workers;
   for (int64_t i = 1; i < n_threads; ++i) pool->Schedule(drain);
   drain();
   queue->all_finished.WaitForNotification();
@@ -57,11 +64,14 @@ inline void RunTasks(tensorflow::OpKernelContext* context, int64_t n_tasks, int6
 // and waits for each: on two cores it gained nothing on loops below a millisecond.
 inline void ParallelFor(tensorflow::OpKernelContext* context, int64_t n, int64_t cycles,
                         const std::function<void(int64_t, int64_t)>& work) {
-  constexpr double kRangeCycles = 50000;  // at least: some 20 us
+  // At least, some 20 us: to wake a thread takes longer than half of that, and one that has stayed
+  // begins at once.
+  const bool is_awake = Team::Of(Pool(context)).Stays();
+  const double range_cycles = is_awake ? 25000 : 50000;
   constexpr int64_t kRangesPerThread = 8;
   if (n == 0) return;
   const int64_t most = std::min(n, kRangesPerThread * NumThreads(context));
-  const double worth = static_cast<double>(n) * static_cast<double>(cycles) / kRangeCycles;
+  const double worth = static_cast<double>(n) * static_cast<double>(cycles) / range_cycles;
   const int64_t n_ranges = worth < static_cast<double>(most) ? static_cast<int64_t>(worth) : most;
   const int64_t n_threads = std::min(NumThreads(context), n_ranges / 2);
   if (n_threads <= 1) {

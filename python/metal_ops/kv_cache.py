@@ -142,7 +142,9 @@ class KVCache(tf.Module):
         else:
             # With padding, as if it belonged to the sequence: what is behind a query is not seen.
             self._append(k, v, starts, whole if self.window is None else new)
-            length = tf.minimum(starts + whole, self.k.shape[2])
+            length = starts + whole  # for which there is room
+            if self.window is not None:
+                length = tf.minimum(length, self.window)
             outputs = scaled_dot_product_attention(
                 q, self.k, self.v, causal=self.window is None, key_lengths=length, **options
             )

@@ -10,6 +10,7 @@ from metal_ops.lm.adapted import wrapped
 from metal_ops.lm.config import ModelConfig, TrainConfig
 from metal_ops.lm.generate import Sampling, Writer, choose
 from metal_ops.lm.model import Transformer
+from metal_ops.lm.passes import Pass
 from metal_ops.lm.train import Trainer
 from metal_ops.programs.errors import ProgramError
 
@@ -81,6 +82,46 @@ def test_caches_give_the_same(pieces):
         logits = model.extend(tf.constant(tokens[None, at : at + n]), caches)
         at += n
         np.testing.assert_allclose(logits[0], right[at - 1], atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["floats", "codes", "adapter"])
+def test_passes(kind):
+    """Compiled, a token's in the order of its ops, they give what ops one by one give."""
+    model, tokens = scaled(SMALL), tokens_of(7)[None]
+    if kind != "floats":
+        model = model.quantized(4)
+    if kind == "adapter":
+        model, _ = wrapped(model)
+    first, second = model.caches(16), model.caches(16)
+    passes = {n: Pass(model, second, n) for n in (4, 1)}
+    for at, n in ((0, 4), (4, 1), (5, 1), (6, 1)):
+        part = tf.constant(tokens[:, at : at + n])
+        np.testing.assert_array_equal(passes[n](part), model.extend(part, first))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one.k, other.k)
+        assert one.lengths.numpy() == other.lengths.numpy() == [7]
+
+
+def test_full_caches_are_refused():
+    model = scaled(SMALL)
+    one = Pass(model, model.caches(2), 1)
+    for _ in range(2):
+        one(tf.constant([[65]]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the cache has room for 2 rows"):
+        one(tf.constant([[65]]))
+
+
+def test_a_token_moves_no_heads():
+    """A token's heads lie in the order that attention wants."""
+    model = scaled(SMALL).quantized(4)
+    extend = tf.function(lambda tokens: model.extend(tokens, caches))
+    for n, transposes in ((1, 0), (4, 4)):
+        caches = model.caches(16)
+        graph = extend.get_concrete_function(tf.TensorSpec([1, n], tf.int32)).graph
+        kinds = [node.type for node in graph.get_operations()]
+        assert kinds.count("Transpose") == transposes
+        # Around the products of two layers there are none.
+        assert kinds.count("Reshape") <= 6, kinds.count("Reshape")
 
 
 def test_weights_of_the_picture():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +12,7 @@ import tensorflow as tf
 from metal_ops.programs.errors import ProgramError
 
 from .model import Transformer
+from .passes import Pass
 from .tokenizers import Bytes, Tokenizer
 
 # What the model goes on from where it is told nothing, and where a prompt begins: the end of a paragraph.
@@ -85,11 +85,7 @@ class Writer:
         self._caches = model.caches(self._context)
         self._tokens: list[int] = []
         self._logits: np.ndarray | None = None
-        self._extend = tf.function(
-            lambda tokens: model.extend(tokens, self._caches), autograph=False
-        )
-        # By how many tokens: to look for the right one among its own takes tf.function a tenth of a token's time.
-        self._passes: dict[int, Any] = {}
+        self._passes: dict[int, Pass] = {}  # by how many tokens
 
     def tell(self, text: bytes) -> None:
         """Reads some text that the next tokens follow."""
@@ -136,6 +132,5 @@ class Writer:
     def _run(self, tokens: list[int]) -> np.ndarray:
         n = len(tokens)
         if n not in self._passes:
-            spec = tf.TensorSpec([1, n], tf.int32)
-            self._passes[n] = self._extend.get_concrete_function(spec)
+            self._passes[n] = Pass(self.model, self._caches, n)
         return self._passes[n](tf.constant([tokens], tf.int32)).numpy()[0]

@@ -122,29 +122,26 @@ class Llama(Transformer):
     def _embedded(self, tokens: tf.Tensor) -> tf.Tensor:
         if not isinstance(self.embedding, QuantizedWeights):
             return super()._embedded(tokens)
-        weights, flat = self.embedding, tf.reshape(tokens, [-1])
+        weights = self.embedding
         minima = weights.minima
         rows = QuantizedWeights(
-            tf.gather(weights.codes, flat),
-            tf.gather(weights.scales, flat),
-            tf.gather(minima, flat) if minima.shape.rank == 2 else minima,
+            tf.gather(weights.codes, tokens),
+            tf.gather(weights.scales, tokens),
+            tf.gather(minima, tokens) if minima.shape.rank == 2 else minima,
             inputs=weights.inputs,
             bits=weights.bits,
             block=weights.block,
         )
-        found = tf.transpose(metal_ops.dequantize(rows))
-        return tf.reshape(found, [*self._sizes(tokens), self.config.width])
+        return tf.transpose(metal_ops.dequantize(rows))
 
     def _heads(
-        self, i: int, x: tf.Tensor, positions: tf.Tensor | None
+        self, i: int, x: tf.Tensor, sizes: list[Any], positions: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         config = self.config
         normal = self._normal(x, self.norms[i]["attention"])
 
         def heads(name: str, n: int) -> tf.Tensor:
-            found = self._product(normal, i, name)
-            found = tf.reshape(found, [*self._sizes(x), n, config.head_size])
-            found = tf.transpose(found, [0, 2, 1, 3])
+            found = self._apart(self._product(normal, i, name), sizes, n)
             if name == "v":
                 return found
             return metal_ops.rope(
@@ -156,11 +153,6 @@ class Llama(Transformer):
             )
 
         return heads("q", config.heads), heads("k", config.kv_heads), heads("v", config.kv_heads)
-
-    def _joined(self, i: int, heads: tf.Tensor) -> tf.Tensor:
-        together = tf.transpose(heads, [0, 2, 1, 3])
-        width = self.config.heads * self.config.head_size
-        return self._product(tf.reshape(together, [*self._sizes(together), width]), i, "out")
 
     def _feed_forward(self, i: int, x: tf.Tensor) -> tf.Tensor:
         normal = self._normal(x, self.norms[i]["feed_forward"])
@@ -174,7 +166,9 @@ class Llama(Transformer):
         normal, head = self._normal(x, self.last_norm), self.head
         if head is None:
             rows = self.embedding
-            head = rows if isinstance(rows, QuantizedWeights) else tf.transpose(rows)
+            if not isinstance(rows, QuantizedWeights):
+                return tf.matmul(normal, rows, transpose_b=True)
+            head = rows
         return self._times(normal, head)
 
 

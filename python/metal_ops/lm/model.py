@@ -74,12 +74,15 @@ class Transformer(tf.Module):
 
     def __call__(self, tokens: tf.Tensor) -> tf.Tensor:
         """Logits [batch, length, 256] of the byte behind each one of [batch, length] integers."""
-        x = self._embedded(tokens)
+        tokens = tf.convert_to_tensor(tokens)
+        sizes = self._sizes(tokens)
+        x = self._embedded(tf.reshape(tokens, [-1]))
         for i in range(self.config.layers):
-            q, k, v = self._heads(i, x, None)
+            q, k, v = self._heads(i, x, sizes, None)
             x += self._joined(i, metal_ops.scaled_dot_product_attention(q, k, v, causal=True))
             x += self._feed_forward(i, x)
-        return self._logits(x)
+        logits = self._logits(x)
+        return tf.reshape(logits, [*sizes, logits.shape[-1]])
 
     def caches(self, capacity: int, batch: int = 1) -> list[KVCache]:
         """Empty ones, for `extend`."""
@@ -89,20 +92,24 @@ class Transformer(tf.Module):
 
     def extend(self, tokens: tf.Tensor, caches: list[KVCache]) -> tf.Tensor:
         """Appends [batch, n] tokens to what the caches hold; the logits [batch, 256] of the byte behind the last."""
-        x = self._embedded(tokens)
-        positions = caches[0].positions(tokens.shape[1])
+        batch, n = sizes = self._sizes(tokens)
+        x = self._embedded(tf.reshape(tokens, [-1]))
+        positions = caches[0].positions(n)
         for i, cache in enumerate(caches):
-            x += self._joined(i, cache.attend(*self._heads(i, x, positions)))
+            x += self._joined(i, cache.attend(*self._heads(i, x, sizes, positions)))
             x += self._feed_forward(i, x)
-        return self._logits(x[:, -1:])[:, 0]
+        if tokens.shape[1] != 1:
+            x = tf.reshape(x, [batch, n, x.shape[-1]])[:, -1]
+        return self._logits(x)
 
     def attention_weights(self, tokens: tf.Tensor) -> tf.Tensor:
         """[layers, heads, length, length], for pictures: what each byte of [length] looks at."""
-        x = self._embedded(tokens[None])
+        tokens = tf.convert_to_tensor(tokens)
+        x, sizes = self._embedded(tokens), self._sizes(tokens[None])
         group = self.config.heads // self.config.kv_heads
         found = []
         for i in range(self.config.layers):
-            q, k, v = self._heads(i, x, None)
+            q, k, v = self._heads(i, x, sizes, None)
             scores = tf.matmul(q, tf.repeat(k, group, axis=1), transpose_b=True)
             scores *= q.shape[-1] ** -0.5
             behind = tf.linalg.band_part(tf.ones_like(scores), -1, 0) == 0
@@ -150,31 +157,38 @@ class Transformer(tf.Module):
             return metal_ops.quantized_matmul(x, matrix, dynamic=dynamic)
         if callable(matrix):  # a layer: see adapted.py
             return matrix(x)
-        return tf.tensordot(x, matrix, 1)
+        return tf.matmul(x, matrix)
 
     def _embedded(self, tokens: tf.Tensor) -> tf.Tensor:
         return tf.gather(self.embedding, tokens)
 
     def _heads(
-        self, i: int, x: tf.Tensor, positions: tf.Tensor | None
+        self, i: int, x: tf.Tensor, sizes: list[Any], positions: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """q, k and v of a layer, [batch, heads, length, size], q and k turned by their positions."""
         config = self.config
-        size = config.width // config.heads
         normal = metal_ops.rms_norm(x, self.norms[i]["attention"])
         both = self._product(normal, i, "qkv")
-        both = tf.reshape(both, [*self._sizes(x), config.heads + 2 * config.kv_heads, size])
-        turned, v = tf.split(
-            tf.transpose(both, [0, 2, 1, 3]), [config.heads + config.kv_heads, config.kv_heads], 1
-        )
+        both = self._apart(both, sizes, config.heads + 2 * config.kv_heads)
+        turned, v = tf.split(both, [config.heads + config.kv_heads, config.kv_heads], 1)
         turned = metal_ops.rope(turned, positions, config.rope_base)
         q, k = tf.split(turned, [config.heads, config.kv_heads], 1)
         return q, k, v
 
+    @staticmethod
+    def _apart(x: tf.Tensor, sizes: list[Any], heads: int) -> tf.Tensor:
+        """[batch length, heads size] as [batch, heads, length, size]."""
+        batch, length = sizes
+        size = x.shape[-1] // heads
+        if isinstance(length, int) and length == 1:  # which lies like that
+            return tf.reshape(x, [batch, heads, 1, size])
+        return tf.transpose(tf.reshape(x, [batch, length, heads, size]), [0, 2, 1, 3])
+
     def _joined(self, i: int, heads: tf.Tensor) -> tf.Tensor:
-        together = tf.transpose(heads, [0, 2, 1, 3])
-        joined = tf.reshape(together, [*self._sizes(together), self.config.width])
-        return self._product(joined, i, "out")
+        width = heads.shape[1] * heads.shape[3]
+        if heads.shape[2] != 1:
+            heads = tf.transpose(heads, [0, 2, 1, 3])
+        return self._product(tf.reshape(heads, [-1, width]), i, "out")
 
     def _feed_forward(self, i: int, x: tf.Tensor) -> tf.Tensor:
         normal = metal_ops.rms_norm(x, self.norms[i]["feed_forward"])
@@ -182,7 +196,7 @@ class Transformer(tf.Module):
 
     def _logits(self, x: tf.Tensor) -> tf.Tensor:
         normal = metal_ops.rms_norm(x, self.last_norm)
-        return tf.tensordot(normal, tf.transpose(self.embedding), 1)
+        return tf.matmul(normal, self.embedding, transpose_b=True)
 
     @staticmethod
     def _sizes(x: tf.Tensor) -> list[Any]:

@@ -9,7 +9,8 @@ OBJCXX ?= clang++-19
 # GCC's headers come last: with -I its xmmintrin.h is found before clang's own.
 # Asked once, by the first file that is compiled: when make reads this, a new machine has no GCC yet.
 OBJC_INCLUDE = $(eval OBJC_INCLUDE := $$(shell gcc -print-file-name=include))$(OBJC_INCLUDE)
-GNUSTEP_INCLUDE := /usr/include/GNUstep
+# A folder of the architecture's on Debian 13.
+GNUSTEP_INCLUDE = $(eval GNUSTEP_INCLUDE := $$(shell gnustep-config --variable=GNUSTEP_SYSTEM_HEADERS))$(GNUSTEP_INCLUDE)
 # -Wno-nullability-completeness: GNUstep's headers are annotated in part.
 OBJCXXFLAGS = -x objective-c++ -std=c++17 -fobjc-runtime=gcc -fblocks -O2 -DNDEBUG -fPIC -pthread \
                -isystem hostmetal/include -isystem hostmetal/include/compat -isystem $(GNUSTEP_INCLUDE) \

@@ -12,7 +12,7 @@ written, nothing is mounted outside of the script's own mount namespace, and roo
 
 Scenarios, in this order; without names those marked * run:
 * user      Debian 12, a user without sudo: each command ends with one sentence, which names what root has to run
-* trixie    Debian 13 as root, whose only Python is 3.13: make nerf, with the newest TensorFlow
+* trixie    Debian 13 as root, whose only Python is 3.13: make nerf, with the newest TensorFlow, and make test-release
 * nerf      Debian 12 as root: make nerf, and its pictures are there
 * test      make test, in the root of nerf
 * onednn=0  make test-ops there with TF_ENABLE_ONEDNN_OPTS=0
@@ -261,6 +261,7 @@ fi
 if wanted trixie; then
   enter trixie trixie root
   ends_well trixie "$picture" make nerf
+  ends_well trixie python/metal_ops/libmetal_device.so make test-release
 fi
 if wanted nerf; then enter main bookworm root; ends_well nerf "$picture" make nerf; fi
 if wanted test; then enter main bookworm root; ends_well test "$library" make test; fi

@@ -342,16 +342,20 @@ def test_second_derivatives_are_refused():
 MEMORY = """
 import resource, sys
 import numpy as np, tensorflow as tf
-import metal_ops
-length = int(sys.argv[1])
-q = tf.ones([1, 2, length, 8])
+import metal_ops, metal_ops.device
+length, place = int(sys.argv[1]), sys.argv[2]
+if place != "CPU:0":
+    metal_ops.device.load()
+with tf.device(place):
+    q = tf.ones([1, 2, length, 8])
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 def run(n):
-    x = q[:, :, :n]
-    with tf.GradientTape() as tape:
+    with tf.device(place), tf.GradientTape() as tape:
+        x = q[:, :, :n]
         tape.watch(x)
         y = metal_ops.scaled_dot_product_attention(x, x, x, causal=True, window=(64, None))
-    tape.gradient(y, x)
+        assert place in y.device
+        tape.gradient(y, x).numpy()
 run(256)
 before = peak()
 run(length)
@@ -359,9 +363,9 @@ print(peak() - before)
 """
 
 
-def test_memory_is_linear_in_the_length():
+def test_memory_is_linear_in_the_length(place="CPU:0"):
     """A matrix of 32768 x 32768 scores would be 4 GiB a head; q, k, v and their gradients are 12 MiB."""
-    assert int(Process("-c", MEMORY, "32768").result()) < 200
+    assert int(Process("-c", MEMORY, "32768", place).result()) < 200
 
 
 def test_unknown_shapes():

@@ -12,6 +12,7 @@ from tests.processes import ROOT, Process
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SECONDS = 40  # on two cores of their own that two examples share; a busy machine may take four times as long
+PLOTS = ("activity_recognition", "digits", "resnet50")
 LONGER = {"resnet50": 60}  # a third of which TensorFlow traces 53 convolutions and their gradients
 
 
@@ -26,6 +27,7 @@ def runs() -> Iterator[dict[str, Process]]:
 def test_example(index: int, runs: dict[str, Process]):
     for path in EXAMPLES[index : index + 2]:  # this one, and the next one beside it
         if path.name not in runs:
+            (ROOT / "runs" / f"{path.stem}.png").unlink(missing_ok=True)
             runs[path.name] = Process(str(path))
     code, out, err = runs[EXAMPLES[index].name].finish(
         timeout=4 * LONGER.get(EXAMPLES[index].stem, SECONDS)
@@ -35,6 +37,9 @@ def test_example(index: int, runs: dict[str, Process]):
     if EXAMPLES[index].stem == "fit_an_image":
         with Image.open(ROOT / "runs" / "fit_an_image.png") as picture:
             assert picture.size == (4 * 256 + 3 * 4, 256)
+    if EXAMPLES[index].stem in PLOTS:
+        with Image.open(ROOT / "runs" / f"{EXAMPLES[index].stem}.png") as plot:
+            assert min(plot.size) > 400 and len(plot.convert("L").getcolors()) > 50
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -229,18 +229,21 @@ def test_gradients():
                 assert abs(actual - expected) <= 2e-5 * scale, case
 
 
+# bfloat16 is eight times as coarse.
+@pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-2), ("bfloat16", 1e-1)])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("normed", [False, True])
-def test_gradients_of_halves(cell, normed):
-    given = make(cell, (5, 4, 3, 6), "float16", normed=normed)
+def test_gradients_of_halves(cell, normed, dtype, tolerance):
+    kind = tf.as_dtype(dtype).as_numpy_dtype
+    given = make(cell, (5, 4, 3, 6), dtype, normed=normed)
     wide = {k: v if k == "beta" else v.astype(np.float32) for k, v in given.items()}
     random = np.random.default_rng(5)
     incoming = [random.normal(size=v.shape) for v in recurrent.sequence(cell, given)]
-    found = gradients(cell, given, [v.astype(np.float16) for v in incoming])
+    found = gradients(cell, given, [v.astype(kind) for v in incoming])
     expected = gradients(cell, wide, [v.astype(np.float32) for v in incoming])
     for name, gradient in found.items():
-        assert gradient.dtype == tf.float16
-        compare([gradient], [np.asarray(expected[name], np.float64)], 1e-2)
+        assert gradient.dtype == dtype
+        compare([gradient], [np.asarray(expected[name], np.float64)], tolerance)
 
 
 @pytest.mark.parametrize("sizes", [(0, 3, 2, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 2, 0)], ids=str)

@@ -26,6 +26,10 @@ class TestOnDevice(again.tests_of(test_attention)):
     pass
 
 
+def test_memory_is_linear_in_the_length():
+    test_attention.test_memory_is_linear_in_the_length("GPU:0")
+
+
 OF_LAYER = (
     *("test_bad_arguments", "test_scores_are_asked_of_keras", "test_it_is_the_op_that_computes"),
 )

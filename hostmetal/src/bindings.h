@@ -17,8 +17,9 @@ struct Bindings {
   // Nil where setBytes: was used; for setBufferOffset:.
   HMBuffer* buffers[METALLIB_MAX_BUFFERS] = {};
   uint32_t threadgroup_lengths[METALLIB_MAX_BUFFERS] = {};
-  uint32_t host_bytes = 0;  // as in DispatchCommand
-  uint32_t tables = 0;      // bit i: buffers[i] is a table of functions
+  uint32_t without_memory = 0;  // bit i: threadgroup_lengths[i] is 0 because the host said so
+  uint32_t host_bytes = 0;      // as in DispatchCommand
+  uint32_t tables = 0;          // bit i: buffers[i] is a table of functions
   metallib_buffer table[METALLIB_FIRST_TEXTURE] = {};
 
   // What follows the buffers in metallib_launch. Most of it all, and mostly not needed.

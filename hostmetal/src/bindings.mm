@@ -58,7 +58,7 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline) {
       uint32_t length = bound.threadgroup_lengths[a.index];
       threadgroup_bytes += length;
       // On a GPU a kernel runs that does not touch it; here it is a page fault where it does.
-      if (length || !validate) continue;
+      if (length || !validate || bound.without_memory >> a.index & 1) continue;
       return {kInvalidResource, "threadgroup(" + Number(a.index) + ") '" + a.name +
                                     "' has no length; call setThreadgroupMemoryLength:atIndex:"};
     }

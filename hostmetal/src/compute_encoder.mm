@@ -231,6 +231,8 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     return;
   }
   _bound->threadgroup_lengths[index] = uint32_t(length);
+  const uint32_t bit = 1u << index;
+  _bound->without_memory = length ? _bound->without_memory & ~bit : _bound->without_memory | bit;
 }
 
 // The command, filled in but for the grid; nullptr after an error.

@@ -64,6 +64,21 @@ TEST(validation_asks_for_the_length_of_threadgroup_memory) {
   });
 }
 
+// Generated kernels declare memory that most of them do not use, and their hosts say so.
+TEST(validation_takes_no_threadgroup_memory_where_the_host_asks_for_none) {
+  id<MTLCommandBuffer> commands = harness::Queue().commandBuffer;
+  id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+  [encoder setComputePipelineState:harness::Pipeline("describe")];
+  [encoder setBuffer:Buffer(64) offset:0 atIndex:0];
+  [encoder setThreadgroupMemoryLength:16 atIndex:0];
+  [encoder setThreadgroupMemoryLength:0 atIndex:1];
+  [encoder dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  [encoder endEncoding];
+  [commands commit];
+  [commands waitUntilCompleted];
+  CHECK_EQ(harness::Message(commands.error), "(nil)");
+}
+
 TEST(validation_holds_the_pipeline_to_its_promise) {
   MTLComputePipelineDescriptor* descriptor =
       [[[MTLComputePipelineDescriptor alloc] init] autorelease];

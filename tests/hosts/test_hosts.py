@@ -110,7 +110,15 @@ AROUND = r"""
 #include <mach/vm_page_size.h>
 #include <simd/simd.h>
 #include <stdio.h>
+#include <sys/sysctl.h>
 int main(void) {
+  int64_t memory = 0;
+  int processors = 0;
+  size_t of_memory = sizeof memory, of_processors = sizeof processors, small = 1;
+  if (sysctlbyname("hw.memsize", &memory, &of_memory, NULL, 0) || memory < (1 << 20)) return 2;
+  if (sysctlbyname("hw.ncpu", &processors, &of_processors, NULL, 0) || processors < 1) return 3;
+  if (sysctlbyname("hw.ncpu", &processors, &small, NULL, 0) != -1 || errno != ENOMEM) return 4;
+  if (sysctlbyname("hw.none", &memory, &of_memory, NULL, 0) != -1 || errno != ENOENT) return 5;
   task_id_token_t token = KERN_SUCCESS;
   CGColorSpaceRef space = 0;
   if (token || space || vm_page_size & vm_page_mask) return 1;

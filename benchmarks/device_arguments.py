@@ -584,10 +584,11 @@ def with_host_arrays(given: Arguments, op: str, types: dict[str, str], host: set
     them on the device, from where each call would fetch them."""
     made = dict(given)
     for argument in op_def_registry.get(op).input_arg:
-        value = given.get(argument.name)
+        name = argument_name(op, argument.name)
+        value = given.get(name)
         if argument.name not in host or not isinstance(value, bool | int | float | list):
             continue
         dtype = types.get(argument.type_attr) or tf.as_dtype(argument.type).name
         if not (isinstance(value, list) and value and isinstance(value[0], np.ndarray)):
-            made[argument.name] = np.array(value, dtype)
+            made[name] = np.array(value, dtype)
     return made

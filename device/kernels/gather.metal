@@ -38,26 +38,30 @@ kernel void gather(device const T* params_ [[buffer(0)]], device const I* indice
       inside ? params_[((batch * p.outer + outer) * p.rows + ulong(at)) * p.inner + inner] : T(0);
 }
 
-// Grid: blocks of GATHER_BLOCK elements of a row, indices, batches and what is outside the axis.
-template <typename T, typename I>
+// Grid: blocks of kBlock elements of a row, indices, batches and what is outside the axis.
+template <typename T, typename I, uint kBlock>
 kernel void gather_rows(device const T* params_ [[buffer(0)]],
                         device const I* indices [[buffer(1)]], device T* out [[buffer(2)]],
                         constant GatherParams& p [[buffer(3)]],
                         uint3 position [[thread_position_in_grid]]) {
   const ulong batch = position.z / uint(p.outer);
   const long at = long(indices[batch * p.indices + position.y]);
-  const ulong first = ulong(position.x) * GATHER_BLOCK;
+  const ulong first = ulong(position.x) * kBlock;
   device T* const to = out + (ulong(position.z) * p.indices + position.y) * p.inner + first;
   const bool inside = at >= 0 && at < long(p.rows);
-  gather_block(params_ + (ulong(position.z) * p.rows + ulong(inside ? at : 0)) * p.inner + first,
-               to, inside, p.inner - first);
+  gather_block<kBlock>(
+      params_ + (ulong(position.z) * p.rows + ulong(inside ? at : 0)) * p.inner + first, to, inside,
+      p.inner - first);
 }
 
-#define GATHER(bytes, type)                                               \
-  INSTANTIATE_KERNEL("gather_" bytes "_int", gather, type, int)           \
-  INSTANTIATE_KERNEL("gather_" bytes "_long", gather, type, long)         \
-  INSTANTIATE_KERNEL("gather_rows_" bytes "_int", gather_rows, type, int) \
-  INSTANTIATE_KERNEL("gather_rows_" bytes "_long", gather_rows, type, long)
+#define GATHER(bytes, type)                                       \
+  INSTANTIATE_KERNEL("gather_" bytes "_int", gather, type, int)   \
+  INSTANTIATE_KERNEL("gather_" bytes "_long", gather, type, long) \
+  GATHER_ROWS("gather_rows_" bytes, type, GATHER_BLOCK)           \
+  GATHER_ROWS("gather_rows_many_" bytes, type, GATHER_MANY_BYTES / sizeof(type))
+#define GATHER_ROWS(name, type, block)                           \
+  INSTANTIATE_KERNEL(name "_int", gather_rows, type, int, block) \
+  INSTANTIATE_KERNEL(name "_long", gather_rows, type, long, block)
 GATHER("1", uchar)
 GATHER("2", ushort)
 GATHER("4", uint)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/gather.h"
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/pieces.h"
@@ -50,11 +51,11 @@ Status RunGather(KernelContext* ctx, const char* op, const Tensor& params, const
   return Encode(ctx, [&](Encoder& encoder) {
     const std::string bytes = std::to_string(params.element_bytes());
     const int64_t slices = total / p.inner / p.indices;
-    const bool rows = p.inner >= GATHER_BLOCK && p.indices <= UINT32_MAX && slices <= UINT32_MAX;
-    return encoder.Launch({rows ? "gather_rows" : "gather", bytes, indices.dtype()},
-                          rows
-                              ? Grid((p.inner + GATHER_BLOCK - 1) / GATHER_BLOCK, p.indices, slices)
-                              : Grid::Flat(total),
+    const RowShader shader =
+        RowShaderOf("gather", static_cast<int64_t>(p.inner), params.element_bytes());
+    const bool rows = shader.blocks > 0 && p.indices <= UINT32_MAX && slices <= UINT32_MAX;
+    return encoder.Launch({rows ? shader.stem : "gather", bytes, indices.dtype()},
+                          rows ? Grid(shader.blocks, p.indices, slices) : Grid::Flat(total),
                           {{"params_", Value(params).Untyped()},
                            {"indices", indices},
                            {"out", Value(out).Untyped()},

@@ -15,7 +15,10 @@ struct GatherParams {
   uint64_t total;  // elements of out
 };
 
+// Elements of a row that a thread copies; bytes of one where threads run after each other: a row's number is looked up
+// for each.
 #define GATHER_BLOCK 8
+#define GATHER_MANY_BYTES 256
 #define WHERE_PIECE 64
 #define WHERE_DIMS 8
 

@@ -70,22 +70,21 @@ kernel void band_part(device const T* in [[buffer(0)]], device T* out [[buffer(1
   out[i] = kept ? value : T(0);
 }
 
-// out [outer, depth, inner]; grid: inner, depth, outer, and depth, outer where inner is 1 (kRows).
-template <typename T, typename I, bool kRows>
+// out [outer, depth, inner], where all is off; grid: inner, outer, and outer alone where inner is 1.
+template <typename T, typename I>
 kernel void one_hot(device const I* indices [[buffer(0)]], device const T* on [[buffer(1)]],
-                    device const T* off [[buffer(2)]], device T* out [[buffer(3)]],
-                    uint3 position [[thread_position_in_grid]],
-                    uint3 threads [[threads_per_grid]]) {
-  const ulong line = ulong(position.z) * threads.y + ulong(position.y);
-  const long place = long(kRows ? position.x : position.y);
-  const ulong from = kRows ? line : ulong(position.z) * threads.x + ulong(position.x);
-  const T there = on[0], elsewhere = off[0];
-  out[line * threads.x + ulong(position.x)] = long(indices[from]) == place ? there : elsewhere;
+                    device T* out [[buffer(2)]], constant uint& depth [[buffer(3)]],
+                    constant ulong& inner [[buffer(4)]],
+                    uint2 position [[thread_position_in_grid]]) {
+  const ulong line = inner == 1 ? ulong(position.x) : ulong(position.y);
+  const ulong column = inner == 1 ? 0 : ulong(position.x);
+  const long index = long(indices[line * inner + column]);
+  if (index < 0 || index >= long(depth)) return;
+  out[(line * depth + ulong(index)) * inner + column] = on[0];
 }
 
-#define ONE_HOT(bytes, type, index)                                                   \
-  INSTANTIATE_KERNEL("one_hot_" bytes "_" #index "_rows", one_hot, type, index, true) \
-  INSTANTIATE_KERNEL("one_hot_" bytes "_" #index "_planes", one_hot, type, index, false)
+#define ONE_HOT(bytes, type, index) \
+  INSTANTIATE_KERNEL("one_hot_" bytes "_" #index, one_hot, type, index)
 #define MOVE(bytes, type)                                 \
   INSTANTIATE_KERNEL("band_part_" bytes, band_part, type) \
   ONE_HOT(bytes, type, uchar)                             \

@@ -154,14 +154,15 @@ class OneHotOp {
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return Status();
     const int64_t outer = out.num_elements() / classes / inner;
-    return Encode(ctx, [&](Encoder& encoder) {
-      return encoder.Launch({"one_hot", std::to_string(out.element_bytes()), indices.dtype(),
-                             inner == 1 ? "rows" : "planes"},
-                            inner == 1 ? Grid(classes, outer) : Grid(inner, classes, outer),
+    return Encode(ctx, [&](Encoder& encoder) -> Status {
+      RETURN_IF_ERROR(EncodeSpread(encoder, kOp, Value(off).Untyped(), {}, out));
+      return encoder.Launch({"one_hot", std::to_string(out.element_bytes()), indices.dtype()},
+                            inner == 1 ? Grid(outer) : Grid(inner, outer),
                             {{"indices", indices},
                              {"on", Value(on).Untyped()},
-                             {"off", Value(off).Untyped()},
-                             {"out", Value(out).Untyped()}});
+                             {"out", Value(out).Untyped()},
+                             {"depth", static_cast<uint32_t>(classes)},
+                             {"inner", static_cast<uint64_t>(inner)}});
     });
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/gather.h"
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/random.h"
@@ -347,11 +348,10 @@ class ShuffleOp {
     p.inner = static_cast<uint64_t>(inner);
     p.total = static_cast<uint64_t>(out.num_elements());
     return Encode(ctx, [&](Encoder& encoder) {
-      const bool blocks = inner >= GATHER_BLOCK;
+      const RowShader shader = RowShaderOf("gather", inner, in.element_bytes());
       return encoder.Launch(
-          {blocks ? "gather_rows" : "gather", std::to_string(in.element_bytes()), DType::kInt32},
-          blocks ? Grid((inner + GATHER_BLOCK - 1) / GATHER_BLOCK, rows)
-                 : Grid::Flat(out.num_elements()),
+          {shader.stem, std::to_string(in.element_bytes()), DType::kInt32},
+          shader.blocks > 0 ? Grid(shader.blocks, rows) : Grid::Flat(out.num_elements()),
           {{"params_", Value(in).Untyped()},
            {"indices", HostArray(order.data(), rows)},
            {"out", Value(out).Untyped()},

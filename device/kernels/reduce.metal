@@ -39,7 +39,7 @@ struct Max : Plain {
   }
   template <typename T>
   static T join(T a, T b) {
-    return b > a || b != b ? b : a;
+    return ((b > a) | (b != b)) ? b : a;
   }
 };
 struct Min : Plain {
@@ -49,7 +49,7 @@ struct Min : Plain {
   }
   template <typename T>
   static T join(T a, T b) {
-    return b < a || b != b ? b : a;
+    return ((b < a) | (b != b)) ? b : a;
   }
 };
 struct All : Plain {
@@ -83,6 +83,65 @@ inline float2 finish(constant ReduceParams& params, float2 total) {
   return params.divisor != 1.0f ? total / params.divisor : total;
 }
 
+// Joins what is read of a run by 32, as many totals as hide how long one takes, and those with eight; the result says
+// how much of the run that was.
+template <typename Op, typename T, typename Total>
+struct Run {
+  static uint join(device const T* in, uint run, thread Total (&totals)[8]) {
+    Total many[32];
+    for (uint k = 0; k < 32; ++k) many[k] = Op::template none<Total>();
+    uint i = 0;
+    for (; i + 32 <= run; i += 32) {
+      for (uint k = 0; k < 32; ++k) many[k] = Op::join(many[k], Op::of(Total(in[i + k])));
+    }
+    for (uint k = 0; k < 32; ++k) totals[k % 8] = Op::join(totals[k % 8], many[k]);
+    return i;
+  }
+};
+#if defined(__METAL_CPU__)
+// By a processor's vectors, in the same order: a compiler finds but pairs in the totals.
+template <typename Op, typename T, typename Total>
+struct VectorRun {
+  typedef Total Eight __attribute__((ext_vector_type(8)));
+  typedef Total Many __attribute__((ext_vector_type(32)));
+  typedef T Row __attribute__((ext_vector_type(32), aligned(sizeof(T))));
+
+#define EIGHT(many, at)                                                                     \
+  __builtin_shufflevector(many, many, at, (at) + 1, (at) + 2, (at) + 3, (at) + 4, (at) + 5, \
+                          (at) + 6, (at) + 7)
+  static uint join(device const T* in, uint run, thread Total (&totals)[8]) {
+    Many many = Op::template none<Total>();
+    uint i = 0;
+    for (; i + 32 <= run; i += 32) {
+      const Row row = *(device const Row*)(in + i);
+      many = Op::join(many, Op::of(__builtin_convertvector(row, Many)));
+    }
+    Eight eight = Op::template none<Total>();
+    eight = Op::join(eight, Eight(EIGHT(many, 0)));
+    eight = Op::join(eight, Eight(EIGHT(many, 8)));
+    eight = Op::join(eight, Eight(EIGHT(many, 16)));
+    eight = Op::join(eight, Eight(EIGHT(many, 24)));
+    for (uint k = 0; k < 8; ++k) totals[k] = eight[k];
+    return i;
+  }
+#undef EIGHT
+};
+#define VECTOR_RUN(type)                 \
+  template <typename Op, typename Total> \
+  struct Run<Op, type, Total> : VectorRun<Op, type, Total> {};
+VECTOR_RUN(float)
+VECTOR_RUN(half)
+VECTOR_RUN(char)
+VECTOR_RUN(short)
+VECTOR_RUN(int)
+VECTOR_RUN(long)
+VECTOR_RUN(uchar)
+VECTOR_RUN(ushort)
+VECTOR_RUN(uint)
+VECTOR_RUN(ulong)
+#undef VECTOR_RUN
+#endif
+
 template <typename Op, typename T, typename Total, typename Out>
 kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
                    constant ReduceParams& params [[buffer(2)]],
@@ -113,15 +172,7 @@ kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)
       Total totals[8];
       for (uint k = 0; k < 8; ++k) totals[k] = Op::template none<Total>();
       if (run >= 64) {
-        // As many as hide how long one takes, where there is work for them.
-        Total many[32];
-        for (uint k = 0; k < 32; ++k) many[k] = Op::template none<Total>();
-        for (; i + 32 <= run; i += 32) {
-          for (uint k = 0; k < 32; ++k) {
-            many[k] = Op::join(many[k], Op::of(Total(in[index + long(i + k)])));
-          }
-        }
-        for (uint k = 0; k < 32; ++k) totals[k % 8] = Op::join(totals[k % 8], many[k]);
+        i = Run<Op, T, Total>::join(in + index, run, totals);
       }
       for (; i + 8 <= run; i += 8) {
         for (uint k = 0; k < 8; ++k) {

@@ -118,16 +118,16 @@ kernel void gather_nd(device const T* in [[buffer(0)]], device const I* indices 
   out[at] = row < p.rows ? in[row * p.inner + (at - i * p.inner)] : T(0);
 }
 
-// Grid: blocks of GATHER_BLOCK elements of a slice, slices.
-template <typename T, typename I>
+// Grid: blocks of kBlock elements of a slice, slices.
+template <typename T, typename I, uint kBlock>
 kernel void gather_nd_rows(device const T* in [[buffer(0)]], device const I* indices [[buffer(1)]],
                            device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],
                            uint2 position [[thread_position_in_grid]]) {
   const ulong row = scatter_row(p, indices, ulong(position.y));
-  const ulong first = ulong(position.x) * GATHER_BLOCK;
+  const ulong first = ulong(position.x) * kBlock;
   const bool inside = row < p.rows;
-  gather_block(in + (inside ? row : 0) * p.inner + first, out + ulong(position.y) * p.inner + first,
-               inside, p.inner - first);
+  gather_block<kBlock>(in + (inside ? row : 0) * p.inner + first,
+                       out + ulong(position.y) * p.inner + first, inside, p.inner - first);
 }
 
 #define SCATTER(name, op, type)                                                \
@@ -174,8 +174,11 @@ SCATTER_SIGNED("min", Min)
   INSTANTIATE_KERNEL("scatter_update_" bytes "_long", scatter, Update, type, long) \
   INSTANTIATE_KERNEL("gather_nd_" bytes "_int", gather_nd, type, int)              \
   INSTANTIATE_KERNEL("gather_nd_" bytes "_long", gather_nd, type, long)            \
-  INSTANTIATE_KERNEL("gather_nd_rows_" bytes "_int", gather_nd_rows, type, int)    \
-  INSTANTIATE_KERNEL("gather_nd_rows_" bytes "_long", gather_nd_rows, type, long)
+  GATHER_ND_ROWS("gather_nd_rows_" bytes, type, GATHER_BLOCK)                      \
+  GATHER_ND_ROWS("gather_nd_rows_many_" bytes, type, GATHER_MANY_BYTES / sizeof(type))
+#define GATHER_ND_ROWS(name, type, block)                           \
+  INSTANTIATE_KERNEL(name "_int", gather_nd_rows, type, int, block) \
+  INSTANTIATE_KERNEL(name "_long", gather_nd_rows, type, long, block)
 MOVE("1", uchar)
 MOVE("2", ushort)
 MOVE("4", uint)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/gather.h"
 #include "device/kernels/gather_params.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/scatter.h"
@@ -147,11 +148,11 @@ Status Gather(KernelContext* ctx, const char* op, const Tensor& in, const Tensor
   if (total == 0) return Status();
   return Encode(ctx, [&](Encoder& encoder) {
     const auto inner = static_cast<int64_t>(p.inner), slices = total / inner;
-    const bool rows = inner >= GATHER_BLOCK && slices <= UINT32_MAX;
+    const RowShader shader = RowShaderOf("gather_nd", inner, out.element_bytes());
+    const bool rows = shader.blocks > 0 && slices <= UINT32_MAX;
     return encoder.Launch(
-        {rows ? "gather_nd_rows" : "gather_nd", std::to_string(out.element_bytes()),
-         indices.dtype()},
-        rows ? Grid((inner + GATHER_BLOCK - 1) / GATHER_BLOCK, slices) : Grid::Flat(total),
+        {rows ? shader.stem : "gather_nd", std::to_string(out.element_bytes()), indices.dtype()},
+        rows ? Grid(shader.blocks, slices) : Grid::Flat(total),
         {{"in", Value(in).Untyped()},
          {"indices", indices},
          {"out", Value(out).Untyped()},

@@ -274,17 +274,17 @@ kernel void crop_and_resize(device const T* image [[buffer(0)]],
   }
 }
 
-// What a pixel's block gets: a part of its slopes.
+// What a pixel's block gets: a part of the row's share of the slopes. All are read before any is written: compilers
+// then need not know that the two do not overlap.
 template <uint kLanes>
-inline void add_block(device float* to, thread const float (&slopes)[kLanes], uint count,
+inline void add_block(device float* to, device const float* slopes, uint count, float share,
                       float part) {
   if (count == kLanes) {
-    for (uint k = 0; k < kLanes; ++k) to[k] += part * slopes[k];
+    float sums[kLanes];
+    for (uint k = 0; k < kLanes; ++k) sums[k] = to[k] + part * (share * slopes[k]);
+    for (uint k = 0; k < kLanes; ++k) to[k] = sums[k];
   } else {
-    // As in resize_grad.
-    for (uint k = 0; k < kLanes; ++k) {
-      if (k < count) to[k] += part * slopes[k];
-    }
+    for (uint k = 0; k < count; ++k) to[k] += part * (share * slopes[k]);
   }
 }
 
@@ -324,18 +324,15 @@ kernel void crop_grad_image(device const float* d_crops [[buffer(0)]],
         if (!across.inside) continue;
         device const float* const from =
             d_crops + pixel_at(b, y, x, block.first, p.crop_h, p.crop_w, p.channels);
-        float slopes[kLanes];
-        if (block.count == kLanes) {
-          for (uint c = 0; c < kLanes; ++c) slopes[c] = share * from[c];
-        } else {
-          for (uint c = 0; c < kLanes; ++c) slopes[c] = c < block.count ? share * from[c] : 0.0f;
-        }
         if (p.nearest != 0) {
-          add_block(line + long(int(round(across.at))) * p.channels, slopes, block.count, 1.0f);
+          add_block<kLanes>(line + long(int(round(across.at))) * p.channels, from, block.count,
+                            share, 1.0f);
         } else {
           const float left = floor(across.at), lerp = across.at - left;
-          add_block(line + long(int(left)) * p.channels, slopes, block.count, 1.0f - lerp);
-          add_block(line + long(int(ceil(across.at))) * p.channels, slopes, block.count, lerp);
+          add_block<kLanes>(line + long(int(left)) * p.channels, from, block.count, share,
+                            1.0f - lerp);
+          add_block<kLanes>(line + long(int(ceil(across.at))) * p.channels, from, block.count,
+                            share, lerp);
         }
       }
     }

@@ -201,7 +201,7 @@ def test_concat_transpose_one_hot_range_and_empty():
         on, off = random((), dtype), random((), dtype, 5)
         for kind in ("uint8", "int8", "int32", "int64"):
             for shape, axis in [((3, 4), -1), ((3, 4), 1), ((5,), 0), ((), -1), ((0,), 0)]:
-                index = (np.arange(np.prod(shape, dtype=int)) % 7).reshape(shape).astype(kind)
+                index = (np.arange(np.prod(shape, dtype=int)) % 7 - 1).reshape(shape).astype(kind)
                 same(
                     raw.OneHot,
                     {"indices": index, "on_value": on, "off_value": off},
@@ -432,7 +432,7 @@ def test_bad_arguments(name):
 
 # A tensor's shape, the indices' without the last dimension, how many dimensions an index names.
 ND = [((5,), (3,), 1), ((5, 3), (4,), 1), ((5, 3), (2, 2), 2), ((2, 3, 4, 70), (6,), 2), ((4, 2), (0,), 1),
-      ((100, 130), (300,), 1), ((5, 19), (3, 2), 1)]  # fmt: skip
+      ((100, 130), (300,), 1), ((5, 19), (3, 2), 1), ((4, 331), (5,), 1)]  # fmt: skip
 
 
 def nd_indices(shape, index_shape, depth, kind, seed=3):

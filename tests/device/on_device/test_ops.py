@@ -471,6 +471,7 @@ GATHERS = [
     *[((2, 5, 3), (2, 4), 1, 1), ((2, 3, 4, 5), (2, 3, 2), 2, 2), ((2, 5, 3), (2, 4), 2, 1)],
     *[((4, 0), (3,), 0, 0), ((4, 3), (0,), 0, 0), ((6, 2), (), 0, 0), ((1025, 16), (333,), 0, 0)],
     *[((2, 5, 3, 11), (2, 4), 1, 1), ((3, 5, 17), (4,), 1, 0), ((5, 19), (2, 3), 0, 0)],
+    ((2, 5, 331), (3,), 1, 0),
 ]
 
 
@@ -496,11 +497,12 @@ def test_gather(dtype):
 def test_gather_out_of_range_is_zero():
     got = tf.gather(put(np.arange(1.0, 7.0, dtype="f").reshape(3, 2)), put(np.array([2, 3, -1, 0])))
     np.testing.assert_array_equal(on_device(got), [[5, 6], [0, 0], [0, 0], [1, 2]])
-    rows = np.arange(1.0, 58.0, dtype="f").reshape(3, 19)
-    want = np.stack([rows[2], 0 * rows[0], 0 * rows[0], rows[0]])
-    for index in ([2, 3, -1, 0], [[2], [3], [-1], [0]]):
-        gather = tf.gather if np.ndim(index) == 1 else tf.gather_nd
-        np.testing.assert_array_equal(on_device(gather(put(rows), put(np.array(index)))), want)
+    for width in (19, 331):
+        rows = np.arange(1.0, 3 * width + 1, dtype="f").reshape(3, width)
+        want = np.stack([rows[2], 0 * rows[0], 0 * rows[0], rows[0]])
+        for index in ([2, 3, -1, 0], [[2], [3], [-1], [0]]):
+            gather = tf.gather if np.ndim(index) == 1 else tf.gather_nd
+            np.testing.assert_array_equal(on_device(gather(put(rows), put(np.array(index)))), want)
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,16 @@ def device_kernels() -> dict[str, list[Any]]:
     """Loads the device; the kernels of TensorFlow's ops that came with it, by op."""
     from metal_ops import device, raw_ops
 
-    # This library's own, and what TensorFlow has for any GPU: control flow, iterators.
-    others = {name.replace("_", "") for name in dir(raw_ops)}
-    others |= {op.lower() for op in gpu_kernels()}
+    own = {name.replace("_", "") for name in dir(raw_ops)}
+    # What TensorFlow has for any GPU: control flow, iterators, an int32 SquaredDifference.
+    others = gpu_kernels()
     device.load()
-    found = gpu_kernels().items()
-    return dict(sorted((op, ks) for op, ks in found if op.lower() not in others))
+    brought = {
+        op: [kernel for kernel in found if kernel not in others.get(op, [])]
+        for op, found in sorted(gpu_kernels().items())
+        if op.lower() not in own
+    }
+    return {op: found for op, found in brought.items() if found}
 
 
 # ---- measuring ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +32,16 @@ inline void CpuRelax() {
 #endif
 }
 
+// On one processor whoever looks on keeps it from what is waited for.
+inline bool LookingPays() {
+  static const bool pays = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) > 1;
+  }();
+  return pays;
+}
+
 // A 32-bit word that threads wait on until it changes. It must outlive the call of Set(), which
 // looks at the sleepers after a waiter may have returned: never put one on a waiter's stack.
 class WaitWord {
@@ -52,7 +63,7 @@ class WaitWord {
   // Returns when the word is not `old` any more (true), or at `deadline` on Now()'s clock (false).
   bool WaitWhile(uint32_t old, uint64_t spin_ns, uint64_t deadline = kForever) {
     if (load() != old) return true;
-    if (spin_ns) {
+    if (spin_ns && LookingPays()) {
       uint64_t end = Now() + spin_ns;
       do {
         for (int i = 0; i < 32; ++i) {

@@ -74,6 +74,12 @@ const std::vector<std::pair<std::string, Expression>>& ActivationSlopes() {
         SumOf({Op("Mul", half, Taped(Op("Mul", Op("AddV2", one, Op("Erf", y)), d))),
                Op("RealDiv", Op("Mul", bell, Op("Mul", by_half, Number(1.1283791670955126))),
                   root)}));
+    // And what reaches erfc(-x / sqrt 2), as TensorFlow 2.20 and later write it.
+    const Expression small = Number(0.7071067811865476), minus = Op("Mul", Op("Neg", x), small);
+    const Expression by_bell = Op("Mul", Op("Mul", by_half, Number(-1.1283791670955126)),
+                                  Op("Exp", Op("Neg", Op("Square", minus))));
+    found->emplace_back("GeluExact", SumOf({Op("Mul", half, Taped(Op("Mul", Op("Erfc", minus), d))),
+                                            Op("Neg", Op("Mul", by_bell, small))}));
     const Expression third = Number(0.044715), three = Number(3.0),
                      factor = Number(0.7978845608028654);
     const Expression t =

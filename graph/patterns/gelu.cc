@@ -10,7 +10,8 @@ constexpr PatternInfo kInfo = {"gelu",
                                "Erf,Erfc,Tanh",
                                "0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + "
                                "0.044715 x^3)) for erf, as tf.nn.gelu and Keras "
-                               "write them; 0.5 x erfc(-x / sqrt 2), as TensorFlow 2.21 does.",
+                               "write them; 0.5 x erfc(-x / sqrt 2), as TensorFlow 2.20 and "
+                               "later do.",
                                R"(
         x ---------------.
         |                 \

@@ -107,19 +107,19 @@ def test_layers(slope, add):
 
 
 SEVERAL: dict[str, tuple[str, Callable[[tf.Tensor], tf.Tensor]]] = {
-    # As tf.nn.gelu is up to TensorFlow 2.20; what 2.21 makes of it, by Erfc, has a gradient that stays as it is.
+    # As tf.nn.gelu is up to TensorFlow 2.19, and what later ones make of it.
     "gelu-exact": ("GeluExactGrad", lambda x: 0.5 * x * (1.0 + tf.math.erf(x / 2.0**0.5))),
+    "gelu-by-erfc": (
+        "GeluExactGrad",
+        lambda x: 0.5 * x * tf.math.erfc(-x * tf.cast(0.7071067811865476, x.dtype)),
+    ),
+    "keras-gelu": ("GeluExactGrad", lambda x: keras.activations.gelu(x, approximate=False)),
     "gelu-approximate": ("GeluApproximateGrad", lambda x: tf.nn.gelu(x, approximate=True)),
     "silu": ("SwishGrad", tf.nn.silu),
     "keras-silu": ("SwishGrad", keras.activations.silu),
     "by-sigmoid": ("SwishGrad", lambda x: x * tf.sigmoid(x)),
     "mish": ("MishGrad", keras.activations.mish),
 }
-if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 21):
-    SEVERAL["keras-gelu"] = (
-        "GeluExactGrad",
-        lambda x: keras.activations.gelu(x, approximate=False),
-    )
 # What a gradient is made of and nothing else reads.
 GRADIENT = ("TanhGrad", "SigmoidGrad", "AddN", "Square", "BroadcastGradientArgs")
 

@@ -108,7 +108,7 @@ ACTIVATIONS: dict[str, tuple[list[str], Callable[[tf.Tensor], tf.Tensor]]] = {
         ["GeluExact"],
         lambda v: v * (0.5 * (tf.math.erf(v * 0.7071067811865476) + 1.0)),
     ),
-    # As tf.nn.gelu is from TensorFlow 2.21 on.
+    # As tf.nn.gelu is from TensorFlow 2.20 on.
     "gelu-by-erfc": (
         ["GeluExact"],
         lambda v: 0.5 * v * tf.math.erfc(-v * tf.cast(0.7071067811865476, v.dtype)),

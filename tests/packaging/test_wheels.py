@@ -32,7 +32,7 @@ EXPORTED = {
     "metal_ops/_metal_ops.so": r"metal_ops_\w+",
     "metal_ops/_metal_kernels.so": r"metal_kernels_\w+",
     "metal_ops/libmetal_device.so": r"SE_InitPlugin|TF_Init(Kernel|Graph|Profiler)|metal_(device|kernels)_\w+",
-    "metal_ops/libhostmetal.so": r"_*(OBJC_(META)?CLASS_)?MTL\w+|__objc_class_name_MTL\w+|_?dispatch_\w+|"
+    "metal_ops/libhostmetal.so": r"CF\w+|_*(OBJC_(META)?CLASS_)?MTL\w+|__objc_class_name_MTL\w+|_?dispatch_\w+|"
     r"objc_(msgSend\w*|msg_lookup_(super_)?stret|retain\w*|release|autorelease\w*|store\w+|unsafeClaim\w+|(init|load|copy|move|destroy)Weak\w*)|"
     r"__objc_exec_class|__CFConstantStringClassReference|_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
     "metal_ops/metal_ops.metallib": r"metallib_(v1(_checked|_wide)?|gpu_v1)",

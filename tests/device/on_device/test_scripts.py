@@ -63,13 +63,14 @@ def test_scripts_that_choose_devices(tmp_path):
     program = tmp_path / "all.py"
     program.write_text(ALL_ALONE % ALONE)
     found = []
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     for command in (["-m", "metal_ops", "run"], []):
         done = subprocess.run(
             [sys.executable, *command, str(program)],
             capture_output=True,
             text=True,
             timeout=300,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -61,20 +61,32 @@ def without_cpu_kernel(ops: Iterable[str]) -> set[str]:
     return {*ops} - {kernel.op for kernel in registered if kernel.device_type == "CPU"}
 
 
-def device_kernels() -> dict[str, list[Any]]:
-    """Loads the device; the kernels of TensorFlow's ops that came with it, by op."""
-    from metal_ops import device, raw_ops
+def kernel_texts() -> set[str]:
+    """Those of GPUs as texts, which another process can be told."""
+    return {str(kernel) for found in gpu_kernels().values() for kernel in found}
+
+
+def kernels_beyond(others: Collection[str]) -> dict[str, list[Any]]:
+    """Of TensorFlow's ops, by op: the device's, if `others` are those that were there before it."""
+    from metal_ops import raw_ops
 
     own = {name.replace("_", "") for name in dir(raw_ops)}
-    # What TensorFlow has for any GPU: control flow, iterators, an int32 SquaredDifference.
-    others = gpu_kernels()
-    device.load()
     brought = {
-        op: [kernel for kernel in found if kernel not in others.get(op, [])]
+        op: [kernel for kernel in found if str(kernel) not in others]
         for op, found in sorted(gpu_kernels().items())
         if op.lower() not in own
     }
     return {op: found for op, found in brought.items() if found}
+
+
+def device_kernels() -> dict[str, list[Any]]:
+    """Loads the device; the kernels of TensorFlow's ops that came with it, by op."""
+    from metal_ops import device
+
+    # What TensorFlow has for any GPU: control flow, iterators, an int32 SquaredDifference.
+    others = kernel_texts()
+    device.load()
+    return kernels_beyond(others)
 
 
 # ---- measuring ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,6 @@ import tensorflow as tf
 
 from benchmarks import device_arguments
 from benchmarks.device_calls import Types, call, combinations, on_cpu, typed_arguments
-from benchmarks.device_ops import gpu_kernels
-from metal_ops import raw_ops
 
 # Ops that are not called here, by why.
 ELSEWHERE = {
@@ -41,7 +39,7 @@ NOT_CALLED = [
 ALONE = [
     ("BatchToSpace(ND)?|SpaceToBatch(ND)?", {"T": "bool complex64 complex128"}, "the CPU has no kernel: test_moves.py"),
     ("MaxPoolGradWithArgmax", {"Targmax": "int32"}, "the CPU has places of int64: test_volumes.py"),
-    ("Tile", {"T": "uint16"}, "the CPU's says that it is not implemented: test_ops.py"),
+    ("Tile", {"T": "uint16"}, "the CPU's kernel is registered and refuses to run: test_ops.py"),
     ("ArgMax", {"Tidx": "int16"}, "the CPU's reads two of them as one: below"),
     ("Round", {"T": "int32 int64"}, "the CPU's makes zeros of them: test_elementwise.py"),
     ("StatelessRandomUniformFullInt", {"Tseed": "uint32 uint64"}, "the CPU refuses these seeds"),
@@ -78,17 +76,6 @@ def named(rows: list[tuple[str, dict[str, str], str]], op: str, types: Types) ->
         and all(types.get(name) in dtypes.split() for name, dtypes in attributes.items())
         for pattern, attributes, _ in rows
     )
-
-
-def kernels_beyond(others: Collection[str]) -> dict[str, list[Any]]:
-    """Of TensorFlow's ops, by op: the device's, if `others` are those that were there before it."""
-    ours = {name.replace("_", "") for name in dir(raw_ops)}
-    found = {
-        op: [kernel for kernel in of_op if str(kernel) not in others]
-        for op, of_op in sorted(gpu_kernels().items())
-        if op.lower() not in ours
-    }
-    return {op: of_op for op, of_op in found.items() if of_op}
 
 
 def called(op: str, kernel_list: list[Any]) -> Iterator[tuple[Types, set[str]]]:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import metal_ops
 from benchmarks import elementwise, peers
-from benchmarks.registry import Case, Contender, Context, register
+from benchmarks.registry import Case, Contender, Context, register, timed
 
 SIZE, CALLS = 4096, 10
 # So many of such matrices no cache holds.
@@ -33,11 +33,9 @@ def tables(bits: int) -> metal_ops.LookupWeights:
     )
 
 
-def timed(work: Callable[[], Any]) -> float:
-    begin = time.process_time()
+def in_a_row(work: Callable[[], Any]) -> None:
     for _ in range(CALLS):
         work().numpy()
-    return (time.process_time() - begin) * 1e3
 
 
 def contenders(context: Context) -> list[Contender]:
@@ -51,7 +49,10 @@ def contenders(context: Context) -> list[Contender]:
         name: partial(metal_ops.quantized_matmul, x, each) for name, each in weights.items()
     }
     works["float32, tf.matmul"] = partial(tf.matmul, x, w)
-    return [Contender(name, partial(timed, work)) for name, work in works.items()]
+    return [
+        Contender(name, timed(partial(in_a_row, work), time.process_time))
+        for name, work in works.items()
+    ]
 
 
 register(
@@ -89,13 +90,7 @@ def from_memory(context: Context) -> list[Contender]:
             lambda x: [metal_ops.quantized_matmul(x, w, dynamic=dynamic) for w in every],
             autograph=False,
         )
-
-        def work() -> float:
-            begin = time.process_time()
-            products(x)
-            return (time.process_time() - begin) * 1e3
-
-        return Contender(name, work)
+        return Contender(name, timed(lambda: products(x), time.process_time))
 
     n_bytes = sum(w.n_bytes for w in every)
     rows = [

@@ -96,7 +96,7 @@ def pack(out: Path, root: Path, python: str) -> None:
             shutil.copy(library, out / "lib" / library.name)
     pins = requirements(["tensorflow-metal-ops", "pytest", "hypothesis", "libclang"])
     alone = (root / "requirements-test-no-deps.txt").read_text().splitlines()
-    pins += [line.partition("#")[0].strip() for line in alone if not line.startswith("#")]
+    pins += filter(None, (line.partition("#")[0].strip() for line in alone))
     platforms = [f"--platform={name}" for name in PLATFORMS]
     subprocess.run(
         [

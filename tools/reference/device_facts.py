@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import metal_ops
 from benchmarks import device_sweep
-from benchmarks.device_ops import gpu_kernels
+from benchmarks.device_ops import kernel_texts, kernels_beyond
 from tools.reference import error_cases, registry
 
 
@@ -43,14 +43,14 @@ def support(before: dict[str, list[str]]) -> dict[str, object]:
 
 def main() -> None:
     before = registry.stock_dtypes("GPU")
-    kernels = {str(kernel) for of_op in gpu_kernels().values() for kernel in of_op}
+    others = kernel_texts()
     metal_ops.device.load()
     # What has no kernel on the device must not pass for it.
     tf.config.set_soft_device_placement(False)
     facts = {
         "support": lambda: support(before),
         "errors": error_cases.measure,
-        "device_errors": lambda: device_sweep.measure(device_sweep.kernels_beyond(kernels)),
+        "device_errors": lambda: device_sweep.measure(kernels_beyond(others)),
     }
     print(json.dumps(facts[sys.argv[1]]()))
 

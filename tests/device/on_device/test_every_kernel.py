@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.device_calls import WIDER, combinations
-from benchmarks.device_ops import only_in_graphs, without_cpu_kernel
+from benchmarks.device_ops import kernels_beyond, only_in_graphs, without_cpu_kernel
 from benchmarks.device_sweep import (
     ALONE,
     ELSEWHERE,
@@ -29,7 +29,6 @@ from benchmarks.device_sweep import (
     add_errors,
     called,
     compared,
-    kernels_beyond,
     named,
     of,
     results,
@@ -41,8 +40,8 @@ ERRORS = json.loads((ROOT / "docs" / "device_errors.json").read_text())
 # TensorFlow has kernels for any GPU: control flow, iterators, and some of int32.
 WITHOUT_DEVICE = """
 import json
-from benchmarks.device_ops import gpu_kernels
-print(json.dumps([str(kernel) for of_op in gpu_kernels().values() for kernel in of_op]))
+from benchmarks.device_ops import kernel_texts
+print(json.dumps([*kernel_texts()]))
 """
 
 

@@ -70,7 +70,9 @@ class Training:
         return np.array([float(loss) for loss, _ in steps]), dict(zip(names, first, strict=True))
 
 
-@pytest.mark.skipif(VALIDATION, reason="its shaders are validated by shorter tests")
+@pytest.mark.skipif(
+    VALIDATION, reason="takes minutes where each access is checked; shorter tests have its shaders"
+)
 def test_first_steps():
     keras.utils.set_random_seed(2)
     on_cpu = Training("CPU:0", "float32")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -269,6 +271,90 @@ def test_lengths_are_a_mask():
         np.testing.assert_array_equal(found[0][1, 2:], np.stack(3 * [found[1][1]]))
 
 
+LENGTHS = [2, 0, 5, 1]
+
+
+def steps_of(x, lengths):
+    """One sequence behind the other."""
+    return np.asarray(x)[np.arange(x.shape[1]) < np.array(lengths, int)[:, None]]
+
+
+def ragged(given, lengths=LENGTHS, kind="int64"):
+    """The steps of each sequence alone."""
+    splits = np.cumsum([0, *lengths]).astype(kind)
+    return given | {"x": tf.RaggedTensor.from_row_splits(steps_of(given["x"], lengths), splits)}
+
+
+def is_packed(found, expected, lengths=LENGTHS):
+    """The states of steps, and the same behind them."""
+    assert found[0].row_lengths().numpy().tolist() == lengths
+    np.testing.assert_allclose(found[0].flat_values, steps_of(expected[0], lengths), atol=2e-6)
+    for a, b in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+def test_ragged_steps_are_lengths():
+    for cell, kind in itertools.product(CELLS, ("int64", "int32")):
+        given = make(cell, (4, 5, 2, 3), normed=kind == "int32")
+        found = run(cell, ragged(given, kind=kind))
+        is_packed(found, run(cell, given | {"lengths": LENGTHS}))
+        assert found[0].row_splits.dtype == kind and found[0].shape.as_list() == [4, None, 3]
+    for dtype in ("float16", "bfloat16"):
+        found = run("gru", ragged(make("gru", (4, 5, 2, 3), dtype)))
+        assert found[0].dtype == found[1].dtype == dtype
+
+
+@pytest.mark.parametrize("lengths", [[], [0, 0], [3]], ids=str)
+def test_ragged_without_steps(lengths):
+    given = make("lstm", (len(lengths), 3, 2, 4))
+    is_packed(
+        run("lstm", ragged(given, lengths)), run("lstm", given | {"lengths": lengths}), lengths
+    )
+
+
+def test_gradients_of_ragged_steps():
+    """As those of padded ones, of whose padding nothing is asked."""
+    given = make("gru", (4, 5, 2, 3))
+    weights = {k: tf.constant(v) for k, v in given.items() if k != "x"}
+    packed, padded = ragged(given)["x"], tf.constant(given["x"])
+
+    def gradients(x, **more):
+        with tf.GradientTape() as tape:
+            tape.watch([x.flat_values if isinstance(x, tf.RaggedTensor) else x, *weights.values()])
+            y, h = run("gru", {"x": x, **weights, **more})
+            y = y.flat_values if isinstance(y, tf.RaggedTensor) else tf.gather_nd(y, there)
+            loss = tf.reduce_sum(tf.sin(y)) + tf.reduce_sum(h**2)
+        x = x.flat_values if isinstance(x, tf.RaggedTensor) else x
+        return tape.gradient(loss, {"x": x, **weights})
+
+    there = np.argwhere(np.arange(5) < np.array(LENGTHS)[:, None])
+    expected = gradients(padded, lengths=LENGTHS)
+    expected["x"] = steps_of(expected["x"], LENGTHS)
+    for call in (gradients, tf.function(gradients, autograph=False)):
+        found = call(packed)
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], atol=5e-6, err_msg=name)
+
+
+def test_ragged_steps_in_a_graph_of_unknown_sizes(tmp_path):
+    """And in a saved one."""
+    given = make("lstm", (4, 5, 2, 3))
+    weights = [tf.constant(given[name]) for name in ("kernel", "recurrent_kernel", "bias")]
+    module = tf.Module()
+    module.call = tf.function(
+        lambda x: metal_ops.lstm(x, *weights),
+        input_signature=[tf.RaggedTensorSpec([None, None, 2], ragged_rank=1)],
+        autograph=False,
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    for lengths in (LENGTHS, [1, 5, 5, 0]):
+        x = ragged(given, lengths)["x"]
+        expected = metal_ops.lstm(given["x"], *weights, lengths=lengths)
+        is_packed(module.call(x), expected, lengths)
+        is_packed(loaded.call(x), expected, lengths)
+
+
 def test_rows_do_not_know_each_other():
     """The same bits whatever the batch, but for the instructions that a row's place in a tile takes."""
     given = make("lstm", (29, 6, 3, 40))
@@ -332,6 +418,7 @@ def test_gradients_of_halves_in_a_graph():
 
 
 X, W, R = tf.zeros([2, 3, 4]), tf.zeros([4, 12]), tf.zeros([3, 12])
+RAGGED = tf.RaggedTensor.from_row_lengths(tf.zeros([3, 4]), [1, 2])
 BAD = {
     "rank": (lambda: metal_ops.lstm(X[0], W, R), "x: expected [batch, time, features], got [3, 4]"),
     "kernel": (lambda: metal_ops.lstm(X, W[1:], R), "kernel: expected shape [4, None]"),
@@ -347,6 +434,23 @@ BAD = {
     "both": (
         lambda: metal_ops.lstm(X, W, R, mask=tf.ones([2, 3], bool), lengths=[1, 2]),
         "mask, lengths: expected one of them, got both",
+    ),
+    "ragged mask": (
+        lambda: metal_ops.lstm(RAGGED, W, R, mask=tf.ones([2, 3], bool)),
+        "mask: expected None, as x is a RaggedTensor, which has its own lengths, got one",
+    ),
+    "ragged lengths": (
+        lambda: metal_ops.lstm(RAGGED, W, R, lengths=[1, 2]),
+        "lengths: expected None, as x is a RaggedTensor",
+    ),
+    "ragged features": (
+        lambda: metal_ops.lstm(tf.ragged.constant([[[1.0], [2.0, 3.0]]]), W, R),
+        "x: expected [batch, (time), features], of which steps alone are ragged, got a RaggedTensor of shape "
+        "[1, None, None] and ragged_rank 2",
+    ),
+    "ragged kernel": (
+        lambda: metal_ops.lstm(RAGGED, W[1:], R),
+        "kernel: expected shape [4, None]",
     ),
     "projection": (
         lambda: metal_ops.lstm(X, W, R[:2], projection=tf.zeros([4, 2])),

@@ -151,6 +151,61 @@ def test_after_an_embedding(ops):
     assert len(ops) == 2
 
 
+LENGTHS = [6, 0, 3, 1]
+
+
+def ragged(x=X):
+    return tf.RaggedTensor.from_tensor(tf.constant(x), LENGTHS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ragged_steps_are_a_mask(kind, ops):
+    arguments = {"return_sequences": True, "return_state": True}
+    layer, _ = pair(KINDS[kind], **arguments)
+    mask = tf.sequence_mask(LENGTHS, 6)
+    y, *states = layer(ragged())
+    expected, *others = layer(X, mask=mask)
+    assert y.row_lengths().numpy().tolist() == LENGTHS
+    np.testing.assert_allclose(y.flat_values, expected.numpy()[mask.numpy()], atol=2e-6)
+    for a, b in zip(states, others, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    for more in ({}, {"go_backwards": True}, {"dtype": "mixed_float16"}):
+        last = pair(KINDS[kind], **more)[0]
+        np.testing.assert_allclose(last(ragged()), last(X, mask=mask), atol=2e-6)
+    assert len(ops) == 8
+
+
+def test_a_model_of_ragged_steps_trains_and_is_saved(tmp_path):
+    keras.utils.set_random_seed(2)
+    model = keras.Sequential(
+        [
+            keras.Input([None, 3], ragged=True),
+            layers.LSTM(8, return_sequences=True),
+            layers.MinimalGatedUnit(8),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.03), "mse", jit_compile=False)
+    target = tf.constant([[1.0], [0.0], [-1.0], [0.5]])
+    data = tf.data.Dataset.from_tensors((ragged(), target)).repeat(30)
+    losses = [model.fit(data, verbose=0).history["loss"][0] for _ in range(2)]
+    assert losses[1] < losses[0] / 4
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(ragged()), model(ragged()), atol=1e-6)
+    # What one has learnt of ragged steps it knows of padded ones.
+    mask = tf.sequence_mask(LENGTHS, 6)
+    y = model.layers[1](model.layers[0](X, mask=mask), mask=mask)
+    np.testing.assert_allclose(model.layers[2](y), model(ragged()), atol=1e-5)
+
+
+def test_ragged_steps_in_their_own_order_alone():
+    with pytest.raises(ValueError, match=r"\[GRU\] go_backwards: expected False where a Ragged"):
+        layers.GRU(3, go_backwards=True, return_sequences=True)(ragged())
+    with pytest.raises(ValueError, match="mask: expected None, as x is a RaggedTensor"):
+        layers.GRU(3)(ragged(), mask=tf.constant(MASK))
+
+
 def test_fit_save_and_load(tmp_path):
     """One model with a layer of each kind."""
     keras.utils.set_random_seed(2)

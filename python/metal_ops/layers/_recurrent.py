@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
+from metal_ops.ops._packed import Packed
 
 
 class Recurrent(keras.layers.Layer):
@@ -72,6 +73,28 @@ class Recurrent(keras.layers.Layer):
         cell = self.cell
         given = (cell.kernel, cell.recurrent_kernel, cell.bias)
         return [None if w is None else keras.ops.cast(w, cell.compute_dtype) for w in given]
+
+    # Keras' own call indexes into steps, which a RaggedTensor refuses.
+    def call(
+        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False
+    ) -> Any:
+        given = {"initial_state": initial_state, "training": training}
+        if not isinstance(sequences, tf.RaggedTensor):
+            return super().call(sequences, mask=mask, **given)
+        name = type(self).__name__
+        if self.go_backwards and self.return_sequences:
+            raise ValueError(
+                f"[{name}] go_backwards: expected False where a RaggedTensor's states are all returned, got True. Give "
+                "padded steps and a mask: x.to_tensor(), tf.sequence_mask(x.row_lengths())."
+            )
+        packed = Packed(name, sequences, mask, None)
+        padded = packed.padded(sequences.flat_values)
+        found = super().call(padded, mask=packed.mask, **given)
+        if not self.return_sequences:
+            return found
+        if not self.return_state:
+            return packed.packed(found)
+        return packed.packed(found[0]), *found[1:]
 
     def inner_loop(
         self, sequences: Any, initial_state: Any, mask: Any, training: bool = False

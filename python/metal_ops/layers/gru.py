@@ -31,7 +31,7 @@ class GRU(Recurrent, keras.layers.GRU):
       layer_norm_epsilon: Added to variances, at least 0.
       **kwargs: The others, by name.
 
-    Input: [batch, time, features].
+    Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
     Output: [batch, units], or [batch, time, units] with return_sequences; with return_state the state, too. Of the
       layer's compute dtype.
 

@@ -55,7 +55,7 @@ class LSTM(Recurrent, keras.layers.LSTM):
       layer_norm_epsilon: Added to variances, at least 0.
       **kwargs: The others, by name.
 
-    Input: [batch, time, features].
+    Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
     Output: [batch, units], or [batch, time, units] with return_sequences; with return_state h and c, too. Of the
       layer's compute dtype. With a projection its size is in place of units, but for c.
 

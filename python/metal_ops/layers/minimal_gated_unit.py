@@ -46,7 +46,7 @@ class MinimalGatedUnit(GatedLayer):
       **kwargs: Of `keras.layers.RNN`: return_sequences, return_state, go_backwards, stateful, zero_output_for_mask; and
         of a layer: name, dtype.
 
-    Input: [batch, time, features].
+    Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
     Output: [batch, units], or [batch, time, units] with return_sequences; with return_state the state, too. Of the
       layer's compute dtype.
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 from metal_ops.ops import _arguments, _checks, _declared
+from metal_ops.ops._packed import Packed
 from metal_ops.ops.fused_matmul import fused_matmul
 from metal_ops.ops.row_norm import layer_norm
 
@@ -36,7 +37,7 @@ def lstm(
     cell_beta: Any = None,
     epsilon: float = 1e-5,
     name: str | None = None,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor, tf.Tensor]:
     """A layer of LSTM cells over whole sequences.
 
     Hochreiter and Schmidhuber 1997, "Long short-term memory", with the forget gate of Gers et al. 2000: with the gates
@@ -53,12 +54,12 @@ def lstm(
     sequence's length, the state stays what it was, and is the output. Deterministic.
 
     Args:
-      x: [batch, time, features] float32, float16 or bfloat16.
+      x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
       kernel: W, [features, 4 units] of that dtype: the gates one after the other.
       recurrent_kernel: R, [units, 4 units]; with a projection [projected, 4 units].
       bias: b, [4 units], or None.
       initial_state: h and c, [batch, units] each (h [batch, projected]). None for zeros.
-      mask: bool [batch, time], the steps that there are. None for all.
+      mask: bool [batch, time], the steps that there are. None for all, or those of a RaggedTensor.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
       projection: P, [units, projected], or None.
       kernel_gamma: [4 units]: the product with x is normed and multiplied with it, before the bias. None for none.
@@ -69,12 +70,13 @@ def lstm(
       name: Optional name of the op.
 
     Returns:
-      The states after all steps, [batch, time, units], and h and c after the last one, [batch, units]; of x's dtype.
+      The states after all steps, [batch, time, units], ragged if x is, and h and c after the last one, [batch, units];
+      of x's dtype.
 
     Raises:
       TypeError: A dtype does not fit.
-      ValueError: mask and lengths are both given, x is not of three dimensions, or a cell_beta is given without
-        cell_gamma.
+      ValueError: mask and lengths are both given, or one of them beside a RaggedTensor, x is not of three dimensions,
+        or a cell_beta is given without cell_gamma.
       tf.errors.InvalidArgumentError: A shape does not fit. (ValueError where that is known when a graph is built.)
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -116,7 +118,7 @@ def gru(
     recurrent_gamma: Any = None,
     epsilon: float = 1e-5,
     name: str | None = None,
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor]:
     """A layer of gated recurrent units over whole sequences.
 
     Cho et al. 2014, [arXiv:1406.1078](https://arxiv.org/abs/1406.1078): with z = sigmoid(x W_z + h R_z + b_z) and
@@ -125,14 +127,14 @@ def gru(
     What `metal_ops.lstm` says of steps, masks and sums holds here.
 
     Args:
-      x: [batch, time, features] float32, float16 or bfloat16.
+      x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
       kernel: W, [features, 3 units] of that dtype: z, r, n one after the other.
       recurrent_kernel: R, [units, 3 units].
       bias: b, [3 units], or None.
       initial_state: h, [batch, units]. None for zeros.
       recurrent_bias: b', [3 units], or None; only with reset_after.
       reset_after: Whether r is multiplied with the product, and not with the state before it.
-      mask: bool [batch, time], the steps that there are. None for all.
+      mask: bool [batch, time], the steps that there are. None for all, or those of a RaggedTensor.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
       kernel_gamma: [3 units]: the product with x is normed and multiplied with it, before the bias. None for none.
       recurrent_gamma: [3 units]: the same of the product with the state. None for none.
@@ -140,12 +142,12 @@ def gru(
       name: Optional name of the op.
 
     Returns:
-      The states after all steps, [batch, time, units], and the last one, [batch, units]; of x's dtype.
+      The states after all steps, [batch, time, units], ragged if x is, and the last one, [batch, units]; of x's dtype.
 
     Raises:
       TypeError: A dtype does not fit.
-      ValueError: mask and lengths are both given, x is not of three dimensions, or a recurrent_bias is given without
-        reset_after.
+      ValueError: mask and lengths are both given, or one of them beside a RaggedTensor, x is not of three dimensions,
+        or a recurrent_bias is given without reset_after.
       tf.errors.InvalidArgumentError: A shape does not fit. (ValueError where that is known when a graph is built.)
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -183,7 +185,7 @@ def minimal_gated_unit(
     recurrent_gamma: Any = None,
     epsilon: float = 1e-5,
     name: str | None = None,
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor]:
     """A layer of minimal gated units over whole sequences: one gate that forgets, resets and lets in.
 
     Zhou et al. 2016, "Minimal gated unit for recurrent neural networks",
@@ -192,12 +194,12 @@ def minimal_gated_unit(
     holds here.
 
     Args:
-      x: [batch, time, features] float32, float16 or bfloat16.
+      x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
       kernel: W, [features, 2 units] of that dtype: f, then n.
       recurrent_kernel: R, [units, 2 units].
       bias: b, [2 units], or None.
       initial_state: h, [batch, units]. None for zeros.
-      mask: bool [batch, time], the steps that there are. None for all.
+      mask: bool [batch, time], the steps that there are. None for all, or those of a RaggedTensor.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
       kernel_gamma: [2 units]: the product with x is normed and multiplied with it, before the bias. None for none.
       recurrent_gamma: [2 units]: the same of either product with the state. None for none.
@@ -205,11 +207,12 @@ def minimal_gated_unit(
       name: Optional name of the op.
 
     Returns:
-      The states after all steps, [batch, time, units], and the last one, [batch, units]; of x's dtype.
+      The states after all steps, [batch, time, units], ragged if x is, and the last one, [batch, units]; of x's dtype.
 
     Raises:
       TypeError: A dtype does not fit.
-      ValueError: mask and lengths are both given, or x is not of three dimensions.
+      ValueError: mask and lengths are both given, or one of them beside a RaggedTensor, or x is not of three
+        dimensions.
       tf.errors.InvalidArgumentError: A shape does not fit. (ValueError where that is known when a graph is built.)
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -242,7 +245,7 @@ def forget_gate_unit(
     recurrent_gamma: Any = None,
     epsilon: float = 1e-5,
     name: str | None = None,
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor]:
     """A layer of cells with a forget gate alone ("JANET") over whole sequences.
 
     Van der Westhuizen and Lasenby 2018, "The unreasonable effectiveness of the forget gate",
@@ -251,13 +254,13 @@ def forget_gate_unit(
     steps, masks and sums holds here.
 
     Args:
-      x: [batch, time, features] float32, float16 or bfloat16.
+      x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
       kernel: W, [features, 2 units] of that dtype: f, then n.
       recurrent_kernel: R, [units, 2 units].
       bias: b, [2 units], or None.
       initial_state: h, [batch, units]. None for zeros.
       beta: How much more is let in than is forgotten; the paper has 1.
-      mask: bool [batch, time], the steps that there are. None for all.
+      mask: bool [batch, time], the steps that there are. None for all, or those of a RaggedTensor.
       lengths: Integers [batch], the steps of each sequence, in place of a mask.
       kernel_gamma: [2 units]: the product with x is normed and multiplied with it, before the bias. None for none.
       recurrent_gamma: [2 units]: the same of the product with the state. None for none.
@@ -265,11 +268,12 @@ def forget_gate_unit(
       name: Optional name of the op.
 
     Returns:
-      The states after all steps, [batch, time, units], and the last one, [batch, units]; of x's dtype.
+      The states after all steps, [batch, time, units], ragged if x is, and the last one, [batch, units]; of x's dtype.
 
     Raises:
       TypeError: A dtype does not fit.
-      ValueError: mask and lengths are both given, or x is not of three dimensions.
+      ValueError: mask and lengths are both given, or one of them beside a RaggedTensor, or x is not of three
+        dimensions.
       tf.errors.InvalidArgumentError: A shape does not fit. (ValueError where that is known when a graph is built.)
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
 
@@ -306,20 +310,24 @@ def _run(
     projection: Any = None,
     recurrent_bias: Any = None,
     beta: float = 1.0,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor, tf.Tensor]:
     with tf.name_scope(name or op):
-        x = _arguments.as_floats(op, "x", x)
+        packed = Packed(op, x, mask, lengths) if isinstance(x, tf.RaggedTensor) else None
+        x = _arguments.as_floats(op, "x", x if packed is None else x.flat_values)
         _checks.refuse_xla(op)
-        if x.shape.rank != 3:
+        if packed is None and x.shape.rank != 3:
             raise ValueError(
                 f"[{op}] x: expected [batch, time, features], got {_checks.size_of(x)}."
             )
         kernel = _arguments.as_dtype_of(op, "kernel", kernel, x=x)
         recurrent_kernel = _arguments.as_dtype_of(op, "recurrent_kernel", recurrent_kernel, x=x)
-        batch, steps, features = _sizes(x)
-        _check(op, "kernel", kernel, (x.shape[2], None), "[features, gates of all units]")
+        _check(op, "kernel", kernel, (x.shape[-1], None), "[features, gates of all units]")
         width = kernel.shape[1]
-        flat = tf.reshape(x, [batch * steps, features])
+        if packed is None:
+            batch, steps, features = _sizes(x)
+            flat = tf.reshape(x, [batch * steps, features])
+        else:
+            batch, flat = packed.batch, x
         if bias is not None:
             bias = _arguments.as_dtype_of(op, "bias", bias, x=x)
             _check(op, "bias", bias, (width,), "the columns of kernel")
@@ -333,8 +341,12 @@ def _run(
         if gamma is not None:
             _check(op, "kernel_gamma", gamma, (width,), "the columns of kernel")
             gates = layer_norm(gates, gamma, bias, epsilon)
-        gates = tf.reshape(gates, [batch, steps, _sizes(kernel)[1]])
-        gates = tf.ensure_shape(gates, [x.shape[0], x.shape[1], width])
+        if packed is None:
+            gates = tf.reshape(gates, [batch, steps, _sizes(kernel)[1]])
+            gates = tf.ensure_shape(gates, [x.shape[0], x.shape[1], width])
+            mask = _mask(op, mask, lengths, steps)
+        else:
+            gates, mask = packed.padded(gates), packed.mask
         none = tf.zeros([0], x.dtype)
 
         def state(argument: str, given: Any, size: Any) -> tf.Tensor:
@@ -347,7 +359,7 @@ def _run(
             "recurrent_kernel": recurrent_kernel,
             "initial_h": state("initial_state", h, _sizes(recurrent_kernel)[0]),
             "initial_c": none,
-            "mask": _mask(op, mask, lengths, steps),
+            "mask": mask,
             "projection": none if projection is None else projection,
             "recurrent_gamma": none,
             "cell_gamma": none,
@@ -362,7 +374,7 @@ def _run(
         _, y, _, h, c, _ = _declared.call(
             "recurrent_sequence", inputs, None, label=op, cell=cell, beta=beta, epsilon=epsilon
         )
-        return y, h, c
+        return y if packed is None else packed.packed(y), h, c
 
 
 def _gates(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:

@@ -17,8 +17,8 @@ namespace {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// `groups`, with splits; or `warpgroups`, with how many, keys of a step and steps in memory, and
-// whether the shader is made for neither masks nor biases, too.
+// `groups`, with splits; or `warpgroups`, with how many, keys of a step and steps in memory, whether
+// the shader is made for neither masks nor biases, and whether who is the last joins the parts, too.
 struct Line {
   std::string kind, name, type;
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, size = 0;
@@ -60,11 +60,14 @@ class Bench {
     const auto& n = line.numbers;
     const bool four = line.kind == "warpgroups";
     const uint32_t splits = uint32_t(n[0]);
+    const bool last_joins = splits > 1 && (n.size() < 6 || n[5] != 0);
+    uint32_t launches = 0;
     id<MTLBuffer> parts = Private(4 * std::max<int64_t>(splits, 1) * of_q);
     id<MTLBuffer> part_sums = Private(4 * std::max<int64_t>(splits, 1) * q_rows);
+    id<MTLBuffer> counters = Private(4 * q_rows);
     id<MTLComputePipelineState> pipeline = Made(line.name, four, n.size() < 5 || n[4] != 0),
                                 join = nil;
-    if (splits > 1) join = Made("attention_join_" + line.type, false);
+    if (splits > 1 && !last_joins) join = Made("attention_join_" + line.type, false);
     const auto encode = [&](id<MTLComputeCommandEncoder> encoder, int call) {
       [encoder setComputePipelineState:pipeline];
       const int64_t at = of_q + call % sets * 2 * kv;
@@ -77,7 +80,10 @@ class Bench {
       [encoder setBuffer:parts offset:0 atIndex:9];
       [encoder setBuffer:part_sums offset:0 atIndex:10];
       [encoder setBytes:&p length:sizeof p atIndex:11];
-      [encoder setBytes:&splits length:4 atIndex:12];
+      // As the host has them: kernels/runtime/counters.h.
+      const AttentionSplits of_call = {splits, last_joins ? ++launches << 11 : 0};
+      [encoder setBytes:&of_call length:sizeof of_call atIndex:12];
+      [encoder setBuffer:counters offset:0 atIndex:13];
       if (four) {
         [encoder setThreadgroupMemoryLength:NSUInteger(ATTENTION_WARPGROUP_BYTES(
                                                 line.size <= 64 ? 64 : 128, n[1], n[2], n[3]))
@@ -91,17 +97,16 @@ class Bench {
                                      NSUInteger(p.heads), NSUInteger(b * splits))
             threadsPerThreadgroup:MTLSizeMake(ATTENTION_GROUP_THREADS, 1, 1)];
       }
-      if (splits == 1) return;
+      if (!join) return;
       [encoder setComputePipelineState:join];
       [encoder setBuffer:parts offset:0 atIndex:0];
       [encoder setBuffer:part_sums offset:0 atIndex:1];
       [encoder setBuffer:out offset:0 atIndex:2];
       [encoder setBuffer:sums offset:0 atIndex:3];
       [encoder setBytes:&p length:sizeof p atIndex:4];
-      [encoder setBytes:&splits length:4 atIndex:5];
-      [encoder dispatchThreads:MTLSizeMake(NSUInteger(line.size),
-                                           NSUInteger(line.heads * line.queries), NSUInteger(b))
-          threadsPerThreadgroup:MTLSizeMake(NSUInteger(line.size), 1, 1)];
+      [encoder setBytes:&of_call length:sizeof of_call atIndex:5];
+      [encoder dispatchThreads:MTLSizeMake(32, NSUInteger(line.heads * line.queries), NSUInteger(b))
+          threadsPerThreadgroup:MTLSizeMake(32, 4, 1)];
     };
     metal_ops::Poison(queue_, out);
     double flop = 4.0 * double(q_rows) * double(line.keys) * double(line.size);
@@ -119,7 +124,7 @@ class Bench {
         line.causal ? "causal" : "all", ms, times.front(), times.back(), flop / ms * 1e-9,
         4.0 * double(kv) / ms * 1e-9, error, error <= allowed ? "" : "  WRONG");
     fflush(stdout);
-    for (id<MTLBuffer> buffer : {out, sums, parts, part_sums}) [buffer release];
+    for (id<MTLBuffer> buffer : {out, sums, parts, part_sums, counters}) [buffer release];
   }
 
  private:

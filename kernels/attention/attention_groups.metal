@@ -1,6 +1,6 @@
 // The shaders of ScaledDotProductAttention where the threads of a simdgroup really run at once.
 
-#include "kernels/attention/attention_groups.metal.h"
+#include "kernels/attention/attention_join.metal.h"
 
 // What a simdgroup has of its queries.
 template <typename T, int kSize>
@@ -68,16 +68,17 @@ template <typename T, int kSize>
     device const int* seed [[buffer(6)]], device T* outputs [[buffer(7)]],
     device float* log_sum_exp [[buffer(8)]], device float* part_outputs [[buffer(9)]],
     device float* part_log_sum_exp [[buffer(10)]], constant AttentionParams& params [[buffer(11)]],
-    constant uint& splits [[buffer(12)]], uint3 position [[thread_position_in_grid]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
+    constant AttentionSplits& splits [[buffer(12)]], device atomic_uint* counters [[buffer(13)]],
+    uint3 position [[thread_position_in_grid]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]]) {
   threadgroup float stage[kSimdgroups * kRows * kColumns];
   using Group = AttentionGroup<T, kSize>;
   Group group;
   group.space = stage + simdgroup * kRows * kColumns;
   group.lane = lane;
-  const uint split = position.z % splits;
+  const uint split = position.z % splits.parts;
   AttentionPlace at;
-  at.batch = position.z / splits;
+  at.batch = position.z / splits.parts;
   at.head = position.y;
   at.length = attention_length_of(params, lengths, at.batch);
   at.query = long(position.x / 32) * kRows;
@@ -95,7 +96,7 @@ template <typename T, int kSize>
   }
   AttentionKeys seen = attention_keys_of(params, at.length, at.query, at.queries);
   const long blocks = (seen.last - seen.first + kColumns - 1) / kColumns;
-  const long share = (blocks + splits - 1) / splits * kColumns;
+  const long share = (blocks + splits.parts - 1) / splits.parts * kColumns;
   seen.first += long(split) * share;
   seen.last = min(seen.last, seen.first + share);
   at.key = seen.first;
@@ -110,7 +111,7 @@ template <typename T, int kSize>
     rows.template step<false>(params, k, v, mask, bias, seed, at, key_row, group);
   }
 
-  const long part_row = long(split) * long(params.batch) * params.heads * params.queries + row;
+  const long part_row = long(split) * attention_rows(params) + row;
   float factor[Group::kLaneRows];
   ROWS_UNROLL
   for (int r = 0; r < Group::kLaneRows; ++r) {
@@ -119,45 +120,49 @@ template <typename T, int kSize>
     factor[r] = none ? 0.0f : 1.0f / sum;
     if (group.row(r) >= at.queries || group.column(0) != 0) continue;
     const float total = none ? -INFINITY : rows.most[r] + precise_log(sum);
-    if (splits == 1) {
+    if (splits.parts == 1) {
       log_sum_exp[row + group.row(r)] = total;
     } else {
       part_log_sum_exp[part_row + group.row(r)] = total;
     }
   }
   group.scale(rows.sums, factor);
-  if (splits == 1) {
+  if (splits.parts == 1) {
     group.store(rows.sums, outputs + row * params.value_size, at.queries, params.value_size);
   } else {
     group.store_wide(rows.sums, part_outputs + part_row * params.value_size, at.queries,
                      params.value_size);
   }
+
+  if (splits.begin == 0) return;
+  const uint pieces = (params.queries + kRows - 1) / kRows;
+  device atomic_uint* const counter =
+      counters + (at.batch * params.heads + at.head) * pieces + position.x / 32;
+  simdgroup_barrier(mem_flags::mem_device);
+  const bool last = lane == 0 && attention_is_last(counter, splits);
+  if (!simd_any(last)) return;
+  simdgroup_barrier(mem_flags::mem_device);
+  const AttentionParts<T> parts = {part_outputs, part_log_sum_exp,       outputs,
+                                   log_sum_exp,  attention_rows(params), params.value_size,
+                                   splits.parts};
+  for (int r = 0; r < at.queries; ++r) parts.template join<kSize>(row + r, lane);
 }
 
-// Outputs of parts of the keys, weighted by what the parts' exponentials sum to. One thread an
-// element.
+// Where it cannot be done by who is the last. A simdgroup has a row.
 template <typename T>
 [[kernel]] void attention_join(device const float* part_outputs [[buffer(0)]],
                                device const float* part_log_sum_exp [[buffer(1)]],
                                device T* outputs [[buffer(2)]],
                                device float* log_sum_exp [[buffer(3)]],
                                constant AttentionParams& params [[buffer(4)]],
-                               constant uint& splits [[buffer(5)]],
-                               uint3 position [[thread_position_in_grid]]) {
-  const long rows = long(params.batch) * params.heads * params.queries;
+                               constant AttentionSplits& splits [[buffer(5)]],
+                               uint3 position [[thread_position_in_grid]],
+                               uint lane [[thread_index_in_simdgroup]]) {
+  const AttentionParts<T> parts = {part_outputs, part_log_sum_exp,       outputs,
+                                   log_sum_exp,  attention_rows(params), params.value_size,
+                                   splits.parts};
   const long row = long(position.z) * params.heads * params.queries + position.y;
-  float most = -INFINITY;
-  for (uint s = 0; s < splits; ++s) most = max(most, part_log_sum_exp[s * rows + row]);
-  const float base = most == -INFINITY ? 0.0f : most;
-  float weight = 0.0f, sum = 0.0f;
-  for (uint s = 0; s < splits; ++s) {
-    const float w = precise_exp(part_log_sum_exp[s * rows + row] - base);
-    weight += w;
-    sum = fma(w, part_outputs[(s * rows + row) * params.value_size + position.x], sum);
-  }
-  const bool none = weight == 0.0f;
-  outputs[row * params.value_size + position.x] = T(none ? 0.0f : sum / weight);
-  if (position.x == 0) log_sum_exp[row] = none ? -INFINITY : most + precise_log(weight);
+  parts.template join<ATTENTION_MOST_SIZE>(row, lane);
 }
 
 #define INSTANTIATE(T)                                                        \

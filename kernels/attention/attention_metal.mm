@@ -20,7 +20,8 @@ class Launcher {
   // METAL_OPS_ATTENTION, or the device. Threads have one query or key where they run at once, else a
   // vector of them; simdgroups have them together where the matrix unit takes the type, and four of
   // them where it reads threadgroup memory itself. Gradients are by simdgroups then; those of heads
-  // beyond 128, and of a bias, by threads.
+  // beyond 128, and of a bias, by threads. Parts are joined by who is the last to have one where that
+  // can be known (METAL_OPS_ATTENTION_JOIN, or the device), else by a launch of its own.
   Status Choose() {
     enum { kOne, kVector, kGroups, kFours };
     const bool at_once = ThreadgroupsRunAtOnce();
@@ -30,6 +31,12 @@ class Launcher {
     if (memory >= kFoursMemory) way = kFours;
     RETURN_IF_ERROR(
         AskedFor("METAL_OPS_ATTENTION", {"one", "vector", "groups", "warpgroups"}, &way));
+    RETURN_IF_ERROR(AskedFor("METAL_OPS_ATTENTION_JOIN", "last", "launch", &last_joins_));
+    if (last_joins_ && !FencesReachDevice()) {
+      return InvalidArgument(
+          "METAL_OPS_ATTENTION_JOIN is 'last', which needs fences that shaders of "
+          "macOS 14 do not have; unset it, or say 'launch'");
+    }
     groups_ = way >= kGroups;
     if (way == kFours && memory == 0) RETURN_IF_ERROR(ThreadgroupMemory(&memory));
     if (way == kFours && SizeOf(type()) == 2) {
@@ -118,6 +125,9 @@ class Launcher {
   // threadgroup memory itself have so much of it.
   static constexpr int64_t kThreadgroups = 264, kLeastKeysOfFour = 256;
   static constexpr size_t kFoursMemory = 200 << 10;
+  static_assert(std::max(kSimdgroups, kThreadgroups) < LaunchCounters::kCounts &&
+                    std::max(kSimdgroups, kThreadgroups) / 2 <= LaunchCounters::kNumbers,
+                "so many parts, of as many pieces, have to be counted");
 
   // How simdgroups are taken four at a time: see attention_params.h. The shader is named by its size.
   struct Four {
@@ -157,7 +167,14 @@ class Launcher {
     arguments.push_back({"log_sum_exp", call_.out(1)});
     arguments.push_back({"part_outputs", OrNothing(splits_ > 1, part_outputs_)});
     arguments.push_back({"part_log_sum_exp", OrNothing(splits_ > 1, part_log_sum_exp_)});
-    arguments.push_back({"splits", splits_});
+    AttentionSplits splits = {splits_, 0};
+    LaunchCounters counters;
+    if (splits_ > 1 && last_joins_) {
+      RETURN_IF_ERROR(encoder.Counters(&counters));
+      splits.begin = counters.begin;
+    }
+    arguments.push_back({"splits", splits});
+    arguments.push_back({"counters", Value::Buffer(counters.buffer, DType::kInt32)});
     const int64_t pieces = Pieces(rows_.queries, queries_together());
     const int64_t parts = int64_t{rows_.batch} * splits_;
     if (four_.warpgroups) {
@@ -175,15 +192,15 @@ class Launcher {
       RETURN_IF_ERROR(encoder.Launch({"attention_groups", type(), most_size()},
                                      Grid(32 * pieces, rows_.heads, parts), arguments));
     }
-    if (splits_ == 1) return Status();
+    if (splits_ == 1 || last_joins_) return Status();
     return encoder.Launch({"attention_join", type()},
-                          Grid(p_.value_size, int64_t{p_.heads} * p_.queries, p_.batch),
+                          Grid(32, int64_t{p_.heads} * p_.queries, p_.batch),
                           {{"part_outputs", part_outputs_},
                            {"part_log_sum_exp", part_log_sum_exp_},
                            {"outputs", call_.out(0)},
                            {"log_sum_exp", call_.out(1)},
                            {"params", p_},
-                           {"splits", splits_}});
+                           {"splits", splits}});
   }
 
   DType type() const { return call_.in(0).dtype(); }
@@ -214,7 +231,7 @@ class Launcher {
   AttentionParams rows_ = p_;  // as the forward shaders of groups have them
   Four four_ = {};
   int lanes_ = 1;
-  bool groups_ = false;
+  bool groups_ = false, last_joins_ = FencesReachDevice();
   uint32_t splits_ = 1;
   Tensor means_, part_outputs_, part_log_sum_exp_;
 };

@@ -32,6 +32,13 @@ struct AttentionSteps {
   int64_t batch, head, query, key;
 };
 
+// How many parts the keys of a launch are shared out into, and what their counters begin with: who
+// finds `begin` + parts - 1 in one is the last and joins the parts. 0: another launch does.
+struct AttentionSplits {
+  uint32_t parts, begin;
+};
+static_assert(sizeof(AttentionSplits) == 8, "host and shader must agree");
+
 struct AttentionParams {
   AttentionSteps mask, bias;
   uint32_t batch, heads, kv_heads, queries, keys, size, value_size;

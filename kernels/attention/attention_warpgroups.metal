@@ -1,7 +1,7 @@
 // The shader of ScaledDotProductAttention for many queries, where four simdgroups multiply together:
 // keys and values come into threadgroup memory while those before are multiplied.
 
-#include "kernels/attention/attention_groups.metal.h"
+#include "kernels/attention/attention_join.metal.h"
 #include "kernels/gemm/tile_copies.metal.h"
 #include "kernels/gemm/warpgroup_tiles.metal.h"
 
@@ -121,6 +121,44 @@ struct AttentionWarpgroup {
     }
     if (simd_any(shrinks)) Ops::scale(sums, shrink, space, lane);
   }
+
+  // Writes what the rows have come to, or what a part of the keys gave.
+  ROWS_INLINE void finish(constant AttentionParams& params, constant AttentionSplits& splits,
+                          AttentionPlace at, uint split, device T* outputs,
+                          device float* log_sum_exp, device float* part_outputs,
+                          device float* part_log_sum_exp) thread {
+    const bool whole = splits.parts == 1;
+    const long query_row = attention_query_row(params, at);
+    const long part_row = long(split) * attention_rows(params) + query_row;
+    float factor[kLaneRows];
+    ROWS_UNROLL
+    for (int r = 0; r < kLaneRows; ++r) {
+      const float sum = Ops::row_sum(weight[r]);
+      const bool none = sum == 0.0f;
+      factor[r] = none ? 0.0f : 1.0f / sum;
+      if (row(r) >= at.queries || column(0) != 0) continue;
+      const float total = none ? -INFINITY : fma(most[r], kLn2, precise_log(sum));
+      if (whole) {
+        log_sum_exp[query_row + row(r)] = total;
+      } else {
+        part_log_sum_exp[part_row + row(r)] = total;
+      }
+    }
+    Ops::scale(sums, factor, space, lane);
+    ROWS_UNROLL
+    for (int i = 0; i < kSums; ++i) {
+      if (8 * i >= int(params.value_size)) break;
+      const int left = int(params.value_size) - 8 * i;
+      if (whole) {
+        device T* const to = outputs + query_row * params.value_size + 8 * i;
+        Ops::store(sums[i], Piece<T>{to, long(params.value_size), at.queries, left}, space, lane);
+      } else {
+        device float* const to = part_outputs + part_row * params.value_size + 8 * i;
+        Ops::add(sums[i], Piece<float>{to, long(params.value_size), at.queries, left}, false, space,
+                 lane);
+      }
+    }
+  }
 };
 
 // kTogether: threadgroups that the registers are shared out to.
@@ -133,10 +171,10 @@ attention_warpgroups(
     device const int* seed [[buffer(6)]], device T* outputs [[buffer(7)]],
     device float* log_sum_exp [[buffer(8)]], device float* part_outputs [[buffer(9)]],
     device float* part_log_sum_exp [[buffer(10)]], constant AttentionParams& params [[buffer(11)]],
-    constant uint& splits [[buffer(12)]], threadgroup T* memory [[threadgroup(0)]],
-    uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
-    uint thread_ [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]]) {
+    constant AttentionSplits& splits [[buffer(12)]], device atomic_uint* counters [[buffer(13)]],
+    threadgroup T* memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
+    uint3 groups [[threadgroups_per_grid]], uint thread_ [[thread_index_in_threadgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   using Part = AttentionWarpgroup<T, kSize, kWarpgroups, kKeys, kStages>;
   using Ops = typename Part::Ops;
   threadgroup T* const k_tiles = memory + Part::kTileQ;
@@ -150,8 +188,8 @@ attention_warpgroups(
 #endif
   own.lane = lane;
   AttentionPlace whole;
-  const uint split = group.z % splits;
-  whole.batch = group.z / splits;
+  const uint split = group.z % splits.parts;
+  whole.batch = group.z / splits.parts;
   whole.head = group.y;
   whole.length = attention_length_of(params, lengths, whole.batch);
   // The last queries first: they may see more keys.
@@ -168,7 +206,7 @@ attention_warpgroups(
 
   AttentionKeys seen = attention_keys_of(params, whole.length, whole.query, whole.queries);
   const long blocks = (seen.last - seen.first + kKeys - 1) / kKeys;
-  const long share = (blocks + splits - 1) / splits * kKeys;
+  const long share = (blocks + splits.parts - 1) / splits.parts * kKeys;
   seen.first += long(split) * share;
   seen.last = min(seen.last, seen.first + share);
   const long n_keys = max(seen.last - seen.first, 0l);
@@ -230,38 +268,25 @@ attention_warpgroups(
     if (++next == kStages) next = 0;
   }
 
-  if (at.queries <= 0) return;
-  const long query_row = attention_query_row(params, at);
-  const long part_row =
-      long(split) * long(params.batch) * params.heads * params.queries + query_row;
-  float factor[Part::kLaneRows];
-  ROWS_UNROLL
-  for (int r = 0; r < Part::kLaneRows; ++r) {
-    const float sum = Ops::row_sum(own.weight[r]);
-    const bool none = sum == 0.0f;
-    factor[r] = none ? 0.0f : 1.0f / sum;
-    if (own.row(r) >= at.queries || own.column(0) != 0) continue;
-    const float total = none ? -INFINITY : fma(own.most[r], kLn2, precise_log(sum));
-    if (splits == 1) {
-      log_sum_exp[query_row + own.row(r)] = total;
-    } else {
-      part_log_sum_exp[part_row + own.row(r)] = total;
-    }
+  if (at.queries > 0) {
+    own.finish(params, splits, at, split, outputs, log_sum_exp, part_outputs, part_log_sum_exp);
   }
-  Ops::scale(own.sums, factor, own.space, lane);
-  ROWS_UNROLL
-  for (int i = 0; i < Part::kSums; ++i) {
-    if (8 * i >= int(params.value_size)) break;
-    const int left = int(params.value_size) - 8 * i;
-    if (splits == 1) {
-      device T* const to = outputs + query_row * params.value_size + 8 * i;
-      Ops::store(own.sums[i], Piece<T>{to, long(params.value_size), at.queries, left}, own.space,
-                 lane);
-    } else {
-      device float* const to = part_outputs + part_row * params.value_size + 8 * i;
-      Ops::add(own.sums[i], Piece<float>{to, long(params.value_size), at.queries, left}, false,
-               own.space, lane);
-    }
+  if (splits.begin == 0) return;
+  // Nobody reads tiles any more: what the first thread finds is told there.
+  threadgroup uint* const last = reinterpret_cast<threadgroup uint*>(memory);
+  threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
+  if (thread_ == 0) {
+    const uint number = (whole.batch * groups.y + group.y) * groups.x + group.x;
+    *last = attention_is_last(counters + number, splits) ? 1 : 0;
+  }
+  threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
+  if (*last == 0) return;
+  const AttentionParts<T> parts = {part_outputs, part_log_sum_exp,       outputs,
+                                   log_sum_exp,  attention_rows(params), params.value_size,
+                                   splits.parts};
+  const long row = attention_query_row(params, whole);
+  for (int r = int(simdgroup); r < whole.queries; r += 4 * kWarpgroups) {
+    parts.template join<kSize>(row + r, lane);
   }
 }
 

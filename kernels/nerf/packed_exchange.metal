@@ -10,18 +10,10 @@
 
 #include <metal_stdlib>
 
+#include "kernels/msl/fence.h"
 #include "kernels/msl/instantiate.h"
 
 using namespace metal;
-
-// hostmetal has devices that read each other's memory; nobody launches these elsewhere, where the language may lack fences.
-#if defined(__METAL_CPU__) || defined(__METAL_NVPTX__)
-inline void fence_all_devices() {
-  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_system);
-}
-#else
-inline void fence_all_devices() {}
-#endif
 
 // Where windows are: of int64, which devices of TensorFlow have.
 struct PackedWindows {

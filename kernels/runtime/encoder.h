@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/runtime/counters.h"
 #include "kernels/runtime/metal_buffer.h"
 #include "kernels/runtime/profile.h"
 #include "kernels/runtime/shader.h"
@@ -200,6 +201,9 @@ class Encoder {
 
   // Makes memory for a ReadBack, which may be an argument of shaders from then on.
   Status Allocate(size_t bytes, ReadBack* read_back);
+
+  // For the next launch.
+  Status Counters(LaunchCounters* counters);
 
   // That a launch may have, in bytes.
   Status MostThreadgroupMemory(size_t* bytes);

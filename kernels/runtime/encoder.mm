@@ -413,6 +413,11 @@ Status Encoder::Allocate(size_t bytes, ReadBack* read_back) {
   return Status();
 }
 
+Status Encoder::Counters(LaunchCounters* counters) {
+  RETURN_IF_ERROR(Commands());
+  return NextCounters(device_, stream_, counters);
+}
+
 Status Encoder::MostThreadgroupMemory(size_t* bytes) {
   RETURN_IF_ERROR(Commands());
   *bytes = [device_ maxThreadgroupMemoryLength];

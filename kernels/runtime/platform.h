@@ -26,6 +26,9 @@ const ProfilerHooks* DeviceProfiler();
 // Whether the threads of a threadgroup really run at once, so that they gain by sharing what they
 // read. Where a processor plays their parts one after the other, each barrier is a change of actor.
 bool ThreadgroupsRunAtOnce();
+// Whether a threadgroup can know that others see what it has written. Metal promises that from
+// macOS 15 on, in shaders that macOS 14 does not run.
+bool FencesReachDevice();
 // Whether the device has memory of its own: a GPU beside the processor.
 bool IsDiscrete();
 

@@ -98,6 +98,8 @@ bool IsDiscrete() {
 
 bool ThreadgroupsRunAtOnce() { return true; }
 
+bool FencesReachDevice() { return false; }
+
 bool WideVectors() { return false; }
 
 Status ProcessorDevice(const char* what, void**) {
@@ -160,6 +162,8 @@ bool WriteTensorMemory(void* buffer, uint64_t offset, const void* from, uint64_t
 
 // hostmetal's CPU device runs one threadgroup a core.
 bool ThreadgroupsRunAtOnce() { return IsDiscrete(); }
+
+bool FencesReachDevice() { return true; }
 
 bool WideVectors() { return !ThreadgroupsRunAtOnce() && hostmetal_wide_vectors(); }
 

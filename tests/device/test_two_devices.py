@@ -119,6 +119,34 @@ def test_a_report_names_both():
     assert "GPU:0 -> GPU:1" in out and "64 bytes" in out
 
 
+def test_attention_on_both_at_once():
+    """Who is the last to have a part is counted on each by itself."""
+    run(
+        """
+        import threading
+        import numpy as np, tensorflow as tf, metal_ops
+        from metal_ops import device
+        device.load()
+        draw = np.random.default_rng(0).normal
+        q, k, v = (draw(size=(1, 4, n, 16)).astype("float16") for n in (1, 900, 900))
+        expected = metal_ops.scaled_dot_product_attention(*(x.astype("float32") for x in (q, k, v)))
+        wrong = []
+        def attend(name):
+            with tf.device(name):
+                given = [tf.constant(x) for x in (q, k, v)]
+                for y in [metal_ops.scaled_dot_product_attention(*given) for _ in range(200)]:
+                    if not (y.device.endswith(name) and np.allclose(y, expected, atol=2e-3)):
+                        wrong.append(y.device)
+        threads = [threading.Thread(target=attend, args=(name,)) for name in ("GPU:0", "GPU:1")]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert not wrong, wrong
+        """,
+        HOSTMETAL_DEVICES="2",
+        METAL_OPS_ATTENTION="groups",
+    )
+
+
 @pytest.mark.skipif(ON_GPU, reason="no bounds-checked kernels on a GPU")
 def test_a_fault_is_of_its_device(library):  # noqa: F811 - the fixture
     """A kernel that does not ask how its work went, on GPU:1: who reads there hears of it, GPU:0 goes on."""

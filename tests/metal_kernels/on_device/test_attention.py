@@ -10,6 +10,7 @@ import metal_ops
 from metal_ops import raw_ops
 from tests import test_attention, test_multi_head_attention
 from tests.metal_kernels.on_device import again
+from tests.oracles import attention
 
 OPS = tuple(f"scaled_dot_product_attention{end}" for end in ("", "_grad", "_bias_grad"))
 REFUSED = (
@@ -83,6 +84,72 @@ def test_options_by_four_simdgroups(options, monkeypatch):
         test_attention.check(
             *arrays, "float16", bias=bias, mask=mask, **test_attention.OPTIONS[options]
         )
+
+
+# As many parts as keys allow: heads that share keys as rows of one, several blocks of queries, sizes between.
+MANY_PARTS = [(1, 8, 2, 1, 4100, 64, 64), (2, 2, 1, 3, 1500, 24, 40), (1, 2, 2, 150, 1030, 32, 32)]
+WAYS = [("groups", "float32"), ("groups", "float16")]
+WAYS += [("warpgroups", "float16"), ("warpgroups", "bfloat16")]
+
+
+def joined(monkeypatch, join, *arrays, **options):
+    monkeypatch.setenv("METAL_OPS_ATTENTION_JOIN", join)
+    with tf.device("GPU:0"):
+        return test_attention.call(*arrays, **options)[0]
+
+
+@pytest.mark.parametrize("way, dtype", WAYS)
+@pytest.mark.parametrize("size", MANY_PARTS, ids=str)
+def test_who_joins_the_parts(size, way, dtype, monkeypatch):
+    """Who is the last to have one, or a launch: of the keys of all, of some, and of none; with NaN in some part."""
+    monkeypatch.setenv("METAL_OPS_ATTENTION", way)
+    q, k, v, _ = test_attention.make(*size, dtype)
+    lengths = np.array([size[4] // 3, 0])[: size[0]]
+    spoilt = v.copy()
+    spoilt[0, 0, size[4] - 200] = np.nan
+    mask = np.random.default_rng(4).random((size[0], 1, size[3], size[4])) < 0.01
+    mask[..., size[4] // 2 :] = False  # parts without a key
+    for arrays, options in (
+        ((q, k, v), {}),
+        ((q, k, v), {"key_lengths": lengths}),
+        ((q, k, spoilt), {}),
+        ((q, k, v), {"mask": mask, "causal": True}),
+    ):
+        last, launch = (joined(monkeypatch, by, *arrays, **options) for by in ("last", "launch"))
+        assert last.numpy().tobytes() == launch.numpy().tobytes()
+        if arrays[2] is spoilt:
+            assert np.isnan(last[0]).any()
+        else:
+            right = attention.Attention(*arrays, **options)
+            # Weights are rounded to the dtype, too.
+            test_attention.assert_near(last, right.outputs, dtype, "outputs", 2)
+
+
+@pytest.mark.parametrize("way", ["groups", "warpgroups"])
+def test_parts_of_many_calls(way, monkeypatch):
+    """Of some sizes in turns, which are counted in the same places, with many under way."""
+    monkeypatch.setenv("METAL_OPS_ATTENTION", way)
+    sizes = [(1, 4, 4, 1, 1100, 16, 16), (2, 4, 1, 1, 600, 16, 16), (1, 2, 2, 40, 700, 16, 16)]
+    given = [[tf.constant(x) for x in test_attention.make(*size, "float16")[:3]] for size in sizes]
+    expected = [joined(monkeypatch, "launch", *arrays).numpy() for arrays in given]
+    monkeypatch.setenv("METAL_OPS_ATTENTION_JOIN", "last")
+
+    @tf.function
+    def several(given):
+        return [metal_ops.scaled_dot_product_attention(*arrays) for arrays in given * 4]
+
+    with tf.device("GPU:0"):
+        for _ in range(10):
+            for i, found in enumerate(several(given)):
+                np.testing.assert_array_equal(found, expected[i % len(sizes)])
+
+
+def test_an_unknown_join_is_refused(monkeypatch):
+    monkeypatch.setenv("METAL_OPS_ATTENTION", "groups")
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="METAL_OPS_ATTENTION_JOIN must be .* 'all'"
+    ):
+        joined(monkeypatch, "all", *test_attention.make(1, 1, 1, 2, 2, 2, 2)[:3])
 
 
 @pytest.mark.parametrize("way", ["one", "vector", "groups"])

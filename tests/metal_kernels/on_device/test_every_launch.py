@@ -277,6 +277,9 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METAL_OPS_ATTENTION", way)
         for dtype in DTYPES:
             attention(dtype)
+    monkeypatch.setenv("METAL_OPS_ATTENTION_JOIN", "launch")
+    for dtype in DTYPES:
+        attention(dtype)
     for way in ("groups", "threads"):
         monkeypatch.setenv("METAL_OPS_ROW_NORM", way)
         for dtype in DTYPES:

@@ -85,7 +85,7 @@ def from_memory(context: Context) -> list[Contender]:
     ]
     x = tf.constant(random.standard_normal((1, SIZE), np.float32))
 
-    def ours(name: str, dynamic: bool) -> Contender:
+    def ours(name: str, x: tf.Tensor, dynamic: bool = False) -> Contender:
         products = tf.function(
             lambda x: [metal_ops.quantized_matmul(x, w, dynamic=dynamic) for w in every],
             autograph=False,
@@ -94,8 +94,9 @@ def from_memory(context: Context) -> list[Contender]:
 
     n_bytes = sum(w.n_bytes for w in every)
     rows = [
-        ours("metal_ops", False),
-        ours("metal_ops, dynamic", True),
+        ours("metal_ops", x),
+        *(ours(f"metal_ops, x in {dtype}", tf.cast(x, dtype)) for dtype in ("float16", "bfloat16")),
+        ours("metal_ops, dynamic", x, dynamic=True),
         elementwise.memory(context.stack, n_bytes // 4, 0, processor_time=True),
     ]
     rows[-1].note = f"reading {n_bytes * 1e-6:.0f} MB, which are all codes, scales and minima."

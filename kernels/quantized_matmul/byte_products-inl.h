@@ -1,5 +1,6 @@
-// Products of unsigned and signed bytes, four to a lane (AVX-512's VNNI): what MetalDynamicMatMul is
-// made of where a processor has them. Compiled once an instruction set.
+// Products of unsigned and signed bytes, four to a lane (AVX-512's VNNI): what products with codes of 4
+// and 8 bits are made of where a processor has them and blocks allow it. Codes are bytes as they are;
+// x is integers of one byte, or of three. Compiled once an instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_BYTE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -10,8 +11,10 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/quantized_matmul/quantized_rows-inl.h"
+#include "kernels/simd/half-inl.h"
 #include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,12 +25,14 @@ namespace HWY_NAMESPACE {
 
 using DBytes = hn::ScalableTag<int8_t>;
 using DSums = hn::ScalableTag<int32_t>;
+using VF = hn::Vec<hn::ScalableTag<float>>;
 constexpr int64_t kByteLanes = 64, kSumLanes = 16;
 
 HWY_INLINE hn::Vec<DSums> AddProducts(hn::Vec<DSums> sum, hn::Vec<hn::ScalableTag<uint8_t>> codes,
                                       hn::Vec<DBytes> x) {
-  // Not the intrinsic: Highway 1.0 asks processors for VNNI, and does not tell the compiler.
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(codes.raw), "vm"(x.raw));
+  // Not the intrinsic: Highway 1.0 asks processors for VNNI, and does not tell the compiler. Volatile:
+  // in the order of the source, where neighbours do not wait for each other.
+  asm volatile("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(codes.raw), "vm"(x.raw));
   return sum;
 }
 
@@ -39,6 +44,13 @@ HWY_INLINE V Unseen(V products) {
   return products;
 }
 
+// What is loaded once, and in the order of the source, by which hardware knows what to read ahead.
+template <class V>
+HWY_INLINE V InOrder(V loaded) {
+  asm volatile("" : "+v"(loaded.raw));
+  return loaded;
+}
+
 // A vector's codes, and whether blocks are made of whole vectors or vectors of whole blocks.
 template <int kBits>
 constexpr int64_t kTermsOfVector = kByteLanes * 8 / kBits;
@@ -47,100 +59,266 @@ bool HasByteProducts(const QuantizedParams& p) {
   constexpr int64_t kTerms = kTermsOfVector<kBits>;
   return p.block >= p.inputs || p.block % kTerms == 0 || kTerms % p.block == 0;
 }
-
-// Which of a vector's blocks a lane belongs to.
-inline void BlocksOfLanes(int64_t blocks, int32_t* to) {
-  for (int64_t lane = 0; lane < kSumLanes; ++lane) {
-    to[lane] = static_cast<int32_t>(lane * blocks / kSumLanes);
-  }
+// Whether vectors have several blocks, and how many.
+template <int kBits>
+bool HasNarrowBlocks(const QuantizedParams& p) {
+  return p.block < p.inputs && p.block < kTermsOfVector<kBits>;
+}
+template <int kBits>
+int64_t BlocksOfVector(const QuantizedParams& p) {
+  return HasNarrowBlocks<kBits>(p) ? kTermsOfVector<kBits> / p.block : 1;
+}
+// Numbers a block of which there are p.groups, for vectors that reach beyond.
+inline int64_t PaddedGroups(const QuantizedParams& p) {
+  return (p.groups + kSumLanes - 1) / kSumLanes * kSumLanes;
 }
 
-// For symmetric weights: what each lane's sum begins with, minus the middle times its x.
+// Rows of x as integers of one or more bytes, from each row to the next one so many.
+struct BytesOfX {
+  // Vector of codes after vector: of all its terms the highest byte, then the next one.
+  const int8_t* q;
+  int64_t q_row;
+  // What is added to a vector's sums where codes count from their middle: minus that times their terms
+  // of x.
+  const int32_t* begin;
+  int64_t begin_row;
+  // What one stands for, where not all of a row have that in common: in each block of a vector, or in
+  // each vector of a block.
+  const float* steps;
+  int64_t steps_row;
+  // The sum of each block, for minima.
+  const float* sums;
+  int64_t sums_row;
+};
+
+// Of a vector's x, what each of the sixteen sums has.
+template <int kBits>
+HWY_INLINE hn::Vec<DSums> SumsOfX(const int8_t* q) {
+  const auto ones = hn::Set(hn::ScalableTag<uint8_t>(), uint8_t{1});
+  auto sum = AddProducts(hn::Zero(DSums()), ones, hn::LoadU(DBytes(), q));
+  if (kBits == 4) sum = AddProducts(sum, ones, hn::LoadU(DBytes(), q + kByteLanes));
+  return sum;
+}
+
+// For symmetric weights: what each lane's sum begins with.
 template <int kBits>
 void BeginnersOfSums(const int8_t* q, const QuantizedParams& p, int32_t* to) {
-  const hn::ScalableTag<uint8_t> codes;
-  const auto ones = hn::Set(codes, uint8_t{1});
   const auto by = hn::Set(DSums(), -static_cast<int32_t>(p.middle));
   for (int64_t i = 0; i < p.inputs; i += kTermsOfVector<kBits>, to += kSumLanes) {
-    auto sum = AddProducts(hn::Zero(DSums()), ones, hn::LoadU(DBytes(), q + i));
-    if (kBits == 4) sum = AddProducts(sum, ones, hn::LoadU(DBytes(), q + i + kByteLanes));
-    hn::StoreU(hn::Mul(sum, by), DSums(), to);
+    hn::StoreU(hn::Mul(SumsOfX<kBits>(q + i), by), DSums(), to);
   }
 }
 
-// What a few rows of rounded x have in common with one of weights; rows of x are q_row apart, and those
-// of what sums begin with, which are zeros where there are minima, begin_row. `sums_of_x`: what minima
-// are multiplied with, a row of blocks each.
-template <int kBits, int kRows>
-HWY_INLINE void ByteDot(const Row& row, const QuantizedParams& p, const int8_t* q, int64_t q_row,
-                        const int32_t* begin, int64_t begin_row, const int32_t* block_of,
-                        const float* sums_of_x, int64_t most, float* products) {
+// Vectors at once, so that processors find sums to go on with that wait for no others.
+template <int kRows>
+constexpr int kAtOnce = kRows > 2 ? 1 : 4 / kRows;
+
+// terms[r] += the sixteen sums of each vector of codes by row r of x; of more than one byte they are to
+// be zero before. `left`: bytes of codes from `from` on. kCentred: codes count from their middle.
+template <int kBits, int kBytes, int kRows, bool kCentred, int kVectors>
+HWY_INLINE void AddVectors(const uint8_t* from, int64_t left, const int8_t* q, int64_t q_row,
+                           const int32_t* begin, int64_t begin_row,
+                           hn::Vec<DSums> (&terms)[kRows][kVectors]) {
   const hn::ScalableTag<uint8_t> du;
+  const hn::ScalableTag<uint16_t> d16;
+  constexpr int64_t kTerms = kTermsOfVector<kBits>;
+  const auto low_bits = hn::Set(du, uint8_t{15});
+  hn::Vec<hn::ScalableTag<uint8_t>> low[kVectors], high[kVectors];
+  for (int v = 0; v < kVectors; ++v, from += kByteLanes) {
+    FetchCodes(from);
+    const auto both = InOrder(kVectors > 1 || left >= kByteLanes
+                                  ? hn::LoadU(du, from)
+                                  : hn::MaskedLoad(hn::FirstN(du, left), du, from));
+    low[v] = kBits == 8 ? both : hn::And(both, low_bits);
+    high[v] = hn::BitCast(
+        du, hn::And(hn::ShiftRight<4>(hn::BitCast(d16, both)), hn::BitCast(d16, low_bits)));
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int byte = 0; byte < kBytes; ++byte) {
+      const int8_t* const x = q + r * q_row + byte * kTerms;
+      for (int v = 0; v < kVectors; ++v) {
+        if (byte > 0) terms[r][v] = hn::ShiftLeft<8>(terms[r][v]);
+      }
+      for (int v = 0; v < kVectors; ++v) {
+        const auto of_x = hn::LoadU(DBytes(), x + v * kTerms * kBytes);
+        terms[r][v] = AddProducts(terms[r][v], low[v], of_x);
+      }
+      for (int v = 0; v < kVectors && kBits == 4; ++v) {
+        const auto of_x = hn::LoadU(DBytes(), x + v * kTerms * kBytes + kByteLanes);
+        terms[r][v] = AddProducts(terms[r][v], high[v], of_x);
+      }
+    }
+    for (int v = 0; v < kVectors && kCentred; ++v) {
+      const auto of_x = hn::LoadU(DSums(), begin + r * begin_row + v * kSumLanes);
+      terms[r][v] = hn::Add(terms[r][v], of_x);
+    }
+  }
+}
+
+// n of a row's scales or minima, up to sixteen, and zeros.
+HWY_INLINE VF LoadSome(const float* from, int64_t n) {
+  const hn::ScalableTag<float> df;
+  return n >= kSumLanes ? hn::LoadU(df, from) : hn::MaskedLoad(hn::FirstN(df, n), df, from);
+}
+HWY_INLINE VF LoadSome(const uint16_t* from, int64_t n) {
+  const hn::ScalableTag<float> df;
+  if (n >= kSumLanes) return LoadHalves(df, from);
+  uint16_t some[kSumLanes] = {};
+  std::copy_n(from, n, some);
+  return LoadHalves(df, some);
+}
+
+// What a few rows of x have in common with one of weights of whose blocks a vector has kBlocks: the
+// scales of sixteen blocks are read at a time, and lanes find theirs among them. S: float, or
+// uint16_t for float16.
+template <int kBits, int kBytes, int kRows, bool kCentred, int kBlocks, typename S>
+HWY_INLINE void NarrowDot(const uint8_t* codes, const S* scales, const S* minima,
+                          const QuantizedParams& p, const BytesOfX& x, float* products) {
+  const hn::ScalableTag<float> df;
+  constexpr int64_t kTerms = kTermsOfVector<kBits>, kVectors = kSumLanes / kBlocks;
+  // Scales of float16 times steps of x are no numbers that float32 has not.
+  constexpr bool kHalves = std::is_same<S, uint16_t>::value;
+  const int64_t groups = p.groups, q_row = x.q_row, begin_row = x.begin_row;
+  const int8_t* q = x.q;
+  const int32_t* begin = x.begin;
+  const uint8_t* const end = codes + p.bytes;
+  // Each lane's in a vector.
+  const auto block_of = hn::ShiftRight < kBlocks == 4 ? 2 : 3 > (hn::Iota(DSums(), 0));
+  // Two of each, as one would be waited for.
+  VF sums[kRows][2];
+  for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = hn::Zero(df);
+  for (int64_t group = 0; group < groups; group += kSumLanes) {
+    const VF scale = LoadSome(scales + group, groups - group);
+    FetchScales(scales + group);
+    if (minima != nullptr) {
+      VF minimum = LoadSome(minima + group, groups - group);
+      FetchScales(minima + group);
+      if (kCentred) minimum = hn::MulAdd(scale, hn::Set(df, p.middle), minimum);
+      for (int r = 0; r < kRows; ++r) {
+        const VF of_x = hn::LoadU(df, x.sums + r * x.sums_row + group);
+        sums[r][1] = hn::MulAdd(minimum, of_x, sums[r][1]);
+      }
+    }
+    VF steps[kRows], by[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      steps[r] = kBytes > 1 ? hn::LoadU(df, x.steps + r * x.steps_row + group) : scale;
+      by[r] = kBytes > 1 && kHalves ? hn::Mul(scale, steps[r]) : scale;
+    }
+    const auto add = [&](auto some, int64_t i, int64_t left) HWY_ATTR {
+      constexpr int kSome = decltype(some)::value;
+      hn::Vec<DSums> terms[kRows][kSome];
+      for (int r = 0; r < kRows; ++r) {
+        for (int v = 0; v < kSome; ++v) terms[r][v] = hn::Zero(DSums());
+      }
+      AddVectors<kBits, kBytes, kRows, kCentred>(codes + i * kByteLanes, left,
+                                                 q + i * kTerms * kBytes, q_row,
+                                                 begin + i * kSumLanes, begin_row, terms);
+      for (int v = 0; v < kSome; ++v) {
+        const auto others = hn::Set(DSums(), static_cast<int32_t>((i + v) * kBlocks));
+        const hn::Indices512<float> at{hn::Add(block_of, others).raw};
+        for (int r = 0; r < kRows; ++r) {
+          VF term = hn::ConvertTo(df, terms[r][v]);
+          if (kBytes > 1 && !kHalves) term = hn::Mul(term, hn::TableLookupLanes(steps[r], at));
+          sums[r][v % 2] = hn::MulAdd(term, hn::TableLookupLanes(by[r], at), sums[r][v % 2]);
+        }
+      }
+    };
+    constexpr int kSome = kAtOnce<kRows>;
+    if (end - codes >= kVectors * kByteLanes) {
+      for (int i = 0; i < kVectors; i += kSome) {
+        add(std::integral_constant<int, kSome>(), i, kByteLanes);
+      }
+    } else {
+      for (int i = 0; i < kVectors; ++i) {
+        const int64_t left = end - codes - i * kByteLanes;
+        if (left > 0) add(std::integral_constant<int, 1>(), i, left);
+      }
+    }
+    codes += kVectors * kByteLanes;
+    q += kVectors * kTerms * kBytes;
+    begin += kVectors * kSumLanes;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    products[r] = hn::GetLane(hn::SumOfLanes(df, hn::Add(sums[r][0], sums[r][1])));
+  }
+}
+
+// That of weights whose blocks are vectors. `most`: terms of a sum of integers.
+template <int kBits, int kBytes, int kRows, bool kCentred>
+HWY_INLINE void WideDot(const Row& row, const QuantizedParams& p, const BytesOfX& x, int64_t most,
+                        float* products) {
   const hn::ScalableTag<float> df;
   constexpr int64_t kTerms = kTermsOfVector<kBits>;
   const int64_t vectors = (p.inputs + kTerms - 1) / kTerms;
-  const int64_t step = row.minima != nullptr ? 0 : kSumLanes;
-  const auto low_bits = hn::Set(du, uint8_t{15});
-  hn::Vec<DSums> terms[kRows];
-  hn::Vec<hn::ScalableTag<float>> sums[kRows];
+  VF sums[kRows];
   for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(df);
-  const auto add = [&](int64_t v) HWY_ATTR {
-    const uint8_t* const from = row.codes + v * kByteLanes;
-    const int64_t left = p.bytes - v * kByteLanes;
-    const auto codes =
-        left >= kByteLanes ? hn::LoadU(du, from) : hn::MaskedLoad(hn::FirstN(du, left), du, from);
-    for (int r = 0; r < kRows; ++r) {
-      const int8_t* const x = q + r * q_row + v * kTerms;
-      if (kBits == 8) {
-        terms[r] = AddProducts(terms[r], codes, hn::LoadU(DBytes(), x));
-      } else {
-        const auto high = hn::And(hn::ShiftRight<4>(hn::Vec<hn::ScalableTag<uint16_t>>{codes.raw}),
-                                  hn::Vec<hn::ScalableTag<uint16_t>>{low_bits.raw});
-        terms[r] = AddProducts(terms[r], hn::And(codes, low_bits), hn::LoadU(DBytes(), x));
-        terms[r] = AddProducts(terms[r], hn::Vec<hn::ScalableTag<uint8_t>>{high.raw},
-                               hn::LoadU(DBytes(), x + kByteLanes));
+  for (int64_t v = 0, group = 0; v < vectors; ++group) {
+    const int64_t end_of_block = std::min(vectors, ((group + 1) * row.block + kTerms - 1) / kTerms);
+    const VF scale = hn::Set(df, row.scales[group]);
+    VF of_block[kRows];
+    for (int r = 0; r < kRows; ++r) of_block[r] = hn::Zero(df);
+    while (v < end_of_block) {
+      const int64_t end = kBytes > 1 ? v + 1 : std::min(end_of_block, v + most / kTerms);
+      hn::Vec<DSums> terms[kRows][1];
+      for (int r = 0; r < kRows; ++r) terms[r][0] = hn::Zero(DSums());
+      const int64_t first = v;
+      for (; v < end; ++v) {
+        const int64_t at = v * kByteLanes;
+        AddVectors<kBits, kBytes, kRows, kCentred>(row.codes + at, p.bytes - at,
+                                                   x.q + v * kTerms * kBytes, x.q_row,
+                                                   x.begin + v * kSumLanes, x.begin_row, terms);
       }
-      const auto first = hn::LoadU(DSums(), begin + r * begin_row + v * step);
-      terms[r] = hn::Add(terms[r], first);
-    }
-  };
-  if (p.block < p.inputs && p.block < kTerms) {
-    const int64_t blocks = kTerms / p.block;
-    const auto spread = hn::IndicesFromVec(df, hn::LoadU(DSums(), block_of));
-    for (int64_t v = 0, group = 0; v < vectors; ++v, group += blocks) {
-      for (int r = 0; r < kRows; ++r) terms[r] = hn::Zero(DSums());
-      add(v);
-      const auto there = hn::FirstN(df, std::min(blocks, p.groups - group));
-      const auto scales = hn::MaskedLoad(there, df, row.scales + group);
-      const auto scale = hn::TableLookupLanes(scales, spread);
       for (int r = 0; r < kRows; ++r) {
-        sums[r] = hn::MulAdd(hn::ConvertTo(df, terms[r]), scale, sums[r]);
-      }
-    }
-  } else {
-    for (int64_t v = 0, group = 0, end_of_block; v < vectors; ++group) {
-      end_of_block = std::min(vectors, ((group + 1) * row.block + kTerms - 1) / kTerms);
-      const auto scale = hn::Set(df, row.scales[group]);
-      while (v < end_of_block) {
-        const int64_t end = std::min(end_of_block, v + most / kTerms);
-        for (int r = 0; r < kRows; ++r) terms[r] = hn::Zero(DSums());
-        for (; v < end; ++v) add(v);
-        for (int r = 0; r < kRows; ++r) {
-          sums[r] = hn::MulAdd(hn::ConvertTo(df, terms[r]), scale, sums[r]);
+        const VF term = hn::ConvertTo(df, terms[r][0]);
+        if (kBytes > 1) {
+          const VF step = hn::Set(df, x.steps[r * x.steps_row + first]);
+          of_block[r] = hn::MulAdd(term, step, of_block[r]);
+        } else {
+          of_block[r] = hn::Add(of_block[r], term);
         }
       }
     }
+    for (int r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(of_block[r], scale, sums[r]);
   }
   // Into the same lanes, which are summed once.
   for (int64_t group = 0; row.minima != nullptr && group < p.groups; group += kSumLanes) {
-    const auto there = hn::FirstN(df, std::min(kSumLanes, p.groups - group));
-    const auto minima = hn::MaskedLoad(there, df, row.minima + group);
+    VF minimum = LoadSome(row.minima + group, p.groups - group);
+    if (kCentred) {
+      const VF scale = LoadSome(row.scales + group, p.groups - group);
+      minimum = hn::MulAdd(scale, hn::Set(df, p.middle), minimum);
+    }
     for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::MaskedLoad(there, df, sums_of_x + r * p.groups + group);
-      sums[r] = hn::MulAdd(minima, x, sums[r]);
+      sums[r] = hn::MulAdd(minimum, hn::LoadU(df, x.sums + r * x.sums_row + group), sums[r]);
     }
   }
   for (int r = 0; r < kRows; ++r) products[r] = hn::GetLane(hn::SumOfLanes(df, sums[r]));
+}
+
+// What kRows rows of x have in common with an output's weights.
+template <int kBits, int kBytes, int kRows, bool kCentred>
+HWY_INLINE void ByteDot(const CpuCall& call, const QuantizedParams& p, Rows& rows, int64_t output,
+                        const BytesOfX& x, int64_t most, float* products) {
+  if (!HasNarrowBlocks<kBits>(p)) {
+    WideDot<kBits, kBytes, kRows, kCentred>(rows.At(output), p, x, most, products);
+    return;
+  }
+  const uint8_t* const codes = call.in<uint8_t>(1) + output * p.bytes;
+  const int64_t at = output * p.row_groups;
+  const auto dot = [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    const S *const scales = call.in<S>(2) + at,
+                   *minima = p.use_minima != 0 ? call.in<S>(3) + at : nullptr;
+    if (kBits == 4 && BlocksOfVector<kBits>(p) == 4) {
+      NarrowDot<kBits, kBytes, kRows, kCentred, 4>(codes, scales, minima, p, x, products);
+    } else {
+      NarrowDot<kBits, kBytes, kRows, kCentred, 2>(codes, scales, minima, p, x, products);
+    }
+  };
+  if (call.floats(2).type == FloatType::kHalf) {
+    dot(uint16_t{0});
+  } else {
+    dot(0.0f);
+  }
 }
 
 #endif

@@ -184,11 +184,12 @@ class Words {
   Words(const QuantizedParams& p, int64_t) : p_(p) {}
   void Rounded(const X*, int64_t) {}
   template <int kRows>
-  void Dot(const Row& row, const X* q, int64_t q_row, int64_t, const float* sums_of_x,
-           float* products) const {
+  void Dot(const CpuCall&, Rows& rows, int64_t output, const X* q, int64_t q_row, int64_t,
+           const float* sums_of_x, int64_t sums_row, float* products) const {
+    const Row row = rows.At(output);
     IntegerDot<kBits, kRows>(row, p_, q, q_row, products);
     for (int r = 0; row.minima != nullptr && r < kRows; ++r) {
-      products[r] += OfMinima(row, p_, sums_of_x + r * p_.groups);
+      products[r] += OfMinima(row, p_, sums_of_x + r * sums_row);
     }
   }
 
@@ -197,7 +198,7 @@ class Words {
 };
 
 #if HWY_TARGET == HWY_AVX3_DL
-// x for ByteDot.
+// x for ByteDot, of one byte.
 template <int kBits>
 class Bytes {
  public:
@@ -208,25 +209,32 @@ class Bytes {
   Bytes(const QuantizedParams& p, int64_t rows)
       : p_(p),
         begin_row_(p.use_minima != 0 ? 0 : Units(p.inputs, kUnit) * kSumLanes),
-        begin_(p.use_minima != 0 ? kSumLanes : rows * begin_row_) {
-    BlocksOfLanes(kTermsOfVector<kBits> / std::max<int64_t>(1, p.block), block_of_);
-  }
+        begin_(rows * begin_row_) {}
   void Rounded(const X* q, int64_t row) {
     if (p_.use_minima == 0) BeginnersOfSums<kBits>(q, p_, begin_.data() + row * begin_row_);
   }
   template <int kRows>
-  void Dot(const Row& row, const X* q, int64_t q_row, int64_t first, const float* sums_of_x,
-           float* products) const {
-    const int32_t* const begin = begin_.data() + first * begin_row_;
-    ByteDot<kBits, kRows>(row, p_, q, q_row, begin, begin_row_, block_of_, sums_of_x, kMostTerms,
-                          products);
+  void Dot(const CpuCall& call, Rows& rows, int64_t output, const X* q, int64_t q_row,
+           int64_t first, const float* sums_of_x, int64_t sums_row, float* products) const {
+    const BytesOfX x = {q,
+                        q_row,
+                        begin_.data() + first * begin_row_,
+                        begin_row_,
+                        /*steps=*/nullptr,
+                        0,
+                        sums_of_x,
+                        sums_row};
+    if (p_.use_minima != 0) {
+      ByteDot<kBits, 1, kRows, false>(call, p_, rows, output, x, kMostTerms, products);
+    } else {
+      ByteDot<kBits, 1, kRows, true>(call, p_, rows, output, x, kMostTerms, products);
+    }
   }
 
  private:
   const QuantizedParams& p_;
   int64_t begin_row_;
   std::vector<int32_t> begin_;
-  int32_t block_of_[kSumLanes];
 };
 #endif
 
@@ -236,7 +244,7 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
   constexpr int64_t kUnit = Kind<kBits>::kUnit;
   const int64_t most = std::min(p.rows, kPanelOfRows), q_row = Units(p.inputs, kUnit) * kUnit + 16;
   const hwy::AlignedFreeUniquePtr<X[]> q = hwy::AllocateAligned<X>(most * q_row);
-  const int64_t sums_row = p.use_minima != 0 ? p.groups : 0;
+  const int64_t sums_row = p.use_minima != 0 ? Units(p.groups, 16) * 16 : 0;
   std::vector<float> steps(most), sums_of_x(most * sums_row);
   Kind<kBits> kind(p, most);
   for (int64_t first = 0; first < p.rows; first += most) {
@@ -263,16 +271,16 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
         for (int64_t at = 0; at < n; at += kRowsAtOnce) {
           const int64_t some = std::min(kRowsAtOnce, n - at);
           for (int64_t o = 0; o < n_outputs; ++o) {
-            const Row row = rows.At(output + o);
             const X* const x = q.get() + at * q_row;
             const float* const of_x = sums_of_x.data() + at * sums_row;
             float products[kRowsAtOnce];
             if (some == kRowsAtOnce) {
-              kind.template Dot<kRowsAtOnce>(row, x, q_row, at, of_x, products);
+              kind.template Dot<kRowsAtOnce>(call, rows, output + o, x, q_row, at, of_x, sums_row,
+                                             products);
             } else {
               for (int64_t r = 0; r < some; ++r) {
-                kind.template Dot<1>(row, x + r * q_row, q_row, at + r, of_x + r * sums_row,
-                                     products + r);
+                kind.template Dot<1>(call, rows, output + o, x + r * q_row, q_row, at + r,
+                                     of_x + r * sums_row, sums_row, products + r);
               }
             }
             for (int64_t r = 0; r < some; ++r) {

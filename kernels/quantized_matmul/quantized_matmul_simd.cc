@@ -9,10 +9,18 @@
 
 #include "kernels/quantized_matmul/quantized_matmul_call.h"
 
+// Beside the instruction sets of all kernels AVX-512 with products of bytes.
+#define HWY_WANT_AVX3_DL
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS 0x2FFFD078
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_matmul/quantized_matmul_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
 // Behind what it is written with.
+#include "kernels/quantized_matmul/byte_products-inl.h"
+#include "kernels/quantized_matmul/byte_rows-inl.h"
 #include "kernels/quantized_matmul/quantized_rows-inl.h"
 #include "kernels/quantized_matmul/weight_tiles-inl.h"
 #include "kernels/quantized_matmul/word_products-inl.h"
@@ -162,8 +170,8 @@ HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_ro
   }
 }
 
-// y of a few rows of x, where dot(row, products) is what an output's weights have in common with each:
-// codes are read once and unpacked in registers.
+// y of a few rows of x, where dot(rows, output, products) is what an output's weights have in
+// common with each: codes are read once and unpacked in registers.
 template <int kRows, typename Dot>
 void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
   call.ParallelFor(p.outputs, p.inputs * (1 + kRows) / 4 + 16, [&](int64_t begin, int64_t end) {
@@ -171,7 +179,7 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
     std::vector<float> sums(kRows * (end - begin));
     for (int64_t output = begin; output < end; ++output) {
       float products[kRows];
-      dot(rows.At(output), products);
+      dot(rows, output, products);
       for (int r = 0; r < kRows; ++r) sums[r * (end - begin) + output - begin] = products[r];
     }
     for (int r = 0; r < kRows; ++r) {
@@ -182,21 +190,21 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
 
 template <int kBits, int kRows>
 void FewRowsInOrder(CpuCall& call, const QuantizedParams& p, const float* x) {
-  FewRows<kRows>(call, p, [&](const Row& row, float* products) {
-    Dot<kBits, kRows>(row, p.inputs, x, OrderedRow(p.inputs), products);
+  FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
+    Dot<kBits, kRows>(rows.At(output), p.inputs, x, OrderedRow(p.inputs), products);
   });
 }
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 template <int kRows>
 void FewRowsByWords(CpuCall& call, const QuantizedParams& p, const WordRows& x) {
   if (p.block < p.inputs && p.block < kWordTerms) {
-    FewRows<kRows>(call, p, [&](const Row& row, float* products) {
-      WordDot<true, kRows>(row, p, x, products);
+    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
+      WordDot<true, kRows>(rows.At(output), p, x, products);
     });
   } else {
-    FewRows<kRows>(call, p, [&](const Row& row, float* products) {
-      WordDot<false, kRows>(row, p, x, products);
+    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
+      WordDot<false, kRows>(rows.At(output), p, x, products);
     });
   }
 }
@@ -215,9 +223,43 @@ bool ProductByWords(CpuCall& call, const QuantizedParams& p) {
 }
 #endif
 
+#if HWY_TARGET == HWY_AVX3_DL
+template <int kBits, int kRows>
+void FewRowsByBytes(CpuCall& call, const QuantizedParams& p, const BytesOfX& x) {
+  constexpr int kBytes = ByteRows<kBits>::kBytes;
+  // Sums of codes of 8 bits have no room to count from 0, and weights that may be 0 are to add nothing.
+  if (kBits == 8 || p.use_minima == 0) {
+    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
+      ByteDot<kBits, kBytes, kRows, true>(call, p, rows, output, x, 0, products);
+    });
+  } else {
+    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
+      ByteDot<kBits, kBytes, kRows, kBits == 8>(call, p, rows, output, x, 0, products);
+    });
+  }
+}
+
+// Whether that has computed the product.
+template <int kBits>
+bool ProductByBytes(CpuCall& call, const QuantizedParams& p) {
+  if (p.rows > QUANTIZED_FEW_ROWS || p.inputs == 0 || !HasByteProducts<kBits>(p)) return false;
+  ByteRows<kBits> x(p);
+  if (!x.Read(call)) return false;
+  const auto run = p.rows == 1   ? FewRowsByBytes<kBits, 1>
+                   : p.rows == 2 ? FewRowsByBytes<kBits, 2>
+                   : p.rows == 3 ? FewRowsByBytes<kBits, 3>
+                                 : FewRowsByBytes<kBits, 4>;
+  run(call, p, x.of_all());
+  return true;
+}
+#endif
+
 template <int kBits>
 void Product(CpuCall& call, const QuantizedParams& p) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3_DL
+  if (ProductByBytes<kBits>(call, p)) return;
+#endif
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   if (kBits == 4 && ProductByWords(call, p)) return;
 #endif
   const int64_t most = std::min(p.rows, kPanel);

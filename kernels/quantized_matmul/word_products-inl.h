@@ -12,7 +12,6 @@
 #endif
 
 #include <hwy/aligned_allocator.h>
-#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,11 +24,10 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 
 constexpr int64_t kWordLanes = 16, kWordCodes = 8, kWordTerms = kWordLanes * kWordCodes;
 constexpr int64_t kWordBytes = kWordTerms / 2;
-constexpr int64_t kAhead = 2048;  // bytes
 // Beyond this, sums of x may overflow where sums of x by weights do not.
 constexpr float kMostOfWords = 1e30f;
 
@@ -108,8 +106,7 @@ HWY_INLINE void WordDot(const Row& row, const QuantizedParams& p, const WordRows
     }
     for (; step < end; ++step) {
       const uint8_t* const from = row.codes + step * kWordBytes;
-      // Rows are short, and each is the end of what hardware reads ahead.
-      hwy::Prefetch(from + kAhead);
+      FetchCodes(from);
       const int64_t left = p.bytes - step * kWordBytes;
       auto codes =
           hn::BitCast(di, left >= kWordBytes ? hn::LoadU(du, from)
@@ -152,7 +149,7 @@ HWY_INLINE void WordDot(const Row& row, const QuantizedParams& p, const WordRows
   for (int r = 0; r < kRows; ++r) products[r] = SumOf(Floats(sums[r]));
 }
 
-#endif  // HWY_TARGET == HWY_AVX3
+#endif  // HWY_AVX3, HWY_AVX3_DL
 
 }  // namespace HWY_NAMESPACE
 }  // namespace metal_ops

@@ -65,7 +65,7 @@ else
 fi
 # Products of bytes, which no name of METAL_OPS_SIMD stands for: Highway's AVX3_DL, of Ice Lake and Zen 4.
 if grep -q 'avx512_vnni avx512_bitalg' /proc/cpuinfo; then
-  suite avx512_bytes METAL_OPS_SIMD= tests/test_dynamic_matmul.py &
+  suite avx512_bytes METAL_OPS_SIMD= tests/test_dynamic_matmul.py tests/test_quantized_matmul.py &
   suites+=($!)
 else
   echo "  address sanitizer, avx512_bytes: left out, this processor has none"

@@ -38,6 +38,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import os
+import platform
 import sys
 import threading
 from pathlib import Path
@@ -423,6 +424,14 @@ def _plugin() -> ctypes.CDLL:
 
 
 def _load_macos() -> tuple[Device, ...]:
+    from metal_ops.build import flags
+
+    system = platform.mac_ver()[0]
+    if int(system.split(".")[0]) < int(flags.MACOS_OF_METAL.split(".")[0]):
+        raise DeviceError(
+            f"metal_ops: the Metal kernels want macOS {flags.MACOS_OF_METAL} or newer, whose shaders know bfloat16; "
+            f"this is {system}. Update it, or use the ops on the CPU."
+        )
     releases = [*TENSORFLOW_RELEASES]
     release = ".".join(build_info()["tensorflow"].split(".")[:2])
     left = releases.index(release) > releases.index(TENSORFLOW_METAL_UNTIL)

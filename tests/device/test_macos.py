@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from metal_ops import device
 from metal_ops._version import TENSORFLOW_METAL_UNTIL, TENSORFLOW_RELEASES
+from metal_ops.build import flags
 
 RELEASES = [*TENSORFLOW_RELEASES]
 LOADS, LEFT = "2.19", "2.20"
@@ -18,7 +19,8 @@ LOADS, LEFT = "2.19", "2.20"
 def mac(monkeypatch: pytest.MonkeyPatch):
     """Makes one: what load() would do there, as a word."""
 
-    def make(release: str, theirs: str = "", asked: str = "") -> str:
+    def make(release: str, theirs: str = "", asked: str = "", system: str = "14.0") -> str:
+        monkeypatch.setattr(device.platform, "mac_ver", lambda: (system, ("", "", ""), "arm64"))
         monkeypatch.setattr(device, "build_info", lambda: {"tensorflow": f"{release}.1"})
         monkeypatch.setattr(device, "_tensorflow_metal", lambda: theirs)
         monkeypatch.setattr(device, "_load_own", lambda: "ours")
@@ -71,6 +73,22 @@ def test_both_are_refused(mac, release, asked, sentence):
     with pytest.raises(device.DeviceError, match=sentence) as refused:
         mac(release, theirs="1.2.0", asked=asked)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("release", "theirs", "asked"), [(LEFT, "", ""), (LOADS, "1.2.0", "")])
+def test_a_system_whose_shaders_lack_bfloat16_is_refused(mac, release, theirs, asked):
+    with pytest.raises(
+        device.DeviceError, match="want macOS 14.0 or newer.*this is 13.7.2. Update"
+    ):
+        mac(release, theirs, asked, system="13.7.2")
+    assert mac(release, theirs, asked, system="15.1") in ("ours", "theirs")
+
+
+def test_one_version_for_host_code_shaders_and_links(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flags, "MACOS", True)
+    wanted = f"-mmacosx-version-min={flags.MACOS_OF_METAL}"
+    for options in (flags.objcxx_flags(), flags.metal_link_flags(), flags.shader_flags()):
+        assert [word for word in options if "version-min" in word] == [wanted]
 
 
 def test_where_the_plugin_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

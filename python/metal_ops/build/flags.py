@@ -21,6 +21,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 INCLUDE = PACKAGE / "include"
 MACOS = platform.system() == "Darwin"
+# What uses Metal: bfloat came into shaders with Metal 3.1, which macOS 13 does not load. What host code calls is older,
+# but for the name of that type. CPU ops ask for less, what TensorFlow's wheels do (the Makefile).
+MACOS_OF_METAL = "14.0"
+_MACOS_VERSION = f"-mmacosx-version-min={MACOS_OF_METAL}"
 
 APT_PACKAGES = "clang-19 lld-19 libobjc-12-dev libgnustep-base-dev"
 INSTALL_METAL = (
@@ -63,7 +67,7 @@ def objcxx_flags() -> list[str]:
     """
     common = ["-x", "objective-c++", "-std=c++17", "-DNDEBUG", "-fPIC", "-ffp-contract=off"]
     if MACOS:
-        return [*common, "-fno-objc-arc", "-fblocks"]
+        return [*common, _MACOS_VERSION, "-fno-objc-arc", "-fblocks"]
     return [*common, *objc_flags(), *header_flags()]
 
 
@@ -108,15 +112,15 @@ def shader_flags() -> list[str]:
     """Options of Apple's `metal` for shaders whose results are those of the CPU.
 
     Its own defaults reorder sums and drop NaN (fast-math), and even without fast-math make one rounding of `a * b + c`,
-    which breaks exact differences. bfloat wants Metal 3.1, thus macOS 14.
+    which breaks exact differences.
     """
-    return ["-std=metal3.1", "-mmacosx-version-min=14.0", "-fno-fast-math", "-ffp-contract=off"]
+    return ["-std=metal3.1", _MACOS_VERSION, "-fno-fast-math", "-ffp-contract=off"]
 
 
 def metal_link_flags() -> list[str]:
     """What an op's shared object links for Metal and Foundation; TensorFlow is the caller's business."""
     if MACOS:
-        return ["-framework", "Metal", "-framework", "Foundation"]
+        return [_MACOS_VERSION, "-framework", "Metal", "-framework", "Foundation"]
     return [
         f"-L{PACKAGE}",
         "-lhostmetal",

@@ -2,6 +2,7 @@
 
 #include "device/kernels/arc.metal.h"
 #include "device/kernels/elementwise.metal.h"
+#include "device/kernels/erf.metal.h"
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/msl/exp_log.h"
 
@@ -49,7 +50,7 @@ ELEMENTWISE_1("atanh", Atanh)
 struct Erfc {
   float operator()(float x) const {
     const float size = abs(x);
-    if (size < 0.5f) return 1.0f - epilogue_erf(x);
+    if (size < 0.5f) return 1.0f - error_function(x);
     if (size > 10.5f) return x < 0.0f ? 2.0f : 0.0f;
     const float coefficients[EPILOGUE_TAIL_TERMS] = EPILOGUE_TAIL_COEFFICIENTS;
     const float t = 1.0f / fma(EPILOGUE_TAIL_SCALE * 1.41421356f, size, 1.0f);

@@ -177,8 +177,8 @@ INSTANTIATE_KERNEL("lu_float2_long", lu, float2, long)
 
 // ---- QR -----------------------------------------------------------------------------------------
 
-// Householder's reflections of the columns, which lie in `work` as rows: [columns, rows]; `basis`
-// [kept, rows] becomes the columns of Q. Columns behind a panel of `block` get all of its reflections while
+// Householder's reflections of the columns, which lie in `work` as rows: [columns, apart]; `basis`
+// [kept, apart] becomes the columns of Q. Columns behind a panel of `block` get all of its reflections while
 // they are in a cache, and so do as many columns of Q. Grid: LINALG_THREADS a matrix.
 // Work is what is computed with.
 template <typename T, typename Work>
@@ -188,18 +188,19 @@ kernel void qr(device const T* in [[buffer(0)]], device T* q [[buffer(1)]],
                constant LinalgParams& p [[buffer(6)]], uint lane [[thread_position_in_threadgroup]],
                uint group [[threadgroup_position_in_grid]]) {
   const uint m = p.rows, n = p.columns, steps = min(m, n);
+  const ulong apart = p.apart;
   device const T* const a = in + ulong(group) * m * n;
-  device Work* const work = works + ulong(group) * m * n;
-  device Work* const basis = bases + ulong(group) * m * p.kept;
+  device Work* const work = works + group * apart * n;
+  device Work* const basis = bases + group * apart * p.kept;
   device Work* const scale = scales + ulong(group) * steps;
   for (uint j = lane; j < n; j += LINALG_THREADS) {
-    for (uint i = 0; i < m; ++i) work[ulong(j) * m + i] = Work(a[ulong(i) * n + j]);
+    for (uint i = 0; i < m; ++i) work[j * apart + i] = Work(a[ulong(i) * n + j]);
   }
   threadgroup_barrier(mem_flags::mem_device);
   for (uint panel = 0; panel < steps; panel += p.block) {
     const uint end = min(panel + p.block, steps);
     for (uint k = panel; k < end; ++k) {
-      device Work* const column = work + ulong(k) * m + k;
+      device Work* const column = work + k * apart + k;
       const uint length = m - k;
       if (lane == 0) {
         float beta;
@@ -210,14 +211,16 @@ kernel void qr(device const T* in [[buffer(0)]], device T* q [[buffer(1)]],
       }
       threadgroup_barrier(mem_flags::mem_device);
       for (uint j = k + 1 + lane; j < end; j += LINALG_THREADS) {
-        reflect_rows(column, conjugate(scale[k]), work + ulong(j) * m + k, 1, m, length);
+        reflect_rows(column, conjugate(scale[k]), work + j * apart + k, 1, apart, length);
       }
       threadgroup_barrier(mem_flags::mem_device);
     }
-    for (uint j = end + lane; j < n; j += LINALG_THREADS) {
+    for (uint first = end + lane * p.columns_together; first < n;
+         first += LINALG_THREADS * p.columns_together) {
+      const uint count = min(p.columns_together, n - first);
       for (uint k = panel; k < end; ++k) {
-        reflect_rows(work + ulong(k) * m + k, conjugate(scale[k]), work + ulong(j) * m + k, 1, m,
-                     m - k);
+        reflect_rows(work + k * apart + k, conjugate(scale[k]), work + first * apart + k, count,
+                     apart, m - k);
       }
     }
     threadgroup_barrier(mem_flags::mem_device);
@@ -226,23 +229,24 @@ kernel void qr(device const T* in [[buffer(0)]], device T* q [[buffer(1)]],
   for (uint first = lane * p.columns_together; first < p.kept;
        first += LINALG_THREADS * p.columns_together) {
     const uint count = min(p.columns_together, p.kept - first);
-    device Work* const mine = basis + ulong(first) * m;
+    device Work* const mine = basis + first * apart;
     for (uint j = 0; j < count; ++j) {
-      for (uint i = 0; i < m; ++i)
-        mine[ulong(j) * m + i] = from_parts<Work>(i == first + j ? 1.0f : 0.0f);
+      for (uint i = 0; i < m; ++i) {
+        mine[j * apart + i] = from_parts<Work>(i == first + j ? 1.0f : 0.0f);
+      }
     }
     for (uint k = steps; k-- > 0;) {
-      reflect_rows(work + ulong(k) * m + k, scale[k], mine + k, count, m, m - k);
+      reflect_rows(work + k * apart + k, scale[k], mine + k, count, apart, m - k);
     }
     for (uint i = 0; i < m; ++i) {
       for (uint j = 0; j < count; ++j) {
-        q[(ulong(group) * m + i) * p.kept + first + j] = T(mine[ulong(j) * m + i]);
+        q[(ulong(group) * m + i) * p.kept + first + j] = T(mine[j * apart + i]);
       }
     }
   }
   for (uint j = lane; j < n; j += LINALG_THREADS) {
     for (uint i = 0; i < p.kept; ++i) {
-      r[(ulong(group) * p.kept + i) * n + j] = i <= j ? T(work[ulong(j) * m + i]) : T(0);
+      r[(ulong(group) * p.kept + i) * n + j] = i <= j ? T(work[j * apart + i]) : T(0);
     }
   }
 }

@@ -12,6 +12,13 @@ using namespace metal;
 
 // Sums that do not wait for each other.
 #define DOT_LANES 32
+// Stored, and added as many as there are: a sum of known terms would have them one or two at a time before.
+inline float fold_lanes(thread const float (&sums)[DOT_LANES], uint n) {
+  float folded[8], sum = 0.0f;
+  for (uint k = 0; k < 8; ++k) folded[k] = (sums[k] + sums[k + 8]) + (sums[k + 16] + sums[k + 24]);
+  for (uint k = 0; k < min(n, 8u); ++k) sum += folded[k];
+  return sum;
+}
 inline float dot_rows(device const float* a, device const float* b, uint n) {
   float sums[DOT_LANES];
   for (uint k = 0; k < DOT_LANES; ++k) sums[k] = 0.0f;
@@ -19,10 +26,7 @@ inline float dot_rows(device const float* a, device const float* b, uint n) {
   for (; i + DOT_LANES <= n; i += DOT_LANES) {
     for (uint k = 0; k < DOT_LANES; ++k) sums[k] += a[i + k] * b[i + k];
   }
-  // Stored, and added as many as there are: a sum of known terms would have them one or two at a time before.
-  float folded[8], sum = 0.0f;
-  for (uint k = 0; k < 8; ++k) folded[k] = (sums[k] + sums[k + 8]) + (sums[k + 16] + sums[k + 24]);
-  for (uint k = 0; k < min(n, 8u); ++k) sum += folded[k];
+  float sum = fold_lanes(sums, n);
   for (; i < n; ++i) sum += a[i] * b[i];
   return sum;
 }
@@ -55,12 +59,104 @@ inline float2 from_parts<float2>(float real, float imaginary) {
   return float2(real, imaginary);
 }
 
+#if defined(__METAL_CPU__)
+// By a processor's vectors: of so many rows at once, so that what all are multiplied by is read once. Each has the bits
+// that dot_rows and add_row give it.
+#define LINALG_ROWS 4
+typedef float LinalgVector __attribute__((ext_vector_type(16), aligned(4)));
+inline void dot_many(device const float* rows, ulong apart, device const float* b, uint n,
+                     thread float (&dots)[LINALG_ROWS]) {
+  LinalgVector low[LINALG_ROWS], high[LINALG_ROWS];
+#pragma unroll
+  for (uint j = 0; j < LINALG_ROWS; ++j) low[j] = high[j] = LinalgVector(0.0f);
+  uint i = 0;
+  for (; i + DOT_LANES <= n; i += DOT_LANES) {
+    const LinalgVector x = *(device const LinalgVector*)(b + i),
+                       y = *(device const LinalgVector*)(b + i + 16);
+#pragma unroll
+    for (uint j = 0; j < LINALG_ROWS; ++j) {
+      low[j] += *(device const LinalgVector*)(rows + j * apart + i) * x;
+      high[j] += *(device const LinalgVector*)(rows + j * apart + i + 16) * y;
+    }
+  }
+#pragma unroll
+  for (uint j = 0; j < LINALG_ROWS; ++j) {
+    float sums[DOT_LANES];
+    *(thread LinalgVector*)sums = low[j];
+    *(thread LinalgVector*)(sums + 16) = high[j];
+    dots[j] = fold_lanes(sums, n);
+  }
+  for (; i < n; ++i) {
+#pragma unroll
+    for (uint j = 0; j < LINALG_ROWS; ++j) dots[j] += rows[j * apart + i] * b[i];
+  }
+}
+// In vectors that begin where a cache's lines do, but for the first and the last: the elements that these share with others
+// are the same in both.
+inline void add_many(device float* rows, ulong apart, device const float* from,
+                     thread const float (&factors)[LINALG_ROWS], uint n) {
+  if (n < 16) {
+    for (uint i = 0; i < n; ++i) {
+#pragma unroll
+      for (uint j = 0; j < LINALG_ROWS; ++j) rows[j * apart + i] += factors[j] * from[i];
+    }
+    return;
+  }
+  LinalgVector first[LINALG_ROWS], last[LINALG_ROWS];
+#pragma unroll
+  for (uint j = 0; j < LINALG_ROWS; ++j) {
+    device float* const row = rows + j * apart;
+    first[j] = *(device const LinalgVector*)row + factors[j] * *(device const LinalgVector*)from;
+    last[j] = *(device const LinalgVector*)(row + n - 16) +
+              factors[j] * *(device const LinalgVector*)(from + n - 16);
+  }
+  const uint begin = -uint(reinterpret_cast<ulong>(rows) >> 2) & 15;
+  for (uint i = begin; i + 16 <= n; i += 16) {
+    const LinalgVector x = *(device const LinalgVector*)(from + i);
+#pragma unroll
+    for (uint j = 0; j < LINALG_ROWS; ++j) {
+      *(device LinalgVector*)(rows + j * apart + i) += factors[j] * x;
+    }
+  }
+#pragma unroll
+  for (uint j = 0; j < LINALG_ROWS; ++j) {
+    *(device LinalgVector*)(rows + j * apart) = first[j];
+    *(device LinalgVector*)(rows + j * apart + n - 16) = last[j];
+  }
+}
+// The first of `count` rows that this does with; how many.
+inline uint reflect_many(device const float* column, float tau, device float* rows, uint count,
+                         ulong apart, uint length) {
+  uint done = 0;
+  for (; done + LINALG_ROWS <= count; done += LINALG_ROWS) {
+    device float* const row = rows + done * apart;
+    float sums[LINALG_ROWS];
+    dot_many(row + 1, apart, column + 1, length - 1, sums);
+#pragma unroll
+    for (uint j = 0; j < LINALG_ROWS; ++j) {
+      sums[j] = tau * (row[j * apart] + sums[j]);
+      row[j * apart] -= sums[j];
+      sums[j] = -sums[j];
+    }
+    add_many(row + 1, apart, column + 1, sums, length - 1);
+  }
+  return done;
+}
+inline uint reflect_many(device const float2*, float2, device float2*, uint, ulong, uint) {
+  return 0;
+}
+#endif
+
 // The reflection 1 - tau v v^H of a column v, whose first element is known to be 1, on `rows` rows of `length`, `apart`
 // elements from each other.
 template <typename T>
 inline void reflect_rows(device const T* column, T tau, device T* rows, uint count, ulong apart,
                          uint length) {
-  for (uint j = 0; j < count; ++j) {
+  uint j = 0;
+#if defined(__METAL_CPU__)
+  j = reflect_many(column, tau, rows, count, apart, length);
+#endif
+  for (; j < count; ++j) {
     device T* const row = rows + j * apart;
     const T sum = times(tau, row[0] + dot_rows(row + 1, column + 1, length - 1));
     row[0] -= sum;

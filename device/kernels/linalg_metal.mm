@@ -50,6 +50,9 @@ LinalgParams ParamsOf(const Matrices& matrices) {
 
 // Columns of a panel of reflections; rows that these are applied to together.
 constexpr uint32_t kPanel = 16, kTogether = 8;
+// Columns of reflections begin where a cache's lines do, of 16 floats. One line more: columns that are a power of two apart
+// would push each other out of a cache.
+constexpr int64_t kLine = 16;
 
 Shape With(Shape batch, int64_t rows, int64_t columns) {
   batch.push_back(rows);
@@ -201,11 +204,14 @@ class QrOp {
     RETURN_IF_ERROR(ctx->AllocateOutput(1, With(matrices.batch, kept, columns), &r));
     if (q.num_elements() == 0) return Status();
     const TF_DataType type = in.dtype() == TF_COMPLEX64 ? TF_COMPLEX64 : TF_FLOAT;
-    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, columns, rows}, &works));
-    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, kept, rows}, &bases));
+    const int64_t apart = (rows + kLine - 1) / kLine * kLine + kLine;
+    RETURN_IF_ERROR(CheckGrid(kOp, "rows in whole lines", apart));
+    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, columns, apart}, &works));
+    RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, kept, apart}, &bases));
     RETURN_IF_ERROR(ctx->AllocateTemp(type, {count, least}, &scales));
     LinalgParams p = ParamsOf(matrices);
     p.kept = static_cast<uint32_t>(kept);
+    p.apart = static_cast<uint32_t>(apart);
     // Threads that run at once want columns each; those that do not, what they read in a cache.
     p.block = ThreadgroupsRunAtOnce() ? 1 : kPanel;
     p.columns_together = ThreadgroupsRunAtOnce() ? 1 : kTogether;

@@ -23,7 +23,8 @@ struct LinalgParams {
   uint32_t lower;    // the triangle that counts,
   uint32_t adjoint;  // of the conjugated transpose
   uint32_t block;    // columns whose reflections are made before those behind them have these
-  uint32_t columns_together;  // of Q, which one thread reflects
+  uint32_t columns_together;  // which one thread reflects
+  uint32_t apart;             // elements from one column to the next while they are reflected
 };
 
 #endif  // METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_

@@ -55,23 +55,6 @@ inline float epilogue_gelu(float x) {
   return x * (x > 0.0f ? 1.0f - tail : tail);
 }
 
-// By the series where the tail would cancel.
-inline float epilogue_erf(float x) {
-  const float square = x * x;
-  const float small =
-      x *
-      (1.12837917f +
-       square *
-           (-0.376126389f +
-            square * (0.112837917f +
-                      square * (-0.0268661706f +
-                                square * (0.00522397762f + square * (-0.000854832701f +
-                                                                     square * 0.000120553281f))))));
-  const float size = metal::abs(x);
-  const float large = metal::copysign(1.0f - 2.0f * epilogue_normal_tail(1.41421356f * size), x);
-  return size < 0.5f ? small : (size > 4.0f ? metal::copysign(1.0f, x) : large);
-}
-
 // (1 + tanh(y)) / 2 is sigmoid(2 y), which does not cancel.
 inline float epilogue_gelu_approximate(float x) {
   const float inner = 0.7978845608f * metal::fma(0.044715f * x * x, x, x);  // sqrt(2 / pi)

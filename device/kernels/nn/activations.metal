@@ -2,6 +2,7 @@
 // those of the fused ops' epilogue, so that fusing changes no result by more than rounding.
 
 #include "device/kernels/elementwise.metal.h"
+#include "device/kernels/erf.metal.h"
 #include "kernels/gemm/epilogue.metal.h"
 #include "kernels/msl/exp_log.h"
 
@@ -33,7 +34,7 @@ struct Tanh {
   float operator()(float x) const { return epilogue_tanh(x); }
 };
 struct Erf {
-  float operator()(float x) const { return epilogue_erf(x); }
+  float operator()(float x) const { return error_function(x); }
 };
 struct Exp {
   float operator()(float x) const { return exp(x); }

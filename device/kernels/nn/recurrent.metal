@@ -266,6 +266,14 @@ kernel void lstm_bias_grad(device const float* d_gates [[buffer(0)]], device T* 
   out[column] = T(sum);
 }
 
+// Without peepholes.
+template <typename T>
+kernel void lstm_no_peephole_grad(device T* d_wci [[buffer(0)]], device T* d_wcf [[buffer(1)]],
+                                  device T* d_wco [[buffer(2)]],
+                                  uint i [[thread_position_in_grid]]) {
+  d_wci[i] = d_wcf[i] = d_wco[i] = T(0.0f);
+}
+
 // One thread a cell.
 template <typename T>
 kernel void lstm_peephole_grad(device const float* d_gates [[buffer(0)]],
@@ -296,7 +304,8 @@ kernel void lstm_peephole_grad(device const float* d_gates [[buffer(0)]],
   INSTANTIATE_KERNEL("lstm_step_grad_line_" #type, lstm_step_grad, type, LSTM_LINE) \
   INSTANTIATE_KERNEL("lstm_inputs_" #type, lstm_inputs, type)                       \
   INSTANTIATE_KERNEL("lstm_bias_grad_" #type, lstm_bias_grad, type)                 \
-  INSTANTIATE_KERNEL("lstm_peephole_grad_" #type, lstm_peephole_grad, type)
+  INSTANTIATE_KERNEL("lstm_peephole_grad_" #type, lstm_peephole_grad, type)         \
+  INSTANTIATE_KERNEL("lstm_no_peephole_grad_" #type, lstm_no_peephole_grad, type)
 LSTM(float)
 LSTM(half)
 

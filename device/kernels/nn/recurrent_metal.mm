@@ -235,55 +235,57 @@ struct LstmSaved {
   }
 };
 
-Status StepBack(LstmCall& call, const LstmSaved& saved, int64_t step, const Tensor& d_cs_state,
-                const Value& d_h_state, const Tensor& d_gates, const Value& d_gates_now) {
+Status StepBack(Encoder& encoder, LstmCall& call, const LstmSaved& saved, int64_t step,
+                const Tensor& d_cs_state, const Value& d_h_state, const Tensor& d_gates,
+                const Value& d_gates_now) {
   const LstmParams p = call.At(step);
-  return Encode(call.ctx, [&](Encoder& encoder) {
-    const bool lines = !ThreadgroupsRunAtOnce();
-    const int64_t cells = lines ? (call.cells + LSTM_LINE - 1) / LSTM_LINE : call.cells;
-    return encoder.Launch({lines ? "lstm_step_grad_line" : "lstm_step_grad", call.w.dtype()},
-                          Grid(cells, call.batch),
-                          {{"cs_before", step == 0 ? call.cs_prev : saved.cs},
-                           {"i_in", saved.i},
-                           {"cs_in", saved.cs},
-                           {"f_in", saved.f},
-                           {"o_in", saved.o},
-                           {"ci_in", saved.ci},
-                           {"co_in", saved.co},
-                           {"wci", call.Peephole(call.wci)},
-                           {"wcf", call.Peephole(call.wcf)},
-                           {"wco", call.Peephole(call.wco)},
-                           {"d_cs", saved.d_cs},
-                           {"d_h", saved.d_h},
-                           {"d_cs_state", d_cs_state},
-                           {"d_h_state", d_h_state},
-                           {"d_gates", d_gates},
-                           {"d_gates_now", d_gates_now},
-                           {"p", p}});
-  });
+  const bool lines = !ThreadgroupsRunAtOnce();
+  const int64_t cells = lines ? (call.cells + LSTM_LINE - 1) / LSTM_LINE : call.cells;
+  return encoder.Launch({lines ? "lstm_step_grad_line" : "lstm_step_grad", call.w.dtype()},
+                        Grid(cells, call.batch),
+                        {{"cs_before", step == 0 ? call.cs_prev : saved.cs},
+                         {"i_in", saved.i},
+                         {"cs_in", saved.cs},
+                         {"f_in", saved.f},
+                         {"o_in", saved.o},
+                         {"ci_in", saved.ci},
+                         {"co_in", saved.co},
+                         {"wci", call.Peephole(call.wci)},
+                         {"wcf", call.Peephole(call.wcf)},
+                         {"wco", call.Peephole(call.wco)},
+                         {"d_cs", saved.d_cs},
+                         {"d_h", saved.d_h},
+                         {"d_cs_state", d_cs_state},
+                         {"d_h_state", d_h_state},
+                         {"d_gates", d_gates},
+                         {"d_gates_now", d_gates_now},
+                         {"p", p}});
 }
 
 // Sums over the first `rows` rows of the gates' gradients: zeros where there are no peepholes.
-Status PeepholeGradients(LstmCall& call, const LstmSaved& saved, const Tensor& d_gates,
-                         int64_t rows, const Tensor (&out)[3]) {
-  return Encode(call.ctx, [&](Encoder& encoder) -> Status {
-    if (call.p.peephole == 0 || rows == 0) {
-      for (const Tensor& tensor : out) {
-        RETURN_IF_ERROR(EncodeZeros(encoder, call.kind.op, tensor));
-      }
-      return Status();
+Status PeepholeGradients(Encoder& encoder, LstmCall& call, const LstmSaved& saved,
+                         const Tensor& d_gates, int64_t rows, const Tensor (&out)[3]) {
+  if (call.p.peephole == 0 || rows == 0) {
+    const int64_t n = out[0].num_elements();
+    if (out[1].num_elements() == n && out[2].num_elements() == n) {
+      return encoder.Launch({"lstm_no_peephole_grad", call.w.dtype()}, Grid(n),
+                            {{"d_wci", out[0]}, {"d_wcf", out[1]}, {"d_wco", out[2]}});
     }
-    const auto count = static_cast<uint32_t>(rows);
-    return encoder.Launch({"lstm_peephole_grad", call.w.dtype()}, Grid(call.cells),
-                          {{"d_gates", d_gates},
-                           {"cs_prev", call.cs_prev},
-                           {"cs", saved.cs},
-                           {"d_wci", out[0]},
-                           {"d_wcf", out[1]},
-                           {"d_wco", out[2]},
-                           {"rows", count},
-                           {"p", call.p}});
-  });
+    for (const Tensor& tensor : out) {
+      RETURN_IF_ERROR(EncodeZeros(encoder, call.kind.op, tensor));
+    }
+    return Status();
+  }
+  const auto count = static_cast<uint32_t>(rows);
+  return encoder.Launch({"lstm_peephole_grad", call.w.dtype()}, Grid(call.cells),
+                        {{"d_gates", d_gates},
+                         {"cs_prev", call.cs_prev},
+                         {"cs", saved.cs},
+                         {"d_wci", out[0]},
+                         {"d_wcf", out[1]},
+                         {"d_wco", out[2]},
+                         {"rows", count},
+                         {"p", call.p}});
 }
 
 // Peepholes' gradients have the shapes of the weights, of which nothing is known without peepholes.
@@ -303,18 +305,21 @@ Status RunCellGrad(LstmCall& call) {
   RETURN_IF_ERROR(call.ctx->AllocateOutput(0, call.of_cells, &d_cs_prev));
   RETURN_IF_ERROR(call.ctx->AllocateOutput(1, {call.batch, 4 * call.cells}, &d_gates_out));
   RETURN_IF_ERROR(AllocatePeepholes(call, 2, d_peepholes));
-  if (d_cs_prev.num_elements() == 0) {
-    return PeepholeGradients(call, saved, d_gates, 0, d_peepholes);
+  const bool floats = call.w.dtype() == TF_FLOAT;
+  if (!floats) {
+    RETURN_IF_ERROR(call.Floats(call.of_cells, &d_cs));
+    RETURN_IF_ERROR(call.Floats(d_gates_out.shape(), &d_gates));
   }
-  if (call.w.dtype() == TF_FLOAT) {
-    RETURN_IF_ERROR(StepBack(call, saved, 0, d_cs_prev, Nothing(), d_gates_out, Nothing()));
-    return PeepholeGradients(call, saved, d_gates_out, call.batch, d_peepholes);
-  }
-  RETURN_IF_ERROR(call.Floats(call.of_cells, &d_cs));
-  RETURN_IF_ERROR(call.Floats(d_gates_out.shape(), &d_gates));
-  RETURN_IF_ERROR(StepBack(call, saved, 0, d_cs, Nothing(), d_gates, Nothing()));
-  RETURN_IF_ERROR(PeepholeGradients(call, saved, d_gates, call.batch, d_peepholes));
+  const Tensor& to_cs = floats ? d_cs_prev : d_cs;
+  const Tensor& to_gates = floats ? d_gates_out : d_gates;
+  const bool empty = d_cs_prev.num_elements() == 0;
   return Encode(call.ctx, [&](Encoder& encoder) -> Status {
+    if (!empty) {
+      RETURN_IF_ERROR(StepBack(encoder, call, saved, 0, to_cs, Nothing(), to_gates, Nothing()));
+    }
+    RETURN_IF_ERROR(
+        PeepholeGradients(encoder, call, saved, to_gates, empty ? 0 : call.batch, d_peepholes));
+    if (floats || empty) return Status();
     RETURN_IF_ERROR(Convert(encoder, d_cs, 0, d_cs_prev));
     return Convert(encoder, d_gates, 0, d_gates_out);
   });
@@ -360,7 +365,9 @@ Status RunLstmGrad(LstmCall& call) {
   RETURN_IF_ERROR(
       PrepareProduct(ctx, op, d_gates_now.shape(), w_h, true, d_h.shape(), call.used, &factor));
   for (int64_t step = call.used - 1; step >= 0; --step) {
-    RETURN_IF_ERROR(StepBack(call, saved, step, d_cs, d_h, d_gates, d_gates_now));
+    RETURN_IF_ERROR(Encode(ctx, [&](Encoder& encoder) {
+      return StepBack(encoder, call, saved, step, d_cs, d_h, d_gates, d_gates_now);
+    }));
     RETURN_IF_ERROR(RunProduct(ctx, factor, d_gates_now, d_h));
   }
   const auto count = static_cast<uint32_t>(rows), columns = static_cast<uint32_t>(gates);
@@ -372,8 +379,8 @@ Status RunLstmGrad(LstmCall& call) {
   }));
   RETURN_IF_ERROR(RunProduct(ctx, op, xh, true, d_gates, false, d_weights));
   RETURN_IF_ERROR(RunProduct(ctx, op, d_gates, false, w_x, true, d_inputs));
-  RETURN_IF_ERROR(PeepholeGradients(call, saved, d_gates, rows, d_peepholes));
   return Encode(ctx, [&](Encoder& encoder) -> Status {
+    RETURN_IF_ERROR(PeepholeGradients(encoder, call, saved, d_gates, rows, d_peepholes));
     RETURN_IF_ERROR(Convert(encoder, d_cs, 0, d_cs_prev));
     RETURN_IF_ERROR(Convert(encoder, d_h, 0, d_h_prev));
     RETURN_IF_ERROR(Convert(encoder, d_weights, 0, d_w));

@@ -366,6 +366,16 @@ def test_unary_over_its_range(name):
     np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-37)
 
 
+def test_erf_to_three_units():
+    """Also where one way of calculating it ends, at 1, and where it becomes 1."""
+    x = np.concatenate([np.linspace(-4.5, 4.5, 200001), np.logspace(-30, 0, 3001)]).astype("f")
+    with tf.device("GPU:0"):
+        got = raw.Erf(x=tf.identity(tf.constant(x))).numpy()
+    want = np.vectorize(math.erf)(np.float64(x))
+    np.testing.assert_allclose(got, want, rtol=1.8e-7, atol=0)
+    assert np.abs(got).max() == 1
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_leaky_relu(dtype):
     check(raw.LeakyRelu, dict(features=random((50, 3), dtype)), dtype, alpha=0.3)

@@ -109,7 +109,44 @@ kernel void copy_tiles(device const T* in [[buffer(0)]], device T* out [[buffer(
   }
 }
 
+// Space and batch: image `part` images + i has the points of image i that lie at `part` in their blocks. Grid of both:
+// inner, columns and rows of the result, one image after the other.
+template <typename T>
+kernel void space_to_batch(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                           constant BlockParams& p [[buffer(2)]],
+                           uint3 position [[thread_position_in_grid]]) {
+  const uint many = position.z / p.part_rows, part = many / p.images;
+  // Padding is 0: as unsigned numbers, what is before the first is behind the last.
+  const uint row = (position.z - many * p.part_rows) * p.block[0] + part / p.block[1] - p.before[0];
+  const uint column = position.y * p.block[1] + part % p.block[1] - p.before[1];
+  const bool inside = row < p.rows && column < p.columns;
+  device const T* const from =
+      in + ((ulong(many - part * p.images) * p.rows + (inside ? row : 0)) * p.columns +
+            (inside ? column : 0)) *
+               p.inner;
+  device T* const to = out + (ulong(position.z) * p.part_columns + position.y) * p.inner;
+  to[position.x] = inside ? from[position.x] : T(0);
+}
+template <typename T>
+kernel void batch_to_space(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
+                           constant BlockParams& p [[buffer(2)]],
+                           uint3 position [[thread_position_in_grid]]) {
+  const uint image = position.z / p.rows;
+  const uint row = position.z - image * p.rows + p.before[0], column = position.y + p.before[1];
+  const uint part_row = row / p.block[0], part_column = column / p.block[1];
+  const uint part =
+      (row - part_row * p.block[0]) * p.block[1] + (column - part_column * p.block[1]);
+  device const T* const from =
+      in +
+      ((ulong(part * p.images + image) * p.part_rows + part_row) * p.part_columns + part_column) *
+          p.inner;
+  device T* const to = out + (ulong(position.z) * p.columns + position.y) * p.inner;
+  to[position.x] = from[position.x];
+}
+
 #define COPY(bytes, type, tile)                                                 \
+  INSTANTIATE_KERNEL("space_to_batch_" bytes, space_to_batch, type)             \
+  INSTANTIATE_KERNEL("batch_to_space_" bytes, batch_to_space, type)             \
   INSTANTIATE_KERNEL("copy_" bytes "_strided", copy_strided, type)              \
   INSTANTIATE_KERNEL("copy_" bytes "_rows_1", copy_rows, type, 1)               \
   INSTANTIATE_KERNEL("copy_" bytes "_rows_0", copy_rows, type, 0)               \

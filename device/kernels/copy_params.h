@@ -19,4 +19,14 @@ struct CopyTiles {
 };
 static_assert(sizeof(CopyTiles) == 8, "host and shader must agree");
 
+// [images, rows, columns, inner] in space, [images of each point of a block, part_rows, part_columns, inner] in parts;
+// `before`: the points that are padded, or cut away.
+struct BlockParams {
+  uint32_t images, rows, columns, part_rows, part_columns;
+  uint32_t block[2], before[2];
+  uint32_t reserved;
+  uint64_t inner;
+};
+static_assert(sizeof(BlockParams) == 48, "host and shader must agree");
+
 #endif  // METAL_OPS_DEVICE_KERNELS_COPY_PARAMS_H_

@@ -26,6 +26,10 @@ Status InputAs(KernelContext* ctx, const char* op, int input, DType dtype, Tenso
 // Indices of int32 or int64, made of int16.
 Status IndexInput(KernelContext* ctx, const char* op, int input, Tensor* indices);
 
+// The numbers before and behind each dimension, of a matrix [rows, 2] in host memory.
+Status Pairs(const char* op, const char* name, const Tensor& tensor, int64_t rows, Shape* first,
+             Shape* second);
+
 // That `shape`, which the argument gives or results in, is one that a tensor can have.
 Status CheckShape(const char* op, const char* argument, const Shape& shape);
 

@@ -54,6 +54,33 @@ inline float2 multiplied(unsigned long, metal::vec<A, 2> a, metal::vec<B, 2> b, 
   }
 }
 
+template <class T, class P>
+inline void load_part(metal::simdgroup_matrix<T, 8, 8>& d, P source, ulong line, bool turned) {
+  using M = metal::simdgroup_matrix<T, 8, 8>;
+  const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);
+  d.thread_elements() =
+      turned ? metal::vec<T, 2>(T(source[j * line + i]), T(source[(j + 1) * line + i]))
+             : metal::vec<T, 2>(T(source[i * line + j]), T(source[i * line + j + 1]));
+}
+template <class T, class P>
+inline void store_part(const metal::simdgroup_matrix<T, 8, 8>& a, P target, ulong line,
+                       bool turned) {
+  using M = metal::simdgroup_matrix<T, 8, 8>;
+  using S = plain<metal::remove_pointer_t<P>>;
+  const uint lane = _msl_lane(), i = M::row(lane), j = M::column(lane);
+  target[turned ? j * line + i : i * line + j] = S(a.thread_elements().x);
+  target[turned ? (j + 1) * line + i : i * line + j + 1] = S(a.thread_elements().y);
+}
+template <class D, class A, class B, class C>
+inline void multiply_part(ulong site, metal::simdgroup_matrix<D, 8, 8>& d,
+                          const metal::simdgroup_matrix<A, 8, 8>& a,
+                          const metal::simdgroup_matrix<B, 8, 8>& b,
+                          const metal::simdgroup_matrix<C, 8, 8>* c) {
+  const float2 sum = c ? float2(c->thread_elements()) : float2(0.0f);
+  d.thread_elements() =
+      metal::vec<D, 2>(multiplied(site, a.thread_elements(), b.thread_elements(), sum));
+}
+
 // For shaders that find __HAVE_SIMDGROUP_MATRIX_16__: c += a b, with a 16x16, b 16x8 and c 16x8 in the
 // unit's layout. Of its 8x8 parts, lane l has row l / 4, columns l % 4 * 2 and the next; of b's, column
 // l / 4 and those rows. Parts of a and c come by columns: upper left, lower left, and so on.

@@ -223,6 +223,12 @@ MSL_HIDDEN void _msl_simd(unsigned long site, Resolver resolve) {
   block(g);
 }
 
+MSL_HIDDEN void _msl_matrix(__attribute__((noescape)) void* d, MSL_READ a, MSL_READ b, MSL_READ c,
+                            unsigned long line, unsigned turned, unsigned, unsigned long site,
+                            _msl::WholeMatrix, _msl::LaneMatrix lane) {
+  lane(d, a, b, c, line, turned, site);
+}
+
 MSL_HIDDEN void _msl_unsynchronised() { __builtin_trap(); }
 
 MSL_HIDDEN void _msl_assertion(const char* sentence) {

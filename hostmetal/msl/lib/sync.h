@@ -23,6 +23,11 @@ typedef unsigned (*Slots)[kSimdWidth];
 // Works on the slots of the lanes in `mask`, all at one call of one simdgroup function; leaves each
 // lane's result in its own slot.
 typedef void (*Resolver)(Slots slots, unsigned mask);
+// An operation on simdgroup matrices (whole_matrix.h), by all lanes in `mask` at once or by a fiber.
+typedef void (*WholeMatrix)(void* d, const void* a, const void* b, const void* c,
+                            unsigned long line, unsigned turned, unsigned mask);
+typedef void (*LaneMatrix)(void* d, const void* a, const void* b, const void* c, unsigned long line,
+                           unsigned turned, unsigned long site);
 
 struct Position {
   unsigned threadgroup_position[3], local[3],
@@ -42,6 +47,11 @@ MSL_HIDDEN void _msl_barrier();
 MSL_HIDDEN unsigned* _msl_slot();  // the first word of the running lane
 MSL_HIDDEN unsigned _msl_lane();
 MSL_HIDDEN void _msl_simd(unsigned long site, _msl::Resolver resolve);
+// `bytes`: of a lane's part of d, a, b and c, each in a byte of its own; 0 where that is no matrix.
+#define MSL_READ __attribute__((noescape)) const void*
+MSL_HIDDEN void _msl_matrix(__attribute__((noescape)) void* d, MSL_READ a, MSL_READ b, MSL_READ c,
+                            unsigned long line, unsigned turned, unsigned bytes, unsigned long site,
+                            _msl::WholeMatrix whole, _msl::LaneMatrix lane);
 MSL_HIDDEN unsigned long _msl_fiber_scratch(const metallib_launch* launch,
                                             unsigned long threadgroup_bytes,
                                             unsigned long stack_bytes);
@@ -119,7 +129,6 @@ constexpr unsigned long place(unsigned line, unsigned column) {
 #if defined(__NVPTX__)
 #define _MSL_ASSERT(...) ((void)(__VA_ARGS__))
 #else
-#define _MSL_ASSERT(...)                   \
-  ((__VA_ARGS__) || !_msl_checked ? (void)0 \
-                                  : _msl_assertion("assertion failed: " #__VA_ARGS__))
+#define _MSL_ASSERT(...) \
+  ((__VA_ARGS__) || !_msl_checked ? (void)0 : _msl_assertion("assertion failed: " #__VA_ARGS__))
 #endif

@@ -1,19 +1,26 @@
 """Arrays of a thread side by side with those of the other lanes, for lanes.py: element n of all lanes, then element n + 1.
 
 A loop over lanes that reads a[n] is one load of a vector then, where it gathers from 32 arrays that lie one after the other.
+Of simdgroup matrices an element is what a lane has of one: those of all lanes are the matrix.
 """
 
 from __future__ import annotations
 
+import math
 import re
 
-from .lane_ir import Fallback, Function, Instruction, named, size_of, type_at
+from .lane_ir import MATRIX, Fallback, Function, Instruction, named, size_of, type_at
+from .lane_matrices import Operation
 
 LANES = 32
 _MOST_ZEROS = 256  # elements that are set to zero one by one
+_MOST_COPIED = 64
 _ALLOCA = re.compile(r"alloca (.*?)(?:, align \d+)?")
 _ACCESS = re.compile(r"(?:load|store) (<(\d+) x (\w+)>|\w+)[ ,]")
 _POINTER = re.compile(r"getelementptr (?:(?:inbounds|nuw|nusw) )*")
+_COPY = re.compile(
+    r"call void @llvm\.mem(?:cpy|move)\.p0\.p0\.i64\(ptr [^,]*?(%\S+), ptr [^,]*?(%\S+), i64 (\d+), i1 false\)"
+)
 _ZEROS = re.compile(
     r"call void @llvm\.memset\.p0\.i64\(ptr [^,]*?(%\S+), i8 0, i64 (\d+), i1 false\)"
 )
@@ -42,14 +49,26 @@ class Arrays:
     def __init__(self, function: Function, types: dict[str, str]):
         self._function, self._types = function, types
         self._names = 0
+        self._look()
+
+    def _look(self) -> None:
         self._users: dict[str, list[Instruction]] = {}
-        for block in function.blocks.values():
+        # Pointers to matrices -> bytes that a lane has of one.
+        self._matrices: dict[str, int] = {}
+        for block in self._function.blocks.values():
             for i in block.instructions:
                 for use in i.uses:
                     self._users.setdefault(use, []).append(i)
+                if i.callee() == MATRIX:
+                    operation = Operation.of(i)
+                    for pointer, size in zip(operation.pointers, operation.bytes, strict=True):
+                        if size and self._matrices.setdefault(pointer, size) != size:
+                            raise Fallback("a simdgroup matrix of two sizes")
 
     def place(self) -> None:
         """Changes the function, and notes the arrays in it."""
+        if self._matrices:
+            self._copy_by_parts()
         changed: dict[int, list[Instruction]] = {}  # what stands for an instruction
         for name, (_, i) in self._function.defs.items():
             if i.operation == "alloca":
@@ -59,9 +78,12 @@ class Arrays:
                     continue  # they lie one after the other
                 self._function.arrays[name] = count, size
                 for one in pointers:
-                    changed[id(one)] = self._pointer(one)
+                    changed[id(one)] = self._pointer(one, size)
                 for one in accesses:
                     changed[id(one)] = self._access(one, size)
+        self._change(changed)
+
+    def _change(self, changed: dict[int, list[Instruction]]) -> None:
         if not changed:
             return
         for block in self._function.blocks.values():
@@ -69,6 +91,55 @@ class Arrays:
                 new for i in block.instructions for new in changed.get(id(i), [i])
             ]
         self._function.index()
+
+    def _copy_by_parts(self) -> None:
+        """Matrices that are copied several at a time are copied one by one."""
+        changed: dict[int, list[Instruction]] = {}
+        for block in self._function.blocks.values():
+            for i in block.instructions:
+                found = _COPY.match(i.text)
+                if not found:
+                    continue
+                sizes = {size for p in found.groups()[:2] if (size := self._size_of_matrices(p))}
+                if len(sizes) != 1:
+                    continue
+                (size,) = sizes
+                count, rest = divmod(int(found[3]), size)
+                if not rest and count <= _MOST_COPIED:
+                    changed[id(i)] = self._parts(found[1], found[2], count, size)
+        if changed:
+            self._change(changed)
+            self._look()
+
+    def _size_of_matrices(self, pointer: str) -> int:
+        """Bytes that a lane has of a matrix in the array that a pointer leads into; 0 if there are none."""
+        defs = self._function.defs
+        while pointer in defs and defs[pointer][1].operation == "getelementptr":
+            pointer = defs[pointer][1].uses[0]
+        ahead = [pointer]
+        while ahead:
+            here = ahead.pop()
+            if here in self._matrices:
+                return self._matrices[here]
+            ahead += [
+                i.result
+                for i in self._users.get(here, [])
+                if i.operation == "getelementptr" and i.result
+            ]
+        return 0
+
+    def _parts(self, to: str, source: str, count: int, size: int) -> list[Instruction]:
+        out, stem = [], self._new(to)
+        for n in range(count):
+            into, of, value = (named(stem, f".{word}{n}") for word in ("to", "of", "value"))
+            for at, base in ((of, source), (into, to)):
+                text = f"getelementptr i8, ptr {base}, i64 {n * size}"
+                out.append(Instruction(at, text, "getelementptr"))
+            out.append(Instruction(value, f"load i{8 * size}, ptr {of}, align 1", "load"))
+            out.append(
+                Instruction(None, f"store i{8 * size} {value}, ptr {into}, align 1", "store")
+            )
+        return out
 
     def _of(
         self, name: str, alloca: Instruction
@@ -87,10 +158,17 @@ class Arrays:
         sizes: set[int] = set()
         offsets: set[int] = set()
         zeroed: set[int] = set()
+        matrices: set[int] = set()
         ahead = [name]
         while ahead:
             pointer = ahead.pop()
+            if pointer in self._matrices:
+                matrices.add(self._matrices[pointer])
             for i in self._users.get(pointer, []):
+                if i.callee() == MATRIX:
+                    if pointer not in self._matrices:
+                        raise ValueError("memory that a matrix is copied to or from")
+                    continue
                 if i.operation == "getelementptr" and i.result:
                     offset, indices = self._path(i)
                     if i.uses[0] != pointer or pointer in (value for value, _ in indices):
@@ -107,6 +185,8 @@ class Arrays:
                 if where != pointer:
                     raise ValueError(i.text)
                 zeroed.add(count)
+        if matrices:
+            return self._of_matrices(whole, matrices, pointers, accesses, zeroed)
         if len(sizes) != 1:
             raise ValueError("elements of several sizes")
         (size,) = sizes
@@ -114,6 +194,38 @@ class Arrays:
             raise ValueError("accesses between elements")
         if max(zeroed, default=0) > _MOST_ZEROS * size:
             raise ValueError("many zeros")
+        return whole // size, size, pointers, accesses
+
+    def _of_matrices(
+        self,
+        whole: int,
+        sizes: set[int],
+        pointers: list[Instruction],
+        accesses: list[Instruction],
+        zeroed: set[int],
+    ) -> tuple[int, int, list[Instruction], list[Instruction]]:
+        """The same of an array of matrices, where accesses may be to a part of what a lane has of one."""
+        (size,) = sizes
+        if whole % size or any(n % size or n > _MOST_ZEROS * size for n in zeroed):
+            raise ValueError("between matrices")
+        # By pointer, of how many bytes it is a multiple, from where a matrix begins.
+        steps: dict[str, int] = {}
+        for i in pointers:
+            offset, indices = self._path(i)
+            if i.uses[0] in steps:
+                raise ValueError("a pointer behind one to a part of a matrix")
+            step = math.gcd(size, offset, *(stride for _, stride in indices))
+            if step < size and i.result:
+                steps[i.result] = step
+        for i in accesses:
+            if i.operation == "call":
+                pointer, bytes_ = _zeros(i)[0], size
+            else:
+                found = _ACCESS.match(i.text)
+                assert found
+                pointer, bytes_ = i.uses[-1], size_of(found[1], self._types)[0]
+            if steps.get(pointer, size) % bytes_:
+                raise ValueError("accesses between matrices")
         return whole // size, size, pointers, accesses
 
     def _size(self, access: Instruction, pointer: str) -> int:
@@ -161,13 +273,16 @@ class Arrays:
             at, index = at + size, index - 1
             rest = rest[len(part) :].lstrip(", ")
 
-    def _pointer(self, i: Instruction) -> list[Instruction]:
-        """The pointer into arrays side by side: all offsets are so many times as long."""
+    def _pointer(self, i: Instruction, size: int) -> list[Instruction]:
+        """The pointer into arrays side by side: all offsets are so many times as long, but those within an element."""
         offset, indices = self._path(i)
         assert i.result
+        if any(stride % size for _, stride in indices):
+            return self._part_of_matrix(i, offset, indices, size)
         steps = [f"[{stride * LANES} x i8], ptr BASE, {word}" for word, stride in indices]
         if offset or not steps:
-            steps.append(f"i8, ptr BASE, i64 {offset * LANES}")
+            inner = offset % size
+            steps.append(f"i8, ptr BASE, i64 {(offset - inner) * LANES + inner}")
         out, base = [], i.uses[0]
         for n, step in enumerate(steps):
             result = i.result if n == len(steps) - 1 else named(i.result, f".step{n}")
@@ -175,6 +290,29 @@ class Arrays:
             out.append(Instruction(result, text, "getelementptr"))
             base = result
         return out
+
+    def _part_of_matrix(
+        self, i: Instruction, offset: int, indices: list[tuple[str, int]], size: int
+    ) -> list[Instruction]:
+        """A pointer to what is known as the program runs: which matrix, and which part of it."""
+        assert i.result
+        out: list[Instruction] = []
+
+        def new(text: str) -> str:
+            name = named(i.result or "", f".of{len(out)}")
+            out.append(Instruction(name, text, text.split(" ", 1)[0]))
+            return name
+
+        behind = str(offset)
+        for word, stride in indices:
+            kind, index = word.split(" ")
+            if kind != "i64":
+                index = new(f"sext {word} to i64")
+            behind = new(f"add i64 {behind}, {new(f'mul i64 {index}, {stride}')}")
+        part = new(f"and i64 {behind}, {size - 1}")
+        matrix = new(f"mul i64 {new(f'and i64 {behind}, -{size}')}, {LANES}")
+        text = f"getelementptr i8, ptr {i.uses[0]}, i64 {new(f'add i64 {matrix}, {part}')}"
+        return [*out, Instruction(i.result, text, "getelementptr")]
 
     def _access(self, i: Instruction, size: int) -> list[Instruction]:
         if i.operation == "call":
@@ -189,12 +327,14 @@ class Arrays:
         pointer = re.findall(r"ptr (%(?:\"[^\"]+\"|[\w.$-]+))", i.text)[-1]
         stem = i.result or self._new(pointer)
         vector, kind, out = found[1], found[3], []
+        part = size_of(kind, self._types)[0]
+        step = part if part < size else size * LANES
         whole = "poison"
         for n in range(int(found[2])):
             at = pointer
             if n:
                 at = named(stem, f".at{n}")
-                text = f"getelementptr i8, ptr {pointer}, i64 {n * size * LANES}"
+                text = f"getelementptr i8, ptr {pointer}, i64 {n * step}"
                 out.append(Instruction(at, text, "getelementptr"))
             element = named(stem, f".part{n}")
             if i.operation == "load":

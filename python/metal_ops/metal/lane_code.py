@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .lane_flow import Uniform
-from .lane_ir import CHEAP, Fallback, Function, Instruction, named
+from .lane_flow import Uniform, pure
+from .lane_ir import CHEAP, MATRIX, Fallback, Function, Instruction, named
+from .lane_matrices import SIDE_EFFECTS, whole
 from .lane_regions import Region, Regions
 
 LANES = 32
@@ -14,6 +15,8 @@ _END = -1  # the exit of a region that ends the kernel
 SLOT_WORDS = 12  # as sync.h has them: of a lane, each 32 words behind the last
 # Attribute of what is the same for all lanes of a simdgroup, as an argument.
 _FIXED = {"%v0": "ptr", "%v1": "ptr"}
+# Calls that change nothing of a lane's but a matrix.
+_HARMLESS = {MATRIX, "@_msl_slot", "@_msl_lane", "@llvm.threadlocal.address.p0"}
 
 
 class RegionCode:
@@ -49,6 +52,7 @@ class RegionCode:
         self._lane_fields: dict[str, int] = {}
         self._arguments: dict[str, list[str]] = {}  # region -> values that its function is given
         self._metadata: list[str] = []
+        self._operations = 0
         self.attributes = "0"  # the number of those of every function
         self.halves = 0  # lanes of a vector, where float16 is converted by vectors
 
@@ -194,6 +198,35 @@ class RegionCode:
             and value not in self._allocas
         )
 
+    def _once(self, region: Region) -> bool:
+        """Whether a region does the same in all lanes, and so is run once: it changes nothing but what they share."""
+        if region.meeting or region.splits:
+            return False
+        inside = set(region.blocks)
+        for name in region.blocks:
+            block = self._function.blocks[name]
+            if name in self._uniform.branches:
+                return False
+            for i in block.instructions:
+                if i.result in self._kept and not self._kept[i.result][2]:
+                    return False
+                if i.operation == "phi":
+                    if name == region.entry and not self._phis[i.result or ""][2]:
+                        return False
+                elif i.operation == "call":
+                    if not pure(i) and i.callee() not in _HARMLESS:
+                        return False
+                elif i.operation in SIDE_EFFECTS or " volatile " in i.text or " atomic " in i.text:
+                    return False
+            for target in block.succs:
+                if target not in inside or target == region.entry:
+                    if not all(
+                        self._phis[phi.result or ""][2]
+                        for phi in self._function.blocks[target].phis
+                    ):
+                        return False
+        return True
+
     # ---- a region's function
 
     def _access(self) -> str:
@@ -286,6 +319,9 @@ class RegionCode:
             f", {self._type_of(v)} " + ("%msl.row" if v == "%v3" else v) for v in given
         )
         parameters += "".join(f", {i.type()} {i.result}" for i in self._loads(region))
+        if region.whole:
+            assert self._once(region)
+            parameters += ", i32 %msl.mask"
         if "%v3" in given:
             head.insert(0, "%v3 = add nuw nsw i32 %msl.row, %msl.lane")
         lines = ["%msl.lane = trunc i64 %msl.l to i32", *head, f"br label %{region.entry}"]
@@ -366,6 +402,9 @@ class RegionCode:
             return "getelementptr i32, ptr %msl.s, i64 %msl.l"
         if callee == "@_msl_lane":
             return "add i32 %msl.lane, 0"
+        if callee == MATRIX:
+            self._operations += 1
+            return "\n  ".join(whole(i, self._operations, self._function))
         text = i.text
         if i.operation in ("load", "store"):
             text += self._access()

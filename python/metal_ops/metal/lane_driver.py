@@ -144,6 +144,20 @@ class Simdgroup(RegionCode):
             out.append(f"{i.type()} {got}")
         return out
 
+    def _alone(self, region: Region, mask: str) -> str:
+        """Runs a region that is the same for all lanes of a mask; returns the exit that they take."""
+        bit, lane, n = (self._new() for _ in range(3))
+        given = self._given(region)
+        self._add(
+            f"{bit} = call i32 @llvm.cttz.i32(i32 {mask}, i1 true)",
+            f"{lane} = zext i32 {bit} to i64",
+        )
+        given += self._slots(region, lane)
+        if region.whole:
+            given.append(f"i32 {mask}")
+        self._add(f"{n} = {self._call(region, lane, given, 'alwaysinline')}")
+        return n
+
     def _lanes(self, region: Region, label: str, mask: str, states: bool) -> str:
         """Runs a region for the lanes of a mask; returns the exit that the last one took. `label` is new."""
         given = self._given(region)
@@ -252,8 +266,11 @@ class Simdgroup(RegionCode):
             return region.exits
         ends = "" in region.exits
         states = region.splits
-        self._add(f"br label %{label}.start", f"{label}.start:")
-        n = self._lanes(region, label, mask, states)
+        if self._once(region):
+            n = self._alone(region, mask)
+        else:
+            self._add(f"br label %{label}.start", f"{label}.start:")
+            n = self._lanes(region, label, mask, states)
         going = [e for e in region.exits if e]
         if region.splits and ends:
             self._drop(label, going)
@@ -316,10 +333,13 @@ class Simdgroup(RegionCode):
             )
             if region.meeting:
                 self._meet(region, still)
-                self._move(still, region.exits[0])
+                self._move(still, str(self._number[region.exits[0]]))
                 self._add(f"br label %{following}")
                 continue
-            self._lanes(region, step, still, True)
+            if self._once(region):
+                self._move(still, self._alone(region, still))
+            else:
+                self._lanes(region, step, still, True)
             if "" in region.exits:
                 dying = True
             self._add(f"br label %{step if here in region.exits else following}")
@@ -333,12 +353,13 @@ class Simdgroup(RegionCode):
         return [join]
 
     def _move(self, mask: str, target: str) -> None:
-        """Lanes of a mask go on to a region."""
-        loaded, bits, new = (self._new() for _ in range(3))
-        vector = ", ".join([f"i32 {self._number[target]}"] * LANES)
+        """Lanes of a mask go on to the region of a number."""
+        loaded, bits, new, one, vector = (self._new() for _ in range(5))
         self._add(
+            f"{one} = insertelement <{LANES} x i32> poison, i32 {target}, i64 0",
+            f"{vector} = shufflevector <{LANES} x i32> {one}, <{LANES} x i32> poison, <{LANES} x i32> zeroinitializer",
             f"{loaded} = load <{LANES} x i32>, ptr %msl.states, align 128",
             f"{bits} = bitcast i32 {mask} to <{LANES} x i1>",
-            f"{new} = select <{LANES} x i1> {bits}, <{LANES} x i32> <{vector}>, <{LANES} x i32> {loaded}",
+            f"{new} = select <{LANES} x i1> {bits}, <{LANES} x i32> {vector}, <{LANES} x i32> {loaded}",
             f"store <{LANES} x i32> {new}, ptr %msl.states, align 128",
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 # Calls at which lanes meet.
 BARRIER = "@_msl_barrier"
 SIMD = "@_msl_simd"
+# What lanes do to a simdgroup matrix, all at once.
+MATRIX = "@_msl_matrix"
 
 
 class Fallback(Exception):
@@ -159,6 +161,7 @@ class Block:
     succs: list[str] = field(default_factory=list)
     preds: list[str] = field(default_factory=list)
     meeting: Instruction | None = None  # all that is in it
+    whole: bool = False  # of operations that all lanes do at once, and what is the same for all
 
     @property
     def phis(self) -> list[Instruction]:

@@ -32,6 +32,7 @@ class Region:
     exits: list[str] = field(default_factory=list)
     splits: bool = False
     meeting: Instruction | None = None  # at its end
+    whole: bool = False  # operations that all lanes do at once
 
 
 class Regions:
@@ -49,8 +50,8 @@ class Regions:
         self._post: dict[str, str] | None = None
         needed = {flow.function.entry}
         for block in self._blocks.values():
-            if block.meeting:
-                needed |= {block.name, block.succs[0]}
+            if block.meeting or block.whole:
+                needed |= {block.name, *block.succs}
         optional = {h for h in flow.loops if self._profits(h)}
         while True:
             self._cut(needed | optional)
@@ -76,7 +77,7 @@ class Regions:
         good = bad = 0
         for name in body:
             block = self._blocks[name]
-            if block.meeting:
+            if block.meeting or block.whole:
                 return False  # it is cut anyhow
             for i in block.instructions:
                 if (
@@ -184,6 +185,7 @@ class Regions:
         for name in region.blocks:
             block = self._blocks[name]
             region.meeting = block.meeting  # then it is all that there is
+            region.whole = block.whole
             targets = block.succs or ([""] if block.end.operation == "ret" else [])
             for target in targets:
                 if target not in inside or target == region.entry:

@@ -20,6 +20,7 @@ from .lane_arrays import Arrays
 from .lane_driver import Simdgroup
 from .lane_flow import Flow, Uniform
 from .lane_ir import Fallback, Function, Instruction, Unrollable, named
+from .lane_matrices import Apart
 from .lane_regions import Regions
 from .lane_vectors import Vectors
 
@@ -34,7 +35,7 @@ _UNROLL = "-unroll-threshold=400 -unroll-allow-partial=false -unroll-runtime=fal
 _THREAD = re.compile(
     r"^define [^@\n]*void @_msl_thread(\d+)\([^\n]*\)([^\n]*) \{\n.*?^}\n", re.M | re.S
 )
-_MEETS = re.compile(r"@_msl_(?:barrier|simd|slot|lane)\(")
+_MEETS = re.compile(r"@_msl_(?:barrier|simd|slot|lane|matrix)\(")
 # Resolvers whose result all lanes have.
 _SAME = re.compile(r"@_ZN4_msl(?:6reduceI.*Li32EEE|6ballotILi32EEE|5firstI.*Li32EEE)v")
 
@@ -99,7 +100,7 @@ def _lightly_optimised(text: str, target: str, unrolled: bool) -> str:
     # Loops around them are better not unrolled: each copy would be regions of its own, by the hundred in a kernel of attention,
     # and arrays lie such that an index which is the same for all lanes costs nothing (lane_arrays.py).
     text = re.sub(
-        r"(?m)^(declare .*@_msl_(?:barrier|simd)\(.*\)) (#\d+)$",
+        r"(?m)^(declare .*@_msl_(?:barrier|simd|matrix)\(.*\)) (#\d+)$",
         rf"\1 convergent {'' if unrolled else 'noduplicate '}\2",
         text,
     )
@@ -255,6 +256,9 @@ def _analysed(
     flow = Flow(function)
     own = {"%v2", "%v3"} if row else {"%v2", "%v3", "%v4", "%v5"}
     uniform = Uniform(flow, own, _same_loads(function), row)
+    if Apart(function, uniform).cut():
+        flow = Flow(function)
+        uniform = Uniform(flow, own, _same_loads(function), row)
     return flow, uniform, Regions(flow, uniform, types)
 
 

@@ -161,6 +161,7 @@ enum metallib_texture_flags {
   METALLIB_TEXTURE_BGRA = 1u << 0, /* blue comes first */
   METALLIB_TEXTURE_SRGB = 1u << 1, /* all components but alpha are stored by sRGB's curve */
   METALLIB_TEXTURE_ALPHA_ONLY = 1u << 2,
+  METALLIB_TEXTURE_SWIZZLED = 1u << 3, /* what is read goes by `swizzle` */
 };
 
 /* Pixel (x, y) of slice or plane z of level l lies at
@@ -175,7 +176,8 @@ typedef struct metallib_texture {
   uint32_t width, height, depth; /* of level 0; each is halved from level to level, down to 1 */
   uint32_t array_length;
   uint32_t levels;
-  uint32_t reserved;
+  uint32_t swizzle; /* what red, green, blue and alpha are, a byte each from the lowest on:
+                       MTLTextureSwizzle: 0, 1, or the pixel's red, green, blue, alpha */
   struct {
     uint64_t offset, row_bytes, image_bytes;
   } level[METALLIB_MAX_LEVELS];

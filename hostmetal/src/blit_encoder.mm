@@ -5,6 +5,7 @@
 
 #include "hostmetal/src/counters.h"
 #include "hostmetal/src/indirect_command_buffer.h"
+#include "hostmetal/src/mipmaps.h"
 #include "hostmetal/src/texture.h"
 
 using hostmetal::Command;
@@ -42,6 +43,15 @@ std::string Words(MTLSize s) {
                                slice:(NSUInteger)slice
                                level:(NSUInteger)level {
   [self optimizeContentsForCPUAccess:texture];
+}
+
+- (void)generateMipmapsForTexture:(id<MTLTexture>)object {
+  const char* method = "generateMipmapsForTexture";
+  if (![self isOpen:method]) return;
+  HMTexture* texture = [self useTexture:object method:method];
+  if (!texture) return;
+  const std::string wrong = hostmetal::EncodeMipmaps(self, texture);
+  if (!wrong.empty()) [self fail:kInvalidResource message:std::string("[") + method + "] " + wrong];
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)object range:(NSRange)range value:(uint8_t)value {

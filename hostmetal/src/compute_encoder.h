@@ -13,6 +13,8 @@
   BOOL _barrier;  // the next dispatch must wait for those before it
 }
 - (id)initWithCommandBuffer:(HMCommandBuffer*)buffer dispatchType:(MTLDispatchType)dispatchType;
+// What it encodes is another encoder's, which is open and stays so.
+- (id)initInside:(HMEncoder*)encoder;
 @end
 
 #endif  // HOSTMETAL_SRC_COMPUTE_ENCODER_H_

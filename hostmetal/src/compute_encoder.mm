@@ -33,6 +33,14 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   }
   return self;
 }
+- (id)initInside:(HMEncoder*)encoder {
+  self = [super initInside:encoder];
+  if (self) {
+    _bound = new hostmetal::Bindings;
+    _barrier = YES;
+  }
+  return self;
+}
 - (void)dealloc {
   delete _bound;
   [super dealloc];

@@ -152,6 +152,8 @@ NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
   return ToArray(all);
 }
 
+NSErrorDomain const MTLDynamicLibraryDomain = @"MTLDynamicLibraryDomain";
+
 MTLDeviceNotificationName const MTLDeviceWasAddedNotification = @"MTLDeviceWasAddedNotification";
 MTLDeviceNotificationName const MTLDeviceRemovalRequestedNotification =
     @"MTLDeviceRemovalRequestedNotification";
@@ -288,6 +290,7 @@ bool Exists(const std::string& path) {
                               zeroed:(BOOL)zeroed {
   uint64_t limit = _driver->info().memory_bytes;
   if (length == 0 || length > limit ||
+      hostmetal::StorageMode(options) == MTLStorageModeMemoryless ||
       _allocated.load(std::memory_order_relaxed) > limit - length) {
     return nil;
   }
@@ -464,6 +467,12 @@ bool Exists(const std::string& path) {
                   "[newLibraryWithSource] libraryType is MTLLibraryTypeDynamic; this device has no "
                   "dynamic libraries (supportsDynamicLibraries)");
   }
+  if ([[options libraries] count]) {
+    return Refuse(
+        error, MTLLibraryErrorDomain, MTLLibraryErrorUnsupported,
+        "[newLibraryWithSource] libraries has dynamic libraries, which this device has not "
+        "(supportsDynamicLibraries)");
+  }
   hostmetal::CompileJob job;
   job.gpu = _driver->CompilerTarget();
   job.wide = _driver->info().wide_vectors;
@@ -635,6 +644,11 @@ bool Exists(const std::string& path) {
                                   options:(MTLPipelineOption)options
                                reflection:(MTLAutoreleasedComputePipelineReflection*)reflection
                                     error:(NSError**)error {
+  if ([[descriptor preloadedLibraries] count]) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorUnsupported,
+                  "[newComputePipelineState] preloadedLibraries has dynamic libraries, which this "
+                  "device has not (supportsDynamicLibraries)");
+  }
   auto* made = (HMComputePipelineState*)[self
           newPipeline:[descriptor computeFunction]
            maxThreads:[descriptor maxTotalThreadsPerThreadgroup]
@@ -675,6 +689,18 @@ bool Exists(const std::string& path) {
 - (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
                                                  error:(NSError**)error {
   return [HMBinaryArchive newOn:self descriptor:descriptor error:error];
+}
+
+- (id)refuseDynamicLibrary:(NSError**)error {
+  return Refuse(error, MTLDynamicLibraryDomain, MTLDynamicLibraryErrorUnsupported,
+                "[newDynamicLibrary] this device has no dynamic libraries "
+                "(supportsDynamicLibraries); put the functions into the library that calls them");
+}
+- (id<MTLDynamicLibrary>)newDynamicLibrary:(id<MTLLibrary>)library error:(NSError**)error {
+  return [self refuseDynamicLibrary:error];
+}
+- (id<MTLDynamicLibrary>)newDynamicLibraryWithURL:(NSURL*)url error:(NSError**)error {
+  return [self refuseDynamicLibrary:error];
 }
 
 - (id<MTLIndirectCommandBuffer>)newIndirectCommandBufferWithDescriptor:

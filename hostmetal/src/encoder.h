@@ -20,6 +20,7 @@
   int _lastSampleCount;
 }
 - (id)initWithCommandBuffer:(HMCommandBuffer*)buffer;
+- (id)initInside:(HMEncoder*)encoder;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;
 // For the encoders that are made of it.

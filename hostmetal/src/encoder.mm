@@ -41,6 +41,15 @@ void Sample(HMEncoder* encoder, std::atomic<uint64_t>* slot) {
   return self;
 }
 
+- (id)initInside:(HMEncoder*)encoder {
+  self = [super init];
+  if (self) {
+    _buffer = [encoder->_buffer retain];
+    _number = encoder->_number;
+  }
+  return self;
+}
+
 - (void)dealloc {
   if (!_ended) [self detach];
   [_buffer release];

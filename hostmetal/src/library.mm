@@ -324,6 +324,9 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 - (MTLLibraryType)type {
   return MTLLibraryTypeExecutable;
 }
+- (NSString*)installName {
+  return nil;
+}
 
 @end
 
@@ -335,6 +338,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   [_name release];
   [_specializedName release];
   [_constantValues release];
+  [_binaryArchives release];
   [super dealloc];
 }
 - (id)copyWithZone:(NSZone*)zone {
@@ -343,12 +347,14 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   [copy setSpecializedName:_specializedName];
   [copy setConstantValues:_constantValues];
   [copy setOptions:_options];
+  [copy setBinaryArchives:_binaryArchives];
   return copy;
 }
 @synthesize name = _name;
 @synthesize specializedName = _specializedName;
 @synthesize constantValues = _constantValues;
 @synthesize options = _options;
+@synthesize binaryArchives = _binaryArchives;
 @end
 
 // ---- compile options
@@ -364,6 +370,8 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 }
 - (void)dealloc {
   [_preprocessorMacros release];
+  [_installName release];
+  [_libraries release];
   [super dealloc];
 }
 - (id)copyWithZone:(NSZone*)zone {
@@ -372,6 +380,10 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   [copy setMathMode:_mathMode];
   [copy setMathFloatingPointFunctions:_mathFloatingPointFunctions];
   [copy setLibraryType:_libraryType];
+  [copy setLibraries:_libraries];
+  [copy setInstallName:_installName];
+  [copy setCompileSymbolVisibility:_compileSymbolVisibility];
+  [copy setAllowReferencingUndefinedSymbols:_allowReferencingUndefinedSymbols];
   [copy setOptimizationLevel:_optimizationLevel];
   [copy setPreserveInvariance:_preserveInvariance];
   [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
@@ -388,6 +400,10 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 @synthesize mathMode = _mathMode;
 @synthesize mathFloatingPointFunctions = _mathFloatingPointFunctions;
 @synthesize libraryType = _libraryType;
+@synthesize libraries = _libraries;
+@synthesize installName = _installName;
+@synthesize compileSymbolVisibility = _compileSymbolVisibility;
+@synthesize allowReferencingUndefinedSymbols = _allowReferencingUndefinedSymbols;
 @synthesize optimizationLevel = _optimizationLevel;
 @synthesize preserveInvariance = _preserveInvariance;
 @synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;

@@ -279,11 +279,19 @@ MTLPointerType* PointerType(const metallib_argument& a) {
 @synthesize binaryArchives = _binaryArchives;
 @synthesize linkedFunctions = _linkedFunctions;
 @synthesize supportAddingBinaryFunctions = _supportAddingBinaryFunctions;
+@synthesize preloadedLibraries = _preloadedLibraries;
+- (NSArray*)insertLibraries {
+  return _preloadedLibraries;
+}
+- (void)setInsertLibraries:(NSArray*)libraries {
+  [self setPreloadedLibraries:libraries];
+}
 @synthesize maxCallStackDepth = _maxCallStackDepth;
 @synthesize supportIndirectCommandBuffers = _supportIndirectCommandBuffers;
 - (void)dealloc {
   [_linkedFunctions release];
   [_binaryArchives release];
+  [_preloadedLibraries release];
   [_buffers release];
   [_label release];
   [_computeFunction release];
@@ -301,6 +309,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   [self setBinaryArchives:nil];
   [self setLinkedFunctions:nil];
   _supportAddingBinaryFunctions = NO;
+  [self setPreloadedLibraries:nil];
   _maxCallStackDepth = 0;
   _supportIndirectCommandBuffers = NO;
   _threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
@@ -314,6 +323,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
             _threadGroupSizeIsMultipleOfThreadExecutionWidth];
   [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
   [copy setBinaryArchives:_binaryArchives];
+  [copy setPreloadedLibraries:_preloadedLibraries];
   [copy setLinkedFunctions:_linkedFunctions];
   [copy setSupportAddingBinaryFunctions:_supportAddingBinaryFunctions];
   [copy setMaxCallStackDepth:_maxCallStackDepth];

@@ -51,6 +51,8 @@ struct HMPixels {
            descriptor:(MTLTextureDescriptor*)descriptor
                offset:(NSUInteger)offset
           bytesPerRow:(NSUInteger)bytesPerRow;
+// A level as the pixels are, whatever the texture's swizzle and usage say.
+- (HMTexture*)newPlainViewOfType:(MTLTextureType)type level:(NSUInteger)level;
 // NO, and in `what` the reason, where the region is not in the texture.
 - (BOOL)locate:(MTLRegion)region
           level:(NSUInteger)level

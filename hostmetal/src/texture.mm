@@ -62,6 +62,26 @@ constexpr Format kFormats[] = {
     {MTLPixelFormatDepth16Unorm, METALLIB_UNORM16, 1, 0},
     {MTLPixelFormatDepth32Float, METALLIB_FLOAT32, 1, 0},
 };
+uint32_t Packed(MTLTextureSwizzleChannels c) {
+  return c.red | c.green << 8 | c.blue << 16 | uint32_t(c.alpha) << 24;
+}
+MTLTextureSwizzleChannels Unpacked(uint32_t swizzle) {
+  auto channel = [&](int i) { return MTLTextureSwizzle(swizzle >> 8 * i & 0xff); };
+  return {channel(0), channel(1), channel(2), channel(3)};
+}
+const uint32_t kNoSwizzle = Packed(MTLTextureSwizzleChannelsDefault);
+
+// False where a channel is none of MTLTextureSwizzle's.
+bool SetSwizzle(uint32_t swizzle, metallib_texture* t) {
+  for (int i = 0; i < 4; ++i) {
+    if ((swizzle >> 8 * i & 0xff) > MTLTextureSwizzleAlpha) return false;
+  }
+  t->swizzle = swizzle;
+  t->flags &= ~uint32_t(METALLIB_TEXTURE_SWIZZLED);
+  if (swizzle != kNoSwizzle) t->flags |= METALLIB_TEXTURE_SWIZZLED;
+  return true;
+}
+
 constexpr uint32_t kBytes[] = {1, 1, 1, 1, 2, 2, 2, 2, 2, 4, 4, 4};  // of each metallib_component
 
 const Format* Find(MTLPixelFormat format) {
@@ -95,7 +115,7 @@ bool Describe(MTLTextureDescriptor* d, metallib_texture* t) {
   NSUInteger array = [d arrayLength], levels = [d mipmapLevelCount];
   bool is_1d = type == MTLTextureType1D || type == MTLTextureType1DArray;
   bool is_buffer = type == MTLTextureTypeTextureBuffer;
-  if (!format || [d sampleCount] != 1 ||
+  if (!format || [d sampleCount] != 1 || [d storageMode] == MTLStorageModeMemoryless ||
       !(is_1d || is_buffer || type == MTLTextureType2D || type == MTLTextureType2DArray ||
         type == MTLTextureType3D || (IsCube(type) && width == height))) {
     return false;
@@ -119,7 +139,10 @@ bool Describe(MTLTextureDescriptor* d, metallib_texture* t) {
   t->depth = uint32_t(depth);
   t->array_length = uint32_t(IsCube(type) ? 6 * array : array);
   t->levels = uint32_t(levels);
-  return true;
+  const uint32_t swizzle = Packed([d swizzle]);
+  constexpr MTLTextureUsage kWrites =
+      MTLTextureUsageShaderWrite | MTLTextureUsageShaderAtomic | MTLTextureUsageRenderTarget;
+  return SetSwizzle(swizzle, t) && (swizzle == kNoSwizzle || !([d usage] & kWrites));
 }
 
 // Lays the levels out and returns the bytes that they take.
@@ -185,6 +208,7 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
     _mipmapLevelCount = _sampleCount = _arrayLength = 1;
     _usage = MTLTextureUsageShaderRead;
     _allowGPUOptimizedContents = YES;
+    _swizzle = MTLTextureSwizzleChannelsDefault;
   }
   return self;
 }
@@ -236,6 +260,8 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
   [copy setResourceOptions:_resourceOptions];
   [copy setUsage:_usage];
   [copy setAllowGPUOptimizedContents:_allowGPUOptimizedContents];
+  [copy setSwizzle:_swizzle];
+  [copy setCompressionType:_compressionType];
   return copy;
 }
 @synthesize textureType = _textureType;
@@ -249,6 +275,8 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
 @synthesize resourceOptions = _resourceOptions;
 @synthesize usage = _usage;
 @synthesize allowGPUOptimizedContents = _allowGPUOptimizedContents;
+@synthesize swizzle = _swizzle;
+@synthesize compressionType = _compressionType;
 - (MTLStorageMode)storageMode {
   return hostmetal::StorageMode(_resourceOptions);
 }
@@ -380,8 +408,21 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
 - (BOOL)isShareable {
   return NO;
 }
+- (BOOL)isSparse {
+  return NO;
+}
+- (MTLTextureSwizzleChannels)swizzle {
+  return Unpacked(_layout.swizzle);
+}
+- (MTLTextureCompressionType)compressionType {
+  return MTLTextureCompressionTypeLossless;
+}
 - (id<MTLTexture>)parentTexture {
   return _parent;
+}
+- (id<MTLResource>)rootResource {
+  if (_parent) return _parent;
+  return [self buffer];
 }
 - (NSUInteger)parentRelativeLevel {
   return _parentLevel;
@@ -578,6 +619,17 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
                                     textureType:(MTLTextureType)type
                                          levels:(NSRange)levels
                                          slices:(NSRange)slices {
+  return [self newTextureViewWithPixelFormat:pixelFormat
+                                 textureType:type
+                                      levels:levels
+                                      slices:slices
+                                     swizzle:MTLTextureSwizzleChannelsDefault];
+}
+- (id<MTLTexture>)newTextureViewWithPixelFormat:(MTLPixelFormat)pixelFormat
+                                    textureType:(MTLTextureType)type
+                                         levels:(NSRange)levels
+                                         slices:(NSRange)slices
+                                        swizzle:(MTLTextureSwizzleChannels)wanted {
   const Format* format = Find(pixelFormat);
   auto kind = [](MTLTextureType t) {  // types that may show each other's pixels
     return t == MTLTextureType1DArray                ? MTLTextureType1D
@@ -608,6 +660,17 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
   t.component = format->component;
   t.components = format->components;
   t.flags = format->flags;
+  uint32_t swizzle = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t what = Packed(wanted) >> 8 * i & 0xff;
+    const bool channel = what >= MTLTextureSwizzleRed && what <= MTLTextureSwizzleAlpha;
+    swizzle |= (channel ? _layout.swizzle >> 8 * (what - MTLTextureSwizzleRed) & 0xff : what)
+               << 8 * i;
+  }
+  if (!SetSwizzle(swizzle, &t)) {
+    [view release];
+    return nil;
+  }
   t.width = uint32_t(AtLevel(_layout.width, levels.location));
   t.height = uint32_t(AtLevel(_layout.height, levels.location));
   t.depth = uint32_t(AtLevel(_layout.depth, levels.location));
@@ -617,6 +680,18 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
     t.level[i] = _layout.level[levels.location + i];
     t.level[i].offset += slices.location * t.level[i].image_bytes;
   }
+  return view;
+}
+
+- (HMTexture*)newPlainViewOfType:(MTLTextureType)type level:(NSUInteger)level {
+  auto* view =
+      (HMTexture*)[self newTextureViewWithPixelFormat:_pixelFormat
+                                          textureType:type
+                                               levels:NSMakeRange(level, 1)
+                                               slices:NSMakeRange(0, _layout.array_length)];
+  if (!view) return nil;
+  SetSwizzle(kNoSwizzle, &view->_layout);
+  view->_usage = MTLTextureUsageUnknown;
   return view;
 }
 

@@ -57,6 +57,45 @@ TEST(pipeline_buffer_hints_are_kept) {
   CHECK(!harness::Pipeline("add").supportIndirectCommandBuffers);
 }
 
+TEST(dynamic_libraries_are_refused) {
+  CHECK(!Device().supportsDynamicLibraries);
+  NSError* error = nil;
+  CHECK([Device() newDynamicLibrary:harness::Library() error:&error] == nil);
+  CHECK_EQ(harness::Text(error.domain), "MTLDynamicLibraryDomain");
+  CHECK_EQ(error.code, NSInteger(MTLDynamicLibraryErrorUnsupported));
+  CHECK_CONTAINS(harness::Message(error),
+                 "[newDynamicLibrary] this device has no dynamic libraries");
+  error = nil;
+  NSURL* nowhere = [NSURL fileURLWithPath:@"/nowhere"];
+  CHECK([Device() newDynamicLibraryWithURL:nowhere error:&error] == nil);
+  CHECK_EQ(error.code, NSInteger(MTLDynamicLibraryErrorUnsupported));
+  CHECK(harness::Library().installName == nil);
+
+  MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
+  options.installName = @"@loader_path/a.metallib";
+  options.compileSymbolVisibility = MTLCompileSymbolVisibilityHidden;
+  NSArray* libraries = [NSArray arrayWithObject:harness::Library()];
+  options.libraries = libraries;
+  MTLCompileOptions* copy = [[options copy] autorelease];
+  CHECK_EQ(harness::Text(copy.installName), "@loader_path/a.metallib");
+  CHECK_EQ(copy.compileSymbolVisibility, MTLCompileSymbolVisibilityHidden);
+  CHECK([Device() newLibraryWithSource:@"" options:copy error:&error] == nil);
+  CHECK_CONTAINS(harness::Message(error), "libraries has dynamic libraries");
+
+  MTLComputePipelineDescriptor* descriptor =
+      [[[MTLComputePipelineDescriptor alloc] init] autorelease];
+  descriptor.computeFunction = [[harness::Library() newFunctionWithName:@"add"] autorelease];
+  descriptor.insertLibraries = libraries;
+  MTLComputePipelineDescriptor* copied = [[descriptor copy] autorelease];
+  CHECK([Device() newComputePipelineStateWithDescriptor:copied
+                                                options:MTLPipelineOptionNone
+                                             reflection:nil
+                                                  error:&error] == nil);
+  CHECK_CONTAINS(harness::Message(error), "preloadedLibraries has dynamic libraries");
+  [copied reset];
+  CHECK(copied.preloadedLibraries == nil);
+}
+
 TEST(compile_options_of_newer_names) {
   MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
   CHECK_EQ(options.mathMode, MTLMathModeFast);
@@ -78,7 +117,8 @@ TEST(copies_of_descriptors_say_the_same) {
   NSDictionary* const numbers = @{
     @"MTLTextureDescriptor" : @[
       @"textureType", @"pixelFormat", @"width", @"height", @"depth", @"mipmapLevelCount",
-      @"sampleCount", @"arrayLength", @"resourceOptions", @"usage", @"allowGPUOptimizedContents"
+      @"sampleCount", @"arrayLength", @"resourceOptions", @"usage", @"allowGPUOptimizedContents",
+      @"compressionType"
     ],
     @"MTLSamplerDescriptor" : @[
       @"minFilter", @"magFilter", @"mipFilter", @"maxAnisotropy", @"sAddressMode", @"tAddressMode",
@@ -101,7 +141,8 @@ TEST(copies_of_descriptors_say_the_same) {
     @"MTLPipelineBufferDescriptor" : @[ @"mutability" ],
     @"MTLCompileOptions" : @[
       @"mathMode", @"mathFloatingPointFunctions", @"libraryType", @"optimizationLevel",
-      @"preserveInvariance", @"maxTotalThreadsPerThreadgroup", @"languageVersion"
+      @"preserveInvariance", @"maxTotalThreadsPerThreadgroup", @"languageVersion",
+      @"compileSymbolVisibility", @"allowReferencingUndefinedSymbols"
     ],
     @"MTLFunctionDescriptor" : @[ @"options" ],
   };

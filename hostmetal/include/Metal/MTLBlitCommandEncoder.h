@@ -32,6 +32,9 @@ typedef NS_OPTIONS(NSUInteger, MTLBlitOption) {
 - (void)optimizeContentsForCPUAccess:(id<MTLTexture>)texture
                                slice:(NSUInteger)slice
                                level:(NSUInteger)level;
+// Each level from the one before it, by a linear filter in its pixels' middles: of even sizes the
+// mean of four or eight. Of formats that are filtered; a texture has to have more levels than one.
+- (void)generateMipmapsForTexture:(id<MTLTexture>)texture;
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
 - (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
           sourceOffset:(NSUInteger)sourceOffset

@@ -11,6 +11,7 @@ NS_ASSUME_NONNULL_BEGIN
 @class MTLLinkedFunctions;
 @class MTLVisibleFunctionTableDescriptor;
 @protocol MTLBinaryArchive;
+@protocol MTLDynamicLibrary;
 @protocol MTLFunctionHandle;
 @protocol MTLVisibleFunctionTable;
 
@@ -37,6 +38,7 @@ MTL_EXPORT
   BOOL _supportAddingBinaryFunctions;
   NSUInteger _maxCallStackDepth;
   BOOL _supportIndirectCommandBuffers;
+  NSArray<id<MTLDynamicLibrary>>* _preloadedLibraries;
 }
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nullable, readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
@@ -49,6 +51,9 @@ MTL_EXPORT
 // The [[visible]] functions that tables of the pipeline may have.
 @property(nullable, readwrite, nonatomic, copy) MTLLinkedFunctions* linkedFunctions;
 @property(readwrite, nonatomic) BOOL supportAddingBinaryFunctions;
+// Dynamic libraries: an error, unless it is nil or empty. The other is its older name.
+@property(nullable, readwrite, nonatomic, copy) NSArray<id<MTLDynamicLibrary>>* preloadedLibraries;
+@property(nullable, readwrite, nonatomic, copy) NSArray<id<MTLDynamicLibrary>>* insertLibraries;
 // A hint: stacks have room for any depth.
 @property(readwrite, nonatomic) NSUInteger maxCallStackDepth;
 // Refused for kernels with textures and samplers, which no indirect command can be given.

@@ -28,6 +28,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLCommandQueue;
 @protocol MTLComputePipelineState;
 @protocol MTLDevice;
+@protocol MTLDynamicLibrary;
 @protocol MTLEvent;
 @protocol MTLFence;
 @protocol MTLHeap;
@@ -67,7 +68,10 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyCommon1 = 3001,
   MTLGPUFamilyCommon2 = 3002,
   MTLGPUFamilyCommon3 = 3003,
+  MTLGPUFamilyMacCatalyst1 = 4001,
+  MTLGPUFamilyMacCatalyst2 = 4002,
   MTLGPUFamilyMetal3 = 5001,
+  MTLGPUFamilyMetal4 = 5002,
 };
 
 // What programs asked before there were families.
@@ -301,6 +305,12 @@ MTL_EXPORT
 - (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:
                                      (MTLBinaryArchiveDescriptor*)descriptor
                                                           error:(__autoreleasing NSError**)error;
+
+// Always nil: MTLDynamicLibraryErrorUnsupported.
+- (nullable id<MTLDynamicLibrary>)newDynamicLibrary:(id<MTLLibrary>)library
+                                              error:(__autoreleasing NSError**)error;
+- (nullable id<MTLDynamicLibrary>)newDynamicLibraryWithURL:(NSURL*)url
+                                                     error:(__autoreleasing NSError**)error;
 
 // nil for commands that are no dispatches, and for more than 16384.
 - (nullable id<MTLIndirectCommandBuffer>)

@@ -7,10 +7,12 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @class MTLFunctionConstantValues;
+@protocol MTLBinaryArchive;
 
 typedef NS_OPTIONS(NSUInteger, MTLFunctionOptions) {
   MTLFunctionOptionNone = 0,
   MTLFunctionOptionCompileToBinary = 1 << 0,
+  MTLFunctionOptionStoreFunctionInMetalPipelinesScript = 1 << 1,
 };
 
 MTL_EXPORT
@@ -20,6 +22,7 @@ MTL_EXPORT
   NSString* _specializedName;
   MTLFunctionConstantValues* _constantValues;
   MTLFunctionOptions _options;
+  NSArray<id<MTLBinaryArchive>>* _binaryArchives;
 }
 + (MTLFunctionDescriptor*)functionDescriptor;
 @property(nullable, copy, nonatomic) NSString* name;
@@ -27,6 +30,8 @@ MTL_EXPORT
 @property(nullable, copy, nonatomic) NSString* specializedName;
 @property(nullable, copy, nonatomic) MTLFunctionConstantValues* constantValues;
 @property(nonatomic) MTLFunctionOptions options;
+// Taken, without effect: a function gets its code with a pipeline, whose descriptor has archives, too.
+@property(nullable, copy, nonatomic) NSArray<id<MTLBinaryArchive>>* binaryArchives;
 @end
 
 NS_ASSUME_NONNULL_END

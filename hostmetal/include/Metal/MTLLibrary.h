@@ -10,13 +10,17 @@ NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLArgumentEncoder;
 @protocol MTLDevice;
+@protocol MTLDynamicLibrary;
 
-// Libraries made here have kernels only.
+// Libraries made here have kernels and visible functions.
 typedef NS_ENUM(NSUInteger, MTLFunctionType) {
   MTLFunctionTypeVertex = 1,
   MTLFunctionTypeFragment = 2,
   MTLFunctionTypeKernel = 3,
   MTLFunctionTypeVisible = 5,
+  MTLFunctionTypeIntersection = 6,
+  MTLFunctionTypeMesh = 7,
+  MTLFunctionTypeObject = 8,
 };
 
 MTL_EXPORT
@@ -58,6 +62,8 @@ typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {
   MTLLanguageVersion2_4 = (2 << 16) + 4,
   MTLLanguageVersion3_0 = (3 << 16) + 0,
   MTLLanguageVersion3_1 = (3 << 16) + 1,
+  MTLLanguageVersion3_2 = (3 << 16) + 2,
+  MTLLanguageVersion4_0 = (4 << 16) + 0,
 };
 
 typedef NS_ENUM(NSInteger, MTLLibraryType) {
@@ -68,6 +74,11 @@ typedef NS_ENUM(NSInteger, MTLLibraryType) {
 typedef NS_ENUM(NSInteger, MTLLibraryOptimizationLevel) {
   MTLLibraryOptimizationLevelDefault = 0,
   MTLLibraryOptimizationLevelSize = 1,
+};
+
+typedef NS_ENUM(NSInteger, MTLCompileSymbolVisibility) {
+  MTLCompileSymbolVisibilityDefault = 0,
+  MTLCompileSymbolVisibilityHidden = 1,
 };
 
 typedef NS_ENUM(NSInteger, MTLMathMode) {
@@ -89,6 +100,10 @@ MTL_EXPORT
   MTLMathMode _mathMode;
   MTLMathFloatingPointFunctions _mathFloatingPointFunctions;
   MTLLibraryType _libraryType;
+  NSString* _installName;
+  NSArray<id<MTLDynamicLibrary>>* _libraries;
+  MTLCompileSymbolVisibility _compileSymbolVisibility;
+  BOOL _allowReferencingUndefinedSymbols;
   MTLLibraryOptimizationLevel _optimizationLevel;
   BOOL _preserveInvariance;
   NSUInteger _maxTotalThreadsPerThreadgroup;
@@ -103,6 +118,12 @@ MTL_EXPORT
 @property(readwrite, nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions;
 // There are no dynamic libraries: making one is an error.
 @property(readwrite, nonatomic) MTLLibraryType libraryType;
+// What a library is linked with: an error as well, unless it is nil or empty.
+@property(nullable, readwrite, copy, nonatomic) NSArray<id<MTLDynamicLibrary>>* libraries;
+// Of dynamic libraries, kept.
+@property(nullable, readwrite, copy, nonatomic) NSString* installName;
+@property(readwrite, nonatomic) MTLCompileSymbolVisibility compileSymbolVisibility;
+@property(readwrite, nonatomic) BOOL allowReferencingUndefinedSymbols;
 @property(readwrite, nonatomic) MTLLibraryOptimizationLevel optimizationLevel;
 @property(readwrite, nonatomic) BOOL preserveInvariance;
 // Of the pipelines made from the library; 0: no limit of its own.
@@ -141,6 +162,7 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
                 completionHandler:(void (^)(id<MTLFunction> _Nullable function,
                                             NSError* _Nullable error))completionHandler;
 @property(readonly) MTLLibraryType type;
+@property(nullable, readonly) NSString* installName;  // nil
 @end
 
 NS_ASSUME_NONNULL_END

@@ -24,6 +24,8 @@ typedef NS_ENUM(NSUInteger, MTLStorageMode) {
   MTLStorageModeShared = 0,
   MTLStorageModeManaged = 1,
   MTLStorageModePrivate = 2,
+  // Of render targets alone: no device makes a resource of it.
+  MTLStorageModeMemoryless = 3,
 };
 
 typedef NS_ENUM(NSUInteger, MTLHazardTrackingMode) {
@@ -47,6 +49,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
   MTLResourceStorageModeShared = MTLStorageModeShared << MTLResourceStorageModeShift,
   MTLResourceStorageModeManaged = MTLStorageModeManaged << MTLResourceStorageModeShift,
   MTLResourceStorageModePrivate = MTLStorageModePrivate << MTLResourceStorageModeShift,
+  MTLResourceStorageModeMemoryless = MTLStorageModeMemoryless << MTLResourceStorageModeShift,
 
   MTLResourceHazardTrackingModeDefault = MTLHazardTrackingModeDefault
                                          << MTLResourceHazardTrackingModeShift,

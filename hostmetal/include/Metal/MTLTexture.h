@@ -31,6 +31,37 @@ typedef NS_OPTIONS(NSUInteger, MTLTextureUsage) {
   MTLTextureUsageShaderWrite = 0x0002,
   MTLTextureUsageRenderTarget = 0x0004,
   MTLTextureUsagePixelFormatView = 0x0010,
+  MTLTextureUsageShaderAtomic = 0x0020,
+};
+
+// What a kernel that reads or samples gets as a component.
+typedef NS_ENUM(uint8_t, MTLTextureSwizzle) {
+  MTLTextureSwizzleZero = 0,
+  MTLTextureSwizzleOne = 1,
+  MTLTextureSwizzleRed = 2,
+  MTLTextureSwizzleGreen = 3,
+  MTLTextureSwizzleBlue = 4,
+  MTLTextureSwizzleAlpha = 5,
+};
+
+typedef struct {
+  MTLTextureSwizzle red, green, blue, alpha;
+} MTLTextureSwizzleChannels;
+
+static inline MTLTextureSwizzleChannels MTLTextureSwizzleChannelsMake(MTLTextureSwizzle red,
+                                                                      MTLTextureSwizzle green,
+                                                                      MTLTextureSwizzle blue,
+                                                                      MTLTextureSwizzle alpha) {
+  MTLTextureSwizzleChannels channels = {red, green, blue, alpha};
+  return channels;
+}
+#define MTLTextureSwizzleChannelsDefault                                       \
+  (MTLTextureSwizzleChannelsMake(MTLTextureSwizzleRed, MTLTextureSwizzleGreen, \
+                                 MTLTextureSwizzleBlue, MTLTextureSwizzleAlpha))
+
+typedef NS_ENUM(NSInteger, MTLTextureCompressionType) {
+  MTLTextureCompressionTypeLossless = 0,
+  MTLTextureCompressionTypeLossy = 1,
 };
 
 MTL_EXPORT
@@ -43,6 +74,8 @@ MTL_EXPORT
   MTLResourceOptions _resourceOptions;
   MTLTextureUsage _usage;
   BOOL _allowGPUOptimizedContents;
+  MTLTextureSwizzleChannels _swizzle;
+  MTLTextureCompressionType _compressionType;
 }
 + (MTLTextureDescriptor*)texture2DDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
                                                       width:(NSUInteger)width
@@ -71,6 +104,11 @@ MTL_EXPORT
 @property(readwrite, nonatomic) MTLTextureUsage usage;
 // Taken, without effect: pixels always lie in rows.
 @property(readwrite, nonatomic) BOOL allowGPUOptimizedContents;
+// A texture with another than the default can be read and sampled, and not written by kernels: with
+// MTLTextureUsageShaderWrite, ShaderAtomic or RenderTarget there is none.
+@property(readwrite, nonatomic) MTLTextureSwizzleChannels swizzle;
+// Taken, without effect: lossy compression is for render targets.
+@property(readwrite, nonatomic) MTLTextureCompressionType compressionType;
 @end
 
 @protocol MTLTexture <MTLResource>
@@ -89,8 +127,13 @@ MTL_EXPORT
 @property(readonly, getter=isFramebufferOnly) BOOL framebufferOnly;
 @property(readonly) BOOL allowGPUOptimizedContents;
 @property(readonly, getter=isShareable) BOOL shareable;
+@property(readonly) BOOL isSparse;  // NO
+@property(readonly) MTLTextureSwizzleChannels swizzle;
+@property(readonly) MTLTextureCompressionType compressionType;
 // What a view shows a part of.
 @property(nullable, readonly) id<MTLTexture> parentTexture;
+// The older name of the two: parentTexture or buffer.
+@property(nullable, readonly) id<MTLResource> rootResource;
 @property(readonly) NSUInteger parentRelativeLevel;
 @property(readonly) NSUInteger parentRelativeSlice;
 // The buffer whose bytes the pixels are.
@@ -127,6 +170,12 @@ MTL_EXPORT
                                              textureType:(MTLTextureType)textureType
                                                   levels:(NSRange)levelRange
                                                   slices:(NSRange)sliceRange;
+// By the texture's own swizzle: `swizzle` chooses among what this texture has.
+- (nullable id<MTLTexture>)newTextureViewWithPixelFormat:(MTLPixelFormat)pixelFormat
+                                             textureType:(MTLTextureType)textureType
+                                                  levels:(NSRange)levelRange
+                                                  slices:(NSRange)sliceRange
+                                                 swizzle:(MTLTextureSwizzleChannels)swizzle;
 
 @end
 

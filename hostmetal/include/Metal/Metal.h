@@ -20,6 +20,7 @@
 #import <Metal/MTLCounters.h>
 #import <Metal/MTLDefines.h>
 #import <Metal/MTLDevice.h>
+#import <Metal/MTLDynamicLibrary.h>
 #import <Metal/MTLEvent.h>
 #import <Metal/MTLFence.h>
 #import <Metal/MTLFunctionConstantValues.h>

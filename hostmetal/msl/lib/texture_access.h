@@ -176,9 +176,18 @@ inline void fetch(const metallib_texture* t, const char* from, int* out) {
   }
 }
 template <class V>
+inline void swizzle(const metallib_texture* t, V* pixel) {
+  const V from[6] = {0, 1, pixel[0], pixel[1], pixel[2], pixel[3]};
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned what = t->swizzle >> 8 * i & 0xff;
+    pixel[i] = what < 6 ? from[what] : V(0);
+  }
+}
+template <class V>
 inline void read(const metallib_texture* t, PixelPosition p, V* out) {
   if (const char* from = locate(t, p)) {
     fetch(t, from, out);
+    if (t->flags & METALLIB_TEXTURE_SWIZZLED) swizzle(t, out);
   } else {
     out[0] = out[1] = out[2] = out[3] = 0;
   }

@@ -9,7 +9,7 @@
 
 #if defined(__METAL_CPU__) || defined(__METAL_NVPTX__)
 inline void fence_device() {
-  metal::atomic_thread_fence(metal::mem_flags::mem_device, metal::memory_order_seq_cst,
+  metal::atomic_thread_fence(metal::mem_flags::mem_device, metal::memory_order_acq_rel,
                              metal::thread_scope_device);
 }
 // hostmetal has devices that read each other's memory.

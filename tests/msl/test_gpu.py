@@ -113,7 +113,7 @@ CASES = {
         "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_system);\n"
         "atomic_store_explicit(reinterpret_cast<device atomic_uint*>(to), 2u, memory_order_relaxed); }",
         # Loads and stores as every device sees them, not out of a cache of this one.
-        [r"fence\.sc\.gpu;\s+ld\.volatile\.global\.u32 .*\s+fence\.sc\.gpu;", r"fence\.sc\.cta;",
+        [r"fence\.acq_rel\.gpu;\s+ld\.volatile\.global\.u32 .*\s+fence\.acq_rel\.gpu;", r"fence\.acq_rel\.cta;",
          r"(?s)fence\.sc\.sys;((?!fence).)*st\.volatile\.global\.u32", r"!(?s)(fence.*){5}"],
     ),
     "sums of neighbours": (

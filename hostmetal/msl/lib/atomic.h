@@ -50,18 +50,25 @@ namespace _msl {
 inline void fence(metal::memory_order order, metal::thread_scope scope) {
   if (order == metal::memory_order_relaxed) return;
 #if defined(__NVPTX__)  // clang 19 selects no instruction for its own fence
-  if (scope == metal::thread_scope_system) {
-    __asm__ volatile("fence.sc.sys;" : : : "memory");
-  } else if (scope == metal::thread_scope_device) {
-    __asm__ volatile("fence.sc.gpu;" : : : "memory");
-  } else {
-    __asm__ volatile("fence.sc.cta;" : : : "memory");
+#define MSL_FENCE(scope)                                         \
+  if (order == metal::memory_order_seq_cst) {                    \
+    __asm__ volatile("fence.sc." scope ";" : : : "memory");      \
+  } else {                                                       \
+    __asm__ volatile("fence.acq_rel." scope ";" : : : "memory"); \
   }
+  if (scope == metal::thread_scope_system) {
+    MSL_FENCE("sys")
+  } else if (scope == metal::thread_scope_device) {
+    MSL_FENCE("gpu")
+  } else {
+    MSL_FENCE("cta")
+  }
+#undef MSL_FENCE
 #else
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-// Around an atomic access. MSL has relaxed ones; another order is as strong as there is.
+// Around an atomic access: MSL's own are relaxed.
 struct Ordered {
   const metal::memory_order order;
   explicit Ordered(metal::memory_order o) : order(o) { fence(order, metal::thread_scope_device); }

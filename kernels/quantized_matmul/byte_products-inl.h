@@ -89,6 +89,16 @@ struct BytesOfX {
   // The sum of each block, for minima.
   const float* sums;
   int64_t sums_row;
+
+  // Rows from `row` on.
+  BytesOfX From(int64_t row) const {
+    BytesOfX rows = *this;
+    rows.q += row * q_row;
+    rows.begin += row * begin_row;
+    rows.steps += row * steps_row;
+    rows.sums += row * sums_row;
+    return rows;
+  }
 };
 
 // Of a vector's x, what each of the sixteen sums has.
@@ -308,7 +318,7 @@ HWY_INLINE void ByteDot(const CpuCall& call, const QuantizedParams& p, Rows& row
     using S = decltype(zero);
     const S *const scales = call.in<S>(2) + at,
                    *minima = p.use_minima != 0 ? call.in<S>(3) + at : nullptr;
-    if (kBits == 4 && BlocksOfVector<kBits>(p) == 4) {
+    if (kBits == 4 && 4 * p.block == kTermsOfVector<kBits>) {
       NarrowDot<kBits, kBytes, kRows, kCentred, 4>(codes, scales, minima, p, x, products);
     } else {
       NarrowDot<kBits, kBytes, kRows, kCentred, 2>(codes, scales, minima, p, x, products);

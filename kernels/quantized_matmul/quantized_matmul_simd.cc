@@ -170,8 +170,8 @@ HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_ro
   }
 }
 
-// y of a few rows of x, where dot(rows, output, products) is what an output's weights have in
-// common with each: codes are read once and unpacked in registers.
+// y of a few rows of x, where dot(row, products) is what an output's weights have in common with each:
+// codes are read once and unpacked in registers.
 template <int kRows, typename Dot>
 void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
   call.ParallelFor(p.outputs, p.inputs * (1 + kRows) / 4 + 16, [&](int64_t begin, int64_t end) {
@@ -179,7 +179,7 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
     std::vector<float> sums(kRows * (end - begin));
     for (int64_t output = begin; output < end; ++output) {
       float products[kRows];
-      dot(rows, output, products);
+      dot(rows.At(output), products);
       for (int r = 0; r < kRows; ++r) sums[r * (end - begin) + output - begin] = products[r];
     }
     for (int r = 0; r < kRows; ++r) {
@@ -190,8 +190,8 @@ void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
 
 template <int kBits, int kRows>
 void FewRowsInOrder(CpuCall& call, const QuantizedParams& p, const float* x) {
-  FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
-    Dot<kBits, kRows>(rows.At(output), p.inputs, x, OrderedRow(p.inputs), products);
+  FewRows<kRows>(call, p, [&](const Row& row, float* products) {
+    Dot<kBits, kRows>(row, p.inputs, x, OrderedRow(p.inputs), products);
   });
 }
 
@@ -199,12 +199,12 @@ void FewRowsInOrder(CpuCall& call, const QuantizedParams& p, const float* x) {
 template <int kRows>
 void FewRowsByWords(CpuCall& call, const QuantizedParams& p, const WordRows& x) {
   if (p.block < p.inputs && p.block < kWordTerms) {
-    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
-      WordDot<true, kRows>(rows.At(output), p, x, products);
+    FewRows<kRows>(call, p, [&](const Row& row, float* products) {
+      WordDot<true, kRows>(row, p, x, products);
     });
   } else {
-    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
-      WordDot<false, kRows>(rows.At(output), p, x, products);
+    FewRows<kRows>(call, p, [&](const Row& row, float* products) {
+      WordDot<false, kRows>(row, p, x, products);
     });
   }
 }
@@ -224,19 +224,38 @@ bool ProductByWords(CpuCall& call, const QuantizedParams& p) {
 #endif
 
 #if HWY_TARGET == HWY_AVX3_DL
-template <int kBits, int kRows>
+// Two rows of x at a time, and as many outputs before the next two as bring these into the first cache
+// but now and then: of more rows, compilers would have sums wait in memory.
+template <int kBits, bool kCentred>
 void FewRowsByBytes(CpuCall& call, const QuantizedParams& p, const BytesOfX& x) {
+  constexpr int64_t kTogether = 8;
   constexpr int kBytes = ByteRows<kBits>::kBytes;
-  // Sums of codes of 8 bits have no room to count from 0, and weights that may be 0 are to add nothing.
-  if (kBits == 8 || p.use_minima == 0) {
-    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
-      ByteDot<kBits, kBytes, kRows, true>(call, p, rows, output, x, 0, products);
-    });
-  } else {
-    FewRows<kRows>(call, p, [&](Rows& rows, int64_t output, float* products) {
-      ByteDot<kBits, kBytes, kRows, kBits == 8>(call, p, rows, output, x, 0, products);
-    });
-  }
+  const int64_t cycles = p.inputs * (1 + p.rows) / 4 + 16;
+  call.ParallelFor(p.outputs, cycles, [&](int64_t begin, int64_t end) {
+    Rows rows(call, p, 1);
+    const int64_t n = end - begin;
+    std::vector<float> sums(p.rows * n);
+    for (int64_t first = begin; first < end; first += kTogether) {
+      const int64_t last = std::min(end, first + kTogether);
+      for (int64_t r = 0; r < p.rows; r += 2) {
+        const BytesOfX from = x.From(r);
+        float* const to = sums.data() + r * n;
+        for (int64_t output = first; output < last; ++output) {
+          float products[2];
+          if (r + 1 < p.rows) {
+            ByteDot<kBits, kBytes, 2, kCentred>(call, p, rows, output, from, 0, products);
+            to[n + output - begin] = products[1];
+          } else {
+            ByteDot<kBits, kBytes, 1, kCentred>(call, p, rows, output, from, 0, products);
+          }
+          to[output - begin] = products[0];
+        }
+      }
+    }
+    for (int64_t r = 0; r < p.rows; ++r) {
+      call.Store(0, r * p.outputs + begin, n, sums.data() + r * n);
+    }
+  });
 }
 
 // Whether that has computed the product.
@@ -245,11 +264,12 @@ bool ProductByBytes(CpuCall& call, const QuantizedParams& p) {
   if (p.rows > QUANTIZED_FEW_ROWS || p.inputs == 0 || !HasByteProducts<kBits>(p)) return false;
   ByteRows<kBits> x(p);
   if (!x.Read(call)) return false;
-  const auto run = p.rows == 1   ? FewRowsByBytes<kBits, 1>
-                   : p.rows == 2 ? FewRowsByBytes<kBits, 2>
-                   : p.rows == 3 ? FewRowsByBytes<kBits, 3>
-                                 : FewRowsByBytes<kBits, 4>;
-  run(call, p, x.of_all());
+  // Sums of codes of 8 bits have no room to count from 0, and weights that may be 0 are to add nothing.
+  if (kBits == 8 || p.use_minima == 0) {
+    FewRowsByBytes<kBits, true>(call, p, x.of_all());
+  } else {
+    FewRowsByBytes<kBits, kBits == 8>(call, p, x.of_all());
+  }
   return true;
 }
 #endif

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .lane_flow import Uniform, pure
+from .lane_ahead import Ahead, Reads
+from .lane_flow import Flow, Uniform, pure
 from .lane_ir import CHEAP, MATRIX, Fallback, Function, Instruction, named
 from .lane_matrices import SIDE_EFFECTS, whole
 from .lane_regions import Region, Regions
@@ -31,6 +32,7 @@ class RegionCode:
         self,
         symbol: str,
         function: Function,
+        flow: Flow,
         uniform: Uniform,
         regions: Regions,
         group: int,
@@ -53,6 +55,10 @@ class RegionCode:
         self._arguments: dict[str, list[str]] = {}  # region -> values that its function is given
         self._metadata: list[str] = []
         self._operations = 0
+        ahead = Ahead(function, flow, uniform, regions)
+        self._ahead: dict[str, Reads] = {
+            name: ahead.of(region) for name, region in regions.all.items()
+        }
         self.attributes = "0"  # the number of those of every function
         self.halves = 0  # lanes of a vector, where float16 is converted by vectors
 
@@ -159,6 +165,7 @@ class RegionCode:
 
     def _needs(self, region: Region) -> Iterable[str]:
         """Values that a region's code uses, those that phis of the next regions are set to among them."""
+        yield from sorted(self._ahead[region.entry].leaves)
         inside = set(region.blocks)
         for name in region.blocks:
             block = self._function.blocks[name]

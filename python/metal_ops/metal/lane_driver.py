@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 
+from .lane_ahead import LINE, TURNS
 from .lane_code import LANES, SLOT_WORDS, RegionCode
 from .lane_ir import Unrollable, replaced
 from .lane_regions import Region
 
+# What is said of a value that need not hold some turns later.
+_NOTHING_ELSE = re.compile(r"\b(?:nuw|nsw|nusw|exact|disjoint|nneg|samesign|inbounds) ")
 _HALVES = re.compile(r"fpext (?:\w+ )*half |fptrunc .* to half$")
 
 
@@ -128,6 +131,70 @@ class Simdgroup(RegionCode):
             out.append(f"{kind} {got}")
         return out
 
+    def _ask(self, region: Region) -> None:
+        """Asks memory for what a region will read some turns later."""
+        reads = self._ahead[region.entry]
+        made: dict[str, str] = {}
+
+        def value(v: str) -> str:
+            """The first lane's, at that time."""
+            if v[0] != "%" or v in self._fixed or v == "%v3" and self._row:
+                return v
+            if v == "%v2":
+                return "%msl.base"
+            if v not in made:
+                made[v] = later(v) if v in reads.counters else now(v)
+            return made[v]
+
+        def later(v: str) -> str:
+            field, kind, _ = self._phis[v] if self._is_own(v, region) else self._kept[v]
+            here, by, then = self._at(field, kind, v), self._new(), self._new()
+            self._add(
+                f"{by} = mul {kind} {value(reads.counters[v])}, {TURNS}",
+                f"{then} = add {kind} {here}, {by}",
+            )
+            return then
+
+        def now(v: str) -> str:
+            if v in self._lane_fields:
+                return self._at(self._lane_fields[v], "i32", "")
+            block, i = self._function.defs[v]
+            if block not in reads.body and not self._anew(v):
+                return self._at(*self._kept[v][:2], v)
+            if i.callee() == "@_msl_lane":
+                return "0"
+            text = _NOTHING_ELSE.sub("", i.text)
+            for use in i.uses:
+                text = replaced(text, use, value(use))
+            got = self._new()
+            self._add(f"{got} = {text}")
+            return got
+
+        for address, stride in reads.addresses.items():
+            at = value(address)
+            for line in range(0, LANES * stride, LINE):
+                there = self._new()
+                self._add(
+                    f"{there} = getelementptr i8, ptr {at}, i64 {line}",
+                    f"call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 3, i32 1)",
+                )
+
+    def _at(self, field: int, kind: str, value: str) -> str:
+        """The first lane's of what is kept."""
+        one = value in self._phis and self._phis[value][2] and value not in self._kept
+        one = one or value in self._kept and self._kept[value][2]
+        at, got = self._new(), self._new()
+        frame = f"{self._shared_type}, ptr %msl.o" if one else f"{self._frame_type}, ptr %msl.f"
+        self._add(
+            f"{at} = getelementptr {frame}, i64 0, i32 {field}{'' if one else ', i64 0'}",
+            f"{got} = load {'i8' if kind == 'i1' else kind}, ptr {at}",
+        )
+        if kind != "i1":
+            return got
+        truth = self._new()
+        self._add(f"{truth} = trunc i8 {got} to i1")
+        return truth
+
     def _slots(self, region: Region, lane: str) -> list[str]:
         """Loads what a simdgroup function left for a lane, and for all others too."""
         out = []
@@ -160,6 +227,7 @@ class Simdgroup(RegionCode):
 
     def _lanes(self, region: Region, label: str, mask: str, states: bool) -> str:
         """Runs a region for the lanes of a mask; returns the exit that the last one took. `label` is new."""
+        self._ask(region)
         given = self._given(region)
         full, n_full, n_part, n = (self._new() for _ in range(4))
         state, state2 = self._new(), self._new()

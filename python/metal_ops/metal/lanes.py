@@ -191,7 +191,11 @@ class _Module:
         own = re.search(rf"(?m)^attributes #{attributes} = {{(.*)}}$", text)
         quoted = " ".join(re.findall(r'"[^"]*"(?:="[^"]*")?', own[1])) if own else ""
         added.append(f"attributes #{self._attributes} = {{ nounwind {quoted} }}\n")
-        for declaration in ("i32 @llvm.cttz.i32(i32, i1 immarg)", "void @_msl_simdgroup_barrier()"):
+        for declaration in (
+            "i32 @llvm.cttz.i32(i32, i1 immarg)",
+            "void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)",
+            "void @_msl_simdgroup_barrier()",
+        ):
             if not re.search(
                 rf"(?m)^declare [^\n]*{re.escape(declaration.split(' ')[1].split('(')[0])}\(", text
             ):
@@ -234,7 +238,7 @@ class _Module:
                 continue
             if row and uniform.asks_aligned:
                 aligned = True
-            code = Simdgroup(symbol, function, uniform, regions, group, row)
+            code = Simdgroup(symbol, function, flow, uniform, regions, group, row)
             code.attributes = str(self._attributes)
             code.halves = self._halves
             written, more = code.text(metadata + len(lines))

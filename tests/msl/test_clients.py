@@ -110,3 +110,72 @@ def test_threadgroup_zeros_are_there_in_every_threadgroup():
     out = np.full(8 * 32, -1, np.int32)
     library(source)["k"].run(8 * 32, 32, {0: out}, workers=1)
     assert not out.any(), out
+
+
+def test_a_program_may_name_the_scope_of_the_system_itself():
+    """As MSL has no such name: one in namespace metal, of the number that the compiler's macro says."""
+    source = """
+    namespace metal {
+    constexpr constant metal::thread_scope thread_scope_system = static_cast<thread_scope>(__METAL_MEMORY_SCOPE_SYSTEM__);
+    }
+    kernel void k(device uint* out) {
+      metal::atomic_thread_fence(metal::mem_flags::mem_device, metal::memory_order_seq_cst, metal::thread_scope_system);
+      out[0] = metal::thread_scope_system != metal::thread_scope_device;
+    }"""
+    out = np.zeros(1, np.uint32)
+    library(source)["k"].run(1, 1, {0: out})
+    assert out[0] == 1
+
+
+def test_suffixes_of_literals_are_names_for_everybody():
+    """A loop to H is no loop to its h, and a struct may be called bf."""
+    source = """
+    struct bf { int BF; };
+    kernel void k(constant int& H, device float* out) {
+      bf b{0};
+      for (int h = 0; h < H; ++h) b.BF += h;
+      out[0] = b.BF;
+      out[1] = float(1.5H) + float(2.0bf) + float(.25BF) + float(1e1H);
+    }"""
+    out = np.zeros(2, np.float32)
+    library(source)["k"].run(1, 1, {0: np.array([4], np.int32), 1: out})
+    assert out.tolist() == [6, 13.75]
+
+
+def test_threadgroup_by_a_name_of_the_programs_own():
+    """Sources for several languages call the address space so; where the name is another's, it stays that."""
+    source = """
+    #if defined(__METAL__) && !defined(ELSEWHERE)
+    #define LOCAL threadgroup
+    #else
+    #define LOCAL
+    #endif
+    #define BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
+    int sum(LOCAL int* x) {
+      int all = 0;
+      for (int i = 0; i < 32; ++i) all += x[i];
+      return all;
+    }
+    kernel void k(device int* out, uint i [[thread_index_in_threadgroup]], LOCAL int* passed [[threadgroup(0)]]) {
+      LOCAL int x[32], y;
+      LOCAL int* p = x;
+      p[i] = passed[i] = int(i);
+      if (i == 3) y = 5;
+      BARRIER;
+      out[i] = sum(x) + y + passed[31 - i];
+    }"""
+    out = np.zeros(32, np.int32)
+    library(source)["k"].run(32, 32, {0: out}, threadgroup_memory={0: 128})
+    assert out.tolist() == [496 + 5 + 31 - i for i in range(32)]
+    alone = (
+        source[: source.index("int sum")]
+        + """
+    kernel void k(device int* out, uint i [[thread_index_in_threadgroup]]) {
+      LOCAL int x;
+      x = int(i);
+      BARRIER;
+      out[i] = x;
+    }"""
+    )
+    library(alone, defines=("ELSEWHERE",))["k"].run(32, 32, {0: out})
+    assert out.tolist() == list(range(32))

@@ -153,3 +153,18 @@ kernel void k(device float* out, uint i [[thread_position_in_grid]]) { assert(i 
         library(source, checked=True)["k"].run(8, 8, {0: out})
     assert caught.value.details["message"] == b"assertion failed: i != 3 || out[0] < 1"
     assert caught.value.details["thread"] == (3, 0, 0)
+
+
+def test_assertion_without_its_header():
+    """It is a function there, and gives way to whatever a program calls so."""
+    source = "kernel void k(device float* out) { assert(out[0] < 1); out[0] = 2; }"
+    out = np.zeros(1, F)
+    library(source, checked=True)["k"].run(1, 1, {0: out})
+    assert out[0] == 2
+    library(source, checked=False)["k"].run(1, 1, {0: out})
+    with pytest.raises(Fault) as caught:
+        library(source, checked=True)["k"].run(1, 1, {0: out})
+    assert caught.value.details["message"] == b"assertion failed"
+    library(source, checked=True, defines=("NDEBUG",))["k"].run(1, 1, {0: out})
+    for own in ("#define assert(condition)\n", "void assert(bool) {}\n"):
+        library(own + source, checked=True)["k"].run(1, 1, {0: out})

@@ -23,14 +23,22 @@ enum class mem_flags : uint {
 };
 constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
 constexpr mem_flags operator&(mem_flags a, mem_flags b) { return mem_flags(uint(a) & uint(b)); }
-enum thread_scope {
+enum thread_scope : int {
   thread_scope_thread,
   thread_scope_simdgroup,
   thread_scope_threadgroup,
   thread_scope_device,
-  thread_scope_system,  // other devices and the host, too
 };
-#define __METAL_MEMORY_SCOPE_SYSTEM__ metal::thread_scope_system
+#define __METAL_MEMORY_SCOPE_SYSTEM__ 4
+}  // namespace metal
+// Other devices and the host, too. MSL has no name for it, and programs define this one in namespace
+// metal, which hides what only a directive brings there.
+namespace _msl_scopes {
+constexpr metal::thread_scope thread_scope_system =
+    metal::thread_scope(__METAL_MEMORY_SCOPE_SYSTEM__);
+}
+namespace metal {
+using namespace _msl_scopes;
 
 template <class T>
 struct atomic {

@@ -132,3 +132,10 @@ constexpr unsigned long place(unsigned line, unsigned column) {
 #define _MSL_ASSERT(...) \
   ((__VA_ARGS__) || !_msl_checked ? (void)0 : _msl_assertion("assertion failed: " #__VA_ARGS__))
 #endif
+// Without <metal_assert>. No macro, which one of a program's own would be a second definition of.
+template <class T>
+inline __attribute__((always_inline)) void assert(T&& condition) {
+#if !defined(__NVPTX__)
+  if (!condition && _msl_checked) _msl_assertion("assertion failed");
+#endif
+}

@@ -258,6 +258,41 @@ MSL_IN_SPACE(device)
 MSL_IN_SPACE(constant)
 MSL_IN_SPACE(threadgroup)
 #undef MSL_IN_SPACE
+// `&x[i]` where one operator[] stands for those of all address spaces: the address is in O's, the
+// object's.
+template <class O>
+struct Beside {
+  template <class T>
+  using type = T;
+};
+#define MSL_BESIDE(space)        \
+  template <class O>             \
+  struct Beside<space O> {       \
+    template <class T>           \
+    using type = space T;        \
+  };                             \
+  template <class O>             \
+  struct Beside<const space O> { \
+    template <class T>           \
+    using type = const space T;  \
+  };
+MSL_BESIDE(device)
+MSL_BESIDE(threadgroup)
+#undef MSL_BESIDE
+template <class O>
+struct Beside<constant O> {
+  template <class T>
+  using type = constant T;
+};
+template <class O, class T>
+constexpr auto beside(T* place) {
+  using Object = __remove_reference_t(O);
+  if constexpr (__is_class(plain<Object>) && __is_same(plain<T>, __remove_cv(T))) {
+    return (typename Beside<Object>::template type<T>*)place;
+  } else {
+    return place;
+  }
+}
 }  // namespace _msl
 namespace metal {
 

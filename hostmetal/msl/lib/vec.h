@@ -27,6 +27,17 @@ struct packed_vec;
   template <class V, _msl::enable<_msl::is_volatile_place_of<V, vec>> = 0> \
   constexpr vec(V&& v) : __VA_ARGS__ {}
 
+// Shifts by a vector of another integer type, as by one of the own.
+#define MSL_SHIFT(op, N)                                                     \
+  template <class U, _msl::enable<is_integral_v<U> && !is_same_v<T, U>> = 0> \
+  friend constexpr vec operator op(vec a, vec<U, N> b) {                     \
+    return a op vec(b);                                                      \
+  }                                                                          \
+  template <class U, _msl::enable<is_integral_v<U> && !is_same_v<T, U>> = 0> \
+  constexpr vec& operator op##=(vec<U, N> b) {                               \
+    return *this = *this op vec(b);                                          \
+  }
+
 #define MSL_OP2(op, _)                                                                         \
   friend constexpr vec operator op(vec a, vec b) { return vec(T(a.x op b.x), T(a.y op b.y)); } \
   constexpr vec& operator op##=(vec b) { return *this = *this op b; }
@@ -57,6 +68,8 @@ struct alignas(2 * sizeof(T)) vec<T, 2> {
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
 
   MSL_ARITHMETIC(MSL_OP2, _)
+  MSL_SHIFT(<<, 2)
+  MSL_SHIFT(>>, 2)
   MSL_COMPARISONS(MSL_CMP2, _)
   constexpr vec operator+() const { return *this; }
   constexpr vec operator-() const { return vec(T(-x), T(-y)); }
@@ -112,6 +125,8 @@ struct alignas(4 * sizeof(T)) vec<T, 3> {
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
 
   MSL_ARITHMETIC(MSL_OP3, _)
+  MSL_SHIFT(<<, 3)
+  MSL_SHIFT(>>, 3)
   MSL_COMPARISONS(MSL_CMP3, _)
   constexpr vec operator+() const { return *this; }
   constexpr vec operator-() const { return vec(T(-x), T(-y), T(-z)); }
@@ -171,6 +186,8 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
   constexpr const T& operator[](size_t i) const { return (&x)[i]; }
 
   MSL_ARITHMETIC(MSL_OP4, _)
+  MSL_SHIFT(<<, 4)
+  MSL_SHIFT(>>, 4)
   MSL_COMPARISONS(MSL_CMP4, _)
   constexpr vec operator+() const { return *this; }
   constexpr vec operator-() const { return vec(T(-x), T(-y), T(-z), T(-w)); }

@@ -229,6 +229,8 @@ def _reflect(
     head = "".join(
         f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines
     )
+    if any(define.split("=")[0] == "NDEBUG" for define in defines):
+        head += "#define assert(...) ((void)0)\n"  # also without <metal_assert>
     text = f"{head}# 1 {json.dumps(file)}\n{flat}"
     parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *flags]
     helps: frozenset[tuple[int, str]] = frozenset()

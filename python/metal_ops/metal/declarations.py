@@ -12,7 +12,7 @@ import re
 from collections import Counter
 
 from .features import ATTRIBUTES
-from .flat import FlatText
+from .flat import FlatText, definitions
 
 POSITIONS = frozenset(
     """thread_position_in_grid thread_position_in_threadgroup threadgroup_position_in_grid threads_per_grid
@@ -39,6 +39,9 @@ CONSTANT_MACRO = re.compile(
     re.M,
 )
 
+# One that stands for `threadgroup`.
+THREADGROUP_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+threadgroup[ \t]*$", re.M)
+
 
 class Declarations:
     """Rewrites the declarations of one text."""
@@ -59,6 +62,12 @@ class Declarations:
             for name, words in CONSTANT_MACRO.findall(source.flat)
             if "constant" in words.split()
         }
+        self._threadgroup_macros = set(THREADGROUP_MACRO.findall(source.flat))
+        if (
+            self._threadgroup_macros
+        ):  # another branch of an #if may have them stand for something else
+            defined = definitions(source.flat)
+            self._threadgroup_macros &= set(THREADGROUP_MACRO.findall(defined))
 
     def attributes(self) -> None:
         """Attributes become annotations."""
@@ -247,8 +256,13 @@ class Declarations:
         """Variables in threadgroup memory: only what kernels declare, without an initial value or with zeros."""
         tokens = self._source.tokens
         for i, token in enumerate(tokens):
-            if token.text != "threadgroup" or token.parens or i == 0:
+            named = token.text in self._threadgroup_macros and not token.directive
+            if not (token.text == "threadgroup" or named) or token.parens or i == 0:
                 continue
+            if token.directive and tokens[i - 1].text in self._threadgroup_macros:
+                continue
+            if named and not token.in_function:
+                continue  # clang says of it what there is to say
             if token.class_id and not token.directive:
                 continue
             before = tokens[i - 1]

@@ -33,6 +33,13 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
     return done.stdout.replace("<stdin>", file)
 
 
+def definitions(flat: str) -> str:
+    """The macros of a flat text that are defined at its end, as `#define`s; "" where it cannot be told."""
+    command = [toolchain.clang(), "-x", "c++", "-E", "-dM", "-nostdinc", "-nostdinc++", "-"]
+    done = subprocess.run(command, input=flat, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
+
+
 def _not_found(header: str) -> str:
     """What to say of a header that is not there; "" where it may be the user's."""
     if header in HEADERS:

@@ -15,7 +15,9 @@ UNSIGNED = frozenset(
     "uint uint32_t ushort uint16_t uchar uint8_t size_t ulong unsigned int short long const".split()
 )
 BEHIND_PARAMETERS = ("{", ":", ";", "noexcept", "->", "=")
-LITERAL = re.compile(r"(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)")
+LITERAL = re.compile(
+    r"(?=\.?\d)(0[xX][\da-fA-F.]+[pP][+-]?\d+|\d*\.?\d*(?:[eE][+-]?\d+)?)(H|bf|BF)"
+)
 # Without a suffix: a float in MSL. clang's own switch for it forgets itself in expressions that a template repeats.
 FLOAT = re.compile(
     r"(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+"
@@ -68,6 +70,8 @@ def member_spaces(source: FlatText) -> None:
                     source.replace(word.start, word.end, anywhere)
         elif member.returned and member.returned != ("thread",):
             _return_places(source, member.space, end, member.returned[0])
+    opened = {member.opens for member in members if len(twins[member.key]) > 1}
+    _addresses(source, {tokens[opens - 1].text for opens in opened})
 
 
 def _members(source: FlatText) -> list[_Member]:
@@ -138,6 +142,50 @@ def _return_places(source: FlatText, first: int, last: int, space: str) -> None:
             end += 1
         source.insert(tokens[i].end, f" _msl::in_{space}(")
         source.insert(tokens[end].start, ")")
+
+
+def _addresses(source: FlatText, names: set[str]) -> None:
+    """`&x[i]`, `&x.at(i)` where such a member function is called: the pointer is one into the space of x.
+
+    Args:
+      names: those of the member functions, `]` for operator[].
+    """
+    tokens = source.tokens
+    for i, token in enumerate(tokens[:-1]):
+        if token.text != "&" or not names or not _is_prefix(source, i):
+            continue
+        dots: list[int] = []
+        last, end = i + 1, i + 2
+        if not re.match(r"[A-Za-z_]", tokens[last].text):
+            continue
+        while end < len(tokens):
+            if tokens[end].text in ("[", "("):
+                last, end = end, source.matching(end) + 1
+            elif tokens[end].text in (".", "->", "::"):
+                dots.append(end)
+                last, end = end, end + 2
+            else:
+                break
+        whole = tokens[last].text
+        if whole == "[" and "]" in names:
+            object_end, of = last, "({})"
+        elif whole == "(" and tokens[last - 1].text in names and last - 2 in dots:
+            object_end = last - 2
+            of = "(*({}))" if tokens[object_end].text == "->" else "({})"
+        else:
+            continue
+        text = source.flat[tokens[i + 1].start : tokens[object_end - 1].end]
+        place = of.format(re.sub(r"\\?\s+", " ", text))
+        source.insert(token.start, f"_msl::beside<decltype({place})>(")
+        source.insert(tokens[end - 1].end, ")")
+
+
+def _is_prefix(source: FlatText, i: int) -> bool:
+    """Whether the operator at i has no operand on its left."""
+    before = source.tokens[i - 1].text if i else ""
+    if before == ")":  # of a cast
+        return i > 1 and source.tokens[i - 2].text == "*"
+    return before == "return" or not re.match(r"[\w\])>\"']", before)
 
 
 def _unqualified_members(source: FlatText) -> set[tuple[int, str]]:

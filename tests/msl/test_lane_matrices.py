@@ -103,6 +103,32 @@ BODIES = {
           simdgroup_multiply(b, a, b);
         }
         y[at] = a.thread_elements().x + b.thread_elements().y;""",
+    # What is beside matrices tells how often to go round.
+    "structs": """
+        struct State { int n; simdgroup_float8x8 sums[2]; int m; } t;
+        t.n = 3 + (x[1000] > 9), t.m = 1 + (x[1001] > 9);
+        for (int j = 0; j < 2; ++j) t.sums[j] = simdgroup_float8x8(1.0f);
+        simdgroup_float8x8 a;
+        for (int k = 0; k < t.n; ++k) {
+          simdgroup_load(a, x + 8 * k, 64);
+          for (int j = 0; j < t.m; ++j) simdgroup_multiply_accumulate(t.sums[0], a, a, t.sums[1]);
+          t.m ^= 3;
+          simdgroup_barrier(mem_flags::mem_none);
+        }
+        y[at] = t.sums[0].thread_elements().x + float(t.m);""",
+    # Who knows that all lanes pass by together, or none?
+    "loads_where_lanes_part": """
+        simdgroup_float8x8 a(0.5f), b(2.0f);
+        if (x[1000 + i / 32] < 5) {
+          for (uint k = 0; k < 3 + i / 1024; ++k) {
+            simdgroup_load(a, x + 3 * k, 8, ulong2(0), k == 1);
+            a.thread_elements() += b.thread_elements();
+          }
+        }
+        simdgroup_multiply_accumulate(b, a, a, b);
+        if (h[at] < 9) for (uint k = 0; k < 3; ++k) simdgroup_store(b, mine, 8, ulong2(0), true);
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        y[at] = mine[i % 32] + a.thread_elements().x;""",
     "arrays": """
         simdgroup_float8x8 left[3], right, sums[6];
         for (short j = 0; j < 6; ++j) sums[j] = make_filled_simdgroup_matrix<float, 8>(float(j));

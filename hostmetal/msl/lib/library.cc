@@ -226,7 +226,7 @@ MSL_HIDDEN void _msl_simd(unsigned long site, Resolver resolve) {
 MSL_HIDDEN void _msl_matrix(__attribute__((noescape)) void* d, MSL_READ a, MSL_READ b, MSL_READ c,
                             unsigned long line, unsigned turned, unsigned, unsigned long site,
                             _msl::WholeMatrix, _msl::LaneMatrix lane) {
-  lane(d, a, b, c, line, turned, site);
+  lane(d, a, b, c, line, turned, site, _msl_lane());
 }
 
 MSL_HIDDEN void _msl_unsynchronised() { __builtin_trap(); }

@@ -27,7 +27,7 @@ typedef void (*Resolver)(Slots slots, unsigned mask);
 typedef void (*WholeMatrix)(void* d, const void* a, const void* b, const void* c,
                             unsigned long line, unsigned turned, unsigned mask);
 typedef void (*LaneMatrix)(void* d, const void* a, const void* b, const void* c, unsigned long line,
-                           unsigned turned, unsigned long site);
+                           unsigned turned, unsigned long site, unsigned of);
 
 struct Position {
   unsigned threadgroup_position[3], local[3],
@@ -72,6 +72,8 @@ MSL_HIDDEN void _msl_unsynchronised();  // a barrier in a kernel that runs as a 
 // _msl_checked is set to 1.
 extern "C" {
 extern const int _msl_checked __attribute__((visibility("hidden")));
+// Whether products get copies of their matrices: the structs that matrices are part of need not lie in memory then.
+extern const int _msl_matrices_apart __attribute__((visibility("hidden")));
 extern const unsigned long _msl_stack_bytes __attribute__((visibility("hidden")));
 }
 MSL_HIDDEN void* _msl_tag(const metallib_launch* launch, unsigned kind, unsigned index,

@@ -221,14 +221,16 @@ __attribute__((noinline)) void multiply_matrix(void* d, const void* a, const voi
   for (int i = 0; i < 4; ++i) put_floats(to + 16 * i, sums[i]);
 }
 
-// ---- what a fiber calls, for its lane
+// ---- what is called for one lane
 template <class T, class S>
-void load_lane(void* d, const void* a, const void*, const void*, ulong line, uint turned, ulong) {
-  load_pair(static_cast<T*>(d), static_cast<const S*>(a), line, turned, _msl_lane());
+void load_lane(void* d, const void* a, const void*, const void*, ulong line, uint turned, ulong,
+               uint lane) {
+  load_pair(static_cast<T*>(d), static_cast<const S*>(a), line, turned, lane);
 }
 template <class T, class S>
-void store_lane(void* d, const void* a, const void*, const void*, ulong line, uint turned, ulong) {
-  store_pair(static_cast<const T*>(a), static_cast<S*>(d), line, turned, _msl_lane());
+void store_lane(void* d, const void* a, const void*, const void*, ulong line, uint turned, ulong,
+                uint lane) {
+  store_pair(static_cast<const T*>(a), static_cast<S*>(d), line, turned, lane);
 }
 struct MatrixOperands {
   float2 a, b, c;
@@ -250,7 +252,8 @@ inline void multiply_slots(Slots slots, unsigned mask) {
   }
 }
 template <class D, class A, class B, class C>
-void multiply_lane(void* d, const void* a, const void* b, const void* c, ulong, uint, ulong site) {
+void multiply_lane(void* d, const void* a, const void* b, const void* c, ulong, uint, ulong site,
+                   uint) {
   const auto pair = [](auto* from) { return float2(float(from[0]), float(from[1])); };
   const float2 sum = c ? pair(static_cast<const C*>(c)) : float2(0.0f);
   const MatrixOperands all{pair(static_cast<const A*>(a)), pair(static_cast<const B*>(b)), sum};
@@ -262,6 +265,9 @@ void multiply_lane(void* d, const void* a, const void* b, const void* c, ulong, 
 template <class T, class P>
 inline void load_part(metal::simdgroup_matrix<T, 8, 8>& d, P source, ulong line, bool turned) {
   using S = plain<metal::remove_pointer_t<P>>;
+  if (_msl_matrices_apart)
+    return load_pair(&d.thread_elements().x, (const S*)(const void*)source, line, turned,
+                     _msl_lane());
   _msl_matrix(&d, (const void*)source, nullptr, nullptr, line, turned, 2 * sizeof(T), 0,
               &load_matrix<T, S>, &load_lane<T, S>);
 }
@@ -269,17 +275,33 @@ template <class T, class P>
 inline void store_part(const metal::simdgroup_matrix<T, 8, 8>& a, P target, ulong line,
                        bool turned) {
   using S = plain<metal::remove_pointer_t<P>>;
+  if (_msl_matrices_apart)
+    return store_pair(&a.thread_elements().x, (S*)(void*)target, line, turned, _msl_lane());
   _msl_matrix((void*)target, &a, nullptr, nullptr, line, turned, 2 * sizeof(T) << 8, 0,
               &store_matrix<T, S>, &store_lane<T, S>);
+}
+template <class D, class A, class B, class C>
+inline void multiply_these(ulong site, metal::simdgroup_matrix<D, 8, 8>& d,
+                           const metal::simdgroup_matrix<A, 8, 8>& a,
+                           const metal::simdgroup_matrix<B, 8, 8>& b,
+                           const metal::simdgroup_matrix<C, 8, 8>* c) {
+  constexpr uint bytes = 2 * sizeof(D) | 2 * sizeof(A) << 8 | 2 * sizeof(B) << 16;
+  _msl_matrix(&d, &a, &b, c, 0, 0, c ? bytes | 2 * sizeof(C) << 24 : bytes, site,
+              &multiply_matrix<D, A, B, C>, &multiply_lane<D, A, B, C>);
 }
 template <class D, class A, class B, class C>
 inline void multiply_part(ulong site, metal::simdgroup_matrix<D, 8, 8>& d,
                           const metal::simdgroup_matrix<A, 8, 8>& a,
                           const metal::simdgroup_matrix<B, 8, 8>& b,
                           const metal::simdgroup_matrix<C, 8, 8>* c) {
-  constexpr uint bytes = 2 * sizeof(D) | 2 * sizeof(A) << 8 | 2 * sizeof(B) << 16;
-  _msl_matrix(&d, &a, &b, c, 0, 0, c ? bytes | 2 * sizeof(C) << 24 : bytes, site,
-              &multiply_matrix<D, A, B, C>, &multiply_lane<D, A, B, C>);
+  if (!_msl_matrices_apart) return multiply_these(site, d, a, b, c);
+  metal::simdgroup_matrix<D, 8, 8> product;
+  const metal::simdgroup_matrix<A, 8, 8> left = a;
+  const metal::simdgroup_matrix<B, 8, 8> right = b;
+  metal::simdgroup_matrix<C, 8, 8> sum;
+  sum.thread_elements() = c ? c->thread_elements() : metal::vec<C, 2>(C(0));
+  multiply_these(site, product, left, right, &sum);
+  d = product;
 }
 
 }  // namespace _msl

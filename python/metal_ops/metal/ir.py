@@ -53,6 +53,11 @@ def prepare(text: str, constants: list[str]) -> str:
         text,
         flags=re.M,
     )
+    text = re.sub(
+        r"(?m)^@_msl_matrices_apart = .*$",
+        "@_msl_matrices_apart = internal constant i32 0, align 4",
+        text,
+    )
     return guard_divisions(text) + "".join(map(_constant_storage, constants))
 
 

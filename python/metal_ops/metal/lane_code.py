@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from .lane_ahead import Ahead, Reads
 from .lane_flow import Flow, Uniform, pure
 from .lane_ir import CHEAP, MATRIX, Fallback, Function, Instruction, named
-from .lane_matrices import SIDE_EFFECTS, whole
+from .lane_matrices import SIDE_EFFECTS, of_lane, whole
 from .lane_regions import Region, Regions
 
 LANES = 32
@@ -16,8 +16,8 @@ _END = -1  # the exit of a region that ends the kernel
 SLOT_WORDS = 12  # as sync.h has them: of a lane, each 32 words behind the last
 # Attribute of what is the same for all lanes of a simdgroup, as an argument.
 _FIXED = {"%v0": "ptr", "%v1": "ptr"}
-# Calls that change nothing of a lane's but a matrix.
-_HARMLESS = {MATRIX, "@_msl_slot", "@_msl_lane", "@llvm.threadlocal.address.p0"}
+# Calls that change nothing.
+_HARMLESS = {"@_msl_slot", "@_msl_lane", "@llvm.threadlocal.address.p0"}
 
 
 class RegionCode:
@@ -221,7 +221,7 @@ class RegionCode:
                     if name == region.entry and not self._phis[i.result or ""][2]:
                         return False
                 elif i.operation == "call":
-                    if not pure(i) and i.callee() not in _HARMLESS:
+                    if not pure(i) and i.callee() not in _HARMLESS and not region.whole:
                         return False
                 elif i.operation in SIDE_EFFECTS or " volatile " in i.text or " atomic " in i.text:
                     return False
@@ -301,7 +301,7 @@ class RegionCode:
                 i = self._function.defs[value][1]
                 for use in i.uses:
                     bring(use)
-                head.append(f"{value} = {self._written(i)}")
+                head.append(f"{value} = {self._written(i, region)}")
 
         entry = self._function.blocks[region.entry]
         for phi in entry.phis:
@@ -403,13 +403,15 @@ class RegionCode:
         """What follows where a value is computed."""
         return self._keep(value) + self._early.get(value, [])
 
-    def _written(self, i: Instruction) -> str:
+    def _written(self, i: Instruction, region: Region) -> str:
         callee = i.callee()
         if callee == "@_msl_slot":
             return "getelementptr i32, ptr %msl.s, i64 %msl.l"
         if callee == "@_msl_lane":
             return "add i32 %msl.lane, 0"
         if callee == MATRIX:
+            if not region.whole:
+                return of_lane(i)
             self._operations += 1
             return "\n  ".join(whole(i, self._operations, self._function))
         text = i.text
@@ -434,7 +436,9 @@ class RegionCode:
             kept = []
             if i.result not in self._uniform.loads:
                 lines.append(
-                    f"  {i.result} = {self._written(i)}" if i.result else f"  {self._written(i)}"
+                    f"  {i.result} = {self._written(i, region)}"
+                    if i.result
+                    else f"  {self._written(i, region)}"
                 )
             if i.result:
                 lines += [f"  {line}" for line in self._defined(i.result)]

@@ -26,6 +26,7 @@ class Operation:
       line: elements from row to row.
       turned: whether rows are columns.
       whole: the function that does it for all lanes.
+      lane: the one for a lane.
     """
 
     pointers: list[str]
@@ -33,6 +34,12 @@ class Operation:
     line: str
     turned: str
     whole: str
+    lane: str
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether lanes need each other's elements; else each may load and store its own."""
+        return self.bytes[2] > 0
 
     @classmethod
     def of(cls, i: Instruction) -> Operation:
@@ -42,7 +49,7 @@ class Operation:
         if len(words) != 10 or not words[6].isdigit() or words[8][0] != "@":
             raise Fallback("a simdgroup matrix that is not known before it is used")
         return cls(
-            words[:4], list(int(words[6]).to_bytes(4, "little")), words[4], words[5], words[8]
+            words[:4], list(int(words[6]).to_bytes(4, "little")), words[4], words[5], *words[8:]
         )
 
 
@@ -75,15 +82,24 @@ def whole(i: Instruction, number: int, function: Function) -> list[str]:
     return [*lines, f"call void {operation.whole}({', '.join(arguments)})"]
 
 
+def of_lane(i: Instruction) -> str:
+    """The call for lane %msl.lane."""
+    operation = Operation.of(i)
+    pointers = "".join(f"ptr {pointer}, " for pointer in operation.pointers)
+    more = f"i64 {operation.line}, i32 {operation.turned}, i64 0, i32 %msl.lane"
+    return f"call void {operation.lane}({pointers}{more}) alwaysinline"
+
+
 class Apart:
     """The blocks of a function in which there are such operations, cut before and behind them.
 
     Args:
       function: becomes one where they are in blocks that are marked `whole`.
+      all_: whether lanes load and store together, too, which they cannot where it is not known that they do at one time.
     """
 
-    def __init__(self, function: Function, uniform: Uniform):
-        self._function, self._uniform = function, uniform
+    def __init__(self, function: Function, uniform: Uniform, all_: bool):
+        self._function, self._uniform, self._all = function, uniform, all_
         self._leaky = False
 
     def cut(self) -> bool:
@@ -91,13 +107,16 @@ class Apart:
         found = [
             block
             for block in self._function.blocks.values()
-            if not block.whole and any(i.callee() == MATRIX for i in block.instructions)
+            if not block.whole and any(map(self._together, block.instructions))
         ]
         for block in found:
             self._cut(block)
         if found:
             self._function.index()
         return bool(found)
+
+    def _together(self, i: Instruction) -> bool:
+        return i.callee() == MATRIX and (self._all or Operation.of(i).multiplies)
 
     def _cut(self, block: Block) -> None:
         # Values of a loop that lanes leave at different times are kept by lane.
@@ -132,7 +151,7 @@ class Apart:
             while end < len(code) and same[end] == same[at]:
                 end += 1
             here = code[at:end]
-            is_whole = any(i.callee() == MATRIX for i in here)
+            is_whole = any(map(self._together, here))
             if parts and not is_whole and not parts[-1][1]:
                 parts[-1] = [*parts[-1][0], *here], False
             else:
@@ -142,7 +161,7 @@ class Apart:
 
     def _same(self, block: Block, i: Instruction) -> bool:
         """Whether an instruction may be with such operations."""
-        if i.callee() == MATRIX:
+        if self._together(i):
             return True
         if i.operation == "phi":  # they come first, all of them
             return not self._leaky and not self._uniform.divergent.intersection(

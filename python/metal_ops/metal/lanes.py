@@ -19,7 +19,7 @@ from .abi import number as number_of
 from .lane_arrays import Arrays
 from .lane_driver import Simdgroup
 from .lane_flow import Flow, Uniform
-from .lane_ir import Fallback, Function, Instruction, Unrollable, named
+from .lane_ir import MATRIX, Fallback, Function, Instruction, Unrollable, named
 from .lane_matrices import Apart
 from .lane_regions import Regions
 from .lane_vectors import Vectors
@@ -36,6 +36,10 @@ _THREAD = re.compile(
     r"^define [^@\n]*void @_msl_thread(\d+)\([^\n]*\)([^\n]*) \{\n.*?^}\n", re.M | re.S
 )
 _MEETS = re.compile(r"@_msl_(?:barrier|simd|slot|lane|matrix)\(")
+_APART = (
+    "@_msl_matrices_apart = internal constant i32 0",
+    "@_msl_matrices_apart = internal constant i32 1",
+)
 # Resolvers whose result all lanes have.
 _SAME = re.compile(r"@_ZN4_msl(?:6reduceI.*Li32EEE|6ballotILi32EEE|5firstI.*Li32EEE)v")
 
@@ -67,6 +71,12 @@ def by_lanes(text: str, target: str) -> tuple[str, dict[int, str]]:
     if any(isinstance(why, Unrollable) for why in left.values()):
         made, left = min(
             (made, left), _made(text, numbers, target, True), key=lambda other: len(other[1])
+        )
+    # A struct in memory, as it has matrices, may decide where lanes go.
+    apart = text.replace(*_APART)
+    if left and apart != text:
+        made, left = min(
+            (made, left), _made(apart, numbers, target, False), key=lambda other: len(other[1])
         )
     return made, {number: str(why) or repr(why) for number, why in left.items()}
 
@@ -224,13 +234,13 @@ class _Module:
         by, aligned = LANES, False
         for row in rows:
             symbol = f"@_msl_lanes{number}{'' if row else '_any'}"
-            function = Function(text, 6)
-            Arrays(function, self._types).place()
-            Vectors(function).take_apart()
             try:
-                flow, uniform, regions = _analysed(function, row, self._types)
-                if _inductions(function, flow, uniform, regions):
-                    flow, uniform, regions = _analysed(function, row, self._types)
+                try:
+                    flow, uniform, regions = _regions(text, row, self._types, True)
+                except Fallback:
+                    if MATRIX not in text:
+                        raise
+                    flow, uniform, regions = _regions(text, row, self._types, False)
             except Fallback:
                 if row:
                     raise
@@ -238,6 +248,7 @@ class _Module:
                 continue
             if row and uniform.asks_aligned:
                 aligned = True
+            function = flow.function
             code = Simdgroup(symbol, function, flow, uniform, regions, group, row)
             code.attributes = str(self._attributes)
             code.halves = self._halves
@@ -254,13 +265,26 @@ class _Module:
         return "".join(out), lines, by | BARRIERS * barriers
 
 
+def _regions(
+    text: str, row: bool, types: dict[str, str], together: bool
+) -> tuple[Flow, Uniform, Regions]:
+    """The regions of a thread's text; `together`: lanes load and store simdgroup matrices together, too."""
+    function = Function(text, 6)
+    Arrays(function, types).place()
+    Vectors(function).take_apart()
+    flow, uniform, regions = _analysed(function, row, types, together)
+    if _inductions(function, flow, uniform, regions):
+        return _analysed(function, row, types, together)
+    return flow, uniform, regions
+
+
 def _analysed(
-    function: Function, row: bool, types: dict[str, str]
+    function: Function, row: bool, types: dict[str, str], together: bool
 ) -> tuple[Flow, Uniform, Regions]:
     flow = Flow(function)
     own = {"%v2", "%v3"} if row else {"%v2", "%v3", "%v4", "%v5"}
     uniform = Uniform(flow, own, _same_loads(function), row)
-    if Apart(function, uniform).cut():
+    if Apart(function, uniform, together).cut():
         flow = Flow(function)
         uniform = Uniform(flow, own, _same_loads(function), row)
     return flow, uniform, Regions(flow, uniform, types)

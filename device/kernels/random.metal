@@ -4,8 +4,13 @@
 
 #include <metal_stdlib>
 
+#include "device/kernels/normal.metal.h"
 #include "device/kernels/random_params.h"
 #include "kernels/msl/instantiate.h"
+
+#if defined(__METAL_CPU__)
+#pragma metal_ops wide_vectors
+#endif
 
 using namespace metal;
 
@@ -31,6 +36,15 @@ inline uint4 random_group(constant RandomParams& p, ulong group) {
   return philox(counter, uint2(p.key[0], p.key[1]));
 }
 
+// The numbers of a group, as far as there are so many. Threads meet first: a processor makes a loop of what
+// comes before, which has no branches and becomes vector code.
+template <typename T, int N>
+inline void store_group(device T* out, ulong total, uint group, const thread T (&numbers)[N]) {
+  simdgroup_barrier(mem_flags::mem_none);
+  const ulong first = N * ulong(group);
+  for (int i = 0; i < N && first + i < total; ++i) out[first + i] = numbers[i];
+}
+
 // What the numbers are of, where the device alone knows key and counter. One thread.
 kernel void random_params(device RandomParams* out [[buffer(0)]],
                           constant RandomParams& p [[buffer(1)]],
@@ -43,10 +57,7 @@ kernel void random_params(device RandomParams* out [[buffer(0)]],
   out[i] = whole;
 }
 
-// [0, 1): a mantissa under the exponent of 1 is in [1, 2). Of the dtype's own length.
-inline float unit_float(uint bits) {
-  return as_type<float>((bits & 0x7fffffu) | 0x3f800000u) - 1.0f;
-}
+// [0, 1), of the dtype's own length.
 template <typename T>
 inline T unit(uint bits);
 template <>
@@ -62,23 +73,13 @@ inline bfloat unit<bfloat>(uint bits) {
   return bfloat(as_type<float>(((bits & 0x7fu) | 0x3f80u) << 16) - 1.0f);
 }
 
-// Two normal numbers of two uniform ones (Box and Muller): those of TensorFlow's CPU kernels, as far as
-// logarithm, sine and cosine round as the C library's.
-inline float2 normal_pair(uint a, uint b) {
-  const float length = sqrt(-2.0f * precise::log(max(unit_float(a), 1.0e-7f)));
-  // 2 pi times it, as rounded from double.
-  const float u = unit_float(b);
-  const float angle = fma(u, 6.2831855f, u * -1.7484555e-7f);
-  return float2(precise::sin(angle), precise::cos(angle)) * length;
-}
-
 // Grid of all: groups of four.
 template <typename T>
 kernel void random_uniform(device T* out [[buffer(0)]], constant RandomParams& p [[buffer(1)]],
                            uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
-  const ulong first = 4 * ulong(group);
-  for (uint i = 0; i < 4 && first + i < p.total; ++i) out[first + i] = unit<T>(bits[i]);
+  const T numbers[] = {unit<T>(bits.x), unit<T>(bits.y), unit<T>(bits.z), unit<T>(bits.w)};
+  store_group(out, p.total, group, numbers);
 }
 
 template <typename T>
@@ -86,9 +87,8 @@ kernel void random_normal(device T* out [[buffer(0)]], constant RandomParams& p 
                           uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
   const float2 a = normal_pair(bits.x, bits.y), b = normal_pair(bits.z, bits.w);
-  const float4 numbers = float4(a.x, a.y, b.x, b.y);
-  const ulong first = 4 * ulong(group);
-  for (uint i = 0; i < 4 && first + i < p.total; ++i) out[first + i] = T(numbers[i]);
+  const T numbers[] = {T(a.x), T(a.y), T(b.x), T(b.y)};
+  store_group(out, p.total, group, numbers);
 }
 
 // Normal numbers less than 2 from 0: those that are not are drawn again. A group has 1024 uniform
@@ -99,14 +99,18 @@ kernel void random_truncated_normal(device T* out [[buffer(0)]],
                                     uint group [[thread_position_in_grid]]) {
   const ulong first = 4 * ulong(group);
   ulong counter = 256 * ulong(group);
+  uint4 bits = random_group(p, counter);
+  float2 a = normal_pair(bits.x, bits.y), b = normal_pair(bits.z, bits.w);
+  simdgroup_barrier(mem_flags::mem_none);  // as in store_group
   uint i = 0;
-  while (i < 4 && first + i < p.total) {
-    const uint4 bits = random_group(p, counter++);
-    const float2 a = normal_pair(bits.x, bits.y), b = normal_pair(bits.z, bits.w);
+  while (true) {
     const float4 numbers = float4(a.x, a.y, b.x, b.y);
     for (uint k = 0; k < 4 && i < 4 && first + i < p.total; ++k) {
       if (abs(numbers[k]) < 2.0f) out[first + i++] = T(numbers[k]);
     }
+    if (i == 4 || first + i == p.total) break;
+    bits = random_group(p, ++counter);
+    a = normal_pair(bits.x, bits.y), b = normal_pair(bits.z, bits.w);
   }
 }
 
@@ -121,24 +125,24 @@ RANDOM(bfloat)
 kernel void random_full_uint(device uint* out [[buffer(0)]], constant RandomParams& p [[buffer(1)]],
                              uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
-  const ulong first = 4 * ulong(group);
-  for (uint i = 0; i < 4 && first + i < p.total; ++i) out[first + i] = bits[i];
+  const uint numbers[] = {bits.x, bits.y, bits.z, bits.w};
+  store_group(out, p.total, group, numbers);
 }
 
 kernel void random_full_ulong(device ulong* out [[buffer(0)]],
                               constant RandomParams& p [[buffer(1)]],
                               uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
-  const ulong first = 2 * ulong(group);
-  for (uint i = 0; i < 2 && first + i < p.total; ++i) {
-    out[first + i] = ulong(bits[2 * i]) | ulong(bits[2 * i + 1]) << 32;
-  }
+  const ulong numbers[] = {ulong(bits.x) | ulong(bits.y) << 32, ulong(bits.z) | ulong(bits.w)
+                                                                                    << 32};
+  store_group(out, p.total, group, numbers);
 }
 
 kernel void random_uniform_int(device int* out [[buffer(0)]],
                                constant RandomParams& p [[buffer(1)]],
                                uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
+  simdgroup_barrier(mem_flags::mem_none);
   const ulong first = 4 * ulong(group);
   for (uint i = 0; i < 4 && first + i < p.total; ++i) {
     out[first + i] = int(uint(p.low) + bits[i] % uint(p.range));
@@ -150,6 +154,7 @@ kernel void random_uniform_long(device long* out [[buffer(0)]],
                                 constant RandomParams& p [[buffer(1)]],
                                 uint group [[thread_position_in_grid]]) {
   const uint4 bits = random_group(p, group);
+  simdgroup_barrier(mem_flags::mem_none);
   const ulong first = 2 * ulong(group);
   for (uint i = 0; i < 2 && first + i < p.total; ++i) {
     const ulong both = ulong(bits[2 * i]) | ulong(bits[2 * i + 1]) << 32;

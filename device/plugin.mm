@@ -264,14 +264,17 @@ const char* Failure(Device& device) {
 METAL_DEVICE_EXPORT const char* metal_device_failure_on(const void* stream) {
   using namespace metal_device;
   id object = (id) const_cast<void*>(stream);
+  static const Class ours = [MetalDeviceStream class];
+  const bool is_ours = [object isKindOfClass:ours];
+  if (is_ours) [(MetalDeviceStream*)object reap];
   if (Devices().size() == 1) return Failure(*Devices()[0]);
-  const bool ours = [object isKindOfClass:[MetalDeviceStream class]];
-  return ours ? Failure(*[(MetalDeviceStream*)object device]) : nullptr;
+  return is_ours ? Failure(*[(MetalDeviceStream*)object device]) : nullptr;
 }
 
 // As kernels ask that were compiled when there was one device: of any.
 METAL_DEVICE_EXPORT const char* metal_device_failure() {
   using namespace metal_device;
+  ReapAll();
   for (Device* device : Devices()) {
     if (const char* why = Failure(*device)) return why;
   }
@@ -281,6 +284,7 @@ METAL_DEVICE_EXPORT const char* metal_device_failure() {
 // The first failure of some device since the last metal_device_take_error(), or null.
 METAL_DEVICE_EXPORT const char* metal_device_peek_error() {
   using namespace metal_device;
+  ReapAll();
   std::string message;
   for (Device* device : Devices()) {
     if (PeekError(*device, &message)) return Hold(std::move(message));
@@ -291,6 +295,7 @@ METAL_DEVICE_EXPORT const char* metal_device_peek_error() {
 // Forgets those of all devices, and returns the first.
 METAL_DEVICE_EXPORT const char* metal_device_take_error() {
   using namespace metal_device;
+  ReapAll();
   std::string first, other;
   bool failed = false;
   for (Device* device : Devices()) {

@@ -41,7 +41,15 @@
   std::condition_variable _progress;
   uint64_t _submitted;  // changed on _queue only
   uint64_t _completed;
-  std::deque<std::pair<uint64_t, id<MTLCommandBuffer>>> _running;  // retained
+  struct Running {
+    uint64_t number;
+    id<MTLCommandBuffer> buffer;  // retained
+    // Done when its handler says so. Others have none, as a handler costs another thread's waking:
+    // whoever asks looks at their status.
+    bool handled;
+    bool finished;  // its handler has run
+  };
+  std::deque<Running> _running;
   struct Wait {
     MetalDeviceStream* stream;  // retained; nil for an event that a host callback signals
     id<MTLSharedEvent> event;   // retained
@@ -55,6 +63,8 @@
 
 // Commits what is encoded. Returns the number that stands for "all work so far".
 - (uint64_t)flush;
+// Looks at what is done, whose failures are reported from here on.
+- (void)reap;
 - (bool)isDone:(uint64_t)number;
 - (void)waitUntil:(uint64_t)number;
 // Blocks until all work so far, and all that it waits for, is done.
@@ -100,6 +110,9 @@ StreamOptions& GlobalStreamOptions();
 // is not possible, only for what is committed.
 void Synchronize(const Device* device);
 inline void SynchronizeAll() { Synchronize(nullptr); }
+
+// Failures of what is done are reported from here on.
+void ReapAll();
 
 // All streams' passes that are done.
 void CollectAllPasses();

@@ -58,6 +58,14 @@ void Synchronize(const Device* device) {
   }
 }
 
+void ReapAll() {
+  if (Forked()) return;
+  for (MetalDeviceStream* stream : StreamsOf(nullptr)) {
+    [stream reap];
+    [stream release];
+  }
+}
+
 void CollectAllPasses() {
   for (MetalDeviceStream* stream : StreamsOf(nullptr)) {
     [stream collectPasses];
@@ -124,6 +132,7 @@ static std::string FaultedEncoder(NSError* error) {
     all.erase(std::remove(all.begin(), all.end(), self), all.end());
   }
   for (const Wait& wait : _waits) DropWait(wait.stream, wait.event);
+  for (const Running& running : _running) [running.buffer release];
   [_current release];
   metal_device::DeleteProfile(_profile);
   [_timeline release];
@@ -194,25 +203,25 @@ static std::string FaultedEncoder(NSError* error) {
 // done; else somebody else sets it.
 - (uint64_t)commitCurrentAndSignal:(bool)signals {
   _encoded = 0;
-  uint64_t number;
-  {
-    std::lock_guard<std::mutex> lock(_mutex);
-    if (_current != nil) ++_submitted;
-    number = _submitted;
-  }
+  const uint64_t number = _current == nil ? _submitted : _submitted + 1;
   if (_current != nil) {
     // Other streams' command buffers wait for it on the device; a failed one signals, too.
     if (signals) [_current encodeSignalEvent:_timeline value:number];
     const uint64_t encoded =
         metal_device::IsProfiled() ? metal_device::BeginBuffer(&_profile, number) : 0;
-    [_current addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
-      [self finish:number buffer:buffer encoded:encoded];
-    }];
+    const bool handled = !signals || encoded != 0;
+    if (handled) {
+      [_current addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
+        [self finish:number buffer:buffer encoded:encoded];
+      }];
+    }
     id<MTLCommandBuffer> committed = _current;
     _current = nil;
     {
       std::lock_guard<std::mutex> lock(_mutex);
-      _running.emplace_back(number, committed);
+      [self reapLocked];
+      _submitted = number;
+      _running.push_back({number, committed, handled, false});
     }
     [committed commit];
   }
@@ -227,6 +236,39 @@ static std::string FaultedEncoder(NSError* error) {
                             FaultedEncoder([buffer error]));
 }
 
+// With the lock. A failed command buffer also counts as done: whoever waits must wake up to hear of
+// it.
+- (bool)isFirstDone {
+  if (_running.empty()) return false;
+  const Running& first = _running.front();
+  return first.handled ? first.finished : [first.buffer status] >= MTLCommandBufferStatusCompleted;
+}
+
+// With the lock.
+- (void)reapLocked {
+  const uint64_t before = _completed;
+  while ([self isFirstDone]) {
+    const Running& first = _running.front();
+    if (!first.handled) [self reportFailureOf:first.buffer];
+    _completed = first.number;
+    [first.buffer autorelease];  // its end may need the lock
+    _running.pop_front();
+  }
+  if (_completed != before) _progress.notify_all();
+}
+
+- (void)reap {
+  if (Forked()) return;
+  {
+    std::lock_guard<std::mutex> lock(_mutex);
+    if (![self isFirstDone]) return;
+  }
+  @autoreleasepool {
+    std::lock_guard<std::mutex> lock(_mutex);
+    [self reapLocked];
+  }
+}
+
 // On a thread of the Metal runtime, after the work of command buffer `number`, whose first pass was
 // asked for at `encoded`; 0 where nobody profiled.
 - (void)finish:(uint64_t)number buffer:(id<MTLCommandBuffer>)buffer encoded:(uint64_t)encoded {
@@ -237,13 +279,10 @@ static std::string FaultedEncoder(NSError* error) {
       [_timeline setSignaledValue:number];
     }
     std::lock_guard<std::mutex> lock(_mutex);
-    // A failed command buffer also counts as done: whoever waits must wake up to hear of it.
-    _completed = std::max(_completed, number);
-    while (!_running.empty() && _running.front().first <= _completed) {
-      [_running.front().second autorelease];
-      _running.pop_front();
+    for (Running& running : _running) {
+      if (running.number == number) running.finished = true;
     }
-    _progress.notify_all();
+    [self reapLocked];
   }
 }
 
@@ -259,6 +298,7 @@ static std::string FaultedEncoder(NSError* error) {
 }
 
 - (bool)isDone:(uint64_t)number {
+  [self reap];
   if (Forked()) return true;
   std::lock_guard<std::mutex> lock(_mutex);
   return _completed >= number;
@@ -267,19 +307,30 @@ static std::string FaultedEncoder(NSError* error) {
 - (void)waitUntil:(uint64_t)number {
   if (Forked()) return;
   std::unique_lock<std::mutex> lock(_mutex);
+  [self reapLocked];
   if (_completed >= number) return;
   const metal_device::HostScope waits(static_cast<uint32_t>(metal_device::EventKind::kWait),
                                       "wait for the device");
-  for (const auto& running : _running) {
-    if (running.first < number) continue;
-    id<MTLCommandBuffer> buffer = [running.second retain];
+  // All before it are done with the last one, mostly.
+  const auto last = std::find_if(_running.begin(), _running.end(),
+                                 [&](const Running& running) { return running.number >= number; });
+  id<MTLCommandBuffer> buffer = last == _running.end() ? nil : last->buffer;
+  while (_completed < number) {
+    [buffer retain];
     lock.unlock();
     [buffer waitUntilCompleted];  // it may do the work on this thread
     [buffer release];
     lock.lock();
-    break;
+    [self reapLocked];
+    if (_completed >= number) return;
+    const Running& first = _running.front();
+    buffer = first.buffer;
+    if (first.handled) {
+      const uint64_t handled = first.number;
+      _progress.wait(lock, [&] { return _completed >= handled; });
+      buffer = nil;
+    }
   }
-  _progress.wait(lock, [&] { return _completed >= number; });
 }
 
 - (void)waitUntilIdle {
@@ -318,6 +369,7 @@ static std::string FaultedEncoder(NSError* error) {
     };
     self->_waits.erase(std::remove_if(self->_waits.begin(), self->_waits.end(), done),
                        self->_waits.end());
+    [self reapLocked];
     idle = self->_current == nil && self->_completed >= self->_submitted && self->_waits.empty();
   });
   return idle;
@@ -328,6 +380,7 @@ static std::string FaultedEncoder(NSError* error) {
   __block bool only = false;
   dispatch_sync(_queue, ^{
     std::lock_guard<std::mutex> lock(self->_mutex);
+    [self reapLocked];
     only = self->_current == nil && self->_completed >= self->_submitted;
   });
   return only;
@@ -381,6 +434,7 @@ static std::string FaultedEncoder(NSError* error) {
       uint64_t completed;
       {
         std::lock_guard<std::mutex> lock(self->_mutex);
+        [self reapLocked];
         completed = self->_completed;
       }
       metal_device::CollectPasses(self->_profile, self->_number, completed);

@@ -33,6 +33,9 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   // queue's threads are at it: a thread that waits need not wake another one, which can cost more
   // than the work.
   void Help(HMCommandBuffer* buffer);
+  // Wakes the queue's threads if there is something for them: they may have come, found that
+  // another thread is at it and gone to sleep.
+  void WakeForRest();
   // How long a waiter looks before it sleeps: an empty command buffer is done sooner.
   uint64_t SpinNs() const { return runs_ahead ? kSpinAheadNs : kSpinNs; }
 
@@ -59,14 +62,15 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   static void CompletionThread(void* context);
   void Loop();
   void CompletionLoop();
-  void Run(HMCommandBuffer* buffer);
+  // Holds `running` and gives it back. `waiter`: unless nil, the command buffer that the calling
+  // thread waits for.
+  void Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter);
   void Later(Pending pending);
   bool TakePending(Pending* pending);
   // `waiter`: unless nil, the command buffer that the calling thread waits for.
   void Settle(Pending pending, HMCommandBuffer* waiter);
   // The first command buffer if it may run now, taken off the list; nil otherwise.
   HMCommandBuffer* TakeReady();
-  bool HasReady();
 
   std::mutex running;     // whoever holds it takes command buffers and runs them
   std::mutex completing;  // whoever holds it takes what is pending and completes it

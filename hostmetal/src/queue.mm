@@ -62,11 +62,6 @@ void QueueState::CompletionThread(void* context) {
   (*self)->CompletionLoop();
 }
 
-bool QueueState::HasReady() {
-  std::lock_guard<std::mutex> lock(mutex);
-  return !order.empty() && order.front()->_state->committed.load(std::memory_order_acquire);
-}
-
 HMCommandBuffer* QueueState::TakeReady() {
   std::lock_guard<std::mutex> lock(mutex);
   if (order.empty() || !order.front()->_state->committed.load(std::memory_order_acquire)) {
@@ -80,12 +75,14 @@ HMCommandBuffer* QueueState::TakeReady() {
 void QueueState::Loop() {
   for (;;) {
     uint32_t seen = changed.load();
-    if (running.try_lock()) {
-      while (HMCommandBuffer* next = TakeReady()) {
-        PoolScope scope;
-        Run(next);
+    while (running.try_lock()) {
+      HMCommandBuffer* next = TakeReady();
+      if (!next) {
+        running.unlock();
+        break;
       }
-      running.unlock();
+      PoolScope scope;
+      Run(next, nil);
     }
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -95,19 +92,29 @@ void QueueState::Loop() {
   }
 }
 
+void QueueState::WakeForRest() {
+  bool ready, more;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    ready = !order.empty() && order.front()->_state->committed.load(std::memory_order_acquire);
+    more = !pending.empty();
+  }
+  if (ready) changed.Increment();
+  if (more) arrived.Increment();
+}
+
 void QueueState::Help(HMCommandBuffer* buffer) {
   CommandBufferState& b = *buffer->_state;
-  if (running.try_lock()) {
-    while (!b.run.load(std::memory_order_acquire)) {
-      HMCommandBuffer* next = TakeReady();
-      if (!next) break;
-      PoolScope scope;
-      Run(next);
+  while (!b.run.load(std::memory_order_acquire) && running.try_lock()) {
+    HMCommandBuffer* next = TakeReady();
+    if (!next) {
+      running.unlock();
+      break;
     }
-    running.unlock();
-    // The queue's thread may have come, found it locked and gone to sleep.
-    if (HasReady()) changed.Increment();
+    PoolScope scope;
+    Run(next, buffer);
   }
+  WakeForRest();
   while (!b.done.load() && completing.try_lock()) {
     Pending next;
     if (!TakePending(&next)) {
@@ -180,13 +187,10 @@ void QueueState::Settle(Pending p, HMCommandBuffer* waiter) {
     completing.unlock();
   }
   [p.buffer release];
-  if (!waiter) return;
-  // The other thread may have come, found it locked and gone to sleep.
-  std::lock_guard<std::mutex> lock(mutex);
-  if (!pending.empty()) arrived.Increment();
+  if (waiter) WakeForRest();
 }
 
-void QueueState::Run(HMCommandBuffer* buffer) {
+void QueueState::Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter) {
   CommandBufferState& b = *buffer->_state;
   b.kernel_start.store(Now(), std::memory_order_relaxed);
   b.kernel_end.store(Now(), std::memory_order_relaxed);
@@ -211,11 +215,17 @@ void QueueState::Run(HMCommandBuffer* buffer) {
     completion.encoder = outcome.encoder;
     b.run.store(true, std::memory_order_release);
     Later(std::move(completion));
+    running.unlock();
     return;
   }
   b.gpu_end.store(Now(), std::memory_order_relaxed);
   b.run.store(true, std::memory_order_release);
-  MarkCompleted(buffer, std::move(outcome.failure), outcome.encoder, nullptr);
+  if (buffer == waiter) {
+    MarkCompleted(buffer, std::move(outcome.failure), outcome.encoder, &running);
+  } else {
+    MarkCompleted(buffer, std::move(outcome.failure), outcome.encoder, nullptr);
+    running.unlock();
+  }
   [buffer release];
 }
 

@@ -27,6 +27,7 @@ bool metal_device_resolve(const void* opaque, void** buffer, uint64_t* offset);
 const char* metal_device_take_error();
 const char* metal_device_peek_error();
 const char* metal_device_failure();
+const char* metal_device_failure_on(const void* stream);
 }
 
 namespace {
@@ -454,6 +455,46 @@ void FailuresAreReported() {
   CHECK(error != nullptr && strstr(error, "no luck") != nullptr);
 }
 
+// By whoever asks next, though nobody was called when it happened.
+void FailuresAreSeenWithoutWaiting() {
+  const auto seen = [](const std::function<bool()>& asked) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!asked() && std::chrono::steady_clock::now() < deadline) usleep(100);
+    return asked();
+  };
+  Stream stream;
+  Memory memory(16);
+  id<TF_MetalStream> metal = stream.metal();
+  id<MTLBuffer> buffer = (id<MTLBuffer>)memory.base.opaque;
+  const void* const handle = (const void*)(void*)stream.handle;
+  const std::function<bool()> ways[] = {
+      [&] { return metal_device_failure_on(handle) != nullptr; },
+      [] { return metal_device_failure() != nullptr; },
+      [] { return metal_device_peek_error() != nullptr; },
+      [&] {
+        Status status;
+        uint8_t got[16];
+        Stream second;
+        se.memcpy_dtoh(&device, second, got, &memory, 16, status);
+        return status.code() == TF_INTERNAL;
+      },
+  };
+  for (const std::function<bool()>& way : ways) {
+    CHECK(!way());
+    dispatch_sync([metal queue], ^{
+      id<MTLBlitCommandEncoder> blit = [[metal currentCommandBuffer] blitCommandEncoder];
+      [blit fillBuffer:buffer range:NSMakeRange(8, 100) value:2];
+      [blit endEncoding];
+      [metal commit];
+    });
+    Status fine;
+    Event event;
+    se.record_event(&device, stream, event, fine);  // commits, and does not wait
+    CHECK(seen(way));
+    CHECK(metal_device_take_error() != nullptr && metal_device_take_error() == nullptr);
+  }
+}
+
 // The runner sets the limit: METAL_OPS_DEVICE_MEMORY_MB=64.
 void MemoryLimit() {
   constexpr uint64_t kMegabyte = 1 << 20;
@@ -588,6 +629,7 @@ int main() {
     Run("timers", Timers);
     Run("host callbacks keep the order", HostCallbacksKeepTheOrder);
     Run("failures are reported", FailuresAreReported);
+    Run("failures are seen without waiting", FailuresAreSeenWithoutWaiting);
     Run("a thousand buffers in flight", ThousandBuffersInFlight);
     Run("many threads", ManyThreads);
     return failures == 0 ? 0 : 1;

@@ -23,7 +23,7 @@ def test_executor(validation):
         environment["METAL_OPS_DEVICE_SCRIBBLE"] = "1"
     done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == 13, done.stdout
+    assert done.stdout.count("ok ") == 14, done.stdout
 
 
 @NO_STAND_IN
@@ -41,4 +41,4 @@ def test_executor_with_memory_of_its_own():
     }
     done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == 13, done.stdout
+    assert done.stdout.count("ok ") == 14, done.stdout

@@ -6,6 +6,7 @@
 #endif
 
 #include <atomic>
+#include <thread>
 
 #include "hostmetal/src/sync.h"
 #include "tests/hostmetal/harness.h"
@@ -450,6 +451,44 @@ TEST(blocked_handler_does_not_stop_the_queue) {
   dispatch_semaphore_signal(gate);
   [first waitUntilCompleted];
   dispatch_release(gate);
+}
+
+// Who waits runs the command buffer and its handlers itself, unless the queue's thread came first.
+TEST(blocked_handler_on_a_waiting_thread_does_not_stop_the_queue) {
+  id<MTLCommandQueue> queue = Queue();
+  int here = 0;
+  for (int i = 0; i < 50; ++i) {
+    dispatch_semaphore_t gate = dispatch_semaphore_create(0);
+    id<MTLCommandBuffer> first = [queue.commandBuffer retain];
+    std::atomic<bool> entered{false}, on_waiter{false};
+    std::atomic<bool>*in_handler = &entered, *by_waiter = &on_waiter;
+    std::thread waiter([=] {
+      @autoreleasepool {
+        const pthread_t self = pthread_self();
+        [first addCompletedHandler:^(id<MTLCommandBuffer>) {
+          by_waiter->store(pthread_equal(self, pthread_self()) != 0);
+          in_handler->store(true);
+          dispatch_semaphore_wait(gate, dispatch_time(DISPATCH_TIME_NOW, 5 * NSEC_PER_SEC));
+        }];
+        [first commit];
+        [first waitUntilCompleted];
+      }
+    });
+    while (!entered) usleep(10);
+    id<MTLCommandBuffer> second = queue.commandBuffer;
+    [second commit];
+    const uint64_t deadline = hostmetal::Now() + 2000000000;
+    while (second.status != MTLCommandBufferStatusCompleted && hostmetal::Now() < deadline) {
+      usleep(10);
+    }
+    CHECK_EQ(second.status, MTLCommandBufferStatusCompleted);
+    dispatch_semaphore_signal(gate);
+    waiter.join();
+    here += on_waiter ? 1 : 0;
+    [first release];
+    dispatch_release(gate);
+  }
+  CHECK(here > 0);
 }
 
 TEST(handler_keeps_captured_objects) {

@@ -52,6 +52,20 @@ def test_blocks_beside_vectors(inputs, bits, block):
         check(x, metal_ops.quantize(kernel, bits, block, symmetric))
 
 
+@pytest.mark.parametrize("bits, block", [(4, 32), (4, 64), (8, 32)])
+@pytest.mark.parametrize("scales", ["float32", "float16"])
+def test_outputs_side_by_side(scales, bits, block):
+    """Four at a time, of one row: by the same sums as of two, and those that are left."""
+    x, kernel = make(2, 1024, 39)
+    for symmetric in (False, True):
+        weights = metal_ops.quantize(kernel, bits, block, symmetric, scales=scales)
+        check(x[:1], weights)
+        alone, both = (
+            metal_ops.quantized_matmul(some, weights, dynamic=True) for some in (x[:1], x)
+        )
+        np.testing.assert_array_equal(alone[0], both[0])
+
+
 @pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("scales", ["float32", "float16"])
 @pytest.mark.parametrize("bits", [4, 8])

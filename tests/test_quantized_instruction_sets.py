@@ -46,7 +46,8 @@ def check(x, weights, dtype="float32"):
     assert (error <= allowed).all(), np.max(error / np.maximum(allowed, 1e-300))
 
 
-# Whole vectors of codes, whole windows of sixteen blocks, and what is left of either.
+# Whole vectors of codes, whole windows of sixteen blocks, and what is left of either; four outputs side by side, twice,
+# and three that are left.
 @pytest.mark.parametrize("inputs", [33, 96, 128, 500, 512, 1000, 2048, 2100])
 @pytest.mark.parametrize(
     "bits, block",
@@ -55,7 +56,7 @@ def check(x, weights, dtype="float32"):
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_values(target, symmetric, bits, block, inputs):
     for rows in (1, 2, 3, 4):
-        x, kernel = make(rows, inputs, 5)
+        x, kernel = make(rows, inputs, 11)
         for scales in ("float16", "float32"):
             check(x, metal_ops.quantize(kernel, bits, block, symmetric, scales=scales))
 

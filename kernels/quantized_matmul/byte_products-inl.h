@@ -123,19 +123,27 @@ void BeginnersOfSums(const int8_t* q, const QuantizedParams& p, int32_t* to) {
 template <int kRows>
 constexpr int kAtOnce = kRows > 2 ? 1 : 4 / kRows;
 
+// Outputs of one row of x that are gone through side by side, each at a place of its own: where hardware
+// comes to the end of a page, it goes on reading the others ahead. Nearer ends need less fetched.
+constexpr int kFarOutputs = 4;
+constexpr int64_t kFarAhead = 2048, kFarScalesAhead = 256;
+
 // terms[r] += the sixteen sums of each vector of codes by row r of x; of more than one byte they are to
 // be zero before. `left`: bytes of codes from `from` on. kCentred: codes count from their middle.
+// `far`: bytes from a vector to the next one, if that is the same place of another output.
 template <int kBits, int kBytes, int kRows, bool kCentred, int kVectors>
 HWY_INLINE void AddVectors(const uint8_t* from, int64_t left, const int8_t* q, int64_t q_row,
                            const int32_t* begin, int64_t begin_row,
-                           hn::Vec<DSums> (&terms)[kRows][kVectors]) {
+                           hn::Vec<DSums> (&terms)[kRows][kVectors], int64_t far = 0) {
   const hn::ScalableTag<uint8_t> du;
   const hn::ScalableTag<uint16_t> d16;
   constexpr int64_t kTerms = kTermsOfVector<kBits>;
   const auto low_bits = hn::Set(du, uint8_t{15});
   hn::Vec<hn::ScalableTag<uint8_t>> low[kVectors], high[kVectors];
-  for (int v = 0; v < kVectors; ++v, from += kByteLanes) {
-    FetchCodes(from);
+  const int64_t codes_step = far > 0 ? far : kByteLanes, x_step = far > 0 ? 0 : kTerms * kBytes,
+                begin_step = far > 0 ? 0 : kSumLanes;
+  for (int v = 0; v < kVectors; ++v, from += codes_step) {
+    FetchCodes(from, far > 0 ? kFarAhead : kCodesAhead);
     const auto both = InOrder(kVectors > 1 || left >= kByteLanes
                                   ? hn::LoadU(du, from)
                                   : hn::MaskedLoad(hn::FirstN(du, left), du, from));
@@ -150,16 +158,16 @@ HWY_INLINE void AddVectors(const uint8_t* from, int64_t left, const int8_t* q, i
         if (byte > 0) terms[r][v] = hn::ShiftLeft<8>(terms[r][v]);
       }
       for (int v = 0; v < kVectors; ++v) {
-        const auto of_x = hn::LoadU(DBytes(), x + v * kTerms * kBytes);
+        const auto of_x = hn::LoadU(DBytes(), x + v * x_step);
         terms[r][v] = AddProducts(terms[r][v], low[v], of_x);
       }
       for (int v = 0; v < kVectors && kBits == 4; ++v) {
-        const auto of_x = hn::LoadU(DBytes(), x + v * kTerms * kBytes + kByteLanes);
+        const auto of_x = hn::LoadU(DBytes(), x + v * x_step + kByteLanes);
         terms[r][v] = AddProducts(terms[r][v], high[v], of_x);
       }
     }
     for (int v = 0; v < kVectors && kCentred; ++v) {
-      const auto of_x = hn::LoadU(DSums(), begin + r * begin_row + v * kSumLanes);
+      const auto of_x = hn::LoadU(DSums(), begin + r * begin_row + v * begin_step);
       terms[r][v] = hn::Add(terms[r][v], of_x);
     }
   }
@@ -253,6 +261,64 @@ HWY_INLINE void NarrowDot(const uint8_t* codes, const S* scales, const S* minima
   }
 }
 
+// Whether FarDots is for such weights: blocks of which vectors have several, sixteen of them at a time.
+template <int kBits>
+bool HasFarDots(const QuantizedParams& p) {
+  return HasNarrowBlocks<kBits>(p) && p.groups % kSumLanes == 0 && p.groups * p.block == p.inputs;
+}
+
+// What a row of x has in common with a few outputs, each `far` after the one before.
+template <int kBits, int kBytes, bool kCentred, int kBlocks, typename S>
+HWY_INLINE void FarDots(const uint8_t* codes, const S* scales, const S* minima, int64_t far,
+                        const QuantizedParams& p, const BytesOfX& x, float* products) {
+  const hn::ScalableTag<float> df;
+  constexpr int64_t kTerms = kTermsOfVector<kBits>, kVectors = kSumLanes / kBlocks;
+  constexpr bool kHalves = std::is_same<S, uint16_t>::value;
+  const int64_t far_groups = far * p.row_groups, far_bytes = far * p.bytes;
+  const int8_t* q = x.q;
+  const int32_t* begin = x.begin;
+  const auto block_of = hn::ShiftRight < kBlocks == 4 ? 2 : 3 > (hn::Iota(DSums(), 0));
+  VF sums[kFarOutputs][2];
+  for (int o = 0; o < kFarOutputs; ++o) sums[o][0] = sums[o][1] = hn::Zero(df);
+  for (int64_t group = 0; group < p.groups; group += kSumLanes) {
+    const VF steps = kBytes > 1 ? hn::LoadU(df, x.steps + group) : hn::Zero(df);
+    VF by[kFarOutputs];
+    for (int o = 0; o < kFarOutputs; ++o) {
+      const int64_t at = o * far_groups + group;
+      const VF scale = LoadSome(scales + at, kSumLanes);
+      FetchScales(scales + at, kFarScalesAhead);
+      if (minima != nullptr) {
+        VF minimum = LoadSome(minima + at, kSumLanes);
+        FetchScales(minima + at, kFarScalesAhead);
+        if (kCentred) minimum = hn::MulAdd(scale, hn::Set(df, p.middle), minimum);
+        sums[o][1] = hn::MulAdd(minimum, hn::LoadU(df, x.sums + group), sums[o][1]);
+      }
+      by[o] = kBytes > 1 && kHalves ? hn::Mul(scale, steps) : scale;
+    }
+    for (int i = 0; i < kVectors; ++i) {
+      hn::Vec<DSums> terms[1][kFarOutputs];
+      for (int o = 0; o < kFarOutputs; ++o) terms[0][o] = hn::Zero(DSums());
+      AddVectors<kBits, kBytes, 1, kCentred>(codes + i * kByteLanes, kByteLanes,
+                                             q + i * kTerms * kBytes, 0, begin + i * kSumLanes, 0,
+                                             terms, far_bytes);
+      const auto others = hn::Set(DSums(), static_cast<int32_t>(i * kBlocks));
+      const hn::Indices512<float> at{hn::Add(block_of, others).raw};
+      for (int o = 0; o < kFarOutputs; ++o) {
+        VF term = hn::ConvertTo(df, terms[0][o]);
+        if (kBytes > 1 && !kHalves) term = hn::Mul(term, hn::TableLookupLanes(steps, at));
+        VF& sum = sums[o][i % 2];
+        sum = hn::MulAdd(term, hn::TableLookupLanes(by[o], at), sum);
+      }
+    }
+    codes += kVectors * kByteLanes;
+    q += kVectors * kTerms * kBytes;
+    begin += kVectors * kSumLanes;
+  }
+  for (int o = 0; o < kFarOutputs; ++o) {
+    products[o] = hn::GetLane(hn::SumOfLanes(df, hn::Add(sums[o][0], sums[o][1])));
+  }
+}
+
 // That of weights whose blocks are vectors. `most`: terms of a sum of integers.
 template <int kBits, int kBytes, int kRows, bool kCentred>
 HWY_INLINE void WideDot(const Row& row, const QuantizedParams& p, const BytesOfX& x, int64_t most,
@@ -304,6 +370,29 @@ HWY_INLINE void WideDot(const Row& row, const QuantizedParams& p, const BytesOfX
   for (int r = 0; r < kRows; ++r) products[r] = hn::GetLane(hn::SumOfLanes(df, sums[r]));
 }
 
+// Calls dot(codes, scales, minima, kBlocks) with an output's of narrow blocks.
+template <int kBits, typename Dot>
+HWY_INLINE void WithNarrow(const CpuCall& call, const QuantizedParams& p, int64_t output,
+                           const Dot& dot) {
+  const uint8_t* const codes = call.in<uint8_t>(1) + output * p.bytes;
+  const int64_t at = output * p.row_groups;
+  const auto with = [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    const S *const scales = call.in<S>(2) + at,
+                   *minima = p.use_minima != 0 ? call.in<S>(3) + at : nullptr;
+    if (kBits == 4 && 4 * p.block == kTermsOfVector<kBits>) {
+      dot(codes, scales, minima, std::integral_constant<int, 4>());
+    } else {
+      dot(codes, scales, minima, std::integral_constant<int, 2>());
+    }
+  };
+  if (call.floats(2).type == FloatType::kHalf) {
+    with(uint16_t{0});
+  } else {
+    with(0.0f);
+  }
+}
+
 // What kRows rows of x have in common with an output's weights.
 template <int kBits, int kBytes, int kRows, bool kCentred>
 HWY_INLINE void ByteDot(const CpuCall& call, const QuantizedParams& p, Rows& rows, int64_t output,
@@ -312,22 +401,29 @@ HWY_INLINE void ByteDot(const CpuCall& call, const QuantizedParams& p, Rows& row
     WideDot<kBits, kBytes, kRows, kCentred>(rows.At(output), p, x, most, products);
     return;
   }
-  const uint8_t* const codes = call.in<uint8_t>(1) + output * p.bytes;
-  const int64_t at = output * p.row_groups;
-  const auto dot = [&](auto zero) HWY_ATTR {
-    using S = decltype(zero);
-    const S *const scales = call.in<S>(2) + at,
-                   *minima = p.use_minima != 0 ? call.in<S>(3) + at : nullptr;
-    if (kBits == 4 && 4 * p.block == kTermsOfVector<kBits>) {
-      NarrowDot<kBits, kBytes, kRows, kCentred, 4>(codes, scales, minima, p, x, products);
-    } else {
-      NarrowDot<kBits, kBytes, kRows, kCentred, 2>(codes, scales, minima, p, x, products);
-    }
-  };
-  if (call.floats(2).type == FloatType::kHalf) {
-    dot(uint16_t{0});
-  } else {
-    dot(0.0f);
+  WithNarrow<kBits>(call, p, output,
+                    [&](auto* codes, auto* scales, auto* minima, auto blocks) HWY_ATTR {
+                      NarrowDot<kBits, kBytes, kRows, kCentred, decltype(blocks)::value>(
+                          codes, scales, minima, p, x, products);
+                    });
+}
+
+// What one row of x has in common with outputs from `begin` to `end`.
+template <int kBits, int kBytes, bool kCentred>
+HWY_INLINE void ByteDots(const CpuCall& call, const QuantizedParams& p, Rows& rows, int64_t begin,
+                         int64_t end, const BytesOfX& x, int64_t most, float* products) {
+  const int64_t far = HasFarDots<kBits>(p) ? (end - begin) / kFarOutputs : 0;
+  for (int64_t i = 0; i < far; ++i) {
+    float some[kFarOutputs];
+    WithNarrow<kBits>(call, p, begin + i,
+                      [&](auto* codes, auto* scales, auto* minima, auto blocks) HWY_ATTR {
+                        FarDots<kBits, kBytes, kCentred, decltype(blocks)::value>(
+                            codes, scales, minima, far, p, x, some);
+                      });
+    for (int o = 0; o < kFarOutputs; ++o) products[o * far + i] = some[o];
+  }
+  for (int64_t output = begin + kFarOutputs * far; output < end; ++output) {
+    ByteDot<kBits, kBytes, 1, kCentred>(call, p, rows, output, x, most, products + output - begin);
   }
 }
 

@@ -183,6 +183,10 @@ class Words {
 
   Words(const QuantizedParams& p, int64_t) : p_(p) {}
   void Rounded(const X*, int64_t) {}
+  // Of one row, whether that has computed all outputs from `begin` to `end`.
+  bool Dots(const CpuCall&, Rows&, int64_t, int64_t, const X*, const float*, float*) const {
+    return false;
+  }
   template <int kRows>
   void Dot(const CpuCall&, Rows& rows, int64_t output, const X* q, int64_t q_row, int64_t,
            const float* sums_of_x, int64_t sums_row, float* products) const {
@@ -216,14 +220,7 @@ class Bytes {
   template <int kRows>
   void Dot(const CpuCall& call, Rows& rows, int64_t output, const X* q, int64_t q_row,
            int64_t first, const float* sums_of_x, int64_t sums_row, float* products) const {
-    const BytesOfX x = {q,
-                        q_row,
-                        begin_.data() + first * begin_row_,
-                        begin_row_,
-                        /*steps=*/nullptr,
-                        0,
-                        sums_of_x,
-                        sums_row};
+    const BytesOfX x = Of(q, q_row, first, sums_of_x, sums_row);
     if (p_.use_minima != 0) {
       ByteDot<kBits, 1, kRows, false>(call, p_, rows, output, x, kMostTerms, products);
     } else {
@@ -231,7 +228,25 @@ class Bytes {
     }
   }
 
+  bool Dots(const CpuCall& call, Rows& rows, int64_t begin, int64_t end, const X* q,
+            const float* sums_of_x, float* products) const {
+    const BytesOfX x = Of(q, 0, 0, sums_of_x, 0);
+    if (p_.use_minima != 0) {
+      ByteDots<kBits, 1, false>(call, p_, rows, begin, end, x, kMostTerms, products);
+    } else {
+      ByteDots<kBits, 1, true>(call, p_, rows, begin, end, x, kMostTerms, products);
+    }
+    return true;
+  }
+
  private:
+  BytesOfX Of(const X* q, int64_t q_row, int64_t first, const float* sums_of_x,
+              int64_t sums_row) const {
+    return {
+        q,         q_row,   begin_.data() + first * begin_row_, begin_row_, /*steps=*/nullptr, 0,
+        sums_of_x, sums_row};
+  }
+
   const QuantizedParams& p_;
   int64_t begin_row_;
   std::vector<int32_t> begin_;
@@ -264,6 +279,15 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
         kOutputsAtOnce * (p.inputs * (1 + n) / Kind<kBits>::kTermsOfStep + p.bytes / 4 + 16);
     call.ParallelFor(pieces, cycles, [&](int64_t begin, int64_t end) {
       Rows rows(call, p, 1);
+      if (n == 1) {
+        const int64_t from = begin * kOutputsAtOnce, to = std::min(p.outputs, end * kOutputsAtOnce);
+        std::vector<float> of_all(to - from);
+        if (kind.Dots(call, rows, from, to, q.get(), sums_of_x.data(), of_all.data())) {
+          for (float& y : of_all) y *= steps[0];
+          call.Store(0, first * p.outputs + from, to - from, of_all.data());
+          return;
+        }
+      }
       std::vector<float> sums(n * kOutputsAtOnce);
       for (int64_t piece = begin; piece < end; ++piece) {
         const int64_t output = piece * kOutputsAtOnce;

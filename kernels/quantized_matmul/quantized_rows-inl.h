@@ -22,10 +22,13 @@ namespace HWY_NAMESPACE {
 
 // What a row's codes and scales are read from is fetched some rows before: each page is the end of what
 // hardware reads ahead. Into the second cache: the first waits for too few lines at a time.
-HWY_INLINE void FetchCodes(const uint8_t* from) { __builtin_prefetch(from + 8192, 0, 2); }
+constexpr int64_t kCodesAhead = 8192, kScalesAhead = 1024;
+HWY_INLINE void FetchCodes(const uint8_t* from, int64_t ahead = kCodesAhead) {
+  __builtin_prefetch(from + ahead, 0, 2);
+}
 template <typename S>
-HWY_INLINE void FetchScales(const S* from) {
-  __builtin_prefetch(from + 1024, 0, 2);
+HWY_INLINE void FetchScales(const S* from, int64_t ahead = kScalesAhead) {
+  __builtin_prefetch(from + ahead, 0, 2);
 }
 
 // The weights of one row.

@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.processes import patience
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -33,13 +35,17 @@ class Server:
         )
 
     def run(self, arguments: list[str], timeout: float) -> tuple[int, str]:
-        """Returns (exit code, negative for a signal; output). A run of more seconds is killed, and says so."""
+        """Returns (exit code, negative for a signal; output).
+
+        A run of more seconds, as patience() counts them, is killed, and says so.
+        """
         with tempfile.NamedTemporaryFile("r", errors="replace") as output:
             task = {"arguments": arguments, "output": output.name}
             self._process.stdin.write(json.dumps(task).encode() + b"\n")
             self._process.stdin.flush()
             child = self._answer()
-            late = not select.select([self._process.stdout], [], [], timeout)[0]
+            answers = [self._process.stdout]
+            late = not any(select.select(answers, [], [], wait)[0] for wait in patience(timeout))
             if late:
                 os.kill(child, signal.SIGKILL)
             code = self._answer()

@@ -6,13 +6,26 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Of these tests too: METAL_DEVICE_WRAPPER_TYPE=1 runs all kernels with their accesses checked, many times slower.
 VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
+
+
+def patience(seconds: float) -> Iterator[float]:
+    """Times to wait, one after the other, that make `seconds` of a machine with nobody else on it.
+
+    Where more processes want a core than there are, a second counts as what each of them has of it: limits by the clock
+    ended files of tests that were at work, where others compiled.
+    """
+    cores = os.cpu_count() or 1
+    while seconds > 0:
+        wait = min(5.0, max(seconds, 0.1))
+        yield wait
+        seconds -= wait * min(1.0, cores / max(os.getloadavg()[0], 1e-3))
 
 
 class Process:
@@ -42,14 +55,16 @@ class Process:
         )
 
     def finish(self, timeout: float = 120) -> tuple[int, str, str]:
-        """Returns (exit code, standard output, standard error)."""
-        try:
-            out, err = self._process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            out, err = self._process.communicate()
-            raise AssertionError(f"no end after {timeout} s\n{out}\n{err}") from None
-        return self._process.returncode, out, err
+        """Returns (exit code, standard output, standard error); `timeout` is in seconds, as patience() counts them."""
+        for wait in patience(timeout):
+            try:
+                out, err = self._process.communicate(timeout=wait)
+            except subprocess.TimeoutExpired:
+                continue
+            return self._process.returncode, out, err
+        self._process.kill()
+        out, err = self._process.communicate()
+        raise AssertionError(f"no end after {timeout} s\n{out}\n{err}")
 
     def stop(self) -> None:
         """Ends the process if it still runs."""

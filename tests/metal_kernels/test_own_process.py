@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import Server
+from tests.processes import Process, patience
 
 ENDS = {
     "def test(): pass": 0,
@@ -46,3 +47,20 @@ def test_one_that_does_not_end_is_killed(server: Server, tmp_path: Path) -> None
     file.write_text("import time\ndef test():\n    time.sleep(100)")
     code, output = server.run(["-q", "-p", "no:cacheprovider", str(file)], 0.5)
     assert code == -9 and output.endswith("no end after 0.5 s")
+
+
+def test_a_process_that_does_not_end_is_killed() -> None:
+    process = Process("-c", "print('began', flush=True); import time; time.sleep(100)")
+    with pytest.raises(AssertionError, match="no end after 2 s\nbegan"):
+        process.finish(timeout=2)
+    assert process._process.returncode == -9
+
+
+@pytest.mark.parametrize("wanting, share", [(0, 1), (0.5, 1), (1, 1), (4, 4), (40, 40)])
+def test_a_busy_machine_is_waited_for(
+    wanting: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four processes that want a core, each takes four times as long."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (wanting * os.cpu_count(), 0.0, 0.0))
+    waits = list(patience(20))
+    assert max(waits) <= 5 and sum(waits) == pytest.approx(20 * share, rel=0.1)

@@ -325,8 +325,9 @@ def test_a_copy_for_another_release(world: World):
     (here / "link").symlink_to("old.cc")
     (here / "build/hostmetal/src").mkdir(parents=True)
     (here / "build/hostmetal/src/a.o").touch()
-    (here / "build/kernels").mkdir()
-    (here / "build/kernels/an_op.o").touch()  # knows TensorFlow
+    for room in ("an", "tensorflow"):
+        (here / "build/kernels" / room).mkdir(parents=True)
+        (here / "build/kernels" / room / "an_op.o").touch()
     subprocess.run(["git", "init", "-q", here], check=True)
 
     def make_copy() -> None:
@@ -337,7 +338,8 @@ def test_a_copy_for_another_release(world: World):
     assert (copy / "old.cc").stat().st_mtime == (here / "old.cc").stat().st_mtime
     assert (copy / "link").is_symlink() and not (copy / "a.so").exists()
     assert (copy / "build/hostmetal/src/a.o").exists()
-    assert not (copy / "build/kernels/an_op.o").exists()
+    assert (copy / "build/kernels/an/an_op.o").exists()
+    assert not (copy / "build/kernels/tensorflow/an_op.o").exists()
     (here / "old.cc").unlink()
     (here / "new.cc").write_text("2")
     (copy / "build/mine.o").touch()

@@ -61,10 +61,46 @@ MOST_SPILLED = {
 }
 
 
-@pytest.mark.parametrize("target", gpu.TARGETS)
-@pytest.mark.parametrize("file", SHADERS)
+# Assembled for all targets: whose text depends on the target, and of the others one of a kind, with all of its types.
+FOR_ALL_TARGETS = {
+    *("device/kernels/copy.metal", "device/kernels/elementwise.metal"),
+    *("device/kernels/random.metal", "kernels/row_norm/row_norm.metal"),
+    *("device/kernels/nn/gemm_blocks.metal", "device/kernels/nn/gemm_conv.metal"),
+    *("device/kernels/nn/gemm_warpgroups.metal", "device/kernels/nn/loss.metal"),
+    *("kernels/attention/attention.metal", "kernels/attention/attention_warpgroups.metal"),
+    *("kernels/gemm/gemm_blocks.metal", "kernels/gemm/gemm_conv.metal"),
+    *("kernels/gemm/gemm_warpgroups.metal", "kernels/hamming_distance/hamming_distance.metal"),
+    *("kernels/hash_encode/hash_encode.metal", "kernels/hash_encode/hash_encode_table.metal"),
+    "kernels/quantized_matmul/quantized_matmul.metal",
+}
+
+
+def flat(file: str, target: str) -> str:
+    """The text of a shader for a target, all headers included."""
+    options = Options(include=(".",), gpu=(target,))
+    defines = options.language_defines("NVPTX") + gpu.defines(target)
+    return compiler._flat(file, None, options, defines)
+
+
+def test_shaders_for_all_targets_exist() -> None:
+    assert FOR_ALL_TARGETS <= set(SHADERS)
+
+
+# The same text a second time is minutes of work in all, and one of the slow tests.
+@pytest.mark.parametrize(
+    "file, target",
+    [
+        pytest.param(file, target, marks=[] if all_targets else [pytest.mark.slow])
+        for file in SHADERS
+        for target in gpu.TARGETS
+        for all_targets in [target == gpu.TARGETS[-1] or file in FOR_ALL_TARGETS]
+    ],
+)
 def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
+    if file not in FOR_ALL_TARGETS:
+        texts = {flat(file, each) for each in gpu.TARGETS}
+        assert len(texts) == 1, "it asks for the target: name it in FOR_ALL_TARGETS"
     usages = compiler.gpu_usage(file, Options(include=(".",), gpu=(target,)))
     assert usages and {usage.target for usage in usages} == {target}
     # A kernel that spills much has lost what the GPU is for.

@@ -127,8 +127,8 @@ metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the sh
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-# The whole suite, or a part of it, on all cores; what ARGS names, in one process.
-PYTEST = $(PY) -m pytest $(if $(ARGS),,-n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder)
+# The whole suite, or a part of it, on all cores, with the slowest tests at the end; what ARGS names, in one process.
+PYTEST = $(PY) -m pytest $(if $(ARGS),,-n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=5)
 
 test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
 	@$(PYTEST) $(ARGS)

@@ -37,7 +37,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target = copy / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target, follow_symlinks=False)
-    shutil.copytree(ROOT / "build", copy / "build", symlinks=True)
+    # Less trees and environments of gigabytes that nothing here asks for.
+    others = shutil.ignore_patterns("tf-*", "python-*", "sanitize", "bazelisk")
+    shutil.copytree(ROOT / "build", copy / "build", symlinks=True, ignore=others)
     # The environment's own files by link. The stamp that says "this checkout is installed in it" must be up to date,
     # or make would install the copy into the environment of the original.
     environment = copy / ".venv"

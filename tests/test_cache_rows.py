@@ -258,3 +258,38 @@ def test_bad_tokens():
         cache.attend(x, tf.cast(x, tf.float16), x)
     with pytest.raises(tf.errors.InvalidArgumentError, match="rows must have shape"):
         cache.attend(x, tf.ones([1, 1, 1, 3]), x)
+    two = tf.ones([1, 1, 2, 2])
+    for q, k, v, words in (
+        (two, x, x, r"\[KVCache.attend\] k: expected 2 tokens as of q, got 1"),
+        (x, x, two, r"v: expected 1 tokens as of q, got 2"),
+        (x[0], x, x, r"q: expected shape \[batch, heads, n, size\], got \[1, 1, 2\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            cache.attend(q, k, v)
+    assert cache.lengths.numpy().tolist() == [0]
+
+
+@pytest.mark.parametrize("kind", ["capacity", "window"])
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_bad_counts(kind, traced):
+    """They would move the places of all tokens to come."""
+    cache = metal_ops.KVCache(2, 1, size=2, **{kind: 8})
+    x = tf.ones([2, 1, 3, 2])
+
+    def attend(counts):
+        return cache.attend(x, x, x, counts=counts)
+
+    call = tf.function(attend) if traced else attend
+    for counts in ([4, 1], [-1, 1]):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="counts: expected 0 to the number"
+        ):
+            call(tf.constant(counts))
+    for counts in ([1], [1, 1, 1], 1):
+        with pytest.raises(
+            ValueError, match=r"\[KVCache.attend\] counts: expected one for each of 2"
+        ):
+            call(tf.constant(counts))
+    assert cache.lengths.numpy().tolist() == [0, 0]
+    call(tf.constant([3, 0]))
+    assert cache.lengths.numpy().tolist() == [3, 0]

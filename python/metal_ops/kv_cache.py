@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from metal_ops.ops import _arguments
+from metal_ops.ops import _arguments, _checks
 from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
 from metal_ops.ops.cache_rows import cache_rows
 
@@ -118,23 +118,22 @@ class KVCache(tf.Module):
           [batch, heads, n, value_size].
 
         Raises:
-          tf.errors.InvalidArgumentError: The cache is full, or a shape does not fit.
+          TypeError: A dtype does not fit.
+          ValueError: q, k and v have not as many tokens, or counts is not one for each sequence.
+          tf.errors.InvalidArgumentError: The cache is full, a count is beyond n, or a shape does not fit.
         """
         op = "KVCache.attend"
         q, k, v = (
             _arguments.as_dtype(op, argument, value, self.k.dtype)
             for argument, value in (("q", q), ("k", k), ("v", v))
         )
+        _check_tokens(op, q, k, v)
         options: dict[str, Any] = {"scale": scale, "soft_cap": soft_cap}
         n = tf.shape(k)[2] if k.shape.rank is None or k.shape[2] is None else k.shape[2]
         starts = self.lengths.read_value()
         with tf.device("CPU:0"):
             whole = tf.fill([self.k.shape[0]], n)
-        new = (
-            whole
-            if counts is None
-            else tf.cast(_arguments.as_indices(op, "counts", counts), tf.int32)
-        )
+        new = whole if counts is None else _checked_counts(op, counts, whole)
         if self.window is not None and k.shape[2] != 1:
             outputs = self._attend_in_ring(q, k, v, starts, options)
             with tf.control_dependencies([outputs]):  # which has read what is overwritten
@@ -185,6 +184,36 @@ class KVCache(tf.Module):
     def reset(self) -> None:
         """Forgets all tokens."""
         self.lengths.assign(tf.zeros_like(self.lengths))
+
+
+def _check_tokens(op: str, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> None:
+    """As many keys and values as queries, where that is known."""
+    for argument, value in (("q", q), ("k", k), ("v", v)):
+        if value.shape.rank not in (4, None):
+            raise ValueError(
+                f"[{op}] {argument}: expected shape [batch, heads, n, size], got {_checks.size_of(value)}."
+            )
+        if not value.shape[2:3].is_compatible_with(q.shape[2:3]):
+            raise ValueError(
+                f"[{op}] {argument}: expected {q.shape[2]} tokens as of q, got {value.shape[2]}."
+            )
+
+
+def _checked_counts(op: str, counts: Any, most: tf.Tensor) -> tf.Tensor:
+    """int32 [batch], 0 to `most`: other ones would move the places of all later tokens."""
+    counts = tf.cast(_arguments.as_indices(op, "counts", counts), tf.int32)
+    if not counts.shape.is_compatible_with(most.shape):
+        raise ValueError(
+            f"[{op}] counts: expected one for each of {most.shape[0]} sequences, got shape {counts.shape}."
+        )
+    with tf.device("CPU:0"):
+        words = f"[{op}] counts: expected 0 to the number of tokens that are given."
+        fits = (
+            tf.debugging.assert_non_negative(counts, words),
+            tf.debugging.assert_less_equal(counts, most, words),
+        )
+        with tf.control_dependencies([one for one in fits if one is not None]):
+            return tf.identity(counts)
 
 
 def _ordered(cache: tf.Variable, at: tf.Tensor) -> tf.Tensor:

@@ -34,6 +34,12 @@ KINDS = {
     "einsum of two": lambda: (keras.layers.EinsumDense("...de,dec->...c", 7), normal(3, 5, 4, 6)),
     "conv2d": lambda: (pixels(), normal(2, 9, 8, 10)),
     "conv2d, dilated": lambda: (pixels(strides=1, dilation_rate=2), normal(2, 9, 8, 10)),
+    "conv1d": lambda: (keras.layers.Conv1D(6, 3, strides=2, padding="same"), normal(2, 9, 10)),
+    "conv1d, causal": lambda: (
+        keras.layers.Conv1D(6, 3, dilation_rate=2, padding="causal", activation="tanh"),
+        normal(2, 9, 10),
+    ),
+    "conv3d": lambda: (keras.layers.Conv3D(6, (2, 3, 1), activation="tanh"), normal(2, 4, 5, 3, 4)),
     "embedding": lambda: (
         keras.layers.Embedding(30, 12),
         np.random.default_rng(0).integers(0, 30, (4, 6)),
@@ -253,6 +259,35 @@ def trained(name="default", **arguments):
     return model
 
 
+@pytest.mark.parametrize("quantized", [False, True], ids=["floats", "codes"])
+def test_ragged_indices(quantized):
+    """As the recurrent layers take what an Embedding makes of them."""
+    layer = keras.layers.Embedding(30, 12)
+    layer.build(None)
+    if quantized:
+        layer = layers.QuantizedEmbedding.from_layer(layer)
+    for name in ("a", "b"):
+        adapters.add(layer, rank=2, name=name)
+        train_a_little(layer, name)
+    only(layer, "b").a.assign(only(layer, "b").a.value + 1.0)  # of another sign and size
+    dense = np.random.default_rng(1).integers(0, 30, (3, 4))
+    ragged = tf.RaggedTensor.from_tensor(dense, lengths=[4, 0, 2])
+    deep = tf.RaggedTensor.from_row_lengths(ragged, [2, 1, 0])  # two ragged axes
+    for used in (None, "a", ["b", None, "a"]):
+        adapters.use(layer, used)
+        for call in (layer, tf.function(layer)):
+            found = call(ragged)
+            assert found.shape.as_list() == [3, None, 12]
+            expected = tf.RaggedTensor.from_tensor(layer(dense), lengths=[4, 0, 2])
+            assert_near(found.flat_values, expected.flat_values)
+            found = call(deep)
+            assert_near(found[0, 0], layer(tf.tile(dense[:1], [3, 1]))[0])
+    with pytest.raises(
+        ValueError, match="one for each of 3 rows, but embedding.* is called with 2"
+    ):
+        layer(ragged[:2])
+
+
 def test_saved_alone_and_loaded_beside_another_copy(tmp_path):
     x, model = classifier_data()[0][:20], trained("mine", rank=3, alpha=5, layers="attention|out")
     right = model.predict(x, verbose=0)
@@ -381,10 +416,12 @@ class Doubled(keras.layers.Dense):
         (dict(rank=0), ValueError, r"rank: expected 1 or more, got 0"),
         (dict(rank=1.5), TypeError, r"rank: expected an integer"),
         (dict(alpha="much"), TypeError, r"alpha"),
+        (dict(alpha=float("nan")), ValueError, r"alpha: expected a finite number, got nan"),
         (dict(dropout=1), ValueError, r"dropout: expected a number in \[0, 1\)"),
         (dict(name="a/b"), ValueError, r"name: expected letters, digits"),
         (dict(layers="nowhere"), ValueError, r"layers: none fits 'nowhere'. Those that can have one: in, "),
         (dict(layers=3), TypeError, r"layers: expected a regular expression, a class"),
+        (dict(layers="mid("), ValueError, r"\[adapters.add\] layers: expected a regular expression, got 'mid\('"),
         (dict(layers=keras.layers.BatchNormalization), ValueError, r"layers: none fits"),
     ],
 )  # fmt: skip

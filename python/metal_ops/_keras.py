@@ -39,7 +39,12 @@ def matching(op: str, argument: str, pattern: Any) -> Callable[[Any], bool]:
     if pattern is None:
         return lambda layer: True
     if isinstance(pattern, str):
-        found = re.compile(pattern)
+        try:
+            found = re.compile(pattern)
+        except re.error as error:
+            raise ValueError(
+                f"[{op}] {argument}: expected a regular expression, got {pattern!r} ({error})."
+            ) from None
         return lambda layer: bool(found.search(path(layer)))
     if isinstance(pattern, type):
         return lambda layer: isinstance(layer, pattern)

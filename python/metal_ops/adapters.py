@@ -4,8 +4,8 @@ Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", [arXiv:210
 a layer that multiplies with W multiplies with W + (alpha / rank) A B, section 4.1, and A and B alone are trained. B
 begins at zero. The product with A comes first, so that W + A B is never made, and W may be codes.
 
-Dense, EinsumDense (and with it what MultiHeadAttention projects by), Conv2D without groups, Embedding, QuantizedDense,
-QuantizedConv2D and QuantizedEmbedding can have adapters.
+Dense, EinsumDense (and with it what MultiHeadAttention projects by), Conv1D, Conv2D and Conv3D without groups, Embedding,
+QuantizedDense, QuantizedConv2D and QuantizedEmbedding can have adapters.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _keras.require_tensorflow_backend()
 __all__ = ["add", "load", "merge", "names", "save", "unmerge", "use"]
 
 _FORMAT = "metal_ops adapter 1"
+_CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 
 
 class _Form(NamedTuple):
@@ -69,14 +70,22 @@ def _form(layer: Any, rank: int) -> _Form | None:
             (layer.input_dim, rank),
             (rank, layer.output_dim),
             rank**-0.5,
-            lambda x, a, b, drop: tf.tensordot(drop(tf.gather(a, _indices(x))), b, 1),
+            lambda x, a, b, drop: _each_row(
+                x, lambda x: tf.tensordot(drop(tf.gather(a, _indices(x))), b, 1)
+            ),
             tf.matmul,
         )
-    if isinstance(layer, keras.layers.Conv2D) and call is keras.layers.Conv2D.call:
+    if any(isinstance(layer, kind) and call is kind.call for kind in _CONVOLUTIONS):
         return _convolution(layer, rank) if layer.groups == 1 else None
     if call is keras.layers.EinsumDense.call:
         return _einsum(layer, rank)
     return None
+
+
+def _each_row(x: tf.Tensor, product: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    return (
+        x.with_flat_values(product(x.flat_values)) if isinstance(x, tf.RaggedTensor) else product(x)
+    )
 
 
 def _indices(x: tf.Tensor) -> tf.Tensor:
@@ -84,15 +93,28 @@ def _indices(x: tf.Tensor) -> tf.Tensor:
 
 
 def _convolution(layer: Any, rank: int) -> _Form:
-    """A is a convolution like the layer's, B one of 1 x 1."""
+    """A is a convolution like the layer's, B one of single points."""
+    axes = len(layer.kernel_size)
     axis = -1 if layer.data_format == "channels_last" else 1
     channels = layer.input_spec.axes[axis]
 
     def product(
         x: tf.Tensor, a: tf.Tensor, b: tf.Tensor, drop: Callable[[tf.Tensor], tf.Tensor]
     ) -> tf.Tensor:
-        narrow = layer.convolution_op(drop(x), a)
-        return keras.ops.conv(narrow, b[tf.newaxis, tf.newaxis], data_format=layer.data_format)
+        x, padding = drop(x), layer.padding
+        if padding == "causal":  # of Conv1D alone
+            before = [layer.dilation_rate[0] * (layer.kernel_size[0] - 1), 0]
+            x = keras.ops.pad(x, [[0, 0], before, [0, 0]] if axis < 0 else [[0, 0], [0, 0], before])
+            padding = "valid"
+        narrow = keras.ops.conv(
+            x,
+            a,
+            strides=list(layer.strides),
+            padding=padding,
+            dilation_rate=layer.dilation_rate,
+            data_format=layer.data_format,
+        )
+        return keras.ops.conv(narrow, b[(tf.newaxis,) * axes], data_format=layer.data_format)
 
     return _Form(
         (*layer.kernel_size, channels, rank),
@@ -197,19 +219,18 @@ class _Beside:
         for adapter in adapters:
             added = tf.cast(adapter(inputs), outputs.dtype)
             if isinstance(self.used, tuple):
-                rows = self._rows(adapter.name, outputs)
-                added = tf.where(rows, added, tf.zeros([], added.dtype))
+                added = _of_rows(self._rows(adapter.name, outputs), added)
             outputs += added
         bias = getattr(self.layer, "bias", None)
         if bias is not None:
             if getattr(self.layer, "data_format", None) == "channels_first":
-                bias = keras.ops.reshape(bias, [-1, 1, 1])
+                bias = keras.ops.reshape(bias, [-1] + [1] * len(self.layer.kernel_size))
             outputs = keras.ops.add(outputs, bias)
         activation = getattr(self.layer, "activation", None)
         return outputs if activation is None else activation(outputs)
 
     def _rows(self, name: str, outputs: tf.Tensor) -> tf.Tensor:
-        """Which rows of the batch have that adapter, [batch, 1, ...]."""
+        """Which rows of the batch have that adapter, [batch]."""
         assert isinstance(self.used, tuple)
         n = len(self.used)
         words = (
@@ -217,10 +238,19 @@ class _Beside:
         )
         if outputs.shape[0] not in (None, n):
             raise ValueError(f"{words} {outputs.shape[0]}.")
-        same = tf.debugging.assert_equal(tf.shape(outputs)[0], n, f"{words} another number.")
+        batch = outputs.nrows() if isinstance(outputs, tf.RaggedTensor) else tf.shape(outputs)[0]
+        same = tf.debugging.assert_equal(tf.cast(batch, tf.int32), n, f"{words} another number.")
         with tf.control_dependencies([] if same is None else [same]):
-            rows = tf.constant([one == name for one in self.used])
-        return tf.reshape(rows, [n] + [1] * (len(outputs.shape) - 1))
+            return tf.constant([one == name for one in self.used])
+
+
+def _of_rows(rows: tf.Tensor, added: tf.Tensor) -> tf.Tensor:
+    """`added` in some rows [batch] of it, and 0 in the others, whatever is there."""
+    if isinstance(added, tf.RaggedTensor):
+        each = tf.gather(rows, added.value_rowids())
+        return added.with_values(_of_rows(each, added.values))
+    rows = tf.reshape(rows, [-1] + [1] * (len(added.shape) - 1))
+    return tf.where(rows, added, tf.zeros([], added.dtype))
 
 
 def add(
@@ -267,6 +297,8 @@ def add(
     op = "adapters.add"
     _check(op, model)
     rank, alpha = _arguments.integer(op, "rank", rank), _arguments.number(op, "alpha", alpha)
+    if not math.isfinite(alpha):
+        raise ValueError(f"[{op}] alpha: expected a finite number, got {alpha}.")
     dropout = _arguments.number(op, "dropout", dropout)
     if rank < 1:
         raise ValueError(f"[{op}] rank: expected 1 or more, got {rank}.")

@@ -29,7 +29,7 @@ class QuantizedEmbedding(Quantized, keras.layers.Embedding):
       lookup: Neighbouring rows that share a lookup table, 0 for all of them; None: there are scales.
       **kwargs: Keras' other arguments, by name.
 
-    Input: indices of any shape, in [0, input_dim).
+    Input: indices of any shape, in [0, input_dim), ragged ones, too.
     Output: [..., output_dim] of the layer's compute dtype: float32, float16 or bfloat16.
 
     Attributes:
@@ -70,6 +70,11 @@ class QuantizedEmbedding(Quantized, keras.layers.Embedding):
         self.built = True
 
     def call(self, inputs: Any) -> tf.Tensor:
+        if isinstance(inputs, tf.RaggedTensor):
+            return inputs.with_flat_values(self._looked_up(inputs.flat_values))
+        return self._looked_up(inputs)
+
+    def _looked_up(self, inputs: Any) -> tf.Tensor:
         indices = tf.convert_to_tensor(inputs)
         if indices.dtype not in (tf.int32, tf.int64):
             indices = tf.cast(indices, tf.int32)

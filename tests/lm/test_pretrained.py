@@ -311,6 +311,9 @@ def test_generate_and_chat(small, capfdbinary, monkeypatch):
         assert b"2 layers, width 64, 361 tokens" in out and re.search(rb"\d+ tokens written", said)
         texts.append(out.split(b"bytes.\n", 1)[1])
     assert texts[0] == texts[1] != texts[2] and texts[0].startswith(b"the")
+    # Bytes that are no text, as the command line has them.
+    assert lm("generate", "--model", small, "\udcff", "--tokens", 2) == 0
+    assert "bytes.\n\N{REPLACEMENT CHARACTER}".encode() in capfdbinary.readouterr()[0]
     monkeypatch.setattr(sys, "stdin", io.StringIO("One\nTwo\n"))
     assert lm("chat", "--model", small, "--tokens", 8) == 0
 
@@ -329,6 +332,19 @@ def test_the_end_ends(small):
     tokenizer.ends = frozenset({likeliest})
     again.tell(b"the")
     assert list(again.write(5)) == [] and again.n_written == 0
+
+
+def test_logits_that_are_no_numbers(small):
+    from metal_ops.lm.generate import Sampling, Writer
+    from metal_ops.programs.errors import ProgramError
+
+    for temperature in (0.0, 1.0):
+        model, tokenizer = pretrained.load(small, None)
+        model.last_norm = model.last_norm * float("nan")
+        writer = Writer(model, Sampling(temperature), tokenizer)
+        writer.tell(b"the")
+        with pytest.raises(ProgramError, match="logits are not finite: its weights are damaged"):
+            next(writer.write(1))
 
 
 def test_a_prompt_without_tokens(small):

@@ -191,10 +191,19 @@ def test_ply_of_other_programs(tmp_path):
     rows = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, -2)]
     text = "".join(f"{x} {y} {z} 255\n" for x, y, z in rows) + "4 0 1 2 3 1\n3 0 1 2 -1\n"
     (tmp_path / "a.ply").write_bytes(HEADER % b"ascii" + text.encode())
-    packed = b"".join(struct.pack("<dfhB", *row, 255) for row in rows)
-    packed += struct.pack("<B4Ib", 4, 0, 1, 2, 3, 1) + struct.pack("<B3Ib", 3, 0, 1, 2, -1)
-    (tmp_path / "b.ply").write_bytes(HEADER % b"binary_little_endian" + packed)
-    for name in ("a.ply", "b.ply"):
+    # The third one's faces are triangles alone, which are read at once.
+    triangles = HEADER.replace(b"face 2", b"face 3")
+    for order, form in (("<", b"binary_little_endian"), (">", b"binary_big_endian")):
+        packed = b"".join(struct.pack(f"{order}dfhB", *row, 255) for row in rows)
+        faces = struct.pack(f"{order}B4Ib", 4, 0, 1, 2, 3, 1) + struct.pack(
+            f"{order}B3Ib", 3, 0, 1, 2, -1
+        )
+        (tmp_path / f"{form[7:8].decode()}.ply").write_bytes(HEADER % form + packed + faces)
+        faces = b"".join(
+            struct.pack(f"{order}B3Ib", 3, *face, 1) for face in ((0, 1, 2), (0, 2, 3), (0, 1, 2))
+        )
+        (tmp_path / f"{form[7:8].decode()}3.ply").write_bytes(triangles % form + packed + faces)
+    for name in ("a.ply", "l.ply", "b.ply", "l3.ply", "b3.ply"):
         found = files.read(tmp_path / name)
         assert found.vertices.tolist() == [list(map(float, row)) for row in rows]
         assert found.triangles.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 2]]
@@ -219,7 +228,7 @@ HOSTILE = {
     "long.obj": (b"v " + b"x" * 100000, "line 1: expected three numbers, got 'v xxx"),
     "empty.ply": (b"", "not a readable PLY file"),
     "endless.ply": (b"ply\n" + b"comment\n" * 10000, "not a readable PLY file"),
-    "big.ply": (PLY.replace(b"ascii", b"binary_big_endian") + FACE % 0, "has format 'binary_big_endian', expected"),
+    "form.ply": (PLY.replace(b"ascii", b"binary_middle_endian") + FACE % 0, "has format 'binary_middle_endian', expected"),
     "many.ply": (PLY.replace(b"3", b"99999999999", 1) + FACE % 0, "declares 99999999999 of 'vertex'"),
     "minus.ply": (PLY.replace(b"vertex 3", b"vertex -3") + FACE % 0, "declares -3 of 'vertex'"),
     "odd.ply": (PLY.replace(b"float x", b"half x") + FACE % 0, "header line 4 is not understood: 'property half x'"),

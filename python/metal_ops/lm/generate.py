@@ -117,6 +117,11 @@ class Writer:
             raise ProgramError("the model has no tokens for that text; give another prompt.")
         for _ in range(n):
             begin = time.perf_counter()
+            if not np.isfinite(self._logits).all():
+                raise ProgramError(
+                    "the model's logits are not finite: its weights are damaged, or no text was learnt with them; get the "
+                    "file again, or train anew."
+                )
             token = choose(self._logits, self.sampling, self._random)
             if token in self.tokenizer.ends:
                 return

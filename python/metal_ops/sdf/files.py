@@ -33,6 +33,7 @@ _CODES = dict(
     zip(("<i1", "<u1", "<i2", "<u2", "<i4", "<u4", "<f4", "<f8"), "bBhHiIfd", strict=True)
 )
 _INDICES = ("vertex_indices", "vertex_index")
+_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 
 
 def read(path: Path) -> Mesh:
@@ -123,8 +124,8 @@ class _Element(NamedTuple):
 
 
 def _ply(path: Path, content: bytes) -> tuple[np.ndarray, np.ndarray]:
-    binary, elements, at = _header(path, content)
-    body = _Binary(path, content, at) if binary else _Ascii(path, content, at)
+    order, elements, at = _header(path, content)
+    body = _Binary(path, content, at, order) if order else _Ascii(path, content, at)
     vertices, polygons = None, None
     for element in elements:
         columns = body.read(element)
@@ -142,7 +143,8 @@ def _ply(path: Path, content: bytes) -> tuple[np.ndarray, np.ndarray]:
     return vertices, _fans([polygon for polygon in polygons if len(polygon) >= 3])
 
 
-def _header(path: Path, content: bytes) -> tuple[bool, list[_Element], int]:
+def _header(path: Path, content: bytes) -> tuple[str, list[_Element], int]:
+    """The order of bytes, "" for text, the elements, and where the body begins."""
     end = content.find(b"end_header", 0, _MOST_HEADER)
     line_end = content.find(b"\n", end, end + 16) + 1
     if not content.startswith(b"ply") or end < 0 or not line_end:
@@ -176,9 +178,9 @@ def _header(path: Path, content: bytes) -> tuple[bool, list[_Element], int]:
             raise MeshError(
                 f"{path}: header line {number} is not understood: {short(line)}."
             ) from None
-    if form not in ("ascii", "binary_little_endian"):
+    if form not in _ORDERS:
         raise MeshError(
-            f"{path}: has format {short(form)}, expected ascii or binary_little_endian; save it so."
+            f"{path}: has format {short(form)}, expected {', '.join(_ORDERS)}; save it so."
         )
     for element in elements:
         names = [p.name for p in element.properties]
@@ -186,17 +188,17 @@ def _header(path: Path, content: bytes) -> tuple[bool, list[_Element], int]:
             raise MeshError(
                 f"{path}: element {short(element.name)} has no properties, or one twice; it is damaged."
             )
-    return form != "ascii", elements, line_end
+    return _ORDERS[form], elements, line_end
 
 
 _Columns = dict[str, "np.ndarray | list[list[int]]"]
 
 
 class _Binary:
-    """Reads element after element of a binary body."""
+    """Reads element after element of a binary body, whose bytes have the order "<" or ">"."""
 
-    def __init__(self, path: Path, content: bytes, at: int) -> None:
-        self._path, self._content, self._at = path, content, at
+    def __init__(self, path: Path, content: bytes, at: int, order: str) -> None:
+        self._path, self._content, self._at, self._order = path, content, at, order
 
     def read(self, element: _Element) -> _Columns:
         triangles = [p for p in element.properties if p.length is not None]
@@ -210,7 +212,7 @@ class _Binary:
                     else [("length " + p.name, p.length), (p.name, p.dtype, (3,))]
                 )
             ]
-            dtype = np.dtype(fields)
+            dtype = np.dtype(fields).newbyteorder(self._order)
             size = element.rows * dtype.itemsize
             if size <= len(self._content) - self._at:
                 rows = np.frombuffer(self._content, dtype, element.rows, self._at)
@@ -229,8 +231,8 @@ class _Binary:
         packed = [
             (
                 columns[p.name],
-                struct.Struct("<" + _CODES[p.dtype]),
-                p.length and struct.Struct("<" + _CODES[p.length]),
+                struct.Struct(self._order + _CODES[p.dtype]),
+                p.length and struct.Struct(self._order + _CODES[p.length]),
             )
             for p in element.properties
         ]
@@ -245,9 +247,8 @@ class _Binary:
                     self._at += length.size
                     if not 0 <= n * one.size <= len(self._content) - self._at:
                         raise struct.error
-                    column.append(
-                        list(struct.unpack_from(f"<{n}{one.format[1:]}", self._content, self._at))
-                    )
+                    several = f"{self._order}{n}{one.format[1:]}"
+                    column.append(list(struct.unpack_from(several, self._content, self._at)))
                     self._at += n * one.size
         except struct.error:
             raise self._short(element) from None

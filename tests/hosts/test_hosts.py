@@ -255,6 +255,30 @@ def test_several_languages_in_one_call(tmp_path: Path) -> None:
     assert "$ORIGIN/lib" in headers and "libhostmetal.so" in headers
 
 
+def test_a_library_by_the_words_of_a_mac(tmp_path: Path) -> None:
+    """Its object is compiled apart, and is no word of a library there."""
+    (tmp_path / "part.m").write_text(
+        "#import <Metal/Metal.h>\nint calls;\nint named(void) {\n  ++calls;\n"
+        "  return [[MTLCreateSystemDefaultDevice() name] length] > 0;\n}\n"
+    )
+    (tmp_path / "main.c").write_text(
+        "#include <stdio.h>\nextern int calls;\nint named(void);\n"
+        'int main(void) { int n = named(); printf("%d %d\\n", n, calls); }\n'
+    )
+    right(metal_ops("objc", "-c", "part.m", "-o", "part.o", cwd=tmp_path))
+    words = (
+        "-install_name @rpath/libpart.so -current_version 1.0 -compatibility_version 1.0 -undefined dynamic_lookup "
+        "-Wl,-undefined,dynamic_lookup -dead_strip -Wl,-dead_strip -framework Metal"
+    )
+    right(
+        metal_ops("objc", "-dynamiclib", "part.o", *words.split(), "-o", "libpart.so", cwd=tmp_path)
+    )
+    assert "soname: [libpart.so]" in command("readelf", "-d", "libpart.so", cwd=tmp_path).stdout
+    words = "main.c -L. -lpart -Wl,-rpath,@executable_path -o main"
+    right(metal_ops("objc", *words.split(), cwd=tmp_path))
+    assert right(command("./main", cwd=tmp_path)) == "1 1\n"
+
+
 def test_a_plain_c_program_is_tied_to_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int main(void) { return 0; }\n")
     right(metal_ops("objc", "a.c", "-o", "a", cwd=tmp_path))

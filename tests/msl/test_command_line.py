@@ -121,6 +121,43 @@ def test_includes_and_dependencies(metal, tmp_path):
     assert _value(tmp_path / "b.metallib") == 8
 
 
+def test_rules_of_make(metal, tmp_path):
+    """Alone, and with targets and names as build systems give them."""
+    (tmp_path / "my inc").mkdir()
+    (tmp_path / "my inc" / "value.h").write_text("#define VALUE 6\n")
+    (tmp_path / "a.metal").write_text(
+        '#include "value.h"\n' + ADD.format(name="add", value="VALUE")
+    )
+    rule = "{}: my\\ inc/value.h a.metal\nmy\\ inc/value.h:\na.metal:\n"
+    assert metal("-M", "a.metal", "-I", "my inc") == rule.format("a.air")
+    assert not list(tmp_path.glob("*.air")) and not list(tmp_path.glob("*.metallib"))
+    words = ("-MMD", "-MP", "-MT", "one", "-MQ", "$two", "-MF", "x.d", "-fno-inline")
+    metal("-c", "a.metal", "-I", "my inc", *words, "-o", "b.air")
+    assert (tmp_path / "x.d").read_text() == rule.format("one $$two")
+    assert (tmp_path / "b.air").exists()
+    assert "argument to '-MT' is missing" in metal("a.metal", "-MT", code=1)
+
+
+def test_pipes(tmp_path):
+    """As projects make a library without a file between: `metal -c a.metal -o - | metallib - -o default.metallib`."""
+    (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
+    env = {**os.environ, "METAL_OPS_CACHE": str(tmp_path / "cache")}
+
+    def run(*words, given=b""):
+        done = subprocess.run(
+            [*PROGRAM, *words], cwd=tmp_path, env=env, input=given, capture_output=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    compiled = run("-c", "a.metal", "-o", "-")
+    assert run("metallib", "-", "-o", "a.metallib", given=compiled) == b""
+    assert _value(tmp_path / "a.metallib") == 9
+    (tmp_path / "b.metallib").write_bytes(run("metallib", "-", "-o", "-", given=compiled))
+    assert _value(tmp_path / "b.metallib") == 9
+    assert not (tmp_path / "-").exists()
+
+
 WRONG = {
     ("nothing.metal",): "no such file or directory: 'nothing.metal'",
     ("-o", "x.metallib"): "no input files",

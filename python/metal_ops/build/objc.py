@@ -32,6 +32,8 @@ C, C++, Objective-C and Objective-C++ (.c, .cc, .cpp, .cxx, .m, .mm, .M, or -x) 
 
 -fobjc-arc counts references; without it retain and release are the source's.
 
+-dynamiclib, -bundle and -install_name make what a Linux linker calls a shared library.
+
 examples:
   python -m metal_ops objc -c host.m -o host.o
   python -m metal_ops objc --link host.o -o host
@@ -63,11 +65,13 @@ _LINK_ONLY = re.compile(r"-l.|-L.|-Wl,|-shared$|-static$|-rdynamic$|-pie$|-no-pi
 # Options of Apple's clang that change nothing here.
 _IGNORED = re.compile(
     r"-(mmacosx-version-min=.*|mmacos-version-min=.*|miphoneos-version-min=.*|f(no-)?(cxx-)?modules|fmodules-.*|"
-    r"fimplicit-module-maps|stdlib=libc\+\+|Wl,-dead_strip|Wl,-headerpad_max_install_names|ObjC|Wl,-ObjC|"
-    r"fapplication-extension|fobjc-runtime=macosx.*)$"
+    r"fimplicit-module-maps|stdlib=libc\+\+|(Wl,)?-?(dead_strip|headerpad_max_install_names|ObjC|flat_namespace)|"
+    r"Wl,-undefined,(dynamic_lookup|suppress)|fapplication-extension|fobjc-runtime=macosx.*)$"
 )
 _STRICT = re.compile(r"-std=(c|iso9899:)\d\w+$|-ansi$")
-_IGNORED_WITH_VALUE = {"-arch", "-isysroot", "-F", "-iframework"}
+_IGNORED_WITH_VALUE = set(
+    "-arch -isysroot -F -iframework -undefined -current_version -compatibility_version -bundle_loader".split()
+)
 
 
 class ArgumentError(ValueError):
@@ -117,6 +121,11 @@ class _Driver:
                 target = next(items, "") if item == "-target" else item.split("=", 1)[1]
                 if "apple" not in target:
                     self.words.append(f"--target={target}")
+            elif item in ("-dynamiclib", "-bundle"):
+                self.words.append("-shared")
+            elif item == "-install_name" or item.startswith("-Wl,-install_name,"):
+                name = next(items, "") if item == "-install_name" else item.split(",", 2)[2]
+                self.words.append(f"-Wl,-soname,{os.path.basename(name)}")
             elif item in _WITH_VALUE:
                 self.words += [item, next(items, "")]
             elif item == "-" or not item.startswith(("-", "@")):
@@ -184,7 +193,8 @@ class _Driver:
             if place not in others and not (links and _LINK_ONLY.match(word))
         ]
         objective_c = language.startswith("objective-c")
-        own = [*(flags.objc_flags() if objective_c else []), *flags.host_flags()]
+        # A Mac's objects may all become part of a library.
+        own = ["-fPIC", *(flags.objc_flags() if objective_c else []), *flags.host_flags()]
         # -std=c11 hides from glibc's headers what is beyond C, from a Mac's it hides nothing.
         if language == "objective-c" and any(_STRICT.match(word) for word in words):
             own.append("-D_DEFAULT_SOURCE=")

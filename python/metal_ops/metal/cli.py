@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ USAGE = """\
 usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .air)
        metal metallib [-o out] <file.air>...
 
-  -o <file>             output; default: default.metallib, or <stem>.air with -c
+  -o <file>             output; default: default.metallib, or <stem>.air with -c. As a file "-" is the standard input,
+                        as an output the standard output
   -c                    compile only: one .air a .metal
   -I <folder>           search #include files there too
   -D <name>[=<value>]   define a macro;  -U <name>  undefine one
@@ -37,7 +38,8 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -fshader-validation-only  leave out the others
   --on-demand           of a library of many kernels, only what describes them; --kernel=<name>, as often as one likes,
                         makes a library of these alone. The runtime asks so for sources that are compiled while it runs
-  -M, -MD, -MF <file>   write the included files as a make rule
+  -MD                   write the included files as a make rule, too, into <output>.d or what -MF <file> says; -M
+                        writes that alone. -MT <target>, -MQ <target> name what is made
   -E                    print the preprocessed text;  -P, -C, -CC, -H  as in clang
   --version
 
@@ -51,7 +53,8 @@ examples:
 # Options of Apple's compiler that change nothing here.
 IGNORED = re.compile(
     r"-(O\w*|g[\w-]*|q|mmacosx-version-min=.*|miphoneos-version-min=.*|f(no-)?(preserve-invariance|record-sources.*|"
-    r"cikernel|math-errno|vectorize.*|fp-contract=(off|on|fast)|metal-math-fp32-functions=\w+)|pipe|v|s)$"
+    r"cikernel|math-errno|vectorize.*|inline(-functions)?|fp-contract=(off|on|fast)|metal-math-fp32-functions=\w+)|"
+    r"pipe|v|s|MP)$"
 )
 IGNORED_WITH_VALUE = {"-target", "-isysroot", "-sdk", "-arch", "-x", "--target"}
 
@@ -84,13 +87,13 @@ def _metallib(arguments: list[str]) -> int:
         elif item in ("-h", "--help"):
             print(USAGE, end="")
             return 0
-        elif item.startswith("-"):
+        elif item.startswith("-") and item != "-":
             raise CompileError(f"metallib: error: unknown option '{item}'")
         else:
             inputs.append(item)
     if not inputs:
         raise CompileError("metallib: error: no input files")
-    _write(out, compiler.link([Path(file).read_bytes() for file in inputs]))
+    _write(out, compiler.link([_object(file) for file in inputs]))
     return 0
 
 
@@ -103,7 +106,8 @@ def _metal(arguments: list[str]) -> int:
             f"metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()}, {toolchain.default_target()})"
         )
         return 0
-    out, only_compile, inputs, depend, report = None, False, [], None, False
+    out, only_compile, inputs, report = None, False, [], False
+    rule = _Rule()
     on_demand, kernels = False, []
     only_preprocess, preprocessor = False, []
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
@@ -157,10 +161,18 @@ def _metal(arguments: list[str]) -> int:
             kernels.append(item[9:])
         elif item.startswith("-W") or item in ("-w", "-pedantic"):
             fields["warnings"].append(item)
-        elif item in ("-MD", "-MMD"):
-            depend = depend or ""
-        elif item == "-MF":
-            depend = next(items, "")
+        elif item in ("-M", "-MM", "-MD", "-MMD"):
+            rule.asked, rule.alone = True, rule.alone or not item.endswith("D")
+        elif item in ("-MF", "-MT", "-MQ"):
+            value = next(items, "")
+            if not value:
+                raise CompileError(f"metal: error: argument to '{item}' is missing")
+            if item == "-MF":
+                rule.file = value
+            else:
+                rule.targets.append(value if item == "-MT" else _quoted(value))
+        elif item == "-fmetal-enable-logging":
+            print(f"metal: warning: {item}: messages of os_log are dropped here", file=sys.stderr)
         elif item in IGNORED_WITH_VALUE:
             next(items, None)
         elif item == "-" or not item.startswith("-"):
@@ -189,7 +201,7 @@ def _metal(arguments: list[str]) -> int:
         sys.stderr.write(said if not kernels else "")
         _write(out or "default.metallib", data)
         return 0
-    return _build(inputs, out, only_compile, depend, options)
+    return _build(inputs, out, only_compile, rule, options)
 
 
 def _preprocess(inputs: list[str], out: str | None, words: list[str], options: Options) -> int:
@@ -247,38 +259,74 @@ def _std(name: str) -> tuple[int, int]:
     return version
 
 
+@dataclass
+class _Rule:
+    """The make rule that was asked for.
+
+    Attributes:
+      asked: Whether it was.
+      alone: Whether nothing is compiled.
+      file: Where it goes; None for a name made of the output's, or where it is alone the standard output.
+      targets: What it says is made, as make reads it; none for the output.
+    """
+
+    asked: bool = False
+    alone: bool = False
+    file: str | None = None
+    targets: list[str] = field(default_factory=list)
+
+    def write(self, inputs: list[str], out: str, file: str, options: Options) -> None:
+        sources = [source for source in inputs if not source.endswith((".air", ".o", "-"))]
+        found = [name for source in sources for name in compiler.dependencies(source, options)]
+        names = [_quoted(name) for name in dict.fromkeys(found)]
+        made = " ".join(self.targets) or _quoted(out)
+        text = f"{made}: {' '.join(names)}\n" + "".join(f"{name}:\n" for name in names)
+        _write(self.file or file, text.encode())
+
+
+def _quoted(name: str) -> str:
+    """As make reads it."""
+    return re.sub(r"([ #])", r"\\\1", name.replace("$", "$$"))
+
+
 def _build(
-    inputs: list[str], out: str | None, only_compile: bool, depend: str | None, options: Options
+    inputs: list[str], out: str | None, only_compile: bool, rule: _Rule, options: Options
 ) -> int:
+    target = out or (Path(inputs[0]).stem + ".air" if only_compile else "default.metallib")
+    if rule.alone:
+        # Of the output of a compilation, as clang has it; -o is the rule's own.
+        rule.write(inputs, Path(inputs[0]).stem + ".air", out or "-", options)
+        return 0
     if only_compile and out and len(inputs) > 1:
         raise CompileError("metal: error: cannot specify -o when generating multiple output files")
     objects = []
     for file in inputs:
         if file.endswith((".air", ".o")):
-            objects.append(Path(file).read_bytes())
+            objects.append(_object(file))
             continue
         data, said = compiler.compile_object(_name(file), options, _text(file))
         sys.stderr.write(said)
         if only_compile:
             _write(out or Path(file).stem + ".air", data)
         objects.append(data)
-    target = out or ("default.metallib" if not only_compile else Path(inputs[0]).stem + ".air")
     if not only_compile:
         _write(target, compiler.link(objects, options.target))
-    if depend is not None:
-        names = [
-            n
-            for file in inputs
-            if file.endswith(".metal")
-            for n in compiler.dependencies(file, options)
-        ]
-        rule = f"{target}: {' '.join(names)}\n" + "".join(f"{n}:\n" for n in names)
-        _write(depend or re.sub(r"\.\w+$", "", target) + ".d", rule.encode())
+    if rule.asked:
+        stem = Path(inputs[0]).stem if target == "-" else re.sub(r"\.\w+$", "", target)
+        rule.write(inputs, target, stem + ".d", options)
     return 0
+
+
+def _object(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
 
 
 def _write(out: str, data: bytes) -> None:
     """In one step: who opens the file sees the old or the new one. Where it cannot be, nothing is left."""
+    if out == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
     path = Path(out)
     try:
         if path.exists() and not path.is_file():  # /dev/null, a pipe

@@ -114,6 +114,10 @@ def test_text_comes_by_characters():
     out = io.StringIO()
     stream((bytes([byte]) for byte in "\u00e4 \u20ac".encode() + b"\xff."), out)
     assert out.getvalue() == "\u00e4 \u20ac\ufffd."
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="latin-1")
+    stream(["\u00e4 \u20ac".encode(), b"\xff."], out)
+    assert raw.getvalue() == b"\xe4 ??."
 
 
 @pytest.mark.parametrize(
@@ -123,6 +127,7 @@ def test_text_comes_by_characters():
             ["train", "--data", "nowhere.txt"],
             "nowhere.txt: no such file; give a file of text by --data",
         ),
+        (["train", "--data", "."], ": is a folder; give a file"),
         (["train", "--data", "SHORT"], "has 5 bytes, at least 258 are needed"),
         (["train", "--width", "102"], "field 'width' must be an even multiple of the 4 heads"),
         (["train", "--kv-heads", "3"], "field 'kv_heads' must divide the 4 heads, got 3"),

@@ -228,7 +228,7 @@ HOSTILE = {
     "long.obj": (b"v " + b"x" * 100000, "line 1: expected three numbers, got 'v xxx"),
     "empty.ply": (b"", "not a readable PLY file"),
     "endless.ply": (b"ply\n" + b"comment\n" * 10000, "not a readable PLY file"),
-    "form.ply": (PLY.replace(b"ascii", b"binary_middle_endian") + FACE % 0, "has format 'binary_middle_endian', expected"),
+    "form.ply": (PLY.replace(b"ascii", b"binary_middle") + FACE % 0, "has format 'binary_middle', expected ascii"),
     "many.ply": (PLY.replace(b"3", b"99999999999", 1) + FACE % 0, "declares 99999999999 of 'vertex'"),
     "minus.ply": (PLY.replace(b"vertex 3", b"vertex -3") + FACE % 0, "declares -3 of 'vertex'"),
     "odd.ply": (PLY.replace(b"float x", b"half x") + FACE % 0, "header line 4 is not understood: 'property half x'"),

@@ -370,7 +370,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     writer = _writer(arguments, console)
     if prompt:
         writer.tell(os.fsencode(prompt))
-    print(os.fsencode(prompt).decode(errors="replace"), end="")  # bytes that are no text, too
+    stream([os.fsencode(prompt)], sys.stdout)
     stream(writer.write(arguments.bytes), sys.stdout)
     print()
     rate = max(writer.n_written - 1, 1) / max(writer.writing, 1e-9)

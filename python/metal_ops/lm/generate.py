@@ -119,8 +119,8 @@ class Writer:
             begin = time.perf_counter()
             if not np.isfinite(self._logits).all():
                 raise ProgramError(
-                    "the model's logits are not finite: its weights are damaged, or no text was learnt with them; get the "
-                    "file again, or train anew."
+                    "the model's logits are not finite: its weights are damaged, or no text was learnt with them; "
+                    "get the file again, or train anew."
                 )
             token = choose(self._logits, self.sampling, self._random)
             if token in self.tokenizer.ends:

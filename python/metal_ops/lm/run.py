@@ -191,8 +191,13 @@ def leave(
 def stream(text: Iterable[bytes], out: Any) -> None:
     """Prints text as it comes, a character when all of its bytes are there."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    for byte in text:
-        out.write(decoder.decode(byte))
+    encoding = getattr(out, "encoding", None) or "utf-8"
+
+    def write(characters: str) -> None:
+        # Terminals that know fewer characters show question marks.
+        out.write(characters.encode(encoding, errors="replace").decode(encoding))
         out.flush()
-    out.write(decoder.decode(b"", final=True))
-    out.flush()
+
+    for byte in text:
+        write(decoder.decode(byte))
+    write(decoder.decode(b"", final=True))

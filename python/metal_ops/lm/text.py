@@ -36,7 +36,7 @@ def load(data: str | None, context: int) -> tuple[np.ndarray, np.ndarray]:
         content = documentation()
     else:
         path = Path(data)
-        if kind_of(path, TextError) != "file":
+        if not kind_of(path, TextError):
             raise TextError(f"{path}: no such file; give a file of text by --data.")
         if path.stat().st_size > _MOST_BYTES:
             raise TextError(

@@ -417,6 +417,26 @@ def test_calls_that_do_not_fit(packed):
             loaded(*args, **kwargs)
 
 
+def test_lists_are_structures_or_numbers(tmp_path):
+    """As TensorFlow's functions take them: lists of tensors are lists of inputs, lists of numbers are inputs."""
+    package.save(lambda x: x + 1.0, tmp_path / "one.mpkg", shapes=[[None, 2]])
+    one = package.load(tmp_path / "one.mpkg")
+    for x in ([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0]], ((1, 2),)):
+        np.testing.assert_array_equal(one(x), np.add(x, 1.0))
+        np.testing.assert_array_equal(one(x=x), np.add(x, 1.0))
+    np.testing.assert_array_equal(one([tf.ones([1, 2])]), [[2.0, 2.0]])
+
+    def minus(pair, z):
+        return pair[0] - pair[1] * z
+
+    specs = [[tf.TensorSpec([2]), tf.TensorSpec([2])], tf.TensorSpec([2])]
+    package.save(tf.function(minus, input_signature=specs), tmp_path / "two.mpkg")
+    two = package.load(tmp_path / "two.mpkg")
+    x, y, z = (np.full(2, value, "float32") for value in (5, 3, 2))
+    for arguments in (([x, y], z), (x, y, z), (x.tolist(), y.tolist(), z.tolist())):
+        np.testing.assert_array_equal(two(*arguments), [-1.0, -1.0])
+
+
 # ---- files ----
 
 

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import json
+import operator
 import os
 import tempfile
 import weakref
@@ -277,8 +278,10 @@ def trace(
     Raises:
       ProfilerError: The device is being profiled by another `trace`, or takes no times.
       device.DeviceError: No device is loaded.
+      TypeError: max_events is no integer.
       ValueError: max_events is less than 1.
-      OSError: The file cannot be written; found out before the block runs where its folder is missing.
+      OSError: The file cannot be written; found out before the block runs where its folder is missing, or the path is
+        a folder.
 
     Example:
       >>> with metal_ops.profiler.trace("t.json"):
@@ -287,8 +290,18 @@ def trace(
       True
     """
     global _last
+    try:
+        max_events = operator.index(max_events)
+    except TypeError:
+        raise TypeError(
+            f"[profiler.trace] max_events: expected an integer, got {max_events!r}."
+        ) from None
     if max_events < 1:
         raise ValueError(f"[profiler.trace] max_events: expected at least 1, got {max_events}.")
+    if path is not None and Path(path).is_dir():
+        raise IsADirectoryError(
+            f"[profiler.trace] path: expected the name of a file, got {os.fspath(path)!r}, which is a folder."
+        )
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(
             f"[profiler.trace] path: the folder of {os.fspath(path)!r} does not exist; make it first."

@@ -83,8 +83,10 @@ class Package:
         names = [spec.name for spec in self.inputs]
         if len(args) == 1 and not kwargs and isinstance(args[0], dict) and set(args[0]) == {*names}:
             args, kwargs = [], args[0]
-        if len(args) > len(names) or any(isinstance(each, dict | list | tuple) for each in args):
-            args = tf.nest.flatten(args)
+        if any(isinstance(each, dict | list | tuple) for each in args):
+            # As many as there are inputs, and only numbers in them: arrays that are written as lists.
+            if len(args) != len(names) or any(_has_tensors(each) for each in args):
+                args = tf.nest.flatten(args)
         given = dict(zip(names, args, strict=False))
         takes = f"expected {', '.join(map(str, self.inputs)) or 'no inputs'}"
         if len(args) > len(names):
@@ -120,6 +122,13 @@ class Package:
                 f"{shape_text(tf.TensorShape(value.shape))}; sizes that are not '?' were fixed when it was saved."
             )
         return tf.convert_to_tensor(value)
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether a dict, or a list with tensors in it, and none that is a tensor itself."""
+    if not isinstance(value, list | tuple):
+        return isinstance(value, dict)
+    return any(tf.is_tensor(one) or isinstance(one, np.ndarray) for one in tf.nest.flatten(value))
 
 
 def load(

@@ -409,6 +409,17 @@ def test_more_events_than_are_kept(x) -> None:
         profiler.trace(max_events=0),
     ):
         raise AssertionError("not reached")
+    for wrong in (1.5, "many", None):
+        with pytest.raises(
+            TypeError, match=r"\[profiler.trace\] max_events: expected an integer, got"
+        ):
+            profiler.trace(max_events=wrong).__enter__()
+
+
+def test_a_path_that_is_a_folder_is_found_out_before_the_block(tmp_path) -> None:
+    with pytest.raises(IsADirectoryError, match="path: expected the name of a file, got"):
+        with profiler.trace(tmp_path):
+            raise AssertionError("not reached")
 
 
 def test_more_passes_than_one_sample_buffer_has() -> None:

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <vector>
+
 namespace {
 
 IMP original_string_from_file;
@@ -47,6 +49,189 @@ NSError* WhyUnread(NSString* path, bool as_text) {
                       forKey:NSUnderlyingErrorKey];
   }
   return [NSError errorWithDomain:NSCocoaErrorDomain code:code userInfo:info_of_error];
+}
+
+NSError* CocoaError(NSInteger code, NSString* words, NSString* path, int below) {
+  NSMutableDictionary* info = [NSMutableDictionary dictionary];
+  [info setObject:words forKey:NSLocalizedDescriptionKey];
+  if (path) [info setObject:path forKey:NSFilePathErrorKey];
+  if (below) {
+    [info setObject:[NSError errorWithDomain:NSPOSIXErrorDomain code:below userInfo:nil]
+             forKey:NSUnderlyingErrorKey];
+  }
+  return [NSError errorWithDomain:NSCocoaErrorDomain code:code userInfo:info];
+}
+
+NSString* FolderOf(NSString* path) {
+  return [[path stringByStandardizingPath] stringByDeletingLastPathComponent];
+}
+
+// What the system says of a path: 0, or why it cannot be looked at or, with `mode`, used so.
+int Refused(NSString* path, int mode = F_OK) {
+  const char* name = [([path length] ? path : @".") fileSystemRepresentation];
+  if (!name) return ENOENT;
+  return access(name, mode) == 0 ? 0 : errno;
+}
+
+// Why something cannot be written at a path. `exists`: what is there is in its way.
+NSError* WhyUnwritten(NSString* path, bool exists) {
+  NSString* name = [path lastPathComponent];
+  NSString* folder = FolderOf(path);
+  if (exists && Refused(path) == 0) {
+    return CocoaError(
+        516 /* NSFileWriteFileExistsError, which GNUstep has not */,
+        [NSString stringWithFormat:
+                      @"The file “%@” couldn’t be saved in the folder “%@” because a file with "
+                      @"the same name already exists.",
+                      name, [folder lastPathComponent]],
+        path, EEXIST);
+  }
+  int below = Refused(folder);
+  if (below == ENOENT || below == ENOTDIR) {
+    return CocoaError(NSFileNoSuchFileError,
+                      [NSString stringWithFormat:@"The folder “%@” doesn’t exist.", name], path,
+                      below);
+  }
+  if (!below) below = Refused(folder, W_OK);
+  if (!below && Refused(path) == 0) below = Refused(path, W_OK);
+  if (below == EACCES || below == EPERM) {
+    return CocoaError(
+        NSFileWriteNoPermissionError,
+        [NSString
+            stringWithFormat:@"You don’t have permission to save the file “%@” in the folder “%@”.",
+                             name, [folder lastPathComponent]],
+        path, below);
+  }
+  return CocoaError(
+      NSFileWriteUnknownError,
+      [NSString stringWithFormat:@"The file “%@” couldn’t be saved in the folder “%@”.", name,
+                                 [folder lastPathComponent]],
+      path, below);
+}
+
+NSError* WhyUnlisted(NSString* path) {
+  const int below = Refused(path);
+  if (below != ENOENT && below != ENOTDIR) return WhyUnread(path, false);
+  return CocoaError(
+      NSFileReadNoSuchFileError,
+      [NSString stringWithFormat:@"The folder “%@” doesn’t exist.", [path lastPathComponent]], path,
+      below);
+}
+
+NSError* WhyUnremoved(NSString* path) {
+  int below = Refused(path);
+  const bool absent = below == ENOENT || below == ENOTDIR;
+  if (!below) below = Refused(FolderOf(path), W_OK);
+  const bool forbidden = below == EACCES || below == EPERM;
+  NSString* why = forbidden ? @" because you don’t have permission to access it." : @".";
+  return CocoaError(
+      absent      ? NSFileNoSuchFileError
+      : forbidden ? NSFileWriteNoPermissionError
+                  : NSFileWriteUnknownError,
+      [NSString stringWithFormat:@"“%@” couldn’t be removed%@", [path lastPathComponent], why],
+      path, below);
+}
+
+// `verb` is what could not be done, "copied" or "moved".
+NSError* WhyUnmoved(NSString* from, NSString* to, NSString* verb) {
+  const int below = Refused(from);
+  NSString* name = [from lastPathComponent];
+  NSString* place = [FolderOf(to) lastPathComponent];
+  if (below) {
+    if ([verb isEqualToString:@"copied"]) return WhyUnread(from, false);
+    return CocoaError(
+        NSFileNoSuchFileError,
+        [NSString
+            stringWithFormat:
+                @"“%@” couldn’t be moved to “%@” because either the former doesn’t exist, or the "
+                @"folder containing the latter doesn’t exist.",
+                name, place],
+        from, below);
+  }
+  if (Refused(to) == 0) {
+    return CocoaError(
+        516,
+        [NSString
+            stringWithFormat:
+                @"“%@” couldn’t be %@ to “%@” because an item with the same name already exists.",
+                name, verb, place],
+        from, EEXIST);
+  }
+  return WhyUnwritten(to, false);
+}
+
+// What GNUstep has in these places: its own methods, and after a failure a Mac's error.
+struct Methods {
+  IMP write_string, write_data, remove, copy, move, list, create, attributes;
+} originals;
+
+// With the error that nobody reads; GNUstep's words are others.
+template <class Result, class... Arguments>
+Result Call(IMP original, id self, SEL selector, Arguments... arguments) {
+  using Function = Result (*)(id, SEL, Arguments..., NSError**);
+  return reinterpret_cast<Function>(reinterpret_cast<void*>(original))(self, selector, arguments...,
+                                                                       nullptr);
+}
+
+template <class Function>
+IMP Implementation(Function* function) {
+  return reinterpret_cast<IMP>(reinterpret_cast<void*>(function));
+}
+
+BOOL WriteString(id self, SEL selector, NSString* path, BOOL atomically, NSStringEncoding encoding,
+                 NSError** error) {
+  const BOOL done = Call<BOOL>(originals.write_string, self, selector, path, atomically, encoding);
+  if (!done && error) {
+    *error = [self canBeConvertedToEncoding:encoding]
+                 ? WhyUnwritten(path, false)
+                 : CocoaError(517 /* NSFileWriteInapplicableStringEncodingError */,
+                              @"The text can’t be written in the text encoding that was asked for.",
+                              path, 0);
+  }
+  return done;
+}
+
+BOOL WriteData(id self, SEL selector, NSString* path, NSUInteger options, NSError** error) {
+  const BOOL done = Call<BOOL>(originals.write_data, self, selector, path, options);
+  if (!done && error) *error = WhyUnwritten(path, false);
+  return done;
+}
+
+BOOL Remove(id self, SEL selector, NSString* path, NSError** error) {
+  const BOOL done = Call<BOOL>(originals.remove, self, selector, path);
+  if (!done && error) *error = WhyUnremoved(path);
+  return done;
+}
+
+BOOL Copy(id self, SEL selector, NSString* from, NSString* to, NSError** error) {
+  const BOOL done = Call<BOOL>(originals.copy, self, selector, from, to);
+  if (!done && error) *error = WhyUnmoved(from, to, @"copied");
+  return done;
+}
+
+BOOL Move(id self, SEL selector, NSString* from, NSString* to, NSError** error) {
+  const BOOL done = Call<BOOL>(originals.move, self, selector, from, to);
+  if (!done && error) *error = WhyUnmoved(from, to, @"moved");
+  return done;
+}
+
+id List(id self, SEL selector, NSString* path, NSError** error) {
+  id found = Call<id>(originals.list, self, selector, path);
+  if (!found && error) *error = WhyUnlisted(path);
+  return found;
+}
+
+BOOL Create(id self, SEL selector, NSString* path, BOOL between, NSDictionary* attributes,
+            NSError** error) {
+  const BOOL done = Call<BOOL>(originals.create, self, selector, path, between, attributes);
+  if (!done && error) *error = WhyUnwritten(path, true);
+  return done;
+}
+
+id Attributes(id self, SEL selector, NSString* path, NSError** error) {
+  id found = Call<id>(originals.attributes, self, selector, path);
+  if (!found && error) *error = WhyUnread(path, false);
+  return found;
 }
 
 id StringFromFile(id self, SEL selector, NSString* path, NSStringEncoding encoding,
@@ -102,12 +287,41 @@ id Description(id self, SEL selector) {
   return text;
 }
 
+// The macOS whose Metal this is, as -operatingSystemVersion says it.
+id SystemsVersion(id self, SEL selector) {
+  const NSOperatingSystemVersion version = [self operatingSystemVersion];
+  return [NSString
+      stringWithFormat:@"Version %ld.%ld", long(version.majorVersion), long(version.minorVersion)];
+}
+
 IMP Replace(Class of, SEL selector, IMP replacement) {
   Method method = class_getInstanceMethod(of, selector);
   IMP original = method_getImplementation(method);
   // Where the method is a superclass', it stays as it is there.
   if (!class_addMethod(of, selector, replacement, method_getTypeEncoding(method))) {
     method_setImplementation(method, replacement);
+  }
+  return original;
+}
+
+// In the classes of a cluster as well: what one of them inherited when it was first called stays in its table.
+IMP ReplaceInCluster(Class of, SEL selector, IMP replacement) {
+  IMP original = Replace(of, selector, replacement);
+  const char* types = method_getTypeEncoding(class_getInstanceMethod(of, selector));
+  std::vector<Class> classes(objc_getClassList(nullptr, 0));
+  const int n = objc_getClassList(classes.data(), int(classes.size()));
+  classes.resize(n < int(classes.size()) ? n : classes.size());
+  for (Class one : classes) {
+    bool belongs = false;
+    for (Class above = one; above && !belongs; above = class_getSuperclass(above)) {
+      belongs = above == of;
+    }
+    if (!belongs || one == of) continue;
+    Method found = class_getInstanceMethod(one, selector);
+    // Not where it has one of its own.
+    if (method_getImplementation(found) == replacement) {
+      class_addMethod(one, selector, replacement, types);
+    }
   }
   return original;
 }
@@ -195,6 +409,24 @@ IMP Replace(Class of, SEL selector, IMP replacement) {
   original_string_from_url =
       Replace([NSString class], @selector(initWithContentsOfURL:encoding:error:),
               reinterpret_cast<IMP>(StringFromURL));
+  Class manager = [NSFileManager class];
+  originals.write_string =
+      ReplaceInCluster([NSString class], @selector(writeToFile:atomically:encoding:error:),
+                       Implementation(WriteString));
+  originals.write_data = ReplaceInCluster([NSData class], @selector(writeToFile:options:error:),
+                                          Implementation(WriteData));
+  originals.remove = Replace(manager, @selector(removeItemAtPath:error:), Implementation(Remove));
+  originals.copy = Replace(manager, @selector(copyItemAtPath:toPath:error:), Implementation(Copy));
+  originals.move = Replace(manager, @selector(moveItemAtPath:toPath:error:), Implementation(Move));
+  originals.list =
+      Replace(manager, @selector(contentsOfDirectoryAtPath:error:), Implementation(List));
+  originals.create = Replace(
+      manager, @selector(createDirectoryAtPath:withIntermediateDirectories:attributes:error:),
+      Implementation(Create));
+  originals.attributes =
+      Replace(manager, @selector(attributesOfItemAtPath:error:), Implementation(Attributes));
+  Replace([NSProcessInfo class], @selector(operatingSystemVersionString),
+          Implementation(SystemsVersion));
   Replace([NSError class], @selector(localizedDescription),
           reinterpret_cast<IMP>(LocalizedDescription));
   Replace([NSError class], @selector(description), reinterpret_cast<IMP>(Description));

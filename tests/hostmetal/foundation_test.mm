@@ -130,6 +130,92 @@ TEST(files_that_cannot_be_read_are_errors) {
   [[NSFileManager defaultManager] removeItemAtPath:root error:NULL];
 }
 
+// What cannot be written, removed, copied, moved, made or listed says so as on a Mac.
+TEST(files_that_cannot_be_changed_are_errors) {
+  NSFileManager* files = [NSFileManager defaultManager];
+  NSString* root = NewFolder();
+  NSString* name = [root lastPathComponent];
+  NSString* there = [root stringByAppendingPathComponent:@"there"];
+  NSString* missing = [root stringByAppendingPathComponent:@"no/a.txt"];
+  NSString* data = [root stringByAppendingPathComponent:@"no/b.bin"];
+  NSError* error = nil;
+  CHECK([@"text" writeToFile:there atomically:YES encoding:NSUTF8StringEncoding error:&error]);
+  CHECK(error == nil);
+  struct Case {
+    BOOL done;
+    long code;
+    NSString* words;
+  };
+  // Of a class of the cluster that was in use before.
+  NSString* made = [NSString stringWithFormat:@"%d", 7];
+  NSError* errors[12] = {};
+  const Case kCases[] = {
+      {[@"text" writeToFile:missing atomically:YES encoding:NSUTF8StringEncoding error:&errors[0]],
+       4, @"The folder “a.txt” doesn’t exist."},
+      {[@"gr\u00fcn" writeToFile:there
+                      atomically:NO
+                        encoding:NSASCIIStringEncoding
+                           error:&errors[1]],
+       517, @"The text can’t be written in the text encoding that was asked for."},
+      {[[NSData data] writeToFile:data options:NSDataWritingAtomic error:&errors[2]], 4,
+       @"The folder “b.bin” doesn’t exist."},
+      {[made writeToFile:missing atomically:NO encoding:NSUTF8StringEncoding error:&errors[3]], 4,
+       @"The folder “a.txt” doesn’t exist."},
+      {[files removeItemAtPath:missing error:&errors[4]], 4, @"“a.txt” couldn’t be removed."},
+      {[files copyItemAtPath:missing toPath:data error:&errors[5]], 260,
+       @"The file “a.txt” couldn’t be opened because there is no such file."},
+      {[files copyItemAtPath:there toPath:there error:&errors[6]], 516,
+       [NSString
+           stringWithFormat:
+               @"“there” couldn’t be copied to “%@” because an item with the same name already "
+               @"exists.",
+               name]},
+      {[files moveItemAtPath:missing toPath:data error:&errors[7]], 4,
+       @"“a.txt” couldn’t be moved to “no” because either the former doesn’t exist, or the folder "
+       @"containing the latter "
+       @"doesn’t exist."},
+      {[files contentsOfDirectoryAtPath:missing error:&errors[8]] != nil, 260,
+       @"The folder “a.txt” doesn’t exist."},
+      {[files createDirectoryAtPath:missing
+           withIntermediateDirectories:NO
+                            attributes:nil
+                                 error:&errors[9]],
+       4, @"The folder “a.txt” doesn’t exist."},
+      {[files createDirectoryAtPath:there
+           withIntermediateDirectories:NO
+                            attributes:nil
+                                 error:&errors[10]],
+       516,
+       [NSString stringWithFormat:@"The file “there” couldn’t be saved in the folder “%@” because "
+                                  @"a file with the same "
+                                  @"name already exists.",
+                                  name]},
+      {[files attributesOfItemAtPath:missing error:&errors[11]] != nil, 260,
+       @"The file “a.txt” couldn’t be opened because there is no such file."},
+  };
+  int number = 0;
+  for (const Case& c : kCases) {
+    CHECK(!c.done);
+    CHECK_EQ(harness::Text([errors[number] localizedDescription]), harness::Text(c.words));
+    CHECK_EQ(harness::Text([errors[number] domain]), "NSCocoaErrorDomain");
+    CHECK_EQ(long([errors[number] code]), c.code);
+    ++number;
+  }
+  CHECK(![files removeItemAtPath:missing error:nullptr]);  // nobody wants to know
+  CHECK_EQ([[[errors[0] userInfo] objectForKey:NSUnderlyingErrorKey] code], 2);
+  // What works says nothing.
+  NSString* copy = [root stringByAppendingPathComponent:@"copy"];
+  error = nil;
+  CHECK([files copyItemAtPath:there toPath:copy error:&error]);
+  CHECK([files createDirectoryAtPath:[root stringByAppendingPathComponent:@"x/y"]
+         withIntermediateDirectories:YES
+                          attributes:nil
+                               error:&error]);
+  CHECK_EQ([[files contentsOfDirectoryAtPath:root error:&error] count], 3);
+  CHECK([files removeItemAtPath:root error:&error]);
+  CHECK(error == nil);
+}
+
 TEST(errors_describe_themselves) {
   struct Case {
     NSError* error;
@@ -154,6 +240,7 @@ TEST(errors_describe_themselves) {
 TEST(a_process_says_which_macos_this_metal_is) {
   NSProcessInfo* process = [NSProcessInfo processInfo];
   CHECK_EQ([process operatingSystemVersion].majorVersion, 14);
+  CHECK_EQ(harness::Text([process operatingSystemVersionString]), "Version 14.0");
   struct Case {
     NSOperatingSystemVersion version;
     bool expected;

@@ -155,6 +155,7 @@ SECTIONS: dict[str, list[Feature]] = {
     ],
     "2.13 Argument buffers": [
         F("a struct with pointers into device and constant memory", "out[0] = a.p == nullptr; out[1] = sizeof(A);", [1, 24], before="struct A { device float* p [[id(0)]]; constant int* q [[id(1)]]; float x [[id(2)]]; };", args=", constant A& a [[buffer(1)]]"),
+        F("a struct with references", "out[0] = sizeof(A); out[1] = a.x > 9 ? a.f : 1;", [16, 1], before="struct A { constant float& f [[id(0)]]; float x [[id(1)]]; };", args=", constant A& a [[buffer(1)]]"),
         F("a struct with textures and samplers", "out[0] = sizeof(A) > 0; out[1] = is_null_texture(a.t);", [1, 1], before="struct A { texture2d<float> t [[id(0)]]; float x [[id(2)]]; };", args=", constant A& a [[buffer(1)]]"),
         F("an array behind its attribute, `x [[id(0)]][2]`", "out[0] = sizeof(A); out[1] = a.p[1] == nullptr;", [24, 1], before="struct A { device float* p [[id(0)]][2]; float x [[id(2)]]; };", args=", constant A& a [[buffer(1)]]"),
         F("`command_buffer`, `compute_pipeline_state` in an argument buffer", before="struct A { command_buffer c; };", says="'command_buffer': indirect command buffers that a shader encodes are not supported by this compute compiler"),

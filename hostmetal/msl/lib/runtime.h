@@ -104,7 +104,9 @@ struct Reference {
 };
 template <class T>
 struct Reference<T, true> {
-  T object;
+  union {
+    T object;  // never constructed: a struct with a reference in it could not be
+  };
   explicit Reference(void* p) { __builtin_memcpy((void*)&object, p, sizeof(T)); }
   constant T& get() const { return *(constant T*)&object; }
 };

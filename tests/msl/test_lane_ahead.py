@@ -25,10 +25,10 @@ def _object(monkeypatch, body: str, change=lambda text: text) -> tuple[bytes, st
     made: list[str] = []
 
     def kept(*a, by_lanes=lanes.by_lanes):
-        text, left = by_lanes(*a)
+        (text,), left = by_lanes(*a)
         assert not left
         made.append(change(text))
-        return made[-1], left
+        return made[-1:], left
 
     monkeypatch.setattr(lanes, "by_lanes", kept)
     source = f"{HEADER}kernel void f({ARGUMENTS}) {{ {body} }}\n// {time.time_ns()}"  # the cache has not this one

@@ -116,6 +116,28 @@ BODIES = {
           simdgroup_barrier(mem_flags::mem_none);
         }
         y[at] = t.sums[0].thread_elements().x + float(t.m);""",
+    # Each of these has lanes in another form alone: with its loops unrolled, and with products on copies as well.
+    "unrolled": """
+        uint rounds[3];
+        for (uint j = 0; j < 3; ++j) rounds[j] = j + 1 + (x[1000 + j] > 9);
+        float v = x[i];
+        for (uint j = 0; j < 3; ++j) {
+          for (uint k = 0; k < rounds[j]; ++k) v = v * 0.5f + simd_sum(v) * 0.125f;
+        }
+        y[at] = v;""",
+    "unrolled_structs": """
+        struct State { int n; simdgroup_float8x8 sum; } t;
+        t.n = 2 + (x[1003] > 9), t.sum = simdgroup_float8x8(1.0f);
+        uint rounds[3];
+        for (uint j = 0; j < 3; ++j) rounds[j] = j + 1 + (x[1000 + j] > 9);
+        simdgroup_float8x8 a;
+        for (uint j = 0; j < 3; ++j) {
+          for (uint k = 0; k < rounds[j]; ++k) {
+            simdgroup_load(a, x + 8 * k, 64);
+            for (int m = 0; m < t.n; ++m) simdgroup_multiply_accumulate(t.sum, a, a, t.sum);
+          }
+        }
+        y[at] = t.sum.thread_elements().x + float(t.n);""",
     # Who knows that all lanes pass by together, or none?
     "loads_where_lanes_part": """
         simdgroup_float8x8 a(0.5f), b(2.0f);
@@ -191,10 +213,10 @@ def _made(monkeypatch, body: str) -> str:
     made: list[str] = []
 
     def kept(*a, by_lanes=lanes.by_lanes):
-        text, left = by_lanes(*a)
+        (text,), left = by_lanes(*a)
         assert not left
         made.append(text)
-        return text, left
+        return [text], left
 
     monkeypatch.setattr(lanes, "by_lanes", kept)
     source = f"""{HEADER}kernel void f(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],

@@ -115,10 +115,10 @@ def _made(monkeypatch, source: str, **options) -> str:
     made: list[str] = []
 
     def kept(*a, by_lanes=lanes.by_lanes):
-        text, left = by_lanes(*a)
+        (text,), left = by_lanes(*a)
         assert not left
         made.append(text)
-        return text, left
+        return [text], left
 
     monkeypatch.setattr(lanes, "by_lanes", kept)
     text = f"{HEADER}{source}// {time.time_ns()}\n"  # the cache has not this one

@@ -370,7 +370,7 @@ def test_who_asks_for_x_alone_has_no_code_for_short_rows(monkeypatch):
         lanes, "by_lanes", lambda *a, by_lanes=lanes.by_lanes: made.append(by_lanes(*a)) or made[-1]
     )
     library = _library(f"{ROWS}// {time.time_ns()}\n")  # the cache has not this one
-    ((text, left),) = made
+    (((text,), left),) = made
     assert not left and re.findall(r"(?m)^define .*@_msl_lanes(\d+(?:_any)?)\(", text) == [
         "0",
         "1",
@@ -569,4 +569,4 @@ def test_what_is_not_understood_falls_back():
 
 def test_nothing_is_done_without_meetings():
     text = "define void @f() {\n  ret void\n}\n"
-    assert lanes.by_lanes(text, toolchain.default_target()) == (text, {})
+    assert lanes.by_lanes(text, toolchain.default_target()) == ([text], {})

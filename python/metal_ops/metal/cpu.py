@@ -61,29 +61,32 @@ def compile_parts(
 ) -> bytes:
     """Parts of a module, as ir.split cuts them, as one object; `names` are those of all of the module's kernels."""
 
-    def back_end(i: int, variant: str, text: str) -> Path:
+    def back_end(i: int, variant: str, text: str) -> list[Path]:
         out = work / f"{variant}{i}.o"
         # A kernel's name is marked once.
-        if variant == variants[0]:
-            text += ir.mark_names([names[number] for number in parts[i][0]])
+        marks = ir.mark_names([names[number] for number in parts[i][0]]) * (variant == variants[0])
         if variant == "checked":
             # Alone, it is made while somebody waits for it; beside others, it is packed.
             level = "-O1" if len(variants) > 1 else "-O0"
-            _back_end_checked(lanes.by_fibers(ir.checked(text)), target, out, level)
-            return out
+            _back_end_checked(lanes.by_fibers(ir.checked(text + marks)), target, out, level)
+            return [out]
         text, cpu_ = ir.unchecked(text), target
         if variant == "wide":
             text, cpu_ = ir.wide(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
-        by_lanes, _ = lanes.by_lanes(text, cpu_)
-        _back_end(by_lanes, cpu_, out, SHORT_SLP if ir.meeting(text) else ())
-        return out
+        modules, _ = lanes.by_lanes(text, cpu_)
+        modules[0] += marks
+        flags = SHORT_SLP if ir.meeting(text) else ()
+        made = [out.with_stem(f"{out.stem}_{n}") for n in range(len(modules))]
+        for module, file in zip(modules, made, strict=True):
+            _back_end(module, cpu_, file, flags)
+        return made
 
     jobs = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for i, (_, part) in enumerate(parts):
             text = ir.unaligned(ir.prepare(part, constants))
             jobs += [pool.submit(back_end, i, variant, text) for variant in variants]
-        objects = [job.result() for job in jobs]
+        objects = [file for job in jobs for file in job.result()]
     return _joined(objects, work)
 
 

@@ -64,7 +64,8 @@ class Regions:
                 h for h in optional if h == name or name in flow.loops[h] or h in self._ahead(name)
             }
             if not optional:
-                meet = any(self._blocks[b].meeting for body in flow.loops.values() for b in body)
+                inside = [self._blocks[b] for body in flow.loops.values() for b in body]
+                meet = any(block.meeting or block.whole for block in inside)
                 raise (Unrollable if meet else Fallback)(why)
             optional -= near or optional
 

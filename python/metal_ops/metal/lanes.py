@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
-from . import toolchain
+from . import ir, toolchain
 from .abi import number as number_of
 from .lane_arrays import Arrays
 from .lane_driver import Simdgroup
@@ -61,38 +62,44 @@ def by_fibers(text: str, kernels: set[int] | None = None) -> str:
     return re.sub(r"(?m)^(@_msl_by_lanes(\d+)) = .*$", decide, text)
 
 
-def by_lanes(text: str, target: str) -> tuple[str, dict[int, str]]:
-    """Makes loops of all kernels that it can; returns the module, and why the others stay with fibers, by their number."""
+def by_lanes(text: str, target: str) -> tuple[list[str], dict[int, str]]:
+    """Makes loops of all kernels that it can; returns modules that have the kernels between them, and why those that stay
+    with fibers do, by their number."""
     numbers = {int(n) for n in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}
     if not numbers or forced():
-        return by_fibers(text), dict.fromkeys(numbers, "METAL_OPS_FIBERS is set")
-    made, left = _made(text, numbers, target, False)
-    # What a loop keeps in arrays may be the same for all lanes, which is seen where the loop is unrolled.
-    if any(isinstance(why, Unrollable) for why in left.values()):
-        made, left = min(
-            (made, left), _made(text, numbers, target, True), key=lambda other: len(other[1])
-        )
-    # A struct in memory, as it has matrices, may decide where lanes go.
-    apart = text.replace(*_APART)
-    if left and apart != text:
-        made, left = min(
-            (made, left), _made(apart, numbers, target, False), key=lambda other: len(other[1])
-        )
-    return made, {number: str(why) or repr(why) for number, why in left.items()}
-
-
-def _made(
-    text: str, numbers: set[int], target: str, unrolled: bool
-) -> tuple[str, dict[int, Exception]]:
-    """The module with loops of all kernels that can be, and why the others cannot; `unrolled`: loops of meetings may be."""
+        return [by_fibers(text)], dict.fromkeys(numbers, "METAL_OPS_FIBERS is set")
+    whole: ir.Pieces | None = None
+    made: list[str] = []
     left: dict[int, Exception] = {}
-    while len(left) < len(numbers):
-        light = _lightly_optimised(by_fibers(text, set(left)), target, unrolled)
-        done, new = _Module(light).transformed(numbers - left.keys())
-        if not new:
-            return done, left
-        left |= new
-    return by_fibers(text), left
+
+    def rest(kernels: Iterable[int]) -> str:
+        nonlocal whole
+        whole = whole or ir.pieces(text)
+        return whole.part(sorted(kernels))
+
+    def lower(text: str, kernels: set[int], unrolled: bool) -> None:
+        """Kernels, all of a text, in another form."""
+        done, why = _Module(_lightly_optimised(text, target, unrolled)).transformed(kernels)
+        made.extend([done] if done else [])
+        for number in kernels:
+            left.pop(number, None)
+        left.update(why)
+
+    lower(text, numbers, False)
+    if not left:
+        return made, {}
+    # What a loop keeps in arrays may be the same for all lanes, which is seen where the loop is unrolled.
+    if again := {number for number, why in left.items() if isinstance(why, Unrollable)}:
+        lower(rest(again), again, True)
+    # A struct in memory, as it has matrices, may decide where lanes go.
+    for unrolled in (False, True):
+        again = {n for n, why in left.items() if not unrolled or isinstance(why, Unrollable)}
+        if again and (apart := rest(again).replace(*_APART)) != rest(again):
+            lower(apart, again, unrolled)
+    assert whole
+    if stay := (whole.entries.keys() - numbers) | left.keys():
+        made.append(by_fibers(whole.part(sorted(stay))))
+    return made, {number: str(why) or repr(why) for number, why in left.items()}
 
 
 def _lightly_optimised(text: str, target: str, unrolled: bool) -> str:
@@ -157,7 +164,7 @@ class _Module:
         self._types = dict(re.findall(r"(?m)^(%\S+|%\"[^\"]+\") = type (\{.*\})$", text))
 
     def transformed(self, numbers: set[int]) -> tuple[str, dict[int, Exception]]:
-        """The module with these kernels as loops; or why not, of those that cannot be."""
+        """The module with these kernels as loops, without those that cannot be; and why these cannot."""
         text, added, metadata = self._text, [], []
         left: dict[int, Exception] = {}
         group = self._metadata
@@ -178,8 +185,10 @@ class _Module:
             bound[number] = by
             added.append(code)
             metadata += lines
-        if left:
+        if not bound:
             return "", left
+        if left:
+            text = ir.pieces(text).part(sorted(bound))
         text = _THREAD.sub(
             lambda m: (
                 "" if int(m[1]) in bound else m[0].replace("define hidden", "define internal", 1)
@@ -213,7 +222,7 @@ class _Module:
         text = text.replace(
             "\n!llvm.module.flags", "\n" + "".join(added) + "\n!llvm.module.flags", 1
         )
-        return text + "\n".join(metadata) + "\n", {}
+        return text + "\n".join(metadata) + "\n", left
 
     def _kernel(
         self, number: int, text: str, group: int, metadata: int

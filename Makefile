@@ -163,7 +163,7 @@ RELEASE_TESTS := tests/test_symbols.py $(addprefix tests/device/on_device/test_,
 test-release: build metal | $(VENV)/test.stamp  ## Run tests of what a release of TensorFlow can break (TF=2.21)
 	@$(PYTEST) $(ARGS) $(RELEASE_TESTS)
 
-bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
+bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX, PyTorch and llama.cpp)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
 # ---- habits ---------------------------------------------------------------------------------------------------------

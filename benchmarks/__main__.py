@@ -23,7 +23,9 @@ def main() -> int:
         epilog="Every op of the library has a case of its own, ops-<op>: --filter ops- measures them all, and --filter "
         "ops-zero_out one. They take no part in --quick.",
     )
-    parser.add_argument("--peers", action="store_true", help="with JAX and PyTorch (.venv-peers)")
+    parser.add_argument(
+        "--peers", action="store_true", help="with JAX, PyTorch and llama.cpp (.venv-peers)"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="fewer cases and rounds; results are shown, not saved"
     )

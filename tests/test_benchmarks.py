@@ -6,19 +6,30 @@ import dataclasses
 import importlib.util
 import json
 import re
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import device_layers, device_ops, op_calls, op_worker, provenance, registry, report
-from benchmarks.cases import rows
+from benchmarks import (
+    device_layers,
+    device_ops,
+    ggml,
+    op_calls,
+    op_worker,
+    peers,
+    provenance,
+    registry,
+    report,
+)
+from benchmarks.cases import quantized, rows
 from metal_ops import raw_ops
 from tests.processes import ROOT
 
@@ -48,10 +59,12 @@ def case(**times: float) -> registry.Case:
     return registry.Case("softshrink", "softshrink-test", "A title", lambda _: rows, units=1e6)
 
 
-def measure(monkeypatch: pytest.MonkeyPatch, chosen: registry.Case, *arguments: str) -> None:
+def measure(
+    monkeypatch: pytest.MonkeyPatch, chosen: registry.Case, *arguments: str, failed: int = 0
+) -> None:
     monkeypatch.setattr(program, "all_cases", lambda: [chosen])
     monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
-    assert program.main() == 0
+    assert program.main() == failed
 
 
 def test_processor_time_is_that_of_the_work_alone():
@@ -116,6 +129,53 @@ def test_rows_have_a_kernel_and_a_formula_by_hand(monkeypatch):
         assert work.output not in work.buffers and set(work.inputs) < set(work.buffers), name
         named.add(work.kernel)
     assert named == kernels
+
+
+@pytest.mark.parametrize("kind", ggml.TYPES)
+def test_blocks_of_llama_cpp_stand_for_their_numbers(kind):
+    """The worker holds ggml's products to these."""
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 256 if kind == "Q8_0" else 16, (3, 2, ggml.BLOCK))
+    scales, minima = random.integers(-64, 64, (2, 3, 2, 1)) / 32
+    packed = np.zeros((3, 2, ggml.TYPES[kind][1]), np.uint8)
+    for at in np.ndindex(3, 2):
+        head = struct.pack("<e", scales[at][0])
+        if kind == "Q4_1":
+            head += struct.pack("<e", minima[at][0])
+        low, high = codes[at][:16], codes[at][16:]
+        body = codes[at] if kind == "Q8_0" else low + 16 * high
+        packed[at] = list(head + bytes(body.tolist()))
+    steps = {"Q4_0": codes - 8, "Q4_1": codes, "Q8_0": codes - 256 * (codes > 127)}[kind]
+    want = scales * steps + (minima if kind == "Q4_1" else 0)
+    np.testing.assert_array_equal(ggml.dequantize(kind, packed), want.reshape(3, -1))
+
+
+def test_rows_of_kernels_that_are_missing_say_so(results, monkeypatch, tmp_path):
+    monkeypatch.setattr(ggml, "BUILT", tmp_path)
+    with pytest.raises(FileNotFoundError, match="Run 'make bench PEERS=1'") as raised:
+        ggml.load.__wrapped__()
+
+    def start(stack: Any, library: str, *arguments: Any, **environment: str) -> Any:
+        if library == "ggml":
+            raise RuntimeError(f"FileNotFoundError: {raised.value}")
+        worker = SimpleNamespace(version={"int4": "of a version"})
+        worker.contender = lambda name, kind, note: registry.Contender(name, lambda: 3.0, note=note)
+        return worker
+
+    monkeypatch.setattr(peers, "start", start)
+    chosen = dataclasses.replace(
+        case(),
+        contenders=lambda context: [
+            registry.Contender("metal_ops", lambda: 2.0),
+            *quantized.of_peers(context, ("int4", "Q4_0")),
+        ],
+    )
+    measure(monkeypatch, chosen, "--peers", failed=1)
+    ours, torch, llama = json.loads((results / "softshrink-test.json").read_text())["rows"]
+    assert (torch["median_ms"], torch["note"]) == (3.0, "of a version")
+    assert llama["contender"] == "llama.cpp, Q4_0" and str(raised.value)[:100] in llama["error"]
+    measure(monkeypatch, chosen)
+    assert len(json.loads((results / "softshrink-test.json").read_text())["rows"]) == 1
 
 
 def test_a_group_in_one_table(results, monkeypatch):
@@ -329,6 +389,8 @@ def test_overview_counts_other_peoples_code_alone(site, tmp_path):
     others = {"TensorFlow, CPU with oneDNN": 1.5, "PyTorch, eager": 1.0, "JAX, jit": 4.0}
     text = page(site, tmp_path, ROWS | OURS_TOO | others)
     assert "| A title | 2.00 | PyTorch, eager | 1.00 | 0.50 |" in text
+    text = page(site, tmp_path, ROWS | OURS_TOO | others | {"llama.cpp, Q4_0": 0.5})
+    assert "| A title | 2.00 | llama.cpp, Q4_0 | 0.50 | 0.25 |" in text
 
 
 def test_page_says_when_kernels_have_changed(site, tmp_path):

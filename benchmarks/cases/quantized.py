@@ -1,5 +1,5 @@
-"""A row times quantized weights on the CPU: lookup tables of every width, scales, and floats; and weights of 4 bits
-that come from memory, beside that and PyTorch's kernel.
+"""Rows times quantized weights on the CPU: one by lookup tables of every width, scales, and floats; one by weights of 4
+and 8 bits that come from memory, beside that; and several. Beside all of them PyTorch's and llama.cpp's kernels.
 
 Times are the processor's, of all threads.
 """
@@ -33,13 +33,60 @@ def tables(bits: int) -> metal_ops.LookupWeights:
     )
 
 
-def in_a_row(work: Callable[[], Any]) -> None:
-    for _ in range(CALLS):
+def in_a_row(work: Callable[[], Any], calls: int) -> None:
+    for _ in range(calls):
         work().numpy()
 
 
+def in_turns(works: dict[str, Callable[[], Any]], calls: int) -> list[Contender]:
+    return [
+        Contender(name, timed(partial(in_a_row, work, calls), time.process_time))
+        for name, work in works.items()
+    ]
+
+
+def of_peers(
+    context: Context, formats: tuple[str, ...], matrices: int = 1, rows: int = 1, calls: int = 1
+) -> list[Contender]:
+    """The products of other libraries, whose workers say the processor time of all their threads.
+
+    llama.cpp's Q4_1 has a scale and a minimum of float16 for a block of 32, as `metal_ops.quantize` has; Q4_0 and Q8_0
+    have a scale.
+    """
+    if not context.peers:
+        return []
+    settings = {"size": SIZE, "matrices": matrices, "rows": rows, "calls": calls, "block": BLOCK}
+    settings["processor_time"] = True
+    found = []
+    kernels = {"int4": "_weight_int4pack_mm_for_cpu", "int8": "_weight_int8pack_mm"}
+    for library in ("torch", "ggml"):
+        wanted = [kind for kind in formats if (kind in kernels) == (library == "torch")]
+        names = {k: f"PyTorch, {kernels[k]}" if k in kernels else f"llama.cpp, {k}" for k in wanted}
+        try:
+            peer = peers.start(
+                context.stack,
+                library,
+                {},
+                settings | {"formats": wanted},
+                "peer_quantized.py",
+                # Threads that wait for each other by turning round would count.
+                OMP_WAIT_POLICY="PASSIVE",
+            )
+        except RuntimeError as error:
+            # Without its libraries a peer has rows that say so.
+            found += [Contender(name, partial(fail, str(error))) for name in names.values()]
+            continue
+        for kind, name in names.items():
+            found.append(peer.contender(name, kind, peer.version[kind]))
+            found[-1].results = None
+    return found
+
+
+def fail(reason: str) -> float:
+    raise RuntimeError(reason)
+
+
 def contenders(context: Context) -> list[Contender]:
-    del context
     kernel = np.random.default_rng(1).standard_normal((SIZE, SIZE), np.float32)
     x, w = tf.ones([1, SIZE]), tf.constant(kernel)
     weights: dict[str, Any] = {f"tables of {bits} bits": tables(bits) for bits in (3, 2, 4, 6, 8)}
@@ -50,8 +97,8 @@ def contenders(context: Context) -> list[Contender]:
     }
     works["float32, tf.matmul"] = partial(tf.matmul, x, w)
     return [
-        Contender(name, timed(partial(in_a_row, work), time.process_time))
-        for name, work in works.items()
+        *in_turns(works, CALLS),
+        *of_peers(context, ("int4", "int8", "Q4_0", "Q4_1", "Q8_0"), calls=CALLS),
     ]
 
 
@@ -66,57 +113,99 @@ register(
 )
 
 
-def from_memory(context: Context) -> list[Contender]:
+def in_memory(bits: int, block: int, minima: bool) -> list[metal_ops.QuantizedWeights]:
     random = np.random.default_rng(0)
+    dtype = np.float16 if bits == 4 else np.float32
 
-    def halves() -> tf.Tensor:
-        return tf.constant(random.random((SIZE, SIZE // BLOCK)).astype(np.float16))
+    def some() -> tf.Tensor:
+        return tf.constant(random.random((SIZE, SIZE // (block or SIZE))).astype(dtype))
 
-    every = [
+    return [
         metal_ops.QuantizedWeights(
-            tf.constant(random.integers(0, 256, (SIZE, SIZE // 2), np.uint8)),
-            halves(),
-            halves(),
+            tf.constant(random.integers(0, 256, (SIZE, SIZE * bits // 8), np.uint8)),
+            some(),
+            some() if minima else tf.zeros([0], dtype),
             inputs=SIZE,
-            bits=4,
-            block=BLOCK,
+            bits=bits,
+            block=block,
         )
         for _ in range(MATRICES)
     ]
-    x = tf.constant(random.standard_normal((1, SIZE), np.float32))
 
-    def ours(name: str, x: tf.Tensor, dynamic: bool = False) -> Contender:
+
+def from_memory(bits: int, context: Context) -> list[Contender]:
+    x = tf.constant(np.random.default_rng(0).standard_normal((1, SIZE), np.float32))
+
+    def ours(
+        name: str, every: list[metal_ops.QuantizedWeights], x: tf.Tensor = x, dynamic: bool = False
+    ) -> Contender:
         products = tf.function(
             lambda x: [metal_ops.quantized_matmul(x, w, dynamic=dynamic) for w in every],
             autograph=False,
         )
-        return Contender(name, timed(lambda: products(x), time.process_time))
+        n_bytes = sum(w.n_bytes for w in every)
+        return Contender(
+            name, timed(lambda: products(x), time.process_time), note=f"{n_bytes * 1e-6:.0f} MB."
+        )
 
+    every = in_memory(bits, BLOCK, bits == 4)
     n_bytes = sum(w.n_bytes for w in every)
     rows = [
-        ours("metal_ops", x),
-        *(ours(f"metal_ops, x in {dtype}", tf.cast(x, dtype)) for dtype in ("float16", "bfloat16")),
-        ours("metal_ops, dynamic", x, dynamic=True),
-        elementwise.memory(context.stack, n_bytes // 4, 0, processor_time=True),
+        ours("metal_ops", every),
+        *(
+            ours(f"metal_ops, x in {dtype}", every, tf.cast(x, dtype))
+            for dtype in ("float16", "bfloat16")
+        ),
+        ours("metal_ops, dynamic", every, dynamic=True),
     ]
+    other = in_memory(bits, *((BLOCK, False) if bits == 4 else (0, False)))
+    name = "metal_ops, symmetric" if bits == 4 else "metal_ops, a scale a row"
+    rows += [ours(name, other), ours(f"{name}, dynamic", other, dynamic=True)]
+    rows.append(elementwise.memory(context.stack, n_bytes // 4, 0, processor_time=True))
     rows[-1].note = f"reading {n_bytes * 1e-6:.0f} MB, which are all codes, scales and minima."
-    if context.peers:
-        settings = {"size": SIZE, "matrices": MATRICES, "block": BLOCK, "processor_time": True}
-        torch = peers.start(
-            context.stack, "torch", {}, settings, "peer_quantized.py", OMP_WAIT_POLICY="PASSIVE"
+    formats = {4: ("int4", "Q4_0", "Q4_1"), 8: ("int8", "Q8_0")}
+    return [*rows, *of_peers(context, formats[bits], MATRICES)]
+
+
+for bits, name in ((4, "quantized-memory"), (8, "quantized-memory-8")):
+    register(
+        Case(
+            group="quantized",
+            name=name,
+            title=f"a row by {MATRICES} times {SIZE} x {SIZE} weights of {bits} bits in blocks of {BLOCK}, "
+            "from memory, processor time",
+            contenders=partial(from_memory, bits),
+            in_quick=False,
         )
-        rows.append(torch.contender("PyTorch, _weight_int4pack_mm_for_cpu", "int4", torch.version))
-        rows[-1].results = None
-    return rows
-
-
-register(
-    Case(
-        group="quantized",
-        name="quantized-memory",
-        title=f"a row by {MATRICES} times {SIZE} x {SIZE} weights of 4 bits in blocks of {BLOCK}, from memory, "
-        "processor time",
-        contenders=from_memory,
-        in_quick=False,
     )
-)
+
+
+def several(rows: int, context: Context) -> list[Contender]:
+    random = np.random.default_rng(1)
+    kernel = random.standard_normal((SIZE, SIZE), np.float32)
+    x, w = tf.constant(random.standard_normal((rows, SIZE), np.float32)), tf.constant(kernel)
+    weights = {
+        "4 bits, block=32": metal_ops.quantize(kernel),
+        "8 bits a row": metal_ops.quantize(kernel, 8, block=None, symmetric=True),
+    }
+    works: dict[str, Callable[[], Any]] = {}
+    for name, each in weights.items():
+        for end, dynamic in (("", False), (", dynamic", True)):
+            works[name + end] = partial(metal_ops.quantized_matmul, x, each, dynamic=dynamic)
+    works["float32, tf.matmul"] = partial(tf.matmul, x, w)
+    return [
+        *in_turns(works, 1),
+        *of_peers(context, ("int4", "int8", "Q4_0", "Q4_1", "Q8_0"), rows=rows),
+    ]
+
+
+for rows in (4, 128):
+    register(
+        Case(
+            group="quantized",
+            name=f"quantized-{rows}-rows",
+            title=f"{rows} rows by {SIZE} x {SIZE} weights on the CPU, processor time",
+            contenders=partial(several, rows),
+            in_quick=False,
+        )
+    )

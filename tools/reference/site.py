@@ -14,7 +14,7 @@ from benchmarks.provenance import changes_since  # noqa: E402 - it needs nothing
 
 RESULTS = ROOT / "benchmarks" / "results"
 # How the rows of other people's code begin. All others are ours, or the machine's.
-OTHERS = ("TensorFlow", "Keras", "JAX", "PyTorch")
+OTHERS = ("TensorFlow", "Keras", "JAX", "PyTorch", "llama.cpp")
 OVERVIEW = "<!-- overview of benchmarks/results -->"
 MARKER = "<!-- benchmarks/results -->"
 

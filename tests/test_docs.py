@@ -20,6 +20,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.browser import chromium, untried
 from tests.processes import ROOT
+from tools.reference import __main__ as reference
 from tools.reference.__main__ import DEVICE_ERRORS, ERRORS, ask_device, pages
 from tools.reference.site import MARKER, RESULTS
 
@@ -69,6 +70,23 @@ def test_errors_are_as_measured():
         if not agree(committed[key], measured[key], may_part(*key))
     }
     assert not off, f"committed and measured: {off}"
+
+
+def test_an_op_is_measured_alone(monkeypatch: pytest.MonkeyPatch, capsys):
+    """Its figures and no others change; of a name without a case it is said, and nothing is written."""
+    committed = json.loads(ERRORS.read_text())
+    assert list(ask_device("errors", "ZeroOut")) == ["ZeroOut"]
+
+    def measured(*arguments: str) -> dict:
+        assert arguments == ("errors", "ZeroOut", "NoOp")
+        return {"ZeroOut": {}}
+
+    monkeypatch.setattr(reference, "ask_device", measured)
+    monkeypatch.setattr(sys, "argv", ["tools.reference", "--measure", "ZeroOut", "NoOp"])
+    with pytest.raises(SystemExit):
+        reference.main()
+    assert "no case in tools/reference/error_cases/ is of NoOp" in capsys.readouterr().err
+    assert json.loads(ERRORS.read_text()) == committed
 
 
 # Where the devices differ by a rounding on one machine, they may not on another.

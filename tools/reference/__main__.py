@@ -1,8 +1,8 @@
 """`python -m tools.reference`: writes every generated file. `--check` only says which are not up to date.
 
 What needs the Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
-`--measure` measures docs/errors.json, docs/device_errors.json and docs/numbers.json anew; without it the committed
-figures are kept.
+`--measure` measures docs/errors.json, docs/device_errors.json and docs/numbers.json anew, `--measure ScaleShift` that
+op of this library's alone; without it the committed figures are kept.
 """
 
 from __future__ import annotations
@@ -60,9 +60,15 @@ def pages() -> dict[Path, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--measure", nargs="*", metavar="OP")
     arguments = parser.parse_args()
     if arguments.measure:
+        found = ask_device("errors", *arguments.measure)
+        if missing := sorted(set(arguments.measure) - set(found)):
+            parser.error(f"no case in tools/reference/error_cases/ is of {', '.join(missing)}")
+        figures = json.loads(ERRORS.read_text()) | found
+        ERRORS.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    elif arguments.measure is not None:
         from tools.reference import language
 
         NUMBERS.write_text(json.dumps(language.figures(), indent=1) + "\n")

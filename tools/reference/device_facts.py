@@ -1,6 +1,6 @@
-"""What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts WHAT`.
+"""What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts WHAT [OP ...]`.
 
-WHAT is support, errors (of this library's ops) or device_errors (of TensorFlow's, on the device).
+WHAT is support, errors (of this library's ops, or of those named) or device_errors (of TensorFlow's, on the device).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
     tf.config.set_soft_device_placement(False)
     facts = {
         "support": lambda: support(before),
-        "errors": error_cases.measure,
+        "errors": lambda: error_cases.measure(sys.argv[2:]),
         "device_errors": lambda: device_sweep.measure(kernels_beyond(others)),
     }
     print(json.dumps(facts[sys.argv[1]]()))

@@ -21,13 +21,15 @@ Case = tuple[str, str, Callable[[], Any], np.ndarray]
 Figures = dict[str, dict[str, dict[str, float]]]
 
 
-def measure() -> Figures:
-    """{op: {dtype: {device: largest error, "apart": largest difference between the devices}}}.
+def measure(ops: Sequence[str] = ()) -> Figures:
+    """{op: {dtype: {device: largest error, "apart": largest difference between the devices}}}, of all or of these ops.
 
     Each is a part of the oracle's largest value.
     """
     figures: Figures = {}
     for op, dtype, call, expected in all_cases():
+        if ops and op not in ops:
+            continue
         results = []
         for device in DEVICES:
             with tf.device(f"{device}:0"):

@@ -4,8 +4,8 @@ Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", [arXiv:210
 a layer that multiplies with W multiplies with W + (alpha / rank) A B, section 4.1, and A and B alone are trained. B
 begins at zero. The product with A comes first, so that W + A B is never made, and W may be codes.
 
-Dense, EinsumDense (and with it what MultiHeadAttention projects by), Conv1D, Conv2D and Conv3D without groups, Embedding,
-QuantizedDense, QuantizedConv2D and QuantizedEmbedding can have adapters.
+Dense, EinsumDense (and with it what MultiHeadAttention projects by), Conv1D, Conv2D and Conv3D without groups,
+Embedding, QuantizedDense, QuantizedConv2D and QuantizedEmbedding can have adapters.
 """
 
 from __future__ import annotations

@@ -174,6 +174,18 @@ def test_a_sparse_gigapixel_file_is_fitted(tmp_path, monkeypatch):
     assert np.isfinite(fit.train_step()) and picture.longest == 65536
 
 
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_photos_are_upright(orientation, tmp_path):
+    """As viewers show them: the sensor of a telephone that is held upright lies."""
+    upright = np.zeros((4, 6, 3), np.uint8)
+    upright[:2, :3], upright[:2, 3:], upright[2:, :3] = (250, 0, 0), (0, 250, 0), (0, 0, 250)
+    lying = np.rot90(upright, {1: 0, 3: 2, 6: 1, 8: 3}[orientation])
+    image = Image.fromarray(lying)
+    image.getexif()[274] = orientation
+    image.save(tmp_path / "photo.png", exif=image.getexif())
+    np.testing.assert_array_equal(load(str(tmp_path / "photo.png")).pixels, upright)
+
+
 def test_transparent_pixels_lie_over_white(tmp_path):
     pixels = np.zeros((4, 6, 4), np.uint8)
     pixels[:, 3:, 3] = 128

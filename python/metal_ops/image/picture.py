@@ -116,9 +116,9 @@ def _decoded(path: Path) -> tuple[np.ndarray, str]:
         "save it as binary PPM (P6), which is mapped, or shrink it",
         PictureError,
     )
-    rgba, has_alpha = image_pixels(path, PictureError)
-    pixels = np.empty((height, width, 3), np.uint8)
-    for top in range(0, height, _ROWS):  # float pixels of some rows at a time
+    rgba, has_alpha = image_pixels(path, PictureError, upright=True)
+    pixels = np.empty((*rgba.shape[:2], 3), np.uint8)
+    for top in range(0, len(rgba), _ROWS):  # float pixels of some rows at a time
         rows = rgba[top : top + _ROWS]
         if has_alpha:
             alpha = rows[..., 3:].astype(np.float32) / 255

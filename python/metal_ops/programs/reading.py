@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from .errors import ProgramError, printable, short
 
@@ -177,14 +177,22 @@ def image_header(path: Path, error: type[ProgramError]) -> tuple[int, int, bool]
         return image.height, image.width, _has_alpha(image)
 
 
-def image_pixels(path: Path, error: type[ProgramError]) -> tuple[np.ndarray, bool]:
+def image_pixels(
+    path: Path, error: type[ProgramError], upright: bool = False
+) -> tuple[np.ndarray, bool]:
     """uint8 [H, W, 4] with straight alpha, and whether the file has alpha.
+
+    Args:
+      path: The file.
+      error: What is raised.
+      upright: Whether it is turned as its EXIF data says, and not as the camera's sensor lay.
 
     Raises:
       error: As `image_header`.
     """
     with _image(path, error) as image:
-        return np.asarray(image.convert("RGBA")), _has_alpha(image)
+        turned = ImageOps.exif_transpose(image) if upright else image
+        return np.asarray(turned.convert("RGBA")), _has_alpha(image)
 
 
 def _has_alpha(image: Image.Image) -> bool:

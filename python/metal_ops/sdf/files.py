@@ -207,12 +207,15 @@ class _Binary:
                 field
                 for p in element.properties
                 for field in (
-                    [(p.name, p.dtype)]
+                    [(p.name, self._order + p.dtype[1:])]
                     if p.length is None
-                    else [("length " + p.name, p.length), (p.name, p.dtype, (3,))]
+                    else [
+                        ("length " + p.name, self._order + p.length[1:]),
+                        (p.name, self._order + p.dtype[1:], (3,)),
+                    ]
                 )
             ]
-            dtype = np.dtype(fields).newbyteorder(self._order)
+            dtype = np.dtype(fields)
             size = element.rows * dtype.itemsize
             if size <= len(self._content) - self._at:
                 rows = np.frombuffer(self._content, dtype, element.rows, self._at)

@@ -108,4 +108,5 @@ def test_what_memory_is_asked_for(monkeypatch, body, count):
     loop = f"""float sum = 0, own[8] = {{}};
       for (uint row = simdgroup; row < rows; row += simdgroups) {{ {body} }}
       y[i] = sum;"""
-    assert _object(monkeypatch, loop)[1].count(PREFETCH) == count
+    # For whole simdgroups, and for others.
+    assert _object(monkeypatch, loop)[1].count(PREFETCH) == 2 * count

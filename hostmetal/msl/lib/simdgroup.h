@@ -93,11 +93,29 @@ namespace _msl {
 template <int Width>
 constexpr unsigned group_mask = Width == 32 ? ~0u : (1u << Width) - 1;
 
+template <class Op, class V>
+inline V of_vectors(V a, V b) {
+  if constexpr (__is_same(Op, Min)) return __builtin_elementwise_min(a, b);
+  else if constexpr (__is_same(Op, Max)) return __builtin_elementwise_max(a, b);
+  else return Op::of(a, b);
+}
 // In an order that is the same in every run: halves are added while all lanes are there, else lane
 // after lane.
 template <class Op, class T, int Width>
 void reduce(Slots slots, unsigned mask) {
   if (Width == 32 && mask == ~0u) {
+    if constexpr (__is_same(T, float) || __is_same(T, int) || __is_same(T, uint)) {
+      typedef T All __attribute__((ext_vector_type(32)));
+      All v;
+      __builtin_memcpy(&v, slots[0], sizeof(v));
+      const auto sixteen = of_vectors<Op>(v.lo, v.hi);
+      const auto eight = of_vectors<Op>(sixteen.lo, sixteen.hi);
+      const auto four = of_vectors<Op>(eight.lo, eight.hi);
+      const auto two = of_vectors<Op>(four.lo, four.hi);
+      v = All(Op::of(T(two.x), T(two.y)));
+      __builtin_memcpy(slots[0], &v, sizeof(v));
+      return;
+    }
     T values[32];
     for (int i = 0; i < 32; ++i) values[i] = get<T>(slots[0] + i);
     for (int half = 16; half; half /= 2)

@@ -115,33 +115,36 @@ inline Block multiplied_and_added(Block a, Block b, Block c) {
   return a * b + c;
 #endif
 }
+// Row k of a block four times, which one load makes of memory: shuffles wait for each other.
+template <int k>
+inline Block four_times(const float* block) {
+  typedef float Row __attribute__((ext_vector_type(4)));
+  Row v;
+  __builtin_memcpy(&v, block + 4 * k, sizeof(v));
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+}
 // Column k of a's blocks by row k of b's.
 template <int k>
-inline void multiply_column(Block (&c)[4], Block upper, Block lower, Block left, Block right) {
+inline void multiply_column(Block (&c)[4], Block upper, Block lower, const float* b) {
 #define MSL_COLUMN(v)                                                                        \
   __builtin_shufflevector(v, v, k, k, k, k, k + 4, k + 4, k + 4, k + 4, k + 8, k + 8, k + 8, \
                           k + 8, k + 12, k + 12, k + 12, k + 12)
-#define MSL_ROW(v)                                                                             \
-  __builtin_shufflevector(v, v, 4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3, 4 * k, 4 * k + 1,      \
-                          4 * k + 2, 4 * k + 3, 4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3, 4 * k, \
-                          4 * k + 1, 4 * k + 2, 4 * k + 3)
   upper = MSL_COLUMN(upper), lower = MSL_COLUMN(lower);
-  left = MSL_ROW(left), right = MSL_ROW(right);
+  const Block left = four_times<k>(b), right = four_times<k>(b + 16);
 #undef MSL_COLUMN
-#undef MSL_ROW
   c[0] = multiplied_and_added(upper, left, c[0]);
   c[1] = multiplied_and_added(upper, right, c[1]);
   c[2] = multiplied_and_added(lower, left, c[2]);
   c[3] = multiplied_and_added(lower, right, c[3]);
 }
 // c += a b, products added one after the other.
-inline void multiply_blocks(Block (&c)[4], const Block (&a)[4], const Block (&b)[4]) {
+inline void multiply_blocks(Block (&c)[4], const Block (&a)[4], const float* b) {
 #pragma clang loop unroll(full)
   for (int i = 0; i < 2; ++i) {
-    multiply_column<0>(c, a[i], a[i + 2], b[2 * i], b[2 * i + 1]);
-    multiply_column<1>(c, a[i], a[i + 2], b[2 * i], b[2 * i + 1]);
-    multiply_column<2>(c, a[i], a[i + 2], b[2 * i], b[2 * i + 1]);
-    multiply_column<3>(c, a[i], a[i + 2], b[2 * i], b[2 * i + 1]);
+    multiply_column<0>(c, a[i], a[i + 2], b + 32 * i);
+    multiply_column<1>(c, a[i], a[i + 2], b + 32 * i);
+    multiply_column<2>(c, a[i], a[i + 2], b + 32 * i);
+    multiply_column<3>(c, a[i], a[i + 2], b + 32 * i);
   }
 }
 
@@ -194,7 +197,7 @@ __attribute__((noinline)) void multiply_some(D* d, const A* a, const B* b, const
   some_floats(left, a, mask);
   some_floats(right, b, mask);
   if (c) some_floats(sums, c, mask);
-  multiply_blocks(sums, left, right);
+  multiply_blocks(sums, left, (const float*)right);
   D all[64];
   for (int i = 0; i < 4; ++i) put_floats(all + 16 * i, sums[i]);
   for (; mask; mask &= mask - 1) {
@@ -213,10 +216,12 @@ __attribute__((noinline)) void multiply_matrix(void* d, const void* a, const voi
   Block left[4], right[4], sums[4] = {};
 #pragma clang loop unroll(full)
   for (int i = 0; i < 4; ++i) {
-    left[i] = floats(left_from + 16 * i), right[i] = floats(right_from + 16 * i);
+    left[i] = floats(left_from + 16 * i);
     if (from) sums[i] = floats(from + 16 * i);
+    if constexpr (!__is_same(B, float)) right[i] = floats(right_from + 16 * i);
   }
-  multiply_blocks(sums, left, right);
+  if constexpr (__is_same(B, float)) multiply_blocks(sums, left, right_from);
+  else multiply_blocks(sums, left, (const float*)right);
 #pragma clang loop unroll(full)
   for (int i = 0; i < 4; ++i) put_floats(to + 16 * i, sums[i]);
 }

@@ -16,6 +16,8 @@ _END = -1  # the exit of a region that ends the kernel
 SLOT_WORDS = 12  # as sync.h has them: of a lane, each 32 words behind the last
 # Attribute of what is the same for all lanes of a simdgroup, as an argument.
 _FIXED = {"%v0": "ptr", "%v1": "ptr"}
+# What is kept, and slots.
+_PLACE = re.compile(r"%msl\.(?:[fo]\d+|s)(?![\w.$-])")
 # Calls that change nothing.
 _HARMLESS = {"@_msl_slot", "@_msl_lane", "@llvm.threadlocal.address.p0"}
 
@@ -39,13 +41,16 @@ class RegionCode:
         row: bool,
     ):
         self._symbol, self._function, self._uniform = symbol, function, uniform
-        self._regions, self._group, self._row = regions, group, row
+        self._flow, self._regions, self._group, self._row = flow, regions, group, row
         self._number = {name: i for i, name in enumerate(regions.all)}
-        self._fields: list[str] = []  # types of the frame's
-        # Types of what lives once for all lanes. It lies in a frame of its own: a store there is no obstacle to anything that
-        # is done with a lane's, and can leave the loop over lanes.
-        self._shared: list[str] = []
-        self._allocas: dict[str, str] = {}  # value -> where a lane's lies in the frame
+        # Types of what is kept, each a variable of its own: what all code of whole simdgroups reads and writes by vectors can
+        # stay in registers, whatever happens to others.
+        self._fields: list[str] = []
+        self._shared: list[str] = []  # those of what lives once for all lanes
+        self._places: dict[str, list[str]] = {}  # region -> variables that its function is given
+        self._allocas: dict[
+            str, tuple[int, str]
+        ] = {}  # value -> the field, and where a lane's lies in it
         self._kept: dict[
             str, tuple[int, str, bool]
         ] = {}  # value -> field, type, whether it is one for all lanes
@@ -63,14 +68,6 @@ class RegionCode:
         self.halves = 0  # lanes of a vector, where float16 is converted by vectors
 
     # ---- what lives across regions
-
-    @property
-    def _frame_type(self) -> str:
-        return f"%{self._symbol[1:]}_frame"
-
-    @property
-    def _shared_type(self) -> str:
-        return f"%{self._symbol[1:]}_shared"
 
     def _field(self, kind: str, one: bool = False) -> int:
         fields = self._shared if one else self._fields
@@ -120,7 +117,7 @@ class RegionCode:
         if i.result in self._function.arrays:
             count, size = self._function.arrays[i.result]
             lanes = f"{{ [{count} x [{LANES} x i{8 * size}]], [0 x <64 x i8>] }}"
-            self._allocas[i.result] = f"i32 {self._field(lanes)}, i32 0, i64 0, i64 %msl.l"
+            self._allocas[i.result] = self._field(lanes), "i32 0, i64 0, i64 %msl.l"
             return
         if (
             ", i" in kind.rsplit("]", 1)[-1]
@@ -133,8 +130,13 @@ class RegionCode:
             if align > 8
             else f"{{ {kind}, [0 x i{8 * align}] }}"
         )
-        field = self._field(f"[{LANES} x {padded}]")
-        self._allocas[i.result] = f"i32 {field}, i64 %msl.l, i32 0"
+        self._allocas[i.result] = self._field(f"[{LANES} x {padded}]"), "i64 %msl.l, i32 0"
+
+    def _place(self, field: int, one: bool, lane: str) -> str:
+        """The address of what is kept, of a lane if each has its own."""
+        if one:
+            return f"getelementptr {self._shared[field]}, ptr %msl.o{field}, i64 0"
+        return f"getelementptr {self._fields[field]}, ptr %msl.f{field}, i64 0, i64 {lane}"
 
     def _storage(self, kind: str, one: bool) -> int:
         if kind[0] in "{[":
@@ -242,9 +244,7 @@ class RegionCode:
     def _load(self, name: str, field: int, kind: str) -> list[str]:
         memory = "i8" if kind == "i1" else kind
         at = named(name, ".at")
-        lines = [
-            f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {field}, i64 %msl.l"
-        ]
+        lines = [f"{at} = {self._place(field, False, '%msl.l')}"]
         if kind != "i1":
             return [*lines, f"{name} = load {memory}, ptr {at}{self._access()}"]
         byte = named(name, ".byte")
@@ -256,12 +256,7 @@ class RegionCode:
 
     def _store(self, value: str, name: str, field: int, kind: str, one: bool) -> list[str]:
         at = named(name, ".at")
-        frame, index = (
-            (f"{self._shared_type}, ptr %msl.o", "")
-            if one
-            else (f"{self._frame_type}, ptr %msl.f", ", i64 %msl.l")
-        )
-        lines = [f"{at} = getelementptr {frame}, i64 0, i32 {field}{index}"]
+        lines = [f"{at} = {self._place(field, one, '%msl.l')}"]
         if kind == "i1":
             byte = named(name, ".byte")
             lines.append(f"{byte} = zext i1 {value} to i8")
@@ -289,8 +284,9 @@ class RegionCode:
             elif value in self._lane_fields:
                 head.extend(self._load(value, self._lane_fields[value], "i32"))
             elif value in self._allocas:
-                at = self._allocas[value]
-                head.append(f"{value} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, {at}")
+                field, at = self._allocas[value]
+                kind = self._fields[field]
+                head.append(f"{value} = getelementptr {kind}, ptr %msl.f{field}, i64 0, {at}")
             elif value in self._kept and not self._anew(value):
                 field, kind, one = self._kept[value]
                 if one:
@@ -332,12 +328,13 @@ class RegionCode:
         if "%v3" in given:
             head.insert(0, "%v3 = add nuw nsw i32 %msl.row, %msl.lane")
         lines = ["%msl.lane = trunc i64 %msl.l to i32", *head, f"br label %{region.entry}"]
+        code = "".join(f"  {line}\n" for line in lines) + "\n".join(body + edges)
+        places = list(dict.fromkeys(_PLACE.findall(code)))
+        self._places[region.entry] = places
+        given_places = "".join(f", ptr nocapture {place}" for place in places)
         return (
-            f"define internal i32 {self._symbol}_{number}(ptr nocapture %msl.f, ptr nocapture %msl.o, i64 %msl.l, ptr nocapture %msl.s"
-            f"{parameters}) #{self.attributes} {{\nmsl.entry:\n"
-            + "".join(f"  {line}\n" for line in lines)
-            + "\n".join(body + edges)
-            + "\n}\n"
+            f"define internal i32 {self._symbol}_{number}(i64 %msl.l{given_places}{parameters}) #{self.attributes} {{\nmsl.entry:\n"
+            f"{code}\n}}\n"
         )
 
     def _loads(self, region: Region) -> list[Instruction]:

@@ -10,12 +10,19 @@ import re
 
 from .lane_ahead import LINE, TURNS
 from .lane_code import LANES, SLOT_WORDS, RegionCode
-from .lane_ir import Unrollable, replaced
+from .lane_ir import Unrollable, replaced, size_of
 from .lane_regions import Region
 
 # What is said of a value that need not hold some turns later.
 _NOTHING_ELSE = re.compile(r"\b(?:nuw|nsw|nusw|exact|disjoint|nneg|samesign|inbounds) ")
+# Resolvers that are few instructions for whole simdgroups.
+_BY_VECTORS = re.compile(r"^@_ZN4_msl6reduceI.*[fij]Li32EEE")
+_ALL = "-1"  # the mask of a whole simdgroup
 _HALVES = re.compile(r"fpext (?:\w+ )*half |fptrunc .* to half$")
+
+
+def _moved(to: str, source: str, size: int) -> str:
+    return f"call void @llvm.memcpy.p0.p0.i64(ptr align 4 {to}, ptr align 4 {source}, i64 {size}, i1 false)"
 
 
 class Simdgroup(RegionCode):
@@ -28,13 +35,58 @@ class Simdgroup(RegionCode):
         functions = [
             self._function_of(region) for region in self._regions.all.values() if not region.meeting
         ]
-        driver = self._driver()
-        frame = f"{self._frame_type} = type {{ {', '.join(self._fields)} }}\n"
-        frame += f"{self._shared_type} = type {{ {', '.join(self._shared)} }}\n"
-        return frame + "".join(functions) + driver, self._metadata
+        self._fewer = self._with_fewer()
+        loops = self._flow.loops.values()
+        self._again = {name for name in self._places if any(name in body for body in loops)}
+        # What regions that run again and again have lives from turn to turn.
+        self._living = {place for name in self._again for place in self._places[name]}
+        if any(self._regions.all[name].meeting for name in self._fewer):
+            drivers = self._driver(self._symbol, True, True)
+        else:
+            # Where all lanes meet whenever some do, code for a simdgroup of fewer is apart.
+            drivers = self._driver(f"{self._symbol}_whole", True, False)
+            drivers += self._driver(f"{self._symbol}_part", False, True)
+            drivers += self._choice()
+        return "".join(functions) + drivers, self._metadata
 
-    def _driver(self) -> str:
+    def _with_fewer(self) -> set[str]:
+        """The regions that lanes may come to when others have ended."""
+        regions, between = self._regions.all, self._regions.between
+        following = {
+            name: [between[name][1]] if name in between else region.exits
+            for name, region in regions.items()
+        }
+        ahead = [
+            target
+            for name, region in regions.items()
+            if region.splits
+            and any("" in regions[n].exits for n in (name, *between.get(name, ((), ""))[0]))
+            for target in following[name]
+        ]
+        fewer: set[str] = set()
+        while ahead:
+            name = ahead.pop()
+            if name and name not in fewer:
+                fewer.add(name)
+                ahead += following[name]
+        return fewer
+
+    def _choice(self) -> str:
+        """The function for any simdgroup."""
+        more = ", i32 %v3, i32 %v4, i32 %v5" if self._row else ""
+        words = f"(ptr %v0, ptr %v1, i32 %msl.number, i32 %msl.mask{more})"
+        return (
+            f"define internal void {self._symbol}{words} #{self.attributes} {{\n"
+            "  %all = icmp eq i32 %msl.mask, -1\n  br i1 %all, label %whole, label %part\n"
+            f"whole:\n  call void {self._symbol}_whole{words}\n  ret void\n"
+            f"part:\n  call void {self._symbol}_part{words}\n  ret void\n}}\n"
+        )
+
+    def _driver(self, symbol: str, whole: bool, part: bool) -> str:
+        """The code for simdgroups that are `whole`, for those of which only a `part` is there, or for any."""
+        self._whole, self._part = whole, part
         self._lines: list[str] = []
+        self._more: dict[str, str] = {}
         self._temporaries = 0
         self._done: set[str] = set()
         self._start()
@@ -45,10 +97,12 @@ class Simdgroup(RegionCode):
                 continue
             self._done.add(name)
             ahead += self._together(name)
+        more = [f"  {name} = alloca {kind}, align 64" for name, kind in self._more.items()]
+        lines = [self._lines[0], *more, *self._lines[1:]]
         return (
-            f"define internal void {self._symbol}(ptr nocapture %v0, ptr nocapture %v1, i32 %msl.number, i32 %msl.mask"
+            f"define internal void {symbol}(ptr nocapture %v0, ptr nocapture %v1, i32 %msl.number, i32 %msl.mask"
             f"{', i32 %v3, i32 %v4, i32 %v5' if self._row else ''}) #{self.attributes} {{\n"
-            + "\n".join(self._lines)
+            + "\n".join(lines)
             + "\n}\n"
         )
 
@@ -62,12 +116,12 @@ class Simdgroup(RegionCode):
     def _start(self) -> None:
         self._add(
             "msl.start:",
-            f"%msl.f = alloca {self._frame_type}, align 64",
-            f"%msl.o = alloca {self._shared_type}, align 64",
+            *(f"%msl.f{n} = alloca {kind}, align 64" for n, kind in enumerate(self._fields)),
+            *(f"%msl.o{n} = alloca {kind}, align 8" for n, kind in enumerate(self._shared)),
             f"%msl.s = alloca [{SLOT_WORDS} x [{LANES} x i32]], align 64",
             f"%msl.states = alloca <{LANES} x i32>, align 128",
             "%msl.live = alloca i32",
-            "store i32 %msl.mask, ptr %msl.live",
+            f"store i32 {'%msl.mask' if self._part else _ALL}, ptr %msl.live",
             "%msl.base = shl nuw nsw i32 %msl.number, 5",
         )
         # Lanes that are not there never take part.
@@ -94,7 +148,7 @@ class Simdgroup(RegionCode):
         for value, name in zip(("%p.x", "%p.y", "%p.z"), ("%v3", "%v4", "%v5"), strict=True):
             at = self._new()
             self._add(
-                f"{at} = getelementptr {self._frame_type}, ptr %msl.f, i64 0, i32 {self._lane_fields[name]}, i64 %p.l",
+                f"{at} = {self._place(self._lane_fields[name], False, '%p.l')}",
                 f"store i32 {value}, ptr {at}",
             )
         self._add(
@@ -104,9 +158,19 @@ class Simdgroup(RegionCode):
             "positions.done:",
         )
 
-    def _call(self, region: Region, lane: str, given: list[str], how: str) -> str:
-        arguments = "".join(f", {given_}" for given_ in given)
-        return f"call i32 {self._symbol}_{self._number[region.entry]}(ptr %msl.f, ptr %msl.o, i64 {lane}, ptr %msl.s{arguments}) {how}"
+    def _call(
+        self,
+        region: Region,
+        lane: str,
+        given: list[str],
+        how: str,
+        copies: dict[str, tuple[str, int]] | None = None,
+    ) -> str:
+        """The call for a lane; `copies` stand for variables."""
+        of = copies or {}
+        places = [f"ptr {of.get(place, (place,))[0]}" for place in self._places[region.entry]]
+        arguments = ", ".join((f"i64 {lane}", *places, *given))
+        return f"call i32 {self._symbol}_{self._number[region.entry]}({arguments}) {how}"
 
     def _given(self, region: Region) -> list[str]:
         """Loads what a region's function is given."""
@@ -122,7 +186,7 @@ class Simdgroup(RegionCode):
             field, kind, one = self._phis[value] if entry_phi else self._kept[value]
             assert one
             at, got = self._new(), self._new()
-            self._add(f"{at} = getelementptr {self._shared_type}, ptr %msl.o, i64 0, i32 {field}")
+            self._add(f"{at} = {self._place(field, True, '')}")
             self._add(f"{got} = load {'i8' if kind == 'i1' else kind}, ptr {at}")
             if kind == "i1":
                 truth = self._new()
@@ -184,9 +248,8 @@ class Simdgroup(RegionCode):
         one = value in self._phis and self._phis[value][2] and value not in self._kept
         one = one or value in self._kept and self._kept[value][2]
         at, got = self._new(), self._new()
-        frame = f"{self._shared_type}, ptr %msl.o" if one else f"{self._frame_type}, ptr %msl.f"
         self._add(
-            f"{at} = getelementptr {frame}, i64 0, i32 {field}{'' if one else ', i64 0'}",
+            f"{at} = {self._place(field, one, '0')}",
             f"{got} = load {'i8' if kind == 'i1' else kind}, ptr {at}",
         )
         if kind != "i1":
@@ -227,55 +290,106 @@ class Simdgroup(RegionCode):
 
     def _lanes(self, region: Region, label: str, mask: str, states: bool) -> str:
         """Runs a region for the lanes of a mask; returns the exit that the last one took. `label` is new."""
+        some = self._part or mask != _ALL
         self._ask(region)
         given = self._given(region)
-        full, n_full, n_part, n = (self._new() for _ in range(4))
-        state, state2 = self._new(), self._new()
-        loop = self._loop_metadata(region)
+        if self._whole and some:
+            full = self._new()
+            self._add(
+                f"{full} = icmp eq i32 {mask}, -1",
+                f"br i1 {full}, label %{label}.full, label %{label}.before",
+            )
+        else:
+            self._add(f"br label %{label}.{'before' if some else 'full'}")
+        ways = []
+        if self._whole:
+            ways.append(self._all(region, label, given, states))
+        if some:
+            ways.append(self._some(region, label, given, states, mask))
+        n = self._new()
+        self._add(f"{label}.end:", f"{n} = phi i32 {', '.join(ways)}")
+        return n
+
+    def _all(self, region: Region, label: str, given: list[str], states: bool) -> str:
+        """The loop over all lanes; returns the exit of the last one, as a phi behind it has it."""
+        loop, n, state = self._loop_metadata(region), self._new(), self._new()
+        copies = {}
+        if region.entry not in self._again:
+            copies = {
+                place: copy for place, copy in self._copied(region).items() if place in self._living
+            }
         self._add(
-            f"{full} = icmp eq i32 {mask}, -1",
-            f"br i1 {full}, label %{label}.full, label %{label}.some",
-            f"{label}.full:",
+            f"{label}.full:", *(_moved(copy, place, size) for place, (copy, size) in copies.items())
         )
         slots = self._slots(region, "0")
         self._add(
             f"br label %{label}.all",
             f"{label}.all:",
             f"%{label}.l = phi i64 [ 0, %{label}.full ], [ %{label}.l1, %{label}.all ]",
-            f"{n_full} = {self._call(region, f'%{label}.l', given + slots, 'alwaysinline')}",
+            f"{n} = {self._call(region, f'%{label}.l', given + slots, 'alwaysinline', copies)}",
         )
         if states:
             self._add(
                 f"{state} = getelementptr i32, ptr %msl.states, i64 %{label}.l",
-                f"store i32 {n_full}, ptr {state}{self._access()}",
+                f"store i32 {n}, ptr {state}{self._access()}",
             )
         self._add(
             f"%{label}.l1 = add nuw nsw i64 %{label}.l, 1",
             f"%{label}.c = icmp eq i64 %{label}.l1, {LANES}",
-            f"br i1 %{label}.c, label %{label}.end, label %{label}.all, !llvm.loop !{loop}",
+            f"br i1 %{label}.c, label %{label}.done, label %{label}.all, !llvm.loop !{loop}",
+            f"{label}.done:",
+            *(_moved(place, copy, size) for place, (copy, size) in copies.items()),
+            f"br label %{label}.end",
+        )
+        return f"[ {n}, %{label}.done ]"
+
+    def _some(self, region: Region, label: str, given: list[str], states: bool, mask: str) -> str:
+        """The same for those of a mask, one by one."""
+        n = self._new()
+        copies = self._copied(region) if self._whole else {}
+        self._add(
+            f"{label}.before:",
+            *(_moved(copy, place, size) for place, (copy, size) in copies.items()),
+            f"br label %{label}.some",
             f"{label}.some:",
-            f"%{label}.m = phi i32 [ {mask}, %{label}.start ], [ %{label}.m1, %{label}.some ]",
+            f"%{label}.m = phi i32 [ {mask}, %{label}.before ], [ %{label}.m1, %{label}.some ]",
             f"%{label}.bit = call i32 @llvm.cttz.i32(i32 %{label}.m, i1 true)",
             f"%{label}.sl = zext i32 %{label}.bit to i64",
         )
         slots = self._slots(region, f"%{label}.sl")
-        self._add(
-            f"{n_part} = {self._call(region, f'%{label}.sl', given + slots, 'noinline')}",
-        )
-        if states:
+        call = self._call(region, f"%{label}.sl", given + slots, "noinline", copies)
+        self._add(f"{n} = {call}")
+        if states:  # by a vector, as everywhere else
+            old, new = self._new(), self._new()
             self._add(
-                f"{state2} = getelementptr i32, ptr %msl.states, i64 %{label}.sl",
-                f"store i32 {n_part}, ptr {state2}",
+                f"{old} = load <{LANES} x i32>, ptr %msl.states, align 128",
+                f"{new} = insertelement <{LANES} x i32> {old}, i32 {n}, i64 %{label}.sl",
+                f"store <{LANES} x i32> {new}, ptr %msl.states, align 128",
             )
         self._add(
             f"%{label}.less = add i32 %{label}.m, -1",
             f"%{label}.m1 = and i32 %{label}.m, %{label}.less",
             f"%{label}.c2 = icmp eq i32 %{label}.m1, 0",
-            f"br i1 %{label}.c2, label %{label}.end, label %{label}.some",
-            f"{label}.end:",
-            f"{n} = phi i32 [ {n_full}, %{label}.all ], [ {n_part}, %{label}.some ]",
+            f"br i1 %{label}.c2, label %{label}.after, label %{label}.some",
+            f"{label}.after:",
+            *(_moved(place, copy, size) for place, (copy, size) in copies.items()),
+            f"br label %{label}.end",
         )
-        return n
+        return f"[ {n}, %{label}.after ]"
+
+    def _copied(self, region: Region) -> dict[str, tuple[str, int]]:
+        """Variables that a region is given -> copies, and their bytes: what a call has the address of lies in memory, and
+        what is read and written lane after lane."""
+        copies = {}
+        for place in self._places[region.entry]:
+            if place == "%msl.s":
+                continue
+            kind = (self._shared if place[5] == "o" else self._fields)[int(place[6:])]
+            if "{" not in kind:
+                size = size_of(kind, {})[0]
+                copies[place] = f"{place}.copy", size
+                self._more[f"{place}.copy"] = kind
+        return copies
 
     def _loop_metadata(self, region: Region) -> int:
         own = self._first_metadata + len(self._metadata)
@@ -283,6 +397,13 @@ class Simdgroup(RegionCode):
         # LLVM 19 takes conversions of more than 4 or 8 halves at a time for dear.
         if self.halves and self._has_halves(region):
             words.append(f'"llvm.loop.vectorize.width", i32 {self.halves}')
+        if self._regions.by_rows(region):
+            words.append('"llvm.loop.vectorize.enable", i1 false')
+        elif region.entry in self._again:
+            # What lives from turn to turn can stay in registers, where the loop's few steps are unrolled.
+            last = own + len(words) + 2
+            words.append(f'"llvm.loop.vectorize.followup_vectorized", !{last}')
+            words.append('"llvm.loop.unroll.runtime.disable"')
         numbers = [own + 1 + n for n in range(len(words))]
         self._metadata.append(
             f"!{own} = distinct !{{!{own}, {', '.join(f'!{n}' for n in numbers)}}}"
@@ -320,14 +441,16 @@ class Simdgroup(RegionCode):
         )
         if not found:
             raise Unrollable("a simdgroup function that is not known before it is called")
-        self._add(f"call void {found[1]}(ptr %msl.s, i32 {mask})")
+        how = " alwaysinline" if mask == _ALL and _BY_VECTORS.search(found[1]) else ""
+        self._add(f"call void {found[1]}(ptr %msl.s, i32 {mask}){how}")
 
     def _together(self, name: str) -> list[str]:
         """Code for a region that all lanes which are left come to; returns the regions that they go on to."""
         region = self._regions.all[name]
         label = f"together{self._number[name]}"
-        mask = self._new()
-        self._add(f"{label}:", f"{mask} = load i32, ptr %msl.live")
+        some = self._part or name in self._fewer
+        mask = self._new() if some else _ALL
+        self._add(f"{label}:", *[f"{mask} = load i32, ptr %msl.live"] * some)
         if region.meeting:
             self._meet(region, mask)
             self._add(f"br label %together{self._number[region.exits[0]]}")

@@ -7,6 +7,7 @@ lanes, one next to the other, which a vector does in one step.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from .lane_flow import Flow, Uniform, postdominators
@@ -14,6 +15,12 @@ from .lane_ir import BARRIER, Fallback, Instruction, Unrollable, size_of
 
 # Accesses that lie so many values from lane to lane are read and written together with those between, by vectors.
 WIDEST = 8
+# Addresses and indices that are others and constants.
+_ELEMENT = re.compile(r"getelementptr (?:\w+ )*[\w%.]+, ptr (\S+), i\d+ (\S+)")
+_ADDED = re.compile(
+    r"(?:(?:zext|sext|trunc) (?:\w+ )*i\d+ (%\S+) to i\d+|(?:add|or) (?:\w+ )*i\d+ (%\S+), -?\d+)"
+)
+_SIDE_BY_SIDE = 8  # accesses to one row, where a lane's vectors pay
 _STEPS = {"@_msl_lane": 1, "@_msl_slot": 4}  # of what these give, from lane to lane
 
 
@@ -158,6 +165,38 @@ class Regions:
         if size is None or base is None or index is None:
             return None
         return base + index * size
+
+    def by_rows(self, region: Region) -> bool:
+        """Whether most of what a region reads and writes lies side by side for a lane, and far apart from lane to lane: a
+        lane's vectors are better than vectors of lanes, which would be put together of as many accesses."""
+        near, far = 0, Counter[tuple[str, str]]()
+        for name in region.blocks:
+            for i in self._blocks[name].instructions:
+                if i.operation in ("load", "store"):
+                    pointer = re.findall(r"ptr (%(?:\"[^\"]+\"|[\w.$-]+))", i.text)
+                    stride = self.stride(i) if pointer else 0
+                    if stride is None:
+                        far[self._origin(pointer[-1])] += 1
+                    elif stride:
+                        near += 1
+        return sum(n for n in far.values() if n >= _SIDE_BY_SIDE) > near
+
+    def _origin(self, pointer: str) -> tuple[str, str]:
+        """What an address is a constant behind: a pointer, and an index."""
+        defs, index = self._flow.function.defs, ""
+        while pointer in defs:
+            i = defs[pointer][1]
+            found = _ELEMENT.fullmatch(i.text)
+            if not found or index and found[2][0] == "%":
+                break
+            pointer, index = found[1], found[2] if found[2][0] == "%" else index
+        while index in defs:
+            i = defs[index][1]
+            found = _ADDED.fullmatch(i.text)
+            if not found:
+                break
+            index = found[1] or found[2]
+        return pointer, index
 
     def _cut(self, cuts: set[str]) -> None:
         while True:

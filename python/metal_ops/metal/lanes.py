@@ -212,6 +212,7 @@ class _Module:
         added.append(f"attributes #{self._attributes} = {{ nounwind {quoted} }}\n")
         for declaration in (
             "i32 @llvm.cttz.i32(i32, i1 immarg)",
+            "void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)",
             "void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)",
             "void @_msl_simdgroup_barrier()",
         ):

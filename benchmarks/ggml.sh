@@ -23,7 +23,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 END
 "$peers/bin/cmake" -S "$folder/sources" -B "$folder/build" -G "Unix Makefiles" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_LIBRARY_OUTPUT_DIRECTORY="$(cd "$folder" && pwd)/lib" -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DBUILD_SHARED_LIBS=ON \
+  -DCMAKE_LIBRARY_OUTPUT_DIRECTORY="$(cd "$folder" && pwd)/lib" -DBUILD_SHARED_LIBS=ON \
   -DGGML_NATIVE=ON -DGGML_LLAMAFILE=ON -DGGML_METAL=OFF -DGGML_BLAS=OFF
 "$peers/bin/cmake" --build "$folder/build" --target ggml \
   --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}"

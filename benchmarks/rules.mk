@@ -24,4 +24,4 @@ build/benchmarks/by_hand/%.so: benchmarks/by_hand/%.cc
 .venv-peers/ggml/stamp: benchmarks/requirements-ggml.txt benchmarks/ggml.sh | .venv-peers/stamp
 	@echo "metal_ops: building llama.cpp's kernels in $(@D), which takes minutes"
 	@mkdir -p build && if benchmarks/ggml.sh $(@D) .venv-peers > build/ggml.log 2>&1; then touch $@; else \
-	tail -5 build/ggml.log; echo "metal_ops: llama.cpp's kernels could not be built, see build/ggml.log; they are left out."; fi
+	tail -5 build/ggml.log; echo "metal_ops: llama.cpp's kernels could not be built, see build/ggml.log; their rows say that they are missing."; fi

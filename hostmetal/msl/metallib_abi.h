@@ -276,6 +276,8 @@ enum metallib_kernel_flags {
   /* No kernel but a [[visible]] function: run is its address, whatever its type, for
    * METALLIB_TABLE. */
   METALLIB_KERNEL_VISIBLE = 1u << 3,
+  /* Fast math: subnormal numbers that it reads are 0, and those that it would make. */
+  METALLIB_KERNEL_FLUSHES = 1u << 4,
 };
 
 typedef struct metallib_kernel {

@@ -68,6 +68,69 @@ TEST(source_options_reach_the_compiler) {
   CHECK_EQ(Scale(library, 1, 1), 7.0f);
 }
 
+#if defined(__x86_64__)
+// Fast math takes subnormal numbers for 0, reading and writing, and keeps halves; it leaves those of
+// others alone that run on the same threads.
+TEST(source_with_fast_math_flushes_subnormals) {
+  NSString* const source =
+      @"#include <metal_stdlib>\n"
+       "using namespace metal;\n"
+       "kernel void plain(device float* x, device half* h, uint i [[thread_position_in_grid]]) {\n"
+       "  x[2 * i] = x[2 * i] * x[2 * i + 1];\n"
+       "  h[2 * i] = h[2 * i] * h[2 * i + 1];\n"
+       "}\n"
+       "kernel void meeting(device float* x, device half* h, uint i [[thread_position_in_grid]]) "
+       "{\n"
+       "  x[2 * i] = x[2 * i] * x[2 * i + 1];\n"
+       "  h[2 * i] = h[2 * i] * h[2 * i + 1];\n"
+       "  threadgroup_barrier(mem_flags::mem_device);\n"
+       "  if (i & 1) x[2 * i] += x[2 * i - 2];\n"
+       "}\n";
+  struct {
+    NSString* kernel;
+    bool fast;
+  } cases[] = {{@"plain", true},   {@"plain", false},   {@"plain", true},
+               {@"meeting", true}, {@"meeting", false}, {@"meeting", true}};
+  id<MTLCommandQueue> queue = [[Device() newCommandQueue] autorelease];
+  for (const auto& c : cases) {
+    MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
+    options.fastMathEnabled = c.fast;
+    NSError* error = nil;
+    id<MTLLibrary> library = [[Device() newLibraryWithSource:source options:options
+                                                       error:&error] autorelease];
+    CHECK_EQ(Message(error), "(nil)");
+    id<MTLFunction> function = [[library newFunctionWithName:c.kernel] autorelease];
+    id<MTLComputePipelineState> state =
+        [[Device() newComputePipelineStateWithFunction:function error:&error] autorelease];
+    id<MTLBuffer> floats = Buffer(4 * 128), halves = Buffer(2 * 128);
+    for (int i = 0; i < 64; ++i) {
+      const bool reads = i & 2;  // a subnormal number, or makes one
+      Contents<float>(floats)[2 * i] = reads ? 0x1p-130f : 0x1p-70f;
+      Contents<float>(floats)[2 * i + 1] = reads ? 0x1p10f : 0x1p-70f;
+      Contents<uint16_t>(halves)[2 * i] = reads ? 0x0001 : 0x0400;      // 2^-24, 2^-14
+      Contents<uint16_t>(halves)[2 * i + 1] = reads ? 0x4000 : 0x3800;  // 2, 0.5
+    }
+    id<MTLCommandBuffer> commands = queue.commandBuffer;
+    id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
+    [encoder setComputePipelineState:state];
+    [encoder setBuffer:floats offset:0 atIndex:0];
+    [encoder setBuffer:halves offset:0 atIndex:1];
+    [encoder dispatchThreads:MTLSizeMake(64, 1, 1) threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK(commands.error == nil);
+    for (int i = 0; i < 64; ++i) {
+      const bool reads = i & 2;
+      const float product = c.fast ? 0.0f : reads ? 0x1p-120f : 0x1p-140f;
+      const bool added = i & 1 && [c.kernel isEqual:@"meeting"];
+      CHECK_EQ(Contents<float>(floats)[2 * i], added ? 2 * product : product);
+      CHECK_EQ(Contents<uint16_t>(halves)[2 * i], uint16_t(reads ? 0x0002 : 0x0200));
+    }
+  }
+}
+#endif
+
 TEST(source_options_that_were_never_initialised) {
   MTLCompileOptions* options = [[MTLCompileOptions alloc] autorelease];
   NSError* error = nil;

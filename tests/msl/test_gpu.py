@@ -213,6 +213,17 @@ def test_code(name: str, target: str) -> None:
     assert [usage.target for usage in gpu.assemble(text, target)] == [target]
 
 
+@pytest.mark.parametrize("target", gpu.TARGETS)
+def test_fast_math_flushes_floats_alone(target: str) -> None:
+    source = """kernel void k(device float* a, device half* h, device bfloat* b, uint i [[thread_position_in_grid]]) {
+a[i] = a[i] * a[i + 1]; h[i] = h[i] * h[i + 1]; b[i] = b[i] * b[i + 1]; a[i + 2] = float(h[i + 2]) * 3.0f; }"""
+    exact, fast = ptx(source, target), ptx(source, target, fast_math=True)
+    assert ".ftz" not in exact and re.search(r"mul\.rn\.f32", exact)
+    assert re.search(r"mul\.ftz\.f32", fast) and not re.search(r"mul(\.rn)?\.f32", fast)
+    assert re.search(r"mul\.f16", fast) and not re.search(r"\.ftz\.b?f16", fast)
+    assert [usage.target for usage in gpu.assemble(fast, target)] == [target]
+
+
 def test_the_assembler_is_asked_once(tmp_path, monkeypatch) -> None:
     """Of one text; another text, target or assembler is another question, and what failed is asked again."""
     tool = tmp_path / "ptxas"

@@ -12,6 +12,13 @@ namespace _msl_pixels {  // its own, so that its names are not the shader's
 }
 #endif
 
+// Of every kernel of a file.
+#ifdef _MSL_FAST_MATH
+#define _MSL_MATH_FLAGS METALLIB_KERNEL_FLUSHES
+#else
+#define _MSL_MATH_FLAGS 0
+#endif
+
 namespace _msl {
 
 #if defined(__NVPTX__)

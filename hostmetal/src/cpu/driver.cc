@@ -62,23 +62,26 @@ class Scratch {
 
 thread_local Scratch scratch;
 
-// Kernels run with the processor's default rounding and with subnormals, whatever the program does
-// on its own threads: TensorFlow flushes subnormals on those that run ops, and a thread inherits
-// that from the one that starts it.
-class DefaultFloats {
+// Kernels run with the processor's default rounding and, but for fast math, with subnormals, whatever
+// the program does on its own threads: TensorFlow flushes subnormals on those that run ops, and a
+// thread inherits that from the one that starts it.
+class KernelFloats {
  public:
 #if defined(__x86_64__)
-  DefaultFloats() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-  ~DefaultFloats() { _mm_setcsr(saved_); }
+  KernelFloats() : saved_(_mm_getcsr()) {}
+  ~KernelFloats() { _mm_setcsr(saved_); }
+  // As fast math of Apple's GPUs does. Halves keep theirs, as neither bit applies to them.
+  void Set(bool flushes) {
+    constexpr unsigned kDefault = 0x1f80, kToZero = 0x8000, kAreZero = 0x0040;
+    _mm_setcsr(flushes ? kDefault | kToZero | kAreZero : kDefault);
+  }
 
  private:
   unsigned saved_;
 #else
-  DefaultFloats() {
-    fegetenv(&saved_);
-    fesetenv(FE_DFL_ENV);
-  }
-  ~DefaultFloats() { fesetenv(&saved_); }
+  KernelFloats() { fegetenv(&saved_); }
+  ~KernelFloats() { fesetenv(&saved_); }
+  void Set(bool) { fesetenv(FE_DFL_ENV); }
 
  private:
   fenv_t saved_;
@@ -118,7 +121,7 @@ void RecordEnd(Part* part, End end, uint64_t address) {
 }
 
 void RunGroups(void* context, uint64_t first, uint64_t count) {
-  DefaultFloats floats;
+  KernelFloats floats;
   auto* batch = static_cast<Batch*>(context);
   std::optional<Deadline::Thread> timed;
   if (batch->deadline) timed.emplace(batch->deadline);
@@ -135,6 +138,7 @@ void RunGroups(void* context, uint64_t first, uint64_t count) {
         batch->out_of_memory = true;
         return;
       }
+      floats.Set(part->kernel->entry->flags & METALLIB_KERNEL_FLUSHES);
       uint64_t address;
       End end =
           RunGuarded(*part->kernel->entry, part->launch, local, here, memory, expired, &address);

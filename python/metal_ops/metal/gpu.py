@@ -39,6 +39,10 @@ def defines(target: str) -> list[str]:
     ]
 
 
+# Subnormal numbers of 32 bits are 0 with fast math; on processors whoever runs kernels sets that (METALLIB_KERNEL_FLUSHES).
+FLUSHES = ["-Xclang", "-fdenormal-fp-math-f32=preserve-sign,preserve-sign"]
+
+
 def flags(target: str, fast_math: bool) -> list[str]:
     """Flags of the language for a GPU."""
     language = [flag for flag in toolchain.LANGUAGE if flag != "-fPIC"]
@@ -56,7 +60,7 @@ def flags(target: str, fast_math: bool) -> list[str]:
         # Overloads by address space: `constant` and `thread` have one number on a GPU, and names by numbers are equal.
         *("-Xclang", "-faddress-space-map-mangling=no"),
         *language,
-        *(toolchain.FAST if fast_math else toolchain.EXACT),
+        *(toolchain.FAST + FLUSHES if fast_math else toolchain.EXACT),
         "-O3",
     ]
 
@@ -204,6 +208,8 @@ def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool
         "the optimiser for GPUs",
         _prepare(text, derived),
     )
+    # PTX's .ftz of halves would flush theirs, which are numbers with fast math, too.
+    text = re.sub(r"\.ftz(?=\.b?f16(x2)?\b)", "", text)
     for name in derived:
         if f"_msl_fc_{name}" in text:  # read in another way than as a number
             raise CompileError(

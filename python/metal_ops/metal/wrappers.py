@@ -245,9 +245,10 @@ def _table(
         "METALLIB_KERNEL_VISIBLE"
     ] * kernel.visible
     flags += ["METALLIB_KERNEL_ABSENT"] * (run == "nullptr")
+    flags += ["_MSL_MATH_FLAGS"]
     n_arguments = len(kernel.arguments)
     return f"""static const metallib_kernel _msl_kernel{number} = {{
-.name = {_string(kernel.host_name)}, .flags = {" | ".join(flags) or "0"},
+.name = {_string(kernel.host_name)}, .flags = {" | ".join(flags)},
 .max_total_threads = {0 if kernel.visible else kernel.max_threads}u, .static_threadgroup_bytes = {kernel.static_bytes}u,
 .n_arguments = {n_arguments}u, .arguments = {f"_msl_arguments{number}" if n_arguments else "nullptr"},
 .n_constants = {n_constants}u, .constants = {"_msl_constants" if n_constants else "nullptr"},

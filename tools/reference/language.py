@@ -40,8 +40,8 @@ def render(numbers: dict[str, dict[str, float]]) -> str:
         "`python -m metal_ops metal --help` lists them. `-ffast-math` and `-fno-fast-math` (the default here; Apple's"
         " compiler has the other) choose the mathematics of a file, `MTLCompileOptions.mathMode` and `fastMathEnabled`"
         " that of a source compiled at run time. Fast math contracts and reassociates, and makes `x * x` of"
-        " `powr(x, 2)`; subnormal floats are 0, as on Apple's GPUs, on NVIDIA GPUs and on x86-64 processors; infinities,"
-        " NaNs and subnormal halves stay what they are.",
+        " `powr(x, 2)`; subnormal floats are 0, as on Apple's GPUs, on NVIDIA GPUs and on x86-64 processors;"
+        " infinities, NaNs and subnormal halves stay what they are.",
         "",
         "## 8 Numerical compliance",
         "",

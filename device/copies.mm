@@ -24,7 +24,7 @@ namespace {
 
 // False, and a status, if work failed whose results this copy may be about to hand out.
 bool CheckError(Device& device, TF_Status* status) {
-  ReapAll();
+  Reap(&device);
   std::string message;
   if (!PeekError(device, &message)) return true;
   TF_SetStatus(status, TF_INTERNAL, DescribeFailure(message).c_str());

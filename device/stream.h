@@ -112,7 +112,8 @@ void Synchronize(const Device* device);
 inline void SynchronizeAll() { Synchronize(nullptr); }
 
 // Failures of what is done are reported from here on.
-void ReapAll();
+void Reap(const Device* device);
+inline void ReapAll() { Reap(nullptr); }
 
 // All streams' passes that are done.
 void CollectAllPasses();

@@ -58,9 +58,9 @@ void Synchronize(const Device* device) {
   }
 }
 
-void ReapAll() {
+void Reap(const Device* device) {
   if (Forked()) return;
-  for (MetalDeviceStream* stream : StreamsOf(nullptr)) {
+  for (MetalDeviceStream* stream : StreamsOf(device)) {
     [stream reap];
     [stream release];
   }
@@ -306,29 +306,33 @@ static std::string FaultedEncoder(NSError* error) {
 
 - (void)waitUntil:(uint64_t)number {
   if (Forked()) return;
-  std::unique_lock<std::mutex> lock(_mutex);
-  [self reapLocked];
-  if (_completed >= number) return;
-  const metal_device::HostScope waits(static_cast<uint32_t>(metal_device::EventKind::kWait),
-                                      "wait for the device");
-  // All before it are done with the last one, mostly.
-  const auto last = std::find_if(_running.begin(), _running.end(),
-                                 [&](const Running& running) { return running.number >= number; });
-  id<MTLCommandBuffer> buffer = last == _running.end() ? nil : last->buffer;
-  while (_completed < number) {
-    [buffer retain];
-    lock.unlock();
-    [buffer waitUntilCompleted];  // it may do the work on this thread
-    [buffer release];
-    lock.lock();
+  // What is done is released at the pool's end, without the lock.
+  @autoreleasepool {
+    std::unique_lock<std::mutex> lock(_mutex);
     [self reapLocked];
     if (_completed >= number) return;
-    const Running& first = _running.front();
-    buffer = first.buffer;
-    if (first.handled) {
-      const uint64_t handled = first.number;
-      _progress.wait(lock, [&] { return _completed >= handled; });
-      buffer = nil;
+    const metal_device::HostScope waits(static_cast<uint32_t>(metal_device::EventKind::kWait),
+                                        "wait for the device");
+    // All before it are done with the last one, mostly.
+    const auto last = std::find_if(_running.begin(), _running.end(), [&](const Running& running) {
+      return running.number >= number;
+    });
+    id<MTLCommandBuffer> buffer = last == _running.end() ? nil : last->buffer;
+    while (_completed < number) {
+      [buffer retain];
+      lock.unlock();
+      [buffer waitUntilCompleted];  // it may do the work on this thread
+      [buffer release];
+      lock.lock();
+      [self reapLocked];
+      if (_completed >= number) return;
+      const Running& first = _running.front();
+      buffer = first.buffer;
+      if (first.handled) {
+        const uint64_t handled = first.number;
+        _progress.wait(lock, [&] { return _completed >= handled; });
+        buffer = nil;
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "hostmetal/src/command_buffer.h"
 
@@ -66,11 +67,13 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   // thread waits for.
   void Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter);
   void Later(Pending pending);
-  bool TakePending(Pending* pending);
-  // `waiter`: unless nil, the command buffer that the calling thread waits for.
+  // Holds `completing` and gives it back.
   void Settle(Pending pending, HMCommandBuffer* waiter);
-  // The first command buffer if it may run now, taken off the list; nil otherwise.
-  HMCommandBuffer* TakeReady();
+  // Takes the first command buffer, or what is pending first, and runs or completes it. False if
+  // there is none that may be now, or another thread is at it.
+  bool RunNext(HMCommandBuffer* waiter);
+  bool SettleNext(HMCommandBuffer* waiter);
+  bool IsFirstReady() const;  // with `mutex` held
 
   std::mutex running;     // whoever holds it takes command buffers and runs them
   std::mutex completing;  // whoever holds it takes what is pending and completes it

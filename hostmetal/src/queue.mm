@@ -62,27 +62,33 @@ void QueueState::CompletionThread(void* context) {
   (*self)->CompletionLoop();
 }
 
-HMCommandBuffer* QueueState::TakeReady() {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (order.empty() || !order.front()->_state->committed.load(std::memory_order_acquire)) {
-    return nil;
+bool QueueState::IsFirstReady() const {
+  return !order.empty() && order.front()->_state->committed.load(std::memory_order_acquire);
+}
+
+bool QueueState::RunNext(HMCommandBuffer* waiter) {
+  if (!running.try_lock()) return false;
+  HMCommandBuffer* next = nil;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (IsFirstReady()) {
+      next = order.front();
+      order.pop_front();
+    }
   }
-  HMCommandBuffer* first = order.front();
-  order.pop_front();
-  return first;
+  if (!next) {
+    running.unlock();
+    return false;
+  }
+  PoolScope scope;
+  Run(next, waiter);
+  return true;
 }
 
 void QueueState::Loop() {
   for (;;) {
     uint32_t seen = changed.load();
-    while (running.try_lock()) {
-      HMCommandBuffer* next = TakeReady();
-      if (!next) {
-        running.unlock();
-        break;
-      }
-      PoolScope scope;
-      Run(next, nil);
+    while (RunNext(nil)) {
     }
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -96,7 +102,7 @@ void QueueState::WakeForRest() {
   bool ready, more;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    ready = !order.empty() && order.front()->_state->committed.load(std::memory_order_acquire);
+    ready = IsFirstReady();
     more = !pending.empty();
   }
   if (ready) changed.Increment();
@@ -105,24 +111,10 @@ void QueueState::WakeForRest() {
 
 void QueueState::Help(HMCommandBuffer* buffer) {
   CommandBufferState& b = *buffer->_state;
-  while (!b.run.load(std::memory_order_acquire) && running.try_lock()) {
-    HMCommandBuffer* next = TakeReady();
-    if (!next) {
-      running.unlock();
-      break;
-    }
-    PoolScope scope;
-    Run(next, buffer);
+  while (!b.run.load(std::memory_order_acquire) && RunNext(buffer)) {
   }
   WakeForRest();
-  while (!b.done.load() && completing.try_lock()) {
-    Pending next;
-    if (!TakePending(&next)) {
-      completing.unlock();
-      return;
-    }
-    PoolScope scope;
-    Settle(std::move(next), buffer);
+  while (!b.done.load() && SettleNext(buffer)) {
   }
 }
 
@@ -139,25 +131,29 @@ void QueueState::Later(Pending next) {
   arrived.Increment();
 }
 
-bool QueueState::TakePending(Pending* next) {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (pending.empty()) return false;
-  *next = std::move(pending.front());
-  pending.pop_front();
+bool QueueState::SettleNext(HMCommandBuffer* waiter) {
+  if (!completing.try_lock()) return false;
+  std::optional<Pending> next;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!pending.empty()) {
+      next = std::move(pending.front());
+      pending.pop_front();
+    }
+  }
+  if (!next) {
+    completing.unlock();
+    return false;
+  }
+  PoolScope scope;
+  Settle(std::move(*next), waiter);
   return true;
 }
 
 void QueueState::CompletionLoop() {
   for (;;) {
     uint32_t seen = arrived.load();
-    Pending next;
-    while (completing.try_lock()) {
-      if (!TakePending(&next)) {
-        completing.unlock();
-        break;
-      }
-      PoolScope scope;
-      Settle(std::move(next), nil);
+    while (SettleNext(nil)) {
     }
     {
       std::lock_guard<std::mutex> lock(mutex);

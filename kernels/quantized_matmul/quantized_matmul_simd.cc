@@ -235,9 +235,12 @@ void FewRowsByBytes(CpuCall& call, const QuantizedParams& p, const BytesOfX& x) 
     Rows rows(call, p, 1);
     const int64_t n = end - begin;
     std::vector<float> sums(p.rows * n);
-    if (p.rows == 1)
+    if (p.rows == 1) {
       ByteDots<kBits, kBytes, kCentred>(call, p, rows, begin, end, x, 0, sums.data());
-    for (int64_t first = begin; p.rows > 1 && first < end; first += kTogether) {
+      call.Store(0, begin, n, sums.data());
+      return;
+    }
+    for (int64_t first = begin; first < end; first += kTogether) {
       const int64_t last = std::min(end, first + kTogether);
       for (int64_t r = 0; r < p.rows; r += 2) {
         const BytesOfX from = x.From(r);

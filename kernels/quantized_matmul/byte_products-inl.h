@@ -228,9 +228,9 @@ HWY_INLINE void NarrowDot(const uint8_t* codes, const S* scales, const S* minima
       for (int r = 0; r < kRows; ++r) {
         for (int v = 0; v < kSome; ++v) terms[r][v] = hn::Zero(DSums());
       }
-      AddVectors<kBits, kBytes, kRows, kCentred>(codes + i * kByteLanes, left,
-                                                 q + i * kTerms * kBytes, q_row,
-                                                 begin + i * kSumLanes, begin_row, terms);
+      AddVectors<kBits, kBytes, kRows, kCentred>(
+          codes + i * kByteLanes, left, q + i * kTerms * kBytes, q_row,
+          kCentred ? begin + i * kSumLanes : begin, begin_row, terms);
       for (int v = 0; v < kSome; ++v) {
         const auto others = hn::Set(DSums(), static_cast<int32_t>((i + v) * kBlocks));
         const hn::Indices512<float> at{hn::Add(block_of, others).raw};
@@ -254,7 +254,7 @@ HWY_INLINE void NarrowDot(const uint8_t* codes, const S* scales, const S* minima
     }
     codes += kVectors * kByteLanes;
     q += kVectors * kTerms * kBytes;
-    begin += kVectors * kSumLanes;
+    if (kCentred) begin += kVectors * kSumLanes;  // else there are none
   }
   for (int r = 0; r < kRows; ++r) {
     products[r] = hn::GetLane(hn::SumOfLanes(df, hn::Add(sums[r][0], sums[r][1])));
@@ -298,9 +298,9 @@ HWY_INLINE void FarDots(const uint8_t* codes, const S* scales, const S* minima, 
     for (int i = 0; i < kVectors; ++i) {
       hn::Vec<DSums> terms[1][kFarOutputs];
       for (int o = 0; o < kFarOutputs; ++o) terms[0][o] = hn::Zero(DSums());
-      AddVectors<kBits, kBytes, 1, kCentred>(codes + i * kByteLanes, kByteLanes,
-                                             q + i * kTerms * kBytes, 0, begin + i * kSumLanes, 0,
-                                             terms, far_bytes);
+      AddVectors<kBits, kBytes, 1, kCentred>(
+          codes + i * kByteLanes, kByteLanes, q + i * kTerms * kBytes, 0,
+          kCentred ? begin + i * kSumLanes : begin, 0, terms, far_bytes);
       const auto others = hn::Set(DSums(), static_cast<int32_t>(i * kBlocks));
       const hn::Indices512<float> at{hn::Add(block_of, others).raw};
       for (int o = 0; o < kFarOutputs; ++o) {
@@ -312,7 +312,7 @@ HWY_INLINE void FarDots(const uint8_t* codes, const S* scales, const S* minima, 
     }
     codes += kVectors * kByteLanes;
     q += kVectors * kTerms * kBytes;
-    begin += kVectors * kSumLanes;
+    if (kCentred) begin += kVectors * kSumLanes;  // else there are none
   }
   for (int o = 0; o < kFarOutputs; ++o) {
     products[o] = hn::GetLane(hn::SumOfLanes(df, hn::Add(sums[o][0], sums[o][1])));
@@ -340,9 +340,9 @@ HWY_INLINE void WideDot(const Row& row, const QuantizedParams& p, const BytesOfX
       const int64_t first = v;
       for (; v < end; ++v) {
         const int64_t at = v * kByteLanes;
-        AddVectors<kBits, kBytes, kRows, kCentred>(row.codes + at, p.bytes - at,
-                                                   x.q + v * kTerms * kBytes, x.q_row,
-                                                   x.begin + v * kSumLanes, x.begin_row, terms);
+        AddVectors<kBits, kBytes, kRows, kCentred>(
+            row.codes + at, p.bytes - at, x.q + v * kTerms * kBytes, x.q_row,
+            kCentred ? x.begin + v * kSumLanes : x.begin, x.begin_row, terms);
       }
       for (int r = 0; r < kRows; ++r) {
         const VF term = hn::ConvertTo(df, terms[r][0]);

@@ -26,7 +26,27 @@ void MakeSingletons() {
     dispatch_get_global_queue(0, 0);
     dispatch_get_main_queue();
     (void)DISPATCH_QUEUE_CONCURRENT;
+#ifdef HOSTMETAL_COUNT_OBJECTS
+    // Levels are made by shaders that are compiled once a device, which would take each process half a second.
+    MTLTextureDescriptor* wanted =
+        [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatR32Float
+                                                           width:2
+                                                          height:2
+                                                       mipmapped:YES];
+    id<MTLTexture> texture = [[Device() newTextureWithDescriptor:wanted] autorelease];
+    id<MTLCommandBuffer> commands = [Queue() commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit generateMipmapsForTexture:texture];
+    [blit endEncoding];
+    Finish(commands);
+#endif
   }
+#ifdef HOSTMETAL_COUNT_OBJECTS
+  // Queue threads let go of a finished command buffer a moment later.
+  for (long seen = -1; seen != hostmetal_live_objects(); usleep(100000)) {
+    seen = hostmetal_live_objects();
+  }
+#endif
 }
 
 // What a case leaves behind. Queue threads let go of a finished command buffer a moment after its

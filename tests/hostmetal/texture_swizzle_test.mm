@@ -24,19 +24,19 @@ NSString* const kSource =
      "kernel void count(texture2d<uint> in, device uint4* out) { out[0] = in.read(uint2(0)); }\n";
 
 id<MTLComputePipelineState> Made(NSString* name) {
-  static id<MTLLibrary> library = nil;
   NSError* error = nil;
-  if (!library) library = [Device() newLibraryWithSource:kSource options:nil error:&error];
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:kSource options:nil
+                                                     error:&error] autorelease];
   CHECK_EQ(Message(error), "(nil)");
   id<MTLFunction> function = [[library newFunctionWithName:name] autorelease];
   return [[Device() newComputePipelineStateWithFunction:function error:nil] autorelease];
 }
 
 template <typename T>
-std::vector<T> Seen(NSString* kernel, id<MTLTexture> texture, size_t count) {
+std::vector<T> Seen(id<MTLComputePipelineState> pipeline, id<MTLTexture> texture, size_t count) {
   id<MTLBuffer> out = Buffer(count * sizeof(T));
   NSError* failed = harness::Run([&](id<MTLComputeCommandEncoder> encoder) {
-    [encoder setComputePipelineState:Made(kernel)];
+    [encoder setComputePipelineState:pipeline];
     [encoder setTexture:texture atIndex:0];
     [encoder setBuffer:out offset:0 atIndex:0];
     [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
@@ -85,6 +85,7 @@ TEST(texture_swizzle_chooses_what_is_read) {
       {"rrr1", {0.25f, 0.25f, 0.25f, 1}},
       {"01ar", {0, 1, 0.125f, 0.25f}},
   };
+  id<MTLComputePipelineState> see = Made(@"see");
   for (const auto& c : cases) {
     MTLTextureDescriptor* wanted = Described(MTLPixelFormatRGBA32Float, 1, false);
     CHECK_EQ(Name(wanted.swizzle), "rgba");
@@ -96,7 +97,7 @@ TEST(texture_swizzle_chooses_what_is_read) {
                mipmapLevel:0
                  withBytes:pixel
                bytesPerRow:sizeof pixel];
-    const std::vector<float> seen = Seen<float>(@"see", texture, 12);
+    const std::vector<float> seen = Seen<float>(see, texture, 12);
     for (size_t i = 0; i < 4; ++i) {
       CHECK_EQ(seen[i], c.seen[i]);
       CHECK_EQ(seen[4 + i], c.seen[i]);
@@ -112,7 +113,7 @@ TEST(texture_swizzle_chooses_what_is_read) {
                                                            levels:NSMakeRange(0, 1)
                                                            slices:NSMakeRange(0, 1)
                                                           swizzle:Order("ab1r")] autorelease];
-    const std::vector<float> chosen = Seen<float>(@"see", view, 12);
+    const std::vector<float> chosen = Seen<float>(see, view, 12);
     const float expected[] = {c.seen[3], c.seen[2], 1, c.seen[0]};
     for (size_t i = 0; i < 4; ++i) CHECK_EQ(chosen[i], expected[i]);
     CHECK(view.rootResource == texture);
@@ -125,7 +126,7 @@ TEST(texture_swizzle_of_integers) {
   id<MTLTexture> texture = [[Device() newTextureWithDescriptor:wanted] autorelease];
   const uint8_t pixel[] = {7, 200};
   [texture replaceRegion:MTLRegionMake2D(0, 0, 1, 1) mipmapLevel:0 withBytes:pixel bytesPerRow:2];
-  const std::vector<uint32_t> seen = Seen<uint32_t>(@"count", texture, 4);
+  const std::vector<uint32_t> seen = Seen<uint32_t>(Made(@"count"), texture, 4);
   const uint32_t expected[] = {200, 1, 7, 1};
   for (size_t i = 0; i < 4; ++i) CHECK_EQ(seen[i], expected[i]);
 }

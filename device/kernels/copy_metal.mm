@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "device/kernels/host_int32.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
@@ -194,10 +195,14 @@ class BroadcastToOp {
                 InvalidArgument("BroadcastTo: Incompatible shapes: input ", ToString(input.shape()),
                                 " cannot be broadcast to ", ToString(shape)));
     OP_REQUIRES_OK(
-        ctx, OutputPieces(ctx, kOp, 0, input, {{shape, Broadcast(input.shape(), shape), shape}}));
+        ctx, OutputPieces(ctx, kOp, 0, input, {{shape, Broadcast(input.shape(), shape), shape}},
+                          IsInHostMemory(input)));
   }
 };
 REGISTER_METAL_KERNEL(BroadcastToOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("shape"));
+REGISTER_METAL_KERNEL(
+    BroadcastToOp,
+    .Types("T", {TF_INT32}).HostMemory("input").HostMemory("shape").HostMemory("output"));
 
 // The bits of 1 in every dtype, little endian.
 struct Element {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/host_int32.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
@@ -135,16 +136,18 @@ class StridedSliceOp {
     Part part;
     OP_REQUIRES_OK(ctx, ctx->Input(0, &input));
     OP_REQUIRES_OK(ctx, FindPart(ctx, kOp, masks_, input.shape(), &part));
-    OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, input, {{part.shape, part.walk, part.region}}));
+    OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, input, {{part.shape, part.walk, part.region}},
+                                     IsInHostMemory(input)));
   }
 
  private:
   Masks masks_ = {};
 };
-REGISTER_METAL_KERNEL(StridedSliceOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES)
-                                          .HostMemory("begin")
-                                          .HostMemory("end")
-                                          .HostMemory("strides"));
+#define SLICE_IN_HOST_MEMORY .HostMemory("begin").HostMemory("end").HostMemory("strides")
+REGISTER_METAL_KERNEL(StridedSliceOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES) SLICE_IN_HOST_MEMORY);
+REGISTER_METAL_KERNEL(
+    StridedSliceOp,
+    .Types("T", {TF_INT32}) SLICE_IN_HOST_MEMORY.HostMemory("input").HostMemory("output"));
 
 class StridedSliceGradOp {
  public:
@@ -165,10 +168,11 @@ class StridedSliceGradOp {
                 InvalidArgument(kOp, ": shape of dy was ", ToString(gradient.shape()),
                                 " instead of ", ToString(part.shape)));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-                     RETURN_IF_ERROR(EncodeZeros(encoder, kOp, out));
-                     return EncodeCopy(encoder, kOp, part.region, gradient,
-                                       {DenseStrides(part.region)}, out, part.walk);
+    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, out, [&](auto& copies) -> Status {
+                     constexpr uint64_t kZero[2] = {};  // as wide as the widest dtype
+                     RETURN_IF_ERROR(copies.Fill(kZero, out));
+                     return copies.Copy(part.region, gradient, {DenseStrides(part.region)}, out,
+                                        part.walk);
                    }));
   }
 
@@ -176,10 +180,11 @@ class StridedSliceGradOp {
   Masks masks_ = {};
 };
 REGISTER_METAL_KERNEL(StridedSliceGradOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES)
+                                              .HostMemory("shape") SLICE_IN_HOST_MEMORY);
+REGISTER_METAL_KERNEL(StridedSliceGradOp, .Types("T", {TF_INT32})
                                               .HostMemory("shape")
-                                              .HostMemory("begin")
-                                              .HostMemory("end")
-                                              .HostMemory("strides"));
+                                                  SLICE_IN_HOST_MEMORY.HostMemory("dy")
+                                              .HostMemory("output"));
 
 // x[begin:end:strides] = value, which is broadcast to it: x is a variable, or a tensor that becomes the output.
 class SliceUpdate {
@@ -204,9 +209,9 @@ class SliceUpdate {
     const Walk along = Broadcast(shape, part.shape);
     Walk walk;
     for (const int axis : part.axes) walk.strides.push_back(axis < 0 ? 0 : along.strides[axis]);
-    return Encode(ctx, [&](Encoder& encoder) -> Status {
-      if (to.opaque() != from.opaque()) RETURN_IF_ERROR(encoder.Copy(from, to));
-      return EncodeCopy(encoder, op, part.region, value, walk, to, part.walk);
+    return MoveElements(ctx, op, to, [&](auto& copies) -> Status {
+      if (to.opaque() != from.opaque()) RETURN_IF_ERROR(copies.CopyWhole(from, to));
+      return copies.Copy(part.region, value, walk, to, part.walk);
     });
   }
 
@@ -240,17 +245,11 @@ struct StridedSliceAssign {
   static constexpr char kOp[] = "StridedSliceAssign";
   static constexpr bool kRef = true;
 };
-REGISTER_METAL_KERNEL(StridedSliceAssignOp<ResourceStridedSliceAssign>,
-                      .Types("T", METAL_DEVICE_MOVABLE_TYPES)
-                          .HostMemory("ref")
-                          .HostMemory("begin")
-                          .HostMemory("end")
-                          .HostMemory("strides"));
+REGISTER_METAL_KERNEL(
+    StridedSliceAssignOp<ResourceStridedSliceAssign>,
+    .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("ref") SLICE_IN_HOST_MEMORY);
 REGISTER_METAL_KERNEL(StridedSliceAssignOp<StridedSliceAssign>,
-                      .Types("T", METAL_DEVICE_MOVABLE_TYPES)
-                          .HostMemory("begin")
-                          .HostMemory("end")
-                          .HostMemory("strides"));
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES) SLICE_IN_HOST_MEMORY);
 
 class TensorStridedSliceUpdateOp {
  public:
@@ -270,10 +269,12 @@ class TensorStridedSliceUpdateOp {
  private:
   SliceUpdate update_;
 };
-REGISTER_METAL_KERNEL(TensorStridedSliceUpdateOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES)
-                                                      .HostMemory("begin")
-                                                      .HostMemory("end")
-                                                      .HostMemory("strides"));
+REGISTER_METAL_KERNEL(TensorStridedSliceUpdateOp,
+                      .Types("T", METAL_DEVICE_MOVABLE_TYPES) SLICE_IN_HOST_MEMORY);
+REGISTER_METAL_KERNEL(TensorStridedSliceUpdateOp, .Types("T", {TF_INT32})
+                                                      SLICE_IN_HOST_MEMORY.HostMemory("input")
+                                                          .HostMemory("value")
+                                                          .HostMemory("output"));
 
 // ---- Transpose, Tile, Pack ----------------------------------------------------------------------
 
@@ -309,7 +310,8 @@ class TransposeOp {
       from.strides.push_back(dense[axis]);
     }
     if (!Op::kConjugates || x.dtype() != TF_COMPLEX64) {
-      OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, x, {{shape, from, shape}}));
+      OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, x, {{shape, from, shape}},
+                                       !Op::kConjugates && IsInHostMemory(x)));
       return;
     }
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
@@ -332,6 +334,8 @@ struct ConjugateTranspose {
 };
 REGISTER_METAL_KERNEL(TransposeOp<Transpose>,
                       .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("perm"));
+REGISTER_METAL_KERNEL(TransposeOp<Transpose>,
+                      .Types("T", {TF_INT32}).HostMemory("x").HostMemory("perm").HostMemory("y"));
 REGISTER_METAL_KERNEL(TransposeOp<ConjugateTranspose>,
                       .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_BOOL, TF_INT8,
                                    TF_INT16, TF_INT32, TF_INT64, TF_UINT8, TF_UINT16, TF_UINT32,
@@ -363,10 +367,14 @@ class TileOp {
       loop.insert(loop.end(), {multiples[d], input.shape()[d]});
       from.strides.insert(from.strides.end(), {0, in_strides[d]});
     }
-    OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, input, {{shape, from, loop}}));
+    OP_REQUIRES_OK(ctx,
+                   OutputPieces(ctx, kOp, 0, input, {{shape, from, loop}}, IsInHostMemory(input)));
   }
 };
 REGISTER_METAL_KERNEL(TileOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("multiples"));
+REGISTER_METAL_KERNEL(
+    TileOp,
+    .Types("T", {TF_INT32}).HostMemory("input").HostMemory("multiples").HostMemory("output"));
 
 class PackOp {
  public:
@@ -393,15 +401,16 @@ class PackOp {
     const int64_t step = to.strides[axis];
     to.strides.erase(to.strides.begin() + axis);
     if (values.size() == 1) {
-      OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, values[0], {{shape, to, values[0].shape()}}));
+      OP_REQUIRES_OK(ctx, OutputPieces(ctx, kOp, 0, values[0], {{shape, to, values[0].shape()}},
+                                       IsInHostMemory(values[0])));
       return;
     }
     Tensor out;
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
+    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, out, [&](auto& copies) -> Status {
                      for (const Tensor& value : values) {
-                       RETURN_IF_ERROR(EncodeCopy(encoder, kOp, value.shape(), value,
-                                                  {DenseStrides(value.shape())}, out, to));
+                       RETURN_IF_ERROR(copies.Copy(value.shape(), value,
+                                                   {DenseStrides(value.shape())}, out, to));
                        to.offset += step;
                      }
                      return Status();
@@ -412,6 +421,7 @@ class PackOp {
   int64_t axis_ = 0;
 };
 REGISTER_METAL_KERNEL(PackOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES));
+REGISTER_METAL_KERNEL(PackOp, .Types("T", {TF_INT32}).HostMemory("values").HostMemory("output"));
 
 }  // namespace
 

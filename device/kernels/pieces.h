@@ -17,9 +17,9 @@ struct Piece {
 };
 
 // Output k is pieces[k] of the input: the same memory where it lies there in a row that shaders can be given, else a
-// copy.
+// copy. Where both lie in host memory (host_int32.h), all of it is shared, or a part copied there.
 Status OutputPieces(KernelContext* ctx, const char* op, int input, const Tensor& in,
-                    const std::vector<Piece>& pieces);
+                    const std::vector<Piece>& pieces, bool in_host_memory = false);
 
 }  // namespace metal_ops
 

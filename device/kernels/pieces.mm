@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "device/kernels/host_int32.h"
 #include "device/memory.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/part.h"
@@ -24,13 +25,15 @@ bool IsRow(const Piece& piece) {
 }
 
 Status Share(KernelContext* ctx, int input, const Tensor& in, int i, const Piece& piece,
-             bool* shared) {
+             bool in_host_memory, bool* shared) {
   const int64_t n = NumElements(piece.along);
   const auto bytes = static_cast<int64_t>(in.element_bytes());
   const int64_t offset = piece.from.offset * bytes;
   *shared = n > 0 && offset % kAlignment == 0 && IsRow(piece);
   if (!*shared) return Status();
   if (n == in.num_elements()) return ctx->ShareInput(input, i, piece.shape);
+  *shared = !in_host_memory;
+  if (!*shared) return Status();
   void* const address = metal_device::NewPart(in.opaque(), static_cast<uint64_t>(offset),
                                               static_cast<uint64_t>(n * bytes));
   *shared = address != nullptr;
@@ -41,23 +44,30 @@ Status Share(KernelContext* ctx, int input, const Tensor& in, int i, const Piece
 }  // namespace
 
 Status OutputPieces(KernelContext* ctx, const char* op, int input, const Tensor& in,
-                    const std::vector<Piece>& pieces) {
+                    const std::vector<Piece>& pieces, bool in_host_memory) {
   std::vector<std::pair<const Piece*, Tensor>> copies;
   for (size_t k = 0; k < pieces.size(); ++k) {
     const int i = static_cast<int>(k);
     bool shared = false;
-    RETURN_IF_ERROR(Share(ctx, input, in, i, pieces[k], &shared));
+    RETURN_IF_ERROR(Share(ctx, input, in, i, pieces[k], in_host_memory, &shared));
     if (shared) continue;
     copies.emplace_back(&pieces[k], Tensor());
     RETURN_IF_ERROR(ctx->AllocateOutput(i, pieces[k].shape, &copies.back().second));
   }
   if (copies.empty()) return Status();
-  return Encode(ctx, [&](Encoder& encoder) -> Status {
+  const auto copy = [&](auto& by) -> Status {
     for (const auto& [piece, out] : copies) {
-      RETURN_IF_ERROR(EncodeCopy(encoder, op, piece->along, in, piece->from, out,
-                                 {DenseStrides(piece->along)}));
+      RETURN_IF_ERROR(by.Copy(piece->along, in, piece->from, out, {DenseStrides(piece->along)}));
     }
     return Status();
+  };
+  if (in_host_memory) {
+    HostCopies by;
+    return copy(by);
+  }
+  return Encode(ctx, [&](Encoder& encoder) {
+    ShaderCopies by(&encoder, op);
+    return copy(by);
   });
 }
 

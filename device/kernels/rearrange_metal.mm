@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/kernels/host_int32.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/pieces.h"
 #include "kernels/runtime/encoder.h"
@@ -207,10 +208,10 @@ struct Run {
 
 // Every combination of one run a dimension is a copy. Strides are those of both tensors along the
 // dimensions.
-Status EncodeRuns(Encoder& encoder, const char* op, const Tensor& in,
-                  const std::vector<int64_t>& in_strides, const Tensor& out,
-                  const std::vector<int64_t>& out_strides,
-                  const std::vector<std::vector<Run>>& runs) {
+template <typename Copies>
+Status CopyRuns(Copies& copies, const Tensor& in, const std::vector<int64_t>& in_strides,
+                const Tensor& out, const std::vector<int64_t>& out_strides,
+                const std::vector<std::vector<Run>>& runs) {
   std::vector<size_t> chosen(runs.size(), 0);
   for (const std::vector<Run>& dim : runs) {
     if (dim.empty()) return Status();
@@ -226,7 +227,7 @@ Status EncodeRuns(Encoder& encoder, const char* op, const Tensor& in,
       to.strides.push_back(run.to_step * out_strides[d]);
       to.offset += run.to * out_strides[d];
     }
-    RETURN_IF_ERROR(EncodeCopy(encoder, op, shape, in, from, out, to));
+    RETURN_IF_ERROR(copies.Copy(shape, in, from, out, to));
     size_t d = 0;
     while (d < runs.size() && ++chosen[d] == runs[d].size()) chosen[d++] = 0;
     if (d == runs.size()) return Status();
@@ -276,7 +277,8 @@ class RollOp {
     }
     const std::vector<int64_t> strides = DenseStrides(shape);
     return Encode(ctx, [&](Encoder& encoder) {
-      return EncodeRuns(encoder, kOp, in, strides, out, strides, runs);
+      ShaderCopies copies(&encoder, kOp);
+      return CopyRuns(copies, in, strides, out, strides, runs);
     });
   }
 };
@@ -315,14 +317,17 @@ class MirrorPadOp {
       if (a > 0) runs[d].push_back({a, size - 1 - edge_, -1, b + size, 1});
     }
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    return Encode(ctx, [&](Encoder& encoder) {
-      return EncodeRuns(encoder, kOp, in, DenseStrides(in.shape()), out, DenseStrides(shape), runs);
+    return MoveElements(ctx, kOp, out, [&](auto& copies) {
+      return CopyRuns(copies, in, DenseStrides(in.shape()), out, DenseStrides(shape), runs);
     });
   }
 
   int64_t edge_ = 0;  // elements at the edge that are not repeated
 };
 REGISTER_METAL_KERNEL(MirrorPadOp, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("paddings"));
+REGISTER_METAL_KERNEL(
+    MirrorPadOp,
+    .Types("T", {TF_INT32}).HostMemory("input").HostMemory("paddings").HostMemory("output"));
 
 }  // namespace
 }  // namespace metal_ops

@@ -7,6 +7,7 @@
 
 #include "device/kernels/arg_params.h"
 #include "device/kernels/elementwise.h"
+#include "device/kernels/host_int32.h"
 #include "device/kernels/layout.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/tensorflow/registrar.h"
@@ -221,6 +222,30 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
   return Join(ctx, op, shader, {own, total, own}, finish, input, reduced, out);
 }
 
+// The same of int32 in host memory, modulo 2^32.
+Status ReduceOnHost(KernelContext* ctx, bool sum, const Tensor& input,
+                    const std::vector<bool>& reduced, bool keep_dims) {
+  Tensor out;
+  Shape kept, shape;
+  Walk to;
+  for (int d = 0; d < input.rank(); ++d) {
+    if (!reduced[d] || keep_dims) shape.push_back(reduced[d] ? 1 : input.dim(d));
+    kept.push_back(reduced[d] ? 1 : input.dim(d));
+  }
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+  to.strides = DenseStrides(kept);
+  for (int d = 0; d < input.rank(); ++d) {
+    if (reduced[d]) to.strides[d] = 0;
+  }
+  auto* const totals = reinterpret_cast<uint32_t*>(out.mutable_host<int32_t>());
+  std::fill_n(totals, out.num_elements(), sum ? 0u : 1u);
+  const auto* const x = reinterpret_cast<const uint32_t*>(input.host<int32_t>());
+  ForEachElement(input.shape(), {DenseStrides(input.shape())}, to, [&](int64_t i, int64_t j) {
+    totals[j] = sum ? totals[j] + x[i] : totals[j] * x[i];
+  });
+  return Status();
+}
+
 template <typename Op>
 class ReduceOp {
  public:
@@ -247,11 +272,14 @@ class ReduceOp {
                   InvalidArgument(kOp, ": Axes contains duplicate dimension: ", named));
       reduced[named] = true;
     }
-    OP_REQUIRES_OK(
-        ctx, Reduce(ctx, kOp, Op::kShader, Op::kSignless, Op::kFinish, input, reduced, keep_dims_));
+    OP_REQUIRES_OK(ctx, (kSums || kOp == std::string_view("Prod")) && IsInHostMemory(input)
+                            ? ReduceOnHost(ctx, kSums, input, reduced, keep_dims_)
+                            : Reduce(ctx, kOp, Op::kShader, Op::kSignless, Op::kFinish, input,
+                                     reduced, keep_dims_));
   }
 
  private:
+  static constexpr bool kSums = std::string_view(Op::kOp) == "Sum";
   bool keep_dims_ = false;
 };
 
@@ -270,11 +298,15 @@ REDUCTION(Sum, "sum", true, kNothing, NUMBERS);
 REDUCTION(Mean, "sum", false, kMean, ALL_NUMBERS);
 REGISTER_METAL_KERNEL(ReduceOp<Sum>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REGISTER_METAL_KERNEL(ReduceOp<Mean>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
+#define INT32_IN_HOST_MEMORY \
+  .Types("T", {TF_INT32}).HostMemory("input").HostMemory("reduction_indices").HostMemory("output")
+REGISTER_METAL_KERNEL(ReduceOp<Sum>, INT32_IN_HOST_MEMORY);
 REDUCTION(EuclideanNorm, "squares", false, kRoot, ALL_NUMBERS);
 REGISTER_METAL_KERNEL(ReduceOp<EuclideanNorm>,
                       .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
 REDUCTION(Prod, "prod", true, kNothing, NUMBERS);
 REGISTER_METAL_KERNEL(ReduceOp<Prod>, .Types("T", {TF_COMPLEX64}).HostMemory("reduction_indices"));
+REGISTER_METAL_KERNEL(ReduceOp<Prod>, INT32_IN_HOST_MEMORY);
 REDUCTION(Max, "max", false, kNothing, NUMBERS);
 REDUCTION(Min, "min", false, kNothing, NUMBERS);
 REDUCTION(All, "all", true, kNothing, );

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/host_int32.h"
 #include "device/kernels/layout.h"
 #include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
@@ -146,15 +147,13 @@ class PadOp {
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return;
     const uint64_t zero[2] = {};
-    const uint8_t* const constant =
-        Op::kValue ? value.host<uint8_t>() : reinterpret_cast<const uint8_t*>(zero);
-    const int64_t size = static_cast<int64_t>(out.byte_size()) / out.num_elements();
-    OP_REQUIRES_OK(
-        ctx, Encode(ctx, [&](Encoder& encoder) -> Status {
-          RETURN_IF_ERROR(EncodeSpread(encoder, kOp, HostArray(constant, size), {}, out));
-          if (in.num_elements() == 0) return Status();
-          return EncodeCopy(encoder, kOp, in.shape(), in, {DenseStrides(in.shape())}, out, walk);
-        }));
+    const void* const constant =
+        Op::kValue ? value.host<uint8_t>() : static_cast<const void*>(zero);
+    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, out, [&](auto& copies) -> Status {
+                     RETURN_IF_ERROR(copies.Fill(constant, out));
+                     if (in.num_elements() == 0) return Status();
+                     return copies.Copy(in.shape(), in, {DenseStrides(in.shape())}, out, walk);
+                   }));
   }
 };
 struct Pad {
@@ -166,6 +165,10 @@ struct PadV2 {
   static constexpr bool kValue = true;
 };
 REGISTER_METAL_KERNEL(PadOp<Pad>, .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("paddings"));
+#define INT32_IN_HOST_MEMORY \
+  .Types("T", {TF_INT32}).HostMemory("input").HostMemory("paddings").HostMemory("output")
+REGISTER_METAL_KERNEL(PadOp<Pad>, INT32_IN_HOST_MEMORY);
+REGISTER_METAL_KERNEL(PadOp<PadV2>, INT32_IN_HOST_MEMORY.HostMemory("constant_values"));
 REGISTER_METAL_KERNEL(
     PadOp<PadV2>,
     .Types("T", METAL_DEVICE_MOVABLE_TYPES).HostMemory("paddings").HostMemory("constant_values"));

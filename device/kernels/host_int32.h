@@ -68,10 +68,10 @@ class HostCopies {
   Status Fill(const void* element, const Tensor& out);
 };
 
-// Runs `body` with the copies for where `out` lies.
+// Runs `body` with the copies for where the tensors lie.
 template <typename Body>
-Status MoveElements(KernelContext* ctx, const char* op, const Tensor& out, const Body& body) {
-  if (IsInHostMemory(out)) {
+Status MoveElements(KernelContext* ctx, const char* op, bool in_host_memory, const Body& body) {
+  if (in_host_memory) {
     HostCopies copies;
     return body(copies);
   }

@@ -168,7 +168,7 @@ class StridedSliceGradOp {
                 InvalidArgument(kOp, ": shape of dy was ", ToString(gradient.shape()),
                                 " instead of ", ToString(part.shape)));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, out, [&](auto& copies) -> Status {
+    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) -> Status {
                      constexpr uint64_t kZero[2] = {};  // as wide as the widest dtype
                      RETURN_IF_ERROR(copies.Fill(kZero, out));
                      return copies.Copy(part.region, gradient, {DenseStrides(part.region)}, out,
@@ -209,7 +209,7 @@ class SliceUpdate {
     const Walk along = Broadcast(shape, part.shape);
     Walk walk;
     for (const int axis : part.axes) walk.strides.push_back(axis < 0 ? 0 : along.strides[axis]);
-    return MoveElements(ctx, op, to, [&](auto& copies) -> Status {
+    return MoveElements(ctx, op, IsInHostMemory(to), [&](auto& copies) -> Status {
       if (to.opaque() != from.opaque()) RETURN_IF_ERROR(copies.CopyWhole(from, to));
       return copies.Copy(part.region, value, walk, to, part.walk);
     });
@@ -407,7 +407,7 @@ class PackOp {
     }
     Tensor out;
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
-    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, out, [&](auto& copies) -> Status {
+    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) -> Status {
                      for (const Tensor& value : values) {
                        RETURN_IF_ERROR(copies.Copy(value.shape(), value,
                                                    {DenseStrides(value.shape())}, out, to));

@@ -55,19 +55,11 @@ Status OutputPieces(KernelContext* ctx, const char* op, int input, const Tensor&
     RETURN_IF_ERROR(ctx->AllocateOutput(i, pieces[k].shape, &copies.back().second));
   }
   if (copies.empty()) return Status();
-  const auto copy = [&](auto& by) -> Status {
+  return MoveElements(ctx, op, in_host_memory, [&](auto& by) -> Status {
     for (const auto& [piece, out] : copies) {
       RETURN_IF_ERROR(by.Copy(piece->along, in, piece->from, out, {DenseStrides(piece->along)}));
     }
     return Status();
-  };
-  if (in_host_memory) {
-    HostCopies by;
-    return copy(by);
-  }
-  return Encode(ctx, [&](Encoder& encoder) {
-    ShaderCopies by(&encoder, op);
-    return copy(by);
   });
 }
 

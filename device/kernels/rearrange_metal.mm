@@ -317,7 +317,7 @@ class MirrorPadOp {
       if (a > 0) runs[d].push_back({a, size - 1 - edge_, -1, b + size, 1});
     }
     RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-    return MoveElements(ctx, kOp, out, [&](auto& copies) {
+    return MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) {
       return CopyRuns(copies, in, DenseStrides(in.shape()), out, DenseStrides(shape), runs);
     });
   }

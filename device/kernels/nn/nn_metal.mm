@@ -149,7 +149,7 @@ class PadOp {
     const uint64_t zero[2] = {};
     const void* const constant =
         Op::kValue ? value.host<uint8_t>() : static_cast<const void*>(zero);
-    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, out, [&](auto& copies) -> Status {
+    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) -> Status {
                      RETURN_IF_ERROR(copies.Fill(constant, out));
                      if (in.num_elements() == 0) return Status();
                      return copies.Copy(in.shape(), in, {DenseStrides(in.shape())}, out, walk);

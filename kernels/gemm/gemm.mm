@@ -13,11 +13,14 @@ namespace metal_ops {
 namespace {
 
 // Below this many rows packing b costs more than it gains: in narrow panels, and in others.
-constexpr int64_t kRowsToPack = 32, kRowsToPackWide = 49;
+constexpr int64_t kRowsToPack = 96, kRowsToPackWide = 49;
 
 // A group takes a tile's rows by several panels where all of b stays in a cache: the rows of the product are written
 // from their beginning to their end, and a is read once.
 constexpr int64_t kCachedPanels = 256 << 10, kPanelsTogether = 32;
+
+// What a group packs.
+constexpr int64_t kPackedRows = 16, kPackedColumns = 256;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
@@ -90,9 +93,12 @@ Status PackGemm(id<TF_MetalStream> stream,
   }
   RETURN_IF_ERROR(floats({matrices, count, terms, tile.columns}, panels));
   const auto columns = static_cast<uint32_t>(tile.columns);
+  // A group takes a part of a page of each of its rows: one panel alone would come to all pages of b, and again for the next.
+  const Grid grid = Grid(terms, count, matrices)
+                        .InGroupsOf(kPackedRows, std::max<int64_t>(kPackedColumns / columns, 1), 1);
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
     return encoder.Launch(
-        {"gemm_pack", b.dtype()}, Grid(terms, count, matrices),
+        {"gemm_pack", b.dtype()}, grid,
         {{"b", b}, {"packed", *panels}, {"params", params}, {"panel_columns", columns}});
   });
 }

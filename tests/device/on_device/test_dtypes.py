@@ -520,10 +520,9 @@ SMALL = "int8 int16 int32 uint8 uint16 uint64"
 # Dtypes and ops, or attributes other than T, by why the CPU has kernels for them and the device has not. Of a pair of
 # dtypes the device has either with others.
 MISSING = {
-    "int32 are shapes and sizes, which TensorFlow's GPUs have in host memory": ("int32", """
-        BroadcastTo CountUpTo DebugGradientIdentity MirrorPad Pack Pad PadV2 PreventGradient Prod ResourceCountUpTo
-        ResourceStridedSliceAssign StridedSlice StridedSliceAssign StridedSliceGrad Sum TensorStridedSliceUpdate Tile
-        Transpose"""),
+    "counts and variables of int32 TensorFlow keeps on the CPU, and gradients that are none": ("int32", """
+        CountUpTo DebugGradientIdentity PreventGradient ResourceCountUpTo ResourceStridedSliceAssign
+        StridedSliceAssign"""),
     "TensorFlow's own kernel of int32 for any GPU has int32 dims alone": ("int32/int64", "Fill"),
     "of an op with several results TensorFlow takes int32 for host memory": ("int32", """
         FractionalMaxPool FractionalMaxPoolGrad"""),

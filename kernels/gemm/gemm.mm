@@ -12,8 +12,8 @@
 namespace metal_ops {
 namespace {
 
-// Below this many rows packing b costs more than it gains: in narrow panels, and in others.
-constexpr int64_t kRowsToPack = 96, kRowsToPackWide = 49;
+// Below this many rows packing b costs more than it gains.
+constexpr int64_t kRowsToPack = 49;
 
 // A group takes a tile's rows by several panels where all of b stays in a cache: the rows of the product are written
 // from their beginning to their end, and a is read once.
@@ -114,10 +114,8 @@ Status PrepareGemm(id<TF_MetalStream> stream,
   if (factor->way != GemmWay::kThreads) return Status();
   factor->tile = ThreadTileOf(params.columns);
   const int64_t terms = GemmDepth(params);
-  const bool narrow = factor->tile.columns == GEMM_THREAD_COLUMNS;
   const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
-                        params.columns >= factor->tile.columns &&
-                        params.rows * uses < (narrow ? kRowsToPack : kRowsToPackWide);
+                        params.columns >= factor->tile.columns && params.rows * uses < kRowsToPack;
   if (in_place || terms == 0) return Status();
   factor->b = &factor->panels;
   return PackGemm(stream, floats, factor->tile, terms, params, b, &factor->params, &factor->panels);

@@ -93,13 +93,17 @@ def test_an_op_is_measured_alone(monkeypatch: pytest.MonkeyPatch, capsys):
 UNIT = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # Atomics add these on the device, in another order from run to run: some roundings (2.4e-7 seen).
 IN_ANY_ORDER = {"HashEncodeGrad", "HashEncodeJvpGrad"}
+# The state is rounded at every step (1.6 roundings seen on a processor without AVX-512).
+OF_STEPS = {"RecurrentSequence"}
 
 
 def may_part(op: str, dtype: str, column: str) -> float:
     """How far apart the devices may be whatever was measured before."""
     if column != "apart":
         return 0.0
-    return UNIT[dtype] * (4 if op in IN_ANY_ORDER and dtype == "float32" else 1)
+    if op in IN_ANY_ORDER and dtype == "float32":
+        return 4 * UNIT[dtype]
+    return UNIT[dtype] * (2 if op in OF_STEPS else 1)
 
 
 def flat(figures: dict) -> dict[tuple[str, str, str], float]:

@@ -103,7 +103,7 @@ def may_part(op: str, dtype: str, column: str) -> float:
         return 0.0
     if op in IN_ANY_ORDER and dtype == "float32":
         return 4 * UNIT[dtype]
-    return UNIT[dtype] * (2 if op in OF_STEPS else 1)
+    return UNIT[dtype] * (2 if op in OF_STEPS and dtype == "bfloat16" else 1)
 
 
 def flat(figures: dict) -> dict[tuple[str, str, str], float]:

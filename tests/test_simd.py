@@ -245,10 +245,11 @@ def test_cells_and_weights_are_the_same(target, n_dims, interpolation):
 
 
 def test_long_sums_are_as_exact_as_those_of_eigen(processes):
-    """Root mean square and largest error against float64: at most twice those of TensorFlow's own product.
+    """Root mean square and largest error against float64: at most 1.5 times those of TensorFlow's own product.
 
-    Eigen's parts of a sum follow the processor's caches: 1.5 on Xeons, 1.64 on an EPYC.
+    Without AVX-512 TensorFlow's sums are others, whose largest errors are smaller: twice those (1.64 seen).
     """
+    most = 1.5 if any(target.startswith("avx3") for target in TARGETS) else 2
     found = processes["long sums"].result()
     ratios = {
         name: max(a / b for a, b in zip(got, eigen, strict=True)) for name, got, eigen in found
@@ -256,6 +257,8 @@ def test_long_sums_are_as_exact_as_those_of_eigen(processes):
     loops = {name: ratio for name, ratio in ratios.items() if "loop" in name}
     assert len(loops) == 8 and len(ratios) == 8 + 12 * len(TARGETS)
     # The bound tells a plain loop from sums in pieces.
-    assert all(loops[f"{kind}, 8192, a plain loop"] > 2 for kind in ("normal", "positive")), loops
-    off = {name: ratio for name, ratio in ratios.items() if name not in loops and ratio > 2}
+    assert all(loops[f"{kind}, 8192, a plain loop"] > most for kind in ("normal", "positive")), (
+        loops
+    )
+    off = {name: ratio for name, ratio in ratios.items() if name not in loops and ratio > most}
     assert not off

@@ -48,6 +48,7 @@ class ShaderCopies {
     return EncodeCopy(encoder_, op_, shape, in, from, out, to);
   }
   Status CopyWhole(const Tensor& in, const Tensor& out) { return encoder_.Copy(in, out); }
+  Status Zero(const Tensor& out) { return EncodeZeros(encoder_, op_, out); }
   // One element, in host memory, for all of `out`.
   Status Fill(const void* element, const Tensor& out) {
     const auto bytes = static_cast<int64_t>(out.element_bytes());
@@ -65,6 +66,7 @@ class HostCopies {
   Status Copy(const Shape& shape, const Tensor& in, const Walk& from, const Tensor& out,
               const Walk& to);
   Status CopyWhole(const Tensor& in, const Tensor& out);
+  Status Zero(const Tensor& out);
   Status Fill(const void* element, const Tensor& out);
 };
 

@@ -22,6 +22,11 @@ Status HostCopies::CopyWhole(const Tensor& in, const Tensor& out) {
   return Status();
 }
 
+Status HostCopies::Zero(const Tensor& out) {
+  constexpr int32_t kZero = 0;
+  return Fill(&kZero, out);
+}
+
 Status HostCopies::Fill(const void* element, const Tensor& out) {
   std::fill_n(out.mutable_host<int32_t>(), out.num_elements(),
               *static_cast<const int32_t*>(element));

@@ -169,8 +169,7 @@ class StridedSliceGradOp {
                                 " instead of ", ToString(part.shape)));
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) -> Status {
-                     constexpr uint64_t kZero[2] = {};  // as wide as the widest dtype
-                     RETURN_IF_ERROR(copies.Fill(kZero, out));
+                     RETURN_IF_ERROR(copies.Zero(out));
                      return copies.Copy(part.region, gradient, {DenseStrides(part.region)}, out,
                                         part.walk);
                    }));

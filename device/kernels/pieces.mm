@@ -32,10 +32,10 @@ Status Share(KernelContext* ctx, int input, const Tensor& in, int i, const Piece
   *shared = n > 0 && offset % kAlignment == 0 && IsRow(piece);
   if (!*shared) return Status();
   if (n == in.num_elements()) return ctx->ShareInput(input, i, piece.shape);
-  *shared = !in_host_memory;
-  if (!*shared) return Status();
-  void* const address = metal_device::NewPart(in.opaque(), static_cast<uint64_t>(offset),
-                                              static_cast<uint64_t>(n * bytes));
+  void* const address = in_host_memory
+                            ? nullptr
+                            : metal_device::NewPart(in.opaque(), static_cast<uint64_t>(offset),
+                                                    static_cast<uint64_t>(n * bytes));
   *shared = address != nullptr;
   if (!*shared) return Status();
   return SetPartOutput(ctx, input, i, piece.shape, address, metal_device::AbandonPart);

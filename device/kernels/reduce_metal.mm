@@ -201,15 +201,19 @@ Status ComplexNorm(KernelContext* ctx, const char* op, const Tensor& input,
   });
 }
 
-// Output 0 = the elements of `input` along the axes that `reduced` marks, joined by the shader.
-Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signless, Finish finish,
-              const Tensor& input, const std::vector<bool>& reduced, bool keep_dims) {
-  Tensor out;
+Shape ReducedShape(const Tensor& input, const std::vector<bool>& reduced, bool keep_dims) {
   Shape shape;
   for (int d = 0; d < input.rank(); ++d) {
     if (!reduced[d] || keep_dims) shape.push_back(reduced[d] ? 1 : input.dim(d));
   }
-  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
+  return shape;
+}
+
+// Output 0 = the elements of `input` along the axes that `reduced` marks, joined by the shader.
+Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signless, Finish finish,
+              const Tensor& input, const std::vector<bool>& reduced, bool keep_dims) {
+  Tensor out;
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, ReducedShape(input, reduced, keep_dims), &out));
   if (out.num_elements() == 0) return Status();
   const DType own = signless ? Unsigned(input.dtype()) : input.dtype();
   const bool is_float = IsFloat(own), is_complex = own == DType::kComplex64;
@@ -226,14 +230,8 @@ Status Reduce(KernelContext* ctx, const char* op, const char* shader, bool signl
 Status ReduceOnHost(KernelContext* ctx, bool sum, const Tensor& input,
                     const std::vector<bool>& reduced, bool keep_dims) {
   Tensor out;
-  Shape kept, shape;
-  Walk to;
-  for (int d = 0; d < input.rank(); ++d) {
-    if (!reduced[d] || keep_dims) shape.push_back(reduced[d] ? 1 : input.dim(d));
-    kept.push_back(reduced[d] ? 1 : input.dim(d));
-  }
-  RETURN_IF_ERROR(ctx->AllocateOutput(0, shape, &out));
-  to.strides = DenseStrides(kept);
+  RETURN_IF_ERROR(ctx->AllocateOutput(0, ReducedShape(input, reduced, keep_dims), &out));
+  Walk to{DenseStrides(ReducedShape(input, reduced, /*keep_dims=*/true))};
   for (int d = 0; d < input.rank(); ++d) {
     if (reduced[d]) to.strides[d] = 0;
   }

@@ -19,7 +19,7 @@ constexpr int64_t kRowsToPack = 49;
 // from their beginning to their end, and a is read once.
 constexpr int64_t kCachedPanels = 256 << 10, kPanelsTogether = 32;
 
-// What a group packs.
+// What a group packs; no panel is wider.
 constexpr int64_t kPackedRows = 16, kPackedColumns = 256;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
@@ -94,8 +94,8 @@ Status PackGemm(id<TF_MetalStream> stream,
   RETURN_IF_ERROR(floats({matrices, count, terms, tile.columns}, panels));
   const auto columns = static_cast<uint32_t>(tile.columns);
   // A group takes a part of a page of each of its rows: one panel alone would come to all pages of b, and again for the next.
-  const Grid grid = Grid(terms, count, matrices)
-                        .InGroupsOf(kPackedRows, std::max<int64_t>(kPackedColumns / columns, 1), 1);
+  const Grid grid =
+      Grid(terms, count, matrices).InGroupsOf(kPackedRows, kPackedColumns / columns, 1);
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
     return encoder.Launch(
         {"gemm_pack", b.dtype()}, grid,

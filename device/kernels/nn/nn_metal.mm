@@ -146,14 +146,12 @@ class PadOp {
     walk.strides = DenseStrides(shape);
     OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, shape, &out));
     if (out.num_elements() == 0) return;
-    const uint64_t zero[2] = {};
-    const void* const constant =
-        Op::kValue ? value.host<uint8_t>() : static_cast<const void*>(zero);
-    OP_REQUIRES_OK(ctx, MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) -> Status {
-                     RETURN_IF_ERROR(copies.Fill(constant, out));
-                     if (in.num_elements() == 0) return Status();
-                     return copies.Copy(in.shape(), in, {DenseStrides(in.shape())}, out, walk);
-                   }));
+    OP_REQUIRES_OK(
+        ctx, MoveElements(ctx, kOp, IsInHostMemory(out), [&](auto& copies) -> Status {
+          RETURN_IF_ERROR(Op::kValue ? copies.Fill(value.host<uint8_t>(), out) : copies.Zero(out));
+          if (in.num_elements() == 0) return Status();
+          return copies.Copy(in.shape(), in, {DenseStrides(in.shape())}, out, walk);
+        }));
   }
 };
 struct Pad {

@@ -231,13 +231,13 @@ def test_gradients():
                 assert abs(actual - expected) <= 2e-5 * scale, case
 
 
-# bfloat16 is eight times as coarse.
-@pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-2), ("bfloat16", 1e-1)])
+# bfloat16 is eight times as coarse. A norm over few units multiplies what they are rounded by.
+@pytest.mark.parametrize("dtype, tolerance", [("float16", 5e-3), ("bfloat16", 4e-2)])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("normed", [False, True])
 def test_gradients_of_halves(cell, normed, dtype, tolerance):
     kind = tf.as_dtype(dtype).as_numpy_dtype
-    given = make(cell, (5, 4, 3, 6), dtype, normed=normed)
+    given = make(cell, (5, 4, 3, 21 if normed else 6), dtype, normed=normed)
     wide = {k: v if k == "beta" else v.astype(np.float32) for k, v in given.items()}
     random = np.random.default_rng(5)
     incoming = [random.normal(size=v.shape) for v in recurrent.sequence(cell, given)]

@@ -99,12 +99,15 @@ def same_as_eager(
     size: float = 8.0,
     exact: Any = None,
     before: float = 0.0,
+    eager: Callable[..., Any] | None = None,
 ) -> Seen:
     """Asserts that a function computes the same with fusion on and that `explain` tells what the pass does to it.
 
+    `eager` is what is called eagerly in its place, where TensorFlow has some kernel on some processors only.
+
     Half precision wants the results of a computation in float32, `exact`; `before` is that of `assert_rounded`.
     """
-    expected = tf.nest.flatten(fn(*args))
+    expected = tf.nest.flatten((eager or fn)(*args))
     function = tf.function(fn, input_signature=signature, autograph=False)
     start = metal_ops.fusion.status()
     with metal_ops.fusion.enabled(cpu=cpu):

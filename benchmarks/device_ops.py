@@ -2,7 +2,8 @@
 
 Which ops there are says TensorFlow's registry: those with a kernel for the device. What each is called
 with is in device_arguments.py, sizes of networks' layers are in device_layers.py. Writes
-benchmarks/results/device_ops.md; with --quick or --filter it only shows rows.
+benchmarks/results/device_ops.md, or of a processor without AVX-512 a file of its own; with --quick or --filter it
+only shows rows.
 """
 
 from __future__ import annotations
@@ -125,6 +126,11 @@ def measure(op: str, kernel_list: list[Any], rounds: int, sizes: Arguments | Non
     return op, dtype, cpu, ours
 
 
+def named_by(described: dict[str, str]) -> str:
+    """What a table's file is named after, besides the program: figures of other vectors say nothing about these."""
+    return "" if described["simd"] == "AVX-512" else f"_{described['simd'].lower()}"
+
+
 def markdown(
     rows: list[Row],
     failed: dict[str, str],
@@ -135,7 +141,8 @@ def markdown(
     described = machine.describe()
     losing = [row for row in rows if row[3] > LOSES * row[2]]
     lines = [
-        "# TensorFlow's ops on the device",
+        "# TensorFlow's ops on the device"
+        + (f", {described['simd']}" if named_by(described) else ""),
         "",
         "Made by `python -m benchmarks.device_ops`; do not edit. Calls outside of `tf.function` on tensors of about 1M "
         "elements, on hostmetal's CPU driver and by TensorFlow's own CPU kernels, in turns. `device / CPU` above 1: "
@@ -222,7 +229,8 @@ def main() -> int:
         f"{len(rows)} ops, {sum(r[3] > LOSES * r[2] for r in rows)} over {LOSES}; {len(failed)} not measured"
     )
     if not (options.quick or options.filter):
-        (report.RESULTS / "device_ops.md").write_text(markdown(rows, failed, measured, of_layers))
+        path = report.RESULTS / f"device_ops{named_by(machine.describe())}.md"
+        path.write_text(markdown(rows, failed, measured, of_layers))
     return 0
 
 

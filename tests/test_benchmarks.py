@@ -313,6 +313,11 @@ def test_layers_have_a_table_of_their_own():
     assert "At the sizes of layers" not in device_ops.markdown(rows, {}, measured)
 
 
+def test_other_vectors_have_a_table_of_their_own():
+    assert device_ops.named_by({"simd": "AVX-512"}) == ""
+    assert device_ops.named_by({"simd": "AVX2"}) == "_avx2"
+
+
 def test_losing_ops_come_first_and_are_counted():
     rows = [("Add", "float32", 2.0, 1.0), ("Sin", "float32", 1.0, 5.0), ("Mul", "int8", 1.0, 1.2)]
     measured = {"commit": "abc", "date": "2026-01-02", "load": 0.5}

@@ -3,6 +3,7 @@
 #include <metal_stdlib>
 
 #include "kernels/gemm/gemm.metal.h"
+#include "kernels/gemm/gemm_cached.metal.h"
 #include "kernels/gemm/gemm_tile.metal.h"
 #include "kernels/msl/instantiate.h"
 
@@ -24,6 +25,9 @@ INSTANTIATE_KERNEL("gemm_threads_fused_bfloat", gemm_threads_fused, bfloat, GEMM
                    GEMM_THREAD_COLUMNS)
 
 #if defined(__METAL_CPU__)
+INSTANTIATE_KERNEL("gemm_cached_fused_float", gemm_cached_fused, float)
+INSTANTIATE_KERNEL("gemm_cached_fused_half", gemm_cached_fused, half)
+INSTANTIATE_KERNEL("gemm_cached_fused_bfloat", gemm_cached_fused, bfloat)
 INSTANTIATE_KERNEL("gemm_wide_fused_float", gemm_threads_fused, float, GEMM_WIDE_ROWS,
                    GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_fused_half", gemm_threads_fused, half, GEMM_WIDE_ROWS,

@@ -17,6 +17,10 @@ namespace metal_ops {
 // for any convolution; or, plain products and most convolutions, by groups (gemm_groups.h).
 enum class GemmWay { kThreads, kTiles, kFew, kBlocks, kWarpgroups, kConv };
 
+// What METAL_OPS_GEMM may ask for, in place of what device and sizes suggest.
+enum GemmAsked { kAskTiles, kAskThreads, kAskGroups, kAskWarpgroups, kAskCached };
+Status AskedForGemm(int* asked);
+
 // What is fused to a product. `args` are the op's, in order.
 struct GemmEpilogue {
   FusedOps fused;
@@ -37,8 +41,18 @@ struct ThreadTile {
   const char* product;  // the shaders
   const char* filter;
   int64_t rows, columns;
+  // Panels that a thread takes at most, where it takes several.
+  int64_t panels = 1;
 };
 ThreadTile ThreadTileOf(int64_t columns);
+// The same, or several such tiles if the product is large enough: `depth` terms at a time follow each other in memory.
+// `scattered`: they are not float32, or not one run a row.
+Status ChooseThreadTile(int64_t rows, int64_t columns, int64_t terms, int64_t depth, bool scattered,
+                        ThreadTile* tile);
+
+// The threads of a product where they work alone, of which a group may take as many as `grid` says.
+Grid ThreadGrid(const ThreadTile& tile, int64_t rows, int64_t columns, int64_t products,
+                int64_t together);
 
 // b as float32 in panels of `tile.columns`: element (k, j) of a panel is its k * tile.columns + j, and
 // k < terms. `packed` is `params` for them. `floats` gives temporary memory.
@@ -63,8 +77,8 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
                const GemmEpilogue* epilogue, const Tensor& out);
 
 // out = a b, finished by the epilogue if there is one. No tensor of these is empty but where the
-// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles, =threads, =groups or
-// =warpgroups chooses the shaders, for tests and measurements; otherwise the sizes and the device decide.
+// sums have no terms; `floats` gives temporary memory. METAL_OPS_GEMM=tiles, =threads, =cached,
+// =groups or =warpgroups chooses the shaders, for tests and measurements; otherwise the sizes and the device decide.
 Status RunGemm(id<TF_MetalStream> stream,
                const std::function<Status(const Shape&, Tensor*)>& floats, const GemmParams& params,
                const Tensor& a, const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out);

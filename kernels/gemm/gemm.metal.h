@@ -83,6 +83,35 @@ inline int gemm_first_point(int x, int step, int bound) {
   return x >= bound ? 0 : (bound - x + step - 1) / step;
 }
 
+// Stores the sums of the rows from `first_row` on and of the columns from `first_column` on, of which those from `column`
+// on are wanted.
+template <int kRows, int kColumns, typename T, typename Epilogue>
+inline void gemm_put_tile(thread float (&sums)[kRows][kColumns], thread const GemmRow* rows,
+                          long first_row, uint column, uint first_column, long product,
+                          device T* out, constant GemmParams& params, Epilogue epilogue) {
+  const int first = int(column - first_column);
+  const int last = metal::min(kColumns, int(params.columns - first_column));
+  const int rows_left = int(metal::min(params.rows - first_row, long(kRows)));
+  const long to = product + long(first_column) * params.out_column;
+  if (params.out_column == 1 && first == 0 && last == kColumns) {
+    EpilogueColumns<kColumns> columns;
+    epilogue.columns(first_column, columns);
+    for (int r = 0; r < rows_left; ++r) {
+      const long at = rows[r].out + to;
+      epilogue.row(sums[r], columns, at);
+      for (int j = 0; j < kColumns; ++j) out[at + j] = T(sums[r][j]);
+    }
+    return;
+  }
+  for (int j = first; j < last; ++j) {
+    const typename Epilogue::Column channel = epilogue.column(first_column + j);
+    for (int r = 0; r < rows_left; ++r) {
+      const long at = rows[r].out + to + long(j) * params.out_column;
+      out[at] = T(epilogue(sums[r][j], channel, at));
+    }
+  }
+}
+
 // Sums kRows x kColumns elements. b is packed (kernel gemm_pack), or its rows lie in
 // memory as they are and have kColumns elements at least. Neighbouring threads take neighbouring
 // rows, so they read the same part of b.
@@ -168,27 +197,7 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
     }
   }
 
-  const int first = int(column - first_column);
-  const int last = metal::min(kColumns, int(params.columns - first_column));
-  const int rows_left = int(metal::min(params.rows - first_row, long(kRows)));
-  const long to = offsets.out + long(first_column) * params.out_column;
-  if (params.out_column == 1 && first == 0 && last == kColumns) {
-    EpilogueColumns<kColumns> columns;
-    epilogue.columns(first_column, columns);
-    for (int r = 0; r < rows_left; ++r) {
-      const long at = rows[r].out + to;
-      epilogue.row(sums[r], columns, at);
-      for (int j = 0; j < kColumns; ++j) out[at + j] = T(sums[r][j]);
-    }
-    return;
-  }
-  for (int j = first; j < last; ++j) {
-    const typename Epilogue::Column channel = epilogue.column(first_column + j);
-    for (int r = 0; r < rows_left; ++r) {
-      const long at = rows[r].out + to + long(j) * params.out_column;
-      out[at] = T(epilogue(sums[r][j], channel, at));
-    }
-  }
+  gemm_put_tile(sums, rows, first_row, column, first_column, offsets.out, out, params, epilogue);
 }
 
 // b as panels of so many columns in float32, with zeros behind the last: element (k, j) of a panel
@@ -213,8 +222,10 @@ template <typename T>
   const uint column = panel * columns;
   const uint there = metal::min(columns, params.columns - column);
   device const T* line = b + from + long(column) * params.b_column;
-  if (params.b_column == 1) {
-    for (uint j = 0; j < there; ++j) to[j] = float(line[j]);
+  if (params.b_column == 1 && there % GEMM_THREAD_COLUMNS == 0) {
+    for (uint first = 0; first < there; first += GEMM_THREAD_COLUMNS) {
+      for (uint j = 0; j < GEMM_THREAD_COLUMNS; ++j) to[first + j] = float(line[first + j]);
+    }
   } else {
     for (uint j = 0; j < there; ++j) to[j] = float(line[long(j) * params.b_column]);
   }

@@ -22,6 +22,11 @@ constexpr int64_t kCachedPanels = 256 << 10, kPanelsTogether = 32;
 // What a group packs; no panel is wider.
 constexpr int64_t kPackedRows = 16, kPackedColumns = 256;
 
+// For what is smaller bringing terms together costs more than it gains; and threads that keep some cores busy.
+constexpr int64_t kCachedRows = kRowsToPack, kCachedColumns = 48, kCachedTerms = 64,
+                  kCachedDepth = 16;
+constexpr int64_t kBusyThreads = 16;
+
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
 Status LaunchGemm(Encoder& encoder, const char* stem, Grid grid, const GemmParams& params,
@@ -58,11 +63,15 @@ void AddEpilogue(const GemmEpilogue* epilogue, DType type, std::vector<Argument>
       .Constant(3, float_channels);
 }
 
+Status AskedForGemm(int* asked) {
+  return AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups", "cached"}, asked);
+}
+
 Status ChooseTiles(bool fits, bool* tiles) {
-  enum { kTiles, kThreads, kGroups, kFours };  // groups have tiles where they have nothing better
-  int way = fits && ThreadgroupsRunAtOnce() ? kTiles : kThreads;
-  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups"}, &way));
-  *tiles = way != kThreads;
+  int asked = fits && ThreadgroupsRunAtOnce() ? kAskTiles : kAskThreads;
+  RETURN_IF_ERROR(AskedForGemm(&asked));
+  // Groups have tiles where they have nothing better.
+  *tiles = asked != kAskThreads && asked != kAskCached;
   return Status();
 }
 
@@ -75,6 +84,32 @@ ThreadTile ThreadTileOf(int64_t columns) {
     return {"gemm_middle", "gemm_filter_middle", GEMM_MIDDLE_ROWS, GEMM_MIDDLE_COLUMNS};
   }
   return {"gemm_threads", "gemm_filter", GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS};
+}
+
+Status ChooseThreadTile(int64_t rows, int64_t columns, int64_t terms, int64_t depth, bool scattered,
+                        ThreadTile* tile) {
+  const bool large = scattered && rows >= kCachedRows && columns >= kCachedColumns &&
+                     terms >= kCachedTerms && depth >= kCachedDepth;
+  int asked = large && !WideVectors() ? kAskCached : kAskThreads;
+  RETURN_IF_ERROR(AskedForGemm(&asked));
+  *tile = ThreadTileOf(columns);
+  if (asked == kAskCached) {
+    *tile = {"gemm_cached", "gemm_filter_cached", GEMM_CACHED_TILES * GEMM_CACHED_TILE_ROWS,
+             GEMM_CACHED_COLUMNS, GEMM_CACHED_PANELS};
+  }
+  return Status();
+}
+
+Grid ThreadGrid(const ThreadTile& tile, int64_t rows, int64_t columns, int64_t products,
+                int64_t together) {
+  const int64_t down = Pieces(rows, tile.rows), panels = Pieces(columns, tile.columns);
+  if (tile.panels == 1) {
+    return Grid(down, panels, products)
+        .InGroupsOf(together > 1 ? 1 : GEMM_THREAD_GROUP, together, 1);
+  }
+  int64_t each = std::min(tile.panels, panels);
+  while (each > 2 && down * Pieces(panels, each) * products < kBusyThreads) each /= 2;
+  return Grid(down, Pieces(panels, each), products).InGroupsOf(1, 1, 1);
 }
 
 Status PackGemm(id<TF_MetalStream> stream,
@@ -112,10 +147,13 @@ Status PrepareGemm(id<TF_MetalStream> stream,
   factor->params = params;
   factor->b = &b;
   if (factor->way != GemmWay::kThreads) return Status();
-  factor->tile = ThreadTileOf(params.columns);
   const int64_t terms = GemmDepth(params);
-  const bool in_place = b.dtype() == DType::kFloat && params.b_column == 1 &&
-                        params.columns >= factor->tile.columns && params.rows * uses < kRowsToPack;
+  const bool scattered = b.dtype() != DType::kFloat || params.a_c != 1 || terms > params.depth;
+  RETURN_IF_ERROR(
+      ChooseThreadTile(params.rows, params.columns, terms, params.depth, scattered, &factor->tile));
+  const bool in_place = factor->tile.panels == 1 && b.dtype() == DType::kFloat &&
+                        params.b_column == 1 && params.columns >= factor->tile.columns &&
+                        params.rows * uses < kRowsToPack;
   if (in_place || terms == 0) return Status();
   factor->b = &factor->panels;
   return PackGemm(stream, floats, factor->tile, terms, params, b, &factor->params, &factor->panels);
@@ -139,8 +177,7 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
     const int64_t panels = Pieces(params.columns, tile.columns);
     const int64_t bytes = 4 * panels * tile.columns * GemmDepth(params);
     const int64_t together = bytes <= kCachedPanels ? std::min(panels, kPanelsTogether) : 1;
-    grid = Grid(Pieces(params.rows, tile.rows), panels, products)
-               .InGroupsOf(together > 1 ? 1 : GEMM_THREAD_GROUP, together, 1);
+    grid = ThreadGrid(tile, params.rows, params.columns, products, together);
   }
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {
     return LaunchGemm(encoder, stem, grid, params, a, *factor.b, epilogue, out);

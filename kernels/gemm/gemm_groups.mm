@@ -188,19 +188,19 @@ Status LaunchBlocks(Encoder& encoder, GemmWay way, const GemmParams& params, con
 }  // namespace
 
 Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way) {
-  enum { kTiles, kThreads, kGroups, kFours };
   const bool at_once = ThreadgroupsRunAtOnce();
-  int asked = at_once ? kGroups : kThreads;
-  RETURN_IF_ERROR(AskedFor("METAL_OPS_GEMM", {"tiles", "threads", "groups", "warpgroups"}, &asked));
-  *way = asked != kThreads && fits ? GemmWay::kTiles : GemmWay::kThreads;
-  if (asked < kGroups) return Status();
+  int asked = at_once ? kAskGroups : kAskThreads;
+  RETURN_IF_ERROR(AskedForGemm(&asked));
+  const bool groups = asked == kAskGroups || asked == kAskWarpgroups;
+  *way = (groups || asked == kAskTiles) && fits ? GemmWay::kTiles : GemmWay::kThreads;
+  if (!groups) return Status();
   // Where matrices of float32 are multiplied as such (an Apple GPU's simdgroups do), tiles are the better way.
   const bool by_threads = IsDiscrete() || !at_once;
   if (!IsPlain(params)) {
     if (by_threads && IsConv(params, type)) *way = GemmWay::kConv;
     return Status();
   }
-  if (asked == kFours && SizeOf(type) == 2) {
+  if (asked == kAskWarpgroups && SizeOf(type) == 2) {
     *way = GemmWay::kWarpgroups;
     return Status();
   }

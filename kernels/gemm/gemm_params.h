@@ -27,6 +27,13 @@
 #define GEMM_WIDE_COLUMNS 64
 #define GEMM_MIDDLE_ROWS 12
 #define GEMM_MIDDLE_COLUMNS 32
+// The same of long sums where vectors have 256 bits, and how many such tiles, panels of b and terms at a time a thread takes:
+// what a cache of the first level keeps.
+#define GEMM_CACHED_TILE_ROWS 6
+#define GEMM_CACHED_TILES 6
+#define GEMM_CACHED_COLUMNS 16
+#define GEMM_CACHED_PANELS 16
+#define GEMM_CACHED_TERMS 128
 // Threads of a group, neighbours along the rows: enough to be worth one, and few enough for many groups.
 #define GEMM_THREAD_GROUP 8
 // Elements of the sum of parts that a thread takes.

@@ -18,6 +18,10 @@ from metal_ops._library import build_info
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = build_info()["tensorflow"].rpartition(".")[0]
 ON_GPU = os.environ.get("HOSTMETAL_DEVICE", "").startswith("cuda")
+# Of METAL_OPS_GEMM, shaders that processors alone have.
+CACHED = pytest.param(
+    "cached", marks=pytest.mark.skipif(ON_GPU, reason="there on processors alone")
+)
 NO_STAND_IN = pytest.mark.skipif(
     os.environ.get("METAL_OPS_BUILT_BY") == "bazel",
     reason="make builds what stands for NVIDIA's library",

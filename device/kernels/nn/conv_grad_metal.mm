@@ -45,10 +45,13 @@ Status RunConv(KernelContext* ctx, const GemmParams& params, const ArgShapes& sh
 constexpr int64_t kPartTerms = 1024;
 // Lines of the output below which their points are better brought together with the images.
 constexpr int64_t kShortLine = 28;
+// Threads that keep some cores busy.
+constexpr int64_t kBusyThreads = 16;
 
 // d_filter by threads that work alone, which read the input as it is.
 Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
-                         const Tensor& input, const Tensor& d_out, const Tensor& d_filter) {
+                         const ThreadTile& tile, const Tensor& input, const Tensor& d_out,
+                         const Tensor& d_filter) {
   ArgShapes shapes(op);
   GemmParams params = PlanConv(&shapes, s, nchw);
   RETURN_IF_ERROR(ToStatus(shapes));
@@ -70,9 +73,13 @@ Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s,
     points = b = &transposed;
   }
   const int64_t lines = s.n * s.out_h, rows = NumElements({s.filter_h, s.filter_w, s.in_c});
-  const int64_t part = std::max<int64_t>(1, kPartTerms / s.out_w);
+  int64_t part = std::max<int64_t>(1, kPartTerms / s.out_w);
+  if (tile.panels > 1) {  // the terms stay in the cache a few at a time
+    const int64_t threads = (rows + tile.rows - 1) / tile.rows;
+    part = std::max(part, (lines * threads + kBusyThreads - 1) / kBusyThreads);
+  }
+  part = std::min(part, lines);
   const int64_t parts = (lines + part - 1) / part;
-  const ThreadTile tile = ThreadTileOf(s.out_c);
   if (points->dtype() == TF_FLOAT && s.out_c == tile.columns) {
     params.b_panel = 0;  // is one already
   } else {
@@ -87,9 +94,7 @@ Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s,
     out = &sums;
   }
   const GemmLines line_counts = {static_cast<uint32_t>(lines), static_cast<uint32_t>(part)};
-  const Grid grid =
-      Grid((rows + tile.rows - 1) / tile.rows, (s.out_c + tile.columns - 1) / tile.columns, parts)
-          .InGroupsOf(GEMM_THREAD_GROUP, 1, 1);
+  const Grid grid = ThreadGrid(tile, rows, s.out_c, parts, /*together=*/1);
   return Encode(ctx, [&](Encoder& encoder) -> Status {
     RETURN_IF_ERROR(encoder.Launch(
         {tile.filter, input.dtype()}, grid,
@@ -151,8 +156,11 @@ Status ConvFilterGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bo
                       const Tensor& input, const Tensor& d_out, const Tensor& d_filter) {
   bool tiles;
   RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
-  if (!tiles && s.out_w >= kShortLine) {
-    return FilterGradByLines(ctx, op, s, nchw, input, d_out, d_filter);
+  ThreadTile tile;
+  RETURN_IF_ERROR(ChooseThreadTile(NumElements({s.filter_h, s.filter_w, s.in_c}), s.out_c,
+                                   s.n * s.out_h * s.out_w, s.in_c, /*scattered=*/true, &tile));
+  if (!tiles && (s.out_w >= kShortLine || tile.panels > 1)) {
+    return FilterGradByLines(ctx, op, s, nchw, tile, input, d_out, d_filter);
   }
   Tensor channels, filter;
   ConvSizes t;

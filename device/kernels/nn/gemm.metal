@@ -4,6 +4,7 @@
 #include <metal_stdlib>
 
 #include "kernels/gemm/gemm.metal.h"
+#include "kernels/gemm/gemm_cached.metal.h"
 #include "kernels/gemm/gemm_tile.metal.h"
 #include "kernels/msl/instantiate.h"
 
@@ -23,6 +24,9 @@ INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat, GEMM_THREAD_ROWS
                    GEMM_THREAD_COLUMNS)
 
 #if defined(__METAL_CPU__)
+INSTANTIATE_KERNEL("gemm_cached_float", gemm_cached, float)
+INSTANTIATE_KERNEL("gemm_cached_half", gemm_cached, half)
+INSTANTIATE_KERNEL("gemm_cached_bfloat", gemm_cached, bfloat)
 INSTANTIATE_KERNEL("gemm_wide_float", gemm_threads, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_half", gemm_threads, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_bfloat", gemm_threads, bfloat, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
@@ -146,7 +150,84 @@ INSTANTIATE_KERNEL("gemm_filter_middle_bfloat", gemm_filter, bfloat, GEMM_MIDDLE
                    GEMM_MIDDLE_COLUMNS)
 #endif
 
-// The same where threads work alone: several neighbouring elements each.
+#if defined(__METAL_CPU__)
+// As gemm_cached takes a product.
+template <typename T>
+[[kernel]] void gemm_filter_cached(device const T* in [[buffer(0)]],
+                                   device const float* b [[buffer(1)]],
+                                   device float* out [[buffer(2)]],
+                                   constant GemmParams& params [[buffer(3)]],
+                                   constant GemmLines& lines [[buffer(4)]],
+                                   uint3 position [[thread_position_in_grid]],
+                                   uint3 size [[threads_per_grid]]) {
+  const uint rows = params.filter_h * params.filter_w * params.depth;
+  const uint first_row = position.x * GEMM_CACHED_ROWS;
+  const uint there = metal::min(rows - first_row, uint(GEMM_CACHED_ROWS));
+  // The rows by points of the filter, of which the channels follow each other.
+  uint row_of[GEMM_CACHED_ROWS], count[GEMM_CACHED_ROWS], points = 0;
+  long channel[GEMM_CACHED_ROWS];
+  int top[GEMM_CACHED_ROWS], left[GEMM_CACHED_ROWS];
+  for (uint row = 0; row < there; row += count[points++]) {
+    const uint point = (first_row + row) / params.depth, c = (first_row + row) % params.depth;
+    row_of[points] = row;
+    count[points] = metal::min(params.depth - c, there - row);
+    channel[points] = long(c) * params.a_c;
+    top[points] = int(point / params.filter_w * params.dilation_h) - params.pad_top;
+    left[points] = int(point % params.filter_w * params.dilation_w) - params.pad_left;
+  }
+  GemmCachedSums sums(params, position, size);
+  float cached[GEMM_CACHED_TERMS * GEMM_CACHED_ROWS] = {};
+  const uint first_line = position.z * lines.part;
+  const uint terms = (metal::min(first_line + lines.part, lines.all) - first_line) * params.out_w;
+  device const float* panels = b + long(first_line) * long(params.out_w) * GEMM_CACHED_COLUMNS;
+  uint image = first_line / params.out_h, line_y = first_line % params.out_h, line_x = 0;
+  for (uint begin = 0; begin < terms; begin += GEMM_CACHED_TERMS) {
+    const uint n = metal::min(uint(GEMM_CACHED_TERMS), terms - begin);
+    for (uint k = 0; k < n; ++k) {
+      for (uint i = 0; i < points; ++i) {
+        const int y = top[i] + int(line_y * params.stride_h);
+        const int x = left[i] + int(line_x * params.stride_w);
+        thread float* const to = cached + k * GEMM_CACHED_ROWS + row_of[i];
+        if (y < 0 || y >= int(params.in_h) || x < 0 || x >= int(params.in_w)) {
+          for (uint c = 0; c < count[i]; ++c) to[c] = 0.0f;
+          continue;
+        }
+        device const T* const from = in + long(image) * params.a_image + long(y) * params.a_y +
+                                     long(x) * params.a_x + channel[i];
+        if (params.a_c == 1) {
+          for (uint c = 0; c < count[i]; ++c) to[c] = float(from[c]);
+        } else {
+          for (uint c = 0; c < count[i]; ++c) to[c] = float(from[long(c) * params.a_c]);
+        }
+      }
+      if (++line_x == params.out_w) {
+        line_x = 0;
+        if (++line_y == params.out_h) line_y = 0, ++image;
+      }
+    }
+    sums.add(cached, 1, GEMM_CACHED_ROWS, int(there), n, panels + long(begin) * GEMM_CACHED_COLUMNS,
+             params.b_panel);
+  }
+  for (uint p = 0; p < sums.panels; ++p) {
+    const uint column = (sums.first + p) * GEMM_CACHED_COLUMNS;
+    const uint columns = metal::min(params.columns - column, uint(GEMM_CACHED_COLUMNS));
+    for (uint r = 0; r < there; ++r) {
+      device float* const to =
+          out + (long(position.z) * long(rows) + long(first_row + r)) * long(params.columns) +
+          long(column);
+      for (uint j = 0; j < columns; ++j) {
+        to[j] = sums.tiles[p][r / GEMM_CACHED_TILE_ROWS][r % GEMM_CACHED_TILE_ROWS][j];
+      }
+    }
+  }
+}
+
+INSTANTIATE_KERNEL("gemm_filter_cached_float", gemm_filter_cached, float)
+INSTANTIATE_KERNEL("gemm_filter_cached_half", gemm_filter_cached, half)
+INSTANTIATE_KERNEL("gemm_filter_cached_bfloat", gemm_filter_cached, bfloat)
+#endif
+
+// The parts' sum where threads work alone: several neighbouring elements each.
 template <typename T>
 [[kernel]] void gemm_sum_lines(device const float* parts [[buffer(0)]], device T* out [[buffer(1)]],
                                constant GemmParams& params [[buffer(2)]],

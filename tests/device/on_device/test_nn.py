@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.device.test_loading import CACHED
+
 raw = tf.raw_ops
 FLOATS = ["float32", "float16", "bfloat16"]
 # What the one rounding of a result may change, as a part of it; and at least: float16 has fixed steps near 0.
@@ -80,9 +82,18 @@ PRODUCTS = [
 ]
 
 
+# Terms at a time are for processors; whose vectors have 512 bits, has no need of them.
+WAYS = pytest.mark.parametrize("way", [None, CACHED])
+# Of several blocks of terms and more panels of columns than a thread takes.
+MANY_TERMS = [((75, 300), (300, 150)), ((37, 129), (129, 128)), ((36, 128), (128, 17))]
+
+
+@WAYS
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_matmul(dtype):
-    for (a, b), ta, tb in itertools.product(PRODUCTS, [False, True], [False, True]):
+def test_matmul(monkeypatch, dtype, way):
+    if way:
+        monkeypatch.setenv("METAL_OPS_GEMM", way)
+    for (a, b), ta, tb in itertools.product(PRODUCTS + MANY_TERMS, [False, True], [False, True]):
         inputs = dict(
             a=random(a[::-1] if ta else a, dtype), b=random(b[::-1] if tb else b, dtype, 1)
         )
@@ -234,10 +245,14 @@ def both_layouts(op, inputs, name, shape, dtype, nchw, strides, padding, dilatio
     return (want.astype("f8"), got.astype("f8")), None
 
 
+@WAYS
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
-def test_conv(dtype, nchw):
-    for shape, kernel, strides, dilations, padding in CONVOLUTIONS:
+def test_conv(monkeypatch, dtype, nchw, way):
+    if way:
+        monkeypatch.setenv("METAL_OPS_GEMM", way)
+    large = ((2, 9, 13, 40), (3, 3, 40, 150), (1, 1), (1, 1), "SAME")
+    for shape, kernel, strides, dilations, padding in [*CONVOLUTIONS, large]:
         terms = int(np.prod(kernel[:3]))
         inputs = dict(input=None, filter=random(kernel, dtype, 1))
         common = dict(strides=strides, padding=padding, dilations=dilations)

@@ -23,6 +23,7 @@ from tests.device.on_device.test_nn import (
 )
 from tests.device.on_device.test_ops import REDUCTIONS, SHAPES, ULP, numpy_type, on_device, put
 from tests.device.on_device.test_ops import random as numbers
+from tests.device.test_loading import CACHED
 
 raw = tf.raw_ops
 LAYOUTS = pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
@@ -72,11 +73,24 @@ LONG_LINES = [
 ]
 
 
+# Of several blocks of terms and more panels of columns than a thread takes.
+MANY_TERMS = [
+    ((2, 9, 13, 40), (3, 3, 40, 150), (1, 1), (1, 1), "SAME"),
+    ((3, 7, 8, 50), (2, 3, 50, 49), (2, 1), (1, 1), "VALID"),
+    ((2, 6, 9, 66), (1, 1, 66, 130), (1, 1), (1, 1), "VALID"),
+]
+
+
+# Unless a processor has vectors of 512 bits, what is large enough has its terms cached.
+@pytest.mark.parametrize("way", [None, CACHED])
 @pytest.mark.parametrize("dtype", FLOATS)
 @LAYOUTS
-def test_conv_gradients(dtype, nchw):
+def test_conv_gradients(monkeypatch, dtype, nchw, way):
+    if way:
+        monkeypatch.setenv("METAL_OPS_GEMM", way)
     for shape, kernel, strides, dilations, padding in [
         *CONVOLUTIONS,
+        *MANY_TERMS,
         ((5, 4, 4, 3), (4, 4, 3, 6), (1, 1), (1, 1), "VALID"),
         ((2, 7, 8, 3), (3, 2, 3, 4), (3, 2), (1, 1), (1, 2, 0, 1)),
         ((2, 6, 6, 2), (1, 1, 2, 3), (1, 1), (1, 1), (2, 2, 1, 1)),

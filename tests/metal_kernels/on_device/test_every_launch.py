@@ -33,7 +33,8 @@ from tools.reference import error_cases
 DTYPES = error_cases.DTYPES
 # Their cases are large; what they reach and more is under run_what_is_left.
 RUN_BELOW = ("fused_optimizers", "hash_grid")
-OF_PROCESSORS = re.compile(r"gemm_(middle|wide)_")
+OF_WIDE_VECTORS = re.compile(r"gemm_(middle|wide)_")
+OF_PROCESSORS = re.compile(r"gemm_(middle|wide|cached)_")
 # Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
 OF_GPUS = re.compile(
     r"gemm_blocks_(large|middle|low|thin)_|gemm_conv_(large|middle)_|gemm_warpgroups_(wide|even)_|"
@@ -255,7 +256,8 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in DTYPES:
         for case in (optimizers, products, losses, rays, sequences):
             case(dtype)
-    for shaders in ("tiles", "threads", "warpgroups", "groups"):
+    of_processors = [] if ON_GPU else ["cached"]
+    for shaders in (*of_processors, "tiles", "threads", "warpgroups", "groups"):
         monkeypatch.setenv("METAL_OPS_GEMM", shaders)
         for dtype in DTYPES:
             products(dtype)
@@ -360,6 +362,8 @@ def test_every_launch_and_every_shader_is_run(monkeypatch: pytest.MonkeyPatch) -
     assert launches_left() == set()
     # GPUs do not take the tiles of a processor's vectors, and fused ones have no code for them.
     elsewhere = [OF_OTHERS if ON_GPU else OF_GPUS]
-    if ON_GPU or not takes_wide_tiles():
+    if ON_GPU:
         elsewhere.append(OF_PROCESSORS)
+    elif not takes_wide_tiles():
+        elsewhere.append(OF_WIDE_VECTORS)
     assert {n for n in shaders_left() if not any(each.match(n) for each in elsewhere)} == set()

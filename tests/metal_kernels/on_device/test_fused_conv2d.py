@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 from tests import test_fused_conv2d as on_cpu
+from tests.device.test_loading import CACHED
 from tests.fused_cases import CHAINS, DTYPES
 from tests.metal_kernels.on_device import again
 from tests.processes import Process
@@ -48,7 +49,7 @@ class TestTiles(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shaders", ["threads", "tiles"])
+@pytest.mark.parametrize("shaders", ["threads", "tiles", CACHED])
 def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
     monkeypatch.setenv("METAL_OPS_GEMM", shaders)
     for chain, nchw in zip(CHAINS[:: len(CHAINS) // 9], [False, True] * 5, strict=False):

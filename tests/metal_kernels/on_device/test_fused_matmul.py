@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 from tests import test_fused_matmul as on_cpu
+from tests.device.test_loading import CACHED
 from tests.fused_cases import CHAINS, DTYPES
 from tests.metal_kernels.on_device import again
 
@@ -40,7 +41,7 @@ class TestTiles(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shaders", ["threads", "tiles", "groups"])
+@pytest.mark.parametrize("shaders", ["threads", "tiles", "groups", CACHED])
 def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
     monkeypatch.setenv("METAL_OPS_GEMM", shaders)
     for chain in CHAINS[:: len(CHAINS) // 9]:
@@ -138,7 +139,7 @@ def test_unknown_shaders(monkeypatch):
     monkeypatch.setenv("METAL_OPS_GEMM", "fast")
     with pytest.raises(
         tf.errors.InvalidArgumentError,
-        match="METAL_OPS_GEMM must be 'tiles', 'threads', 'groups' or 'warpgroups', got 'fast'",
+        match="METAL_OPS_GEMM must be 'tiles', 'threads', 'groups', 'warpgroups' or 'cached', got 'fast'",
     ):
         raw_ops.metal_fused_mat_mul(on_cpu.A, on_cpu.B, [], fused_ops=["Relu"])
 

@@ -50,18 +50,18 @@ struct GemmCachedSums {
       }
     }
   }
+};
 
-  // `n` terms of what is cached by panels that begin at `b`.
-  void add(thread const float* cached, int a_row, int a_term, int rows, uint n,
-           device const float* b, long b_panel) {
-    for (uint p = 0; p < panels; ++p) {
-      for (int t = 0; t * GEMM_CACHED_TILE_ROWS < rows; ++t) {
-        gemm_add_cached(cached + t * GEMM_CACHED_TILE_ROWS * a_row, a_row, a_term, n,
-                        b + long(first + p) * b_panel, tiles[p][t]);
-      }
+// `n` terms of what is cached by panels that begin at `b`.
+inline void gemm_add_cached(thread GemmCachedSums& sums, thread const float* cached, int a_row,
+                            int a_term, int rows, uint n, device const float* b, long b_panel) {
+  for (uint p = 0; p < sums.panels; ++p) {
+    for (int t = 0; t * GEMM_CACHED_TILE_ROWS < rows; ++t) {
+      gemm_add_cached(cached + t * GEMM_CACHED_TILE_ROWS * a_row, a_row, a_term, n,
+                      b + long(sums.first + p) * b_panel, sums.tiles[p][t]);
     }
   }
-};
+}
 
 // Grid: threads of GEMM_CACHED_ROWS rows, of up to GEMM_CACHED_PANELS panels each, products. b is packed (gemm_pack).
 template <typename T, typename Epilogue>
@@ -121,8 +121,8 @@ inline void gemm_cached_tiles(device const T* a, device const float* b, device T
         if (++fx == int(params.filter_w)) fx = 0, ++fy;
       }
     }
-    sums.add(cached, GEMM_CACHED_LINE, 1, there, n,
-             b + offsets.b + long(begin) * GEMM_CACHED_COLUMNS, params.b_panel);
+    gemm_add_cached(sums, cached, GEMM_CACHED_LINE, 1, there, n,
+                    b + offsets.b + long(begin) * GEMM_CACHED_COLUMNS, params.b_panel);
   }
   for (uint p = 0; p < sums.panels; ++p) {
     const uint column = (sums.first + p) * GEMM_CACHED_COLUMNS;

@@ -205,8 +205,8 @@ template <typename T>
         if (++line_y == params.out_h) line_y = 0, ++image;
       }
     }
-    sums.add(cached, 1, GEMM_CACHED_ROWS, int(there), n, panels + long(begin) * GEMM_CACHED_COLUMNS,
-             params.b_panel);
+    gemm_add_cached(sums, cached, 1, GEMM_CACHED_ROWS, int(there), n,
+                    panels + long(begin) * GEMM_CACHED_COLUMNS, params.b_panel);
   }
   for (uint p = 0; p < sums.panels; ++p) {
     const uint column = (sums.first + p) * GEMM_CACHED_COLUMNS;

@@ -50,7 +50,10 @@ ThreadTile ThreadTileOf(int64_t columns);
 Status ChooseThreadTile(int64_t rows, int64_t columns, int64_t terms, int64_t depth, bool scattered,
                         ThreadTile* tile);
 
-// The threads of a product where they work alone, of which a group may take as many as `grid` says.
+// Threads that keep some cores busy, where each takes several panels.
+constexpr int64_t kBusyThreads = 16;
+
+// The threads of a product where they work alone. `together`: panels that are one group's, of threads of one panel each.
 Grid ThreadGrid(const ThreadTile& tile, int64_t rows, int64_t columns, int64_t products,
                 int64_t together);
 

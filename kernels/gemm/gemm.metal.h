@@ -222,14 +222,14 @@ template <typename T>
   const uint column = panel * columns;
   const uint there = metal::min(columns, params.columns - column);
   device const T* line = b + from + long(column) * params.b_column;
-  if (params.b_column == 1 && there % GEMM_THREAD_COLUMNS == 0) {
-    for (uint first = 0; first < there; first += GEMM_THREAD_COLUMNS) {
-      for (uint j = 0; j < GEMM_THREAD_COLUMNS; ++j) to[first + j] = float(line[first + j]);
+  uint at = 0;
+  if (params.b_column == 1) {  // as many as all panels have at least: a compiler knows the number
+    for (; at + GEMM_THREAD_COLUMNS <= there; at += GEMM_THREAD_COLUMNS) {
+      for (uint j = 0; j < GEMM_THREAD_COLUMNS; ++j) to[at + j] = float(line[at + j]);
     }
-  } else {
-    for (uint j = 0; j < there; ++j) to[j] = float(line[long(j) * params.b_column]);
   }
-  for (uint j = there; j < columns; ++j) to[j] = 0.0f;
+  for (; at < there; ++at) to[at] = float(line[long(at) * params.b_column]);
+  for (; at < columns; ++at) to[at] = 0.0f;
 }
 
 // kRows rows and kColumns columns a thread; b is float32 as it is or packed.

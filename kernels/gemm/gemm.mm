@@ -17,15 +17,14 @@ constexpr int64_t kRowsToPack = 49;
 
 // A group takes a tile's rows by several panels where all of b stays in a cache: the rows of the product are written
 // from their beginning to their end, and a is read once.
-constexpr int64_t kCachedPanels = 256 << 10, kPanelsTogether = 32;
+constexpr int64_t kCachedBytes = 256 << 10, kPanelsTogether = 32;
 
 // What a group packs; no panel is wider.
 constexpr int64_t kPackedRows = 16, kPackedColumns = 256;
 
-// For what is smaller bringing terms together costs more than it gains; and threads that keep some cores busy.
+// For what is smaller bringing terms together costs more than it gains.
 constexpr int64_t kCachedRows = kRowsToPack, kCachedColumns = 48, kCachedTerms = 64,
                   kCachedDepth = 16;
-constexpr int64_t kBusyThreads = 16;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
@@ -176,7 +175,7 @@ Status RunGemm(id<TF_MetalStream> stream, const GemmFactor& factor, const Tensor
   } else {
     const int64_t panels = Pieces(params.columns, tile.columns);
     const int64_t bytes = 4 * panels * tile.columns * GemmDepth(params);
-    const int64_t together = bytes <= kCachedPanels ? std::min(panels, kPanelsTogether) : 1;
+    const int64_t together = bytes <= kCachedBytes ? std::min(panels, kPanelsTogether) : 1;
     grid = ThreadGrid(tile, params.rows, params.columns, products, together);
   }
   return EncodeOn(stream, /*wait=*/false, [&](Encoder& encoder) {

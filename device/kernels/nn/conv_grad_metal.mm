@@ -45,8 +45,6 @@ Status RunConv(KernelContext* ctx, const GemmParams& params, const ArgShapes& sh
 constexpr int64_t kPartTerms = 1024;
 // Lines of the output below which their points are better brought together with the images.
 constexpr int64_t kShortLine = 28;
-// Threads that keep some cores busy.
-constexpr int64_t kBusyThreads = 16;
 
 // d_filter by threads that work alone, which read the input as it is.
 Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,

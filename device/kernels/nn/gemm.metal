@@ -148,9 +148,7 @@ INSTANTIATE_KERNEL("gemm_filter_middle_half", gemm_filter, half, GEMM_MIDDLE_ROW
                    GEMM_MIDDLE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_filter_middle_bfloat", gemm_filter, bfloat, GEMM_MIDDLE_ROWS,
                    GEMM_MIDDLE_COLUMNS)
-#endif
 
-#if defined(__METAL_CPU__)
 // As gemm_cached takes a product.
 template <typename T>
 [[kernel]] void gemm_filter_cached(device const T* in [[buffer(0)]],

@@ -75,7 +75,7 @@ LONG_LINES = [
 
 # Of several blocks of terms and more panels of columns than a thread takes.
 MANY_TERMS = [
-    ((2, 9, 13, 40), (3, 3, 40, 150), (1, 1), (1, 1), "SAME"),
+    ((2, 9, 13, 40), (3, 3, 40, 300), (1, 1), (1, 1), "SAME"),
     ((3, 7, 8, 50), (2, 3, 50, 49), (2, 1), (1, 1), "VALID"),
     ((2, 6, 9, 66), (1, 1, 66, 130), (1, 1), (1, 1), "VALID"),
 ]

@@ -250,7 +250,7 @@ kernel void cast_float2_float2(device const float2* x [[buffer(0)]],
   INSTANTIATE_KERNEL("cast_float2_" #type, cast_from_complex, type)
 CAST(float)
 CAST(half)
-CAST(bfloat)
+IF_BFLOAT(CAST(bfloat))
 CAST(char)
 CAST(short)
 CAST(int)

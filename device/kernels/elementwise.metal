@@ -111,22 +111,22 @@ kernel void cast(device const From* x [[buffer(0)]], device To* out [[buffer(1)]
 }
 
 #define CAST(from, to) INSTANTIATE_KERNEL("cast_" #from "_" #to, cast, from, to)
-#define CAST_FROM(from) \
-  CAST(from, float)     \
-  CAST(from, half)      \
-  CAST(from, bfloat)    \
-  CAST(from, char)      \
-  CAST(from, short)     \
-  CAST(from, int)       \
-  CAST(from, long)      \
-  CAST(from, uchar)     \
-  CAST(from, ushort)    \
-  CAST(from, uint)      \
-  CAST(from, ulong)     \
+#define CAST_FROM(from)         \
+  CAST(from, float)             \
+  CAST(from, half)              \
+  IF_BFLOAT(CAST(from, bfloat)) \
+  CAST(from, char)              \
+  CAST(from, short)             \
+  CAST(from, int)               \
+  CAST(from, long)              \
+  CAST(from, uchar)             \
+  CAST(from, ushort)            \
+  CAST(from, uint)              \
+  CAST(from, ulong)             \
   CAST(from, bool)
 CAST_FROM(float)
 CAST_FROM(half)
-CAST_FROM(bfloat)
+IF_BFLOAT(CAST_FROM(bfloat))
 CAST_FROM(char)
 CAST_FROM(short)
 CAST_FROM(int)
@@ -163,7 +163,7 @@ kernel void add_n(device const T* a [[buffer(0)]], device const T* b [[buffer(1)
 
 INSTANTIATE_KERNEL("add_n_float", add_n, float)
 INSTANTIATE_KERNEL("add_n_half", add_n, half)
-INSTANTIATE_KERNEL("add_n_bfloat", add_n, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("add_n_bfloat", add_n, bfloat))
 INSTANTIATE_KERNEL("add_n_float2", add_n, float2)
 INSTANTIATE_KERNEL("add_n_uchar", add_n, uchar)
 INSTANTIATE_KERNEL("add_n_ushort", add_n, ushort)

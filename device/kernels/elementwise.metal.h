@@ -57,7 +57,7 @@ kernel void elementwise_3(device const A* a [[buffer(0)]], device const T* b [[b
 #define BINARY_FLOATS(name, op) \
   BINARY(name, op, float)       \
   BINARY(name, op, half)        \
-  BINARY(name, op, bfloat)
+  IF_BFLOAT(BINARY(name, op, bfloat))
 
 #define COMPARE_FEW(name, op, type)                                             \
   INSTANTIATE_KERNEL(name "_" #type "_11", elementwise_2, op, type, 1, 1, bool) \
@@ -72,12 +72,12 @@ kernel void elementwise_3(device const A* a [[buffer(0)]], device const T* b [[b
 #define COMPARE_FLOATS(name, op) \
   COMPARE(name, op, float)       \
   COMPARE(name, op, half)        \
-  COMPARE(name, op, bfloat)
+  IF_BFLOAT(COMPARE(name, op, bfloat))
 
 // Two tensors of one shape: gradients.
 #define SLOPE(name, op)                                                \
   INSTANTIATE_KERNEL(name "_float_11", elementwise_2, op, float, 1, 1) \
   INSTANTIATE_KERNEL(name "_half_11", elementwise_2, op, half, 1, 1)   \
-  INSTANTIATE_KERNEL(name "_bfloat_11", elementwise_2, op, bfloat, 1, 1)
+  IF_BFLOAT(INSTANTIATE_KERNEL(name "_bfloat_11", elementwise_2, op, bfloat, 1, 1))
 
 #endif  // METAL_OPS_DEVICE_KERNELS_ELEMENTWISE_METAL_H_

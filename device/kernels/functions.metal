@@ -69,7 +69,7 @@ ELEMENTWISE_1("erfc", Erfc)
   };                                                                  \
   INSTANTIATE_KERNEL(name "_float", elementwise_1, Name, float, bool) \
   INSTANTIATE_KERNEL(name "_half", elementwise_1, Name, half, bool)   \
-  INSTANTIATE_KERNEL(name "_bfloat", elementwise_1, Name, bfloat, bool)
+  IF_BFLOAT(INSTANTIATE_KERNEL(name "_bfloat", elementwise_1, Name, bfloat, bool))
 PREDICATE("is_finite", IsFinite, isfinite(x))
 PREDICATE("is_inf", IsInf, isinf(x))
 PREDICATE("is_nan", IsNan, isnan(x))

@@ -662,5 +662,5 @@ kernel void sparse_ftrl_v2(device T* var [[buffer(0)]], device T* accum [[buffer
   SPARSE(type, long)
 OPTIMIZER(float)
 OPTIMIZER(half)
-OPTIMIZER(bfloat)
+IF_BFLOAT(OPTIMIZER(bfloat))
 LINEAR(float2)  // complex

@@ -41,7 +41,7 @@ kernel void scan(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
 #define SCAN_FLOATS(name, op) \
   SCAN(name, op, float)       \
   SCAN(name, op, half)        \
-  SCAN(name, op, bfloat)
+  IF_BFLOAT(SCAN(name, op, bfloat))
 #define SCAN_SIGNLESS(name, op) \
   SCAN(name, op, uchar)         \
   SCAN(name, op, ushort)        \
@@ -105,7 +105,7 @@ kernel void range(device T* out [[buffer(0)]], constant float& first [[buffer(1)
 }
 INSTANTIATE_KERNEL("range_float", range, float)
 INSTANTIATE_KERNEL("range_half", range, half)
-INSTANTIATE_KERNEL("range_bfloat", range, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("range_bfloat", range, bfloat))
 kernel void range_long(device long* out [[buffer(0)]], constant long& first [[buffer(1)]],
                        constant long& step [[buffer(2)]], uint i [[thread_position_in_grid]]) {
   out[i] = first + long(i) * step;

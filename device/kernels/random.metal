@@ -68,10 +68,12 @@ template <>
 inline half unit<half>(uint bits) {
   return half(float(as_type<half>(ushort((bits & 0x3ffu) | 0x3c00u))) - 1.0f);
 }
+#if __METAL_VERSION__ >= 310
 template <>
 inline bfloat unit<bfloat>(uint bits) {
   return bfloat(as_type<float>(((bits & 0x7fu) | 0x3f80u) << 16) - 1.0f);
 }
+#endif
 
 // Grid of all: groups of four.
 template <typename T>
@@ -120,7 +122,7 @@ kernel void random_truncated_normal(device T* out [[buffer(0)]],
   INSTANTIATE_KERNEL("random_truncated_normal_" #type, random_truncated_normal, type)
 RANDOM(float)
 RANDOM(half)
-RANDOM(bfloat)
+IF_BFLOAT(RANDOM(bfloat))
 
 kernel void random_full_uint(device uint* out [[buffer(0)]], constant RandomParams& p [[buffer(1)]],
                              uint group [[thread_position_in_grid]]) {
@@ -202,7 +204,7 @@ kernel void multinomial_sums(device const T* logits [[buffer(0)]], device float*
 }
 INSTANTIATE_KERNEL("multinomial_sums_float", multinomial_sums, float)
 INSTANTIATE_KERNEL("multinomial_sums_half", multinomial_sums, half)
-INSTANTIATE_KERNEL("multinomial_sums_bfloat", multinomial_sums, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("multinomial_sums_bfloat", multinomial_sums, bfloat))
 
 // The first class whose sum is more than a part of it all. The part is a number of 52 bits, as the CPU
 // draws them: two for every sample. Grid: samples, rows.

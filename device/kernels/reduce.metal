@@ -233,14 +233,14 @@ kernel void reduce_columns(device const T* in [[buffer(0)]], device Out* out [[b
   INSTANTIATE_KERNEL(name "_" #from "_" #to, reduce, op, from, total, to) \
   INSTANTIATE_KERNEL(name "_columns_" #from "_" #to, reduce_columns, op, from, total, to)
 // Passes but the last leave floats.
-#define REDUCE_FLOATS(name, op)           \
-  REDUCE(name, op, float, float, float)   \
-  REDUCE(name, op, half, float, float)    \
-  REDUCE(name, op, bfloat, float, float)  \
-  REDUCE(name, op, half, float, half)     \
-  REDUCE(name, op, bfloat, float, bfloat) \
-  REDUCE(name, op, float, float, half)    \
-  REDUCE(name, op, float, float, bfloat)
+#define REDUCE_FLOATS(name, op)                      \
+  REDUCE(name, op, float, float, float)              \
+  REDUCE(name, op, half, float, float)               \
+  IF_BFLOAT(REDUCE(name, op, bfloat, float, float))  \
+  REDUCE(name, op, half, float, half)                \
+  IF_BFLOAT(REDUCE(name, op, bfloat, float, bfloat)) \
+  REDUCE(name, op, float, float, half)               \
+  IF_BFLOAT(REDUCE(name, op, float, float, bfloat))
 #define REDUCE_SIGNLESS(name, op)          \
   REDUCE(name, op, uchar, uchar, uchar)    \
   REDUCE(name, op, ushort, ushort, ushort) \
@@ -393,7 +393,7 @@ kernel void arg_columns(device const T* in [[buffer(0)]], device Index* out [[bu
   ARG_INDEX(type, long)
 ARG(float)
 ARG(half)
-ARG(bfloat)
+IF_BFLOAT(ARG(bfloat))
 ARG(char)
 ARG(uchar)
 ARG(short)

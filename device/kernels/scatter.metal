@@ -136,7 +136,7 @@ kernel void gather_nd_rows(device const T* in [[buffer(0)]], device const I* ind
 #define SCATTER_FLOATS(name, op) \
   SCATTER(name, op, float)       \
   SCATTER(name, op, half)        \
-  SCATTER(name, op, bfloat)
+  IF_BFLOAT(SCATTER(name, op, bfloat))
 #define SCATTER_SIGNLESS(name, op) \
   SCATTER(name, op, uchar)         \
   SCATTER(name, op, ushort)        \

@@ -77,7 +77,7 @@ kernel void histogram_near(device const T* boundaries [[buffer(0)]],
   INSTANTIATE_KERNEL("search_upper_" #type "_long", search_bound, type, long, true)
 BOUND(float)
 BOUND(half)
-BOUND(bfloat)
+IF_BFLOAT(BOUND(bfloat))
 BOUND(char)
 BOUND(short)
 BOUND(int)

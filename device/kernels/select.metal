@@ -52,7 +52,7 @@ struct Clip {
   INSTANTIATE_KERNEL("clip_" #type "_00", elementwise_3, Clip, type, type, 0, 0)
 CLIP(float)
 CLIP(half)
-CLIP(bfloat)
+IF_BFLOAT(CLIP(bfloat))
 CLIP(char)
 CLIP(uchar)
 CLIP(short)

@@ -147,7 +147,7 @@ kernel void cross_product(device const T* a [[buffer(0)]], device const T* b [[b
   INSTANTIATE_KERNEL("cross_product_" #type, cross_product, type)
 CALCULATE(float)
 CALCULATE(half)
-CALCULATE(bfloat)
+IF_BFLOAT(CALCULATE(bfloat))
 CALCULATE(uchar)
 CALCULATE(ushort)
 CALCULATE(uint)
@@ -170,7 +170,7 @@ kernel void check_numerics(device const T* in [[buffer(0)]], device uint* found 
 }
 INSTANTIATE_KERNEL("check_numerics_float", check_numerics, float)
 INSTANTIATE_KERNEL("check_numerics_half", check_numerics, half)
-INSTANTIATE_KERNEL("check_numerics_bfloat", check_numerics, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("check_numerics_bfloat", check_numerics, bfloat))
 
 // out [rank, n]. Grid: n.
 template <typename I>

@@ -24,7 +24,7 @@ inline uint order_key_16(uint bits, float x) {
   return x != x ? 0xffffu : x == 0.0f ? 0x8000u : key;
 }
 inline uint order_key(half x) { return order_key_16(as_type<ushort>(x), float(x)); }
-inline uint order_key(bfloat x) { return order_key_16(as_type<ushort>(x), float(x)); }
+IF_BFLOAT(inline uint order_key(bfloat x) { return order_key_16(as_type<ushort>(x), float(x)); })
 inline uint order_key(uchar x) { return x; }
 inline uint order_key(ushort x) { return x; }
 inline uint order_key(uint x) { return x; }
@@ -254,7 +254,7 @@ kernel void in_top_k(device const float* predictions [[buffer(0)]],
   INSTANTIATE_KERNEL("select_first_" #type, select_first, type, key)
 SORT_TYPE(float, uint)
 SORT_TYPE(half, uint)
-SORT_TYPE(bfloat, uint)
+IF_BFLOAT(SORT_TYPE(bfloat, uint))
 SORT_TYPE(char, uint)
 SORT_TYPE(short, uint)
 SORT_TYPE(int, uint)

@@ -28,13 +28,13 @@ struct Sub {
   }
 };
 
-#define UPDATE(name, formula)                                 \
-  INSTANTIATE_KERNEL(name "_float", update, formula, float)   \
-  INSTANTIATE_KERNEL(name "_half", update, formula, half)     \
-  INSTANTIATE_KERNEL(name "_bfloat", update, formula, bfloat) \
-  INSTANTIATE_KERNEL(name "_uchar", update, formula, uchar)   \
-  INSTANTIATE_KERNEL(name "_ushort", update, formula, ushort) \
-  INSTANTIATE_KERNEL(name "_uint", update, formula, uint)     \
+#define UPDATE(name, formula)                                            \
+  INSTANTIATE_KERNEL(name "_float", update, formula, float)              \
+  INSTANTIATE_KERNEL(name "_half", update, formula, half)                \
+  IF_BFLOAT(INSTANTIATE_KERNEL(name "_bfloat", update, formula, bfloat)) \
+  INSTANTIATE_KERNEL(name "_uchar", update, formula, uchar)              \
+  INSTANTIATE_KERNEL(name "_ushort", update, formula, ushort)            \
+  INSTANTIATE_KERNEL(name "_uint", update, formula, uint)                \
   INSTANTIATE_KERNEL(name "_ulong", update, formula, ulong)
 
 UPDATE("update_add", Add)

@@ -75,4 +75,4 @@ template <typename T, int kLanes>
   INSTANTIATE_KERNEL("attention_forward_" #T "_16", attention_forward, T, ATTENTION_LANES)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

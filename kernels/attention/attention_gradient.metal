@@ -228,4 +228,4 @@ template <typename T, int kLanes>
   INSTANTIATE_LANES(T, 16)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -172,4 +172,4 @@ template <typename T>
   INSTANTIATE_KERNEL("attention_join_" #T, attention_join, T)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -160,4 +160,4 @@ template <typename T, int kSize>
   INSTANTIATE_SIZE(T, 128)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -298,4 +298,4 @@ attention_warpgroups(
   INSTANTIATE_KERNEL("attention_warpgroups_" #T "_0", attention_warpgroups, T, 64,    \
                      ATTENTION_WARPGROUPS_SMALL)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

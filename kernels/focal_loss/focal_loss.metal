@@ -197,4 +197,4 @@ kernel void softmax_focal_loss_sparse(device const T* logits [[buffer(0)]],
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

@@ -74,4 +74,4 @@ kernel void frequency_encode_grad(device const T* d_outputs [[buffer(0)]],
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

@@ -186,4 +186,4 @@ template <typename T, int kLanes>
   INSTANTIATE_KERNEL("norm_grad_d_x_" #T "_32", norm_grad_d_x, T, NORM_GRAD_COLUMNS)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

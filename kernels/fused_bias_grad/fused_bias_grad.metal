@@ -139,4 +139,4 @@ template <typename T>
   INSTANTIATE_KERNEL("fused_bias_grad_sum_" #T, fused_bias_grad_sum, T)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

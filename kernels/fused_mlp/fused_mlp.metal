@@ -228,4 +228,4 @@ template <typename T>
   INSTANTIATE_KERNEL("fused_mlp_sum_" name, fused_mlp_sum, T)
 INSTANTIATE_MLP("float", float)
 INSTANTIATE_MLP("half", half)
-INSTANTIATE_MLP("bfloat", bfloat)
+IF_BFLOAT(INSTANTIATE_MLP("bfloat", bfloat))

@@ -243,4 +243,4 @@ template <typename T, int W>
   INSTANTIATE_KERNEL("fused_mlp_gradient_" name "_32", fused_mlp_gradient, T, 32) \
   INSTANTIATE_KERNEL("fused_mlp_gradient_" name "_64", fused_mlp_gradient, T, 64)
 INSTANTIATE_MLP("half", half)
-INSTANTIATE_MLP("bfloat", bfloat)
+IF_BFLOAT(INSTANTIATE_MLP("bfloat", bfloat))

@@ -276,4 +276,4 @@ template <typename T>
   INSTANTIATE_MLP_WIDTH(name, T, 128)
 INSTANTIATE_MLP("float", float)
 INSTANTIATE_MLP("half", half)
-INSTANTIATE_MLP("bfloat", bfloat)
+IF_BFLOAT(INSTANTIATE_MLP("bfloat", bfloat))

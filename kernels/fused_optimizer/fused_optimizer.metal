@@ -120,4 +120,4 @@ using nesterov_rule = sgd<true, true>;
   INSTANTIATE_KERNEL("fused_used_rows_" #type, fused_used_rows, type)
 UPDATES(float)
 UPDATES(half)
-UPDATES(bfloat)
+IF_BFLOAT(UPDATES(bfloat))

@@ -33,6 +33,7 @@ FEW_INLINE inline void few_floats(uint4 from, device const half*, thread float (
     to[2 * i] = float(two.x), to[2 * i + 1] = float(two.y);
   }
 }
+#if __METAL_VERSION__ >= 310
 FEW_INLINE inline void few_floats(uint4 from, device const bfloat*, thread float (&to)[8]) {
   FEW_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -40,6 +41,7 @@ FEW_INLINE inline void few_floats(uint4 from, device const bfloat*, thread float
            to[2 * i + 1] = as_type<float>(from[i] & 0xffff0000u);
   }
 }
+#endif
 
 // Sums of each of kValues numbers over the lanes, or, with kLast, over the lanes of which only the
 // bits from kLast on differ. Half of the numbers go to half of the lanes, as long as there are

@@ -76,7 +76,7 @@ gemm_blocks_parts(device const T* a [[buffer(0)]], device const T* b [[buffer(1)
   GEMM_BLOCK_KERNEL(blocks, false, short, T, GEMM_SHORT_BLOCK)
 #define GEMM_BLOCKS_KERNELS                                         \
   GEMM_BLOCKS_KERNELS_WITH(half)                                    \
-  GEMM_BLOCKS_KERNELS_WITH(bfloat)                                  \
+  IF_BFLOAT(GEMM_BLOCKS_KERNELS_WITH(bfloat))                       \
   GEMM_BLOCK_KERNEL(blocks, false, large, float, GEMM_LARGE_FLOATS) \
   GEMM_BLOCK_KERNEL(blocks, false, small, float, GEMM_SMALL_FLOATS)
 #define GEMM_CONV_KERNELS_WITH(T)                             \
@@ -84,14 +84,14 @@ gemm_blocks_parts(device const T* a [[buffer(0)]], device const T* b [[buffer(1)
   GEMM_BLOCK_KERNEL(conv, true, small, T, GEMM_SMALL_BLOCK)
 #define GEMM_CONV_KERNELS                                        \
   GEMM_CONV_KERNELS_WITH(half)                                   \
-  GEMM_CONV_KERNELS_WITH(bfloat)                                 \
+  IF_BFLOAT(GEMM_CONV_KERNELS_WITH(bfloat))                      \
   GEMM_BLOCK_KERNEL(conv, true, large, float, GEMM_LARGE_FLOATS) \
   GEMM_BLOCK_KERNEL(conv, true, small, float, GEMM_SMALL_FLOATS)
 #define GEMM_PARTS_KERNEL(kind, conv, T, ...) \
   INSTANTIATE_KERNEL("gemm_" #kind "_parts_" #T, gemm_blocks_parts, conv, T, __VA_ARGS__)
-#define GEMM_PARTS_KERNELS(kind, conv)                    \
-  GEMM_PARTS_KERNEL(kind, conv, half, GEMM_SMALL_BLOCK)   \
-  GEMM_PARTS_KERNEL(kind, conv, bfloat, GEMM_SMALL_BLOCK) \
+#define GEMM_PARTS_KERNELS(kind, conv)                               \
+  GEMM_PARTS_KERNEL(kind, conv, half, GEMM_SMALL_BLOCK)              \
+  IF_BFLOAT(GEMM_PARTS_KERNEL(kind, conv, bfloat, GEMM_SMALL_BLOCK)) \
   GEMM_PARTS_KERNEL(kind, conv, float, GEMM_SMALL_FLOATS)
 
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_BLOCK_KERNELS_METAL_H_

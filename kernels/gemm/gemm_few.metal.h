@@ -262,6 +262,6 @@ template <typename T, int kRows, int kColumns, bool kLines>
 #define GEMM_FEW_KERNELS       \
   GEMM_FEW_KERNELS_WITH(float) \
   GEMM_FEW_KERNELS_WITH(half)  \
-  GEMM_FEW_KERNELS_WITH(bfloat)
+  IF_BFLOAT(GEMM_FEW_KERNELS_WITH(bfloat))
 
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_FEW_METAL_H_

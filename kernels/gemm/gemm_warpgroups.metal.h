@@ -115,6 +115,6 @@ template <typename T, int kRows, int kColumns, int kStages, int kBehind>
   INSTANTIATE_KERNEL("gemm_warpgroups_small_" #T, gemm_warpgroups, T, GEMM_SMALL_WARPGROUPS)
 #define GEMM_WARPGROUPS_KERNELS      \
   GEMM_WARPGROUPS_KERNELS_WITH(half) \
-  GEMM_WARPGROUPS_KERNELS_WITH(bfloat)
+  IF_BFLOAT(GEMM_WARPGROUPS_KERNELS_WITH(bfloat))
 
 #endif  // METAL_OPS_KERNELS_GEMM_GEMM_WARPGROUPS_METAL_H_

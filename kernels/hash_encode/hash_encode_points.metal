@@ -102,4 +102,4 @@ kernel void hash_encode_jvp_point_grad(
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

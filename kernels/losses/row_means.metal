@@ -28,4 +28,4 @@ kernel void row_means(device const float* parts [[buffer(0)]], device T* means [
 
 INSTANTIATE_KERNEL("row_means_float", row_means, float)
 INSTANTIATE_KERNEL("row_means_half", row_means, half)
-INSTANTIATE_KERNEL("row_means_bfloat", row_means, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("row_means_bfloat", row_means, bfloat))

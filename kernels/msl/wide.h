@@ -5,6 +5,8 @@
 
 #include <metal_stdlib>
 
+#include "kernels/msl/bfloat.h"
+
 template <typename T>
 struct wide {
   using type = T;
@@ -13,9 +15,6 @@ template <>
 struct wide<half> {
   using type = float;
 };
-template <>
-struct wide<bfloat> {
-  using type = float;
-};
+IF_BFLOAT(template <> struct wide<bfloat> { using type = float; };)
 
 #endif  // METAL_OPS_KERNELS_MSL_WIDE_H_

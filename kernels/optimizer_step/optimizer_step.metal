@@ -77,4 +77,4 @@ kernel void adagrad_step(device T* x [[buffer(0)]], device const T* gradient [[b
   INSTANTIATE_KERNEL("adagrad_step_" #type, adagrad_step, type)
 STEPS(float)
 STEPS(half)
-STEPS(bfloat)
+IF_BFLOAT(STEPS(bfloat))

@@ -85,4 +85,4 @@ kernel void packed_prod_grad(
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

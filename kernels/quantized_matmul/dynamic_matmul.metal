@@ -105,4 +105,4 @@ template <typename T, typename S, int kBits, int kRows>
   INSTANTIATE_SCALES(T, half)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

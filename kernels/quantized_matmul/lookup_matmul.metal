@@ -139,4 +139,4 @@ template <typename T, typename S, int kBits>
   INSTANTIATE_SCALES(T, half)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -26,10 +26,7 @@ template <>
 struct Packed4<half> {
   using type = packed_half4;
 };
-template <>
-struct Packed4<bfloat> {
-  using type = packed_bfloat4;
-};
+IF_BFLOAT(template <> struct Packed4<bfloat> { using type = packed_bfloat4; };)
 
 // An output of a few rows of x, by one thread. Grid: 1 x outputs x tiles of rows.
 template <typename T, typename S, int kBits>
@@ -118,4 +115,4 @@ template <typename T, typename S, int kBits, int kCodes>
   INSTANTIATE_SCALES(T, half)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -369,4 +369,4 @@ template <typename T>
   INSTANTIATE_KERNEL("recurrent_gated_grad_" #T, recurrent_gated_grad, T)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -183,4 +183,4 @@ template <typename T, int kLanes>
   INSTANTIATE_LANES(T, 32)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

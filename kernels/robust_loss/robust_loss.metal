@@ -48,4 +48,4 @@ kernel void robust_loss(device const T* predictions [[buffer(0)]],
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

@@ -34,4 +34,4 @@ template <typename T>
 
 INSTANTIATE_KERNEL("rope_float", rope, float)
 INSTANTIATE_KERNEL("rope_half", rope, half)
-INSTANTIATE_KERNEL("rope_bfloat", rope, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("rope_bfloat", rope, bfloat))

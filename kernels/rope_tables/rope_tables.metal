@@ -39,4 +39,4 @@ template <typename T, bool kNeighbours>
   INSTANTIATE_KERNEL("rope_tables_neighbours_" #T, rope_tables, T, true)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

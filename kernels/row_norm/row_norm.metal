@@ -114,4 +114,4 @@ template <typename T>
   INSTANTIATE_KERNEL("row_norm_sum_" #T, row_norm_sum, T)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

@@ -57,11 +57,11 @@ kernel void elementwise_2(device const T* a [[buffer(0)]], device const T* b [[b
 #define ELEMENTWISE_1(name, formula)                               \
   INSTANTIATE_KERNEL(name "_float", elementwise_1, formula, float) \
   INSTANTIATE_KERNEL(name "_half", elementwise_1, formula, half)   \
-  INSTANTIATE_KERNEL(name "_bfloat", elementwise_1, formula, bfloat)
+  IF_BFLOAT(INSTANTIATE_KERNEL(name "_bfloat", elementwise_1, formula, bfloat))
 
 #define ELEMENTWISE_2(name, formula)                               \
   INSTANTIATE_KERNEL(name "_float", elementwise_2, formula, float) \
   INSTANTIATE_KERNEL(name "_half", elementwise_2, formula, half)   \
-  INSTANTIATE_KERNEL(name "_bfloat", elementwise_2, formula, bfloat)
+  IF_BFLOAT(INSTANTIATE_KERNEL(name "_bfloat", elementwise_2, formula, bfloat))
 
 #endif  // METAL_OPS_KERNELS_RUNTIME_ELEMENTWISE_METAL_H_

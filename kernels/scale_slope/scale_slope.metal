@@ -56,4 +56,4 @@ kernel void scale_slope_fold(device const float* terms [[buffer(0)]],
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

@@ -62,4 +62,4 @@ kernel void sh_encode_grad(device const T* d_outputs [[buffer(0)]],
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

@@ -48,4 +48,4 @@ template <typename T>
   INSTANTIATE_KERNEL("swiglu_grad_" #T, swiglu_grad, T)
 INSTANTIATE(float)
 INSTANTIATE(half)
-INSTANTIATE(bfloat)
+IF_BFLOAT(INSTANTIATE(bfloat))

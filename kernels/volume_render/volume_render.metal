@@ -113,4 +113,4 @@ kernel void render_weights(
 
 INSTANTIATE_TYPE(float)
 INSTANTIATE_TYPE(half)
-INSTANTIATE_TYPE(bfloat)
+IF_BFLOAT(INSTANTIATE_TYPE(bfloat))

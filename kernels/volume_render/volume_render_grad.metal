@@ -186,4 +186,4 @@ kernel void volume_render_background_total(device const WideFloat* parts [[buffe
 
 INSTANTIATE_KERNEL("volume_render_grad_float", volume_render_grad, float)
 INSTANTIATE_KERNEL("volume_render_grad_half", volume_render_grad, half)
-INSTANTIATE_KERNEL("volume_render_grad_bfloat", volume_render_grad, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("volume_render_grad_bfloat", volume_render_grad, bfloat))

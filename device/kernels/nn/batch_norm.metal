@@ -266,4 +266,4 @@ kernel void batch_norm_grad(device const T* d_y [[buffer(0)]], device const T* x
   BATCH_NORM_LAYOUT("_nchw_", type, true)
 BATCH_NORM(float)
 BATCH_NORM(half)
-BATCH_NORM(bfloat)
+IF_BFLOAT(BATCH_NORM(bfloat))

@@ -142,4 +142,4 @@ kernel void adjust_contrast(device const T* in [[buffer(0)]],
   INSTANTIATE_KERNEL("adjust_contrast_" #type, adjust_contrast, type)
 COLOR(float)
 COLOR(half)
-COLOR(bfloat)
+IF_BFLOAT(COLOR(bfloat))

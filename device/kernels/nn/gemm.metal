@@ -16,29 +16,30 @@ using namespace metal;
 
 INSTANTIATE_KERNEL("gemm_pack_float", gemm_pack, float)
 INSTANTIATE_KERNEL("gemm_pack_half", gemm_pack, half)
-INSTANTIATE_KERNEL("gemm_pack_bfloat", gemm_pack, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_pack_bfloat", gemm_pack, bfloat))
 
 INSTANTIATE_KERNEL("gemm_threads_float", gemm_threads, float, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
 INSTANTIATE_KERNEL("gemm_threads_half", gemm_threads, half, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
-INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat, GEMM_THREAD_ROWS,
-                   GEMM_THREAD_COLUMNS)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_threads_bfloat", gemm_threads, bfloat, GEMM_THREAD_ROWS,
+                             GEMM_THREAD_COLUMNS))
 
 #if defined(__METAL_CPU__)
 INSTANTIATE_KERNEL("gemm_cached_float", gemm_cached, float)
 INSTANTIATE_KERNEL("gemm_cached_half", gemm_cached, half)
-INSTANTIATE_KERNEL("gemm_cached_bfloat", gemm_cached, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_cached_bfloat", gemm_cached, bfloat))
 INSTANTIATE_KERNEL("gemm_wide_float", gemm_threads, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_wide_half", gemm_threads, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
-INSTANTIATE_KERNEL("gemm_wide_bfloat", gemm_threads, bfloat, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_wide_bfloat", gemm_threads, bfloat, GEMM_WIDE_ROWS,
+                             GEMM_WIDE_COLUMNS))
 INSTANTIATE_KERNEL("gemm_middle_float", gemm_threads, float, GEMM_MIDDLE_ROWS, GEMM_MIDDLE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_middle_half", gemm_threads, half, GEMM_MIDDLE_ROWS, GEMM_MIDDLE_COLUMNS)
-INSTANTIATE_KERNEL("gemm_middle_bfloat", gemm_threads, bfloat, GEMM_MIDDLE_ROWS,
-                   GEMM_MIDDLE_COLUMNS)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_middle_bfloat", gemm_threads, bfloat, GEMM_MIDDLE_ROWS,
+                             GEMM_MIDDLE_COLUMNS))
 #endif
 
 INSTANTIATE_KERNEL("gemm_tiles_float", gemm_tiles, float)
 INSTANTIATE_KERNEL("gemm_tiles_half", gemm_tiles, half)
-INSTANTIATE_KERNEL("gemm_tiles_bfloat", gemm_tiles, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_tiles_bfloat", gemm_tiles, bfloat))
 
 // Parts of long sums, a product each: what gemm_sum_parts adds.
 template <typename T>
@@ -135,19 +136,20 @@ template <typename T, int kRows, int kColumns>
 
 INSTANTIATE_KERNEL("gemm_filter_float", gemm_filter, float, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
 INSTANTIATE_KERNEL("gemm_filter_half", gemm_filter, half, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
-INSTANTIATE_KERNEL("gemm_filter_bfloat", gemm_filter, bfloat, GEMM_THREAD_ROWS, GEMM_THREAD_COLUMNS)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_filter_bfloat", gemm_filter, bfloat, GEMM_THREAD_ROWS,
+                             GEMM_THREAD_COLUMNS))
 
 #if defined(__METAL_CPU__)
 INSTANTIATE_KERNEL("gemm_filter_wide_float", gemm_filter, float, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_filter_wide_half", gemm_filter, half, GEMM_WIDE_ROWS, GEMM_WIDE_COLUMNS)
-INSTANTIATE_KERNEL("gemm_filter_wide_bfloat", gemm_filter, bfloat, GEMM_WIDE_ROWS,
-                   GEMM_WIDE_COLUMNS)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_filter_wide_bfloat", gemm_filter, bfloat, GEMM_WIDE_ROWS,
+                             GEMM_WIDE_COLUMNS))
 INSTANTIATE_KERNEL("gemm_filter_middle_float", gemm_filter, float, GEMM_MIDDLE_ROWS,
                    GEMM_MIDDLE_COLUMNS)
 INSTANTIATE_KERNEL("gemm_filter_middle_half", gemm_filter, half, GEMM_MIDDLE_ROWS,
                    GEMM_MIDDLE_COLUMNS)
-INSTANTIATE_KERNEL("gemm_filter_middle_bfloat", gemm_filter, bfloat, GEMM_MIDDLE_ROWS,
-                   GEMM_MIDDLE_COLUMNS)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_filter_middle_bfloat", gemm_filter, bfloat, GEMM_MIDDLE_ROWS,
+                             GEMM_MIDDLE_COLUMNS))
 
 // As gemm_cached takes a product.
 template <typename T>
@@ -222,7 +224,7 @@ template <typename T>
 
 INSTANTIATE_KERNEL("gemm_filter_cached_float", gemm_filter_cached, float)
 INSTANTIATE_KERNEL("gemm_filter_cached_half", gemm_filter_cached, half)
-INSTANTIATE_KERNEL("gemm_filter_cached_bfloat", gemm_filter_cached, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_filter_cached_bfloat", gemm_filter_cached, bfloat))
 #endif
 
 // The parts' sum where threads work alone: several neighbouring elements each.
@@ -246,12 +248,12 @@ template <typename T>
 
 INSTANTIATE_KERNEL("gemm_sum_lines_float", gemm_sum_lines, float)
 INSTANTIATE_KERNEL("gemm_sum_lines_half", gemm_sum_lines, half)
-INSTANTIATE_KERNEL("gemm_sum_lines_bfloat", gemm_sum_lines, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_sum_lines_bfloat", gemm_sum_lines, bfloat))
 
 INSTANTIATE_KERNEL("gemm_tiles_parts_float", gemm_tiles_parts, float)
 INSTANTIATE_KERNEL("gemm_tiles_parts_half", gemm_tiles_parts, half)
-INSTANTIATE_KERNEL("gemm_tiles_parts_bfloat", gemm_tiles_parts, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_tiles_parts_bfloat", gemm_tiles_parts, bfloat))
 
 INSTANTIATE_KERNEL("gemm_sum_parts_float", gemm_sum_parts, float)
 INSTANTIATE_KERNEL("gemm_sum_parts_half", gemm_sum_parts, half)
-INSTANTIATE_KERNEL("gemm_sum_parts_bfloat", gemm_sum_parts, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("gemm_sum_parts_bfloat", gemm_sum_parts, bfloat))

@@ -102,4 +102,4 @@ kernel void sparse_softmax_cross_entropy(device const T* logits [[buffer(0)]],
                      type, long)
 LOSS(float)
 LOSS(half)
-LOSS(bfloat)
+IF_BFLOAT(LOSS(bfloat))

@@ -212,7 +212,7 @@ kernel void product_dots(device const T* a [[buffer(0)]], device const T* b [[bu
 #define PRODUCT_DOTS(type, sum) INSTANTIATE_KERNEL("product_dots_" #type, product_dots, type, sum)
 PRODUCT_DOTS(float, float)
 PRODUCT_DOTS(half, float)
-PRODUCT_DOTS(bfloat, float)
+IF_BFLOAT(PRODUCT_DOTS(bfloat, float))
 PRODUCT_DOTS(ushort, uint)
 PRODUCT_DOTS(uint, uint)
 PRODUCT_DOTS(ulong, ulong)

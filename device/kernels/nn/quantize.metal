@@ -170,7 +170,8 @@ kernel void dequantize_affine(device const T* in [[buffer(0)]], device To* out [
   INSTANTIATE_KERNEL("quantize_affine_2_" #type, quantize_affine, type, AFFINE_UP)        \
   INSTANTIATE_KERNEL("quantize_affine_3_" #type, quantize_affine, type, AFFINE_FIRST)     \
   INSTANTIATE_KERNEL("dequantize_affine_" #type "_float", dequantize_affine, type, float) \
-  INSTANTIATE_KERNEL("dequantize_affine_" #type "_bfloat", dequantize_affine, type, bfloat)
+  IF_BFLOAT(                                                                              \
+      INSTANTIATE_KERNEL("dequantize_affine_" #type "_bfloat", dequantize_affine, type, bfloat))
 AFFINE(char)
 AFFINE(uchar)
 AFFINE(short)

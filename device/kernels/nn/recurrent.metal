@@ -21,7 +21,7 @@ kernel void convert_from(device const T* in [[buffer(0)]], device Out* out [[buf
 }
 INSTANTIATE_KERNEL("convert_from_float_float", convert_from, float, float)
 INSTANTIATE_KERNEL("convert_from_half_float", convert_from, half, float)
-INSTANTIATE_KERNEL("convert_from_bfloat_float", convert_from, bfloat, float)
+IF_BFLOAT(INSTANTIATE_KERNEL("convert_from_bfloat_float", convert_from, bfloat, float))
 INSTANTIATE_KERNEL("convert_from_float_half", convert_from, float, half)
 
 // Of neighbouring cells, the sums of a gate, of which those of a single step are all in `x`.

@@ -240,4 +240,4 @@ kernel void rnn_sum(device const float* a [[buffer(0)]], device const float* b [
   INSTANTIATE_KERNEL("rnn_sum_" #type, rnn_sum, type)
 RNN(float)
 RNN(half)
-RNN(bfloat)
+IF_BFLOAT(RNN(bfloat))

@@ -144,4 +144,4 @@ kernel void softmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
   INSTANTIATE_KERNEL("log_softmax_" #type, softmax, type, true)
 SPATIAL(float)
 SPATIAL(half)
-SPATIAL(bfloat)
+IF_BFLOAT(SPATIAL(bfloat))

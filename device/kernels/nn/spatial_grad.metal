@@ -211,4 +211,4 @@ kernel void depthwise_filter_sum(device const float* parts [[buffer(0)]],
   INSTANTIATE_KERNEL("depthwise_filter_sum_" #type, depthwise_filter_sum, type)
 SPATIAL_GRAD(float)
 SPATIAL_GRAD(half)
-SPATIAL_GRAD(bfloat)
+IF_BFLOAT(SPATIAL_GRAD(bfloat))

@@ -513,7 +513,7 @@ kernel void dilation_filter_grad(device const uint* taps [[buffer(0)]],
   INSTANTIATE_KERNEL("argmax_grad_" #type, argmax_grad, type)
 VOLUME(float)
 VOLUME(half)
-VOLUME(bfloat)
+IF_BFLOAT(VOLUME(bfloat))
 VOLUME(char)
 VOLUME(short)
 VOLUME(int)
@@ -529,7 +529,7 @@ VOLUME(ulong)
   POOLS_OF_FLOATS("_lanes_", type, VOLUME_LANES)
 VOLUME_FLOATS(float)
 VOLUME_FLOATS(half)
-VOLUME_FLOATS(bfloat)
+IF_BFLOAT(VOLUME_FLOATS(bfloat))
 
 #if defined(__METAL_CPU__)
 #define VOLUME_MANY(type)                        \
@@ -537,7 +537,7 @@ VOLUME_FLOATS(bfloat)
   POOLS_OF_FLOATS("_many_lanes_", type, VOLUME_MANY_LANES)
 VOLUME_MANY(float)
 VOLUME_MANY(half)
-VOLUME_MANY(bfloat)
+IF_BFLOAT(VOLUME_MANY(bfloat))
 #endif
 
 // What is only moved, by its size.
@@ -664,7 +664,7 @@ kernel void lrn_line(device const T* in [[buffer(0)]], device T* out [[buffer(1)
 }
 INSTANTIATE_KERNEL("lrn_line_float", lrn_line, float)
 INSTANTIATE_KERNEL("lrn_line_half", lrn_line, half)
-INSTANTIATE_KERNEL("lrn_line_bfloat", lrn_line, bfloat)
+IF_BFLOAT(INSTANTIATE_KERNEL("lrn_line_bfloat", lrn_line, bfloat))
 #endif
 
 // What is passed on to all within reach: gradient * out / norm. Grid of these: depth, rows.
@@ -699,4 +699,4 @@ kernel void lrn_grad(device const T* d_out [[buffer(0)]], device const T* in [[b
   INSTANTIATE_KERNEL("lrn_grad_" #type, lrn_grad, type)
 LRN(float)
 LRN(half)
-LRN(bfloat)
+IF_BFLOAT(LRN(bfloat))

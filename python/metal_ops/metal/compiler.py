@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import cache, cpu, gpu, ir, lanes, toolchain
+from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
 from .messages import render
 from .reflect import reflect
@@ -67,8 +68,9 @@ class Options:
             "__METAL__=1",
             "__METAL_MACOS__=1",
             f"__METAL_{processor}__=1",
-            "__HAVE_BFLOAT__=1",
         ]
+        if self.std >= BFLOAT_SINCE:
+            own.append("__HAVE_BFLOAT__=1")
         if self.fast_math:
             own.append("__METAL_FAST_MATH__=1")
         return [*own, *self.defines]
@@ -231,6 +233,8 @@ def _reflect(
     )
     if any(define.split("=")[0] == "NDEBUG" for define in defines):
         head += "#define assert(...) ((void)0)\n"  # also without <metal_assert>
+    if options.std < BFLOAT_SINCE:
+        head += "".join(f"#define {name} {LACKS}{name}\n" for name in BFLOATS)
     text = f"{head}# 1 {json.dumps(file)}\n{flat}"
     parser_flags = ["-x", "c++", "-fno-elide-type", "-ferror-limit=0", *flags]
     helps: frozenset[tuple[int, str]] = frozenset()

@@ -66,6 +66,12 @@ NAMES = {
     **dict.fromkeys("atomic_min atomic_max".split(), f"64-bit atomics on textures are {_NOT}"),
 }  # fmt: skip
 
+# Types of a later version than a source may be for. The library's headers have them in any: the source, which comes behind
+# those, has other names for them then (compiler.py), which nothing declares.
+BFLOAT_SINCE = (3, 1)
+BFLOATS = "bfloat bfloat2 bfloat3 bfloat4 packed_bfloat2 packed_bfloat3 packed_bfloat4".split()
+LACKS = "_msl_lacks_"
+
 # Attributes of functions and arguments, which declarations.py leaves as an annotation.
 ATTRIBUTES = {
     "object": _MESHES,
@@ -104,7 +110,12 @@ def refused(tree: SyntaxTree) -> list[Message]:
     for diagnostic in tree.unit.diagnostics:
         if diagnostic.severity >= diagnostic.Error:
             name = tree.missing_name(diagnostic)
-            if name in NAMES:
+            if name.startswith(LACKS):
+                name = name.removeprefix(LACKS)
+                sentence = f"'{name}' needs Metal 3.1 (-std=metal3.1)"
+                place = tree.place(diagnostic.location)
+                found.setdefault(name, Message(place, "error", sentence))
+            elif name in NAMES:
                 # Of `mesh<V, topology::line>` clang speaks of the inner name.
                 before = tree.source.text[: diagnostic.location.offset]
                 words = re.findall(r"\w+", re.split(r"[;{}\n]", before)[-1])

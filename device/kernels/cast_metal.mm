@@ -1,6 +1,6 @@
 // Cast between the number types that shaders have.
 
-#include <string>
+#include <iterator>
 
 #include "device/kernels/strided.h"
 #include "kernels/runtime/encoder.h"
@@ -40,21 +40,13 @@ class CastOp {
   bool truncate_ = false;
 };
 
-// The registrar constrains one attribute; Cast has two, and pairs without a shader must stay on the
-// CPU.
+// Pairs without a shader must stay on the CPU.
 [[maybe_unused]] const bool registered = [] {
-  for (const TF_DataType from : kTypes) {
-    for (const TF_DataType to : kTypes) {
-      CStatus status;
-      TF_KernelBuilder* builder =
-          TF_NewKernelBuilder(CastOp::kOp, "GPU", &KernelThunks<CastOp>::Create,
-                              &KernelThunks<CastOp>::Compute, &KernelThunks<CastOp>::Delete);
-      TF_KernelBuilder_TypeConstraint(builder, "SrcT", from, status);
-      TF_KernelBuilder_TypeConstraint(builder, "DstT", to, status);
-      const std::string name = "metal_device/Cast/" + ToString(static_cast<DType>(from)) + "/" +
-                               ToString(static_cast<DType>(to));
-      TF_RegisterKernelBuilder(name.c_str(), builder, status);
-    }
+  using Thunks = KernelThunks<CastOp>;
+  for (const TF_DataType to : kTypes) {
+    KernelRegistrar(
+        CastOp::kOp, {&Thunks::Create, &Thunks::Compute, &Thunks::Delete},
+        KernelOptions().Types("SrcT", {std::begin(kTypes), std::end(kTypes)}).Where("DstT", to));
   }
   return true;
 }();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/kernels/elementwise.h"
+#include "device/kernels/half.h"
 #include "kernels/runtime/encoder.h"
 #include "kernels/runtime/platform.h"
 #include "kernels/tensorflow/registrar.h"
@@ -58,7 +59,24 @@ class AssignRefOp {
   bool validate_shape_ = false, use_locking_ = false;
 };
 
-// float64 and complex128 have no shader type: the host calculates.
+// bfloat16 on the host.
+struct HostBfloat {
+  uint16_t bits;
+
+  HostBfloat operator+(HostBfloat other) const { return Rounded(value() + other.value()); }
+  HostBfloat operator-(HostBfloat other) const { return Rounded(value() - other.value()); }
+
+ private:
+  float value() const { return FromBfloat(bits); }
+  static HostBfloat Rounded(float x) {
+    const float rounded = RoundTo(DType::kBfloat16, x);
+    uint32_t wide;
+    std::memcpy(&wide, &rounded, sizeof(wide));
+    return {static_cast<uint16_t>(wide >> 16)};
+  }
+};
+
+// float64 and complex128 have no shader type, nor has bfloat16 before macOS 14: the host calculates.
 template <typename T>
 Status UpdateOnHost(KernelContext* ctx, const Tensor& var, const Tensor& value, bool subtract) {
   void* handle = nullptr;
@@ -102,6 +120,11 @@ class UpdateOp {
                                 ToString(value.shape()), " and dtype ", ToString(value.dtype()),
                                 ", shapes must be equal."));
     switch (static_cast<TF_DataType>(var.dtype())) {
+      case TF_BFLOAT16:
+        OP_REQUIRES_OK(ctx, kShadersHaveBfloat
+                                ? UpdateOnDevice(ctx, var, value)
+                                : UpdateOnHost<HostBfloat>(ctx, var, value, Op::kSubtract));
+        break;
       case TF_DOUBLE:
         OP_REQUIRES_OK(ctx, UpdateOnHost<double>(ctx, var, value, Op::kSubtract));
         break;
@@ -200,7 +223,8 @@ REGISTER_METAL_KERNEL(AssignOp,
                               TF_COMPLEX128, TF_BOOL,   TF_INT4,     TF_INT8,   TF_INT16,
                               TF_INT32,      TF_INT64,  TF_UINT4,    TF_UINT8,  TF_UINT16,
                               TF_UINT32,     TF_UINT64, TF_QINT8,    TF_QUINT8, TF_QINT32})
-                          .HostMemory("resource"));
+                          .HostMemory("resource")
+                          .CalculatesInNoBfloat());
 // Those types that TensorFlow has variables of on any device.
 #define REF_TYPES \
   {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_DOUBLE, TF_COMPLEX64, TF_COMPLEX128, TF_INT64, TF_UINT32}
@@ -209,10 +233,12 @@ REGISTER_METAL_KERNEL(AssignRefOp,
                                    TF_COMPLEX128, TF_BOOL, TF_INT64, TF_UINT32}));
 REGISTER_METAL_KERNEL(UpdateOp<AssignAddRef>, .Types("T", REF_TYPES));
 REGISTER_METAL_KERNEL(UpdateOp<AssignSubRef>, .Types("T", REF_TYPES));
-REGISTER_METAL_KERNEL(UpdateOp<AssignAdd>,
-                      .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
-REGISTER_METAL_KERNEL(UpdateOp<AssignSub>,
-                      .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource"));
+REGISTER_METAL_KERNEL(
+    UpdateOp<AssignAdd>,
+    .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource").CalculatesInNoBfloat());
+REGISTER_METAL_KERNEL(
+    UpdateOp<AssignSub>,
+    .Types("dtype", METAL_DEVICE_NUMBER_TYPES).HostMemory("resource").CalculatesInNoBfloat());
 // TensorFlow's variables of int32 lie on the host.
 REGISTER_METAL_KERNEL(CountUpToOp<ResourceCountUpTo>,
                       .Types("T", {TF_INT64}).HostMemory("resource"));

@@ -29,6 +29,13 @@ enum class DType : int32_t {
   kUint64 = 23,
 };
 
+// Whether shaders have bfloat16. It came with Metal 3.1, which macOS 13 does not load: what is built
+// for that (MACOS_OF_METAL in python/metal_ops/build/flags.py) has no Metal kernels of it.
+#if !defined(METAL_OPS_BFLOAT)
+#define METAL_OPS_BFLOAT 1
+#endif
+constexpr bool kShadersHaveBfloat = METAL_OPS_BFLOAT != 0;
+
 // Of one element; 0 where they differ in size, or are not known here.
 inline size_t SizeOf(DType type) {
   switch (type) {

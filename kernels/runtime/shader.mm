@@ -109,6 +109,14 @@ Cache& GetCache() {
   return *cache;
 }
 
+// What to say of a shader that macOS 13 does not have.
+std::string NoBfloat(const std::string& what) {
+  return StrCat(
+      what, " calculates in bfloat16, which shaders have from macOS 14 on, and this library is "
+            "built for macOS 13; use float32 or float16, place the op on the CPU, or build it for "
+            "macOS 14: 'make metal MACOS_OF_METAL=14.0'");
+}
+
 id<MTLLibrary> Load(const ShaderLibrary& library, id<MTLDevice> device, NSError** error) {
   // The bytes whose content was compared, and not what may lie under the path by now.
   dispatch_data_t data = dispatch_data_create(library.content.data(), library.content.size(), nil,
@@ -122,6 +130,8 @@ id<MTLLibrary> Compile(const ShaderLibrary& library, id<MTLDevice> device, NSErr
   MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
   // macOS 15 has a better name for it, older ones this one alone.
   [options setFastMathEnabled:library.fast_math];
+  // As files of shaders are read, also where Metal is newer: the host knows no more types than those.
+  if (!kShadersHaveBfloat) [options setLanguageVersion:MTLLanguageVersion3_0];
   NSString* text = [NSString stringWithUTF8String:library.content.c_str()];
   return [device newLibraryWithSource:text options:options error:error];
 }
@@ -137,7 +147,9 @@ Status Opened(const ShaderLibrary* library, id<MTLDevice> device, id<MTLLibrary>
       mine.opened.erase(device);
       // What the compiler says of the text stands alone: its reader knows lines and columns.
       if (mine.is_text && [error code] == MTLLibraryErrorCompileFailure) {
-        return InvalidArgument(Text(error));
+        std::string said = Text(error);
+        const bool is_bfloat = !kShadersHaveBfloat && said.find("'bfloat") != std::string::npos;
+        return InvalidArgument(is_bfloat ? NoBfloat("the text of a shader") : std::move(said));
       }
       return NotFound("cannot load the shader library ", mine.path, ": ", Text(error),
                       mine.path[0] == '(' ? "" : "; rebuild it with 'make build'");
@@ -158,6 +170,9 @@ Status NewFunction(id<MTLLibrary> library, const Entry& entry, id<MTLFunction>* 
   NSError* error = nil;
   const std::vector<std::string> names = FunctionNames(library);
   if (std::find(names.begin(), names.end(), entry.name) == names.end()) {
+    if (!kShadersHaveBfloat && entry.name.find("_bfloat") != std::string::npos) {
+      return Unimplemented(NoBfloat(StrCat("the shader '", entry.name, "'")));
+    }
     const std::string near = NearNames(entry.name, names);
     return NotFound("the shader library ", entry.library->path, " has no function '", entry.name,
                     "'", near.empty() ? "" : "; near it are " + near,
@@ -279,8 +294,10 @@ const char* ScalarName(MTLDataType type) {
       return "float";
     case MTLDataTypeHalf:
       return "half";
+#if METAL_OPS_BFLOAT  // of macOS 14, as the type is
     case MTLDataTypeBFloat:
       return "bfloat";
+#endif
     case MTLDataTypeInt:
       return "int";
     case MTLDataTypeUInt:

@@ -240,31 +240,37 @@ void Delete(void* kernel) { delete static_cast<DeclaredKernel*>(kernel); }
 void RegisterWithTypes(const char* name, const KernelFunctions& functions,
                        const OpDeclaration& op) {
   KernelOptions always;
-  std::string host_if_integer, type_attr;
+  std::string host_if_integer, integer_attr;
   for (const std::vector<OpArg>* args : {&op.inputs, &op.outputs}) {
     for (const OpArg& arg : *args) {
       if (arg.memory == Memory::kHost) always.host_memory.push_back(arg.name);
       if (arg.memory == Memory::kHostIfInteger) {
         host_if_integer = arg.name;
-        type_attr = arg.type;
+        integer_attr = arg.type;
       }
     }
   }
+  std::vector<KernelOptions> kernels = {always};
   for (const OpAttr& attr : op.attrs) {
-    const bool has_double = std::count(attr.types.begin(), attr.types.end(), DType::kDouble) > 0;
-    if (has_double) type_attr = attr.name;
+    const auto has = [&](DType type) {
+      return std::count(attr.types.begin(), attr.types.end(), type) > 0;
+    };
+    const bool lacks = has(DType::kDouble) || (has(DType::kBfloat16) && !kShadersHaveBfloat);
+    if (!lacks && attr.name != integer_attr) continue;
+    std::vector<KernelOptions> of_each;
+    for (const KernelOptions& kernel : kernels) {
+      for (const DType type : attr.types) {
+        if (type == DType::kDouble) continue;  // shaders have none
+        KernelOptions& options = of_each.emplace_back(kernel);
+        options.where.emplace_back(attr.name, static_cast<TF_DataType>(type));
+        if (attr.name == integer_attr && IsInteger(type)) {
+          options.host_memory.push_back(host_if_integer);
+        }
+      }
+    }
+    kernels = std::move(of_each);
   }
-  if (type_attr.empty()) {
-    KernelRegistrar(name, functions, always);
-    return;
-  }
-  for (const DType type : op.attrs[op.Attr(type_attr)].types) {
-    if (type == DType::kDouble) continue;  // shaders have none
-    KernelOptions options = always;
-    options.where.emplace_back(type_attr, static_cast<TF_DataType>(type));
-    if (!host_if_integer.empty() && IsInteger(type)) options.host_memory.push_back(host_if_integer);
-    KernelRegistrar(name, functions, options);
-  }
+  for (const KernelOptions& options : kernels) KernelRegistrar(name, functions, options);
 }
 
 // Called with one of the two known and perhaps the other: files are initialised in any order.

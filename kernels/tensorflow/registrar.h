@@ -36,10 +36,19 @@ struct KernelOptions {
     return std::move(*this);
   }
 
+  // It launches no shader that calculates in bfloat16, whose kernel is there without one, too. Where
+  // TensorFlow has a kernel for any device there has to be one: that would take memory of the device
+  // for the host's.
+  KernelOptions&& CalculatesInNoBfloat() && {
+    calculates_in_no_bfloat = true;
+    return std::move(*this);
+  }
+
   std::string type_attr;
   std::vector<TF_DataType> types;
   std::vector<std::pair<std::string, TF_DataType>> where;
   std::vector<std::string> host_memory;
+  bool calculates_in_no_bfloat = false;
 };
 
 struct KernelFunctions {
@@ -48,7 +57,8 @@ struct KernelFunctions {
   void (*destroy)(void*);
 };
 
-// Registers for device type "GPU": tensorflow-metal's on macOS, libmetal_device.so's on Linux.
+// Registers for device type "GPU": tensorflow-metal's on macOS, libmetal_device.so's on Linux. Where
+// shaders have no bfloat16 (dtype.h) what is for it is left out, and TensorFlow places it on the CPU.
 class KernelRegistrar {
  public:
   KernelRegistrar(const char* op, const KernelFunctions& functions, const KernelOptions& options);

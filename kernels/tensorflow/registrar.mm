@@ -43,8 +43,16 @@ void ReportRegistrationError(const std::string& line) { RegistrationError() += l
 
 KernelRegistrar::KernelRegistrar(const char* op, const KernelFunctions& functions,
                                  const KernelOptions& options) {
+  const auto left_out = [&](TF_DataType dtype) {
+    return dtype == TF_BFLOAT16 && !kShadersHaveBfloat && !options.calculates_in_no_bfloat;
+  };
+  for (const auto& [attr, dtype] : options.where) {
+    if (left_out(dtype)) return;
+  }
   if (options.types.empty()) RegisterOne(op, functions, options, nullptr);
-  for (const TF_DataType& dtype : options.types) RegisterOne(op, functions, options, &dtype);
+  for (const TF_DataType& dtype : options.types) {
+    if (!left_out(dtype)) RegisterOne(op, functions, options, &dtype);
+  }
 }
 
 }  // namespace metal_ops

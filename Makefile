@@ -101,7 +101,8 @@ ifeq ($(shell uname),Darwin)
 # TensorFlow has loaded its libraries under names of its own by the time that ours are loaded.
 link_flags = -Wl,-undefined,dynamic_lookup -Wl,-install_name,@rpath/$(notdir $(1)) -Wl,-rpath,@loader_path \
   $(addprefix -Wl$(comma)-exported_symbol$(comma)_,$(shell sed -n '/global:/,/local:/s/^ *\([A-Za-z_*]*\);/\1/p' $(2)))
-# The oldest that TensorFlow's own wheels are for. What uses Metal needs macOS 14, as its shaders do, which say so in flags.py.
+# The oldest that TensorFlow's own wheels are for. What uses Metal is for macOS 14, or for 13 where MACOS_OF_METAL=13.0 says so
+# (kernels/metal.mk).
 MACOSX_DEPLOYMENT_TARGET ?= 12.0
 export MACOSX_DEPLOYMENT_TARGET
 HIGHWAY := $(shell brew --prefix highway 2>/dev/null)

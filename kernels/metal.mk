@@ -6,8 +6,17 @@ METAL_LIBRARIES += $(METAL_KERNELS_SO) $(METAL_KERNELS_LIB)
 # One list of flags for both platforms, which also builds other people's ops. Files and not variables: who builds the
 # CPU ops alone need not have the compiler.
 METAL_FLAGS := build/metal_flags
-$(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py | $(VENV)/stamp build/system-metal.stamp
+$(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py $(METAL_FLAGS)/macos | $(VENV)/stamp build/system-metal.stamp
 	@$(PY) $< $(@D)
+
+# make metal MACOS_OF_METAL=13.0: for that one, without bfloat16, which its shaders do not have. flags.py reads it, and says
+# what it is where nobody does. The file changes when the word does, and then everything is made anew.
+export MACOS_OF_METAL
+$(METAL_FLAGS)/macos: FORCE
+	@mkdir -p $(@D)
+	@[ -e $@ ] && [ "$$(cat $@)" = '$(MACOS_OF_METAL)' ] || echo '$(MACOS_OF_METAL)' > $@
+FORCE:
+.PHONY: FORCE
 
 # What Metal is on this platform: the runtime beside the library on Linux, a framework on macOS.
 ifneq ($(shell uname),Darwin)

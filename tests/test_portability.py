@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from metal_ops.build import flags
-from tests.processes import ROOT
+from metal_ops.kernel import compiler
+from tests.processes import ROOT, Process
 
 SUFFIXES = (".cc", ".h", ".mm", ".metal")
 SOURCES = sorted(
@@ -211,6 +212,48 @@ def test_control_a_mix_of_int64_and_long_is_seen(tmp_path: Path):
         "#include <algorithm>\n#include <cstdint>\nlong f(int64_t a, long b) { return std::max(a, b); }\n"
     )
     assert "no matching function for call to 'max'" in with_long_long(source)
+
+
+# Names of the kernels in shaders, as Metal 3.0 has them: what the compiler's front end reads, a line each.
+NAMES = """
+import sys, tempfile
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from metal import compiler
+for file in sys.argv[2:]:
+    with tempfile.TemporaryDirectory() as folder:
+        unit = compiler.unit(file, compiler.Options(include=(".",), std=(3, 0)), None)
+        _, found, said = unit.read(unit.flags(Path(folder)))
+    print(*(kernel.host_name for kernel in found.kernels), said, sep="\\n")
+"""
+
+
+def names_in_metal_3_0(shaders: list[str]) -> set[str]:
+    package = str(flags.PACKAGE)
+    workers = min(os.cpu_count() or 1, len(shaders))
+    running = [Process("-c", NAMES, package, *shaders[first::workers]) for first in range(workers)]
+    done = [process.finish(timeout=600) for process in running]
+    assert [said for code, _, said in done if code != 0] == []
+    return {name for _, names, _ in done for name in names.split("\n") if name}
+
+
+@pytest.mark.parametrize(
+    "room, library", [("kernels", "metal_ops.metallib"), ("device", "libmetal_device.metallib")]
+)
+def test_without_bfloat_shaders_are_the_same(room: str, library: str):
+    """Metal 3.0 has none, and is the newest that macOS 13 loads."""
+    shaders = [str(path) for path in SOURCES if path.suffix == ".metal" and path.parts[0] == room]
+    built = compiler.functions(library, (flags.PACKAGE / library).read_bytes(), False, {})
+    assert any("bfloat" in name for name in built)
+    without = {name for name in built if "bfloat" not in name}
+    assert names_in_metal_3_0(shaders) == without
+
+
+def test_control_a_bfloat_is_seen(tmp_path: Path):
+    shader = tmp_path / "x.metal"
+    shader.write_text("kernel void k(device bfloat* x) { x[0] = 1; }")
+    with pytest.raises(AssertionError, match="'bfloat' needs Metal 3.1"):
+        names_in_metal_3_0([str(shader)])
 
 
 # What OpenCL C++ does not have, in words that it has; address spaces stay as they are.

@@ -427,11 +427,21 @@ def _load_macos() -> tuple[Device, ...]:
     from metal_ops.build import flags
 
     system = platform.mac_ver()[0]
-    if int(system.split(".")[0]) < int(flags.MACOS_OF_METAL.split(".")[0]):
+    here = tuple(map(int, f"{system}.0".split(".")[:2]))
+    if here[0] < flags.OLDEST_MACOS:
         raise DeviceError(
-            f"metal_ops: the Metal kernels want macOS {flags.MACOS_OF_METAL} or newer, whose shaders know bfloat16; "
-            f"this is {system}. Update it, or use the ops on the CPU."
+            f"metal_ops: the Metal kernels want macOS {flags.OLDEST_MACOS}.0 or newer; this is {system}. Update it, or "
+            "use the ops on the CPU."
         )
+    files = [file for file in (KERNELS, _plugin_file()) if file.exists()]
+    for file, built in zip(files, map(flags.macos_built_for, files), strict=True):
+        if built and built > here:
+            without = " without bfloat16" if here[0] < flags.MACOS_WITH_BFLOAT <= built[0] else ""
+            raise DeviceError(
+                f"metal_ops: {file.name} is built for macOS {built[0]}.{built[1]} or newer; this is {system}. Build it "
+                f"for this one{without}, `make metal MACOS_OF_METAL={here[0]}.0` in the source checkout, update "
+                "macOS, or use the ops on the CPU."
+            )
     releases = [*TENSORFLOW_RELEASES]
     release = ".".join(build_info()["tensorflow"].split(".")[:2])
     left = releases.index(release) > releases.index(TENSORFLOW_METAL_UNTIL)

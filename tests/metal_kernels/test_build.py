@@ -329,6 +329,90 @@ with tf.device("GPU:0"):
 """)
 
 
+TWICE = r"""
+#include "kernels/runtime/encoder.h"
+#include "kernels/tensorflow/registrar.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace {
+using namespace metal_ops;
+template <typename Op>
+struct TwiceOp {
+  static constexpr const char* kOp = Op::kOp;
+  explicit TwiceOp(KernelConstruction*) {}
+  void Compute(KernelContext* ctx) {
+    Tensor x, y;
+    OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
+    OP_REQUIRES_OK(ctx, ctx->AllocateOutput(0, x.shape(), &y));
+    OP_REQUIRES_OK(ctx, Encode(ctx, [&](Encoder& encoder) {
+      return encoder.Launch({"twice", x.dtype()}, Grid(x.num_elements()), {{"x", x}, {"y", y}});
+    }));
+  }
+};
+#define OP(name)                                                                              \
+  REGISTER_OP("Sample" #name).Attr("T: {float, half, bfloat16}").Input("x: T").Output("y: T") \
+      .SetShapeFn(tensorflow::shape_inference::UnchangedShape);                               \
+  struct name { static constexpr char kOp[] = "Sample" #name; }
+OP(Listed);
+OP(Said);
+OP(Any);
+OP(Kept);
+REGISTER_METAL_KERNEL(TwiceOp<Listed>, .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16}));
+REGISTER_METAL_KERNEL(TwiceOp<Said>, .Where("T", TF_FLOAT));
+REGISTER_METAL_KERNEL(TwiceOp<Said>, .Where("T", TF_BFLOAT16));
+REGISTER_METAL_KERNEL(TwiceOp<Any>);
+REGISTER_METAL_KERNEL(TwiceOp<Kept>, .Types("T", {TF_FLOAT, TF_BFLOAT16}).CalculatesInNoBfloat());
+}  // namespace
+"""
+TWICE_SHADER = """
+#include <metal_stdlib>
+#include "kernels/msl/instantiate.h"
+template <typename T>
+kernel void twice(device const T* x [[buffer(0)]], device T* y [[buffer(1)]],
+                  uint i [[thread_position_in_grid]]) {
+  y[i] = T(2.0f * float(x[i]));
+}
+INSTANTIATE_KERNEL("twice_float", twice, float)
+INSTANTIATE_KERNEL("twice_half", twice, half)
+IF_BFLOAT(INSTANTIATE_KERNEL("twice_bfloat", twice, bfloat))
+"""
+
+
+@pytest.mark.parametrize(("macos", "std"), [("14.0", "metal3.1"), ("13.0", "metal3.0")])
+def test_built_for_macos_13_there_are_no_kernels_of_bfloat16(
+    tmp_path: Path, macos: str, std: str
+) -> None:
+    """Host code as on Macs of that age, here; Linux' own is always for Metal 3.1."""
+    (tmp_path / "twice.mm").write_text(TWICE)
+    (tmp_path / "twice.metal").write_text(TWICE_SHADER)
+    options = ("--kernels", "twice.mm", "--shaders", "twice.metal", f"--shader-option=-std={std}")
+    done = build(*options, "-o", "twice.so", cwd=tmp_path, MACOS_OF_METAL=macos)
+    assert done.returncode == 0, done.stderr
+    run_on_device(f"""
+ops = tf.load_op_library({str(tmp_path / "twice.so")!r})
+without = {macos == "13.0"}
+def said(op, dtype):
+    try:
+        with tf.device("GPU:0"):
+            y = op(tf.constant([1.5, -2.0], dtype))
+        assert y.numpy().tolist() == [3, -4] and "GPU" in y.device, y
+    except tf.errors.OpError as error:
+        return error.message
+    return ""
+for op in (ops.sample_listed, ops.sample_said, ops.sample_any, ops.sample_kept):
+    assert said(op, tf.float32) == ""
+    error = said(op, tf.bfloat16)
+    assert bool(error) == without, error
+    if without and op in (ops.sample_listed, ops.sample_said):
+        assert "Could not find device for node" in error and "DT_BFLOAT16" in error, error
+    elif without:
+        assert "the shader 'twice_bfloat' calculates in bfloat16, which shaders have from macOS 14 on" in error, error
+        assert "built for macOS 13" in error and "'make metal MACOS_OF_METAL=14.0'" in error, error
+assert said(ops.sample_listed, tf.float16) == ""
+""")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     (

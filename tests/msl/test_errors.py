@@ -186,6 +186,37 @@ def test_place_in_an_included_file_and_a_macro(tmp_path):
     assert "test.metal:3:91: error: use of undeclared identifier 'undefined_name'" in said
 
 
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (f"{K} {{ ^bfloat y = 1; x[i] = float(y); }}", "bfloat"),
+        (f"{K} {{ x[i] = ^bfloat4(1).x; }}", "bfloat4"),
+        (f"{K} {{ x[i] = metal::^packed_bfloat2(1, 2)[0]; }}", "packed_bfloat2"),
+        (f"{K} {{ x[i] = float(^1.5bf); }}", "bfloat"),
+        ("template <typename T> kernel void f(device T* x) { *x = T(1); } \n"
+         'template [[host_name("f_bfloat")]] kernel void f<^bfloat>(device bfloat*);', "bfloat"),
+    ],
+)  # fmt: skip
+def test_bfloat_needs_metal_3_1(source: str, name: str):
+    line = source[: source.index("^")].count("\n") + 1
+    column = source.index("^") - (source.rfind("\n", 0, source.index("^")) + 1) + 1
+    source = source.replace("^", "")
+    said = messages(source, std=(3, 0))
+    assert f"test.metal:{line}:{column}: error: '{name}' needs Metal 3.1 (-std=metal3.1)" in said
+    assert said.endswith("\n1 error generated.") and messages(source) == ""
+
+
+def test_before_metal_3_1_the_name_is_free():
+    source = f"""
+        #if __METAL_VERSION__ < 310 && !defined(__HAVE_BFLOAT__)
+        struct bfloat {{ float v; }};
+        #define UNUSED(x) f<bfloat>(x)
+        {K} {{ bfloat y = {{1}}; x[i] = y.v; }}
+        #endif
+    """
+    assert messages(source, std=(3, 0)) == ""
+
+
 def test_standard_headers():
     assert (
         "'cmath' file not found (Metal has no C or C++ standard library; use <metal_stdlib>)"

@@ -80,7 +80,7 @@ def _metal_impl(ctx):
 
 metal_repository = repository_rule(
     implementation = _metal_impl,
-    environ = ["PATH", "METAL_OPS_PYTHON", "METAL_OPS_CXX", "VIRTUAL_ENV"],
+    environ = ["PATH", "METAL_OPS_PYTHON", "METAL_OPS_CXX", "MACOS_OF_METAL", "VIRTUAL_ENV"],
     local = True,
 )
 

@@ -41,7 +41,8 @@ def render(facts: dict[str, Any]) -> str:
         "",
         "## Stock TensorFlow ops on the Metal device",
         "",
-        "On Linux; on macOS tensorflow-metal brings its own. What TensorFlow has for any device (Const, Identity,"
+        "On Linux; on macOS tensorflow-metal brings its own. Built for macOS 13, these and the above have no bfloat16"
+        " ([why](build.md#macos)). What TensorFlow has for any device (Const, Identity,"
         " Reshape, control flow, TensorLists) runs there too. int32 of what shapes are made with lies in host memory,"
         " as on TensorFlow's other GPUs: AddV2, ConcatV2, Range and others by TensorFlow's kernels for any device; Sum,"
         " Prod, Pack, StridedSlice, its gradient and updates, Pad, Tile, Transpose and BroadcastTo by the device's own."

@@ -14,6 +14,7 @@ import platform
 import re
 import runpy
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 INCLUDE = PACKAGE / "include"
 MACOS = platform.system() == "Darwin"
-# What uses Metal: bfloat came into shaders with Metal 3.1, which macOS 13 does not load. What host code calls is older,
-# but for the name of that type. CPU ops ask for less, what TensorFlow's wheels do (the Makefile).
-MACOS_OF_METAL = "14.0"
-_MACOS_VERSION = f"-mmacosx-version-min={MACOS_OF_METAL}"
+# What uses Metal calls what macOS 13 has. bfloat came into shaders with Metal 3.1, which that does not load: built for
+# it, they are without. CPU ops ask for less, what TensorFlow's wheels do (the Makefile).
+OLDEST_MACOS = 13
+MACOS_WITH_BFLOAT = 14
+
+# <mach-o/loader.h>: MH_MAGIC_64, LC_BUILD_VERSION.
+_MACH_O = b"\xcf\xfa\xed\xfe"
+_BUILD_VERSION = 0x32
 
 APT_PACKAGES = "clang-19 lld-19 libobjc-12-dev libgnustep-base-dev"
 INSTALL_METAL = (
@@ -33,7 +38,56 @@ INSTALL_METAL = (
 
 
 class MissingToolError(RuntimeError):
-    """A compiler, header or library that the build needs is not installed. The message names the command."""
+    """A compiler, header or library that the build needs is not installed, or there is no building for MACOS_OF_METAL.
+
+    The message names the remedy.
+    """
+
+
+def macos_of_metal() -> str:
+    """The macOS from which on runs what uses Metal, as `MACOS_OF_METAL` in the environment or make's command line says.
+
+    Returns:
+      E.g. "14.0", which is the default; on a machine with macOS 13 that is "13.0".
+
+    Raises:
+      MissingToolError: It is older than the Metal kernels can be built for, or no version.
+    """
+    if not (asked := os.environ.get("MACOS_OF_METAL", "")):
+        here = platform.mac_ver()[0] if MACOS else ""
+        return f"{OLDEST_MACOS if here.startswith(f'{OLDEST_MACOS}.') else MACOS_WITH_BFLOAT}.0"
+    if not re.fullmatch(r"\d+(\.\d+){0,2}", asked) or int(asked.split(".")[0]) < OLDEST_MACOS:
+        raise MissingToolError(
+            f"MACOS_OF_METAL is {asked!r}, expected the macOS to build for: {MACOS_WITH_BFLOAT}.0, or another from "
+            f"{OLDEST_MACOS}.0 on, the oldest that the Metal kernels run on; before {MACOS_WITH_BFLOAT}.0 they are "
+            "without bfloat16."
+        )
+    return asked if "." in asked else f"{asked}.0"
+
+
+def _has_bfloat() -> bool:
+    return int(macos_of_metal().split(".")[0]) >= MACOS_WITH_BFLOAT
+
+
+def _macos_version() -> str:
+    return f"-mmacosx-version-min={macos_of_metal()}"
+
+
+def macos_built_for(library: Path) -> tuple[int, int] | None:
+    """The macOS that a library was linked for, by what the linker wrote into it; None if it did not, as on Linux."""
+    with library.open("rb") as file:
+        header = file.read(32)
+        if len(header) < 32 or header[:4] != _MACH_O:
+            return None
+        count, size = struct.unpack_from("<2I", header, 16)
+        commands = file.read(size)
+    at = 0
+    for _ in range(count):
+        command, size, _, version = struct.unpack_from("<4I", commands, at)
+        if command == _BUILD_VERSION:
+            return version >> 16, version >> 8 & 255
+        at += size
+    return None
 
 
 def compiler() -> list[str]:
@@ -66,8 +120,10 @@ def objcxx_flags() -> list[str]:
       MissingToolError: The Objective-C runtime's or GNUstep's headers are missing (Linux).
     """
     common = ["-x", "objective-c++", "-std=c++17", "-DNDEBUG", "-fPIC", "-ffp-contract=off"]
+    if not _has_bfloat():
+        common.append("-DMETAL_OPS_BFLOAT=0")  # kernels/runtime/dtype.h
     if MACOS:
-        return [*common, _MACOS_VERSION, "-fno-objc-arc", "-fblocks"]
+        return [*common, _macos_version(), "-fno-objc-arc", "-fblocks"]
     return [*common, *objc_flags(), *header_flags()]
 
 
@@ -114,13 +170,14 @@ def shader_flags() -> list[str]:
     Its own defaults reorder sums and drop NaN (fast-math), and even without fast-math make one rounding of `a * b + c`,
     which breaks exact differences.
     """
-    return ["-std=metal3.1", _MACOS_VERSION, "-fno-fast-math", "-ffp-contract=off"]
+    language = "-std=metal3.1" if _has_bfloat() else "-std=metal3.0"
+    return [language, _macos_version(), "-fno-fast-math", "-ffp-contract=off"]
 
 
 def metal_link_flags() -> list[str]:
     """What an op's shared object links for Metal and Foundation; TensorFlow is the caller's business."""
     if MACOS:
-        return [_MACOS_VERSION, "-framework", "Metal", "-framework", "Foundation"]
+        return [_macos_version(), "-framework", "Metal", "-framework", "Foundation"]
     return [
         f"-L{PACKAGE}",
         "-lhostmetal",

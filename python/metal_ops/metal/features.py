@@ -69,7 +69,8 @@ NAMES = {
 # Types of a later version than a source may be for. The library's headers have them in any: the source, which comes behind
 # those, has other names for them then (compiler.py), which nothing declares.
 BFLOAT_SINCE = (3, 1)
-BFLOATS = "bfloat bfloat2 bfloat3 bfloat4 packed_bfloat2 packed_bfloat3 packed_bfloat4".split()
+BFLOATS = """bfloat bfloat2 bfloat3 bfloat4 packed_bfloat2 packed_bfloat3 packed_bfloat4
+    simdgroup_bfloat8x8""".split()
 LACKS = "_msl_lacks_"
 
 # Attributes of functions and arguments, which declarations.py leaves as an annotation.

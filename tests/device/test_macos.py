@@ -168,7 +168,7 @@ def test_one_version_for_host_code_shaders_and_links(build_on, system, asked, bu
 def test_a_system_that_nothing_can_be_built_for_is_refused(build_on, asked):
     build_on("15.1", asked)
     for options in (flags.objcxx_flags, flags.metal_link_flags, flags.shader_flags):
-        with pytest.raises(flags.MissingToolError, match="MACOS_OF_METAL is '.*' .*13.0 on") as no:
+        with pytest.raises(flags.MissingToolError, match="MACOS_OF_METAL is '.*13.0 on") as no:
             options()
         assert "\n" not in str(no.value) and repr(asked) in str(no.value)
 

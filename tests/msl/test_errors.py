@@ -194,7 +194,7 @@ def test_place_in_an_included_file_and_a_macro(tmp_path):
         (f"{K} {{ x[i] = metal::^packed_bfloat2(1, 2)[0]; }}", "packed_bfloat2"),
         (f"{K} {{ x[i] = float(^1.5bf); }}", "bfloat"),
         ("template <typename T> kernel void f(device T* x) { *x = T(1); } \n"
-         'template [[host_name("f_bfloat")]] kernel void f<^bfloat>(device bfloat*);', "bfloat"),
+         '^template [[host_name("f_bfloat")]] kernel void f<bfloat>(device bfloat*);', "bfloat"),
     ],
 )  # fmt: skip
 def test_bfloat_needs_metal_3_1(source: str, name: str):

@@ -110,3 +110,39 @@ def test_what_memory_is_asked_for(monkeypatch, body, count):
       y[i] = sum;"""
     # For whole simdgroups, and for others.
     assert _object(monkeypatch, loop)[1].count(PREFETCH) == 2 * count
+
+
+# A lane multiplies 16 numbers at a time, of rows that lie one after the other.
+OWN_ROWS = """float sums[2] = {};
+    for (uint part = lane; part < rows; part += 32) {
+      for (short row = 0; row < 2; ++row) {
+        device const uchar* w = (device const uchar*)x + 128 * rows * row + 18 * part;
+        for (short k = 0; k < 16; ++k) sums[row] += float(w[k]);
+      }
+    }
+    y[i] = simd_sum(sums[0]) + simd_sum(sums[1]);"""
+
+
+def test_lanes_with_rows_of_their_own_ask_for_the_line_behind(monkeypatch, tmp_path):
+    def marked(text: str) -> str:
+        return (
+            text.replace(PREFETCH, "call void @mark(ptr ").replace(", i32 0, i32 3, i32 1)", ")")
+            + "define internal void @mark(ptr %0) {\n  store i8 1, ptr %0\n  ret void\n}\n"
+        )
+
+    data, text = _object(monkeypatch, OWN_ROWS, marked)
+    (tmp_path / "behind.metallib").write_bytes(link([data]))
+    kernel = Library(str(tmp_path / "behind.metallib"))["f"]
+    x = np.zeros(4096, np.float32)
+    kernel.run(32, 32, {0: x, 1: np.zeros(32, np.float32), 2: np.uint32(64)})
+    found = np.flatnonzero(x.view(np.uint8) == 1)
+    first = found[0] - 64  # which of the 16 it is, says the compiler
+    assert 0 <= first < 16
+    expected = [8192 * row + 18 * part + 64 + first for row in range(2) for part in range(64)]
+    np.testing.assert_array_equal(found, expected)
+    # At the end of a block, where it does not part what becomes one vector.
+    lines = text.split("\n")
+    behind = [
+        lines[n + 1] for n, line in enumerate(lines) if "@mark(ptr %" in line and "call" in line
+    ]
+    assert behind and all(line.lstrip().startswith(("br ", "%", "call")) for line in behind)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from .lane_flow import Flow, Uniform
 from .lane_ir import CHEAP, Function, Instruction
-from .lane_regions import Region, Regions
+from .lane_regions import SIDE_BY_SIDE, Region, Regions
 
 TURNS = 4  # ahead
 LINE = 64  # bytes that come from memory at a time
@@ -79,6 +79,24 @@ class Ahead:
         defs = self._function.defs
         reads.leaves = {v for v in reads.leaves if v not in defs or defs[v][0] not in own}
         return reads
+
+    def behind(self, region: Region) -> dict[str, list[str]]:
+        """Where lanes have vectors of their own: block -> addresses that are read there, turn after turn, by many accesses in a
+        row. What lies a line behind is what one of the next lanes begins with, after all turns of this one: a leap that no
+        processor foresees."""
+        out: dict[str, list[str]] = {}
+        if region.meeting or region.whole or not self._regions.by_rows(region):
+            return out
+        for name in region.blocks:
+            if any(name in body for body in self._flow.loops.values()):
+                rows: dict[tuple[str, str], list[str]] = {}
+                for i in self._function.blocks[name].instructions:
+                    pointer = self._read(i)
+                    if pointer and self._regions.stride(i) is None and not self._is_own(pointer):
+                        rows.setdefault(self._regions.origin(pointer), []).append(pointer)
+                found = [pointers[0] for pointers in rows.values() if len(pointers) >= SIDE_BY_SIDE]
+                out[name] = found[:_MOST]
+        return out
 
     @staticmethod
     def _read(i: Instruction) -> str:

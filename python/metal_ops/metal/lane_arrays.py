@@ -38,6 +38,24 @@ def _zeros(i: Instruction) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
+def into(
+    i: Instruction, offset: int, indices: list[tuple[str, int]], times: int, size: int = 1
+) -> list[Instruction]:
+    """A pointer into an array whose parts lie so many times as far apart, but for what is within `size` bytes."""
+    assert i.result
+    steps = [f"[{stride * times} x i8], ptr BASE, {word}" for word, stride in indices]
+    if offset or not steps:
+        inner = offset % size
+        steps.append(f"i8, ptr BASE, i64 {(offset - inner) * times + inner}")
+    out, base = [], i.uses[0]
+    for n, step in enumerate(steps):
+        result = i.result if n == len(steps) - 1 else named(i.result, f".step{n}")
+        text = f"getelementptr {step.replace('BASE', base)}"
+        out.append(Instruction(result, text, "getelementptr"))
+        base = result
+    return out
+
+
 class Arrays:
     """The arrays of a function that can lie so.
 
@@ -54,7 +72,7 @@ class Arrays:
     def _look(self) -> None:
         self._users: dict[str, list[Instruction]] = {}
         # Pointers to matrices -> bytes that a lane has of one.
-        self._matrices: dict[str, int] = {}
+        self.matrices: dict[str, int] = {}
         for block in self._function.blocks.values():
             for i in block.instructions:
                 for use in i.uses:
@@ -62,18 +80,18 @@ class Arrays:
                 if i.callee() == MATRIX:
                     operation = Operation.of(i)
                     for pointer, size in zip(operation.pointers, operation.bytes, strict=True):
-                        if size and self._matrices.setdefault(pointer, size) != size:
+                        if size and self.matrices.setdefault(pointer, size) != size:
                             raise Fallback("a simdgroup matrix of two sizes")
 
     def place(self) -> None:
         """Changes the function, and notes the arrays in it."""
-        if self._matrices:
+        if self.matrices:
             self._copy_by_parts()
         changed: dict[int, list[Instruction]] = {}  # what stands for an instruction
         for name, (_, i) in self._function.defs.items():
-            if i.operation == "alloca":
+            if i.operation == "alloca" and name not in self._function.sums:
                 try:
-                    count, size, pointers, accesses = self._of(name, i)
+                    count, size, pointers, accesses = self.uses(name, i)
                 except (Fallback, LookupError, ValueError):
                     continue  # they lie one after the other
                 self._function.arrays[name] = count, size
@@ -119,8 +137,8 @@ class Arrays:
         ahead = [pointer]
         while ahead:
             here = ahead.pop()
-            if here in self._matrices:
-                return self._matrices[here]
+            if here in self.matrices:
+                return self.matrices[here]
             ahead += [
                 i.result
                 for i in self._users.get(here, [])
@@ -141,7 +159,7 @@ class Arrays:
             )
         return out
 
-    def _of(
+    def uses(
         self, name: str, alloca: Instruction
     ) -> tuple[int, int, list[Instruction], list[Instruction]]:
         """An array's elements and the bytes of one, the pointers into it and the accesses to it.
@@ -162,15 +180,15 @@ class Arrays:
         ahead = [name]
         while ahead:
             pointer = ahead.pop()
-            if pointer in self._matrices:
-                matrices.add(self._matrices[pointer])
+            if pointer in self.matrices:
+                matrices.add(self.matrices[pointer])
             for i in self._users.get(pointer, []):
                 if i.callee() == MATRIX:
-                    if pointer not in self._matrices:
+                    if pointer not in self.matrices:
                         raise ValueError("memory that a matrix is copied to or from")
                     continue
                 if i.operation == "getelementptr" and i.result:
-                    offset, indices = self._path(i)
+                    offset, indices = self.path(i)
                     if i.uses[0] != pointer or pointer in (value for value, _ in indices):
                         raise ValueError(i.text)
                     offsets |= {offset, *(stride for _, stride in indices)}
@@ -211,7 +229,7 @@ class Arrays:
         # By pointer, of how many bytes it is a multiple, from where a matrix begins.
         steps: dict[str, int] = {}
         for i in pointers:
-            offset, indices = self._path(i)
+            offset, indices = self.path(i)
             if i.uses[0] in steps:
                 raise ValueError("a pointer behind one to a part of a matrix")
             step = math.gcd(size, offset, *(stride for _, stride in indices))
@@ -237,7 +255,7 @@ class Arrays:
             raise ValueError("a pointer is kept")
         return size_of(found[3] or found[1], self._types)[0]
 
-    def _path(self, i: Instruction) -> tuple[int, list[tuple[str, int]]]:
+    def path(self, i: Instruction) -> tuple[int, list[tuple[str, int]]]:
         """How many bytes a pointer lies behind another: a number, and indices times their strides."""
         rest = _POINTER.sub("", i.text, count=1)
         kind = type_at(rest)
@@ -275,21 +293,11 @@ class Arrays:
 
     def _pointer(self, i: Instruction, size: int) -> list[Instruction]:
         """The pointer into arrays side by side: all offsets are so many times as long, but those within an element."""
-        offset, indices = self._path(i)
+        offset, indices = self.path(i)
         assert i.result
         if any(stride % size for _, stride in indices):
             return self._part_of_matrix(i, offset, indices, size)
-        steps = [f"[{stride * LANES} x i8], ptr BASE, {word}" for word, stride in indices]
-        if offset or not steps:
-            inner = offset % size
-            steps.append(f"i8, ptr BASE, i64 {(offset - inner) * LANES + inner}")
-        out, base = [], i.uses[0]
-        for n, step in enumerate(steps):
-            result = i.result if n == len(steps) - 1 else named(i.result, f".step{n}")
-            text = f"getelementptr {step.replace('BASE', base)}"
-            out.append(Instruction(result, text, "getelementptr"))
-            base = result
-        return out
+        return into(i, offset, indices, LANES, size)
 
     def _part_of_matrix(
         self, i: Instruction, offset: int, indices: list[tuple[str, int]], size: int

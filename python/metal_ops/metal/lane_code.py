@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .lane_ahead import Ahead, Reads
+from .lane_ahead import LINE, Ahead, Reads
 from .lane_flow import Flow, Uniform, pure
 from .lane_ir import CHEAP, MATRIX, Fallback, Function, Instruction, named
 from .lane_matrices import SIDE_EFFECTS, of_lane, whole
@@ -51,6 +51,8 @@ class RegionCode:
         self._allocas: dict[
             str, tuple[int, str]
         ] = {}  # value -> the field, and where a lane's lies in it
+        # Places of sums side by side: whose addresses nobody else has, so that they may stay in registers.
+        self._own: set[str] = set()
         self._kept: dict[
             str, tuple[int, str, bool]
         ] = {}  # value -> field, type, whether it is one for all lanes
@@ -64,6 +66,9 @@ class RegionCode:
         self._ahead: dict[str, Reads] = {
             name: ahead.of(region) for name, region in regions.all.items()
         }
+        self._behind: dict[str, list[str]] = {}  # block -> what to ask for the lines behind
+        for region in regions.all.values():
+            self._behind |= ahead.behind(region)
         self.attributes = "0"  # the number of those of every function
         self.halves = 0  # lanes of a vector, where float16 is converted by vectors
 
@@ -104,6 +109,14 @@ class RegionCode:
                     if of[name] != of[block]
                 )
             self._kept[value] = (self._storage(i.type(), one), i.type(), one)
+            self._own.discard(self._owner(value))  # its address is known by another name
+
+    def _owner(self, pointer: str) -> str:
+        """The place that an address leads into, if it is one of a variable."""
+        defs = self._function.defs
+        while pointer in defs and defs[pointer][1].operation == "getelementptr":
+            pointer = defs[pointer][1].uses[0]
+        return f"%msl.f{self._allocas[pointer][0]}" if pointer in self._allocas else ""
 
     def _reads(self, values: set[str]) -> bool:
         return any(
@@ -130,7 +143,10 @@ class RegionCode:
             if align > 8
             else f"{{ {kind}, [0 x i{8 * align}] }}"
         )
-        self._allocas[i.result] = self._field(f"[{LANES} x {padded}]"), "i64 %msl.l, i32 0"
+        field = self._field(f"[{LANES} x {padded}]")
+        self._allocas[i.result] = field, "i64 %msl.l, i32 0"
+        if i.result in self._function.sums:
+            self._own.add(f"%msl.f{field}")
 
     def _place(self, field: int, one: bool, lane: str) -> str:
         """The address of what is kept, of a lane if each has its own."""
@@ -331,7 +347,9 @@ class RegionCode:
         code = "".join(f"  {line}\n" for line in lines) + "\n".join(body + edges)
         places = list(dict.fromkeys(_PLACE.findall(code)))
         self._places[region.entry] = places
-        given_places = "".join(f", ptr nocapture {place}" for place in places)
+        given_places = "".join(
+            f", ptr {'noalias ' * (place in self._own)}nocapture {place}" for place in places
+        )
         return (
             f"define internal i32 {self._symbol}_{number}(i64 %msl.l{given_places}{parameters}) #{self.attributes} {{\nmsl.entry:\n"
             f"{code}\n}}\n"
@@ -440,6 +458,13 @@ class RegionCode:
             if i.result:
                 lines += [f"  {line}" for line in self._defined(i.result)]
         lines += [f"  {line}" for line in kept]
+        # At the end, where it does not lie between what becomes one vector.
+        for n, pointer in enumerate(self._behind.get(name, ())):
+            line = "%" + named(name, f".line{n}")
+            lines += [
+                f"  {line} = getelementptr i8, ptr {pointer}, i64 {LINE}",
+                f"  call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)",
+            ]
         end = block.end
         if end.operation == "ret":
             return [*lines, f"  ret i32 {_END}"]

@@ -186,6 +186,7 @@ class Function:
       blocks: by name, in the text's order.
       defs: value -> the block and instruction that define it.
       arrays: those that lie side by side with the other lanes', as lane_arrays.py finds them: elements and bytes of one.
+      sums: those whose elements are sums side by side, as lane_sums.py finds them: how many.
     """
 
     def __init__(self, text: str, parameters: int):
@@ -197,6 +198,7 @@ class Function:
         self._last: dict[str, str] = {}  # a block -> what of it comes last, which phis have to name
         self.blocks: dict[str, Block] = {}
         self.arrays: dict[str, tuple[int, int]] = {}
+        self.sums: dict[str, int] = {}
         self._parse(body.rsplit("}", 1)[0], f"v{parameters}")
         self.defs: dict[str, tuple[str, Instruction]] = {}
         self._parameters = {f"%v{i}" for i in range(parameters)}

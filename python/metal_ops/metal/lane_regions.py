@@ -16,11 +16,13 @@ from .lane_ir import BARRIER, Fallback, Instruction, Unrollable, size_of
 # Accesses that lie so many values from lane to lane are read and written together with those between, by vectors.
 WIDEST = 8
 # Addresses and indices that are others and constants.
-_ELEMENT = re.compile(r"getelementptr (?:\w+ )*[\w%.]+, ptr (\S+), i\d+ (\S+)")
+_ELEMENT = re.compile(
+    r"getelementptr (?:\w+ )*(?:[\w%.]+|\[\d+ x [\w%.]+\]), ptr (\S+?),(?: i\d+ 0,)? i\d+ (\S+)"
+)
 _ADDED = re.compile(
     r"(?:(?:zext|sext|trunc) (?:\w+ )*i\d+ (%\S+) to i\d+|(?:add|or) (?:\w+ )*i\d+ (%\S+), -?\d+)"
 )
-_SIDE_BY_SIDE = 8  # accesses to one row, where a lane's vectors pay
+SIDE_BY_SIDE = 8  # accesses to one row, where a lane's vectors pay
 _STEPS = {"@_msl_lane": 1, "@_msl_slot": 4}  # of what these give, from lane to lane
 
 
@@ -176,12 +178,12 @@ class Regions:
                     pointer = re.findall(r"ptr (%(?:\"[^\"]+\"|[\w.$-]+))", i.text)
                     stride = self.stride(i) if pointer else 0
                     if stride is None:
-                        far[self._origin(pointer[-1])] += 1
+                        far[self.origin(pointer[-1])] += 1
                     elif stride:
                         near += 1
-        return sum(n for n in far.values() if n >= _SIDE_BY_SIDE) > near
+        return sum(n for n in far.values() if n >= SIDE_BY_SIDE) > near
 
-    def _origin(self, pointer: str) -> tuple[str, str]:
+    def origin(self, pointer: str) -> tuple[str, str]:
         """What an address is a constant behind: a pointer, and an index."""
         defs, index = self._flow.function.defs, ""
         while pointer in defs:

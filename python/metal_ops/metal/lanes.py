@@ -23,6 +23,7 @@ from .lane_flow import Flow, Uniform
 from .lane_ir import MATRIX, Fallback, Function, Instruction, Unrollable, named
 from .lane_matrices import Apart
 from .lane_regions import Regions
+from .lane_sums import Sums, worth_a_look
 from .lane_vectors import Vectors
 
 LANES = 1  # values of _msl_by_lanes<n>, which 0 leaves to fibers
@@ -279,13 +280,24 @@ def _regions(
     text: str, row: bool, types: dict[str, str], together: bool
 ) -> tuple[Flow, Uniform, Regions]:
     """The regions of a thread's text; `together`: lanes load and store simdgroup matrices together, too."""
-    function = Function(text, 6)
-    Arrays(function, types).place()
-    Vectors(function).take_apart()
+    function = _arranged(Function(text, 6), types)
     flow, uniform, regions = _analysed(function, row, types, together)
+    if worth_a_look(text):
+        chosen = Sums(Function(text, 6), types).paying(flow, regions)
+        if chosen:
+            function = Function(text, 6)
+            Sums(function, types, chosen).widen()
+            flow, uniform, regions = _analysed(_arranged(function, types), row, types, together)
     if _inductions(function, flow, uniform, regions):
         return _analysed(function, row, types, together)
     return flow, uniform, regions
+
+
+def _arranged(function: Function, types: dict[str, str]) -> Function:
+    """With arrays where lanes have them, and without short vectors."""
+    Arrays(function, types).place()
+    Vectors(function).take_apart()
+    return function
 
 
 def _analysed(

@@ -1,6 +1,43 @@
 // The kernels of benchmarks/cases/rows.py: what takes inference engines long, at their sizes. Most are
-// templates of shader_library.metal; one more here, and which instances.
+// templates of shader_library.metal; two more here, and which instances.
 #include "shader_library.metal"
+
+// y[n, r] = sum_k weights[r, k] x[n, k] for 2 to 8 columns n: a lane unpacks 16 weights of a row once and
+// multiplies them by all columns, whose values it has read before. A simdgroup has n_rows rows.
+template <class U, class T, short n_rows, short columns>
+kernel void few_columns_product(device const char* weights [[buffer(0)]],
+                                device const T* x [[buffer(1)]], device float* y [[buffer(2)]],
+                                constant Product& p [[buffer(3)]],
+                                uint2 group [[threadgroup_position_in_grid]],
+                                ushort simdgroup [[simdgroup_index_in_threadgroup]],
+                                ushort lane [[thread_index_in_simdgroup]],
+                                ushort simdgroups [[simdgroups_per_threadgroup]]) {
+  const uint row0 = (group.x * simdgroups + simdgroup) * n_rows, column0 = group.y * columns;
+  float sums[n_rows][columns] = {{0.f}};
+  for (uint part = lane; part < p.depth / 16; part += 32) {
+    float values[columns][16];
+    for (short c = 0; c < columns; ++c) {
+      device const T* from = x + min(column0 + c, p.columns - 1) * p.depth + 16 * part;
+      for (short i = 0; i < 16; ++i) values[c][i] = from[i];
+    }
+    for (short r = 0; r < n_rows; ++r) {
+      device const char* row = weights + min(row0 + r, p.rows - 1) * p.row_bytes;
+      float4x4 w;
+      U::unpack(*block_of<U>(row, part), part % (U::weights / 16), w);
+      for (short c = 0; c < columns; ++c) {
+        for (short i = 0; i < 16; ++i) sums[r][c] += w[i / 4][i % 4] * values[c][i];
+      }
+    }
+  }
+  for (short r = 0; r < n_rows; ++r) {
+    for (short c = 0; c < columns; ++c) {
+      const float total = simd_sum(sums[r][c]);
+      if (lane == 0 && row0 + r < p.rows && column0 + c < p.columns) {
+        y[(column0 + c) * p.rows + row0 + r] = total;
+      }
+    }
+  }
+}
 
 // One query of a head by `simdgroups` simdgroups, each with keys of its own; lanes have parts of a head.
 template <short size>
@@ -57,4 +94,5 @@ INSTANCE("gather_float", gather_rows<Plain<float>, float, 1>)
 INSTANCE("gather_4", gather_rows<Unpack4, float, 1>)
 INSTANCE("product_4", row_product<Unpack4, float, 4>)
 INSTANCE("product_8", row_product<Unpack8, float, 4>)
+INSTANCE("product_4_columns_4", few_columns_product<Unpack4, float, 4, 4>)
 INSTANCE("product_tile_4", tile_product<Unpack4, float, float>)

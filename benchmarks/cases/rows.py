@@ -45,6 +45,7 @@ class Work:
       shape: of the output, float32.
       more: the loop's arguments behind inputs and output, int32 or float32.
       shared: bytes of threadgroup memory.
+      note: about the kernel.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class Work:
     inputs: tuple[int, ...]
     more: list[int | float] = field(default_factory=list)
     shared: int = 0
+    note: str = ""
 
 
 def blocks(bits: int, rows: int, width: int) -> np.ndarray:
@@ -122,7 +124,8 @@ def gather(bits: int, width: int, of: int, count: int) -> Work:
     )
 
 
-def product(bits: int, columns: int) -> Work:
+def product(bits: int, columns: int, together: bool = False) -> Work:
+    """By the kernel for one column, for a tile, or for a few columns, which unpacks weights once for all."""
     rows, depth = 14336, 4096
     weights = blocks(bits, rows, depth)
     about = np.array((rows, columns, depth, weights.shape[1]), PRODUCT)
@@ -130,11 +133,18 @@ def product(bits: int, columns: int) -> Work:
     tiled = columns >= 32
     # 64 x 32 of the product by 128 threads, or 8 rows by two simdgroups.
     threads = (rows // 64 * 128, columns // 32) if tiled else (rows // 8 * 64, columns)
+    kernel, note = f"product_tile_{bits}" if tiled else f"product_{bits}", ""
+    if together:
+        threads, kernel = (rows // 8 * 64, 1), f"product_{bits}_columns_{columns}"
+        note = f"unpacks weights once for the {columns} columns"
+    elif 1 < columns < 32:
+        note = f"the kernel for one column, which unpacks weights {columns} times"
     return Work(
-        *(f"product_tile_{bits}" if tiled else f"product_{bits}", f"product_{bits}", threads),
+        *(kernel, f"product_{bits}", threads),
         *((128, 1) if tiled else (64, 1), buffers, 2, (columns, rows), (0, 1)),
         more=[rows, depth, columns],
         shared=4 * 64 * 32 * 2 if tiled else 0,
+        note=note,
     )
 
 
@@ -195,8 +205,9 @@ def contenders(context: Context, make: Callable[[], Work]) -> list[Contender]:
 
         return Contender(name, time_ms, results, note=note)
 
+    kernel = f"{work.kernel}, {work.note}" if work.note else work.kernel
     return [
-        contender("shader", shader(work, context), f"{work.kernel}; CPU time of one thread"),
+        contender("shader", shader(work, context), f"{kernel}; CPU time of one thread"),
         contender("C++ with SIMD by hand", by_hand(work), "CPU time of one thread"),
     ]
 
@@ -221,7 +232,11 @@ CASES: list[tuple[str, str, int, Callable[[], Work]]] = [
     ("gather-4-bit", "32 rows of 100,000, of 4 bits", 3, lambda: gather(4, 100_000, 64, 32)),
     ("gather-many", "8192 rows of 256 of 100,000, of 4 bits", 3, lambda: gather(4, 256, 100_000, 8192)),
     ("product-4-bit-1", "4096 x 14336 x 1, of 4 bits", 3, lambda: product(4, 1)),
-    ("product-4-bit-4", "4096 x 14336 x 4, of 4 bits", 3, lambda: product(4, 4)),
+    ("product-4-bit-4", "4096 x 14336 x 4, of 4 bits", 3, lambda: product(4, 4, together=True)),
+    (
+        *("product-4-bit-4-by-one", "4096 x 14336 x 4, of 4 bits, column by column", 3),
+        lambda: product(4, 4),
+    ),
     ("product-8-bit-1", "4096 x 14336 x 1, of 8 bits", 3, lambda: product(8, 1)),
     ("product-4-bit-32", "4096 x 14336 x 32, of 4 bits", 3, lambda: product(4, 32)),
 ]  # fmt: skip

@@ -179,3 +179,43 @@ def test_threadgroup_by_a_name_of_the_programs_own():
     )
     library(alone, defines=("ELSEWHERE",))["k"].run(32, 32, {0: out})
     assert out.tolist() == list(range(32))
+
+
+def test_threadgroup_variables_in_a_macros_body():
+    """By the address space's own name and by the program's; a macro that is only a type, or has a pointer, stays that."""
+    source = """
+    #define LOCAL threadgroup
+    #define WORD LOCAL int
+    #define KEEP(name, n)     \\
+      LOCAL int name[n];      \\
+      threadgroup int b##name; \\
+      name[i] = 2 * int(i);   \\
+      if (i == 0) b##name = 5; \\
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    #define POINTER(name) LOCAL int* name;
+    int first(WORD* x) { return x[0]; }
+    kernel void k(device int* out, uint i [[thread_index_in_threadgroup]]) {
+      KEEP(x, 32)
+      POINTER(p)
+      p = x;
+      out[i] = p[31 - i] + bx + first(x + 1);
+    }"""
+    out = np.zeros(32, np.int32)
+    library(source)["k"].run(32, 32, {0: out})
+    assert out.tolist() == [2 * (31 - i) + 7 for i in range(32)]
+
+
+def test_threadgroup_variables_of_types_with_calls_in_their_arguments():
+    """As transpilers write an array's length, and pointers as elements."""
+    source = """
+    kernel void k(device int* out, uint i [[thread_index_in_threadgroup]]) {
+      threadgroup array<int, int(32)> x;
+      threadgroup array<device int*, (1 + 1)> p;
+      x[i] = int(i);
+      if (i == 0) p[1] = out;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      p[1][i] = x[31 - i];
+    }"""
+    out = np.zeros(32, np.int32)
+    library(source)["k"].run(32, 32, {0: out})
+    assert out.tolist() == list(range(31, -1, -1))

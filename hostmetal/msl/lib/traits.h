@@ -258,8 +258,9 @@ MSL_IN_SPACE(device)
 MSL_IN_SPACE(constant)
 MSL_IN_SPACE(threadgroup)
 #undef MSL_IN_SPACE
-// `&x[i]` where one operator[] stands for those of all address spaces: the address is in O's, the
-// object's.
+// `&x[i].y`, and x[i] that becomes a reference, where one operator[] stands for those of all address
+// spaces, as the library's own do: the element is in the space of x. O: the type of the object whose
+// operator[] is called.
 template <class O>
 struct Beside {
   template <class T>
@@ -284,13 +285,40 @@ struct Beside<constant O> {
   template <class T>
   using type = constant T;
 };
+// What operator[] or a member function of an X returns.
+template <class X, class R>
+struct Placed : metal::type_identity<R> {};
+template <class X, class R>
+struct Placed<X&, R&> {
+  static constexpr bool lacks = __is_class(plain<X>) && __is_same(plain<R>, __remove_cv(R));
+  using In = typename Beside<X>::template type<R>;
+  using type = metal::conditional_t<lacks, In, R>&;
+};
+// Only for the types of expressions that addresses are taken of.
+template <class X, class I>
+auto element(X&& x, I i) -> typename Placed<X&, decltype((x[i]))>::type;
+template <class X, class R>
+auto member_of(X&& x, R&& r) -> typename Placed<X&, R&&>::type;
 template <class O, class T>
-constexpr auto beside(T* place) {
-  using Object = __remove_reference_t(O);
-  if constexpr (__is_class(plain<Object>) && __is_same(plain<T>, __remove_cv(T))) {
-    return (typename Beside<Object>::template type<T>*)place;
+constexpr bool lacks_space =
+    __is_lvalue_reference(O) && __is_same(plain<T>, plain<__remove_reference_t(O)>) &&
+    __is_same(plain<T>, __remove_cv(T));
+template <class O, class T>
+constexpr auto address(T* at) {
+  if constexpr (lacks_space<O, T>) {
+    return &(O)*at;
   } else {
-    return place;
+    return at;
+  }
+}
+template <class O, class T>
+constexpr decltype(auto) reference(T&& at) {
+  if constexpr (lacks_space<O, __remove_reference_t(T)>) {
+    return (O)at;
+  } else if constexpr (__is_lvalue_reference(T)) {
+    return static_cast<T>(at);
+  } else {
+    return T(at);
   }
 }
 }  // namespace _msl

@@ -256,12 +256,12 @@ class Declarations:
         """Variables in threadgroup memory: only what kernels declare, without an initial value or with zeros."""
         tokens = self._source.tokens
         for i, token in enumerate(tokens):
-            named = token.text in self._threadgroup_macros and not token.directive
+            named = token.text in self._threadgroup_macros
             if not (token.text == "threadgroup" or named) or token.parens or i == 0:
                 continue
             if token.directive and tokens[i - 1].text in self._threadgroup_macros:
                 continue
-            if named and not token.in_function:
+            if named and not token.in_function and not token.directive:
                 continue  # clang says of it what there is to say
             if token.class_id and not token.directive:
                 continue
@@ -275,14 +275,15 @@ class Declarations:
                 starts = "alignas" in [t.text for t in tokens[max(0, i - 5) : i]]
             if not starts:
                 continue
-            j, pointer, initialised = i + 1, False, None
+            j, pointer, initialised, angle = i + 1, False, None, 0
             while j < len(tokens) and tokens[j].text not in (";", "{", "}"):
                 text = tokens[j].text
+                angle += (text == "<") - (text == ">")
                 if text in ("(", "["):
-                    if text == "(" and tokens[j - 1].text != "__attribute__":
+                    if text == "(" and not angle and tokens[j - 1].text != "__attribute__":
                         pointer = True  # a function that returns, or a pointer to an array
                     j = self._source.matching(j)
-                elif text in ("*", "&", "&&"):
+                elif text in ("*", "&", "&&") and not angle:
                     pointer = True
                 elif text == "=":
                     initialised = j
@@ -295,6 +296,8 @@ class Declarations:
                 and not token.directive
             ):
                 continue
+            if named and j < len(tokens) and tokens[j].directive != token.directive:
+                continue  # a type, of which a macro's user makes what he needs
             if not token.in_function and not token.directive:
                 self._source.error(
                     token,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import spellings
+from . import places, spellings
 from .declarations import Declarations
 from .flat import FlatText
 
@@ -22,7 +22,7 @@ class Source(FlatText):
         declarations = Declarations(self)
         declarations.attributes()
         declarations.threadgroup_variables()
-        spellings.member_spaces(self)
+        places.elements(self, spellings.member_spaces(self), helps)
         spellings.coherent(self)
         spellings.array_parameters(self)
         spellings.vector_sizes(self)

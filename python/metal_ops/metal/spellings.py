@@ -22,6 +22,8 @@ LITERAL = re.compile(
 FLOAT = re.compile(
     r"(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+"
 )
+# `long` has all bits that there are, and literals of other languages' `long long` are its own.
+LONG_LITERAL = re.compile(r"(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(ll|LL)([uU]?)")
 # A macro that gives its argument a suffix.
 SUFFIXING = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((?:[^\n]|\\\n)*?##[ \t]*[fFhH]\b", re.M)
 # Where a text is the compiler's, and no object in constant memory.
@@ -42,14 +44,17 @@ class _Member:
     returned: tuple[str, ...]  # the address spaces in what it returns
 
 
-def member_spaces(source: FlatText) -> None:
+def member_spaces(source: FlatText) -> set[str]:
     """`T f() const device` and its twins for other spaces: one remains, as `this` accepts every space here.
 
     Where they return references, each into its own space, the one that remains returns a reference to anywhere.
+
+    Returns:
+      The names of these, `]` for operator[].
     """
     members = _members(source)
     if not members:
-        return
+        return set()
     seen = _unqualified_members(source)
     twins: dict[tuple[int, str], set[tuple[str, ...]]] = {}
     for member in members:
@@ -71,7 +76,7 @@ def member_spaces(source: FlatText) -> None:
         elif member.returned and member.returned != ("thread",):
             _return_places(source, member.space, end, member.returned[0])
     opened = {member.opens for member in members if len(twins[member.key]) > 1}
-    _addresses(source, {tokens[opens - 1].text for opens in opened})
+    return {tokens[opens - 1].text for opens in opened}
 
 
 def _members(source: FlatText) -> list[_Member]:
@@ -142,50 +147,6 @@ def _return_places(source: FlatText, first: int, last: int, space: str) -> None:
             end += 1
         source.insert(tokens[i].end, f" _msl::in_{space}(")
         source.insert(tokens[end].start, ")")
-
-
-def _addresses(source: FlatText, names: set[str]) -> None:
-    """`&x[i]`, `&x.at(i)` where such a member function is called: the pointer is one into the space of x.
-
-    Args:
-      names: those of the member functions, `]` for operator[].
-    """
-    tokens = source.tokens
-    for i, token in enumerate(tokens[:-1]):
-        if token.text != "&" or not names or not _is_prefix(source, i):
-            continue
-        dots: list[int] = []
-        last, end = i + 1, i + 2
-        if not re.match(r"[A-Za-z_]", tokens[last].text):
-            continue
-        while end < len(tokens):
-            if tokens[end].text in ("[", "("):
-                last, end = end, source.matching(end) + 1
-            elif tokens[end].text in (".", "->", "::"):
-                dots.append(end)
-                last, end = end, end + 2
-            else:
-                break
-        whole = tokens[last].text
-        if whole == "[" and "]" in names:
-            object_end, of = last, "({})"
-        elif whole == "(" and tokens[last - 1].text in names and last - 2 in dots:
-            object_end = last - 2
-            of = "(*({}))" if tokens[object_end].text == "->" else "({})"
-        else:
-            continue
-        text = source.flat[tokens[i + 1].start : tokens[object_end - 1].end]
-        place = of.format(re.sub(r"\\?\s+", " ", text))
-        source.insert(token.start, f"_msl::beside<decltype({place})>(")
-        source.insert(tokens[end - 1].end, ")")
-
-
-def _is_prefix(source: FlatText, i: int) -> bool:
-    """Whether the operator at i has no operand on its left."""
-    before = source.tokens[i - 1].text if i else ""
-    if before == ")":  # of a cast
-        return i > 1 and source.tokens[i - 2].text == "*"
-    return before == "return" or not re.match(r"[\w\])>\"']", before)
 
 
 def _unqualified_members(source: FlatText) -> set[tuple[int, str]]:
@@ -302,6 +263,8 @@ def literals(source: FlatText) -> None:
             skip_until = source.matching(i + 1)
         elif FLOAT.fullmatch(token.text):
             source.insert(token.end, "f")
+        elif match := LONG_LITERAL.fullmatch(token.text):
+            source.replace(match.start(3) + token.start, token.end, "l" + match[4])
         elif match := LITERAL.fullmatch(token.text):
             digits, suffix = match.groups()
             text = f"{digits}h" if suffix == "H" else f"bfloat({digits}f)"

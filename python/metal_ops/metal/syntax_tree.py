@@ -9,6 +9,7 @@ from typing import Any
 
 from .libclang import cindex
 from .messages import Message, Place, in_metal
+from .places import elements_around
 from .source import Source
 from .spellings import conditionals_around
 
@@ -20,6 +21,8 @@ HELPS = {
     re.compile(r"call to constructor of '[a-z]+[234]'"): "braced",
     re.compile(r"no matching constructor for initialization of '[a-z]+[234]'"): "braced",
 }
+# And where a pointer or a reference may lack its address space: places.elements.
+PLACES = ("no matching ", "cannot initialize ", "assigning to ", "binding reference ")
 
 
 class SyntaxTree:
@@ -170,7 +173,13 @@ class SyntaxTree:
                 continue
             place = self.place(diagnostic.location)
             if severity == "error" and place:
-                self._help(text, self.spelled_offset(diagnostic.location))
+                spelled = self.spelled_offset(diagnostic.location)
+                self._help(text, spelled)
+                if text.startswith(PLACES):  # in a macro's body, or in what the macro was given
+                    location = diagnostic.location
+                    used = self.source.flat_offset(location.line, location.column)
+                    self.helps |= elements_around(self.source, spelled)
+                    self.helps |= elements_around(self.source, used)
             notes = []
             for note in diagnostic.children:
                 note_place = self.place(note.location)

@@ -32,7 +32,10 @@ DROPPED = frozenset(
     point_coord raster_order_group depth stencil clip_distance invariant required_threads_per_threadgroup""".split()
 )
 # What an initial value that is zero consists of.
-ZERO = re.compile(r"[{},]|0+[uUlL]*|(?:0+\.0*|\.0+)[fFhH]?|false")
+ZERO = re.compile(r"[{}(),]|0+[uUlL]*|(?:0+\.0*|\.0+)[fFhH]?|false")
+SCALAR_OR_VECTOR = re.compile(
+    r"(?:bool|u?(?:char|short|int|long)|b?float|half|u?int(?:8|16|32|64)_t|size_t)[234]?"
+)
 # A macro that stands for `constant` and words beside it.
 CONSTANT_MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[ \t]+(?:static|constant|constexpr|const|inline))+)[ \t]*$",
@@ -317,7 +320,11 @@ class Declarations:
         tokens = self._source.tokens
         end = equals + 1
         while tokens[end].text != ";" and tokens[end].directive == tokens[i].directive:
-            if not ZERO.fullmatch(tokens[end].text):
+            before, word, after = (t.text for t in tokens[end - 1 : end + 2])
+            made = after == "(" and SCALAR_OR_VECTOR.fullmatch(word)
+            cast = before == "(" and after == ")" and ZERO.fullmatch(tokens[end + 2].text)
+            cast = cast and tokens[end + 2].text not in ",)}"
+            if not (ZERO.fullmatch(word) or made or cast):
                 return False
             end += 1
         bounds = next((j for j in range(i, equals) if tokens[j].text == "["), equals)

@@ -88,14 +88,14 @@ def _members(source: FlatText) -> list[_Member]:
         j = i - 1
         while tokens[j].text in ("const", "volatile"):
             j -= 1
-        after = (*BEHIND_PARAMETERS, "const")
-        if tokens[j].text != ")" or tokens[i + 1].text not in after:
+        behind = tokens[i + 1].text == "const"  # `f() device const` is `f() const device`
+        if tokens[j].text != ")" or tokens[i + 1 + behind].text not in BEHIND_PARAMETERS:
             continue
         start, opens = source.statement_start(j), _opening(source, j)
         words = [t.text for t in tokens[start:opens]]
         places = "&" in words or "*" in words
         returned = tuple(w for w in words if w in SPACES) if places else ()
-        constant = "const" in [t.text for t in tokens[j:i]]
+        constant = behind or "const" in [t.text for t in tokens[j:i]]
         found.append(_Member(start, opens, i, _member_key(source, j, constant), returned))
     return found
 

@@ -42,6 +42,7 @@ class SyntaxTree:
             kinds.INVALID_FILE, kinds.NO_DECL_FOUND, kinds.NOT_IMPLEMENTED, kinds.INVALID_CODE
         )
         self._pointer = self.types.POINTER.value
+        self._classes = self.ids(kinds.STRUCT_DECL, kinds.CLASS_DECL, kinds.UNION_DECL)
         self._library = self._prototypes()
         self._visit = self._visitor()
         # Where `Source` has to help, and how: spellings.helps.
@@ -90,10 +91,16 @@ class SyntaxTree:
         return found
 
     def below(self, top: Any, kinds: frozenset[int]) -> list[tuple[Any, int]]:
-        """The nodes of some kinds that are anywhere in a node, in the order of the text, and the kinds of their parents."""
-        unit = self.unit
+        """The nodes of some kinds that are anywhere in a node, in the order of the text, and the kinds of their parents.
+
+        Classes in it are left out: what is called of theirs is a function of its own. In an assignment that clang defines,
+        `T& operator=(T&&)`, libclang finds all of class T.
+        """
+        unit, classes = self.unit, self._classes
 
         def take(child: Any, parent: Any, into: list[tuple[Any, int]]) -> int:
+            if child._kind_id in classes:
+                return 1  # CXChildVisit_Continue
             if child._kind_id in kinds:
                 child._tu = unit
                 into.append((child, parent._kind_id))

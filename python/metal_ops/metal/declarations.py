@@ -322,8 +322,8 @@ class Declarations:
         while tokens[end].text != ";" and tokens[end].directive == tokens[i].directive:
             before, word, after = (t.text for t in tokens[end - 1 : end + 2])
             made = after == "(" and SCALAR_OR_VECTOR.fullmatch(word)
-            cast = before == "(" and after == ")" and ZERO.fullmatch(tokens[end + 2].text)
-            cast = cast and tokens[end + 2].text not in ",)}"
+            of = tokens[end + 2].text  # what a cast is of
+            cast = before == "(" and after == ")" and of not in ",)}" and ZERO.fullmatch(of)
             if not (ZERO.fullmatch(word) or made or cast):
                 return False
             end += 1

@@ -135,8 +135,26 @@ INSTANTIATE_KERNEL("triangular_solve_float2", triangular_solve, float2)
 
 // ---- Cholesky -----------------------------------------------------------------------------------
 
-// The lower triangle alone is read. NaN where a matrix is not positive definite. Grid: LINALG_THREADS a
-// matrix.
+// sums[k]: a row by row k of LINALG_PANEL ones, `n` elements of each.
+template <typename T>
+inline void dot_panel(device const T* row, device const T* panel, ulong apart, uint n,
+                      thread T (&sums)[LINALG_PANEL]) {
+  for (uint k = 0; k < LINALG_PANEL; ++k) sums[k] = dot_rows(row, panel + k * apart, n);
+}
+#if defined(__METAL_CPU__)
+template <>
+inline void dot_panel<float>(device const float* row, device const float* panel, ulong apart,
+                             uint n, thread float (&sums)[LINALG_PANEL]) {
+  for (uint k = 0; k < LINALG_PANEL; k += LINALG_ROWS) {
+    float some[LINALG_ROWS];
+    dot_many(panel + k * apart, apart, row, n, some);
+    for (uint j = 0; j < LINALG_ROWS; ++j) sums[k + j] = some[j];
+  }
+}
+#endif
+
+// The lower triangle alone is read. NaN where a matrix is not positive definite. LINALG_PANEL columns are made at a
+// time, for which a row of what is made before them is read once. Grid: LINALG_THREADS a matrix.
 template <typename T>
 kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                      constant LinalgParams& p [[buffer(2)]],
@@ -145,19 +163,41 @@ kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)
   const uint n = p.rows;
   device const T* const a = in + ulong(group) * n * n;
   device T* const l = out + ulong(group) * n * n;
-  for (uint j = 0; j < n; ++j) {
-    device T* const row = l + ulong(j) * n;
-    if (lane == 0) {
-      const float square = real_part(a[ulong(j) * n + j]) - real_part(dot_rows(row, row, j));
-      row[j] = from_parts<T>(square > 0.0f ? sqrt(square) : NAN);
+  for (uint first = 0; first < n; first += LINALG_PANEL) {
+    const uint width = min(uint(LINALG_PANEL), n - first);
+    device T* const panel = l + ulong(first) * n;
+    // What the columns before leave of these.
+    for (uint i = lane; i < n; i += LINALG_THREADS) {
+      device T* const row = l + ulong(i) * n;
+      T sums[LINALG_PANEL];
+      for (uint k = 0; k < LINALG_PANEL; ++k) sums[k] = T(0);
+      if (i >= first && width == LINALG_PANEL) {
+        dot_panel(row, panel, n, first, sums);
+      } else if (i >= first) {
+        for (uint k = 0; k < width; ++k) sums[k] = dot_rows(row, panel + ulong(k) * n, first);
+      }
+      for (uint k = 0; k < width; ++k) {
+        row[first + k] = i >= first + k ? a[ulong(i) * n + first + k] - sums[k] : T(0);
+      }
     }
     threadgroup_barrier(mem_flags::mem_device);
-    const float root = real_part(row[j]);
-    for (uint i = lane; i < n; i += LINALG_THREADS) {
-      if (i < j) {
-        l[ulong(i) * n + j] = T(0);
-      } else if (i > j) {
-        l[ulong(i) * n + j] = (a[ulong(i) * n + j] - dot_rows(l + ulong(i) * n, row, j)) / root;
+    if (lane == 0) {
+      for (uint j = 0; j < width; ++j) {
+        device T* const row = panel + ulong(j) * n + first;
+        for (uint k = 0; k < j; ++k) {
+          device const T* const known = panel + ulong(k) * n + first;
+          row[k] = (row[k] - dot_rows(row, known, k)) / real_part(known[k]);
+        }
+        const float square = real_part(row[j]) - real_part(dot_rows(row, row, j));
+        row[j] = from_parts<T>(square > 0.0f ? sqrt(square) : NAN);
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_device);
+    for (uint i = first + width + lane; i < n; i += LINALG_THREADS) {
+      device T* const row = l + ulong(i) * n + first;
+      for (uint k = 0; k < width; ++k) {
+        device const T* const known = panel + ulong(k) * n + first;
+        row[k] = (row[k] - dot_rows(row, known, k)) / real_part(known[k]);
       }
     }
     threadgroup_barrier(mem_flags::mem_device);
@@ -169,7 +209,23 @@ INSTANTIATE_KERNEL("cholesky_float2", cholesky, float2)
 
 // ---- LU -----------------------------------------------------------------------------------------
 
-// Partial pivoting. `order` [rows]: which row of the input is there. Grid: LINALG_THREADS a matrix.
+// to[j] -= factors[0] * rows[0][j], then those of the other rows.
+template <typename T>
+inline void take_panel(device T* to, thread const T (&factors)[LINALG_PANEL], device const T* rows,
+                       ulong apart, uint n) {
+  uint j = 0;
+#if defined(__METAL_CPU__)
+  j = take_many(to, factors, rows, apart, n);
+#endif
+  for (; j < n; ++j) {
+    T left = to[j];
+    for (uint k = 0; k < LINALG_PANEL; ++k) left -= times(factors[k], rows[k * apart + j]);
+    to[j] = left;
+  }
+}
+
+// Partial pivoting. `order` [rows]: which row of the input is there. LINALG_PANEL columns are made at a time, and are
+// taken from those behind them at once, in their order. Grid: LINALG_THREADS a matrix.
 template <typename T, typename Index>
 kernel void lu(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                device Index* order [[buffer(2)]], constant LinalgParams& p [[buffer(3)]],
@@ -184,40 +240,65 @@ kernel void lu(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
     for (uint j = 0; j < n; ++j) m[ulong(i) * n + j] = a[ulong(i) * n + j];
   }
   threadgroup uint found[1];
-  for (uint k = 0; k < n; ++k) {
+  for (uint first = 0; first < n; first += LINALG_PANEL) {
+    const uint end = min(first + LINALG_PANEL, n);
+    for (uint k = first; k < end; ++k) {
+      threadgroup_barrier(mem_flags::mem_device);
+      if (lane == 0) {
+        found[0] = k;
+        float largest = magnitude(m[ulong(k) * n + k]);
+        for (uint i = k + 1; i < n; ++i) {
+          const float size = magnitude(m[ulong(i) * n + k]);
+          if (size > largest) {
+            largest = size;
+            found[0] = i;
+          }
+        }
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      const uint best = found[0];
+      if (best != k) {
+        for (uint j = lane; j < n; j += LINALG_THREADS) {
+          const T value = m[ulong(k) * n + j];
+          m[ulong(k) * n + j] = m[ulong(best) * n + j];
+          m[ulong(best) * n + j] = value;
+        }
+        if (lane == 0) {
+          const Index place = places[k];
+          places[k] = places[best];
+          places[best] = place;
+        }
+      }
+      threadgroup_barrier(mem_flags::mem_device);
+      device const T* const pivot = m + ulong(k) * n;
+      for (uint i = k + 1 + lane; i < n; i += LINALG_THREADS) {
+        device T* const row = m + ulong(i) * n;
+        const T factor = over(row[k], pivot[k]);
+        row[k] = factor;
+        for (uint j = k + 1; j < end; ++j) row[j] -= times(factor, pivot[j]);
+      }
+    }
+    if (end == n) break;
     threadgroup_barrier(mem_flags::mem_device);
-    if (lane == 0) {
-      found[0] = k;
-      float largest = magnitude(m[ulong(k) * n + k]);
-      for (uint i = k + 1; i < n; ++i) {
-        const float size = magnitude(m[ulong(i) * n + k]);
-        if (size > largest) {
-          largest = size;
-          found[0] = i;
+    // The panel's own rows, behind it: each waits for those before it, and no column for another.
+    device T* const panel = m + ulong(first) * n;
+    for (uint j = end + lane * LINALG_BLOCK; j < n; j += LINALG_THREADS * LINALG_BLOCK) {
+      for (uint i = 1; i < LINALG_PANEL; ++i) {
+        device T* const row = panel + ulong(i) * n;
+        for (uint k = 0; k < i; ++k) {
+          const T factor = row[first + k];
+          for (uint c = j; c < min(j + LINALG_BLOCK, n); ++c) {
+            row[c] -= times(factor, panel[ulong(k) * n + c]);
+          }
         }
       }
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint best = found[0];
-    if (best != k) {
-      for (uint j = lane; j < n; j += LINALG_THREADS) {
-        const T value = m[ulong(k) * n + j];
-        m[ulong(k) * n + j] = m[ulong(best) * n + j];
-        m[ulong(best) * n + j] = value;
-      }
-      if (lane == 0) {
-        const Index place = places[k];
-        places[k] = places[best];
-        places[best] = place;
-      }
-    }
     threadgroup_barrier(mem_flags::mem_device);
-    device const T* const pivot = m + ulong(k) * n;
-    for (uint i = k + 1 + lane; i < n; i += LINALG_THREADS) {
+    for (uint i = end + lane; i < n; i += LINALG_THREADS) {
       device T* const row = m + ulong(i) * n;
-      const T factor = over(row[k], pivot[k]);
-      row[k] = factor;
-      for (uint j = k + 1; j < n; ++j) row[j] -= times(factor, pivot[j]);
+      T factors[LINALG_PANEL];
+      for (uint k = 0; k < LINALG_PANEL; ++k) factors[k] = row[first + k];
+      take_panel(row + end, factors, panel + end, n, n - end);
     }
   }
 }

@@ -124,6 +124,24 @@ inline void add_many(device float* rows, ulong apart, device const float* from,
     *(device LinalgVector*)(rows + j * apart + n - 16) = last[j];
   }
 }
+// to -= factors[0] * rows[0], then those of the other rows; how many elements it does.
+inline uint take_many(device float* to, thread const float (&factors)[LINALG_PANEL],
+                      device const float* rows, ulong apart, uint n) {
+  uint i = 0;
+  for (; i + 16 <= n; i += 16) {
+    LinalgVector left = *(device const LinalgVector*)(to + i);
+#pragma unroll
+    for (uint k = 0; k < LINALG_PANEL; ++k) {
+      left -= factors[k] * *(device const LinalgVector*)(rows + k * apart + i);
+    }
+    *(device LinalgVector*)(to + i) = left;
+  }
+  return i;
+}
+inline uint take_many(device float2*, thread const float2 (&)[LINALG_PANEL], device const float2*,
+                      ulong, uint) {
+  return 0;
+}
 // The first of `count` rows that this does with; how many.
 inline uint reflect_many(device const float* column, float tau, device float* rows, uint count,
                          ulong apart, uint length) {

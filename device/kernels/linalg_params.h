@@ -11,6 +11,7 @@
 
 #define LINALG_THREADS 64  // that share a matrix
 #define LINALG_BLOCK 16    // right hand sides that a thread solves side by side
+#define LINALG_PANEL 8     // columns of a decomposition that are made before others see them
 
 // Steps of the QL algorithm whose turns are kept before the vectors are turned, and pairs of floats a row that these and
 // what else is known of a matrix take.

@@ -12,7 +12,7 @@ from tests.device.on_device.test_layers import run
 from tests.device.test_loading import ON_GPU
 
 raw = tf.raw_ops
-SHAPES = [(1, 1), (2, 2), (5, 5), (3, 7, 7), (2, 2, 4, 4), (65, 65), (130, 130)]
+SHAPES = [(1, 1), (2, 2), (5, 5), (3, 7, 7), (2, 2, 4, 4), (16, 16), (65, 65), (130, 130)]
 
 
 def matrices(shape, dtype="float32", seed=0):

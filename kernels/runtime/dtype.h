@@ -32,7 +32,12 @@ enum class DType : int32_t {
 // Whether shaders have bfloat16. It came with Metal 3.1, which macOS 13 does not load: what is built
 // for that (MACOS_OF_METAL in python/metal_ops/build/flags.py) has no Metal kernels of it.
 #if !defined(METAL_OPS_BFLOAT)
+#if defined(__ENVIRONMENT_MAC_OS_X_VERSION_MIN_REQUIRED__) && \
+    __ENVIRONMENT_MAC_OS_X_VERSION_MIN_REQUIRED__ < 140000
+#define METAL_OPS_BFLOAT 0
+#else
 #define METAL_OPS_BFLOAT 1
+#endif
 #endif
 constexpr bool kShadersHaveBfloat = METAL_OPS_BFLOAT != 0;
 

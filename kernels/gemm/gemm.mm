@@ -89,6 +89,8 @@ Status ChooseThreadTile(int64_t rows, int64_t columns, int64_t terms, int64_t de
                         ThreadTile* tile) {
   const bool large = scattered && rows >= kCachedRows && columns >= kCachedColumns &&
                      terms >= kCachedTerms && depth >= kCachedDepth;
+  // Wide tiles read whole cache lines: on a Xeon with AVX-512 gemm_cached took 1.0 to 2.8 times as long in all but
+  // four of 37 convolutions and products.
   int asked = large && !WideVectors() ? kAskCached : kAskThreads;
   RETURN_IF_ERROR(AskedForGemm(&asked));
   *tile = ThreadTileOf(columns);

@@ -135,23 +135,34 @@ INSTANTIATE_KERNEL("triangular_solve_float2", triangular_solve, float2)
 
 // ---- Cholesky -----------------------------------------------------------------------------------
 
-// sums[k]: a row by row k of LINALG_PANEL ones, `n` elements of each.
+// sums[k]: a row by row k of `width` ones, `n` elements of each.
 template <typename T>
-inline void dot_panel(device const T* row, device const T* panel, ulong apart, uint n,
+inline void dot_panel(device const T* row, device const T* panel, ulong apart, uint n, uint width,
                       thread T (&sums)[LINALG_PANEL]) {
-  for (uint k = 0; k < LINALG_PANEL; ++k) sums[k] = dot_rows(row, panel + k * apart, n);
+  for (uint k = 0; k < width; ++k) sums[k] = dot_rows(row, panel + k * apart, n);
 }
 #if defined(__METAL_CPU__)
 template <>
 inline void dot_panel<float>(device const float* row, device const float* panel, ulong apart,
-                             uint n, thread float (&sums)[LINALG_PANEL]) {
-  for (uint k = 0; k < LINALG_PANEL; k += LINALG_ROWS) {
+                             uint n, uint width, thread float (&sums)[LINALG_PANEL]) {
+  uint k = 0;
+  for (; k + LINALG_ROWS <= width; k += LINALG_ROWS) {
     float some[LINALG_ROWS];
     dot_many(panel + k * apart, apart, row, n, some);
     for (uint j = 0; j < LINALG_ROWS; ++j) sums[k + j] = some[j];
   }
+  for (; k < width; ++k) sums[k] = dot_rows(row, panel + k * apart, n);
 }
 #endif
+
+// The first `columns` elements of a row of L, by the triangle whose rows begin at `panel`; what is before them was taken.
+template <typename T>
+inline void solve_row(device T* row, device const T* panel, ulong apart, uint columns) {
+  for (uint k = 0; k < columns; ++k) {
+    device const T* const known = panel + k * apart;
+    row[k] = (row[k] - dot_rows(row, known, k)) / real_part(known[k]);
+  }
+}
 
 // The lower triangle alone is read. NaN where a matrix is not positive definite. LINALG_PANEL columns are made at a
 // time, for which a row of what is made before them is read once. Grid: LINALG_THREADS a matrix.
@@ -170,12 +181,7 @@ kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)
     for (uint i = lane; i < n; i += LINALG_THREADS) {
       device T* const row = l + ulong(i) * n;
       T sums[LINALG_PANEL];
-      for (uint k = 0; k < LINALG_PANEL; ++k) sums[k] = T(0);
-      if (i >= first && width == LINALG_PANEL) {
-        dot_panel(row, panel, n, first, sums);
-      } else if (i >= first) {
-        for (uint k = 0; k < width; ++k) sums[k] = dot_rows(row, panel + ulong(k) * n, first);
-      }
+      if (i >= first) dot_panel(row, panel, n, first, width, sums);
       for (uint k = 0; k < width; ++k) {
         row[first + k] = i >= first + k ? a[ulong(i) * n + first + k] - sums[k] : T(0);
       }
@@ -184,21 +190,14 @@ kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)
     if (lane == 0) {
       for (uint j = 0; j < width; ++j) {
         device T* const row = panel + ulong(j) * n + first;
-        for (uint k = 0; k < j; ++k) {
-          device const T* const known = panel + ulong(k) * n + first;
-          row[k] = (row[k] - dot_rows(row, known, k)) / real_part(known[k]);
-        }
+        solve_row(row, panel + first, n, j);
         const float square = real_part(row[j]) - real_part(dot_rows(row, row, j));
         row[j] = from_parts<T>(square > 0.0f ? sqrt(square) : NAN);
       }
     }
     threadgroup_barrier(mem_flags::mem_device);
     for (uint i = first + width + lane; i < n; i += LINALG_THREADS) {
-      device T* const row = l + ulong(i) * n + first;
-      for (uint k = 0; k < width; ++k) {
-        device const T* const known = panel + ulong(k) * n + first;
-        row[k] = (row[k] - dot_rows(row, known, k)) / real_part(known[k]);
-      }
+      solve_row(l + ulong(i) * n + first, panel + first, n, width);
     }
     threadgroup_barrier(mem_flags::mem_device);
   }

@@ -10,14 +10,15 @@ METAL_LIBRARIES += $(METALLIB)
 endif
 
 # make metal GPU=1: code for NVIDIA GPUs as well, GPU=sm_90 for one kind alone. The file changes when the words do, and then
-# everything is made anew.
+# everything is made anew; while they are the same nothing is, and `make -n` says so.
 METAL_GPU := $(if $(GPU),--gpu=$(if $(filter sm_%,$(GPU)),$(GPU),sm_80$(comma)sm_90))
 METAL_GPU_STAMP := build/metal_gpu
-$(METAL_GPU_STAMP): FORCE
+ifneq ($(shell cat $(METAL_GPU_STAMP) 2>/dev/null),$(METAL_GPU))
+.PHONY: $(METAL_GPU_STAMP)
+endif
+$(METAL_GPU_STAMP):
 	@mkdir -p $(@D)
-	@[ -e $@ ] && [ "$$(cat $@)" = '$(METAL_GPU)' ] || echo '$(METAL_GPU)' > $@
-FORCE:
-.PHONY: FORCE
+	@echo '$(METAL_GPU)' > $@
 METALLIB_PARTS += $(METAL_GPU_STAMP)
 
 # -Werror is left out on purpose: a newer clang may warn about more.

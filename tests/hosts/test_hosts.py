@@ -133,6 +133,40 @@ int main(void) {
   return 0;
 }
 """
+# As NSProcessInfo's operatingSystemVersion, 14.0, whatever clang makes of a system that is no Mac. A number a question.
+AVAILABLE = r"""
+#include <CoreFoundation/CoreFoundation.h>
+#ifdef __OBJC__
+#define asked @available
+#else
+#define asked __builtin_available
+#endif
+#define LATER macOS 26.0
+#ifdef __cplusplus
+struct Queue {
+  int available() const { return 3; }
+  int available(int x) const { return x; }
+};
+#endif
+int main(void) {
+  if (asked(macOS 15, iOS 12, *)) printf("15 ");
+  if (asked(macOS 14.1, *)) printf("14.1 ");
+  if (asked(tvOS 26, macos 14.0, *)) printf("14 ");
+  if (asked(macOS 10.15.4, *)) printf("10 ");
+  if (asked(LATER, iOS 12, *)) printf("26 ");
+  if (asked(iOS 26, *)) printf("not iOS ");
+  bool both = false;
+  if (asked(macOS 11, *)) {
+    if (__builtin_available(macOS 13.3, *)) both = true;
+  }
+#ifdef __cplusplus
+  Queue queue;
+  both = both && queue.available() == 3 && queue.available(queue.available(4)) == 4;
+#endif
+  printf("%d\n", both);
+  return 0;
+}
+"""
 # <Metal/Metal.h> alone brings CoreFoundation, and of the system what a Mac's SDK does.
 CORE_FOUNDATION = r"""
 #import <Metal/Metal.h>
@@ -198,6 +232,10 @@ HOSTS = {
     **{
         f"what lies around Metal, {name}": (name, AROUND, "4 1 1010 3\n")
         for name in ("host.c", "host.cpp", "host.m")
+    },
+    **{
+        f"what is available, {name}": (name, AVAILABLE, "14 10 not iOS 1\n")
+        for name in ("host.c", "host.cpp", "host.m", "host.mm")
     },
     "Objective-C": ("host.m", OBJECTS, "zero NSRangeException device\n"),
     "Objective-C++": ("host.mm", "#include <vector>\n" + OBJECTS, "zero NSRangeException device\n"),

@@ -3,6 +3,7 @@
 #ifndef HOSTMETAL_DISPATCH_BASE_H_
 #define HOSTMETAL_DISPATCH_BASE_H_
 
+#include <Availability.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -3,6 +3,7 @@
 #ifndef HOSTMETAL_OBJC_OBJC_H_
 #define HOSTMETAL_OBJC_OBJC_H_
 
+#include <Availability.h>
 #include_next <objc/objc.h>
 
 #ifdef __OBJC__

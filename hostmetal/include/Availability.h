@@ -6,6 +6,14 @@
 
 #include <TargetConditionals.h>
 
+#define __MAC_10_15 101500
+#define __MAC_11_0 110000
+#define __MAC_12_0 120000
+#define __MAC_13_0 130000
+#define __MAC_14_0 140000
+#define __MAC_OS_X_VERSION_MIN_REQUIRED __MAC_14_0
+#define __MAC_OS_X_VERSION_MAX_ALLOWED __MAC_14_0
+
 #ifndef API_AVAILABLE
 #define API_AVAILABLE(...)
 #define API_UNAVAILABLE(...)

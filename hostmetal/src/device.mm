@@ -460,6 +460,10 @@ bool Exists(const std::string& path) {
                                options:(MTLCompileOptions*)options
                                  error:(NSError**)error {
   NoError(error);
+  if (!source) {
+    return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
+                  "[newLibraryWithSource] the source is nil");
+  }
   // Without options nothing is said about fast math: exact is allowed where Apple's default would
   // be fast.
   if ([options libraryType] != MTLLibraryTypeExecutable) {

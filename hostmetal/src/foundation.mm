@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace {
@@ -294,6 +295,35 @@ id SystemsVersion(id self, SEL selector) {
       stringWithFormat:@"Version %ld.%ld", long(version.majorVersion), long(version.minorVersion)];
 }
 
+// Bytes above 127 in what is said to be ASCII are those of Latin-1 on a Mac; GNUstep has no string then. Programs
+// read a shader's text so, whose comments have a sign of their authors' languages.
+NSStringEncoding Lenient(const void* bytes, NSUInteger length, NSStringEncoding encoding) {
+  if (encoding != NSASCIIStringEncoding || !bytes) return encoding;
+  const auto* text = static_cast<const unsigned char*>(bytes);
+  const bool ascii = std::all_of(text, text + length, [](unsigned char c) { return c < 128; });
+  return ascii ? encoding : NSISOLatin1StringEncoding;
+}
+
+// Of the two classes that allocate strings: what else makes strings of bytes calls these.
+template <bool kMutable>
+struct OfBytes {
+  static IMP original, original_no_copy;
+  static id Init(id self, SEL selector, const void* bytes, NSUInteger length,
+                 NSStringEncoding encoding) {
+    return reinterpret_cast<id (*)(id, SEL, const void*, NSUInteger, NSStringEncoding)>(original)(
+        self, selector, bytes, length, Lenient(bytes, length, encoding));
+  }
+  static id InitNoCopy(id self, SEL selector, void* bytes, NSUInteger length,
+                       NSStringEncoding encoding, BOOL free) {
+    return reinterpret_cast<id (*)(id, SEL, void*, NSUInteger, NSStringEncoding, BOOL)>(
+        original_no_copy)(self, selector, bytes, length, Lenient(bytes, length, encoding), free);
+  }
+};
+template <bool kMutable>
+IMP OfBytes<kMutable>::original;
+template <bool kMutable>
+IMP OfBytes<kMutable>::original_no_copy;
+
 IMP Replace(Class of, SEL selector, IMP replacement) {
   Method method = class_getInstanceMethod(of, selector);
   IMP original = method_getImplementation(method);
@@ -324,6 +354,19 @@ IMP ReplaceInCluster(Class of, SEL selector, IMP replacement) {
     }
   }
   return original;
+}
+
+template <bool kMutable>
+void ReadAsciiLeniently(Class strings) {
+  id allocated = [strings alloc];
+  Class of = object_getClass(allocated);
+  using Methods = OfBytes<kMutable>;
+  Methods::original =
+      Replace(of, @selector(initWithBytes:length:encoding:), reinterpret_cast<IMP>(Methods::Init));
+  Methods::original_no_copy =
+      Replace(of, @selector(initWithBytesNoCopy:length:encoding:freeWhenDone:),
+              reinterpret_cast<IMP>(Methods::InitNoCopy));
+  [[allocated init] release];
 }
 
 }  // namespace
@@ -409,6 +452,8 @@ IMP ReplaceInCluster(Class of, SEL selector, IMP replacement) {
   original_string_from_url =
       Replace([NSString class], @selector(initWithContentsOfURL:encoding:error:),
               reinterpret_cast<IMP>(StringFromURL));
+  ReadAsciiLeniently<false>([NSString class]);
+  ReadAsciiLeniently<true>([NSMutableString class]);
   Class manager = [NSFileManager class];
   originals.write_string =
       ReplaceInCluster([NSString class], @selector(writeToFile:atomically:encoding:error:),

@@ -68,6 +68,30 @@ TEST(symbolic_links_say_where_they_point) {
   [files removeItemAtPath:root error:NULL];
 }
 
+// Bytes above 127 of what is said to be ASCII are Latin-1's, as on a Mac, however the string is made.
+TEST(strings_of_ascii_take_other_bytes) {
+  const char kBytes[] = "gr\xfc\xdf";
+  NSData* data = [NSData dataWithBytes:kBytes length:4];
+  const NSStringEncoding ascii = NSASCIIStringEncoding;
+  NSMutableString* changed = [NSMutableString stringWithCString:kBytes encoding:ascii];
+  [changed appendString:@"e"];
+  CHECK_EQ(harness::Text(changed), "grüße");
+  NSString* const kStrings[] = {
+      [NSString stringWithCString:kBytes encoding:ascii],
+      [[[NSString alloc] initWithCString:kBytes encoding:ascii] autorelease],
+      [[[NSString alloc] initWithBytes:kBytes length:4 encoding:ascii] autorelease],
+      [[[NSString alloc] initWithBytesNoCopy:(void*)kBytes length:4 encoding:ascii
+                                freeWhenDone:NO] autorelease],
+      [[[NSString alloc] initWithData:data encoding:ascii] autorelease],
+      [[[NSMutableString alloc] initWithData:data encoding:ascii] autorelease],
+  };
+  for (NSString* string : kStrings) CHECK_EQ(harness::Text(string), "grüß");
+  CHECK_EQ(harness::Text([NSString stringWithCString:"plain" encoding:ascii]), "plain");
+  CHECK_EQ([[NSString stringWithCString:"" encoding:ascii] length], 0u);
+  CHECK([NSString stringWithCString:kBytes encoding:NSUTF8StringEncoding] == nil);
+  CHECK([@"gr\u00fc\u00df" dataUsingEncoding:ascii] == nil);
+}
+
 // Each way to read a file says why it could not, as on a Mac.
 TEST(files_that_cannot_be_read_are_errors) {
   NSString* root = NewFolder();

@@ -55,6 +55,14 @@ TEST(source_compiles_and_runs) {
   CHECK_EQ(Scale(library, 3, 5), 30.0f);
 }
 
+// Such as a text in another encoding than was said.
+TEST(source_that_is_nil_is_refused) {
+  NSString* none = nil;
+  NSError* error = nil;
+  CHECK([Device() newLibraryWithSource:none options:nil error:&error] == nil);
+  CHECK_EQ(Message(error), "[newLibraryWithSource] the source is nil");
+}
+
 TEST(source_options_reach_the_compiler) {
   MTLCompileOptions* options = [[[MTLCompileOptions alloc] init] autorelease];
   options.preprocessorMacros = [NSDictionary dictionaryWithObject:[NSNumber numberWithInt:7]

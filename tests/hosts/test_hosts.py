@@ -142,6 +142,10 @@ AVAILABLE = r"""
 #define asked __builtin_available
 #endif
 #define LATER macOS 26.0
+// C++ wrappers of Metal list devices where this says so.
+#if __MAC_OS_X_VERSION_MIN_REQUIRED < 101100 || __MAC_OS_X_VERSION_MAX_ALLOWED != __MAC_14_0
+#error "another macOS"
+#endif
 #ifdef __cplusplus
 struct Queue {
   int available() const { return 3; }

@@ -221,6 +221,18 @@ def test_warnings_are_printed_also_from_the_cache(metal, tmp_path):
     assert "error: unused variable" in metal("a.metal", "-Wall", "-Werror", code=1)
 
 
+def test_no_warnings_of_our_own_making(metal, tmp_path):
+    """A constant that is calculated of others and asked by no kernel; warnings that Apple's compiler alone has."""
+    (tmp_path / "a.metal").write_text(
+        "constant int rows [[function_constant(0)]];\n"
+        "constant int columns [[function_constant(1)]];\n"
+        "constant int cells = rows * columns;\n"
+        "kernel void k(device int* x) { x[0] = rows; }\n"
+    )
+    words = ("-Wall", "-Wextra", "-Werror", "-Wmetal-addr-spaces", "-Wno-metal-addr-spaces")
+    assert metal("a.metal", *words, "-Werror=metal-addr-spaces") == ""
+
+
 def test_fast_math_is_off_by_default(metal, tmp_path):
     """(x + y) - x: exactly what IEEE says, unless asked otherwise."""
     source = "kernel void k(device float* x) { x[0] = (x[0] + x[1]) - x[0]; }\n"

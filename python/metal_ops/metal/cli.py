@@ -159,6 +159,8 @@ def _metal(arguments: list[str]) -> int:
             on_demand = True
         elif item.startswith("--kernel="):
             kernels.append(item[9:])
+        elif re.match(r"-W(no-)?(error=)?metal-", item):
+            pass  # a warning that Apple's compiler alone has
         elif item.startswith("-W") or item in ("-w", "-pedantic"):
             fields["warnings"].append(item)
         elif item in ("-M", "-MM", "-MD", "-MMD"):

@@ -379,7 +379,7 @@ class Declarations:
                 tokens[equals].start,
                 tokens[equals].end,
                 f'_MSL_FUNCTION_CONSTANT_LABEL({name}) _MSL_A("derived"); '
-                f"static inline auto _msl_derive_{name}() {{ return",
+                f"__attribute__((unused)) static inline auto _msl_derive_{name}() {{ return",
             )
             self._source.replace(tokens[j].start, tokens[j].end, "; }")
             i = j

@@ -321,6 +321,62 @@ def test_a_library_by_the_words_of_a_mac(tmp_path: Path) -> None:
     assert right(command("./main", cwd=tmp_path)) == "1 1\n"
 
 
+# The names of C have an underscore, .align is of powers of two, and a name in a string or a comment is none.
+EMBEDS = """\
+.section __DATA,__shaders
+.globl _shader_start
+.align 3
+_shader_start: // _shader_start
+.incbin "_shader_start.txt"
+.globl _shader_end
+_shader_end:
+.section __TEXT,__const ; .private_extern _seven
+_seven: .byte 7
+.subsections_via_symbols
+"""
+EMBEDDED = r"""
+#include <stdint.h>
+#include <stdio.h>
+extern const char shader_start[], shader_end[], seven;
+int main(void) {
+  printf("%.*s %d %d\n", (int)(shader_end - shader_start), shader_start, seven, (int)((uintptr_t)shader_start % 8));
+}
+"""
+
+
+def test_assembly_of_a_mac_embeds_a_file(tmp_path: Path, toolchain: Path) -> None:
+    """By itself, preprocessed, and in a project; an error has the file's line."""
+    (tmp_path / "_shader_start.txt").write_text("kernel void f() {}")
+    (tmp_path / "part.s").write_text(EMBEDS)
+    (tmp_path / "SHADERS.S").write_text(f"#define NAMED {EMBEDS}".replace("NAMED ", "NAMED\n"))
+    (tmp_path / "main.c").write_text(EMBEDDED)
+    for part in ("part.s", "SHADERS.S"):
+        done = metal_ops("objc", "-Werror", "-Wl,--fatal-warnings", "main.c", part, cwd=tmp_path)
+        assert right(done) == "" and done.stderr == ""
+        assert right(command("./a.out", cwd=tmp_path)) == "kernel void f() {} 7 0\n"
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(Embeds LANGUAGES C ASM)\n"
+        "include_directories(.)\nadd_executable(embeds main.c part.s)\n"
+    )
+    words = ["-S", ".", "-B", "b", "-G", "Unix Makefiles", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"]
+    right(command(cmake(), *words, cwd=tmp_path))
+    right(command(cmake(), "--build", "b", cwd=tmp_path))
+    assert right(command("b/embeds", cwd=tmp_path)) == "kernel void f() {} 7 0\n"
+    (tmp_path / "part.s").write_text(EMBEDS + "  neither\n")
+    done = metal_ops("objc", "-c", "part.s", cwd=tmp_path)
+    assert done.returncode == 1 and "part.s:11:3: error" in done.stderr
+
+
+def test_assembly_of_linux_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "seven.s").write_text(
+        '.globl _seven\n.data\n_seven: .byte 7\n.section .note.GNU-stack,"",%progbits\n'
+    )
+    (tmp_path / "main.c").write_text("extern char _seven;\nint main(void) { return _seven - 7; }\n")
+    right(metal_ops("objc", "-c", "seven.s", cwd=tmp_path))
+    right(metal_ops("objc", "main.c", "seven.o", "-o", "main", cwd=tmp_path))
+    right(command("./main", cwd=tmp_path))
+
+
 def test_a_plain_c_program_is_tied_to_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int main(void) { return 0; }\n")
     right(metal_ops("objc", "a.c", "-o", "a", cwd=tmp_path))

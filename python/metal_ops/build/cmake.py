@@ -37,7 +37,7 @@ straight=
 for word; do
   case $word in
     -c) straight=${{straight:-yes}} ;;
-    *.m|*.mm|*.M|-x*|-arch|-isysroot|-F*|-iframework|-m*os*-version-min*|-f*modules*|-f*arc*|-f*objc*|-stdlib=*|*target*|-ObjC|-*framework*)
+    *.m|*.mm|*.M|*.s|*.S|-x*|-arch|-isysroot|-F*|-iframework|-m*os*-version-min*|-f*modules*|-f*arc*|-f*objc*|-stdlib=*|*target*|-ObjC|-*framework*)
       straight=no ;;
   esac
 done

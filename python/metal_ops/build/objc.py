@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metal_ops.build import flags
+from metal_ops.build import assembly, flags
 from metal_ops.build.flags import MissingToolError
 
 USAGE = """\
 usage: objc [clang's options] <file>...     compiles, and links without -c
        objc --link <file.o>... -o <program>  links alone
 
-C, C++, Objective-C and Objective-C++ (.c, .cc, .cpp, .cxx, .m, .mm, .M, or -x) with Metal, Foundation and dispatch.
+C, C++, Objective-C and Objective-C++ (.c, .cc, .cpp, .cxx, .m, .mm, .M, or -x) with Metal, Foundation and dispatch;
+assembly (.s, .S), of a Mac as well, whose sections and names are translated.
 
   -framework <name>   Metal, Foundation, CoreFoundation; CoreGraphics, MetalKit and QuartzCore, which a Mac's programs
                       name for Metal's sake, are empty
@@ -50,6 +51,8 @@ LANGUAGES = {
     ".cxx": "c++",
     ".c++": "c++",
     ".C": "c++",
+    ".s": "assembler",
+    ".S": "assembler-with-cpp",
 }
 # Metal.framework and Foundation.framework are in the two libraries that every host is linked with.
 FRAMEWORKS = ("Metal", "Foundation", "CoreFoundation")
@@ -192,6 +195,8 @@ class _Driver:
             for place, word in enumerate(self.words)
             if place not in others and not (links and _LINK_ONLY.match(word))
         ]
+        if language.startswith("assembler"):
+            return _assemble(compiler, file, language, words, output or _object(words, file))
         objective_c = language.startswith("objective-c")
         # A Mac's objects may all become part of a library.
         own = ["-fPIC", *(flags.objc_flags() if objective_c else []), *flags.host_flags()]
@@ -200,6 +205,28 @@ class _Driver:
             own.append("-D_DEFAULT_SOURCE=")
         quiet = ["-Wno-unused-command-line-argument"] if links else []
         return _call([*compiler, *own, *quiet, *words, *output, "-x", language, file])
+
+
+def _object(words: list[str], file: str) -> list[str]:
+    """-o for what `file` is assembled to, which clang cannot know of its standard input."""
+    return ["-o", f"{Path(file).stem}.o"] if "-c" in words else []
+
+
+def _assemble(
+    compiler: list[str], file: str, language: str, words: list[str], output: list[str]
+) -> int:
+    """A Mac's sections and names become ELF's; a message has the file's name and line."""
+    command = [*compiler, "-Wno-unused-command-line-argument", "-fPIC", *words, *output]
+    command += ["-x", language]
+    try:
+        text = None if file == "-" else assembly.translated(Path(file).read_text("latin-1"))
+    except OSError:
+        text = None  # clang says that it is not there.
+    if text is None:
+        return _call([*command, file])
+    folder = os.path.dirname(file) or "."
+    command += ["-iquote", folder, "-"] if language == "assembler-with-cpp" else ["-"]
+    return _call(command, f'# 1 "{file}"\n{text}')
 
 
 def _framework_words(arguments: list[str]) -> list[str]:
@@ -233,11 +260,13 @@ def _link_flags(needed: bool) -> list[str]:
     return [*metal, *scope, *end] if needed else [*scope, *metal, *end]
 
 
-def _call(command: Sequence[str]) -> int:
+def _call(command: Sequence[str], text: str | None = None) -> int:
+    """Runs it, with `text` on its standard input."""
     if os.environ.get("METAL_OPS_OBJC_VERBOSE"):
         print(" ".join(command), file=sys.stderr)
     try:
-        return subprocess.run(command, check=False).returncode
+        given = None if text is None else text.encode("latin-1")
+        return subprocess.run(command, check=False, input=given).returncode
     except FileNotFoundError:
         raise MissingToolError(
             f"{command[0]} was not found; run 'sudo apt-get install {flags.APT_PACKAGES}'."

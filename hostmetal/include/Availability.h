@@ -1,5 +1,5 @@
 // Availability annotations of Apple's SDK; there is one version of hostmetal, so they say nothing.
-// What @available and __builtin_available ask for does: macOS 14 is the one whose Metal this is, as
+// What @available and __builtin_available ask for does: macOS 15 is the one whose Metal this is, as
 // NSProcessInfo says. clang knows no platform here, and would take everything for available.
 #ifndef HOSTMETAL_AVAILABILITY_H_
 #define HOSTMETAL_AVAILABILITY_H_
@@ -11,8 +11,9 @@
 #define __MAC_12_0 120000
 #define __MAC_13_0 130000
 #define __MAC_14_0 140000
+#define __MAC_15_0 150000
 #define __MAC_OS_X_VERSION_MIN_REQUIRED __MAC_14_0
-#define __MAC_OS_X_VERSION_MAX_ALLOWED __MAC_14_0
+#define __MAC_OS_X_VERSION_MAX_ALLOWED __MAC_15_0
 
 #ifndef API_AVAILABLE
 #define API_AVAILABLE(...)
@@ -25,14 +26,14 @@
 #define API_UNAVAILABLE_END
 #endif
 
-// Whether "macOS 15.1, iOS 18, *" holds on macOS 14.0. What is not said of macOS falls under the *.
+// Whether "macOS 15.1, iOS 18, *" holds on macOS 15.0. What is not said of macOS falls under the *.
 __attribute__((const, unused)) static inline int hostmetal_available(const char* asked) {
   for (; *asked; ++asked) {
     if (__builtin_strncmp(asked, "macOS", 5) && __builtin_strncmp(asked, "macos", 5)) continue;
     for (asked += 5; *asked && *asked != ',' && (*asked < '0' || *asked > '9');) ++asked;
     int major = 0;
     while (*asked >= '0' && *asked <= '9') major = major * 10 + (*asked++ - '0');
-    if (major != 14) return major < 14;
+    if (major != 15) return major < 15;
     for (; *asked == '.' || *asked == '_' || *asked == '0';) ++asked;
     return *asked < '1' || *asked > '9';
   }

@@ -263,15 +263,15 @@ TEST(errors_describe_themselves) {
 
 TEST(a_process_says_which_macos_this_metal_is) {
   NSProcessInfo* process = [NSProcessInfo processInfo];
-  CHECK_EQ([process operatingSystemVersion].majorVersion, 14);
-  CHECK_EQ(harness::Text([process operatingSystemVersionString]), "Version 14.0");
+  CHECK_EQ([process operatingSystemVersion].majorVersion, 15);
+  CHECK_EQ(harness::Text([process operatingSystemVersionString]), "Version 15.0");
   struct Case {
     NSOperatingSystemVersion version;
     bool expected;
   };
   for (const Case& c :
-       {Case{{10, 15, 7}, true}, Case{{13, 6, 1}, true}, Case{{14, 0, 0}, true},
-        Case{{14, 0, 1}, false}, Case{{14, 1, 0}, false}, Case{{15, 0, 0}, false}}) {
+       {Case{{10, 15, 7}, true}, Case{{14, 6, 1}, true}, Case{{15, 0, 0}, true},
+        Case{{15, 0, 1}, false}, Case{{15, 1, 0}, false}, Case{{26, 0, 0}, false}}) {
     CHECK_EQ(bool([process isOperatingSystemAtLeastVersion:c.version]), c.expected);
   }
   CHECK_EQ([process thermalState], NSProcessInfoThermalStateNominal);

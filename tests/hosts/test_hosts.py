@@ -133,7 +133,7 @@ int main(void) {
   return 0;
 }
 """
-# As NSProcessInfo's operatingSystemVersion, 14.0, whatever clang makes of a system that is no Mac. A number a question.
+# As NSProcessInfo's operatingSystemVersion, 15.0, whatever clang makes of a system that is no Mac. A number a question.
 AVAILABLE = r"""
 #include <CoreFoundation/CoreFoundation.h>
 #ifdef __OBJC__
@@ -143,7 +143,7 @@ AVAILABLE = r"""
 #endif
 #define LATER macOS 26.0
 // C++ wrappers of Metal list devices where this says so.
-#if __MAC_OS_X_VERSION_MIN_REQUIRED < 101100 || __MAC_OS_X_VERSION_MAX_ALLOWED != __MAC_14_0
+#if __MAC_OS_X_VERSION_MIN_REQUIRED < 101100 || __MAC_OS_X_VERSION_MAX_ALLOWED != __MAC_15_0
 #error "another macOS"
 #endif
 #ifdef __cplusplus
@@ -153,9 +153,9 @@ struct Queue {
 };
 #endif
 int main(void) {
-  if (asked(macOS 15, iOS 12, *)) printf("15 ");
-  if (asked(macOS 14.1, *)) printf("14.1 ");
-  if (asked(tvOS 26, macos 14.0, *)) printf("14 ");
+  if (asked(macOS 16, iOS 12, *)) printf("16 ");
+  if (asked(macOS 15.1, *)) printf("15.1 ");
+  if (asked(tvOS 26, macos 15.0, *)) printf("15 ");
   if (asked(macOS 10.15.4, *)) printf("10 ");
   if (asked(LATER, iOS 12, *)) printf("26 ");
   if (asked(iOS 26, *)) printf("not iOS ");
@@ -238,7 +238,7 @@ HOSTS = {
         for name in ("host.c", "host.cpp", "host.m")
     },
     **{
-        f"what is available, {name}": (name, AVAILABLE, "14 10 not iOS 1\n")
+        f"what is available, {name}": (name, AVAILABLE, "15 10 not iOS 1\n")
         for name in ("host.c", "host.cpp", "host.m", "host.mm")
     },
     "Objective-C": ("host.m", OBJECTS, "zero NSRangeException device\n"),
@@ -516,7 +516,7 @@ def test_cmake_projects_that_ask_whether_this_is_a_mac(tmp_path: Path, toolchain
 XCRUN = {
     "--find metal": (0, "/bin/metal\n"),
     "-sdk macosx -f clang++": (0, "/compilers/clang++\n"),
-    "--sdk macosx --show-sdk-version": (0, "14.0\n"),
+    "--sdk macosx --show-sdk-version": (0, "15.0\n"),
     "-sdk macosx metal --version": (0, "metal_ops metal"),
     "-sdk macosx clang --version": (0, "clang version"),
     "-sdk macosx no-such-tool": (72, 'unable to find utility "no-such-tool"'),

@@ -51,7 +51,8 @@ typedef NS_ENUM(NSInteger, NSProcessInfoThermalState) {
 };
 
 @interface NSProcessInfo (Hostmetal)
-// The macOS whose Metal this is, 14.0: hosts ask so for what they may call.
+// The macOS whose Metal this is, 15.0, with residency sets, math modes and Metal 3.2: hosts ask so
+// for what they may call.
 - (NSOperatingSystemVersion)operatingSystemVersion;
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)version;
 - (NSProcessInfoThermalState)thermalState;

@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
     -f|-find|--find) find=yes; shift ;;
     -r|-run|--run|-v|-verbose|--verbose|-l|-log|--log|-n|-no-cache|--no-cache|-k|-kill-cache|--kill-cache) shift ;;
     -show-sdk-path|--show-sdk-path) echo /; exit 0 ;;
-    -show-sdk-version|--show-sdk-version) echo 14.0; exit 0 ;;
+    -show-sdk-version|--show-sdk-version) echo 15.0; exit 0 ;;
     -*) echo "xcrun: error: there is no $1 on Linux" >&2; exit 64 ;;
     *) break ;;
   esac

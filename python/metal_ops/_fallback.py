@@ -49,10 +49,15 @@ def install(mode: str, error: Callable[[str], Exception]) -> None:
             return
         if {t.dtype.name for t in outputs} == {"resource"}:
             return
-        why = _why_not(op, tuple(sorted(types.items())))
-        if why is None:
+        # A table's keys lie in the host's memory, and so do its size and whole numbers that stand for them.
+        if op.startswith("LookupTable") and not any(t.dtype.is_floating for t in outputs):
             return
-        dtype = next((t.dtype.name for t in [*outputs, *inputs]), "")
+        reason = _why_not(op, tuple(sorted(types.items())))
+        if reason is None:
+            return
+        why, lacking = reason
+        names = [t.dtype.name for t in [*outputs, *inputs]]
+        dtype = next((name for name in names if name in lacking), names[0])
         line = (
             f"metal_ops: {op} of {dtype} runs on the CPU, and its tensors are copied there and back: {why}. "
             "metal_ops.device.report(function, *args) tells where each op of a function runs."
@@ -79,8 +84,11 @@ def _meant_for_cpu(output: Any, graph: Any, context: Any) -> bool:
 
 
 @functools.cache
-def _why_not(op: str, types: tuple[tuple[str, int], ...]) -> str | None:
-    """Why the device has no kernel for an op with these attributes; None where it has, or nobody has."""
+def _why_not(op: str, types: tuple[tuple[str, int], ...]) -> tuple[str, set[str]] | None:
+    """Why the device has no kernel for an op with these attributes, and which of their dtypes none of its kernels has.
+
+    Of a Cast of float64 to float32 that is float64. None where it has a kernel, or nobody has.
+    """
     from tensorflow.python.framework import dtypes, kernels, op_def_registry
 
     definition = op_def_registry.get(op)
@@ -91,7 +99,7 @@ def _why_not(op: str, types: tuple[tuple[str, int], ...]) -> str | None:
     if not any(kernel.device_type == "CPU" for kernel in registered):
         return None
     if not ours:
-        return "the device has no kernel for this op"
+        return "the device has no kernel for this op", set()
     given = dict(types)
     for kernel in ours:
         if all(
@@ -105,4 +113,9 @@ def _why_not(op: str, types: tuple[tuple[str, int], ...]) -> str | None:
         for constraint in kernel.constraint
         for value in constraint.allowed_values.list.type
     }
-    return f"the device's kernels of it are for {', '.join(sorted(found))}"
+    asked = {
+        dtypes.as_dtype(given[attr.name]).name
+        for attr in definition.attr
+        if attr.type == "type" and given.get(attr.name)
+    }
+    return f"the device's kernels of it are for {', '.join(sorted(found))}", asked - found

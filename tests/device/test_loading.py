@@ -357,6 +357,7 @@ FALLBACKS = """
         f(x)
         tf.linalg.svd(np.eye(3))
         tf.constant([1.0], tf.float64) * 2.0
+        tf.cast(tf.constant([1.0], tf.float64), tf.float32)
         with tf.device("CPU:0"):
             tf.linalg.expm(x)
             tf.linalg.svd(x)
@@ -364,6 +365,9 @@ FALLBACKS = """
         list(data)
         list(tf.distribute.MirroredStrategy().experimental_distribute_dataset(data.batch(1)))
         tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+        words = tf.keras.layers.StringLookup(vocabulary=["a", "b"])
+        words(tf.constant(["a", "c"])), words.vocabulary_size()
+        tf.keras.layers.IntegerLookup(vocabulary=[3, 5])(tf.constant([3, 4]))
         tf.strings.length("a")
         model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
         model.compile("adam", "mse")
@@ -388,6 +392,7 @@ def test_ops_that_the_device_has_not_are_told_once():
         ["MatrixLogarithm", "of", "complex64"],
         ["Svd", "of", "float64"],
         ["Mul", "of", "float64"],
+        ["Cast", "of", "float64"],
     ], out
     assert all(line.startswith("RuntimeWarning metal_ops: ") for line in lines)
     assert "the device has no kernel for this op. metal_ops.device.report(" in lines[0]

@@ -93,6 +93,17 @@ TF_LDFLAGS := @$(TF_FLAGS)/ldflags
 $(TF_FLAGS)/cflags: tools/tensorflow_flags.py $(VENV)/stamp
 	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) $< $(@D)
 
+# $(eval $(call remembered,<file>,<words>)): a file that is written when the words are others than it has, so that what needs it is
+# made anew then. While they are the same nothing is, and `make -n` says so.
+define remembered
+ifneq ($$(shell cat $(1) 2>/dev/null),$(2))
+.PHONY: $(1)
+endif
+$(1):
+	@mkdir -p $$(@D)
+	@echo '$(2)' > $$@
+endef
+
 # The same sources give the same bytes wherever the checkout and, by the flags above, TensorFlow lie.
 REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
 

@@ -12,12 +12,7 @@ $(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py $(METAL_FLAGS)/macos | 
 # make metal MACOS_OF_METAL=13.0: for that one, without bfloat16, which its shaders do not have. flags.py reads it, and says
 # what it is where nobody does. The file changes when the word does, and then everything is made anew.
 export MACOS_OF_METAL
-ifneq ($(shell cat $(METAL_FLAGS)/macos 2>/dev/null),$(MACOS_OF_METAL))
-.PHONY: $(METAL_FLAGS)/macos
-endif
-$(METAL_FLAGS)/macos:
-	@mkdir -p $(@D)
-	@echo '$(MACOS_OF_METAL)' > $@
+$(eval $(call remembered,$(METAL_FLAGS)/macos,$(MACOS_OF_METAL)))
 
 # What Metal is on this platform: the runtime beside the library on Linux, a framework on macOS.
 ifneq ($(shell uname),Darwin)

@@ -14,6 +14,7 @@
 #define __MAC_15_0 150000
 #define __MAC_OS_X_VERSION_MIN_REQUIRED __MAC_14_0
 #define __MAC_OS_X_VERSION_MAX_ALLOWED __MAC_15_0
+#define hostmetal_macos (__MAC_OS_X_VERSION_MAX_ALLOWED / 10000)
 
 #ifndef API_AVAILABLE
 #define API_AVAILABLE(...)
@@ -33,7 +34,7 @@ __attribute__((const, unused)) static inline int hostmetal_available(const char*
     for (asked += 5; *asked && *asked != ',' && (*asked < '0' || *asked > '9');) ++asked;
     int major = 0;
     while (*asked >= '0' && *asked <= '9') major = major * 10 + (*asked++ - '0');
-    if (major != 15) return major < 15;
+    if (major != hostmetal_macos) return major < hostmetal_macos;
     for (; *asked == '.' || *asked == '_' || *asked == '0';) ++asked;
     return *asked < '1' || *asked > '9';
   }

@@ -10,15 +10,10 @@ METAL_LIBRARIES += $(METALLIB)
 endif
 
 # make metal GPU=1: code for NVIDIA GPUs as well, GPU=sm_90 for one kind alone. The file changes when the words do, and then
-# everything is made anew; while they are the same nothing is, and `make -n` says so.
+# everything is made anew.
 METAL_GPU := $(if $(GPU),--gpu=$(if $(filter sm_%,$(GPU)),$(GPU),sm_80$(comma)sm_90))
 METAL_GPU_STAMP := build/metal_gpu
-ifneq ($(shell cat $(METAL_GPU_STAMP) 2>/dev/null),$(METAL_GPU))
-.PHONY: $(METAL_GPU_STAMP)
-endif
-$(METAL_GPU_STAMP):
-	@mkdir -p $(@D)
-	@echo '$(METAL_GPU)' > $@
+$(eval $(call remembered,$(METAL_GPU_STAMP),$(METAL_GPU)))
 METALLIB_PARTS += $(METAL_GPU_STAMP)
 
 # -Werror is left out on purpose: a newer clang may warn about more.

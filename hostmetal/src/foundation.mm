@@ -405,7 +405,7 @@ void ReadAsciiLeniently(Class strings) {
 #if GNUSTEP_BASE_MINOR_VERSION < 29
 @implementation NSProcessInfo (Hostmetal)
 - (NSOperatingSystemVersion)operatingSystemVersion {
-  return {15, 0, 0};
+  return {hostmetal_macos, 0, 0};
 }
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)asked {
   NSOperatingSystemVersion ours = [self operatingSystemVersion];

@@ -11,6 +11,9 @@
  *   metallib_v1_wide     of some kernels, code for wider vectors than every processor that runs
  *                        metallib_v1 has, where a shader asks for it: absent where none does
  *
+ *   metallib_v1_deferred is a text, with a zero behind it: what the compiler makes the code of
+ *                        METALLIB_KERNEL_ABSENT kernels of (python/metal_ops/metal/deferred.py)
+ *
  * A .metallib needs libc and libm only; fibers come from the runtime (metallib_host).
  *
  * What the runtime does for one dispatch:
@@ -42,6 +45,7 @@ extern "C" {
 #define METALLIB_SYMBOL "metallib_v1"
 #define METALLIB_CHECKED_SYMBOL "metallib_v1_checked"
 #define METALLIB_WIDE_SYMBOL "metallib_v1_wide"
+#define METALLIB_DEFERRED_SYMBOL "metallib_v1_deferred"
 #define METALLIB_TRAILER_MAGIC "MSL1CRC" /* with its '\0' */
 
 /* The last bytes of the file, behind what ELF knows of: the file is whole, and a .metallib. Whoever
@@ -268,8 +272,8 @@ typedef struct metallib_launch {
 
 enum metallib_kernel_flags {
   METALLIB_KERNEL_FIBERS = 1u << 0, /* has barriers or simdgroup functions: one fiber a thread */
-  /* Its code was left out (metal --on-demand): scratch_size and run are NULL. A library of its own
-   * brings them. */
+  /* Its code was left out (metal --on-demand, --deferred): scratch_size and run are NULL. A library
+   * of its own brings them. */
   METALLIB_KERNEL_ABSENT = 1u << 1,
   /* Of METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber a simdgroup. */
   METALLIB_KERNEL_LANES = 1u << 2,

@@ -16,11 +16,19 @@ METAL_GPU_STAMP := build/metal_gpu
 $(eval $(call remembered,$(METAL_GPU_STAMP),$(METAL_GPU)))
 METALLIB_PARTS += $(METAL_GPU_STAMP)
 
+# A build here makes the code of a kernel when a program asks for it, and keeps it (METAL_OPS_CACHE). METAL_OPS_TARGETS=all makes
+# all of it now, for every processor: packages for other machines have that.
+METAL_DEFERRED := $(if $(filter all,$(METAL_OPS_TARGETS)),,--deferred)
+# Libraries name the objects of this checkout: where it has been moved, they are made anew.
+METAL_DEFERRED_STAMP := build/metal_deferred
+$(eval $(call remembered,$(METAL_DEFERRED_STAMP),$(METAL_DEFERRED) $(if $(METAL_DEFERRED),$(CURDIR))))
+METALLIB_PARTS += $(METAL_DEFERRED_STAMP)
+
 # -Werror is left out on purpose: a newer clang may warn about more.
 build/%.air: %.metal $(METALLIB_PARTS) | $(VENV)/stamp build/system-metal.stamp
 	@mkdir -p $(@D)
 	@echo "  metal   $<"
-	@$(METAL) -c -I. -Wall $(METAL_GPU) -MD -MF build/$*.air.d $< -o $@
+	@$(METAL) -c -I. -Wall $(METAL_GPU) $(METAL_DEFERRED) -MD -MF build/$*.air.d $< -o $@
 
 $(METALLIB): $(METAL_AIR)
 	@echo "  link    $@"

@@ -103,6 +103,32 @@ int Spawn(const std::vector<std::string>& arguments, const std::string& input,
   return status;
 }
 
+// As standard input: the name of a file is part of what the compiler's cache goes by.
+std::vector<std::string> SourceArguments(const CompileJob& job, const std::string& output) {
+  std::vector<std::string> arguments = {"-", "-o", output};
+  for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
+  if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
+  if (!job.math.empty()) arguments.push_back(job.math);
+  // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
+  if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
+  const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
+  arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
+  if (!job.gpu.empty()) {
+    arguments.push_back("--gpu=" + job.gpu);
+  } else if (job.kernels.empty()) {
+    arguments.push_back("--on-demand");
+  }
+  for (const std::string& name : job.kernels) arguments.push_back("--kernel=" + name);
+  return arguments;
+}
+
+std::vector<std::string> DeferredArguments(const CompileJob& job, const std::string& output) {
+  const char* kind = job.checked ? "checked" : job.wide ? "widest" : "plain";
+  std::vector<std::string> arguments = {"--from-deferred", output, kind};
+  arguments.insert(arguments.end(), job.kernels.begin(), job.kernels.end());
+  return arguments;
+}
+
 }  // namespace
 
 std::string CompileSource(const CompileJob& job, Failure* failure) {
@@ -133,21 +159,9 @@ std::string CompileSource(const CompileJob& job, Failure* failure) {
     return fail(kLibraryInternal, "[newLibraryWithSource] cannot write to '" + folder.path() +
                                       "': " + strerror(errno) + "; set TMPDIR");
   }
-  // As standard input: the name of a file is part of what the compiler's cache goes by.
-  std::vector<std::string> arguments = {FindPython(package), compiler, "-", "-o", output};
-  for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
-  if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
-  if (!job.math.empty()) arguments.push_back(job.math);
-  // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
-  if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
-  const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
-  arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
-  if (!job.gpu.empty()) {
-    arguments.push_back("--gpu=" + job.gpu);
-  } else if (job.kernels.empty()) {
-    arguments.push_back("--on-demand");
-  }
-  for (const std::string& name : job.kernels) arguments.push_back("--kernel=" + name);
+  std::vector<std::string> arguments =
+      job.deferred ? DeferredArguments(job, output) : SourceArguments(job, output);
+  arguments.insert(arguments.begin(), {FindPython(package), compiler});
   int status = Spawn(arguments, input, messages);
   if (status == -1) {
     return fail(kLibraryInternal, "[newLibraryWithSource] cannot run '" + arguments[0] +

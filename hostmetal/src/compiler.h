@@ -20,6 +20,7 @@ struct CompileJob {
   bool checked = false;  // kernels whose accesses are checked, instead of the others
   // Code of these alone. Empty: of all, or of none where there are many (METALLIB_KERNEL_ABSENT).
   std::vector<std::string> kernels;
+  bool deferred = false;  // `source` is what Module::Deferred says
 };
 
 // The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the

@@ -426,6 +426,7 @@ bool Exists(const std::string& path) {
   Failure failure;
   auto module = _driver->LoadFile([filepath fileSystemRepresentation], _validate, &failure);
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  module = hostmetal::WithDeferredCode(_driver, std::move(module), _validate);
   return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
 }
 
@@ -453,6 +454,7 @@ bool Exists(const std::string& path) {
                                   _validate, &failure);
   [map release];
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
+  module = hostmetal::WithDeferredCode(_driver, std::move(module), _validate);
   return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
 }
 
@@ -577,7 +579,7 @@ bool Exists(const std::string& path) {
                       why + "; add it with addComputePipelineFunctionsWithDescriptor:error:");
   }
   Failure failure;
-  if (state->_kernel->entry->flags & METALLIB_KERNEL_ABSENT) {
+  if (state->_kernel->entry->flags & METALLIB_KERNEL_ABSENT && _driver->CompilerTarget().empty()) {
     failure = state->_kernel->module->Complete(state->_kernel);
   }
   if (!failure) failure = _driver->Prepare(state->_kernel);

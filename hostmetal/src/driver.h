@@ -76,6 +76,8 @@ class Module {
   virtual std::string Identity() const { return ""; }
   // Whether a compiler made it here, at this program's word.
   virtual bool FromSource() const { return false; }
+  // What the compiler makes the code of kernels of that came without, or "".
+  virtual std::string Deferred() const { return ""; }
   // The .metallib that it was loaded from.
   virtual std::string Bytes() const { return ""; }
   // Its code for GPUs, if any.

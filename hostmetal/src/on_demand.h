@@ -1,4 +1,4 @@
-// Libraries of sources whose kernels are compiled when a pipeline asks for them.
+// Libraries whose kernels are compiled when a pipeline asks for them.
 #ifndef HOSTMETAL_SRC_ON_DEMAND_H_
 #define HOSTMETAL_SRC_ON_DEMAND_H_
 
@@ -11,6 +11,10 @@ namespace hostmetal {
 
 // The library of a source: all of it, or what describes its kernels where these are many.
 std::shared_ptr<Module> CompileModule(Driver* driver, CompileJob job, Failure* failure);
+
+// A loaded library whose kernels' code is made of what its text names, if it has one; else the same.
+std::shared_ptr<Module> WithDeferredCode(Driver* driver, std::shared_ptr<Module> tables,
+                                         bool checked);
 
 }  // namespace hostmetal
 

@@ -32,6 +32,10 @@ class CpuModule : public Module {
   const metallib_gpu_library* gpu() const override {
     return static_cast<const metallib_gpu_library*>(dlsym(handle_, METALLIB_GPU_SYMBOL));
   }
+  std::string Deferred() const override {
+    auto* text = static_cast<const char*>(dlsym(handle_, METALLIB_DEFERRED_SYMBOL));
+    return text ? text : "";
+  }
   std::string Bytes() const override {
     struct stat info;
     if (fstat(fd_, &info) != 0) return "";

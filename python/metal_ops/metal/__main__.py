@@ -1,5 +1,6 @@
 """`python -m metal_ops.metal ...`, or `python <this folder> ...` where nothing is installed."""
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -15,8 +16,10 @@ if not __package__:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    main = importlib.import_module("metal_shader_compiler.cli").main
+    package = spec.name
 else:
-    from .cli import main
+    package = __package__
 
-sys.exit(main())
+# The code of one kernel, as the runtime asks for it, needs no part that reads sources.
+name = "deferred" if sys.argv[1:2] == ["--from-deferred"] else "cli"
+sys.exit(importlib.import_module(f"{package}.{name}").main())

@@ -112,6 +112,12 @@ def abi() -> Abi:
     return Abi(toolchain.library_root() / "metallib_abi.h")
 
 
+@functools.cache
 def number(name: str) -> int:
     """The value of METALLIB_<name>."""
+    # A literal is read as text: libclang takes longer to load than a kernel to compile.
+    text = (toolchain.library_root() / "metallib_abi.h").read_text()
+    found = re.search(rf"^ *METALLIB_{name} =\s+(\d+)u?(?: << (\d+))?[, ]", text, re.M)
+    if found:
+        return int(found[1]) << int(found[2] or 0)
     return int(abi().numbers[f"METALLIB_{name}"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import compiler, gpu, toolchain
+from . import compiler, deferred, gpu, toolchain
 from .compiler import CompileError, Options
 from .flat import preprocess
 from .on_demand import compile_library
@@ -36,6 +36,8 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
   -fshader-validation-only  leave out the others
+  --deferred            with -c: what describes the kernels, and in <output>.deferred what their code is made of when a
+                        program asks for it: for libraries that stay on this machine, with these files
   --on-demand           of a library of many kernels, only what describes them; --kernel=<name>, as often as one likes,
                         makes a library of these alone. The runtime asks so for sources that are compiled while it runs
   -MD                   write the included files as a make rule, too, into <output>.d or what -MF <file> says; -M
@@ -93,8 +95,17 @@ def _metallib(arguments: list[str]) -> int:
             inputs.append(item)
     if not inputs:
         raise CompileError("metallib: error: no input files")
-    _write(out, compiler.link([_object(file) for file in inputs]))
+    _write(out, compiler.link([_object(file) for file in inputs], later=deferred.index(inputs)))
     return 0
+
+
+def _write_deferred(out: str, content: bytes | None) -> None:
+    """What lies beside an object whose kernels have no code yet; nothing beside one whose kernels have."""
+    beside = out + deferred.SUFFIX
+    if content is not None:
+        _write(beside, content)
+    elif os.path.isfile(beside):
+        os.unlink(beside)
 
 
 def _metal(arguments: list[str]) -> int:
@@ -108,7 +119,7 @@ def _metal(arguments: list[str]) -> int:
         return 0
     out, only_compile, inputs, report = None, False, [], False
     rule = _Rule()
-    on_demand, kernels = False, []
+    on_demand, later, kernels = False, False, []
     only_preprocess, preprocessor = False, []
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
     lists = {
@@ -157,6 +168,8 @@ def _metal(arguments: list[str]) -> int:
             fields["validation"], fields["plain"] = True, False
         elif item == "--on-demand":
             on_demand = True
+        elif item == "--deferred":
+            later = True
         elif item.startswith("--kernel="):
             kernels.append(item[9:])
         elif re.match(r"-W(no-)?(error=)?metal-", item):
@@ -203,7 +216,9 @@ def _metal(arguments: list[str]) -> int:
         sys.stderr.write(said if not kernels else "")
         _write(out or "default.metallib", data)
         return 0
-    return _build(inputs, out, only_compile, rule, options)
+    if later and (not only_compile or any(file.endswith((".air", ".o", "-")) for file in inputs)):
+        raise CompileError("metal: error: --deferred goes with -c, and with files")
+    return _build(inputs, out, only_compile, rule, options, later)
 
 
 def _preprocess(inputs: list[str], out: str | None, words: list[str], options: Options) -> int:
@@ -292,7 +307,12 @@ def _quoted(name: str) -> str:
 
 
 def _build(
-    inputs: list[str], out: str | None, only_compile: bool, rule: _Rule, options: Options
+    inputs: list[str],
+    out: str | None,
+    only_compile: bool,
+    rule: _Rule,
+    options: Options,
+    later: bool,
 ) -> int:
     target = out or (Path(inputs[0]).stem + ".air" if only_compile else "default.metallib")
     if rule.alone:
@@ -306,10 +326,17 @@ def _build(
         if file.endswith((".air", ".o")):
             objects.append(_object(file))
             continue
-        data, said = compiler.compile_object(_name(file), options, _text(file))
+        name = out or Path(file).stem + ".air"
+        code = None
+        if later:
+            data, code, said = deferred.compile_deferred(file, options)
+        else:
+            data, said = compiler.compile_object(_name(file), options, _text(file))
         sys.stderr.write(said)
         if only_compile:
-            _write(out or Path(file).stem + ".air", data)
+            if name != "-":
+                _write_deferred(name, code)
+            _write(name, data)
         objects.append(data)
     if not only_compile:
         _write(target, compiler.link(objects, options.target))

@@ -8,19 +8,16 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, cpu, gpu, ir, lanes, toolchain
+from . import cache, cpu, gpu, lanes, toolchain
 from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
+from .linking import link
 from .messages import render
 from .reflect import reflect
 from .reflection import Reflection
-from .seal import sealed
 from .source import Source
 from .syntax_tree import SyntaxTree
 from .toolchain import CompileError
-
-# The runtime refuses libraries with code that runs when they are loaded.
-NO_CONSTRUCTORS = "SECTIONS { /DISCARD/ : { *(.preinit_array*) *(.init_array*) *(.ctors*) } }"
 
 # In a shader, within #if defined(__METAL_CPU__): its kernels are compiled for processors with AVX-512 as well.
 WIDE_PRAGMA = re.compile(r"^#[ \t]*pragma[ \t]+metal_ops[ \t]+wide_vectors[ \t]*$", re.M)
@@ -87,10 +84,15 @@ def compile_object(file: str, options: Options, text: str | None = None) -> tupl
       CompileError: with the messages.
     """
     data, said = _processor_object(file, options, text)
+    return attach_gpu(data, file, options, text), said
+
+
+def attach_gpu(data: bytes, file: str, options: Options, text: str | None) -> bytes:
+    """An object of a .metal file with its code for GPUs, if `options` name any."""
     if not options.gpu:
-        return data, said
+        return data
     texts = [(name, _gpu_text(file, options, text, name)) for name in options.gpu]
-    return gpu.attach(data, texts), said
+    return gpu.attach(data, texts)
 
 
 def _flat(file: str, text: str | None, options: Options, defines: list[str]) -> str:
@@ -250,107 +252,6 @@ def _reflect(
         count = sum(m.severity == "error" for m in reflection.messages)
         raise CompileError(f"{said}{count} error{'s' * (count > 1)} generated.")
     return source, reflection, said
-
-
-def link(objects: list[bytes], target: str | None = None) -> bytes:
-    """Objects of compile_object as one .metallib.
-
-    Raises:
-      CompileError: two kernels have one name, or an input is no object of this compiler.
-    """
-    target = target or toolchain.default_target()
-    with tempfile.TemporaryDirectory(prefix="metallib-") as folder:
-        work = Path(folder)
-        files = []
-        for i, data in enumerate(objects):
-            if not data.startswith(b"\x7fELF"):
-                raise CompileError(
-                    "metallib: error: an input is not an object of this compiler; make it with 'metal -c'"
-                )
-            files.append(work / f"{i}.air")
-            files[-1].write_bytes(data)
-        checked = all(b"msl_kernels_checked\0" in data for data in objects)
-        wide = any(b"msl_kernels_wide\0" in data for data in objects)
-        out = work / "out.metallib"
-        command = [
-            *(
-                toolchain.linker(),
-                "-shared",
-                "-z",
-                "now",
-                "--gc-sections",
-                "--icf=all",
-                "-z",
-                "nostart-stop-gc",
-                "-soname",
-                "metallib",
-            ),
-            *(
-                "--strip-all",
-                "--build-id=none",
-                str(_library_object(target, checked, wide, work)),
-                *map(str, files),
-            ),
-            *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
-            *("-l:libm.so.6", "-l:libc.so.6", "-o", str(out)),
-        ]
-        try:
-            toolchain.run(command, "the linker")
-        except CompileError as error:
-            twice = re.findall(rf"duplicate symbol: {ir.NAME_MARK}(.*)", str(error))
-            if not twice:
-                raise
-            raise CompileError(
-                "".join(f"metallib: error: duplicate kernel name '{n}'\n" for n in twice)[:-1]
-            ) from None
-        return sealed(out.read_bytes())
-
-
-def _library_object(target: str, checked: bool, wide: bool, work: Path) -> Path:
-    """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
-    host = toolchain.host_cpu() if target == "native" else ""
-    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), host)}.o"
-    whole = work / "library.o"
-    kept = cache.read(name)
-    if kept is not None:
-        whole.write_bytes(kept)
-        return whole
-    test = "1"
-    label = target
-    if target.startswith("x86-64"):
-        test = f'__builtin_cpu_supports("{target}")'
-    out = work / "library_cc.o"
-    command = [
-        *(
-            toolchain.clang(),
-            "-std=c++17",
-            "-O2",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-fno-exceptions",
-            "-fno-rtti",
-        ),
-        *("-fomit-frame-pointer", f"-DMSL_CPU_TEST={test}", f'-DMSL_TARGET="{label}"'),
-        f'-DMSL_COMPILER="metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()})"',
-        *(
-            f"-DMSL_WITH_CHECKED={int(checked)}",
-            f"-DMSL_WITH_WIDE={int(wide)}",
-            f'-DMSL_WIDE_TARGET="{toolchain.WIDE}"',
-            "-c",
-            str(toolchain.library_root() / "lib" / "library.cc"),
-        ),
-        *("-o", str(out)),
-    ]
-    toolchain.run(command, "library.cc")
-    script = work / "no_constructors.ld"
-    script.write_text(NO_CONSTRUCTORS)
-    # __builtin_cpu_supports reads a table that libgcc has, with a constructor that fills it. The one call does that too.
-    gcc = toolchain.run([toolchain.clang(), "-print-libgcc-file-name"], "clang").strip()
-    toolchain.run(
-        [toolchain.linker(), "-r", str(out), gcc, "-T", str(script), "-o", str(whole)], "the linker"
-    )
-    cache.write(name, whole.read_bytes())
-    return whole
 
 
 def dependencies(file: str, options: Options) -> list[str]:

@@ -71,8 +71,10 @@ def compile_parts(
             _back_end_checked(lanes.by_fibers(ir.checked(text + marks)), target, out, level)
             return [out]
         text, cpu_ = ir.unchecked(text), target
+        if variant in ("wide", "widened"):  # beside the plain ones, or in their place
+            text, cpu_ = ir.widened(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
         if variant == "wide":
-            text, cpu_ = ir.wide(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
+            text = ir.wide(text)
         modules, _ = lanes.by_lanes(text, cpu_)
         modules[0] += marks
         flags = SHORT_SLP if ir.meeting(text) else ()
@@ -90,11 +92,9 @@ def compile_parts(
     return _joined(objects, work)
 
 
-def compile_tables(
-    text: str, numbers: Sequence[int], target: str, variants: Sequence[str], work: Path
-) -> bytes:
-    """What describes these kernels, of all that Wrappers.described has, as an object."""
-    part = lanes.by_fibers(ir.prepare(ir.pieces(text).part(numbers), []))
+def compile_tables(text: str, target: str, variants: Sequence[str], work: Path) -> bytes:
+    """A module that describes kernels and has no code of them, as an object."""
+    part = lanes.by_fibers(ir.prepare(text, []))
     objects = []
     for variant in variants:
         if variant == "wide":
@@ -109,6 +109,8 @@ def compile_tables(
 
 
 def _joined(objects: list[Path], work: Path) -> bytes:
+    if len(objects) == 1:
+        return objects[0].read_bytes()
     out = work / "out.air"
     toolchain.run([toolchain.linker(), "-r", *map(str, objects), "-o", str(out)], "the linker")
     return out.read_bytes()

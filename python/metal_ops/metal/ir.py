@@ -10,7 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-NAME_MARK = "msl kernel "
+from . import toolchain
+from .abi import number as number_of
+
 _LINKAGE = r"(?:(?:weak_odr|linkonce_odr|linkonce|weak|hidden|dso_local|internal|available_externally|protected)\s+)*"
 _DEFINE = re.compile(rf"^define {_LINKAGE}", re.M)
 _GLOBAL = re.compile(
@@ -130,7 +132,7 @@ def mark_names(names: list[str]) -> str:
     """A symbol for each kernel, so that the linker sees when two objects have one of the same name."""
     lines = [".pushsection .rodata.msl_names,\\22a\\22"]
     for name in names:
-        symbol = "\\22" + NAME_MARK + re.sub(r'[\\"]', "?", name) + "\\22"
+        symbol = "\\22" + toolchain.NAME_MARK + re.sub(r'[\\"]', "?", name) + "\\22"
         lines += [f".globl {symbol}", f".hidden {symbol}", f"{symbol}:", ".byte 0"]
     return "".join(f'module asm "{line}"\n' for line in [*lines, ".popsection"])
 
@@ -169,7 +171,7 @@ class Pieces:
             kept |= new
             ahead += new
         used = ", ".join(f"ptr {name}" for name in names)
-        body = "".join(text for name, text in self.definitions.items() if name in kept)
+        body = "".join(self.definitions[name] for name in self.definitions if name in kept)
         return (
             f"{self.frame}{body}@llvm.compiler.used = appending global [{len(names)} x ptr] [{used}], "
             'section "llvm.metadata"\n'
@@ -206,6 +208,24 @@ def _entries(text: str) -> dict[int, str]:
     return {int(number): name for name, number in _ENTRY.findall(text)}
 
 
+_WITH_CODE = re.compile(
+    r"(%struct\.metallib_kernel \{ ptr [^,]+, i32 )(\d+)(, .*), ptr [^,]+, ptr [^ ]+ \}"
+)
+
+
+def without_code(module: Pieces) -> str:
+    """What describes the kernels of a module, each without its code (METALLIB_KERNEL_ABSENT)."""
+    absent = number_of("KERNEL_ABSENT")
+
+    def describe(text: str) -> str:
+        return _WITH_CODE.sub(
+            lambda m: f"{m[1]}{int(m[2]) | absent}{m[3]}, ptr null, ptr null }}", text
+        )
+
+    definitions = {name: describe(text) for name, text in module.definitions.items()}
+    return Pieces(module.frame, definitions, module.entries).part(sorted(module.entries))
+
+
 def groups(numbers: Sequence[int], per_part: int) -> list[list[int]]:
     """Kernels in parts of about as many; a few too many for a part do not make another."""
     n_parts = max(1, round(len(numbers) / per_part))
@@ -239,9 +259,13 @@ def unchecked(text: str) -> str:
     )
 
 
-def wide(text: str, attributes: str) -> str:
-    """The variant for wider vectors; `attributes` are those of a function of its processors."""
-    text = re.sub(r'"target-cpu"="[^"]*" "target-features"="[^"]*"', attributes, unchecked(text))
+def widened(text: str, attributes: str) -> str:
+    """For wider vectors; `attributes` are those of a function of the processors that have them."""
+    return re.sub(r'"target-cpu"="[^"]*" "target-features"="[^"]*"', attributes, unchecked(text))
+
+
+def wide(text: str) -> str:
+    """Kernels for wider vectors, beside the plain ones of one library."""
     return text.replace('section "msl_kernels"', 'section "msl_kernels_wide"')
 
 

@@ -119,7 +119,8 @@ def _all(module: _Module, one: Unit, work: Path) -> list[bytes]:
             objects.append(data)
     if absent:
         variants = one.variants
-        tables = cpu.compile_tables(module.tables, sorted(absent), one.target, variants, work)
+        text = ir.pieces(module.tables).part(sorted(absent))
+        tables = cpu.compile_tables(text, one.target, variants, work)
         objects.append(tables)
     return objects
 

@@ -14,8 +14,12 @@ from . import cache
 from .errors import CompileError as CompileError
 
 VERSION = "1"
+NAME_MARK = "msl kernel "  # begins a symbol for each kernel, which the linker compares
 # Sources of the compiler on which the code that it makes does not depend.
-NO_STAGE = {"__init__.py", "__main__.py", "cache.py", "cli.py", "errors.py", "launch.py", "seal.py"}
+NO_STAGE = {
+    *("__init__.py", "__main__.py", "cache.py", "cli.py", "deferred.py", "errors.py", "launch.py"),
+    *("linking.py", "seal.py", "serve.py"),
+}
 
 
 # Processors with AVX-512. What a shader's pragma asks to be compiled for them too is what other targets lack.

@@ -1,0 +1,223 @@
+"""Objects that describe their kernels and have no code, and the code of one kernel when a pipeline asks for it.
+
+A build from source compiles few of the thousands of kernels that a program uses. `metal -c --deferred` reads a source and
+keeps its IR beside the object, in `<object>.deferred`: a line of JSON that says where each definition lies, and the
+definitions, compressed one by one. The library that `metallib` makes of such objects has a text that says in which file
+each kernel is (METALLIB_DEFERRED_SYMBOL). The runtime gives it to `metal --from-deferred` with the name of a kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import cache, toolchain
+from .linking import link
+from .toolchain import CompileError
+
+if TYPE_CHECKING:
+    from . import ir
+    from .compiler import Options
+
+# What compiles is imported where it is called: it takes longer to import than a kernel to find in the cache.
+
+SUFFIX = ".deferred"
+
+
+def compile_deferred(
+    file: str, options: Options, text: str | None = None
+) -> tuple[bytes, bytes, str]:
+    """One .metal file as an object of tables, the content of its `.deferred` file, and the warnings.
+
+    Args:
+      file: its path, which messages name.
+      text: its content, if not that of the file.
+
+    Raises:
+      CompileError: with the messages.
+    """
+    from . import cpu, ir
+    from .compiler import attach_gpu, unit
+    from .wrappers import wrappers
+
+    one = unit(file, options, text)
+    entry = f"{one.key}{SUFFIX}"
+    kept = cache.read(entry)
+    if kept is not None:
+        head, _, rest = kept.partition(b"\n")
+        size, said = json.loads(head)
+        data, code = rest[:size], rest[size:]
+    else:
+        with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+            work = Path(folder)
+            flags = one.flags(work)
+            source, reflection, said = one.read(flags)
+            names = [kernel.host_name for kernel in reflection.kernels]
+            whole = ir.pieces(
+                cpu.front_end(wrappers(reflection).behind(source.text), flags)
+            )
+            tables = ir.without_code(whole) + ir.mark_names(names)
+            data = cpu.compile_tables(tables, one.target, ("plain",), work)
+        head = {
+            "digest": one.key,
+            "file": file,
+            "names": names,
+            "constants": [constant.name for constant in reflection.constants],
+            "target": one.target,
+            "wide": one.wide and one.target in toolchain.NARROW,
+        }
+        code = _packed(head, whole)
+        cache.write(entry, json.dumps([len(data), said]).encode() + b"\n" + data + code)
+    return attach_gpu(data, file, options, text), code, said
+
+
+def _packed(head: dict[str, Any], whole: ir.Pieces) -> bytes:
+    blocks, places, at = [], {}, 0
+    for name, text in [("", whole.frame), *whole.definitions.items()]:
+        blocks.append(zlib.compress(text.encode(), 1))
+        places[name] = [at, len(blocks[-1])]
+        at += len(blocks[-1])
+    head |= {"entries": whole.entries, "places": places}
+    return b"".join([json.dumps(head).encode(), b"\n", *blocks])
+
+
+class _Definitions(dict[str, str]):
+    """The definitions of a module, each read when it is asked for."""
+
+    def __init__(self, data: bytes, places: dict[str, list[int]], start: int):
+        super().__init__(dict.fromkeys(places, ""))
+        self._data, self._places, self._start = data, places, start
+
+    def __getitem__(self, name: str) -> str:
+        at, size = self._places[name]
+        begin = self._start + at
+        return zlib.decompress(self._data[begin : begin + size]).decode()
+
+
+class _File:
+    """A `.deferred` file, if it is still the one that a library was made with."""
+
+    def __init__(self, path: Path, digest: str):
+        try:
+            self._data = path.read_bytes()
+        except OSError as error:
+            raise CompileError(
+                f"metal: error: the kernels' code would be made of '{path}', which cannot be read: {error.strerror}; run "
+                "'make metal' again, or build with METAL_OPS_TARGETS=all, which leaves no kernel for later"
+            ) from None
+        line, _, _ = self._data.partition(b"\n")
+        self.head: dict[str, Any] = json.loads(line)
+        self._start = len(line) + 1
+        if self.head["digest"] != digest:
+            raise CompileError(
+                f"metal: error: '{path}' was built anew after the library was loaded; start the program again"
+            )
+
+    def pieces(self) -> ir.Pieces:
+        """The module."""
+        from . import ir
+
+        definitions = _Definitions(self._data, self.head["places"], self._start)
+        frame = definitions[""]
+        del definitions[""]
+        entries = {int(number): name for number, name in self.head["entries"].items()}
+        return ir.Pieces(frame, definitions, entries)
+
+
+def index(objects: Sequence[str]) -> str:
+    """Where the code of kernels is that objects have not; "" where all have their code.
+
+    Raises:
+      CompileError: some have their code and others have not: validation would find the former without checked kernels.
+    """
+    found = [file for file in objects if os.path.exists(file + SUFFIX)]
+    if not found:
+        return ""
+    if len(found) < len(objects):
+        other = next(file for file in objects if file not in found)
+        raise CompileError(
+            f"metallib: error: {found[0]} was compiled with --deferred and {other} was not; compile both in one way"
+        )
+    files: list[list[str]] = []
+    kernels: dict[str, list[int]] = {}
+    for number, file in enumerate(found):
+        with open(file + SUFFIX, "rb") as opened:
+            head = json.loads(opened.readline())
+        files.append([os.path.abspath(file + SUFFIX), head["digest"]])
+        kernels |= {name: [number, i] for i, name in enumerate(head["names"])}
+    return json.dumps({"files": files, "kernels": kernels})
+
+
+def code(text: str, kernels: Sequence[str], checked: bool, widest: bool) -> bytes:
+    """A .metallib of these kernels alone.
+
+    Args:
+      text: what index() said.
+      kernels: their names.
+      checked: whether their accesses are checked.
+      widest: whether this processor has AVX-512, for shaders that ask for it.
+
+    Raises:
+      CompileError: what they are made of is not there any more.
+    """
+    contents = json.loads(text)
+    wanted: dict[int, list[int]] = {}
+    for name in kernels:
+        if name not in contents["kernels"]:
+            raise CompileError(f"metal: error: --kernel={name}: the library has no such kernel")
+        file, number = contents["kernels"][name]
+        wanted.setdefault(file, []).append(number)
+    objects, target = [], ""
+    for file, numbers in wanted.items():
+        place, digest = contents["files"][file]
+        data, used = _code_of(Path(place), digest, sorted(numbers), checked, widest)
+        objects.append(data)
+        target = max(target, used)  # x86-64-v4 after x86-64-v3
+    return link(objects, target)
+
+
+def _code_of(
+    path: Path, digest: str, numbers: list[int], checked: bool, widest: bool
+) -> tuple[bytes, str]:
+    """The object of some kernels of one file, and its processor."""
+    module = _File(path, digest)
+    head = module.head
+    wide = widest and head["wide"] and not checked
+    variant = "checked" if checked else "widened" if wide else "plain"
+    target = toolchain.WIDE if wide else head["target"]
+    fibers = os.environ.get("METAL_OPS_FIBERS", "0") not in ("", "0")
+    key = f"{digest}-{variant}{'-fibers' * fibers}-{'-'.join(map(str, numbers))}.o"
+    data = cache.read(key)
+    if data is None:
+        from . import cpu
+
+        with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+            parts = module.pieces().parts(numbers, cpu.KERNELS_PER_PART)
+            data = cpu.compile_parts(
+                parts, head["names"], head["constants"], head["target"], (variant,), Path(folder)
+            )
+        cache.write(key, data)
+    return data, target
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`metal --from-deferred <output> plain|checked|widest <kernel>...`, what index() said as standard input."""
+    out, kind, *kernels = (sys.argv if argv is None else argv)[2:]
+    try:
+        Path(out).write_bytes(
+            code(sys.stdin.read(), kernels, kind == "checked", kind == "widest")
+        )
+    except CompileError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        place = error.filename or tempfile.gettempdir()
+        print(f"metal: error: {error.strerror}: {place!r}", file=sys.stderr)
+        return 1
+    return 0

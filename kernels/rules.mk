@@ -6,11 +6,34 @@ OPS_SRC := $(wildcard ops/*.cc graph/*.cc graph/patterns/*.cc kernels/*/*_op.cc 
 OPS_OBJ := $(OPS_SRC:%.cc=build/%.o)
 
 # -DNDEBUG: TensorFlow's headers lay out classes differently without it. No fast-math: numerics are a contract.
-OPS_CXXFLAGS = -std=c++17 -O3 -DNDEBUG -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
+OPS_CXXFLAGS = -std=c++17 $(OPS_OPTIMISE) -DNDEBUG -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
                 -ffp-contract=off -I. $(HEADERS_FOUND) -MP $(REPRODUCIBLE) $(HIGHWAY_CFLAGS)
 HEADERS_FOUND = -MMD
+# Kernels are in the files of vectors and in _cpu.cc; all else runs once a graph or once a call.
+OPS_OPTIMISE = -O1
+build/kernels/%_simd.o build/kernels/%_cpu.o: OPS_OPTIMISE = -O3
 # What Highway's foreach_target.h includes counts as a system header, our -inl.h among it.
 build/kernels/%_simd.o: HEADERS_FOUND = -MD
+
+# CPU kernels are compiled for the best instruction set of this machine's processor and as plain C++ (EMU128), which runs
+# anywhere; METAL_OPS_TARGETS=all adds those of other processors, as wheels and packs for other machines have it. Names of bits:
+# kernels/simd/simd_targets.h.
+ifeq ($(shell uname -m)$(filter all,$(METAL_OPS_TARGETS)),x86_64)
+PROCESSOR := $(shell sed -n '/^flags/{p;q}' /proc/cpuinfo 2>/dev/null)
+has = $(if $(filter-out $(PROCESSOR),$(1)),,yes)
+ifeq ($(call has,avx512f avx512bw avx512dq avx512vl avx512cd),yes)
+SIMD_TARGETS := avx3 emu128
+SIMD_DEFINES := -DMETAL_OPS_TARGETS_LEFT_OUT=0xA00
+else ifeq ($(call has,avx2 fma bmi1 bmi2 f16c abm),yes)
+SIMD_TARGETS := avx2 emu128
+SIMD_DEFINES := -DMETAL_OPS_TARGETS_LEFT_OUT=0x980
+endif
+endif
+SIMD_STAMP := build/simd_targets
+$(eval $(call remembered,$(SIMD_STAMP),$(or $(SIMD_TARGETS),all)))
+SIMD_OBJ := $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_simd.cc) ops/simd_target.cc)
+$(SIMD_OBJ): OPS_CXXFLAGS += $(SIMD_DEFINES)
+$(SIMD_OBJ): $(SIMD_STAMP)
 
 # TensorFlow's headers are most of what compiling a file takes, so they are compiled once: what is left is a third.
 # Sources include what they use all the same; Bazel compiles without, and so does ccache, which shares no results

@@ -12,7 +12,7 @@
 // Beside the instruction sets of all kernels AVX-512 with products of bytes.
 #define HWY_WANT_AVX3_DL
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS 0x2FFFD078
+#define HWY_DISABLED_TARGETS (0x2FFFD078 | METAL_OPS_TARGETS_LEFT_OUT)
 #endif
 
 #undef HWY_TARGET_INCLUDE

@@ -7,10 +7,15 @@
 #ifndef METAL_OPS_KERNELS_SIMD_SIMD_TARGETS_H_
 #define METAL_OPS_KERNELS_SIMD_SIMD_TARGETS_H_
 
+// What this build leaves out besides: kernels/rules.mk.
+#ifndef METAL_OPS_TARGETS_LEFT_OUT
+#define METAL_OPS_TARGETS_LEFT_OUT 0
+#endif
+
 #ifndef HWY_DISABLED_TARGETS
 // x86: AVX10 (3, 5), AVX3_SPR (4), AVX3_ZEN4 (6), AVX3_DL (7), SSSE3 (12), SSE2 (14).
 // arm64: SVE and NEON variants (15 to 27), NEON without AES (29).
-#define HWY_DISABLED_TARGETS 0x2FFFD0F8
+#define HWY_DISABLED_TARGETS (0x2FFFD0F8 | METAL_OPS_TARGETS_LEFT_OUT)
 #endif
 
 // Also what the compiler's flags already promise more than, so that each can be asked for.

@@ -78,7 +78,8 @@ CASES: dict[str, dict[str, Any]] = {
             "final_logit_softcapping": 12.0,
         },
         "gemma3-older": {
-            **_GEMMA, "sliding_window_pattern": 2, "rope_theta": 5000.0, "rope_local_base_freq": 100.0,
+            **_GEMMA, "query_pre_attn_scalar": 8, "sliding_window_pattern": 2, "rope_theta": 5000.0,
+            "rope_local_base_freq": 100.0,
             "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "hidden_activation": "gelu_pytorch_tanh",
         },
     }.items()
@@ -161,6 +162,104 @@ def write(folder: Path, config: dict[str, Any], tensors: dict[str, np.ndarray]) 
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     return folder
+
+
+# ---- GGUF, as convert_hf_to_gguf.py of llama.cpp writes it, by its package -------------------------------------------
+
+_ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
+_NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+}  # fmt: skip
+_GEMMA_NAMES = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+
+
+def gguf_name(name: str, gemma: bool) -> str:
+    names = _NAMES | (_GEMMA_NAMES if gemma else {})
+    where, kind = name.rsplit(".", 1)
+    parts = where.split(".", 3)
+    if parts[1:2] == ["layers"]:
+        return f"blk.{parts[2]}.{names[parts[3]]}.{kind}"
+    return f"{names[where]}.{kind}"
+
+
+def write_gguf(
+    path: Path,
+    config: dict[str, Any],
+    tensors: dict[str, np.ndarray],
+    metadata: dict[str, Any] | None = None,
+    kinds: dict[str, str] | None = None,
+    more: dict[str, np.ndarray] | None = None,
+    split: int = 0,
+) -> Path:
+    """The same model as GGUF; the path of its first part.
+
+    Args:
+      path: Of the file.
+      config, tensors: As a Hugging Face folder has them.
+      metadata: Keys without the architecture's name; None takes one away.
+      kinds: Types of tensors by their names' ends: F32 for others.
+      more: Tensors besides, by their names.
+      split: Tensors of a part; 0: there are no parts.
+    """
+    import gguf
+
+    family = config["model_type"]
+    name = _ARCHITECTURES.get(family, family)
+    writer = gguf.GGUFWriter(path, name, split_max_tensors=split)
+    values = {
+        "context_length": config["max_position_embeddings"], "embedding_length": WIDTH, "block_count": LAYERS,
+        "feed_forward_length": HIDDEN, "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS,
+        "attention.key_length": head_size(config), "attention.value_length": head_size(config),
+        "attention.layer_norm_rms_epsilon": config["rms_norm_eps"], "vocab_size": VOCABULARY, **(metadata or {}),
+    }  # fmt: skip
+    for key, value in values.items():
+        if isinstance(value, str):
+            writer.add_string(f"{name}.{key}", value)
+        elif isinstance(value, list):
+            writer.add_array(f"{name}.{key}", value)
+        elif isinstance(value, float):
+            writer.add_float32(f"{name}.{key}", value)
+        elif value is not None:
+            writer.add_uint32(f"{name}.{key}", value)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([chr(256 + i) for i in range(VOCABULARY)])
+    writer.add_token_merges(["a b"])
+    gemma = family == "gemma3_text"
+    for key, values in {**tensors, **(more or {})}.items():
+        if key in tensors:
+            values, key = _converted(key, values, name, config), gguf_name(key, gemma)
+        kind = next((kind for end, kind in (kinds or {}).items() if key.endswith(end)), "F32")
+        number = gguf.GGMLQuantizationType[kind]
+        writer.add_tensor(key, gguf.quantize(values, number), raw_dtype=number)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    if not split:
+        return path
+    return min(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))
+
+
+def _converted(
+    name: str, values: np.ndarray, architecture: str, config: dict[str, Any]
+) -> np.ndarray:
+    """Gemma's norms with their 1, and Llama's q and k with the two of a pair beside each other."""
+    if architecture == "gemma3" and name.endswith("norm.weight"):
+        return values + np.float32(1)
+    if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
+        halves = values.reshape(-1, 2, head_size(config) // 2, *values.shape[1:])
+        return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(values.shape)
+    return values
+
+
+# ---- what transformers makes of them ---------------------------------------------------------------------------------
 
 
 def _expected(folder: Path) -> dict[str, np.ndarray]:

@@ -216,7 +216,7 @@ def as_weights(found: np.ndarray | Packed) -> tf.Tensor | QuantizedWeights:
     """[outputs, inputs] of a file as [inputs, outputs]."""
     if isinstance(found, np.ndarray):
         return tf.constant(np.ascontiguousarray(found.T))
-    minima = np.zeros([0], np.float16) if found.minima is None else found.minima
+    minima = np.zeros([0], found.scales.dtype) if found.minima is None else found.minima
     return QuantizedWeights(
         tf.constant(found.codes),
         tf.constant(found.scales),

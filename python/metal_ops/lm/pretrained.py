@@ -150,7 +150,8 @@ def _build(
         return found.times(factor) if isinstance(found, Packed) else found * np.float32(factor)
 
     def norm(name: str) -> np.ndarray:
-        return source.floats(name) + np.float32(norm_offset)
+        with np.errstate(invalid="ignore"):  # of damaged files
+            return source.floats(name) + np.float32(norm_offset)
 
     def of_layer(i: int) -> dict[str, Any]:
         return {
@@ -226,9 +227,15 @@ def _gguf_tokenizer(where: str, data: Mapping[str, Any]) -> Tokenizer:
 
 def _pairs(where: str, merges: Any) -> list[tuple[str, str]]:
     """Merges as two words in a text, or as two texts."""
+    if not isinstance(merges, list):
+        raise WeightsError(f"{where}: merges must be a list, got {short(merges)}.")
     pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else pair for pair in merges]
     for pair in pairs:
-        if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+        if (
+            not isinstance(pair, list | tuple)
+            or len(pair) != 2
+            or not all(isinstance(part, str) for part in pair)
+        ):
             raise WeightsError(f"{where}: a merge must be two pieces, got {short(pair)}.")
     return [(first, second) for first, second in pairs]
 
@@ -267,7 +274,7 @@ def _tokenizer_json(path: Path, config: dict[str, Any], vocabulary: int) -> Toke
         special = {str(one["content"]): one["id"] for one in added}
         every = dict(numbers or {}) | special
         fits = all(type(i) is int and 0 <= i < max(vocabulary, 1) for i in every.values())
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError):
         fits = False
     if not fits:
         raise WeightsError(

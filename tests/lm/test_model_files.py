@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from metal_ops import QuantizedWeights, dequantize
 from metal_ops.lm import gguf as ours
-from metal_ops.lm import pretrained, weights
+from metal_ops.lm import of_metadata, pretrained, weights
 from metal_ops.lm.gguf import Gguf
 from metal_ops.lm.llama import as_weights
 from metal_ops.lm.weights import WeightsError
@@ -321,6 +321,7 @@ def test_fields_that_are_refused(name, changes, words, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
+        {"is_llama_config": True, "rope_interleaved": False, "use_mrope": False, "layer_types": None},
         {"use_cache": True, "torch_dtype": "bfloat16", "transformers_version": "5.23.0", "attention_dropout": 0.1},
         {"architectures": ["LlamaForCausalLM"], "rope_scaling": None, "num_experts": 0, "quantization_config": None},
         {"temperature": 0.6, "top_p": 0.9, "max_length": 4096, "pruned_heads": {}, "is_decoder": False},
@@ -372,6 +373,24 @@ def test_keys_that_are_refused(name, metadata, words, tmp_path):
     path = families.write_gguf(tmp_path / "a.gguf", config, families.weights(config), metadata)
     with pytest.raises(WeightsError, match=re.escape(words)):
         pretrained.load(path, None)
+
+
+@pytest.mark.parametrize("layers, scale", [(48, None), (62, 168**-0.5)])
+def test_scores_of_the_largest_gemma(layers, scale):
+    """llama.cpp tells it by its layers: the metadata has no field for it."""
+    metadata = {
+        "general.architecture": "gemma3", "gemma3.embedding_length": 5376, "gemma3.block_count": layers,
+        "gemma3.feed_forward_length": 21504, "gemma3.attention.head_count": 32, "gemma3.attention.head_count_kv": 16,
+        "gemma3.attention.key_length": 128, "gemma3.attention.value_length": 128, "gemma3.context_length": 131072,
+        "gemma3.attention.layer_norm_rms_epsilon": 1e-6, "gemma3.attention.sliding_window": 1024,
+        "gemma3.rope.freq_base": 1e6, "gemma3.rope.scaling.type": "linear", "gemma3.rope.scaling.factor": 8.0,
+        "tokenizer.ggml.tokens": ["a"],
+    }  # fmt: skip
+    config = of_metadata.read("a.gguf", metadata, None, {}, frozenset())
+    assert config.attention_scale == scale and config.context == 2048
+    assert [config.window_of(i) for i in range(6)] == [1024] * 5 + [None]
+    slow, fast = config.rope_of(5).frequencies, config.rope_of(0).frequencies
+    np.testing.assert_allclose([slow[32], fast[32]], [1e6**-0.5 / 8, 1e4**-0.5])
 
 
 def test_an_adapter_is_no_model(tmp_path):

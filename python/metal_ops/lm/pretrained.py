@@ -13,7 +13,7 @@ from metal_ops.programs.reading import check_memory, is_number, kind_of, read_js
 
 from .gguf import Gguf
 from .llama import MATRICES, Llama, LlamaConfig
-from .tokenizers import BytePairs, Pieces, Tokenizer, by_merges, by_scores
+from .tokenizers import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 from .weights import SafeTensors, WeightsError
 
 CONTEXT = 2048  # unless more is asked for: caches take memory by it
@@ -202,7 +202,7 @@ def _gguf(file: Gguf, context: int | None) -> tuple[Llama, Tokenizer]:
         frequencies=tuple(frequencies.tolist()),
         interleaved=True,
     )
-    tokenizer = _gguf_tokenizer(where, fields, data, tokens)
+    tokenizer = tokenizer_of_gguf(data, where)
     outer = ("token_embd.weight", "output_norm.weight", "output.weight")
     return _build(file, config, _GGUF, "blk.{}", outer), tokenizer
 
@@ -211,50 +211,6 @@ def _context(where: str, own: int, asked: int | None) -> int:
     if asked is not None and asked > own:
         raise WeightsError(f"{where}: sees {own} tokens at once, --context {asked} is more.")
     return min(own, CONTEXT) if asked is None else asked
-
-
-def _gguf_tokenizer(
-    where: str, fields: _Fields, data: dict[str, Any], tokens: list[str]
-) -> Tokenizer:
-    kind = fields.one_of("tokenizer.ggml.model", ("llama", "gpt2"), "other tokenizers are not read")
-    kinds = data.get("tokenizer.ggml.token_type")
-    if kinds is not None and not (isinstance(kinds, np.ndarray) and len(kinds) == len(tokens)):
-        raise WeightsError(f"{where}: 'tokenizer.ggml.token_type' must be a number a token.")
-    special = {t: i for i, t in enumerate(tokens) if kinds is not None and kinds[i] in (3, 4)}
-
-    def number(name: str) -> int | None:
-        value = data.get(f"tokenizer.ggml.{name}_token_id")
-        fits = value is None or (type(value) is int and 0 <= value < len(tokens))
-        if not fits:
-            raise WeightsError(
-                f"{where}: 'tokenizer.ggml.{name}_token_id' is {short(value)}, and there are {len(tokens)} tokens."
-            )
-        return value
-
-    bos = number("bos")
-    wants_start = data.get("tokenizer.ggml.add_bos_token", kind == "llama")
-    start = [bos] if bos is not None and wants_start else []
-    ends = frozenset(x for x in (number("eos"), number("eot")) if x is not None)
-    if kind == "llama":
-        scores = data.get("tokenizer.ggml.scores")
-        if not isinstance(scores, np.ndarray) or len(scores) != len(tokens):
-            raise WeightsError(f"{where}: 'tokenizer.ggml.scores' must be a number a token.")
-        space = bool(data.get("tokenizer.ggml.add_space_prefix", True))
-        return Pieces(tokens, by_scores(tokens, scores.tolist()), special, start, ends, space)
-    known = {"llama-bpe": "llama3", "gpt-2": "gpt2", "default": "gpt2", None: "gpt2"}
-    cut = fields.one_of("tokenizer.ggml.pre", tuple(known), "words of other models are not cut")
-    merges = _pairs(where, fields.texts("tokenizer.ggml.merges"))
-    # As llama.cpp has it for Llama 3.
-    return BytePairs(tokens, merges, known[cut], special, start, ends, cut == "llama-bpe")
-
-
-def _pairs(where: str, merges: Any) -> list[tuple[str, str]]:
-    """Merges as two words in a text, or as two texts."""
-    pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else pair for pair in merges]
-    for pair in pairs:
-        if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise WeightsError(f"{where}: a merge must be two pieces, got {short(pair)}.")
-    return [(first, second) for first, second in pairs]
 
 
 # ---- safetensors ----------------------------------------------------------------------------------------------------
@@ -288,7 +244,7 @@ def _safetensors(files: list[Path], folder: Path, context: int | None) -> tuple[
         frequencies=tuple(frequencies.tolist()),
         interleaved=False,
     )
-    tokenizer = _tokenizer_json(folder / "tokenizer.json", values, config.vocabulary)
+    tokenizer = tokenizer_of_folder(folder, config.vocabulary)
     outer = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
     return _build(SafeTensors(files), config, _HUGGING_FACE, "model.layers.{}", outer), tokenizer
 
@@ -309,41 +265,3 @@ def _scaled(where: str, frequencies: np.ndarray, scaling: Any) -> np.ndarray:
     turns = fields.number("original_max_position_embeddings") * frequencies / (2 * np.pi)
     share = np.clip((turns - low) / max(high - low, 1e-9), 0, 1)
     return frequencies * ((1 - share) / factor + share)
-
-
-def _tokenizer_json(path: Path, config: dict[str, Any], vocabulary: int) -> Tokenizer:
-    where = str(path)
-    values = read_json(path, WeightsError)
-    model = values.get("model") if isinstance(values, dict) else None
-    if not isinstance(model, dict) or model.get("type", "BPE") != "BPE":
-        raise WeightsError(f"{where}: 'model' must be of type BPE; other tokenizers are not read.")
-    numbers = model.get("vocab")
-    added = values.get("added_tokens") or []
-    try:
-        special = {str(one["content"]): one["id"] for one in added}
-        every = dict(numbers or {}) | special
-        fits = all(type(i) is int and 0 <= i < max(vocabulary, 1) for i in every.values())
-    except (TypeError, KeyError):
-        fits = False
-    if not fits:
-        raise WeightsError(
-            f"{where}: 'model.vocab' and 'added_tokens' must number texts below {vocabulary}; it is another model's."
-        )
-    tokens = [""] * vocabulary
-    for text, i in every.items():
-        tokens[i] = text
-    merges = _pairs(where, model.get("merges") or [])
-
-    def ids(name: str) -> list[int]:
-        value = config.get(f"{name}_token_id")
-        some = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(type(i) is int and 0 <= i < vocabulary for i in some):
-            raise WeightsError(f"{where}: '{name}_token_id' in config.json is {short(value)}.")
-        return some
-
-    start, ends = ids("bos"), frozenset(ids("eos"))
-    if model.get("byte_fallback"):
-        return Pieces(tokens, by_merges(merges), special, start, ends)
-    cut = "llama3" if "{1,3}" in str(values.get("pre_tokenizer")) else "gpt2"
-    words_first = bool(model.get("ignore_merges"))
-    return BytePairs(tokens, merges, cut, special, start, ends, words_first)

@@ -103,7 +103,7 @@ class Writer:
             tokens = self._tokens
         # In pieces of a power of two, of which a dozen are compiled, and not one for each length.
         while tokens:
-            n = 1 << (len(tokens).bit_length() - 1)
+            n = len(tokens) if self.model.at_once else 1 << (len(tokens).bit_length() - 1)
             self._logits = self._run(tokens[:n])
             self.n_read += n
             tokens = tokens[n:]

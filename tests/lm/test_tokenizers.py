@@ -78,9 +78,8 @@ def test_pieces_of_gguf(name):
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_folders(name, tmp_path):
-    described, settings = FOLDERS[name]
-    path = folder(tmp_path / "a", described, tokenizer_config=settings)
-    tokenizer = tokenizer_of_folder(path)
+    described, files = FOLDERS[name]
+    tokenizer = tokenizer_of_folder(folder(tmp_path / "a", described, **files))
     right = RIGHT["folders"][name]
     assert [whole(tokenizer, text) for text in TEXTS] == right["ids"]
     assert [streamed(tokenizer, [], ids) for ids in right["ids"]] == right["texts"]
@@ -307,7 +306,7 @@ GROWS = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
         (byte_pairs(post_processor=template({"<|end|>": 900}, {})), {}, r"tokens \[900\] are added to a text"),
         (byte_pairs(), {"config": {"eos_token_id": [1, 900]}}, r"'eos_token_id' in config.json is \[1, 900\]"),
         (byte_pairs(), {"generation_config": {"eos_token_id": "</s>"}}, "must be a token's number or a list"),
-        (byte_pairs(), {"tokenizer_config": {"added_tokens_decoder": {"a": 1}}}, "'added_tokens_decoder' or its"),
+        (byte_pairs(), {"tokenizer_config": {"added_tokens_decoder": {"a": 1}}}, "its special or added tokens cannot"),
         (byte_pairs(), {"tokenizer_config": [1]}, r"expected an object, got \[1\]"),
         (byte_pairs(), {"tokenizer_config": {"add_bos_token": True, "bos_token": 5}}, "cannot be read"),
     ],

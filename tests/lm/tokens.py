@@ -163,7 +163,7 @@ _TEKKEN = (
 _PLAIN = byte_level(False, False)
 _DIGITS = {"type": "Digits", "individual_digits": True}
 _END = len(BYTE_TOKENS)
-# Name: tokenizer.json, tokenizer_config.json.
+# Name: tokenizer.json, other files.
 FOLDERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gpt2": (byte_pairs(), {}),
     "llama3": (
@@ -192,11 +192,15 @@ FOLDERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                             "pad_type_id": 0, "pad_token": "!"}), {}
     ),
     "more tokens": (
-        byte_pairs(), {"added_tokens_decoder": {str(_END + 2): {
-            "content": "hello", "lstrip": True, "rstrip": False, "single_word": False, "normalized": False,
-            "special": False}}, "eos_token": "Section5A"}
+        byte_pairs(), {"tokenizer_config": {"added_tokens_decoder": {
+            str(_END + 1): {"content": "Section5A", "special": True},
+            str(_END + 2): {"content": "hello", "lstrip": True, "special": False}}, "eos_token": "12"}}
     ),
-    "names are text": (byte_pairs(), {"split_special_tokens": True}),
+    "older files": (
+        byte_pairs(), {"added_tokens": {"12": _END + 3, "$x": _END + 2}, "special_tokens_map": {
+            "eos_token": {"content": "hello", "rstrip": True}, "bos_token": "Section5A", "pad_token": "12"}}
+    ),
+    "names are text": (byte_pairs(), {"tokenizer_config": {"split_special_tokens": True}}),
     "legacy": (pieces(), {}),
     "first": (pieces(normalizer=None, pre_tokenizer=metaspace("first")), {}),
     "always": (pieces(normalizer=None, pre_tokenizer=metaspace("always", True)), {}),

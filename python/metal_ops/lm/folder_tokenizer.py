@@ -65,13 +65,12 @@ def load(folder: Path, size: int | None) -> Described:
         raise WeightsError(
             f"{path}: 'model.dropout' is {short(inner.model.dropout)}, which cuts words at random; set it to null."
         )
-    settings = _settings(folder / "tokenizer_config.json")
-    if "bos_token" not in settings and "eos_token" not in settings:
+    settings = {"pad_token": padding} | _settings(folder / "tokenizer_config.json")
+    if "added_tokens_decoder" not in settings:  # older folders
         named = _settings(folder / "special_tokens_map.json")
-        settings = {name: named[name] for name in (*_NAMED, *_LISTS) if name in named} | settings
-    settings = {"pad_token": padding} | settings
-    where = str(folder / "tokenizer_config.json")
-    with guarded(where, "'added_tokens_decoder' or its special tokens cannot be read"):
+        settings |= {name: named[name] for name in (*_NAMED, *_LISTS) if name in named}
+        settings["added_tokens"] = _settings(folder / "added_tokens.json")
+    with guarded(f"{folder}: tokenizer_config.json", "its special or added tokens cannot be read"):
         _add_tokens(inner, settings)
     return Described(str(path), inner, settings, _ends(folder), size)
 
@@ -123,20 +122,29 @@ def _token(value: Any, special: bool) -> Any:
 
 
 def _add_tokens(inner: Any, settings: dict[str, Any]) -> None:
-    """Tokens that tokenizer_config.json adds, and that it calls special."""
-    known = {token.content for token in inner.get_added_tokens_decoder().values()}
-    declared = settings.get("added_tokens_decoder") or {}
-    for _, value in sorted(declared.items(), key=lambda item: int(item[0])):
-        token = _token(value, False)
-        if token.content not in known:
-            (inner.add_special_tokens if token.special else inner.add_tokens)([token])
+    """Tokens that other files add, by their numbers, and those that they call special."""
     values = [settings.get(name) for name in _NAMED]
     for name in _LISTS:
         more = settings.get(name) or []
         values += more.values() if isinstance(more, dict) else more
-    known = {token.content for token in inner.get_added_tokens_decoder().values()}
-    tokens = [_token(value, True) for value in values if value]
-    inner.add_special_tokens([token for token in tokens if token.content not in known])
+    special = [_token(value, True) for value in values if value]
+    known = inner.get_added_tokens_decoder()
+    if "added_tokens_decoder" in settings:
+        declared = {
+            int(i): _token(value, False) for i, value in settings["added_tokens_decoder"].items()
+        }
+    else:
+        declared = {
+            int(i): _token(text, False) for text, i in settings["added_tokens"].items()
+        } | known
+    tokens = [token for _, token in sorted(declared.items())]
+    names = {token.content for token in special}
+    for token in tokens:
+        token.special = token.special or token.content in names
+    others = {token.content for token in (*known.values(), *tokens)}
+    tokens += [token for token in special if token.content not in others]
+    for token in tokens:
+        (inner.add_special_tokens if token.special else inner.add_tokens)([token])
     inner.encode_special_tokens = bool(settings.get("split_special_tokens"))
 
 

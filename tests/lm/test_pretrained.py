@@ -239,6 +239,22 @@ def test_the_end_ends(small):
     assert list(again.write(5)) == [] and again.n_written == 0
 
 
+def test_what_is_written_is_what_the_whole_is(tmp_path):
+    """Bytes of characters that come one by one, and those that are none."""
+    from metal_ops.lm.generate import Sampling, Writer
+
+    write_safetensors(tmp_path / "a", random_model())
+    model, tokenizer = pretrained.load(tmp_path / "a", None)
+    writer = Writer(model, Sampling(seed=2), tokenizer)
+    tokenizer.finish, tokenizer.ends = [259], frozenset()
+    writer.tell(b"the</s> in")
+    before = list(writer._tokens)
+    assert before == [1, *tokenizer.encode(b"the</s> in", True), 259]
+    written = b"".join(writer.write(40)).decode()
+    texts = [tokenizer.text(tokens) for tokens in (before, writer._tokens)]
+    assert texts[1] == texts[0] + written and "\ufffd" in written
+
+
 def test_logits_that_are_no_numbers(small):
     from metal_ops.lm.generate import Sampling, Writer
     from metal_ops.programs.errors import ProgramError

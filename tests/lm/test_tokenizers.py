@@ -149,7 +149,7 @@ def test_a_token_alone(tmp_path):
 def test_gguf_types():
     """What is printed: user-defined words, bytes; not control, unknown and unused ones."""
     metadata = gguf_pieces(
-        token_type=[2, 3, 3] + [6] * 256 + [1] * (len(SPACE_TOKENS) - 261) + [5, 1, 4, 1]
+        token_type=[2, 3, 3] + [6] * 256 + [1] * (len(SPACE_TOKENS) - 261) + [5, 1, 4, 1, 1]
     )
     tokenizer = tokenizer_of_gguf(metadata)
     shown = [tokenizer.decode(i) for i in (0, 1, 3, 258, len(SPACE_TOKENS) - 2, len(SPACE_TOKENS))]

@@ -233,18 +233,18 @@ def gguf_byte_pairs(pre: str | None, **more: Any) -> dict[str, Any]:
 
 def gguf_pieces(**more: Any) -> dict[str, Any]:
     """Metadata with SentencePiece's scores, some of them equal."""
-    tokens = [*SPACE_TOKENS, "Section5A", "<|im_end|>"]
+    tokens = [*SPACE_TOKENS, "Section5A", "<|im_end|>", "<|endoftext|>"]
     scores = [0.0] * 259 + [
         -float(len(t) == 1) * 100 - i % 3 for i, t in enumerate(SPACE_TOKENS[259:])
     ]
     return {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.scores": [*scores, 0.0, 0.0],
+        "tokenizer.ggml.scores": [*scores, 0.0, 0.0, 0.0],
         "tokenizer.ggml.token_type": [2, 3, 3]
         + [6] * 256
         + [1] * (len(SPACE_TOKENS) - 259)
-        + [4, 1],
+        + [4, 1, 1],
     } | {f"tokenizer.ggml.{name}": value for name, value in more.items()}
 
 
@@ -252,4 +252,6 @@ GGUF_PIECES = {
     "plain": gguf_pieces(),
     "no space first": gguf_pieces(add_space_prefix=False, add_bos_token=False),
     "end": gguf_pieces(add_eos_token=True, eos_token_id=5),
+    # Whose special tokens swallow spaces behind them.
+    "phi-3": gguf_pieces() | {"general.name": "Phi-3 Mini"},
 }

@@ -194,24 +194,21 @@ class FromGguf(Vocabulary):
         """The text between tokens that are known by name, and these."""
         found: list[str | int] = [text]
         for name, number in self._parsed:
-            if name not in text:
-                continue
-            before, found = found, []
-            for part in before:
-                if isinstance(part, int):
-                    found.append(part)
-                    continue
-                pieces: list[str | int] = []
-                for place, piece in enumerate(part.split(name)):
-                    if place:
-                        pieces.append(number)
-                        piece = piece.lstrip(" \t\n\v\f\r") if self._strips_after(name) else piece
-                    pieces.append(piece)
-                found += [piece for piece in pieces if piece != ""]
-        return found
+            if name in text:
+                before, found = found, []
+                for part in before:
+                    found += [part] if isinstance(part, int) else self._between(part, name, number)
+        return [part for part in found if part != ""]
 
-    def _strips_after(self, name: str) -> bool:
-        return self._strips and name not in ("<unk>", "<s>", "<|endoftext|>")
+    def _between(self, text: str, name: str, number: int) -> list[str | int]:
+        found: list[str | int] = []
+        begin, strips = 0, self._strips and name not in ("<unk>", "<s>", "<|endoftext|>")
+        while (at := text.find(name, begin)) >= 0:
+            found += [text[begin:at], number]
+            begin = at + len(name)
+            while strips and text[begin : begin + 1] in tuple(" \t\n\v\f\r"):
+                begin += 1
+        return [*found, text[begin:]]
 
     def _fragment(self, text: str, spaced: bool) -> list[int]:
         """Tokens between two that are known by name; `spaced`: whether one is before it, or nothing."""

@@ -313,6 +313,13 @@ def test_fields_that_change_nothing(changes, tmp_path):
     check(folder, "default")
 
 
+def test_an_original_length_outside_counts(tmp_path):
+    config = json.loads(json.dumps(CASES["yarn"]))
+    config["rope_parameters"]["original_max_position_embeddings"] = 200
+    config["original_max_position_embeddings"] = 32
+    check(families.write(tmp_path / "a", config, families.weights(config)), "yarn")
+
+
 @pytest.mark.parametrize(
     "name, metadata, words",
     [

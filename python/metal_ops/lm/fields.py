@@ -40,8 +40,8 @@ class Fields:
         """The same, or None where the file has none."""
         return None if self.values.get(name) is None else self.number(name, None, least, most)
 
-    def whole(self, name: str, default: Any = None, least: int = 1) -> int:
-        value = self.number(name, default, least)
+    def whole(self, name: str, default: Any = None, least: int = 1, most: int = 1 << 24) -> int:
+        value = self.number(name, default, least, most)
         if int(value) != value:
             raise WeightsError(
                 f"{self.where}: '{name}' must be a whole number, got {short(value)}."

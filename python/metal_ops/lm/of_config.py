@@ -13,6 +13,7 @@ from . import rope
 from .architecture import LlamaConfig
 from .fields import Fields, WeightsError
 
+MOST_LAYERS = 1 << 12
 CONTEXT = 2048  # unless more is asked for: caches take memory by it
 
 
@@ -113,7 +114,7 @@ def read(where: str, values: dict[str, Any], context: int | None) -> LlamaConfig
     width, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
     head_size = fields.whole("head_dim", family.head_size or width // heads)
     kv_heads = fields.whole("num_key_value_heads", family.kv_heads or heads)
-    layers = fields.whole("num_hidden_layers")
+    layers = fields.whole("num_hidden_layers", most=MOST_LAYERS)
     check_heads(where, heads, kv_heads, head_size)
     own = fields.whole("max_position_embeddings", family.context)
     outer = Fields(where, {**values, "max_position_embeddings": own})

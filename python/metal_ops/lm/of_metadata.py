@@ -12,7 +12,7 @@ from metal_ops.programs.errors import short
 from . import rope
 from .architecture import LlamaConfig
 from .fields import Fields, WeightsError
-from .of_config import CONTEXT, check_heads, context_of
+from .of_config import CONTEXT, MOST_LAYERS, check_heads, context_of
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 _KEYS = (
@@ -72,7 +72,7 @@ def read(
     if fields.values.get(f"{at}attention.causal") not in (None, True):
         raise WeightsError(f"{where}: '{at}attention.causal' is not true; it does not write text.")
     kv_heads = _count(fields, f"{at}attention.head_count_kv", heads)
-    layers = fields.whole(f"{at}block_count")
+    layers = fields.whole(f"{at}block_count", most=MOST_LAYERS)
     check_heads(where, heads, kv_heads, head_size)
     own = fields.whole(f"{at}context_length", CONTEXT)
     # The reach of the positions does not depend on the context, by which LongRoPE's factors are chosen.

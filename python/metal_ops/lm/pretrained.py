@@ -149,7 +149,8 @@ def _build(
         return found.times(factor) if isinstance(found, Packed) else found * np.float32(factor)
 
     def norm(name: str) -> np.ndarray:
-        return source.floats(name) + np.float32(norm_offset)
+        with np.errstate(invalid="ignore"):  # of damaged files
+            return source.floats(name) + np.float32(norm_offset)
 
     def of_layer(i: int) -> dict[str, Any]:
         return {

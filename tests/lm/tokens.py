@@ -194,10 +194,11 @@ FOLDERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "more tokens": (
         byte_pairs(), {"tokenizer_config": {"added_tokens_decoder": {
             str(_END + 1): {"content": "Section5A", "special": True},
-            str(_END + 2): {"content": "hello", "lstrip": True, "special": False}}, "eos_token": "12"}}
+            str(BYTE_TOKENS.index("hello")): {"content": "hello", "lstrip": True, "special": False},
+            str(_END + 2): {"content": "x\u00b2", "special": False}}, "eos_token": "12"}}
     ),
     "older files": (
-        byte_pairs(), {"added_tokens": {"12": _END + 3, "$x": _END + 2}, "special_tokens_map": {
+        byte_pairs(), {"added_tokens": {"12": BYTE_TOKENS.index("12"), "x\u00b2": _END + 2}, "special_tokens_map": {
             "eos_token": {"content": "hello", "rstrip": True}, "bos_token": "Section5A", "pad_token": "12"}}
     ),
     "names are text": (byte_pairs(), {"tokenizer_config": {"split_special_tokens": True}}),

@@ -22,7 +22,7 @@ from .tokenizers import (
 )
 from .weights import WeightsError
 
-MOST_BYTES = 128 << 20  # Gemma's, the largest of those that are public, has 32 MiB
+MOST_BYTES = 128 << 20  # Gemma's has 32 MiB
 _OTHERS = ("tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "tiktoken.model")
 _NAMED = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
@@ -52,13 +52,7 @@ def load(folder: Path, size: int | None) -> Described:
         # Limits of a training's batches, which transformers lifts, too.
         inner.no_truncation()
         inner.no_padding()
-    for text, number in declared.items():
-        # The library numbers them anew, by their order.
-        if inner.token_to_id(text) != number:
-            raise WeightsError(
-                f"{path}: 'added_tokens' numbers {short(text)} {short(number)}, and the package tokenizers gives it "
-                f"{inner.token_to_id(text)}, as numbers have to follow one another; save the tokenizer anew."
-            )
+    _check_numbers(str(path), inner, declared)
     for steps, name in ((inner.normalizer, "normalizers"), (inner.decoder, "decoders")):
         _check_growth(str(path), _steps(steps, name))
     if getattr(inner.model, "dropout", None):
@@ -70,8 +64,9 @@ def load(folder: Path, size: int | None) -> Described:
         named = _settings(folder / "special_tokens_map.json")
         settings |= {name: named[name] for name in (*_NAMED, *_LISTS) if name in named}
         settings["added_tokens"] = _settings(folder / "added_tokens.json")
-    with guarded(f"{folder}: tokenizer_config.json", "its special or added tokens cannot be read"):
-        _add_tokens(inner, settings)
+    where = f"{folder}: tokenizer_config.json"
+    with guarded(where, "its special or added tokens cannot be read"):
+        _add_tokens(where, inner, settings)
     return Described(str(path), inner, settings, _ends(folder), size)
 
 
@@ -87,6 +82,17 @@ def _declared(where: str, data: bytes) -> dict[str, Any]:
                 f"{where}: 'added_tokens' has {len(values)} tokens, at most {_MOST_ADDED} are read."
             )
         return {value["content"]: value["id"] for value in values}
+
+
+def _check_numbers(where: str, inner: Any, declared: dict[str, Any]) -> None:
+    """Refuses added tokens that the library numbers otherwise: by their order, whatever a file says."""
+    for text, number in declared.items():
+        found = inner.token_to_id(text)
+        if found != number:
+            raise WeightsError(
+                f"{where}: numbers the added token {short(text)} {short(number)}, and the package tokenizers gives it "
+                f"{found}, as numbers have to follow one another; save the tokenizer anew."
+            )
 
 
 def _check_growth(where: str, steps: list[dict[str, Any]]) -> None:
@@ -121,7 +127,7 @@ def _token(value: Any, special: bool) -> Any:
     return added(value["content"], special=special or bool(value.get("special")), **flags)
 
 
-def _add_tokens(inner: Any, settings: dict[str, Any]) -> None:
+def _add_tokens(where: str, inner: Any, settings: dict[str, Any]) -> None:
     """Tokens that other files add, by their numbers, and those that they call special."""
     values = [settings.get(name) for name in _NAMED]
     for name in _LISTS:
@@ -143,8 +149,10 @@ def _add_tokens(inner: Any, settings: dict[str, Any]) -> None:
         token.special = token.special or token.content in names
     others = {token.content for token in (*known.values(), *tokens)}
     tokens += [token for token in special if token.content not in others]
-    for token in tokens:
-        (inner.add_special_tokens if token.special else inner.add_tokens)([token])
+    if len(tokens) > _MOST_ADDED:
+        raise WeightsError(f"{where} adds {len(tokens)} tokens, at most {_MOST_ADDED} are read.")
+    inner.add_tokens(tokens)
+    _check_numbers(where, inner, {token.content: number for number, token in declared.items()})
     inner.encode_special_tokens = bool(settings.get("split_special_tokens"))
 
 

@@ -60,6 +60,8 @@ CASES: dict[str, dict[str, Any]] = {
             rope_type="longrope", original_max_position_embeddings=40, factor=6.0, **_LONG
         ),
         "biases": _llama(attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+        "gelu": _llama(hidden_act="gelu", rope_parameters=None),
+        "gelu_new": _llama(hidden_act="gelu_new", rope_scaling=None),
         "mistral": {"model_type": "mistral", "sliding_window": 16, "head_dim": 12},
         "qwen2": {"model_type": "qwen2", "tie_word_embeddings": True, "use_sliding_window": False, "sliding_window": 8},
         "qwen2-windows": {

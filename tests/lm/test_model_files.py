@@ -186,7 +186,10 @@ def test_without_an_index(tmp_path):
     save_file({"x": np.zeros(2, np.float32)}, folder / "consolidated.safetensors")
     check(folder, "default")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(WeightsError, match="holds no .safetensors of a model"):
+    with pytest.raises(WeightsError, match="holds no .safetensors of a model .*; give the folder"):
+        pretrained.load(folder, None)
+    (folder / "b.gguf").touch()
+    with pytest.raises(WeightsError, match="; give b.gguf in it"):
         pretrained.load(folder, None)
 
 
@@ -239,6 +242,26 @@ def test_bfloat16_and_halves(tmp_path):
         families.write(tmp_path / "few", config, few)
         families.write(tmp_path / "floats", config, meant)
         np.testing.assert_array_equal(logits_of(tmp_path / "few"), logits_of(tmp_path / "floats"))
+
+
+@pytest.mark.parametrize("at", ["language_model.model.", "model.language_model."])
+def test_the_text_of_a_model_with_pictures(at, tmp_path):
+    """Whose logits of text are those of the model without them, in transformers, too."""
+    inner = CASES["gemma3-older"]
+    tensors = {name.replace("model.", at): v for name, v in families.weights(inner).items()}
+    other = "vision_tower.encoder.weight" if at[0] == "l" else "model.vision_tower.encoder.weight"
+    pictures = {other: np.ones((2, 2), np.float32)}
+    text = {k: v for k, v in inner.items() if k not in ("model_type", "tie_word_embeddings")}
+    config = {
+        "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": text,
+        "vision_config": {"hidden_size": 16}, "mm_tokens_per_image": 256, "image_token_index": 7,
+    }  # fmt: skip
+    check(families.write(tmp_path / "a", config, tensors | pictures), "gemma3-older")
+    with pytest.raises(WeightsError, match="'some_scale' is 2"):
+        pretrained.load(families.write(tmp_path / "b", {**config, "some_scale": 2}, tensors), None)
+    families.write(tmp_path / "c", inner, families.weights(inner) | pictures)
+    with pytest.raises(WeightsError, match="is none that such a model has"):
+        pretrained.load(tmp_path / "c", None)
 
 
 # ---- fields ---------------------------------------------------------------------------------------------------------
@@ -327,6 +350,8 @@ def test_an_original_length_outside_counts(tmp_path):
         ("default", {"attention.clamp_kqv": 2.0}, "'llama.attention.clamp_kqv' is 2.0"),
         ("default", {"rope.scaling.alpha": 2.0}, "'llama.rope.scaling.alpha' is 2.0"),
         ("default", {"logit_scale": 0.5}, "'llama.logit_scale' is 0.5"),
+        ("default", {"context_length": None}, "'llama.context_length' must be a number"),
+        ("default", {"attention.layer_norm_rms_epsilon": None}, "rms_epsilon' must be a number from 0 to 1, got None"),
         ("default", {"rope.scaling.type": "dynamic"}, "'llama.rope.scaling.type' is 'dynamic'"),
         ("default", {"rope.scaling.type": "longrope"}, "'rope_factors_short.weight' is missing"),
         ("default", {"rope.dimension_count": 10}, "'llama.rope.dimension_count' is 10, expected an even number"),

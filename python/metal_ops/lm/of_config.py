@@ -90,6 +90,30 @@ _HARMLESS = frozenset(
     )
 )  # fmt: skip
 _LAYERS = ("full_attention", "sliding_attention")
+# Of a model of text and pictures, of which the text's part is read; its file says only what differs from these.
+_WITH_PICTURES = frozenset(
+    (
+        "model_type", "architectures", "text_config", "vision_config", "mm_tokens_per_image", "boi_token_index",
+        "eoi_token_index", "image_token_index", "image_token_id", "tie_word_embeddings",
+    )
+)  # fmt: skip
+_GEMMA = {
+    "model_type": "gemma3_text", "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+    "num_hidden_layers": 26, "num_attention_heads": 8,
+}  # fmt: skip
+
+
+def text_of(where: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of the part that writes text: of Gemma 3 with pictures an object inside, else all."""
+    if values.get("model_type") != "gemma3":
+        return values
+    fields = Fields(where, values)
+    fields.refuse_others(
+        _WITH_PICTURES | _HARMLESS, "Gemma 3 has no such field, and it may change the result"
+    )
+    tied = values.get("tie_word_embeddings")
+    outer = {} if tied is None else {"tie_word_embeddings": tied}
+    return {**_GEMMA, **outer, **fields.inner("text_config").values}
 
 
 def read(where: str, values: dict[str, Any], context: int | None) -> LlamaConfig:
@@ -97,16 +121,14 @@ def read(where: str, values: dict[str, Any], context: int | None) -> LlamaConfig
 
     Args:
       where: Its path, for sentences.
-      values: What it holds.
+      values: What it holds of the part that writes text: `text_of`.
       context: Tokens to see at once; None: the model's own, at most `CONTEXT`.
 
     Raises:
       WeightsError: It is another model, or has a field of unknown meaning.
     """
     fields = Fields(where, values)
-    kind = fields.one_of(
-        "model_type", tuple(FAMILIES), "other models, their experts and pictures are not read"
-    )
+    kind = fields.one_of("model_type", tuple(FAMILIES), "other models, or experts, are not read")
     family, gemma = FAMILIES[kind], kind == "gemma3_text"
     known = _OF_ALL | _HARMLESS | set(family.keys)
     fields.refuse_others(known, f"{family.name} has no such field, and it may change the result")
@@ -176,7 +198,7 @@ def _check_classes(fields: Fields) -> None:
     if fields.values.get("architectures") in (None, []):
         return
     for name in fields.texts("architectures"):
-        if not name.endswith("ForCausalLM"):
+        if not name.endswith(("ForCausalLM", "Gemma3ForConditionalGeneration")):
             raise WeightsError(
                 f"{fields.where}: 'architectures' is {short(name)}, expected one that ends with ForCausalLM; it does "
                 "not write text."

@@ -12,7 +12,7 @@ from metal_ops.programs.errors import short
 from . import rope
 from .architecture import LlamaConfig
 from .fields import Fields, WeightsError
-from .of_config import CONTEXT, MOST_LAYERS, check_heads, context_of
+from .of_config import MOST_LAYERS, check_heads, context_of
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 _KEYS = (
@@ -74,7 +74,7 @@ def read(
     kv_heads = _count(fields, f"{at}attention.head_count_kv", heads)
     layers = fields.whole(f"{at}block_count", most=MOST_LAYERS)
     check_heads(where, heads, kv_heads, head_size)
-    own = fields.whole(f"{at}context_length", CONTEXT)
+    own = fields.whole(f"{at}context_length")
     # The reach of the positions does not depend on the context, by which LongRoPE's factors are chosen.
     reach = rope.of_metadata(fields, name, head_size, 0, factors).reach
     seen = context_of(where, max(own, reach), context, own)
@@ -100,7 +100,7 @@ def read(
         hidden=_count(fields, f"{at}feed_forward_length"),
         vocabulary=len(fields.texts("tokenizer.ggml.tokens")),
         context=seen,
-        epsilon=fields.number(f"{at}attention.layer_norm_rms_epsilon", 1e-5, 0, 1),
+        epsilon=fields.number(f"{at}attention.layer_norm_rms_epsilon", None, 0, 1),
         rope=turned,
         # Converters put the two of a pair beside each other in Llama's alone.
         interleaved=name == "llama",

@@ -37,6 +37,12 @@ _WITH_POST_NORMS = {
 }  # fmt: skip
 # Follows from the sizes; older files have it.
 _IGNORED = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq|.*\.input_scale")
+# The beginning of the text's names beside pictures, and its last matrix: as transformers 4 and 5 have them.
+_BESIDE_PICTURES = {
+    "language_model.model.": "language_model.lm_head.weight",
+    "model.language_model.": "lm_head.weight",
+}
+_PICTURES = re.compile(r"(model\.)?(vision_tower|multi_modal_projector)\.")
 _FACTORS = ("rope_freqs", "rope_factors_short", "rope_factors_long")
 
 
@@ -199,13 +205,20 @@ def _safetensors(
     values = read_json(folder / "config.json", WeightsError)
     if not isinstance(values, dict):
         raise WeightsError(f"{where}: expected an object, got {short(values)}.")
-    config = of_config.read(where, values, context)
+    text = of_config.text_of(where, values)
+    config = of_config.read(where, text, context)
     tokenizer = tokenizer_of_folder(folder, config.vocabulary)
     parts = _HUGGING_FACE | (_WITH_POST_NORMS if config.post_norms else {})
+    source = SafeTensors(files)
+    at = next((at for at in _BESIDE_PICTURES if f"{at}norm.weight" in source.shapes), "model.")
     names = _Names(
-        parts, "model.layers.{}", "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
+        parts,
+        f"{at}layers.{{}}",
+        f"{at}embed_tokens.weight",
+        f"{at}norm.weight",
+        _BESIDE_PICTURES.get(at, "lm_head.weight"),
     )
+    pictures = frozenset(n for n in source.shapes if at != "model." and _PICTURES.match(n))
     # Gemma's scales are what differs from 1; converters to GGUF have added it.
     offset = 1.0 if config.post_norms else 0.0
-    tied = of_config.tied(values)
-    return _build(SafeTensors(files), config, names, tied, offset), tokenizer
+    return _build(source, config, names, of_config.tied(text), offset, pictures), tokenizer

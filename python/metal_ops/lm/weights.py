@@ -131,9 +131,10 @@ def files_of(folder: Path, given: Path | None = None) -> dict[Path, list[str] | 
         return {given: None}
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
+        other = next(iter(sorted(folder.glob("*.gguf"))), None)
+        remedy = "give the folder of a model" if other is None else f"give {other.name} in it"
         raise WeightsError(
-            f"{folder}: holds no .safetensors of a model (model.safetensors, or those that {INDEX} names); give the "
-            "folder of a model."
+            f"{folder}: holds no .safetensors of a model (model.safetensors, or those that {INDEX} names); {remedy}."
         )
     return dict.fromkeys(files)
 

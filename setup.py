@@ -53,7 +53,7 @@ if libraries.has_tensorflow_metal(RELEASE):
     METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")
 
 # Of requirements-programs.txt: what `lm` reads models with.
-LM = ["gguf==0.19.0", "safetensors==0.8.0"]
+LM = ["gguf==0.19.0", "safetensors==0.8.0", "tokenizers==0.23.3"]
 
 setup(
     version=libraries.version(),

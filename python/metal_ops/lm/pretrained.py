@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from metal_ops.programs.reading import check_memory, kind_of, read_json
 
 from . import of_config, of_metadata
 from .architecture import MATRICES, LlamaConfig
-from .fields import Fields, WeightsError
+from .fields import WeightsError
 from .gguf import Gguf
 from .llama import Llama
 from .of_config import CONTEXT as CONTEXT
-from .tokenizers import BytePairs, Pieces, Tokenizer, by_merges, by_scores
+from .tokenizers import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 from .weights import Packed, SafeTensors, files_of
 
 _GGUF = {
@@ -192,58 +191,8 @@ def _gguf(file: Gguf, context: int | None) -> tuple[Llama, Tokenizer]:
         {name: file.floats(tensor).ravel() for name, tensor in factors.items()},
         biases,
     )
-    tokenizer = _gguf_tokenizer(where, data)
+    tokenizer = tokenizer_of_gguf(data, where)
     return _build(file, config, names, others=frozenset(factors.values())), tokenizer
-
-
-def _gguf_tokenizer(where: str, data: Mapping[str, Any]) -> Tokenizer:
-    fields = Fields(where, data)
-    tokens = fields.texts("tokenizer.ggml.tokens")
-    kind = fields.one_of("tokenizer.ggml.model", ("llama", "gpt2"), "other tokenizers are not read")
-    kinds = data.get("tokenizer.ggml.token_type")
-    if kinds is not None and not (isinstance(kinds, list) and len(kinds) == len(tokens)):
-        raise WeightsError(f"{where}: 'tokenizer.ggml.token_type' must be a number a token.")
-    special = {t: i for i, t in enumerate(tokens) if kinds is not None and kinds[i] in (3, 4)}
-
-    def number(name: str) -> int | None:
-        value = data.get(f"tokenizer.ggml.{name}_token_id")
-        fits = value is None or (type(value) is int and 0 <= value < len(tokens))
-        if not fits:
-            raise WeightsError(
-                f"{where}: 'tokenizer.ggml.{name}_token_id' is {short(value)}, and there are {len(tokens)} tokens."
-            )
-        return value
-
-    bos = number("bos")
-    wants_start = data.get("tokenizer.ggml.add_bos_token", kind == "llama")
-    start = [bos] if bos is not None and wants_start else []
-    ends = frozenset(x for x in (number("eos"), number("eot")) if x is not None)
-    if kind == "llama":
-        scores = data.get("tokenizer.ggml.scores")
-        if not isinstance(scores, list) or len(scores) != len(tokens):
-            raise WeightsError(f"{where}: 'tokenizer.ggml.scores' must be a number a token.")
-        space = bool(data.get("tokenizer.ggml.add_space_prefix", True))
-        return Pieces(tokens, by_scores(tokens, scores), special, start, ends, space)
-    known = {"llama-bpe": "llama3", "gpt-2": "gpt2", "default": "gpt2", None: "gpt2"}
-    cut = fields.one_of("tokenizer.ggml.pre", tuple(known), "words of other models are not cut")
-    merges = _pairs(where, fields.texts("tokenizer.ggml.merges"))
-    # As llama.cpp has it for Llama 3.
-    return BytePairs(tokens, merges, known[cut], special, start, ends, cut == "llama-bpe")
-
-
-def _pairs(where: str, merges: Any) -> list[tuple[str, str]]:
-    """Merges as two words in a text, or as two texts."""
-    if not isinstance(merges, list):
-        raise WeightsError(f"{where}: merges must be a list, got {short(merges)}.")
-    pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else pair for pair in merges]
-    for pair in pairs:
-        if (
-            not isinstance(pair, list | tuple)
-            or len(pair) != 2
-            or not all(isinstance(part, str) for part in pair)
-        ):
-            raise WeightsError(f"{where}: a merge must be two pieces, got {short(pair)}.")
-    return [(first, second) for first, second in pairs]
 
 
 # ---- safetensors ----------------------------------------------------------------------------------------------------
@@ -258,7 +207,7 @@ def _safetensors(
         raise WeightsError(f"{where}: expected an object, got {short(values)}.")
     text = of_config.text_of(where, values)
     config = of_config.read(where, text, context)
-    tokenizer = _tokenizer_json(folder / "tokenizer.json", values, config.vocabulary)
+    tokenizer = tokenizer_of_folder(folder, config.vocabulary)
     parts = _HUGGING_FACE | (_WITH_POST_NORMS if config.post_norms else {})
     source = SafeTensors(files)
     at = next((at for at in _BESIDE_PICTURES if f"{at}norm.weight" in source.shapes), "model.")
@@ -273,41 +222,3 @@ def _safetensors(
     # Gemma's scales are what differs from 1; converters to GGUF have added it.
     offset = 1.0 if config.post_norms else 0.0
     return _build(source, config, names, of_config.tied(text), offset, pictures), tokenizer
-
-
-def _tokenizer_json(path: Path, config: dict[str, Any], vocabulary: int) -> Tokenizer:
-    where = str(path)
-    values = read_json(path, WeightsError)
-    model = values.get("model") if isinstance(values, dict) else None
-    if not isinstance(model, dict) or model.get("type", "BPE") != "BPE":
-        raise WeightsError(f"{where}: 'model' must be of type BPE; other tokenizers are not read.")
-    numbers = model.get("vocab")
-    added = values.get("added_tokens") or []
-    try:
-        special = {str(one["content"]): one["id"] for one in added}
-        every = dict(numbers or {}) | special
-        fits = all(type(i) is int and 0 <= i < max(vocabulary, 1) for i in every.values())
-    except (TypeError, KeyError, ValueError):
-        fits = False
-    if not fits:
-        raise WeightsError(
-            f"{where}: 'model.vocab' and 'added_tokens' must number texts below {vocabulary}; it is another model's."
-        )
-    tokens = [""] * vocabulary
-    for text, i in every.items():
-        tokens[i] = text
-    merges = _pairs(where, model.get("merges") or [])
-
-    def ids(name: str) -> list[int]:
-        value = config.get(f"{name}_token_id")
-        some = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(type(i) is int and 0 <= i < vocabulary for i in some):
-            raise WeightsError(f"{where}: '{name}_token_id' in config.json is {short(value)}.")
-        return some
-
-    start, ends = ids("bos"), frozenset(ids("eos"))
-    if model.get("byte_fallback"):
-        return Pieces(tokens, by_merges(merges), special, start, ends)
-    cut = "llama3" if "{1,3}" in str(values.get("pre_tokenizer")) else "gpt2"
-    words_first = bool(model.get("ignore_merges"))
-    return BytePairs(tokens, merges, cut, special, start, ends, words_first)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import metal_ops
 from metal_ops import adapters
 from metal_ops.lm import adapted, pretrained
 from metal_ops.lm.generate import Sampling, Writer
@@ -84,6 +85,21 @@ def test_quantized_and_adapted(name, tmp_path):
         for n, at in ((40, 0), (8, 40)):
             last = other.extend(tokens[:, at : at + n], caches)
         np.testing.assert_allclose(last, whole[:, -1], atol=1e-3)
+
+
+def test_pictures_of_what_tokens_look_at(tmp_path):
+    """Gemma's by its scale and windows: with them, values are what the pass over all makes of them."""
+    model = loaded(tmp_path, "gemma3")
+    tokens = tf.constant(prompt(), tf.int32)
+    weights = model.attention_weights(tokens).numpy()
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    before = np.arange(PROMPT)[:, None] - np.arange(PROMPT)
+    assert (weights[:, :, before < 0] == 0).all() and (weights[[0, 2]][..., before > 15] == 0).all()
+    assert (weights[1][:, before > 15] > 0).all()
+    q, k, v = model._heads(0, model._embedded(tokens), [1, PROMPT], None)
+    heads = metal_ops.scaled_dot_product_attention(q, k, v, causal=True, **model._attention(0))
+    right = weights[0] @ np.repeat(v[0], families.HEADS // families.KV_HEADS, 0)
+    np.testing.assert_allclose(heads[0], right, atol=1e-5)
 
 
 def test_gradients_of_an_adapter_reach_every_layer(tmp_path):

@@ -20,6 +20,7 @@ from metal_ops.lm import of_metadata, pretrained, weights
 from metal_ops.lm.gguf import Gguf
 from metal_ops.lm.llama import as_weights
 from metal_ops.lm.weights import WeightsError
+from metal_ops.programs import reading
 from tests.lm import families
 from tests.lm.families import CASES, LOOKED_AT, prompt
 
@@ -70,6 +71,8 @@ def test_every_type_of_the_package(kind, tmp_path):
     assert file.shapes["some"] == (5, 3 * per)
     np.testing.assert_array_equal(file.floats("some"), right)
     found = as_weights(file.packed("some"))
+    taken = found.n_bytes if kind in CODES else found.dtype.size * found.shape.num_elements()
+    assert file.n_bytes("some") == taken
     assert isinstance(found, QuantizedWeights) == (kind in CODES)
     if kind in CODES:
         found = np.where(np.isfinite(right.T), dequantize(found), 0)
@@ -94,6 +97,21 @@ def test_matrices_of_a_type(kind, tmp_path):
     families.write_gguf(floats, config, meant)
     right = logits_of(floats)
     assert np.abs(logits_of(few) - right).max() < 1e-3 * np.abs(right).max()
+
+
+def test_codes_need_less_memory_than_floats(tmp_path, monkeypatch):
+    """A machine that has too little for floats reads them."""
+    config = CASES["qwen3"]
+    tensors = families.weights(config)
+    n = sum(values.size for values in tensors.values())
+    names = ("output", "token_embd", "attn_q", "attn_k", "attn_v", "ffn_up", "ffn_gate")
+    kinds = {f"{name}.weight": "Q8_0" for name in names}
+    monkeypatch.setattr(reading, "memory", lambda: 6 * n)
+    families.write_gguf(tmp_path / "a.gguf", config, tensors, kinds=kinds)
+    pretrained.load(tmp_path / "a.gguf", None)
+    families.write_gguf(tmp_path / "b.gguf", config, tensors)
+    with pytest.raises(WeightsError, match="would take .*; give a smaller model"):
+        pretrained.load(tmp_path / "b.gguf", None)
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])

@@ -28,6 +28,8 @@ _STRING, _ARRAY = 8, 9
 _MOST = 1 << 16  # entries of metadata, tensors
 _MOST_WORDS = 1 << 22
 _BLOCK = 32
+# What stays as codes, and the bytes that a weight takes then, with its part of scales and minima.
+_CODES = {"Q4_0": 0.5625, "Q4_1": 0.625, "Q8_0": 1.0625, "Q4_K": 0.75}
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.I | re.S)
 
 
@@ -84,10 +86,15 @@ class Gguf:
         entry = self._entries[name]
         return _floats(entry.kind, self._raw(entry)).reshape(entry.shape)
 
+    def n_bytes(self, name: str) -> int:
+        """What `packed` takes in memory."""
+        entry = self._entries[name]
+        return int(_CODES.get(entry.kind.name, 4) * math.prod(entry.shape))
+
     def packed(self, name: str) -> np.ndarray | Packed:
         """A tensor as float32, or as codes where `quantized_matmul` has such: [outputs, inputs]."""
         entry = self._entries[name]
-        if entry.kind.name not in ("Q4_0", "Q4_1", "Q8_0", "Q4_K"):
+        if entry.kind.name not in _CODES:
             return self.floats(name)
         blocks = self._raw(entry)
         blocks = blocks.reshape(len(blocks), -1, entry.kind.size)

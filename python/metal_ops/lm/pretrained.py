@@ -144,8 +144,8 @@ def _build(
             f"{source.path}: tensor {short(strange[0])} is none that such a model has; models with other biases, norms "
             "or experts are not read."
         )
-    n_values = sum(int(np.prod(shape)) for shape in wanted.values())
-    check_memory(4 * n_values, str(source.path), "give a smaller model", WeightsError)
+    needed = sum(map(source.n_bytes, wanted))
+    check_memory(needed, str(source.path), "give a smaller model", WeightsError)
 
     def matrix(i: int, part: str) -> np.ndarray | Packed:
         found, scale = source.packed(names.of(i, part)), names.of(i, part, "scale")

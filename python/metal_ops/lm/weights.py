@@ -106,6 +106,10 @@ class SafeTensors:
 
     packed = floats
 
+    def n_bytes(self, name: str) -> int:
+        """What `packed` takes in memory."""
+        return 4 * math.prod(self.shapes[name])
+
 
 def files_of(folder: Path, given: Path | None = None) -> dict[Path, list[str] | None]:
     """The .safetensors of a folder that are the model, as transformers chooses them.

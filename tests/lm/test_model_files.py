@@ -128,6 +128,21 @@ def test_scales_beside_matrices(kind, tmp_path):
     assert np.abs(logits_of(tmp_path / "a.gguf") - logits_of(tmp_path / "b.gguf")).max() < 2e-3
 
 
+def test_scales_of_other_formats_are_none(tmp_path):
+    config = CASES["qwen3"]
+    tensors = families.weights(config)
+    more = {"model.layers.1.mlp.up_proj.scale": np.array([0.25], np.float32)}
+    with pytest.raises(WeightsError, match="'model.layers.1.mlp.up_proj.scale' is none that such"):
+        pretrained.load(families.write(tmp_path / "a", config, tensors | more), None)
+    more = {"blk.1.ffn_up.input_scale": np.array([0.25], np.float32)}
+    check(
+        families.write_gguf(
+            tmp_path / "a.gguf", config, tensors, {"rope.freq_base": 1e6}, more=more
+        ),
+        "qwen3",
+    )
+
+
 def test_a_package_that_is_not_installed(tmp_path, monkeypatch):
     import sys
 

@@ -26,7 +26,6 @@ class Family(NamedTuple):
       kv_heads: Heads of keys and values, where it does not say; None: as many as of queries.
       head_size: The same of a head; None: width / heads.
       keys: Its own fields that are honoured.
-      tied: Whether the embedding is the last matrix, too, where the file does not say.
       biases: Matrices that always have one.
     """
 
@@ -35,7 +34,6 @@ class Family(NamedTuple):
     kv_heads: int | None = 32
     head_size: int | None = None
     keys: tuple[str, ...] = ()
-    tied: bool = False
     biases: frozenset[str] = frozenset()
 
 
@@ -55,7 +53,6 @@ FAMILIES = {
             *_WINDOWS, "attention_bias", "hidden_activation", "query_pre_attn_scalar", "sliding_window_pattern",
             "_sliding_window_pattern", "rope_local_base_freq", "final_logit_softcapping",
         ),
-        True,
     ),
 }  # fmt: skip
 _ACTIVATIONS = {

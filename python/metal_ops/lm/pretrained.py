@@ -35,8 +35,10 @@ _WITH_POST_NORMS = {
     "attention_after": "post_attention_layernorm", "feed_forward": "pre_feedforward_layernorm",
     "feed_forward_after": "post_feedforward_layernorm",
 }  # fmt: skip
-# Follows from the sizes; older files have it.
-_IGNORED = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq|.*\.input_scale")
+# What follows from the sizes, in older files, and of llama.cpp's NVFP4 the scale by which it rounds what is multiplied.
+_IGNORED = re.compile(
+    r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq|blk\.\d+\.\w+\.input_scale"
+)
 # The beginning of the text's names beside pictures, and its last matrix: as transformers 4 and 5 have them.
 _BESIDE_PICTURES = {
     "language_model.model.": "language_model.lm_head.weight",
@@ -50,8 +52,8 @@ def load(path: Path, context: int | None) -> tuple[Llama, Tokenizer]:
     """The model in a file or folder.
 
     Args:
-      path: A .gguf file, the first of a split one or any other part, a .safetensors file, or a folder with such and
-        config.json and tokenizer.json.
+      path: A .gguf file, or any part of a split one, a .safetensors file, or a folder with such and config.json and
+        tokenizer.json.
       context: Tokens that are seen at once; None: the model's own, at most `CONTEXT`.
 
     Raises:
@@ -130,12 +132,12 @@ def _build(
                 f"{source.path}: tensor '{name}' has shape {list(source.shapes[name])}, expected {list(shape)} by the "
                 "model's sizes."
             )
-    # A number by which a matrix is multiplied, beside blocks of NVFP4.
+    # llama.cpp's number by which a matrix is multiplied, beside blocks of NVFP4.
     scales = {
         names.of(i, part, "scale")
         for i in range(config.layers)
         for part in MATRICES
-        if source.shapes.get(names.of(i, part, "scale")) == (1,)
+        if isinstance(source, Gguf) and source.shapes.get(names.of(i, part, "scale")) == (1,)
     }
     known = wanted.keys() | scales | others
     strange = sorted(n for n in source.shapes if n not in known and not _IGNORED.fullmatch(n))

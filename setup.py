@@ -52,10 +52,13 @@ METAL = ["tensorflow-metal-ops-hostmetal; sys_platform == 'linux'"]
 if libraries.has_tensorflow_metal(RELEASE):
     METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")
 
+# Of requirements-programs.txt: what `lm` reads models with.
+LM = ["gguf==0.19.0", "safetensors==0.8.0", "tokenizers==0.23.3"]
+
 setup(
     version=libraries.version(),
     install_requires=DEPENDENCIES,
-    extras_require={"metal": METAL},
+    extras_require={"metal": METAL, "lm": LM},
     distclass=libraries.BinaryDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": libraries.AnyPython},
 )

@@ -8,6 +8,8 @@ from typing import Any
 _CLASSES = {
     "scene": ("scene", "SceneReader", ()),
     "checkpoint": ("checkpoints", "CheckpointReader", ()),
+    "model-gguf": ("models", "ModelReader", ("gguf",)),
+    "model-folder": ("models", "ModelReader", ("folder",)),
     "package": ("packages", "PackageReader", ()),
     "metallib": ("metallibs", "MetallibReader", ()),
     "cache": ("caches", "CacheReader", ()),

@@ -20,6 +20,8 @@ from . import calls, engine, metallibs, readers
 INPUTS = {
     "scene": 1500,
     "checkpoint": 500,
+    "model-gguf": 300,
+    "model-folder": 300,
     "package": 300,
     "metallib": 20_000,
     "cache": 2000,

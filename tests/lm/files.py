@@ -248,16 +248,44 @@ CONFIG: dict[str, Any] = {
     "eos_token_id": [2],
 }
 MERGES = [["\u2581", "t"], ["h", "e"], ["\u2581t", "he"], ["i", "n"]]
-# With what these merges make, and no piece that they do not.
+# As Llama 2's: a space before each part of a text.
 TOKENIZER: dict[str, Any] = {
-    "added_tokens": [{"id": i, "content": text} for i, text in enumerate(CONTROL)],
+    "added_tokens": [
+        {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True}
+        for i, text in enumerate(CONTROL)
+    ],
+    "normalizer": {
+        "type": "Sequence",
+        "normalizers": [
+            {"type": "Prepend", "prepend": "\u2581"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+        ],
+    },
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+    },
+    "decoder": {
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ],
+    },
     "model": {
         "type": "BPE",
+        "unk_token": "<unk>",
+        "fuse_unk": True,
         "byte_fallback": True,
         "vocab": {text: i for i, text in enumerate(TOKENS)},
         "merges": MERGES,
     },
-}
+}  # fmt: skip
 
 
 def write_safetensors(

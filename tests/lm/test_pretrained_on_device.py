@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.lm import families
 from tests.lm.files import oracle, random_model, write_gguf
 from tests.processes import Process
 
@@ -19,6 +20,11 @@ from metal_ops import cli, device
 from metal_ops.lm import pretrained
 tf.debugging.set_log_device_placement(True)
 folder = Path(sys.argv[1])
+for path in sorted(folder.glob("*/config.json")):
+    with tf.device(f"/{device.load().name}"):
+        model, _ = pretrained.load(path.parent, None)
+        tokens = tf.constant([np.load(folder / "prompt.npy")], tf.int32)
+        np.save(f"{path.parent}.npy", model(tokens).numpy()[0])
 for kind in sys.argv[2:]:
     options = ["--model", str(folder / f"{kind}.gguf"), "--tokens", "6", "--device", "metal"]
     assert cli.main(["lm", "generate", "a", *options]) == 0
@@ -26,6 +32,8 @@ for kind in sys.argv[2:]:
         model, _ = pretrained.load(folder / f"{kind}.gguf", None)
         np.save(folder / f"{kind}.npy", model(tf.constant([[5, 300, 17, 2]], tf.int32)).numpy()[0])
 """
+# Norms of heads, GELU, soft caps and windows; frequencies that depend on the length, and biases.
+FAMILIES = ("gemma3", "longrope-prompt", "biases")
 KINDS = ("F32", "Q4_0", "Q8_0")
 OPS = "ScaledDotProductAttention RowNorm Rope Swiglu MetalQuantizedMatMul ResourceCacheRows".split()
 
@@ -35,6 +43,10 @@ def run(tmp_path_factory):
     """Folder, what the files stand for, and where TensorFlow placed the ops."""
     folder = tmp_path_factory.mktemp("models")
     meant = {kind: write_gguf(folder / f"{kind}.gguf", random_model(), kind) for kind in KINDS}
+    for name in FAMILIES:
+        config = families.CASES[name]
+        families.write(folder / name, config, families.weights(config))
+    np.save(folder / "prompt.npy", families.prompt())
     process = Process("-c", PROGRAM, str(folder), *KINDS, TF_CPP_MIN_LOG_LEVEL="0")
     code, out, err = process.finish(timeout=600)
     assert code == 0, out + err[-4000:]
@@ -46,6 +58,13 @@ def test_logits(run, kind):
     folder, meant, _ = run
     found, right = np.load(folder / f"{kind}.npy"), oracle(meant[kind], [5, 300, 17, 2])
     assert np.linalg.norm(found - right) < 2e-3 * np.linalg.norm(right)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logits_of_families(run, name):
+    expected = np.load(families.EXPECTED)[f"{name} logits"]
+    found = np.load(run[0] / f"{name}.npy")[list(families.LOOKED_AT)]
+    assert np.abs(found - expected).max() < 1e-3
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -91,7 +91,7 @@ class Writer:
         """Reads some text that the next tokens follow."""
         first = self._logits is None
         tokens = self.tokenizer.encode(text, first)
-        self._read(self.tokenizer.start + tokens if first else tokens)
+        self._read(self.tokenizer.start + tokens + self.tokenizer.finish if first else tokens)
 
     def _read(self, tokens: list[int]) -> None:
         begin = time.perf_counter()
@@ -103,18 +103,19 @@ class Writer:
             tokens = self._tokens
         # In pieces of a power of two, of which a dozen are compiled, and not one for each length.
         while tokens:
-            n = 1 << (len(tokens).bit_length() - 1)
+            n = len(tokens) if self.model.at_once else 1 << (len(tokens).bit_length() - 1)
             self._logits = self._run(tokens[:n])
             self.n_read += n
             tokens = tokens[n:]
         self.reading += time.perf_counter() - begin
 
     def write(self, n: int) -> Iterator[bytes]:
-        """What the next n tokens stand for, one at a time; fewer where the text ends."""
+        """The text of the next n tokens, a piece for each and one for the rest; fewer where the text ends."""
         if self._logits is None:
             self.tell(b"" if self.tokenizer.start else START)
         if self._logits is None:
             raise ProgramError("the model has no tokens for that text; give another prompt.")
+        stream = self.tokenizer.stream(self._tokens)
         for _ in range(n):
             begin = time.perf_counter()
             if not np.isfinite(self._logits).all():
@@ -124,7 +125,7 @@ class Writer:
                 )
             token = choose(self._logits, self.sampling, self._random)
             if token in self.tokenizer.ends:
-                return
+                break
             if int(self._caches[0].lengths[0]) == self._context:
                 self._read([token])
             else:
@@ -132,7 +133,10 @@ class Writer:
                 self._logits = self._run([token])
                 self.writing += time.perf_counter() - begin
             self.n_written += 1
-            yield self.tokenizer.decode(token)
+            yield stream.step(token)
+        rest = stream.end()
+        if rest:
+            yield rest
 
     def _run(self, tokens: list[int]) -> np.ndarray:
         n = len(tokens)

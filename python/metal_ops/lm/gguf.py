@@ -1,9 +1,16 @@
-"""GGUF files, versions 2 and 3: metadata and tensors. They are mapped, and what they declare is held against bytes."""
+"""GGUF files, versions 2 and 3: metadata and tensors, of one file or of the parts of a split one.
+
+Types, their blocks and their floats are those of ggml's package `gguf`. The header is walked here: the package's reader
+loops over whatever count an array declares, and takes 10 seconds and 650 MB for the vocabulary of a Llama 3. Files are
+mapped, and what they declare is held against their bytes before memory is taken for it.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
+import re
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,45 +18,139 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metal_ops.programs.errors import short
-from metal_ops.programs.reading import open_file
+from metal_ops.programs.reading import kind_of, open_file
 
-from .weights import Packed, WeightsError, from_bfloat16
+from .fields import WeightsError
+from .weights import Packed, missing
 
 _NUMBERS = dict(enumerate("BbHhIif?", 0)) | {10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _MOST = 1 << 16  # entries of metadata, tensors
 _MOST_WORDS = 1 << 22
 _BLOCK = 32
-# Type: name, weights of a block, bytes of a block.
-_KINDS = {
-    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 8: ("Q8_0", 32, 34),
-    12: ("Q4_K", 256, 144), 14: ("Q6_K", 256, 210), 30: ("BF16", 1, 2),
-}  # fmt: skip
-_OTHERS = {
-    6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K",
-    16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
-    28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0",
-}  # fmt: skip
+# What stays as codes, and the bytes that a weight takes then, with its part of scales and minima.
+_CODES = {"Q4_0": 0.5625, "Q4_1": 0.625, "Q8_0": 1.0625, "Q4_K": 0.75}
+_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.I | re.S)
+
+
+class _Type(NamedTuple):
+    """A type of ggml: its name, the weights and bytes of a block, and its number in `gguf`."""
+
+    name: str
+    per: int
+    size: int
+    number: Any
 
 
 class _Entry(NamedTuple):
     shape: tuple[int, ...]  # the last one runs fastest
-    kind: int
+    kind: _Type
     start: int
     size: int
+    bytes: mmap.mmap
 
 
 class Gguf:
-    """A file's metadata and tensors.
+    """A file's metadata and tensors; those of all parts where it is split.
 
     Attributes:
       path: Where it lies.
-      metadata: By key.
+      metadata: By key: numbers, texts, and lists of these.
       shapes: Of the tensors by name, the last dimension running fastest, as NumPy has it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        first = _Part(path)
+        count = first.metadata.get("split.count", 0)
+        parts = [first] if count in (0, 1) else _all_parts(path, first, count)
+        self.metadata = parts[0].metadata
+        self._entries: dict[str, _Entry] = {}
+        for part in parts:
+            for name, entry in part.entries.items():
+                if name in self._entries:
+                    raise WeightsError(
+                        f"{part.path}: tensor {short(name)} is in another part, too."
+                    )
+                self._entries[name] = entry
+        said = self.metadata.get("split.tensors.count") if len(parts) > 1 else None
+        if said is not None and said != len(self._entries):
+            raise WeightsError(
+                f"{path}: 'split.tensors.count' is {short(said)}, and its parts have {len(self._entries)}; get all "
+                "parts again."
+            )
+        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
+
+    def floats(self, name: str) -> np.ndarray:
+        """A tensor as float32, dequantized."""
+        entry = self._entries[name]
+        return _floats(entry.kind, self._raw(entry)).reshape(entry.shape)
+
+    def n_bytes(self, name: str) -> int:
+        """What `packed` takes in memory."""
+        entry = self._entries[name]
+        return int(_CODES.get(entry.kind.name, 4) * math.prod(entry.shape))
+
+    def packed(self, name: str) -> np.ndarray | Packed:
+        """A tensor as float32, or as codes where `quantized_matmul` has such: [outputs, inputs]."""
+        entry = self._entries[name]
+        if entry.kind.name not in _CODES:
+            return self.floats(name)
+        blocks = self._raw(entry)
+        blocks = blocks.reshape(len(blocks), -1, entry.kind.size)
+        if entry.kind.name == "Q4_K":
+            return _q4_k(blocks)
+        scales = _halves(blocks[..., :2])
+        if entry.kind.name == "Q8_0":
+            # From signed bytes to codes whose zero is 128.
+            codes = (blocks[..., 2:] ^ 128).reshape(len(blocks), -1)
+            return Packed(codes, scales, None, 8, _BLOCK)
+        minima = _halves(blocks[..., 2:4]) if entry.kind.name == "Q4_1" else None
+        halves = blocks[..., -16:]
+        # A byte has weights i and i + 16 of its block; here neighbours share one.
+        codes = np.concatenate([halves & 15, halves >> 4], -1)
+        codes = codes[..., 0::2] | codes[..., 1::2] << 4
+        return Packed(codes.reshape(len(blocks), -1), scales, minima, 4, _BLOCK)
+
+    @staticmethod
+    def _raw(entry: _Entry) -> np.ndarray:
+        """uint8 [rows, bytes], mapped."""
+        raw = np.frombuffer(entry.bytes, np.uint8, entry.size, entry.start)
+        return raw.reshape(math.prod(entry.shape[:-1]), -1)
+
+
+def _all_parts(path: Path, given: _Part, count: Any) -> list[_Part]:
+    """The parts of a split file, by their names, in order."""
+    named = _PART.fullmatch(path.name)
+    if not isinstance(count, int) or named is None or int(named[3]) != count:
+        raise WeightsError(
+            f"{path}: 'split.count' is {short(count)}, and the name of a part must end with -00001-of-0000N.gguf, N "
+            "its number of parts; give the parts the names that they were written with."
+        )
+    parts = []
+    for i in range(count):
+        other = path.with_name(f"{named[1]}-{i + 1:05d}-of-{named[3]}{path.name[-5:]}")
+        if not kind_of(other, WeightsError):
+            raise WeightsError(
+                f"{other}: no such file, which is a part of {path.name}; get it, too."
+            )
+        part = given if other == path else _Part(other)
+        if part.metadata.get("split.no") != i or part.metadata.get("split.count") != count:
+            raise WeightsError(
+                f"{other}: says that it is part {short(part.metadata.get('split.no'))} (from 0) of "
+                f"{short(part.metadata.get('split.count'))}, expected {i} of {count}; get it again."
+            )
+        parts.append(part)
+    return parts
+
+
+class _Part:
+    """One file: its metadata, and where its tensors lie."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = {}
+        self.entries: dict[str, _Entry] = {}
         with open_file(path, WeightsError, "model") as file:
             size = file.seek(0, 2)
             if size < 24:
@@ -62,7 +163,6 @@ class Gguf:
             raise WeightsError(
                 f"{path}: is damaged at byte {self._at}; get the file again."
             ) from None
-        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
 
     def _read(self) -> None:
         magic, version, tensors, entries = self._take("<4sIQQ")
@@ -75,26 +175,26 @@ class Gguf:
                 f"{self.path}: declares {tensors} tensors and {entries} entries, expected at most {_MOST}; it is "
                 "damaged."
             )
-        self.metadata: dict[str, Any] = {}
         for _ in range(entries):
             key = self._string()
+            if key in self.metadata:
+                raise WeightsError(f"{self.path}: key {short(key)} is there twice; it is damaged.")
             self.metadata[key] = self._value(self._take("<I")[0])
         found = [self._entry() for _ in range(tensors)]
         alignment = self.metadata.get("general.alignment", 32)
-        if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20:
+        if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
             raise WeightsError(
                 f"{self.path}: 'general.alignment' is {short(alignment)}, expected a small number."
             )
         begin = -(-self._at // alignment) * alignment
-        self._entries: dict[str, _Entry] = {}
         for name, entry in found:
-            if name in self._entries:
+            if name in self.entries:
                 raise WeightsError(f"{self.path}: tensor {short(name)} is there twice.")
             if begin + entry.start + entry.size > len(self._bytes):
                 raise WeightsError(
                     f"{self.path}: tensor {short(name)} ends behind the file's last byte; it is cut off, get it again."
                 )
-            self._entries[name] = entry._replace(start=begin + entry.start)
+            self.entries[name] = entry._replace(start=begin + entry.start)
 
     def _take(self, form: str) -> tuple:
         found = struct.unpack_from(form, self._bytes, self._at)
@@ -117,78 +217,76 @@ class Gguf:
         if kind != _ARRAY:
             raise WeightsError(f"{self.path}: metadata of type {kind} is not known; it is damaged.")
         kind, length = self._take("<IQ")
-        if length > len(self._bytes) - self._at:
-            raise struct.error
-        if kind in _NUMBERS:
-            dtype = np.dtype("<" + _NUMBERS[kind])
-            if length * dtype.itemsize > len(self._bytes) - self._at:
-                raise struct.error
-            array = np.frombuffer(self._bytes, dtype, length, self._at).copy()
-            self._at += array.nbytes
-            return array
         # Arrays in arrays, which no model has, would let few bytes become much.
-        if kind != _STRING or length > _MOST_WORDS:
+        if (kind not in _NUMBERS and kind != _STRING) or length > _MOST_WORDS:
             raise WeightsError(
                 f"{self.path}: an array of {length} of type {kind} is not read; it is damaged."
             )
-        return [self._string() for _ in range(length)]
+        if length > len(self._bytes) - self._at:
+            raise struct.error
+        if kind == _STRING:
+            return [self._string() for _ in range(length)]
+        return list(self._take(f"<{length}{_NUMBERS[kind]}"))
 
     def _entry(self) -> tuple[str, _Entry]:
         name = self._string()
         (rank,) = self._take("<I")
         if not 1 <= rank <= 4:
             raise WeightsError(
-                f"{self.path}: tensor {short(name)} has {rank} dimensions, expected 1 to 4."
+                f"{self.path}: tensor {short(name)} has {rank} dimensions, expected 1 to 4; it is damaged."
             )
         sizes = self._take(f"<{rank}Q")
-        kind, start = self._take("<IQ")
-        if kind not in _KINDS:
-            called = _OTHERS.get(kind, f"number {kind}")
+        number, start = self._take("<IQ")
+        kind = _type(number)
+        if kind is None:
             raise WeightsError(
-                f"{self.path}: tensor {short(name)} has type {called}, which is not read; quantize the model to "
-                "Q8_0, Q4_0 or Q4_K_M, or give F16."
+                f"{self.path}: tensor {short(name)} has type {_called(number)}, which the package gguf has no floats "
+                "for; quantize the model to another type."
             )
-        _, per, n_bytes = _KINDS[kind]
-        if sizes[0] % per:
+        if sizes[0] % kind.per:
             raise WeightsError(
-                f"{self.path}: tensor {short(name)} has rows of {sizes[0]}, expected a multiple of {per}; it is "
-                "damaged."
+                f"{self.path}: tensor {short(name)} has rows of {sizes[0]}, expected a multiple of {kind.per} for "
+                f"{kind.name}; it is damaged."
             )
-        return name, _Entry(sizes[::-1], kind, start, math.prod(sizes) // per * n_bytes)
+        size = math.prod(sizes) // kind.per * kind.size
+        return name, _Entry(sizes[::-1], kind, start, size, self._bytes)
 
-    def floats(self, name: str) -> np.ndarray:
-        """A tensor as float32, dequantized."""
-        packed = self.packed(name)
-        return (
-            packed if isinstance(packed, np.ndarray) else packed.floats().reshape(self.shapes[name])
-        )
 
-    def packed(self, name: str) -> np.ndarray | Packed:
-        """A tensor as float32, or, if it is quantized, as codes: [outputs, inputs]."""
-        shape, kind, start, size = self._entries[name]
-        raw = np.frombuffer(self._bytes, np.uint8, size, start)
-        if kind == 0:
-            return raw.view("<f4").reshape(shape).astype(np.float32)
-        if kind == 1:
-            return raw.view("<f2").reshape(shape).astype(np.float32)
-        if kind == 30:
-            return from_bfloat16(raw.view("<u2")).reshape(shape)
-        blocks = raw.reshape(math.prod(shape[:-1]), -1, _KINDS[kind][2])
-        if kind == 12:
-            return _q4_k(blocks)
-        if kind == 14:
-            return _q6_k(blocks).reshape(shape)
-        scales = _halves(blocks[..., :2])
-        if kind == 8:
-            # From signed bytes to codes whose zero is 128.
-            codes = (blocks[..., 2:] ^ 128).reshape(len(blocks), -1)
-            return Packed(codes, scales, None, 8, _BLOCK)
-        minima = _halves(blocks[..., 2:4]) if kind == 3 else None
-        halves = blocks[..., -16:]
-        # A byte has weights i and i + 16 of its block; here neighbours share one.
-        codes = np.concatenate([halves & 15, halves >> 4], -1)
-        codes = codes[..., 0::2] | codes[..., 1::2] << 4
-        return Packed(codes.reshape(len(blocks), -1), scales, minima, 4, _BLOCK)
+def _library() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        raise missing("gguf", "0.19.0", "GGUF files") from None
+    return gguf
+
+
+@functools.lru_cache(maxsize=256)
+def _type(number: int) -> _Type | None:
+    """A type that floats can be made of."""
+    library = _library()
+    try:
+        found = library.GGMLQuantizationType(number)
+        per, size = library.GGML_QUANT_SIZES[found]
+        kind = _Type(found.name, per, size, found)
+        _floats(kind, np.zeros((1, size), np.uint8))
+    except (ValueError, KeyError, NotImplementedError):
+        return None
+    return kind
+
+
+def _called(number: int) -> str:
+    try:
+        return _library().GGMLQuantizationType(number).name
+    except ValueError:
+        return f"number {number}"
+
+
+def _floats(kind: _Type, rows: np.ndarray) -> np.ndarray:
+    """float32 [rows, weights] of uint8 [rows, bytes]."""
+    if kind.name == "F64":
+        return rows.view("<f8").astype(np.float32)
+    with np.errstate(all="ignore"):  # scales of damaged files
+        return np.array(_library().dequantize(rows, kind.number), np.float32)
 
 
 def _q4_k(blocks: np.ndarray) -> Packed:
@@ -206,20 +304,6 @@ def _q4_k(blocks: np.ndarray) -> Packed:
     return Packed(
         codes.reshape(rows, -1), (steps * scales).reshape(rows, -1), (-lows * minima).reshape(rows, -1), 4, _BLOCK
     )  # fmt: skip
-
-
-def _q6_k(blocks: np.ndarray) -> np.ndarray:
-    """float32 of 256 weights with a scale of 8 bits for each 16; no such codes are multiplied here."""
-    low = blocks[..., :128].reshape(*blocks.shape[:2], 2, 2, 32)
-    high = blocks[..., 128:192].reshape(*blocks.shape[:2], 2, 1, 32)
-    scales = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8).astype(np.float32)
-    step = _halves(blocks[..., 208:210]).astype(np.float32)
-    # Of each half of the block: four times 32 weights, whose upper two bits lie in one byte.
-    lower = np.concatenate([low & 15, low >> 4], -2)
-    upper = high >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
-    codes = (lower | upper << 4).astype(np.float32) - 32
-    codes = codes.reshape(*blocks.shape[:2], 16, 16)
-    return codes * scales[..., None] * step[..., None, None]
 
 
 def _halves(pairs: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ class Transformer(tf.Module):
     Attributes:
       dynamic: Whether what is multiplied with quantized matrices of the layers is rounded to 8 bits, see
         `quantized_matmul`.
+      at_once: Whether a text has to be read at once, as its positions depend on its length.
 
     Example:
       >>> from metal_ops.lm.config import ModelConfig
@@ -33,6 +34,7 @@ class Transformer(tf.Module):
     """
 
     dynamic = False
+    at_once = False
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__(name="transformer")
@@ -79,7 +81,10 @@ class Transformer(tf.Module):
         x = self._embedded(tf.reshape(tokens, [-1]))
         for i in range(self.config.layers):
             q, k, v = self._heads(i, x, sizes, None)
-            x += self._joined(i, metal_ops.scaled_dot_product_attention(q, k, v, causal=True))
+            heads = metal_ops.scaled_dot_product_attention(
+                q, k, v, causal=True, **self._attention(i)
+            )
+            x += self._joined(i, heads)
             x += self._feed_forward(i, x)
         logits = self._logits(x)
         return tf.reshape(logits, [*sizes, logits.shape[-1]])
@@ -96,7 +101,9 @@ class Transformer(tf.Module):
         x = self._embedded(tf.reshape(tokens, [-1]))
         positions = caches[0].positions(n)
         for i, cache in enumerate(caches):
-            x += self._joined(i, cache.attend(*self._heads(i, x, sizes, positions)))
+            options = self._attention(i)
+            options.pop("window", None)  # which the cache knows
+            x += self._joined(i, cache.attend(*self._heads(i, x, sizes, positions), **options))
             x += self._feed_forward(i, x)
         if tokens.shape[1] != 1:
             x = tf.reshape(x, [batch, n, x.shape[-1]])[:, -1]
@@ -110,9 +117,12 @@ class Transformer(tf.Module):
         found = []
         for i in range(self.config.layers):
             q, k, v = self._heads(i, x, sizes, None)
+            options = self._attention(i)
             scores = tf.matmul(q, tf.repeat(k, group, axis=1), transpose_b=True)
-            scores *= q.shape[-1] ** -0.5
-            behind = tf.linalg.band_part(tf.ones_like(scores), -1, 0) == 0
+            scores *= options.get("scale") or q.shape[-1] ** -0.5
+            window = options.get("window")
+            before = -1 if window is None else window[0]
+            behind = tf.linalg.band_part(tf.ones_like(scores), before, 0) == 0
             weights = tf.nn.softmax(tf.where(behind, scores.dtype.min, scores))
             found.append(weights[0])
             x += self._joined(i, tf.matmul(weights, tf.repeat(v, group, axis=1)))
@@ -183,6 +193,10 @@ class Transformer(tf.Module):
         if isinstance(length, int) and length == 1:  # which lies like that
             return tf.reshape(x, [batch, heads, 1, size])
         return tf.transpose(tf.reshape(x, [batch, length, heads, size]), [0, 2, 1, 3])
+
+    def _attention(self, i: int) -> dict[str, Any]:
+        """Options of a layer's `scaled_dot_product_attention`."""
+        return {}
 
     def _joined(self, i: int, heads: tf.Tensor) -> tf.Tensor:
         width = heads.shape[1] * heads.shape[3]

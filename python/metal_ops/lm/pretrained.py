@@ -1,4 +1,4 @@
-"""A Llama-like model and its tokenizer from a GGUF file, or from safetensors with config.json and tokenizer.json."""
+"""A model and its tokenizer from a GGUF file, or from safetensors with config.json and tokenizer.json."""
 
 from __future__ import annotations
 
@@ -9,33 +9,51 @@ from typing import Any
 import numpy as np
 
 from metal_ops.programs.errors import short
-from metal_ops.programs.reading import check_memory, is_number, kind_of, read_json
+from metal_ops.programs.reading import check_memory, kind_of, read_json
 
+from . import of_config, of_metadata
+from .architecture import MATRICES, LlamaConfig
+from .fields import WeightsError
 from .gguf import Gguf
-from .llama import MATRICES, Llama, LlamaConfig
-from .tokenizers import BytePairs, Pieces, Tokenizer, by_merges, by_scores
-from .weights import SafeTensors, WeightsError
-
-CONTEXT = 2048  # unless more is asked for: caches take memory by it
+from .llama import Llama
+from .of_config import CONTEXT as CONTEXT
+from .tokenizers import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from .weights import Packed, SafeTensors, files_of
 
 _GGUF = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "out": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
-    "down": "ffn_down", "attention": "attn_norm", "feed_forward": "ffn_norm",
+    "down": "ffn_down", "attention": "attn_norm", "feed_forward": "ffn_norm", "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm", "attention_after": "post_attention_norm", "feed_forward_after": "post_ffw_norm",
 }  # fmt: skip
 _HUGGING_FACE = {
     "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "out": "self_attn.o_proj",
     "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj", "attention": "input_layernorm",
-    "feed_forward": "post_attention_layernorm",
+    "feed_forward": "post_attention_layernorm", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
 }  # fmt: skip
-# Follows from the sizes; older files have it.
-_IGNORED = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+# With norms of what is added, the name of the one between the parts is another one's.
+_WITH_POST_NORMS = {
+    "attention_after": "post_attention_layernorm", "feed_forward": "pre_feedforward_layernorm",
+    "feed_forward_after": "post_feedforward_layernorm",
+}  # fmt: skip
+# What follows from the sizes, in older files, and of llama.cpp's NVFP4 the scale by which it rounds what is multiplied.
+_IGNORED = re.compile(
+    r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq|blk\.\d+\.\w+\.input_scale"
+)
+# The beginning of the text's names beside pictures, and its last matrix: as transformers 4 and 5 have them.
+_BESIDE_PICTURES = {
+    "language_model.model.": "language_model.lm_head.weight",
+    "model.language_model.": "lm_head.weight",
+}
+_PICTURES = re.compile(r"(model\.)?(vision_tower|multi_modal_projector)\.")
+_FACTORS = ("rope_freqs", "rope_factors_short", "rope_factors_long")
 
 
 def load(path: Path, context: int | None) -> tuple[Llama, Tokenizer]:
     """The model in a file or folder.
 
     Args:
-      path: A .gguf file, a .safetensors file, or a folder with such and config.json and tokenizer.json.
+      path: A .gguf file, or any part of a split one, a .safetensors file, or a folder with such and config.json and
+        tokenizer.json.
       context: Tokens that are seen at once; None: the model's own, at most `CONTEXT`.
 
     Raises:
@@ -45,92 +63,66 @@ def load(path: Path, context: int | None) -> tuple[Llama, Tokenizer]:
     if not kind:
         raise WeightsError(f"{path}: no such model; give a .gguf, a .safetensors or a folder.")
     if kind == "folder":
-        files = sorted(path.glob("*.safetensors"))
-        if not files:
-            raise WeightsError(f"{path}: holds no .safetensors; give the folder of a model.")
-        return _safetensors(files, path, context)
+        return _safetensors(files_of(path), path, context)
     if path.suffix.lower() == ".gguf":
         return _gguf(Gguf(path), context)
     if path.suffix.lower() == ".safetensors":
-        return _safetensors([path], path.parent, context)
+        return _safetensors(files_of(path.parent, path), path.parent, context)
     raise WeightsError(f"{path}: expected a .gguf, a .safetensors or a folder.")
 
 
-class _Fields:
-    """Values by name, of the type that is wanted."""
+class _Names:
+    """What a format calls the tensors.
 
-    def __init__(self, where: str, values: dict[str, Any]) -> None:
-        self._where, self._values = where, values
+    Args:
+      parts: Of a layer.
+      layer: The beginning of a layer's, by its number.
+      embedding, last_norm, head: The others.
+    """
 
-    def number(
-        self, name: str, default: Any = None, least: float = 1, most: float = 1 << 24
-    ) -> Any:
-        value = self._values.get(name)
-        value = default if value is None else value
-        if not (is_number(value) and least <= value <= most):
-            raise WeightsError(
-                f"{self._where}: '{name}' must be a number from {least:g} to {most:g}, got {short(value)}."
-            )
-        return value
+    def __init__(
+        self, parts: dict[str, str], layer: str, embedding: str, last_norm: str, head: str
+    ) -> None:
+        self._parts, self._layer = parts, layer
+        self.embedding, self.last_norm, self.head = embedding, last_norm, head
 
-    def whole(self, name: str, default: Any = None) -> int:
-        value = self.number(name, default)
-        if int(value) != value:
-            raise WeightsError(
-                f"{self._where}: '{name}' must be a whole number, got {short(value)}."
-            )
-        return int(value)
-
-    def texts(self, name: str) -> list[str]:
-        value = self._values.get(name)
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise WeightsError(
-                f"{self._where}: '{name}' must be a list of texts, got {short(value)}."
-            )
-        return value
-
-    def one_of(self, name: str, known: tuple[Any, ...], remedy: str) -> Any:
-        value = self._values.get(name)
-        if value not in known:
-            wanted = " or ".join(repr(x) for x in known if x is not None)
-            raise WeightsError(
-                f"{self._where}: '{name}' is {short(value)}, expected {wanted}; {remedy}."
-            )
-        return value
-
-
-def _check_sizes(where: str, heads: int, kv_heads: int, head_size: int, pairs: int) -> None:
-    if heads % kv_heads or head_size % 2 or head_size > 256 or 2 * pairs > head_size:
-        raise WeightsError(
-            f"{where}: {heads} heads of {head_size}, {2 * pairs} of them turned, and {kv_heads} of keys do not fit "
-            "together: expected a multiple, of an even size of at most 256."
-        )
-
-
-def _frequencies(base: float, size: int) -> np.ndarray:
-    return float(base) ** (-np.arange(0, size, 2) / size)
+    def of(self, i: int, part: str, kind: str = "weight") -> str:
+        return f"{self._layer.format(i)}.{self._parts[part]}.{kind}"
 
 
 def _build(
     source: Gguf | SafeTensors,
     config: LlamaConfig,
-    names: dict[str, str],
-    layer: str,
-    outer: tuple[str, str, str],
+    names: _Names,
+    tied: bool | None = None,
+    norm_offset: float = 0.0,
+    others: frozenset[str] = frozenset(),
 ) -> Llama:
-    """The model, after all tensors were found to be there, of the right shape, and to be all."""
-    wanted: dict[str, tuple[int, ...]] = {
-        f"{layer.format(i)}.{names[part]}.weight": shape[::-1]
-        for i in range(config.layers)
-        for part, shape in config.matrices().items()
-    }
+    """The model, after all tensors were found to be there, of the right shape, and to be all.
+
+    Args:
+      source: The tensors.
+      config: The model.
+      names: Of the tensors.
+      tied: Whether the last matrix is the embedding, as far as the file says.
+      norm_offset: What is added to the norms' scales.
+      others: Tensors that were read already.
+    """
+    wanted: dict[str, tuple[int, ...]] = {}
     for i in range(config.layers):
-        for part in ("attention", "feed_forward"):
-            wanted[f"{layer.format(i)}.{names[part]}.weight"] = (config.width,)
-    embedding, last_norm, head = outer
-    wanted |= {embedding: (config.vocabulary, config.width), last_norm: (config.width,)}
-    tied = head not in source.shapes
-    if not tied:
+        for part, (inputs, outputs) in config.matrices().items():
+            wanted[names.of(i, part)] = (outputs, inputs)
+            if part in config.biases:
+                wanted[names.of(i, part, "bias")] = (outputs,)
+        for part, size in config.norms().items():
+            wanted[names.of(i, part)] = (size,)
+    embedding, head = names.embedding, names.head
+    # A head in the file counts whatever the configuration says, and one of both is enough where they are tied.
+    if tied and embedding not in source.shapes and head in source.shapes:
+        embedding = head
+    wanted |= {embedding: (config.vocabulary, config.width), names.last_norm: (config.width,)}
+    alone = embedding != head and (head in source.shapes or tied is False)
+    if alone:
         wanted[head] = (config.vocabulary, config.width)
     for name, shape in wanted.items():
         if name not in source.shapes:
@@ -140,28 +132,47 @@ def _build(
                 f"{source.path}: tensor '{name}' has shape {list(source.shapes[name])}, expected {list(shape)} by the "
                 "model's sizes."
             )
-    others = sorted(n for n in source.shapes if n not in wanted and not _IGNORED.fullmatch(n))
-    if others and others != ["rope_freqs.weight"]:
+    # llama.cpp's number by which a matrix is multiplied, beside blocks of NVFP4.
+    scales = {
+        names.of(i, part, "scale")
+        for i in range(config.layers)
+        for part in MATRICES
+        if isinstance(source, Gguf) and source.shapes.get(names.of(i, part, "scale")) == (1,)
+    }
+    known = wanted.keys() | scales | others
+    strange = sorted(n for n in source.shapes if n not in known and not _IGNORED.fullmatch(n))
+    if strange:
         raise WeightsError(
-            f"{source.path}: tensor {short(others[0])} is none that a Llama has; models with biases, experts or other "
-            "norms are not read."
+            f"{source.path}: tensor {short(strange[0])} is none that such a model has; models with other biases, norms "
+            "or experts are not read."
         )
-    n_values = sum(int(np.prod(shape)) for shape in wanted.values())
-    check_memory(4 * n_values, str(source.path), "give a smaller model", WeightsError)
+    needed = sum(map(source.n_bytes, wanted))
+    check_memory(needed, str(source.path), "give a smaller model", WeightsError)
+
+    def matrix(i: int, part: str) -> np.ndarray | Packed:
+        found, scale = source.packed(names.of(i, part)), names.of(i, part, "scale")
+        if scale not in scales:
+            return found
+        factor = float(source.floats(scale)[0])
+        return found.times(factor) if isinstance(found, Packed) else found * np.float32(factor)
+
+    def norm(name: str) -> np.ndarray:
+        with np.errstate(invalid="ignore"):  # of damaged files
+            return source.floats(name) + np.float32(norm_offset)
 
     def of_layer(i: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for part, called in names.items():
-            name = f"{layer.format(i)}.{called}.weight"
-            found[part] = source.packed(name) if part in MATRICES else source.floats(name)
-        return found
+        return {
+            **{part: matrix(i, part) for part in MATRICES},
+            **{part: norm(names.of(i, part)) for part in config.norms()},
+            **{f"{part}_bias": source.floats(names.of(i, part, "bias")) for part in config.biases},
+        }
 
     return Llama(
         config,
         source.packed(embedding),
-        None if tied else source.packed(head),
+        source.packed(head) if alone else None,
         [of_layer(i) for i in range(config.layers)],
-        source.floats(last_norm),
+        norm(names.last_norm),
     )
 
 
@@ -170,180 +181,46 @@ def _build(
 
 def _gguf(file: Gguf, context: int | None) -> tuple[Llama, Tokenizer]:
     where, data = str(file.path), file.metadata
-    fields = _Fields(where, data)
-    fields.one_of("general.architecture", ("llama",), "only Llama's and those alike are read")
-    fields.one_of("llama.rope.scaling.type", (None, "none"), "positions cannot be scaled so")
-    width, heads = (
-        fields.whole("llama.embedding_length"),
-        fields.whole("llama.attention.head_count"),
+    # No other model of llama.cpp's has such.
+    read = _FACTORS if data.get("general.architecture") == "llama" else ()
+    factors = {name: f"{name}.weight" for name in read if f"{name}.weight" in file.shapes}
+    names = _Names(_GGUF, "blk.{}", "token_embd.weight", "output_norm.weight", "output.weight")
+    biases = frozenset(part for part in MATRICES if names.of(0, part, "bias") in file.shapes)
+    config = of_metadata.read(
+        where,
+        data,
+        context,
+        {name: file.floats(tensor).ravel() for name, tensor in factors.items()},
+        biases,
     )
-    head_size = fields.whole("llama.attention.key_length", width // heads)
-    size = fields.whole("llama.rope.dimension_count", head_size)
-    kv_heads = fields.whole("llama.attention.head_count_kv", heads)
-    _check_sizes(where, heads, kv_heads, head_size, size // 2)
-    frequencies = _frequencies(fields.number("llama.rope.freq_base", 10000.0, 1, 1e12), size)
-    if "rope_freqs.weight" in file.shapes:  # Llama 3's
-        factors = file.floats("rope_freqs.weight").ravel()
-        if len(factors) != len(frequencies) or not (factors > 0).all():
-            raise WeightsError(f"{where}: tensor 'rope_freqs.weight' does not fit; it is damaged.")
-        frequencies = frequencies / factors
-    tokens = fields.texts("tokenizer.ggml.tokens")
-    own = fields.whole("llama.context_length", CONTEXT)
-    config = LlamaConfig(
-        width=width,
-        layers=fields.whole("llama.block_count"),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        hidden=fields.whole("llama.feed_forward_length"),
-        vocabulary=len(tokens),
-        context=_context(where, own, context),
-        epsilon=fields.number("llama.attention.layer_norm_rms_epsilon", 1e-5, 0, 1),
-        frequencies=tuple(frequencies.tolist()),
-        interleaved=True,
-    )
-    tokenizer = _gguf_tokenizer(where, fields, data, tokens)
-    outer = ("token_embd.weight", "output_norm.weight", "output.weight")
-    return _build(file, config, _GGUF, "blk.{}", outer), tokenizer
-
-
-def _context(where: str, own: int, asked: int | None) -> int:
-    if asked is not None and asked > own:
-        raise WeightsError(f"{where}: sees {own} tokens at once, --context {asked} is more.")
-    return min(own, CONTEXT) if asked is None else asked
-
-
-def _gguf_tokenizer(
-    where: str, fields: _Fields, data: dict[str, Any], tokens: list[str]
-) -> Tokenizer:
-    kind = fields.one_of("tokenizer.ggml.model", ("llama", "gpt2"), "other tokenizers are not read")
-    kinds = data.get("tokenizer.ggml.token_type")
-    if kinds is not None and not (isinstance(kinds, np.ndarray) and len(kinds) == len(tokens)):
-        raise WeightsError(f"{where}: 'tokenizer.ggml.token_type' must be a number a token.")
-    special = {t: i for i, t in enumerate(tokens) if kinds is not None and kinds[i] in (3, 4)}
-
-    def number(name: str) -> int | None:
-        value = data.get(f"tokenizer.ggml.{name}_token_id")
-        fits = value is None or (type(value) is int and 0 <= value < len(tokens))
-        if not fits:
-            raise WeightsError(
-                f"{where}: 'tokenizer.ggml.{name}_token_id' is {short(value)}, and there are {len(tokens)} tokens."
-            )
-        return value
-
-    bos = number("bos")
-    wants_start = data.get("tokenizer.ggml.add_bos_token", kind == "llama")
-    start = [bos] if bos is not None and wants_start else []
-    ends = frozenset(x for x in (number("eos"), number("eot")) if x is not None)
-    if kind == "llama":
-        scores = data.get("tokenizer.ggml.scores")
-        if not isinstance(scores, np.ndarray) or len(scores) != len(tokens):
-            raise WeightsError(f"{where}: 'tokenizer.ggml.scores' must be a number a token.")
-        space = bool(data.get("tokenizer.ggml.add_space_prefix", True))
-        return Pieces(tokens, by_scores(tokens, scores.tolist()), special, start, ends, space)
-    known = {"llama-bpe": "llama3", "gpt-2": "gpt2", "default": "gpt2", None: "gpt2"}
-    cut = fields.one_of("tokenizer.ggml.pre", tuple(known), "words of other models are not cut")
-    merges = _pairs(where, fields.texts("tokenizer.ggml.merges"))
-    # As llama.cpp has it for Llama 3.
-    return BytePairs(tokens, merges, known[cut], special, start, ends, cut == "llama-bpe")
-
-
-def _pairs(where: str, merges: Any) -> list[tuple[str, str]]:
-    """Merges as two words in a text, or as two texts."""
-    pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else pair for pair in merges]
-    for pair in pairs:
-        if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise WeightsError(f"{where}: a merge must be two pieces, got {short(pair)}.")
-    return [(first, second) for first, second in pairs]
+    tokenizer = tokenizer_of_gguf(data, where)
+    return _build(file, config, names, others=frozenset(factors.values())), tokenizer
 
 
 # ---- safetensors ----------------------------------------------------------------------------------------------------
 
 
-def _safetensors(files: list[Path], folder: Path, context: int | None) -> tuple[Llama, Tokenizer]:
+def _safetensors(
+    files: dict[Path, list[str] | None], folder: Path, context: int | None
+) -> tuple[Llama, Tokenizer]:
     where = str(folder / "config.json")
     values = read_json(folder / "config.json", WeightsError)
     if not isinstance(values, dict):
         raise WeightsError(f"{where}: expected an object, got {short(values)}.")
-    fields = _Fields(where, values)
-    fields.one_of("model_type", ("llama", "mistral"), "only Llama's and those alike are read")
-    fields.one_of("hidden_act", ("silu", None), "another activation is not computed")
-    fields.one_of("sliding_window", (None,), "windows are not read")
-    width, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
-    head_size = fields.whole("head_dim", width // heads)
-    kv_heads = fields.whole("num_key_value_heads", heads)
-    _check_sizes(where, heads, kv_heads, head_size, head_size // 2)
-    base = fields.number("rope_theta", 10000.0, 1, 1e12)
-    frequencies = _scaled(where, _frequencies(base, head_size), values.get("rope_scaling"))
-    config = LlamaConfig(
-        width=width,
-        layers=fields.whole("num_hidden_layers"),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        hidden=fields.whole("intermediate_size"),
-        vocabulary=fields.whole("vocab_size"),
-        context=_context(where, fields.whole("max_position_embeddings", CONTEXT), context),
-        epsilon=fields.number("rms_norm_eps", 1e-6, 0, 1),
-        frequencies=tuple(frequencies.tolist()),
-        interleaved=False,
+    text = of_config.text_of(where, values)
+    config = of_config.read(where, text, context)
+    tokenizer = tokenizer_of_folder(folder, config.vocabulary)
+    parts = _HUGGING_FACE | (_WITH_POST_NORMS if config.post_norms else {})
+    source = SafeTensors(files)
+    at = next((at for at in _BESIDE_PICTURES if f"{at}norm.weight" in source.shapes), "model.")
+    names = _Names(
+        parts,
+        f"{at}layers.{{}}",
+        f"{at}embed_tokens.weight",
+        f"{at}norm.weight",
+        _BESIDE_PICTURES.get(at, "lm_head.weight"),
     )
-    tokenizer = _tokenizer_json(folder / "tokenizer.json", values, config.vocabulary)
-    outer = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
-    return _build(SafeTensors(files), config, _HUGGING_FACE, "model.layers.{}", outer), tokenizer
-
-
-def _scaled(where: str, frequencies: np.ndarray, scaling: Any) -> np.ndarray:
-    """Llama 3's: slow pairs are slowed down by a factor, fast ones not, and between them the one becomes the other."""
-    if scaling is None:
-        return frequencies
-    fields = _Fields(f"{where}: rope_scaling", scaling if isinstance(scaling, dict) else {})
-    name = "rope_type" if isinstance(scaling, dict) and "rope_type" in scaling else "type"
-    kind = fields.one_of(name, ("llama3", "linear", "default"), "positions cannot be scaled so")
-    if kind == "default":
-        return frequencies
-    factor = fields.number("factor", None, 1, 1e6)
-    if kind == "linear":
-        return frequencies / factor
-    low, high = (fields.number(f"{n}_freq_factor", None, 1e-3, 1e6) for n in ("low", "high"))
-    turns = fields.number("original_max_position_embeddings") * frequencies / (2 * np.pi)
-    share = np.clip((turns - low) / max(high - low, 1e-9), 0, 1)
-    return frequencies * ((1 - share) / factor + share)
-
-
-def _tokenizer_json(path: Path, config: dict[str, Any], vocabulary: int) -> Tokenizer:
-    where = str(path)
-    values = read_json(path, WeightsError)
-    model = values.get("model") if isinstance(values, dict) else None
-    if not isinstance(model, dict) or model.get("type", "BPE") != "BPE":
-        raise WeightsError(f"{where}: 'model' must be of type BPE; other tokenizers are not read.")
-    numbers = model.get("vocab")
-    added = values.get("added_tokens") or []
-    try:
-        special = {str(one["content"]): one["id"] for one in added}
-        every = dict(numbers or {}) | special
-        fits = all(type(i) is int and 0 <= i < max(vocabulary, 1) for i in every.values())
-    except (TypeError, KeyError):
-        fits = False
-    if not fits:
-        raise WeightsError(
-            f"{where}: 'model.vocab' and 'added_tokens' must number texts below {vocabulary}; it is another model's."
-        )
-    tokens = [""] * vocabulary
-    for text, i in every.items():
-        tokens[i] = text
-    merges = _pairs(where, model.get("merges") or [])
-
-    def ids(name: str) -> list[int]:
-        value = config.get(f"{name}_token_id")
-        some = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(type(i) is int and 0 <= i < vocabulary for i in some):
-            raise WeightsError(f"{where}: '{name}_token_id' in config.json is {short(value)}.")
-        return some
-
-    start, ends = ids("bos"), frozenset(ids("eos"))
-    if model.get("byte_fallback"):
-        return Pieces(tokens, by_merges(merges), special, start, ends)
-    cut = "llama3" if "{1,3}" in str(values.get("pre_tokenizer")) else "gpt2"
-    words_first = bool(model.get("ignore_merges"))
-    return BytePairs(tokens, merges, cut, special, start, ends, words_first)
+    pictures = frozenset(n for n in source.shapes if at != "model." and _PICTURES.match(n))
+    # Gemma's scales are what differs from 1; converters to GGUF have added it.
+    offset = 1.0 if config.post_norms else 0.0
+    return _build(source, config, names, of_config.tied(text), offset, pictures), tokenizer

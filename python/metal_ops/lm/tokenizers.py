@@ -1,37 +1,67 @@
-"""From text to tokens and back: bytes, pieces by their scores as SentencePiece has them, and merged pairs of bytes."""
+"""From text to tokens and back: the interface, bytes as tokens, and the tokenizers of folders and of GGUF files."""
 
 from __future__ import annotations
 
-import heapq
 import re
-import unicodedata
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
-_SPACE = "\u2581"
-_GPT2 = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
-_LLAMA3 = re.compile(
-    r"'(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]{1,3}"
-    r"| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-PATTERNS = {"gpt2": _GPT2, "llama3": _LLAMA3}
+from metal_ops.programs.errors import printable, short
+
+from .weights import WeightsError
+
+INSTALL = "`pip install tokenizers==0.23.3`"
+_INVALID = re.compile("([\udc80-\udcff]+)")
+
+
+class Stream(Protocol):
+    """Text as tokens come."""
+
+    def step(self, token: int) -> bytes:
+        """The bytes that the token adds; those of a character that is not complete come with a later token."""
+
+    def end(self) -> bytes:
+        """The bytes that were still held back."""
 
 
 class Tokenizer(Protocol):
     """Text as bytes to tokens and back.
 
     Attributes:
-      start: What stands before everything; may be nothing.
+      start: Tokens before the first text; may be nothing.
+      finish: Tokens behind the first text; mostly nothing.
       ends: Tokens that end a text.
     """
 
     start: list[int]
+    finish: list[int]
     ends: frozenset[int]
 
     def encode(self, text: bytes, first: bool) -> list[int]:
-        """Tokens; `first`: whether nothing was told before."""
+        """Tokens of the text, without `start` and `finish`; `first`: whether nothing was told before."""
 
-    def decode(self, token: int) -> bytes: ...
+    def decode(self, token: int) -> bytes:
+        """The bytes that a token stands for inside of a text; none for those that are not printed."""
+
+    def stream(self, before: Sequence[int]) -> Stream:
+        """Text that goes on from the tokens `before`."""
+
+
+class _Plain:
+    """Each token's bytes at once."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def step(self, token: int) -> bytes:
+        return self._tokenizer.decode(token)
+
+    def end(self) -> bytes:
+        return b""
 
 
 class Bytes:
@@ -39,6 +69,7 @@ class Bytes:
 
     def __init__(self) -> None:
         self.start: list[int] = []
+        self.finish: list[int] = []
         self.ends: frozenset[int] = frozenset()
 
     def encode(self, text: bytes, first: bool) -> list[int]:
@@ -47,199 +78,133 @@ class Bytes:
     def decode(self, token: int) -> bytes:
         return bytes([token])
 
-
-def merged(pieces: list[str], rank: Callable[[str, str], float | None]) -> list[str]:
-    """Neighbours joined, those of the least rank first and of these the leftmost, until none has a rank.
-
-    Example:
-      >>> merged(list("hello"), lambda a, b: {"he": 2, "ll": 1, "hell": 3}.get(a + b))
-      ['hell', 'o']
-    """
-    after = list(range(1, len(pieces) + 1))
-    before = list(range(-1, len(pieces) - 1))
-    heap: list[tuple[float, int, str, str]] = []
-
-    def offer(left: int) -> None:
-        right = after[left]
-        if left >= 0 and right < len(pieces):
-            found = rank(pieces[left], pieces[right])
-            if found is not None:
-                heapq.heappush(heap, (found, left, pieces[left], pieces[right]))
-
-    for place in range(len(pieces)):
-        offer(place)
-    while heap:
-        _, left, a, b = heapq.heappop(heap)
-        right = after[left]
-        if right >= len(pieces) or pieces[left] != a or pieces[right] != b or not a or not b:
-            continue  # one of them has become another
-        pieces[left], pieces[right] = a + b, ""
-        after[left] = after[right]
-        if after[left] < len(pieces):
-            before[after[left]] = left
-        offer(left)
-        if before[left] >= 0:
-            offer(before[left])
-    return [piece for piece in pieces if piece]
+    def stream(self, before: Sequence[int]) -> Stream:
+        return _Plain(self)
 
 
-class _Vocabulary:
-    """What both kinds have: numbers of pieces, tokens that are not made of text, and where texts begin and end."""
-
-    def __init__(
-        self, tokens: Sequence[str], special: dict[str, int], start: list[int], ends: frozenset[int]
-    ) -> None:
-        self.start, self.ends = start, ends
-        self.tokens = list(tokens)
-        self.numbers = {token: i for i, token in enumerate(self.tokens)}
-        self._special = special
-        names = sorted((re.escape(name) for name in special if name), key=len, reverse=True)
-        self._names = re.compile("|".join(names)) if names else None
-
-    def parts(self, text: str) -> list[str | int]:
-        """The text between special tokens, and these."""
-        found: list[str | int] = []
-        at = 0
-        for hit in self._names.finditer(text) if self._names else ():
-            found += [text[at : hit.start()], self._special[hit.group()]]
-            at = hit.end()
-        return [part for part in (*found, text[at:]) if part != ""]
-
-
-class Pieces(_Vocabulary):
-    """SentencePiece's: spaces are a letter, neighbours are joined by score or by a list of merges.
+class Vocabulary(ABC):
+    """Tokens by number, and the bytes of a text that are not UTF-8: each is the token of its byte, if there is one.
 
     Args:
-      tokens: By number; a byte that no piece has is "<0x..>".
-      rank: Of two neighbours, the least first.
-      special: Tokens that are not made of text.
-      start: Before every text.
-      ends: After it.
-      space_first: Whether a text begins with a space that is not there.
+      where: The file, for sentences.
+      tokens: By number.
+      size: The model's tokens; a text with a later one is refused.
     """
 
-    def __init__(
-        self,
-        tokens: Sequence[str],
-        rank: Callable[[str, str], float | None],
-        special: dict[str, int],
-        start: list[int],
-        ends: frozenset[int],
-        space_first: bool = True,
-    ) -> None:
-        super().__init__(tokens, special, start, ends)
-        self._rank, self._space_first = rank, space_first
+    def __init__(self, where: str, tokens: list[str], size: int) -> None:
+        self.where, self.tokens, self.size = where, tokens, size
+        self.numbers = {token: i for i, token in enumerate(tokens)}
+        self.start: list[int] = []
+        self.finish: list[int] = []
+        self.ends: frozenset[int] = frozenset()
 
     def encode(self, text: bytes, first: bool) -> list[int]:
-        found = []
-        for place, part in enumerate(self.parts(text.decode("utf-8", errors="surrogateescape"))):
-            if isinstance(part, int):
-                found.append(part)
-                continue
-            if self._space_first and first and place == 0:
-                part = " " + part
-            for piece in merged(list(part.replace(" ", _SPACE)), self._rank):
-                number = self.numbers.get(piece)
-                if number is not None:
-                    found.append(number)
-                    continue
-                for byte in piece.encode("utf-8", errors="surrogateescape"):
-                    number = self.numbers.get(f"<0x{byte:02X}>")
-                    if number is not None:
-                        found.append(number)
+        found: list[int] = []
+        for part in _INVALID.split(text.decode("utf-8", errors="surrogateescape")):
+            if not _INVALID.fullmatch(part):
+                found += self._encode(part, first) if part else []
+            else:
+                for byte in part.encode("utf-8", errors="surrogateescape"):
+                    number = self._number_of_byte(byte)
+                    found += self._encode("\ufffd", False) if number is None else [number]
+            first = first and not part
+        late = max(found, default=0)
+        if late >= self.size:
+            name = short(self.tokens[late]) if late < len(self.tokens) else "a part"
+            raise WeightsError(
+                f"{self.where}: {name} of the text is token {late}, and the model has {self.size}; leave it out."
+            )
         return found
 
-    def decode(self, token: int) -> bytes:
-        piece = self.tokens[token]
-        if token in self._special.values():
-            return b""
-        byte = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", piece)
-        if byte:
-            return bytes([int(byte.group(1), 16)])
-        return piece.replace(_SPACE, " ").encode("utf-8", errors="surrogateescape")
+    def stream(self, before: Sequence[int]) -> Stream:
+        return _Plain(self)
+
+    @abstractmethod
+    def decode(self, token: int) -> bytes: ...
+
+    @abstractmethod
+    def _encode(self, text: str, first: bool) -> list[int]: ...
+
+    @abstractmethod
+    def _number_of_byte(self, byte: int) -> int | None: ...
 
 
-def by_scores(tokens: Sequence[str], scores: Sequence[float]) -> Callable[[str, str], float | None]:
-    """The rank of a pair by the score of the token that it makes: the highest first."""
-    known = dict(zip(tokens, (-float(score) for score in scores), strict=True))
-    return lambda a, b: known.get(a + b)
+def tokenizer_of_folder(folder: Path, size: int | None = None) -> Tokenizer:
+    """The tokenizer that a folder's tokenizer.json describes, with tokenizer_config.json and generation_config.json.
+
+    Args:
+      folder: With these files.
+      size: The model's tokens; None: as many as the tokenizer has.
+
+    Raises:
+      WeightsError: It cannot be read, or numbers texts at or above `size`.
+    """
+    from .folder_tokenizer import load
+
+    return load(folder, size)
 
 
-def by_merges(merges: Sequence[tuple[str, str]]) -> Callable[[str, str], float | None]:
-    """The rank of a pair by its place in a list."""
-    known = {pair: float(place) for place, pair in enumerate(merges)}
-    return lambda a, b: known.get((a, b))
+def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str = "the GGUF file") -> Tokenizer:
+    """The tokenizer that a GGUF file's metadata describes.
+
+    Args:
+      metadata: Python's values, lists or arrays, by key.
+      where: The file, for sentences.
+
+    Raises:
+      WeightsError: A key is missing or damaged, or names a tokenizer that is not read.
+    """
+    from .gguf_tokenizer import load
+
+    return load(metadata, where)
+
+
+def library() -> ModuleType:
+    """The package `tokenizers`.
+
+    Raises:
+      WeightsError: It is not installed.
+    """
+    try:
+        import tokenizers
+    except ImportError:
+        raise WeightsError(
+            f"models from files are tokenized by the package tokenizers, which is missing; {INSTALL}."
+        ) from None
+    return tokenizers
+
+
+@contextmanager
+def guarded(where: str, doing: str) -> Iterator[None]:
+    """The library's errors as sentences; its panics are no `Exception`."""
+    try:
+        yield
+    except (WeightsError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as why:
+        words = printable(str(why)).strip().rstrip(".")[:200] or type(why).__name__
+        raise WeightsError(f"{where}: {doing}: {words}.") from None
 
 
 def _letters_of_bytes() -> list[str]:
     """GPT-2's: printable bytes are themselves, the others letters from 256 on."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+    return [chr(byte if byte in printed else next(others)) for byte in range(256)]
 
 
-_LETTERS = _letters_of_bytes()
-_BYTES = {letter: byte for byte, letter in enumerate(_LETTERS)}
+LETTERS = _letters_of_bytes()
+_BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 
 
-class BytePairs(_Vocabulary):
-    """GPT-2's: words by a pattern, their bytes as letters, and neighbours joined by a list of merges.
-
-    Args:
-      tokens: By number.
-      merges: The first ones first.
-      pattern: Of `PATTERNS`.
-      special: Tokens that are not made of text.
-      start: Before every text.
-      ends: After it.
-      words_first: Whether a word that is a token is one, whatever the merges make of it.
-    """
-
-    def __init__(
-        self,
-        tokens: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        pattern: str,
-        special: dict[str, int],
-        start: list[int],
-        ends: frozenset[int],
-        words_first: bool = False,
-    ) -> None:
-        super().__init__(tokens, special, start, ends)
-        self._rank, self._pattern = by_merges(merges), PATTERNS[pattern]
-        self._words_first = words_first
-
-    def encode(self, text: bytes, first: bool) -> list[int]:
-        found = []
-        for part in self.parts(text.decode("utf-8", errors="surrogateescape")):
-            if isinstance(part, int):
-                found.append(part)
-                continue
-            for word in self.words(part):
-                letters = [_LETTERS[b] for b in word.encode("utf-8", errors="surrogateescape")]
-                joined = "".join(letters)
-                known = self._words_first and joined in self.numbers
-                pieces = [joined] if known else merged(letters, self._rank)
-                found += [self.numbers[piece] for piece in pieces if piece in self.numbers]
-        return found
-
-    def words(self, text: str) -> list[str]:
-        """The text cut by the pattern, whose letters and digits are those of every script."""
-        plain = "".join(_plain(character) for character in text)
-        return [text[hit.start() : hit.end()] for hit in self._pattern.finditer(plain)]
-
-    def decode(self, token: int) -> bytes:
-        if token in self._special.values():
-            return b""
-        letters = self.tokens[token]
-        if all(letter in _BYTES for letter in letters):
-            return bytes(_BYTES[letter] for letter in letters)
-        return letters.encode("utf-8", errors="surrogateescape")
+def bytes_of_letters(token: str) -> bytes:
+    """The bytes that GPT-2's letters stand for; of a token with other letters its UTF-8."""
+    if all(letter in _BYTES for letter in token):
+        return bytes(_BYTES[letter] for letter in token)
+    return token.encode("utf-8", errors="surrogateescape")
 
 
-def _plain(character: str) -> str:
-    """ASCII of the same kind: re has no classes of Unicode's letters and numbers."""
-    if character.isascii():
-        return character
-    kind = unicodedata.category(character)[0]
-    return "a" if kind == "L" else "0" if kind == "N" else " " if character.isspace() else "!"
+def byte_of_name(token: str) -> bytes | None:
+    """The byte that is called "<0x..>"."""
+    found = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token)
+    return bytes([int(found.group(1), 16)]) if found else None

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import mmap
-import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metal_ops.programs.errors import ProgramError, short
-from metal_ops.programs.reading import open_file, parse_json
+from metal_ops.programs.errors import printable, short
+from metal_ops.programs.reading import open_file, read_json
 
-_MOST_HEADER = 100_000_000  # the format's own limit
-_TYPES = {"F32": 4, "F16": 2, "BF16": 2}
+from .fields import WeightsError
 
-
-class WeightsError(ProgramError):
-    """A model's file that cannot be read, or holds another kind of model."""
+INDEX = "model.safetensors.index.json"
+_TYPES = ("F32", "F16", "BF16", "F64")
 
 
 class Packed(NamedTuple):
@@ -39,94 +34,135 @@ class Packed(NamedTuple):
     bits: int
     block: int
 
-    def floats(self) -> np.ndarray:
-        """float32 [outputs, inputs]."""
-        codes = self.codes
-        if self.bits == 4:
-            codes = np.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)
-        scales = np.repeat(self.scales.astype(np.float32), self.block, 1)
-        if self.minima is None:
-            return (codes.astype(np.float32) - 2 ** (self.bits - 1)) * scales
-        return codes * scales + np.repeat(self.minima.astype(np.float32), self.block, 1)
+    def times(self, factor: float) -> Packed:
+        """The matrix times a number."""
+        minima = None if self.minima is None else self.minima.astype(np.float32) * factor
+        return self._replace(scales=self.scales.astype(np.float32) * factor, minima=minima)
 
 
-def from_bfloat16(halves: np.ndarray) -> np.ndarray:
-    """float32 of the bits of bfloat16, uint16."""
-    return (halves.astype(np.uint32) << 16).view(np.float32)
+def missing(package: str, version: str, files: str) -> WeightsError:
+    """What is raised where a package is not installed."""
+    return WeightsError(
+        f"{files} are read by the package {package}, which is not installed; run `pip install {package}=={version}`."
+    )
 
 
 class SafeTensors:
     """The tensors of one or several .safetensors files, mapped.
 
     Attributes:
-      path: The first one.
+      path: The first file.
       shapes: Of the tensors by name.
     """
 
-    def __init__(self, paths: list[Path]) -> None:
-        self.path = paths[0]
+    def __init__(self, files: dict[Path, list[str] | None]) -> None:
+        """Args:
+        files: And the tensors that are read of each; None: all.
+        """
+        self.path = next(iter(files))
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._entries: dict[str, tuple[mmap.mmap, str, int, int]] = {}
-        for path in paths:
-            self._open(path)
+        self._files: dict[str, Any] = {}
+        for path, names in files.items():
+            self._open(path, names)
 
-    def _open(self, path: Path) -> None:
-        with open_file(path, WeightsError, "model") as file:
-            size = file.seek(0, 2)
-            if size < 8:
-                raise WeightsError(f"{path}: not a readable safetensors file: it has {size} bytes.")
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        (length,) = struct.unpack_from("<Q", content)
-        if length > min(size - 8, _MOST_HEADER):
-            raise WeightsError(
-                f"{path}: declares a header of {length} bytes, and has {size - 8}; it is damaged, or no "
-                "safetensors file."
-            )
+    def _open(self, path: Path, wanted: list[str] | None) -> None:
         try:
-            text = content[8 : 8 + length].decode("utf-8")
-        except UnicodeDecodeError:
-            raise WeightsError(f"{path}: its header is not UTF-8; it is damaged.") from None
-        header = parse_json(text, f"{path}: header", WeightsError)
-        if not isinstance(header, dict):
-            raise WeightsError(f"{path}: header: expected a JSON object, got {short(header)}.")
-        for name, entry in header.items():
-            if name == "__metadata__":
-                continue
+            import ml_dtypes  # noqa: F401  # teaches NumPy bfloat16, by which safetensors asks for it
+            import safetensors
+        except ImportError:
+            raise missing("safetensors", "0.8.0", "safetensors files") from None
+        with open_file(path, WeightsError, "model"):
+            pass  # no pipe or device, which the package would wait for
+        try:
+            file = safetensors.safe_open(str(path), framework="numpy")
+            names = set(file.keys())
+        except Exception as why:  # its own class, and what the system says
+            words = printable(str(why)).rstrip(".")
+            words = words if len(words) < 200 else f"{words[:200]}..."
+            raise WeightsError(
+                f"{path}: not a readable safetensors file: {words}; get it again."
+            ) from None
+        for name in sorted(names) if wanted is None else wanted:
+            if name not in names:
+                raise WeightsError(
+                    f"{path}: tensor {short(name)} is missing, which {INDEX} says is there; get both again."
+                )
             if name in self.shapes:
                 raise WeightsError(f"{path}: tensor {short(name)} is in another file, too.")
-            kind, shape, start, end = _entry(path, name, entry)
-            if kind not in _TYPES:
+            entry = file.get_slice(name)
+            if entry.get_dtype() not in _TYPES:
                 raise WeightsError(
-                    f"{path}: tensor {short(name)} has type {short(kind)}, expected one of {', '.join(_TYPES)}; "
-                    "convert it."
+                    f"{path}: tensor {short(name)} has type {entry.get_dtype()}, expected one of "
+                    f"{', '.join(_TYPES)}; convert it."
                 )
-            wanted = math.prod(shape) * _TYPES[kind]
-            if not 0 <= start <= end <= size - 8 - length or end - start != wanted:
-                raise WeightsError(
-                    f"{path}: tensor {short(name)} needs {wanted} bytes, and its place has not; it is damaged."
-                )
-            self.shapes[name] = tuple(shape)
-            self._entries[name] = content, kind, 8 + length + start, math.prod(shape)
+            self.shapes[name] = tuple(entry.get_shape())
+            self._files[name] = file
 
     def floats(self, name: str) -> np.ndarray:
         """A tensor as float32."""
-        content, kind, start, count = self._entries[name]
-        dtype = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}[kind]
-        values = np.frombuffer(content, dtype, count, start).reshape(self.shapes[name])
-        return from_bfloat16(values) if kind == "BF16" else values.astype(np.float32)
+        if not math.prod(self.shapes[name]):  # which the package cannot map
+            return np.zeros(self.shapes[name], np.float32)
+        return self._files[name].get_tensor(name).astype(np.float32)
 
     packed = floats
 
+    def n_bytes(self, name: str) -> int:
+        """What `packed` takes in memory."""
+        return 4 * math.prod(self.shapes[name])
 
-def _entry(path: Path, name: str, entry: Any) -> tuple[Any, list[int], int, int]:
-    """Type, shape, first byte and the one behind the last."""
-    try:
-        kind, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        numbers = [*shape, start, end]
-    except (TypeError, KeyError, ValueError):
-        numbers = [None]
-    if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
+
+def files_of(folder: Path, given: Path | None = None) -> dict[Path, list[str] | None]:
+    """The .safetensors of a folder that are the model, as transformers chooses them.
+
+    That is model.safetensors, or else the files that the index names, each with its tensors there; or else all that
+    are called model*.safetensors. Adapters and other formats' files beside them are not read.
+
+    Args:
+      folder: Where they lie.
+      given: The one that was asked for: it alone, unless it is a part of what the index names.
+
+    Raises:
+      WeightsError: There are none, or the index is none.
+    """
+    whole = folder / "model.safetensors"
+    if whole.is_file() and given in (None, whole):
+        return {whole: None}
+    if (folder / INDEX).is_file():
+        found = _indexed(folder)
+        if given is None or given in found:
+            return found
+    if given is not None:
+        return {given: None}
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        other = next(iter(sorted(folder.glob("*.gguf"))), None)
+        remedy = "give the folder of a model" if other is None else f"give {other.name} in it"
         raise WeightsError(
-            f"{path}: tensor {short(name)} is described by {short(json.dumps(entry))}; it is damaged."
+            f"{folder}: holds no .safetensors of a model (model.safetensors, or those that {INDEX} names); {remedy}."
         )
-    return kind, shape, start, end
+    return dict.fromkeys(files)
+
+
+def _indexed(folder: Path) -> dict[Path, list[str] | None]:
+    where = folder / INDEX
+    values = read_json(where, WeightsError)
+    names = values.get("weight_map") if isinstance(values, dict) else None
+    if not isinstance(names, dict) or not names:
+        raise WeightsError(
+            f"{where}: 'weight_map' must name a file for each tensor, got {short(names)}."
+        )
+    found: dict[Path, list[str] | None] = {}
+    for tensor, name in names.items():
+        # A path would lead out of the folder.
+        if (
+            not isinstance(name, str)
+            or Path(name).name != name
+            or not name.endswith(".safetensors")
+        ):
+            raise WeightsError(
+                f"{where}: 'weight_map' names {short(name)} for {short(tensor)}, expected a .safetensors beside it."
+            )
+        listed = found.setdefault(folder / name, [])
+        assert listed is not None
+        listed.append(tensor)
+    return found

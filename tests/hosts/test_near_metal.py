@@ -61,7 +61,9 @@ NEAR = (
 #include <fcntl.h>
 #include <mach-o/dyld.h>
 #include <mach-o/getsect.h>
+#include <mach/mach.h>
 #include <mach/mach_time.h>
+#include <sys/sysctl.h>
 #include <time.h>
 """
     + NUMBERS
@@ -146,9 +148,32 @@ static void system_calls(void) {
          clock_gettime_nsec_np(CLOCK_UPTIME_RAW) >= began);
 }
 
+static void memory(void) {
+  vm_statistics64_data_t all;
+  struct mach_task_basic_info task;
+  task_vm_info_data_t own;
+  mach_msg_type_number_t of_all = HOST_VM_INFO64_COUNT, of_task = MACH_TASK_BASIC_INFO_COUNT, of_own = TASK_VM_INFO_COUNT;
+  vm_size_t page = 0;
+  int64_t whole = 0;
+  char name[256];
+  size_t length = sizeof whole, of_name = sizeof name, none = 0;
+  host_page_size(mach_host_self(), &page);
+  sysctlbyname("hw.memsize", &whole, &length, NULL, 0);
+  int failed = host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&all, &of_all) |
+               task_info(mach_task_self(), MACH_TASK_BASIC_INFO, (task_info_t)&task, &of_task) |
+               task_info(mach_task_self(), TASK_VM_INFO, (task_info_t)&own, &of_own);
+  uint64_t pages = (uint64_t)all.free_count + all.active_count + all.inactive_count + all.wire_count;
+  printf("%d %d %d %d ", failed, pages * page > (uint64_t)whole / 2, pages * page <= (uint64_t)whole * 2,
+         task.resident_size >= own.phys_footprint && own.phys_footprint > 100000);
+  printf("%d %d %d\n", task_info(mach_task_self(), 77, (task_info_t)&own, &of_own) == KERN_INVALID_ARGUMENT,
+         sysctlbyname("machdep.cpu.brand_string", name, &of_name, NULL, 0) == 0 && of_name == strlen(name) + 1,
+         sysctlbyname("kern.osproductversion", NULL, &none, NULL, 0) == 0 && none == 5);
+}
+
 int main(void) {
   @autoreleasepool {
     id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    memory();
     numbers();
     registry(device);
     parts(device);
@@ -160,6 +185,7 @@ int main(void) {
 """
 )
 NEAR_PRINTS = [
+    "0 1 1 1 1 1 1",
     "0 0 8 1011 1 0",
     "3 -1 1 1 1 1",
     "12 1111 0",
@@ -170,7 +196,9 @@ NEAR_PRINTS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("near.m", []), ("near.mm", ["-fobjc-arc"])], ids=["C", "C++ with ARC"]
+    ("name", "options"),
+    [("near.m", []), ("near.mm", ["-fobjc-arc", "-D__APPLE__"])],
+    ids=["C", "C++ with ARC"],
 )
 def test_what_lies_near_metal(tmp_path: Path, name: str, options: list[str]) -> None:
     (tmp_path / name).write_text(NEAR)

@@ -15,9 +15,6 @@ typedef uint32_t IOOptionBits;
 typedef char io_name_t[128];
 
 #define IO_OBJECT_NULL ((io_object_t)0)
-#ifndef MACH_PORT_NULL
-#define MACH_PORT_NULL 0
-#endif
 #define kIOReturnSuccess 0
 #define kIOReturnNotFound ((IOReturn)0xe00002f0)
 #define kIOReturnBadArgument ((IOReturn)0xe00002c2)

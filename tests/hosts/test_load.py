@@ -149,12 +149,16 @@ def test_initialisers_and_load(tmp_path: Path, options: list[str]) -> None:
     """In a program, in a library that it is linked with, and in one that it opens."""
     for name, text in {**SOURCES, "main.c": MAIN, "opens.c": OPENS}.items():
         (tmp_path / name).write_text(text)
+    words = ("objc", *options, "-Wall", "-Werror", "-c")
+    # A header that is compiled before brings the same.
+    right(metal_ops(*words, "-x", "objective-c-header", "load.h", "-o", "load.pch", cwd=tmp_path))
     objects = []
     for name in SOURCES:
         if name.endswith(".h"):
             continue
         objects.append(f"{Path(name).stem}.o")
-        right(metal_ops("objc", *options, "-Wall", "-Werror", "-c", name, cwd=tmp_path))
+        before = ("-include-pch", "load.pch") if name == "base.m" else ()
+        right(metal_ops(*words, *before, name, cwd=tmp_path))
     right(metal_ops("objc", "main.c", *objects, "-o", "whole", cwd=tmp_path))
     done = command("./whole", cwd=tmp_path)
     assert right(done).splitlines() == [*LOADED, "main", *REPORTED]
@@ -164,7 +168,7 @@ def test_initialisers_and_load(tmp_path: Path, options: list[str]) -> None:
     right(metal_ops("objc", "-dynamiclib", *collected, *objects, "-o", "libpart.so", cwd=tmp_path))
     right(
         metal_ops(
-            *("objc", "main.c", "-L.", "-lpart", "-Wl,-rpath,@executable_path", "-o", "linked"),
+            *("objc", "main.c", "-L.", "-lpart", "-rpath", "@executable_path", "-o", "linked"),
             cwd=tmp_path,
         )
     )

@@ -152,7 +152,8 @@ static void memory(void) {
   vm_statistics64_data_t all;
   struct mach_task_basic_info task;
   task_vm_info_data_t own;
-  mach_msg_type_number_t of_all = HOST_VM_INFO64_COUNT, of_task = MACH_TASK_BASIC_INFO_COUNT, of_own = TASK_VM_INFO_COUNT;
+  mach_msg_type_number_t of_all = HOST_VM_INFO64_COUNT, of_task = MACH_TASK_BASIC_INFO_COUNT;
+  mach_msg_type_number_t of_own = TASK_VM_INFO_COUNT;
   vm_size_t page = 0;
   int64_t whole = 0;
   char name[256];

@@ -74,7 +74,9 @@ THERE_ARE = f"there are {', '.join(FRAMEWORKS)}, and parts of {', '.join(EMPTY_F
 COMPILE_ONLY = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 _WITH_VALUE = set(
     "-o -I -D -U -L -l -F -isystem -idirafter -iquote -include -imacros -MF -MT -MQ -MJ -Xclang -Xlinker "
-    "-Xpreprocessor -Xassembler -mllvm -T -u -z -e -iprefix -iwithprefix --param -ivfsoverlay".split()
+    "-Xpreprocessor -Xassembler -mllvm -T -u -z -e -iprefix -iwithprefix --param -ivfsoverlay -include-pch "
+    "-dependency-file -serialize-diagnostics --serialize-diagnostics --sysroot -iwithsysroot -isystem-after "
+    "-cxx-isystem -stdlib++-isystem -working-directory".split()
 )
 _LINK_ONLY = re.compile(r"-l.|-L.|-Wl,|-shared$|-static$|-rdynamic$|-pie$|-no-pie$|-fuse-ld=")
 # Options of Apple's clang that change nothing here.
@@ -148,6 +150,8 @@ class _Driver:
             elif item == "-install_name" or item.startswith("-Wl,-install_name,"):
                 name = next(items, "") if item == "-install_name" else item.split(",", 2)[2]
                 self.words.append(f"-Wl,-soname,{os.path.basename(name)}")
+            elif item == "-rpath":
+                self.words.append(_rpath(f"-Wl,-rpath,{next(items, '')}"))
             elif item in _WITH_VALUE:
                 self.words += [item, next(items, "")]
             elif item == "-" or not item.startswith(("-", "@")):

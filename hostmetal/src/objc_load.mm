@@ -1,6 +1,7 @@
 // The Objective-C files of a program or library become known before anything of it runs, and get +load when all are:
 // superclasses first, classes before categories, else in the linker's order. So on a Mac; GCC's runtime sends +load to a
 // file's classes when that file comes, where those of later files are missing.
+#include <dlfcn.h>
 #include <objc/runtime.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 
 #include "hostmetal/src/objc_classes.h"
 
+extern "C" void __objc_exec_class(hostmetal::CompiledModule* module);
 extern "C" void* objc_autoreleasePoolPush(void);
 extern "C" void objc_autoreleasePoolPop(void* pool);
 
@@ -35,6 +37,7 @@ Held& TheHeld() {
   return *held;
 }
 thread_local int loading = 0;
+thread_local bool sending = false;
 
 // Takes +load out of the methods.
 void Hold(const char* of, bool category, Methods* methods, std::vector<HeldLoad>* loads) {
@@ -119,28 +122,43 @@ bool HoldLoads(const CompiledModule* module) {
 void SetLoaded(CompiledModule* module) { module->size = kLoaded; }
 
 void SendLoads() {
+  // A +load that opens a library: what is held there comes after it.
+  if (sending) return;
+  sending = true;
   Held& held = TheHeld();
   for (HeldLoad load;;) {
     {
       std::lock_guard<std::mutex> lock(held.mutex);
-      if (!Take(&held.loads, &load)) return;
+      if (!Take(&held.loads, &load)) break;
     }
     Send(load);
   }
+  sending = false;
+}
+
+// Whether the files of a program or library call this one and not libobjc, which a program may be linked with before it: that
+// would take each file twice.
+bool IsCalled(const void* part_of_it) {
+  Dl_info theirs, own;
+  const auto ours = reinterpret_cast<void*>(&__objc_exec_class);
+  if (dladdr(part_of_it, &theirs) && dladdr(ours, &own) && theirs.dli_fbase == own.dli_fbase) {
+    return true;
+  }
+  return dlsym(RTLD_DEFAULT, "__objc_exec_class") == ours;
 }
 
 }  // namespace hostmetal
 
 extern "C" __attribute__((visibility("default"))) void hostmetal_load_objects(void (**first)(void),
                                                                               void (**last)(void)) {
-  bool any = false;
+  if (!std::any_of(first, last, [](void (*load)(void)) { return load != nullptr; })) return;
+  if (!hostmetal::IsCalled(first)) return;
   ++hostmetal::loading;
   for (; first != last; ++first) {
     void (*load)(void) = *first;
     *first = nullptr;  // every file has an initialiser that comes here
     if (load) load();
-    any = any || load;
   }
   --hostmetal::loading;
-  if (any) hostmetal::SendLoads();
+  hostmetal::SendLoads();
 }

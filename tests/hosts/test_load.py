@@ -177,3 +177,47 @@ def test_initialisers_and_load(tmp_path: Path, options: list[str]) -> None:
     right(metal_ops("objc", "opens.c", "-o", "opens", cwd=tmp_path))
     printed = right(command("./opens", cwd=tmp_path)).splitlines()
     assert printed == ["main", *LOADED, *REPORTED]
+
+
+CATEGORY = """
+#import <Foundation/Foundation.h>
+@implementation NSString (Twice)
+- (NSString*)twice { return [self stringByAppendingString:self]; }
+@end
+"""
+TWICE = """
+#import <Foundation/Foundation.h>
+@interface NSString (Twice)
+- (NSString*)twice;
+@end
+int main(void) {
+  @autoreleasepool {
+    int knows = [@"a" respondsToSelector:@selector(twice)];
+    printf("%d %s\\n", knows, knows ? [[@"a" twice] UTF8String] : "");
+  }
+}
+"""
+
+
+def test_members_of_static_libraries(tmp_path: Path) -> None:
+    """A category is named by nothing: -ObjC links it. Members of other languages come where they are called."""
+    (tmp_path / "category.m").write_text(CATEGORY)
+    (tmp_path / "plain.c").write_text(
+        "int not_there(void);\nint plain(void) { return not_there(); }\n"
+    )
+    (tmp_path / "twice.m").write_text(TWICE)
+    right(metal_ops("objc", "-c", "category.m", "plain.c", cwd=tmp_path))
+    right(metal_ops("objc", "-c", "twice.m", cwd=tmp_path))
+    right(command("ar", "rcs", "libboth.a", "category.o", "plain.o", cwd=tmp_path))
+    right(command("ar", "rcs", "libone.a", "category.o", cwd=tmp_path))
+    for words, printed in {
+        "libboth.a": "0 \n",
+        "-ObjC libboth.a": "1 aa\n",
+        "-Wl,-ObjC libboth.a": "1 aa\n",
+        "-force_load libone.a": "1 aa\n",
+        "-Xlinker -all_load libone.a": "1 aa\n",
+    }.items():
+        right(metal_ops("objc", "--link", "twice.o", *words.split(), "-o", "twice", cwd=tmp_path))
+        assert right(command("./twice", cwd=tmp_path)) == printed, words
+    done = metal_ops("objc", "--link", "twice.o", "-ObjC", "none.a", "-o", "twice", cwd=tmp_path)
+    assert done.returncode == 2 and "-ObjC: the members of none.a cannot be read:" in done.stderr

@@ -30,6 +30,7 @@ assembly (.s, .S), of a Mac as well, whose sections and names are translated.
   -framework <name>   Metal, Foundation, CoreFoundation, IOKit, MetalPerformanceShaders; CoreGraphics, MetalKit and
                       QuartzCore, which a Mac's programs name for Metal's sake, are empty
   -sectcreate <segment> <section> <file>  puts a file into the program, where getsectiondata finds it
+  -ObjC, -all_load, -force_load <library>  what of static libraries is linked though nothing names it
   METAL_OPS_CXX       names another clang++
   METAL_OPS_OBJC_VERBOSE=1 prints every command
 
@@ -82,10 +83,19 @@ _LINK_ONLY = re.compile(r"-l.|-L.|-Wl,|-shared$|-static$|-rdynamic$|-pie$|-no-pi
 # Options of Apple's clang that change nothing here.
 _IGNORED = re.compile(
     r"-(mmacosx-version-min=.*|mmacos-version-min=.*|miphoneos-version-min=.*|f(no-)?(cxx-)?modules|fmodules-.*|"
-    r"fimplicit-module-maps|stdlib=libc\+\+|(Wl,)?-?(dead_strip|headerpad_max_install_names|ObjC|flat_namespace)|"
+    r"fimplicit-module-maps|stdlib=libc\+\+|(Wl,)?-?(dead_strip|headerpad_max_install_names|flat_namespace)|"
     r"Wl,-undefined,(dynamic_lookup|suppress)|fapplication-extension|fobjc-runtime=macosx.*)$"
 )
-_OURS = re.compile(r"-Wl,(.*,)?-(framework|weak_framework|sectcreate),")
+# Words of the linker that are understood here, by the number of their values.
+_OF_LINKER = {
+    "-framework": 1,
+    "-weak_framework": 1,
+    "-sectcreate": 3,
+    "-force_load": 1,
+    "-all_load": 0,
+    "-ObjC": 0,
+}
+_OURS = re.compile(rf"-Wl,(.*,)?({'|'.join(_OF_LINKER)})(,|$)")
 _STRICT = re.compile(r"-std=(c|iso9899:)\d\w+$|-ansi$")
 _IGNORED_WITH_VALUE = set(
     "-arch -isysroot -F -iframework -undefined -current_version -compatibility_version -bundle_loader".split()
@@ -123,6 +133,9 @@ class _Driver:
         self.words: list[str] = []
         self.frameworks = False
         self.sections: list[tuple[str, str, str]] = []  # (segment, section, file)
+        self.whole = (
+            ""  # -ObjC or -all_load: what of static libraries is linked whether it is called or not
+        )
         self.output: str | None = None
         self.link_only = False
         language = ""
@@ -150,6 +163,10 @@ class _Driver:
             elif item == "-install_name" or item.startswith("-Wl,-install_name,"):
                 name = next(items, "") if item == "-install_name" else item.split(",", 2)[2]
                 self.words.append(f"-Wl,-soname,{os.path.basename(name)}")
+            elif item in ("-ObjC", "-all_load"):
+                self.whole = "-all_load" if self.whole == "-all_load" else item
+            elif item == "-force_load":
+                self.words.append(_whole(next(items, "")))
             elif item == "-rpath":
                 self.words.append(_rpath(f"-Wl,-rpath,{next(items, '')}"))
             elif item in _WITH_VALUE:
@@ -203,6 +220,13 @@ class _Driver:
                     return code
             for section in self.sections:
                 words.append(self._section(compiler, section, Path(scratch)))
+            for at, file, _ in self.inputs if self.whole else ():
+                if file.endswith(".a") and self.whole == "-all_load":
+                    words[at] = _whole(file)
+                elif file.endswith(".a"):
+                    words[at] = ",".join(
+                        ["-Wl", *_objective_c(file, Path(scratch) / str(at)), file]
+                    )
             needed = self.frameworks or self.link_only or any("objective" in s[2] for s in sources)
             return _call([*compiler, *words, *self._output(), *_link_flags(needed)])
 
@@ -253,6 +277,32 @@ class _Driver:
         return code
 
 
+def _whole(archive: str) -> str:
+    return f"-Wl,--whole-archive,{archive},--no-whole-archive"
+
+
+def _objective_c(archive: str, folder: Path) -> list[str]:
+    """The members of a static library with classes or categories, which -ObjC links though nothing names them.
+
+    Raises:
+      ArgumentError: They cannot be read.
+    """
+    folder.mkdir()
+    try:
+        found = subprocess.run(["nm", "-A", archive], capture_output=True, text=True, check=True)
+        users = {
+            line for line in found.stdout.splitlines() if line.endswith(" U __objc_exec_class")
+        }
+        members = sorted({line[len(archive) + 1 :].split(":")[0] for line in users})
+        if members:
+            words = ["ar", "x", "--output", str(folder), archive, *members]
+            subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = str(getattr(error, "stderr", error)).strip()
+        raise ArgumentError(f"-ObjC: the members of {archive} cannot be read: {said}") from None
+    return [str(folder / member) for member in members]
+
+
 def _object(words: list[str], file: str) -> list[str]:
     """-o for what `file` is assembled to, which clang cannot know of its standard input."""
     return ["-o", f"{Path(file).stem}.o"] if "-c" in words else []
@@ -295,7 +345,7 @@ def _of_linker(words: list[str]) -> list[str]:
     others: list[str] = []
     items = iter(words)
     for word in items:
-        values = {"-framework": 1, "-weak_framework": 1, "-sectcreate": 3}.get(word)
+        values = _OF_LINKER.get(word)
         if values is None:
             others.append(word)
         else:

@@ -22,7 +22,7 @@ def table() -> dict[str, list[str]]:
     """room -> how what it may include begins."""
     rooms: dict[str, list[str]] = {}
     for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
-        cells = [re.findall(r"`([\w/.<>]+)`", cell) for cell in line.split(" | ")]
+        cells = [re.findall(r"`([\w/.<>-]+)`", cell) for cell in line.split(" | ")]
         if len(cells) == 3 and cells[0] and "/" in cells[0][0]:
             inherited = rooms[OP] if OP in cells[2] else []
             for room in cells[0]:

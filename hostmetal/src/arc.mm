@@ -14,19 +14,24 @@
 
 // ---- strong references
 
+// Of c_hosts.mm.
+HM_EXPORTED id objc_retain(id object);
+HM_EXPORTED void objc_release(id object);
+HM_EXPORTED id objc_autorelease(id object);
+
 HM_EXPORTED void objc_storeStrong(id* place, id object) {
-  [object retain];
+  objc_retain(object);
   id before = *place;
   *place = object;
-  [before release];
+  objc_release(before);
 }
 HM_EXPORTED id objc_retainBlock(id block) { return [block copy]; }
-HM_EXPORTED id objc_retainAutorelease(id object) { return [[object retain] autorelease]; }
-HM_EXPORTED id objc_autoreleaseReturnValue(id object) { return [object autorelease]; }
+HM_EXPORTED id objc_retainAutorelease(id object) { return objc_autorelease(objc_retain(object)); }
+HM_EXPORTED id objc_autoreleaseReturnValue(id object) { return objc_autorelease(object); }
 HM_EXPORTED id objc_retainAutoreleaseReturnValue(id object) {
-  return [[object retain] autorelease];
+  return objc_autorelease(objc_retain(object));
 }
-HM_EXPORTED id objc_retainAutoreleasedReturnValue(id object) { return [object retain]; }
+HM_EXPORTED id objc_retainAutoreleasedReturnValue(id object) { return objc_retain(object); }
 HM_EXPORTED id objc_unsafeClaimAutoreleasedReturnValue(id object) { return object; }
 
 // ---- weak references

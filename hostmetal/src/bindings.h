@@ -48,13 +48,14 @@ struct Bindings {
   const metallib_buffer& At(size_t slot) const { return const_cast<Bindings*>(this)->At(slot); }
 };
 
-// Why the pipeline's kernel cannot run on what is bound, if it cannot.
-Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline);
+// Why the pipeline's kernel cannot run on what is bound, if it cannot. If it can, `shorter` is as in DispatchCommand, of
+// bytes, too.
+Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline, uint32_t* shorter);
 // Why it cannot run in threadgroups of that size.
 Failure UnfitGroup(MTLSize group, const HMComputePipelineState* pipeline);
 // Fills in all but the grid. The bindings' copy is the arena's.
 void Bind(const Bindings& bound, const HMComputePipelineState* pipeline, MTLSize group,
-          Arena* arena, DispatchCommand* command);
+          uint32_t shorter, Arena* arena, DispatchCommand* command);
 // The grid, in threadgroups or in threads; an error where it has too many.
 Failure SetGrid(MTLSize grid, bool groups, DispatchCommand* command);
 

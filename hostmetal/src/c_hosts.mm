@@ -1,13 +1,20 @@
 // What hosts in C and C++ call of Apple's Objective-C runtime and CoreFoundation that GCC's runtime
 // has not: reference counts, pools, and string literals (CFSTR, metal-cpp's MTLSTR).
 #import <Foundation/Foundation.h>
+#include <objc/runtime.h>
 #include <string.h>
 
 #define HM_EXPORTED extern "C" __attribute__((visibility("default")))
 
-HM_EXPORTED id objc_retain(id object) { return [object retain]; }
-HM_EXPORTED void objc_release(id object) { [object release]; }
-HM_EXPORTED id objc_autorelease(id object) { return [object autorelease]; }
+// Classes are not counted, and those of classes know no such messages.
+static bool Counted(id object) { return object && !class_isMetaClass(object_getClass(object)); }
+HM_EXPORTED id objc_retain(id object) { return Counted(object) ? [object retain] : object; }
+HM_EXPORTED void objc_release(id object) {
+  if (Counted(object)) [object release];
+}
+HM_EXPORTED id objc_autorelease(id object) {
+  return Counted(object) ? [object autorelease] : object;
+}
 HM_EXPORTED void* objc_autoreleasePoolPush(void) { return [[NSAutoreleasePool alloc] init]; }
 // Pools that were pushed after it go with it.
 HM_EXPORTED void objc_autoreleasePoolPop(void* pool) { [static_cast<id>(pool) release]; }

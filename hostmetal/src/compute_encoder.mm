@@ -16,7 +16,7 @@ using hostmetal::kInvalidResource;
 
 namespace {
 
-constexpr NSUInteger kMaxBytes = 4096;
+constexpr NSUInteger kMaxBytes = 4096, kBytesAlignment = 16;
 
 std::string Number(uint64_t n) { return std::to_string(n); }
 
@@ -79,8 +79,11 @@ std::string Number(uint64_t n) { return std::to_string(n); }
                 Number(kMaxBytes) + " are allowed, use a buffer for more"];
     return;
   }
-  void* copy = _buffer->_state->list.arena.Allocate(length);
+  // Zeros behind, which a pointer to a float3 reads.
+  const size_t whole = (length + kBytesAlignment - 1) / kBytesAlignment * kBytesAlignment;
+  auto* copy = static_cast<char*>(_buffer->_state->list.arena.Allocate(whole));
   memcpy(copy, bytes, length);
+  memset(copy + length, 0, whole - length);
   _bound->table[index] = {copy, length};
   _bound->buffers[index] = nil;
   _bound->host_bytes |= 1u << index;
@@ -260,7 +263,8 @@ std::string Number(uint64_t n) { return std::to_string(n); }
     return nullptr;
   }
   if (pipeline->_bindingCount > METALLIB_FIRST_TEXTURE) _bound->WithTextures();
-  if (const hostmetal::Failure wrong = hostmetal::Unfit(*_bound, pipeline)) {
+  uint32_t shorter;
+  if (const hostmetal::Failure wrong = hostmetal::Unfit(*_bound, pipeline, &shorter)) {
     [self fail:wrong.code message:where() + wrong.message];
     return nullptr;
   }
@@ -268,7 +272,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   Command& command = list.Add(type);
   command.overlaps = _dispatchType == MTLDispatchTypeConcurrent && !_barrier;
   _barrier = NO;
-  hostmetal::Bind(*_bound, pipeline, group, &list.arena, &command.dispatch);
+  hostmetal::Bind(*_bound, pipeline, group, shorter, &list.arena, &command.dispatch);
   return &command;
 }
 

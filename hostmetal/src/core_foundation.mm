@@ -40,11 +40,6 @@ CFStringRef CFCopyDescription(CFTypeRef object) {
 
 CFAbsoluteTime CFAbsoluteTimeGetCurrent(void) { return [NSDate timeIntervalSinceReferenceDate]; }
 
-CFIndex CFArrayGetCount(CFArrayRef array) { return CFIndex([(NSArray*)array count]); }
-const void* CFArrayGetValueAtIndex(CFArrayRef array, CFIndex index) {
-  return [(NSArray*)array objectAtIndex:NSUInteger(index)];
-}
-
 CFDataRef CFDataCreate(CFAllocatorRef, const UInt8* bytes, CFIndex length) {
   return (CFDataRef)[[NSData alloc] initWithBytes:bytes length:NSUInteger(length)];
 }
@@ -59,6 +54,13 @@ CFStringRef CFStringCreateWithCString(CFAllocatorRef, const char* text, CFString
   return (CFStringRef)[[NSString alloc] initWithBytes:text length:strlen(text) encoding:known];
 }
 CFIndex CFStringGetLength(CFStringRef string) { return CFIndex([String(string) length]); }
+CFIndex CFStringGetMaximumSizeForEncoding(CFIndex length, CFStringEncoding encoding) {
+  if (!FoundationEncoding(encoding)) return kCFNotFound;
+  return encoding == kCFStringEncodingUTF8 ? 3 * length : length;
+}
+CFComparisonResult CFStringCompare(CFStringRef a, CFStringRef b, CFOptionFlags options) {
+  return [String(a) compare:String(b) options:NSStringCompareOptions(options)];
+}
 Boolean CFStringGetCString(CFStringRef string, char* buffer, CFIndex size,
                            CFStringEncoding encoding) {
   const NSStringEncoding known = FoundationEncoding(encoding);

@@ -46,6 +46,7 @@ struct DeviceInfo {
   uint64_t registry_id = 0;
   uint64_t memory_bytes = 0;  // what all buffers together may take
   bool unified_memory = true;
+  uint32_t cores = 0;  // that run threadgroups beside each other
   uint32_t threadgroup_bytes = METALLIB_MAX_THREADGROUP_MEMORY;  // that a dispatch may pass
   bool wide_vectors = false;  // a processor whose vectors have 512 bits, and which is to use them
 };
@@ -110,10 +111,24 @@ struct DispatchCommand {
   uint32_t threads[3];
   uint32_t threadgroup_size[3];
   uint32_t threadgroups[3];
-  const metallib_buffer* buffers = nullptr;
+  metallib_buffer* buffers = nullptr;  // of this command alone
   const uint32_t* threadgroup_lengths = nullptr;
   uint32_t host_bytes = 0;  // bit i: buffers[i] are bytes of the command list (setBytes)
+  // Bit i: buffers[i] has fewer bytes than the type that the kernel refers to there, which sees zeros behind them.
+  uint32_t shorter = 0;
 };
+
+// What a command's kernel refers to at an index of buffers.
+inline const metallib_argument* ReferenceAt(const metallib_kernel& entry, uint32_t index) {
+  for (uint32_t i = 0; i < entry.n_arguments; ++i) {
+    const metallib_argument& a = entry.arguments[i];
+    if (a.index == index && a.flags & METALLIB_ARG_REFERENCE &&
+        (a.kind == METALLIB_DEVICE || a.kind == METALLIB_CONSTANT)) {
+      return &a;
+    }
+  }
+  return nullptr;
+}
 
 // A place in a stream's work: it has passed when all work before it is done.
 class Point {

@@ -439,13 +439,19 @@ void ReadAsciiLeniently(Class strings) {
 }
 @end
 
+namespace {
+// On a Mac an object that is autoreleased outside of every pool is kept without a word. Not in +load, which has a pool of its
+// own, with which this one would go.
+__attribute__((constructor)) void KeepAPool() {
+  if ([NSThread isMainThread]) [[NSAutoreleasePool alloc] init];
+}
+}  // namespace
+
 @interface HMFoundation : NSObject
 @end
 
 @implementation HMFoundation
 + (void)load {
-  // On a Mac an object that is autoreleased outside of every pool is kept without a word.
-  if ([NSThread isMainThread]) [[NSAutoreleasePool alloc] init];
   original_string_from_file =
       Replace([NSString class], @selector(initWithContentsOfFile:encoding:error:),
               reinterpret_cast<IMP>(StringFromFile));

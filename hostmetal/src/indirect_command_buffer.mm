@@ -78,9 +78,10 @@ Failure IndirectCommands::Resolve(const IndirectCommand& c, const Inherited& inh
   }
   std::copy(c.threadgroup_lengths.begin(), c.threadgroup_lengths.end(), bound.threadgroup_lengths);
   Failure wrong = UnfitGroup(c.group, pipeline);
-  if (!wrong) wrong = Unfit(bound, pipeline);
+  uint32_t shorter = 0;
+  if (!wrong) wrong = Unfit(bound, pipeline, &shorter);
   if (!wrong) {
-    Bind(bound, pipeline, c.group, arena, out);
+    Bind(bound, pipeline, c.group, shorter, arena, out);
     wrong = SetGrid(c.grid, c.type == MTLIndirectCommandTypeConcurrentDispatch, out);
   }
   if (wrong) wrong.message = kernel + wrong.message;

@@ -13,70 +13,18 @@
 #include <mutex>
 #include <vector>
 
+#include "hostmetal/src/objc_classes.h"
+
+namespace hostmetal {
 namespace {
 
-// The structures that compilers lay down, as far as both kinds have them; declared in no public
-// header. Versions 9 and, with reference counting, 10 are clang's for the run-time layout: their
-// structures are GCC's, with more behind.
+// Versions 9 and, with reference counting, 10 are clang's for the run-time layout: their structures are
+// GCC's, with more behind.
 constexpr long kRunTimeLayout = 9, kReferenceCounting = 10, kGcc = 8, kGccSize = 32;
 constexpr uintptr_t kClangProtocol = 3, kGccProtocol = 2;
-
-struct CompiledIvar {
-  const char* name;
-  const char* type;
-  int offset;  // of the first version: from the end of the superclass, as the compiler knew it
-};
-struct Ivars {
-  int count;
-  CompiledIvar ivar[1];
-};
-struct CompiledProtocol;
-struct Protocols {
-  Protocols* next;
-  size_t count;
-  CompiledProtocol* protocol[1];
-};
-struct CompiledProtocol {
-  uintptr_t version;  // until the runtime writes the class there
-  const char* name;
-  Protocols* protocols;
-};
-struct CompiledClass {
-  CompiledClass* metaclass;
-  const char* superclass;  // its name, until the runtime writes the class there
-  const char* name;
-  long version;
-  unsigned long info;
-  long instance_size;  // minus the size of its own variables
-  Ivars* ivars;
-  void *methods, *dispatch, *subclasses, *siblings;
-  Protocols* protocols;
-  void* collector;
-  // From here on not in GCC's.
-  long abi;
-  int** offsets;
-};
-struct CompiledCategory {
-  const char* name;
-  const char* of;
-  void *methods, *class_methods;
-  Protocols* protocols;
-};
-struct StaticInstances {
-  const char* of;
-  void* instance[1];  // up to nullptr
-};
-struct Symbols {
-  unsigned long selector_count;
-  void* selectors;
-  unsigned short class_count, category_count;
-  void* definition[1];  // classes, categories, and lists of static instances up to nullptr
-};
-struct CompiledModule {
-  long version, size;
-  const char* name;
-  Symbols* symbols;
-};
+// Of CompiledClass::info. clang means its newer structure; the runtime takes it for a class that objc_allocateClassPair made
+// and nobody has registered, and class_addMethod leaves such a class without the selector.
+constexpr unsigned long kClangStructure = 16;
 
 using Register = void (*)(CompiledModule*);
 
@@ -183,11 +131,14 @@ void PlaceAll(const CompiledModule* arriving, std::vector<CompiledClass*>* waiti
   }
 }
 
-}  // namespace
-
-// In place of libobjc's under the same name, which every compiled file calls with what it defines.
-extern "C" __attribute__((visibility("default"))) void __objc_exec_class(CompiledModule* module) {
+// Makes a file's classes known to the runtime.
+void Load(CompiledModule* module) {
   const Symbols* symbols = module->symbols;
+  for (unsigned i = 0; symbols && i < symbols->class_count; ++i) {
+    auto* c = static_cast<CompiledClass*>(symbols->definition[i]);
+    c->info &= ~kClangStructure;
+    c->metaclass->info &= ~kClangStructure;
+  }
   const bool ours =
       symbols && (module->version == kRunTimeLayout || module->version == kReferenceCounting);
   Waiting& waiting = TheWaiting();
@@ -209,6 +160,22 @@ extern "C" __attribute__((visibility("default"))) void __objc_exec_class(Compile
   // clang keeps @protocol(P) in a category of no class, which the runtime never looks at.
   const auto known = reinterpret_cast<uintptr_t>(objc_lookUpClass("Protocol"));
   if (known) RenumberAll(symbols, kGccProtocol, known);
+}
+
+}  // namespace
+}  // namespace hostmetal
+
+// In place of libobjc's under the same name, which every compiled file calls with what it defines.
+extern "C" __attribute__((visibility("default"))) void __objc_exec_class(
+    hostmetal::CompiledModule* module) {
+  if (hostmetal::IsLoaded(module)) return;
+  const bool early = hostmetal::HoldLoads(module);
+  hostmetal::Load(module);
+  if (early) {
+    hostmetal::SetLoaded(module);
+  } else {
+    hostmetal::SendLoads();  // of classes that waited for this file
+  }
 }
 
 // Methods that return structs by address are found as others are: clang asks for them only where the

@@ -101,14 +101,6 @@ TEST(encoding_errors_become_command_buffer_errors) {
 [e dispatchThreadgroups:Size(NSUInteger(1) << 40) threadsPerThreadgroup:Size(1024)];
 }
 }
-, {"'params' has 4 bytes; Params takes 16", MTLCommandBufferErrorInvalidResource,
-   ^(id<MTLComputeCommandEncoder> e){
-       [e setComputePipelineState:Pipeline("params")];
-[e setBuffer:out offset:0 atIndex:0];
-[e setBytes:&one length:4 atIndex:3];
-[e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
-}
-}
 , {"offset 2 is not a multiple of 4", MTLCommandBufferErrorInternal,
    ^(id<MTLComputeCommandEncoder> e){
        [e dispatchThreadgroupsWithIndirectBuffer:out

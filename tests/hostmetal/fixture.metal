@@ -81,7 +81,16 @@ kernel void optional(device uint* out [[buffer(0)]],
 struct Params {
   float values[4];
 };
-kernel void params(device uint* out [[buffer(0)]], constant Params& params [[buffer(3)]]) {}
+kernel void params(device uint* out [[buffer(0)]], constant Params& params [[buffer(3)]]) {
+  for (int i = 0; i < 4; ++i) out[i] = as_type<uint>(params.values[i]);
+}
+
+struct Words {
+  uint words[4];
+};
+kernel void raise(device uint* out [[buffer(0)]], device Words& words [[buffer(1)]]) {
+  for (int i = 0; i < 4; ++i) out[i] = words.words[i]++;
+}
 
 kernel void barrier(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]],
                     uint thread_index [[thread_index_in_threadgroup]]) {

@@ -77,6 +77,17 @@ void Increment(const metallib_launch* l, uint64_t first, uint64_t count, void*) 
   ForEachThread(l, first, count, [&](const Position& p) { out[p.global[0]] += amount; });
 }
 
+// out[0..3] = the four words of params
+void Params(const metallib_launch* l, uint64_t, uint64_t, void*) {
+  memcpy(Buffer<uint32_t>(l, 0), Buffer<const uint32_t>(l, 3), 16);
+}
+
+// What it refers to gets one more in each of four words, which are copied to out before.
+void Raise(const metallib_launch* l, uint64_t, uint64_t, void*) {
+  auto* words = Buffer<uint32_t>(l, 1);
+  for (int i = 0; i < 4; ++i) Buffer<uint32_t>(l, 0)[i] = words[i]++;
+}
+
 // out[linear global position] = 1 + linear position; 3-D and clipped
 void Grid(const metallib_launch* l, uint64_t first, uint64_t count, void*) {
   auto* out = Buffer<uint32_t>(l, 0);
@@ -256,6 +267,10 @@ const metallib_argument kDescribeArguments[] = {Device("out", 0), Shared("x", 0)
 const metallib_argument kSpinArguments[] = {Reference("us", 0)};
 const metallib_argument kParamsArguments[] = {Device("out", 0),
                                               Reference("params", 3, "Params", 16)};
+const metallib_argument kRaiseArguments[] = {
+    Device("out", 0),
+    {"words", "Words", METALLIB_DEVICE, 1, METALLIB_ARG_WRITTEN | METALLIB_ARG_REFERENCE, 16, 4,
+     -1}};
 const metallib_argument kOptionalArguments[] = {
     Device("out", 0),
     {"extra", "float", METALLIB_DEVICE, 5, METALLIB_ARG_OPTIONAL, 4, 4, 0},
@@ -280,7 +295,8 @@ const metallib_kernel kKernels[] = {
     {"append", 0, 1024, 0, 2, kAppendArguments, 0, nullptr, NoScratch, Append},
     {"constants", 0, 1024, 0, 1, kOut, 2, kConstants, NoScratch, Constants},
     {"optional", 0, 1024, 0, 2, kOptionalArguments, 1, kEnable, NoScratch, Noop},
-    {"params", 0, 1024, 0, 2, kParamsArguments, 0, nullptr, NoScratch, Noop},
+    {"params", 0, 1024, 0, 2, kParamsArguments, 0, nullptr, NoScratch, Params},
+    {"raise", 0, 1024, 0, 2, kRaiseArguments, 0, nullptr, NoScratch, Raise},
     {"fault", 0, 1024, 0, 1, kOut, 0, nullptr, NoScratch, Fault},
     {"barrier", METALLIB_KERNEL_FIBERS, 256, 0, 1, kOut, 0, nullptr, BarrierScratch, Barrier},
     {"greedy", 0, 1024, 40000, 0, nullptr, 0, nullptr, NoScratch, Noop},

@@ -2,6 +2,7 @@
 #include "tests/hostmetal/harness.h"
 
 using harness::Buffer;
+using harness::Contents;
 using harness::Device;
 using harness::Size;
 
@@ -46,6 +47,47 @@ TEST(validation_refuses_bytes_where_a_kernel_writes) {
     [e setBytes:bytes length:sizeof(bytes) atIndex:0];
     [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
   });
+}
+
+// A host gives 12 bytes for a float3, whose type has 16.
+TEST(validation_refuses_bytes_and_buffers_that_are_shorter_than_their_type) {
+  id<MTLBuffer> out = Buffer(64), words = Buffer(64);
+  for (uint32_t i = 0; i < 16; ++i) {
+    Contents<uint32_t>(out)[i] = 99;
+    Contents<uint32_t>(words)[i] = 10 + i;
+  }
+  Expect("buffer(3) 'params' has 12 bytes; Params takes 16", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:harness::Pipeline("params")];
+    [e setBuffer:out offset:0 atIndex:0];
+    const uint32_t bytes[3] = {5, 6, 7};
+    [e setBytes:bytes length:sizeof bytes atIndex:3];
+    [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  });
+  Expect("buffer(3) 'params' has 4 bytes; Params takes 16", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:harness::Pipeline("params")];
+    [e setBuffer:out offset:16 atIndex:0];
+    [e setBuffer:words offset:60 atIndex:3];
+    [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+  });
+  // Twice in one encoder: the second sees what the first wrote.
+  Expect("buffer(1) 'words' has 8 bytes; Words takes 16", ^(id<MTLComputeCommandEncoder> e) {
+    [e setComputePipelineState:harness::Pipeline("raise")];
+    [e setBuffer:words offset:56 atIndex:1];
+    for (NSUInteger offset = 32; offset < 64; offset += 16) {
+      [e setBuffer:out offset:offset atIndex:0];
+      [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
+    }
+  });
+  if (harness::Validating()) {
+    CHECK_EQ(Contents<uint32_t>(out)[0], 99u);
+    CHECK_EQ(Contents<uint32_t>(words)[15], 25u);
+    return;
+  }
+  const uint32_t expected[16] = {5, 6, 7, 0, 25, 0, 0, 0, 24, 25, 0, 0, 25, 26, 0, 0};
+  for (int i = 0; i < 16; ++i) CHECK_EQ(Contents<uint32_t>(out)[i], expected[i]);
+  CHECK_EQ(Contents<uint32_t>(words)[13], 23u);
+  CHECK_EQ(Contents<uint32_t>(words)[14], 26u);
+  CHECK_EQ(Contents<uint32_t>(words)[15], 27u);
 }
 
 TEST(validation_refuses_odd_threadgroup_memory) {

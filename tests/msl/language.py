@@ -138,7 +138,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`texture_buffer`", "out[0] = a.read(3u).x; out[1] = a.get_width();", [3, 4], args=", texture_buffer<float> a [[texture(0)]]"),
         F("component types `half`, `short`, `ushort`, `int`, `uint`", "half4 x = a.read(uint2(3, 1)); out[0] = x.y; short4 s = b.read(uint2(1, 1)); uint4 u = c.read(uint2(2, 0)); out[1] = s.x; out[2] = u.x;", [13, 11, 2], args=", texture2d<half> a [[texture(2)]], texture2d<short> b [[texture(7)]], texture2d<uint> c [[texture(8)]]"),
         F("`access::sample`, `read`, `write`, `read_write`", "a.write(float4(5), uint2(0, 0)); b.write(b.read(uint2(1, 0)) + 1, uint2(1, 0)); b.fence(); out[0] = b.read(uint2(1, 0)).x; out[1] = c.read(uint2(1, 0)).x;", [1, 1], args=", texture2d<float, access::write> a [[texture(9)]], texture2d<float, access::read_write> b [[texture(10)]], texture2d<float, access::read> c [[texture(2)]]"),
-        _never("`texture2d_ms`, `texture2d_ms_array`, `depth2d_ms`", "", "'texture2d_ms': multisample textures are those of rendering, which this compute compiler has not", args=", texture2d_ms<float> t [[texture(0)]]"),
+        _never("`texture2d_ms`, `texture2d_ms_array`, `depth2d_ms`", "", "'texture2d_ms': devices here make no multisample textures, which a kernel could read; pass a texture2d_array with a slice for each sample", args=", texture2d_ms<float> t [[texture(0)]]"),
     ],
     "2.10 Samplers": [
         F("`sampler` as an argument", "out[0] = t.sample(s, float2(0.375f, 0.25f)).x; out[1] = t.sample(s, float2(2, 2)).x;", [1, 13], args=", texture2d<float> t [[texture(2)]], sampler s [[sampler(0)]]"),

@@ -65,7 +65,7 @@ REFUSED = {
     "duplicate kernel": ('template <typename T> kernel void f(device T*) {} template [[host_name("n")]] kernel void f<int>(device int*); kernel void ^n(device int* x) {}', "duplicate kernel name 'n'"),
     "duplicate function constant": ("constant int a [[function_constant(1)]]; constant int b [[function_constant(1)]]; kernel void k(device int* x) { x[0] = a + b; }", "function constant index 1 is used by 'a' and 'b'"),
     "function constant of a struct": ("struct S { int a; }; constant S ^s [[function_constant(0)]];", "cannot have type 'S'"),
-    "multisample texture": ("kernel void k(^texture2d_ms<float> t) {}", "'texture2d_ms': multisample textures are those of rendering"),
+    "multisample texture": ("kernel void k(^texture2d_ms<float> t) {}", "'texture2d_ms': devices here make no multisample textures"),
     "texture component": ("kernel void k(texture2d<char> t, device float* x) { x[0] = t.read(uint2(0)).x; }", "a texture's component type is float, half, int, uint, short or ushort"),
     "write to a texture for reading": ("kernel void k(texture2d<float, access::read> t) { t.write(float4(0), uint2(0)); }", "a texture needs access::write or access::read_write to be written"),
     "read of a texture for writing": ("kernel void k(texture2d<float, access::write> t, device float* x) { x[0] = t.read(uint2(0)).x; }", "a texture with access::write cannot be read"),

@@ -31,6 +31,11 @@ typedef const void* CFTypeRef;
 typedef const struct __CFString* CFStringRef;
 typedef const struct __CFArray* CFArrayRef;
 typedef const struct __CFDictionary* CFDictionaryRef;
+typedef struct __CFDictionary* CFMutableDictionaryRef;
+typedef struct __CFArray* CFMutableArrayRef;
+typedef const struct __CFNumber* CFNumberRef;
+typedef const struct __CFBoolean* CFBooleanRef;
+typedef CFTypeRef CFPropertyListRef;
 typedef const struct __CFURL* CFURLRef;
 typedef const struct __CFData* CFDataRef;
 typedef const struct __CFAllocator* CFAllocatorRef;
@@ -54,6 +59,29 @@ enum {
   kCFStringEncodingASCII = 0x0600,
   kCFStringEncodingUTF8 = 0x08000100,
 };
+typedef CFIndex CFNumberType;
+enum {
+  kCFNumberSInt8Type = 1,
+  kCFNumberSInt16Type = 2,
+  kCFNumberSInt32Type = 3,
+  kCFNumberSInt64Type = 4,
+  kCFNumberFloat32Type = 5,
+  kCFNumberFloat64Type = 6,
+  kCFNumberCharType = 7,
+  kCFNumberShortType = 8,
+  kCFNumberIntType = 9,
+  kCFNumberLongType = 10,
+  kCFNumberLongLongType = 11,
+  kCFNumberFloatType = 12,
+  kCFNumberDoubleType = 13,
+  kCFNumberCFIndexType = 14,
+  kCFNumberNSIntegerType = 15,
+  kCFNumberCGFloatType = 16,
+  kCFNumberMaxType = 16,
+};
+typedef CFIndex CFComparisonResult;
+enum { kCFCompareLessThan = -1, kCFCompareEqualTo = 0, kCFCompareGreaterThan = 1 };
+enum { kCFNotFound = -1 };
 typedef CFIndex CFURLPathStyle;
 enum { kCFURLPOSIXPathStyle = 0 };
 
@@ -62,6 +90,7 @@ extern "C" {
 #endif
 
 // The only allocator there is.
+#define kCFAllocatorSystemDefault ((CFAllocatorRef)0)
 #define kCFAllocatorDefault ((CFAllocatorRef)0)
 
 CFTypeRef CFRetain(CFTypeRef object);
@@ -71,12 +100,64 @@ CFIndex CFGetRetainCount(CFTypeRef object);
 Boolean CFEqual(CFTypeRef a, CFTypeRef b);
 CFHashCode CFHash(CFTypeRef object);
 CFStringRef CFCopyDescription(CFTypeRef object);
+// A line on the standard error.
+void CFShow(CFTypeRef object);
+
+// What an object is, for comparison with those of the types.
+CFTypeID CFGetTypeID(CFTypeRef object);
+CFTypeID CFStringGetTypeID(void);
+CFTypeID CFNumberGetTypeID(void);
+CFTypeID CFBooleanGetTypeID(void);
+CFTypeID CFArrayGetTypeID(void);
+CFTypeID CFDictionaryGetTypeID(void);
+CFTypeID CFDataGetTypeID(void);
+CFTypeID CFURLGetTypeID(void);
+CFTypeID CFBundleGetTypeID(void);
+
+extern CFBooleanRef kCFBooleanTrue, kCFBooleanFalse;
+Boolean CFBooleanGetValue(CFBooleanRef boolean);
+
+CFNumberRef CFNumberCreate(CFAllocatorRef allocator, CFNumberType type, const void* value);
+CFNumberType CFNumberGetType(CFNumberRef number);
+CFIndex CFNumberGetByteSize(CFNumberRef number);
+Boolean CFNumberIsFloatType(CFNumberRef number);
+// False where the type cannot hold the number, and what is nearest is written.
+Boolean CFNumberGetValue(CFNumberRef number, CFNumberType type, void* value);
+CFComparisonResult CFNumberCompare(CFNumberRef a, CFNumberRef b, void* context);
 
 // Seconds since 2001.
 CFAbsoluteTime CFAbsoluteTimeGetCurrent(void);
 
+// Collections hold objects: these callbacks are the only ones there are.
+typedef struct {
+  CFIndex version;
+} CFArrayCallBacks;
+typedef CFArrayCallBacks CFDictionaryKeyCallBacks, CFDictionaryValueCallBacks;
+extern const CFArrayCallBacks kCFTypeArrayCallBacks;
+extern const CFDictionaryKeyCallBacks kCFTypeDictionaryKeyCallBacks;
+extern const CFDictionaryValueCallBacks kCFTypeDictionaryValueCallBacks;
+
+CFArrayRef CFArrayCreate(CFAllocatorRef allocator, const void** values, CFIndex count,
+                         const CFArrayCallBacks* callbacks);
+CFMutableArrayRef CFArrayCreateMutable(CFAllocatorRef allocator, CFIndex capacity,
+                                       const CFArrayCallBacks* callbacks);
+void CFArrayAppendValue(CFMutableArrayRef array, const void* value);
 CFIndex CFArrayGetCount(CFArrayRef array);
 const void* CFArrayGetValueAtIndex(CFArrayRef array, CFIndex index);
+
+CFDictionaryRef CFDictionaryCreate(CFAllocatorRef allocator, const void** keys, const void** values,
+                                   CFIndex count, const CFDictionaryKeyCallBacks* of_keys,
+                                   const CFDictionaryValueCallBacks* of_values);
+CFMutableDictionaryRef CFDictionaryCreateMutable(CFAllocatorRef allocator, CFIndex capacity,
+                                                 const CFDictionaryKeyCallBacks* of_keys,
+                                                 const CFDictionaryValueCallBacks* of_values);
+CFIndex CFDictionaryGetCount(CFDictionaryRef dictionary);
+const void* CFDictionaryGetValue(CFDictionaryRef dictionary, const void* key);
+Boolean CFDictionaryGetValueIfPresent(CFDictionaryRef dictionary, const void* key,
+                                      const void** value);
+Boolean CFDictionaryContainsKey(CFDictionaryRef dictionary, const void* key);
+void CFDictionarySetValue(CFMutableDictionaryRef dictionary, const void* key, const void* value);
+void CFDictionaryRemoveValue(CFMutableDictionaryRef dictionary, const void* key);
 
 CFDataRef CFDataCreate(CFAllocatorRef allocator, const UInt8* bytes, CFIndex length);
 CFIndex CFDataGetLength(CFDataRef data);
@@ -86,6 +167,9 @@ const UInt8* CFDataGetBytePtr(CFDataRef data);
 CFStringRef CFStringCreateWithCString(CFAllocatorRef allocator, const char* text,
                                       CFStringEncoding encoding);
 CFIndex CFStringGetLength(CFStringRef string);
+// The bytes that so many characters take at most, kCFNotFound for encodings that are not there.
+CFIndex CFStringGetMaximumSizeForEncoding(CFIndex length, CFStringEncoding encoding);
+CFComparisonResult CFStringCompare(CFStringRef a, CFStringRef b, CFOptionFlags options);
 Boolean CFStringGetCString(CFStringRef string, char* buffer, CFIndex size,
                            CFStringEncoding encoding);
 // As long as the string; it may be NULL, as on a Mac.

@@ -4,6 +4,7 @@
 #define HOSTMETAL_OBJC_OBJC_H_
 
 #include <Availability.h>
+#include <objc/load_first.h>
 #include_next <objc/objc.h>
 
 #ifdef __OBJC__

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "hostmetal/src/cpu/module.h"
 #include "hostmetal/src/cpu/page_fault.h"
 #include "hostmetal/src/cpu/workers.h"
+#include "hostmetal/src/dispatch/thread_pool.h"
 
 // Boost.Context's primitives, which compiled kernels with barriers switch their fibers with.
 extern "C" metallib_transfer jump_fcontext(void* to, void* data);
@@ -226,6 +228,43 @@ Failure ExplainTimeout(const Part& part) {
                         seconds + " s, the time that HOSTMETAL_TIMEOUT gives a dispatch"};
 }
 
+// Of a batch's references to more bytes than their buffers have, copies with zeros behind; what kernels write in the
+// bytes that are there comes back at the end.
+class Longer {
+ public:
+  void Add(const DispatchCommand& c) {
+    for (uint32_t bits = c.shorter; bits; bits &= bits - 1) {
+      const auto index = uint32_t(__builtin_ctz(bits));
+      const metallib_argument& a = *ReferenceAt(*c.kernel->entry, index);
+      metallib_buffer& bound = c.buffers[index];
+      // Twice: the second is what there was before.
+      const size_t size = (a.pointee_size + kAlignment - 1) / kAlignment * kAlignment;
+      auto* copy = static_cast<char*>(::operator new(2 * size, std::align_val_t(kAlignment)));
+      memset(copy, 0, 2 * size);
+      memcpy(copy, bound.address, bound.length);
+      memcpy(copy + size, bound.address, bound.length);
+      copies_.push_back({static_cast<char*>(bound.address), copy, size, bound.length});
+      bound = {copy, a.pointee_size};
+    }
+  }
+  ~Longer() {
+    for (const Copy& c : copies_) {
+      for (size_t i = 0; i < c.length; ++i) {
+        if (c.copy[i] != c.copy[c.size + i]) c.original[i] = c.copy[i];
+      }
+      ::operator delete(c.copy, std::align_val_t(kAlignment));
+    }
+  }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  struct Copy {
+    char *original, *copy;
+    size_t size, length;
+  };
+  std::vector<Copy> copies_;
+};
+
 class CpuStream : public Stream {
  public:
   Failure Dispatch(const DispatchCommand* commands, size_t count) override {
@@ -238,9 +277,11 @@ class CpuStream : public Stream {
     }
     uint64_t total = 0;
     uint64_t expected_ns = 0;
+    Longer longer;
     for (size_t i = 0; i < count; ++i) {
       const DispatchCommand& c = commands[i];
       Part& p = parts[i];
+      if (c.shorter) longer.Add(c);
       p.kernel = c.kernel;
       memset(&p.fault, 0, sizeof p.fault);
       p.end = End::kDone;
@@ -395,6 +436,7 @@ class Cpu : public Driver {
     info_.registry_id = 0x686f73746d746c00 + number;  // "hostmtl"
     info_.memory_bytes = PhysicalMemory() / count;
     info_.unified_memory = true;
+    info_.cores = ProcessorCount();
     info_.wide_vectors = WideVectors();
   }
 

@@ -217,6 +217,9 @@ struct Devices {
           0x6e76696400000000 | uint64_t(domain) << 16 | uint64_t(bus) << 8 | uint64_t(slot);
       info.memory_bytes = bytes;
       info.unified_memory = false;
+      int cores = 0;
+      cu->DeviceGetAttribute(&cores, cuda::kMultiprocessors, gpu.device);
+      info.cores = uint32_t(cores);
       int shared = 0;
       cu->DeviceGetAttribute(&shared, cuda::kMostSharedMemoryPerBlock, gpu.device);
       info.threadgroup_bytes = std::max(info.threadgroup_bytes, uint32_t(shared));

@@ -28,6 +28,7 @@ struct IpcName {
 enum : Result { kSuccess = 0, kOutOfDeviceMemory = 2, kNotReady = 600 };
 enum DeviceAttribute : int {
   kMaxSharedMemoryPerBlock = 8,
+  kMultiprocessors = 16,
   kMostSharedMemoryPerBlock = 97,  // where a function asks for it
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,

@@ -279,20 +279,47 @@ class GpuStream : public hostmetal::Stream {
     return Check("[copy]", cu_.MemcpyAsync(to, from, bytes, stream_));
   }
 
-  // Bytes of the host as memory of the GPU, until the stream has come so far.
-  Failure Stage(const void* bytes, size_t length, Address* at) {
-    size_t begin = (staged_ + 255) / 256 * 256;
-    if (begin + length > kStagingBytes) {
+  // Where so many bytes may lie until the stream has come so far, behind host_ and device_.
+  Failure Reserve(size_t length, size_t* begin) {
+    *begin = (staged_ + 255) / 256 * 256;
+    if (*begin + length > kStagingBytes) {
       if (Failure failure = Check("[setBytes]", cu_.StreamSynchronize(stream_))) return failure;
-      begin = 0;
+      *begin = 0;
     }
+    staged_ = *begin + length;
+    return {};
+  }
+
+  // Bytes of the host as memory of the GPU.
+  Failure Stage(const void* bytes, size_t length, Address* at) {
+    size_t begin = 0;
+    if (Failure failure = Reserve(length, &begin)) return failure;
     memcpy(host_ + begin, bytes, length);
-    staged_ = begin + length;
     *at = device_ + begin;
     return Check("[setBytes]", cu_.MemcpyAsync(*at, ToAddress(host_ + begin), length, stream_));
   }
 
+  // A copy, with zeros behind, of what the kernel refers to and the buffer has less of.
+  Failure Lengthen(const metallib_argument& a, const metallib_buffer& bound, Address* at) {
+    const std::string what = std::string("[buffer(") + std::to_string(a.index) + ")]";
+    if (a.pointee_size > kStagingBytes) {
+      return {kInvalidResource, what + " '" + a.name + "' has " + std::to_string(bound.length) +
+                                    " bytes; " + a.type_name + " takes " +
+                                    std::to_string(a.pointee_size)};
+    }
+    size_t begin = 0;
+    if (Failure failure = Reserve(a.pointee_size, &begin)) return failure;
+    *at = device_ + begin;
+    Result result = cu_.MemsetD8Async(*at, 0, a.pointee_size, stream_);
+    if (result == kSuccess && bound.length) {
+      result = cu_.MemcpyAsync(*at, ToAddress(bound.address), bound.length, stream_);
+    }
+    if (a.flags & METALLIB_ARG_WRITTEN) copied_.push_back({*at, bound});
+    return Check(what, result);
+  }
+
   Failure Launch(const DispatchCommand& c) {
+    copied_.clear();
     const metallib_kernel& entry = *c.kernel->entry;
     if (names_.size() < 200 && names_.find(entry.name) == names_.npos) {
       names_ = names_[0] == 'a' && names_[1] == ' ' ? entry.name : names_ + ", " + entry.name;
@@ -334,6 +361,8 @@ class GpuStream : public hostmetal::Stream {
         memcpy(&values_[at + alignment], binding.address, a.pointee_size);
       } else if (address && on_host) {
         if (Failure failure = Stage(binding.address, binding.length, &address)) return failure;
+      } else if (address && c.shorter >> a.index & 1) {
+        if (Failure failure = Lengthen(a, binding, &address)) return failure;
       }
       memcpy(&values_[at], &address, 8);
     }
@@ -362,6 +391,11 @@ class GpuStream : public hostmetal::Stream {
         }
       }
     }
+    for (const auto& [from, to] : copied_) {
+      Result result =
+          to.length ? cu_.MemcpyAsync(ToAddress(to.address), from, to.length, stream_) : kSuccess;
+      if (result != kSuccess) return Check(std::string("[") + entry.name + "]", result);
+    }
     return {};
   }
 
@@ -380,6 +414,7 @@ class GpuStream : public hostmetal::Stream {
   std::vector<void*> parameters_;
   std::vector<size_t> offsets_;
   std::vector<char> values_;
+  std::vector<std::pair<Address, metallib_buffer>> copied_;  // of a launch, to be copied back
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ _DIRECTIVES = {
 }
 
 # Linkers on Linux want to be told.
-_NO_CODE_ON_THE_STACK = '\n.section .note.GNU-stack,"",%progbits\n'
+NO_CODE_ON_THE_STACK = '\n.section .note.GNU-stack,"",%progbits\n'
 
 
 def translated(text: str) -> str | None:
@@ -44,7 +44,7 @@ def translated(text: str) -> str | None:
         return _DIRECTIVES.get(found, match[0])
 
     text = _PRIVATE.sub(r".globl \1; .hidden \1", text)
-    return _SECTION.sub(_section, _WORD.sub(word, text)) + _NO_CODE_ON_THE_STACK
+    return _SECTION.sub(_section, _WORD.sub(word, text)) + NO_CODE_ON_THE_STACK
 
 
 def _section(match: re.Match[str]) -> str:

@@ -41,7 +41,13 @@ for word; do
       straight=no ;;
   esac
 done
-[ "$straight" != yes ] || exec {compiler} {flags} "$@"
+[ "$straight" = yes ] || {python_objc}
+{compiler} {flags} "$@" && exit
+code=$?
+missing=$({compiler} {flags} "$@" -E -o /dev/null 2>&1 |
+  sed -n "s|.*fatal error: '\\([A-Za-z]*/[^']*\\)' file not found.*|\\1|p" | head -n 1)
+[ -z "$missing" ] || {python} -P -m metal_ops objc --missing "$missing"
+exit $code
 """
 
 _XCRUN = """\
@@ -85,6 +91,34 @@ if(NOT "$ENV{{PATH}}" MATCHES "^{here}/bin:")
   set(ENV{{PATH}} "{here}/bin:$ENV{{PATH}}")
 endif()
 set_property(GLOBAL PROPERTY RULE_LAUNCH_CUSTOM "\\"{here}/with_tools\\"")
+# find_library(X Accelerate) finds nothing, and says why.
+if(NOT COMMAND _find_library)
+  function(find_library variable)
+    set(missing {missing})
+    set(words ${{ARGN}})
+    list(REMOVE_ITEM words REQUIRED)
+    list(FIND ARGN REQUIRED required)
+    list(FIND ARGN NO_CACHE local)
+    _find_library(${{variable}} ${{words}})
+    if("${{${{variable}}}}" MATCHES "-NOTFOUND$")
+      foreach(word IN LISTS words)
+        list(FIND missing "${{word}}" number)
+        if(number LESS 0)
+        elseif(required LESS 0)
+          message(STATUS "There is no framework ${{word}} on Linux; {there_are}.")
+        else()
+          message(FATAL_ERROR "${{variable}}: there is no framework ${{word}} on Linux; {there_are}.")
+        endif()
+      endforeach()
+      if(NOT required LESS 0)
+        _find_library(${{ARGV}})
+      endif()
+    endif()
+    if(NOT local LESS 0)
+      set(${{variable}} "${{${{variable}}}}" PARENT_SCOPE)
+    endif()
+  endfunction()
+endif()
 # $<LINK_LIBRARY:FRAMEWORK,Metal>
 set(CMAKE_LINK_LIBRARY_USING_FRAMEWORK "-framework <LIBRARY>")
 set(CMAKE_LINK_LIBRARY_USING_FRAMEWORK_SUPPORTED TRUE)
@@ -125,10 +159,18 @@ def run(arguments: argparse.Namespace) -> int:
     except (MissingToolError, CompileError, OSError) as error:
         print(f"metal_ops cmake: {error}", file=sys.stderr)
         return 2
-    print(here / "bin" if arguments.path else _TOOLCHAIN.format(here=here), end="")
+    print(here / "bin" if arguments.path else _toolchain(here), end="")
     if arguments.path:
         print()
     return 0
+
+
+def _toolchain(here: Path) -> str:
+    return _TOOLCHAIN.format(
+        here=here,
+        missing=" ".join(objc.MISSING_FRAMEWORKS),
+        there_are=objc.THERE_ARE,
+    )
 
 
 def make_tools() -> Path:
@@ -153,8 +195,9 @@ def make_tools() -> Path:
             name=name,
             compiler=f"{straight['compiler']} --driver-mode={mode}",
             flags=straight["flags"],
+            python=python,
+            python_objc=_COMMAND.format(python=python, command="objc").strip(),
         )
-        + _COMMAND.format(python=python, command="objc")
         for name, mode in (("clang", "gcc"), ("clang++", "g++"))
     }
     programs = {

@@ -7,6 +7,7 @@ what to link; what only a Mac's knows is translated (`-framework Metal`) or left
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -26,8 +27,10 @@ usage: objc [clang's options] <file>...     compiles, and links without -c
 C, C++, Objective-C and Objective-C++ (.c, .cc, .cpp, .cxx, .m, .mm, .M, or -x) with Metal, Foundation and dispatch;
 assembly (.s, .S), of a Mac as well, whose sections and names are translated.
 
-  -framework <name>   Metal, Foundation, CoreFoundation; CoreGraphics, MetalKit and QuartzCore, which a Mac's programs
-                      name for Metal's sake, are empty
+  -framework <name>   Metal, Foundation, CoreFoundation, IOKit, MetalPerformanceShaders; CoreGraphics, MetalKit and
+                      QuartzCore, which a Mac's programs name for Metal's sake, are empty
+  -sectcreate <segment> <section> <file>  puts a file into the program, where getsectiondata finds it
+  -ObjC, -all_load, -force_load <library>  what of static libraries is linked though nothing names it
   METAL_OPS_CXX       names another clang++
   METAL_OPS_OBJC_VERBOSE=1 prints every command
 
@@ -54,23 +57,45 @@ LANGUAGES = {
     ".s": "assembler",
     ".S": "assembler-with-cpp",
 }
-# Metal.framework and Foundation.framework are in the two libraries that every host is linked with.
-FRAMEWORKS = ("Metal", "Foundation", "CoreFoundation")
+# These are in the two libraries that every host is linked with.
+FRAMEWORKS = ("Metal", "Foundation", "CoreFoundation", "IOKit", "MetalPerformanceShaders")
 # Named on a Mac so that MTLCreateSystemDefaultDevice has a device, and by metal-cpp's instructions.
 EMPTY_FRAMEWORKS = ("CoreGraphics", "MetalKit", "QuartzCore")
+
+# Others that programs look for, and may do without; not OpenCL and OpenGL, which Linux has too.
+MISSING_FRAMEWORKS = (
+    "Accelerate AppKit ApplicationServices AudioToolbox AVFoundation Carbon Cocoa CoreAudio CoreData CoreImage "
+    "CoreMedia CoreML CoreServices CoreText CoreVideo GLKit ImageIO JavaScriptCore MetalFX "
+    "MetalPerformanceShadersGraph MLCompute ModelIO NaturalLanguage SceneKit Security SystemConfiguration UIKit "
+    "UniformTypeIdentifiers vecLib VideoToolbox Vision WebKit"
+).split()
+
+THERE_ARE = f"there are {', '.join(FRAMEWORKS)}, and parts of {', '.join(EMPTY_FRAMEWORKS)}"
 
 COMPILE_ONLY = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 _WITH_VALUE = set(
     "-o -I -D -U -L -l -F -isystem -idirafter -iquote -include -imacros -MF -MT -MQ -MJ -Xclang -Xlinker "
-    "-Xpreprocessor -Xassembler -mllvm -T -u -z -e -iprefix -iwithprefix --param -ivfsoverlay".split()
+    "-Xpreprocessor -Xassembler -mllvm -T -u -z -e -iprefix -iwithprefix --param -ivfsoverlay -include-pch "
+    "-dependency-file -serialize-diagnostics --serialize-diagnostics --sysroot -iwithsysroot -isystem-after "
+    "-cxx-isystem -stdlib++-isystem -working-directory".split()
 )
 _LINK_ONLY = re.compile(r"-l.|-L.|-Wl,|-shared$|-static$|-rdynamic$|-pie$|-no-pie$|-fuse-ld=")
 # Options of Apple's clang that change nothing here.
 _IGNORED = re.compile(
     r"-(mmacosx-version-min=.*|mmacos-version-min=.*|miphoneos-version-min=.*|f(no-)?(cxx-)?modules|fmodules-.*|"
-    r"fimplicit-module-maps|stdlib=libc\+\+|(Wl,)?-?(dead_strip|headerpad_max_install_names|ObjC|flat_namespace)|"
+    r"fimplicit-module-maps|stdlib=libc\+\+|(Wl,)?-?(dead_strip|headerpad_max_install_names|flat_namespace)|"
     r"Wl,-undefined,(dynamic_lookup|suppress)|fapplication-extension|fobjc-runtime=macosx.*)$"
 )
+# Words of the linker that are understood here, by the number of their values.
+_OF_LINKER = {
+    "-framework": 1,
+    "-weak_framework": 1,
+    "-sectcreate": 3,
+    "-force_load": 1,
+    "-all_load": 0,
+    "-ObjC": 0,
+}
+_OURS = re.compile(rf"-Wl,(.*,)?({'|'.join(_OF_LINKER)})(,|$)")
 _STRICT = re.compile(r"-std=(c|iso9899:)\d\w+$|-ansi$")
 _IGNORED_WITH_VALUE = set(
     "-arch -isysroot -F -iframework -undefined -current_version -compatibility_version -bundle_loader".split()
@@ -88,6 +113,9 @@ def main(argv: Sequence[str]) -> int:
         print(USAGE, end="")
         return 0 if arguments else 2
     try:
+        if arguments[0] == "--missing":  # of the drivers for CMake
+            print(_missing_header(arguments[1]), end="", file=sys.stderr)
+            return 0
         if flags.MACOS:
             command = [*flags.compiler()[:-1], "clang", *(a for a in arguments if a != "--link")]
             return subprocess.run(command, check=False).returncode
@@ -104,15 +132,21 @@ class _Driver:
         self.inputs: list[tuple[int, str, str]] = []  # (place in words, file, language or "")
         self.words: list[str] = []
         self.frameworks = False
+        self.sections: list[tuple[str, str, str]] = []  # (segment, section, file)
+        self.whole = (
+            ""  # -ObjC or -all_load: what of static libraries is linked whether it is called or not
+        )
         self.output: str | None = None
         self.link_only = False
         language = ""
-        items = iter(_framework_words(arguments))
+        items = iter(_linker_words(arguments))
         for item in items:
             if item == "--link":
                 self.link_only = True
             elif item == "-framework" or item == "-weak_framework":
                 self._framework(next(items, ""))
+            elif item == "-sectcreate":
+                self.sections.append((next(items, ""), next(items, ""), next(items, "")))
             elif item == "-x" or (item.startswith("-x") and len(item) > 2):
                 language = item[2:] or next(items, "")
                 language = "" if language == "none" else language
@@ -129,6 +163,12 @@ class _Driver:
             elif item == "-install_name" or item.startswith("-Wl,-install_name,"):
                 name = next(items, "") if item == "-install_name" else item.split(",", 2)[2]
                 self.words.append(f"-Wl,-soname,{os.path.basename(name)}")
+            elif item in ("-ObjC", "-all_load"):
+                self.whole = "-all_load" if self.whole == "-all_load" else item
+            elif item == "-force_load":
+                self.words.append(_whole(next(items, "")))
+            elif item == "-rpath":
+                self.words.append(_rpath(f"-Wl,-rpath,{next(items, '')}"))
             elif item in _WITH_VALUE:
                 self.words += [item, next(items, "")]
             elif item == "-" or not item.startswith(("-", "@")):
@@ -146,8 +186,7 @@ class _Driver:
             self.frameworks = True
         elif name not in EMPTY_FRAMEWORKS:
             raise ArgumentError(
-                f"there is no framework {name or '(no name)'} on Linux; there are "
-                f"{', '.join((*FRAMEWORKS, *EMPTY_FRAMEWORKS))}."
+                f"there is no framework {name or '(no name)'} on Linux; {THERE_ARE}."
             )
 
     def run(self) -> int:
@@ -179,8 +218,36 @@ class _Driver:
                 code = self._compile(compiler, source, ["-c", "-o", words[source[0]]], True)
                 if code:
                     return code
+            for section in self.sections:
+                words.append(self._section(compiler, section, Path(scratch)))
+            for at, file, _ in self.inputs if self.whole else ():
+                if file.endswith(".a") and self.whole == "-all_load":
+                    words[at] = _whole(file)
+                elif file.endswith(".a"):
+                    words[at] = ",".join(
+                        ["-Wl", *_objective_c(file, Path(scratch) / str(at)), file]
+                    )
             needed = self.frameworks or self.link_only or any("objective" in s[2] for s in sources)
             return _call([*compiler, *words, *self._output(), *_link_flags(needed)])
+
+    def _section(self, compiler: list[str], section: tuple[str, str, str], scratch: Path) -> str:
+        """An object whose section of that name is the file."""
+        segment, name, file = section
+        if not file or not os.path.isfile(file):
+            raise ArgumentError(
+                f"-sectcreate {segment} {name} {file}: expected a segment, a section and a file, and there is "
+                f"no file {file or '(no name)'}."
+            )
+        rights = "aR" if segment == "__TEXT" else "awR"  # R: nothing names it
+        path = os.path.abspath(file).replace("\\", "\\\\").replace('"', '\\"')
+        made = str(scratch / f"section{self.sections.index(section)}.o")
+        text = f'.section "{segment},{name}","{rights}",%progbits\n.p2align 4\n.incbin "{path}"\n'
+        command = [*compiler, "-c", "-x", "assembler", "-", "-o", made]
+        if _call(command, text + assembly.NO_CODE_ON_THE_STACK):
+            raise ArgumentError(
+                f"-sectcreate {segment} {name} {file}: no section can be made of it."
+            )
+        return made
 
     def _output(self) -> list[str]:
         return [] if self.output is None else ["-o", self.output]
@@ -204,7 +271,36 @@ class _Driver:
         if language == "objective-c" and any(_STRICT.match(word) for word in words):
             own.append("-D_DEFAULT_SOURCE=")
         quiet = ["-Wno-unused-command-line-argument"] if links else []
-        return _call([*compiler, *own, *quiet, *words, *output, "-x", language, file])
+        command = [*compiler, *own, *quiet, *words, *output, "-x", language, file]
+        if code := _call(command):
+            print(_missing_header(_not_found(command)), end="", file=sys.stderr)
+        return code
+
+
+def _whole(archive: str) -> str:
+    return f"-Wl,--whole-archive,{archive},--no-whole-archive"
+
+
+def _objective_c(archive: str, folder: Path) -> list[str]:
+    """The members of a static library with classes or categories, which -ObjC links though nothing names them.
+
+    Raises:
+      ArgumentError: They cannot be read.
+    """
+    folder.mkdir()
+    try:
+        found = subprocess.run(["nm", "-A", archive], capture_output=True, text=True, check=True)
+        users = {
+            line for line in found.stdout.splitlines() if line.endswith(" U __objc_exec_class")
+        }
+        members = sorted({line[len(archive) + 1 :].split(":")[0] for line in users})
+        if members:
+            words = ["ar", "x", "--output", str(folder), archive, *members]
+            subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = str(getattr(error, "stderr", error)).strip()
+        raise ArgumentError(f"-ObjC: the members of {archive} cannot be read: {said}") from None
+    return [str(folder / member) for member in members]
 
 
 def _object(words: list[str], file: str) -> list[str]:
@@ -229,22 +325,58 @@ def _assemble(
     return _call(command, f'# 1 "{file}"\n{text}')
 
 
-def _framework_words(arguments: list[str]) -> list[str]:
-    """-Wl,-framework,X and -Xlinker -framework -Xlinker X as -framework X."""
+def _linker_words(arguments: list[str]) -> list[str]:
+    """-framework X and -sectcreate A B F by themselves, which may be the linker's, by -Wl, or -Xlinker, too."""
     out: list[str] = []
-    for item in arguments:
-        if item.startswith(("-Wl,-framework,", "-Wl,-weak_framework,")):
-            _, word, name, *rest = item.split(",")
-            out += [word, name]
-            if rest:
-                out += _framework_words(["-Wl," + ",".join(rest)])
-        elif (
-            out[-3:-1] == ["-Xlinker", "-framework"] and out[-1] == "-Xlinker"
-        ):  # ... -Xlinker <name>
-            out[-3:] = ["-framework", item]
+    items = iter(arguments)
+    given: list[str] = []  # by -Xlinker, one after the other
+    for item in items:
+        if item == "-Xlinker":
+            given.append(next(items, ""))
+            continue
+        out += _of_linker(given)
+        given = []
+        out += _of_linker(item.split(",")[1:]) if _OURS.match(item) else [item]
+    return out + _of_linker(given)
+
+
+def _of_linker(words: list[str]) -> list[str]:
+    out: list[str] = []
+    others: list[str] = []
+    items = iter(words)
+    for word in items:
+        values = _OF_LINKER.get(word)
+        if values is None:
+            others.append(word)
         else:
-            out.append(item)
-    return out
+            out += [word, *itertools.islice(items, values)]
+    if any("," in word for word in others):
+        return out + [part for word in others for part in ("-Xlinker", word)]
+    return out + (["-Wl," + ",".join(others)] if others else [])
+
+
+def _not_found(command: list[str]) -> str:
+    """The header that a compilation did not find, or ""."""
+    try:
+        done = subprocess.run(
+            [*command, "-E", "-o", os.devnull],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError:
+        return ""
+    found = re.search(r"fatal error: '(\w+/[^']+)' file not found", done.stderr)
+    return found[1] if found else ""
+
+
+def _missing_header(name: str) -> str:
+    """A line about a header of a Mac's framework, <Accelerate/Accelerate.h>, that is not there; "" for others."""
+    framework = name.split("/")[0]
+    if framework not in (*MISSING_FRAMEWORKS, *FRAMEWORKS, *EMPTY_FRAMEWORKS):
+        return ""
+    return f"metal_ops objc: there is no <{name}> on Linux; of Apple's frameworks {THERE_ARE}.\n"
 
 
 def _rpath(word: str) -> str:

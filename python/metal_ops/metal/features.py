@@ -44,7 +44,7 @@ NAMES = {
     ),
     **dict.fromkeys(
         """texture2d_ms texture2d_ms_array depth2d_ms depth2d_ms_array""".split(),
-        "multisample textures are those of rendering, which this compute compiler has not",
+        "devices here make no multisample textures, which a kernel could read; pass a texture2d_array with a slice for each sample",
     ),
     **dict.fromkeys("mesh mesh_grid_properties object_data topology".split(), _MESHES),
     **dict.fromkeys(

@@ -315,6 +315,36 @@ const std::map<std::string, std::function<void()>> kCases = {
        Check(at[4].timestamp == at[3].timestamp, "the third begins as the second ends");
        Check(at[5].timestamp - at[4].timestamp == 250000, "the third pass");
      }},
+    {"references_to_more_than_is_bound",
+     [] {
+       // 4 bytes of a Small, by value there, and 100 of a Large: zeros lie behind.
+       id<MTLComputePipelineState> scale = Pipeline(@"scale");
+       id<MTLBuffer> out = Buffer(4096), short_of = Buffer(356, MTLResourceStorageModeShared);
+       memset([short_of contents], 1, 356);
+       Log();
+       NSError* error = Run([&](id<MTLComputeCommandEncoder> encoder) {
+         Encode(encoder, scale, out, out);
+         const float one = 1;
+         [encoder setBytes:&one length:4 atIndex:1];
+         [encoder setBuffer:short_of offset:256 atIndex:2];
+         [encoder dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+       });
+       Check(!error, Text(error));
+       std::string log = Log();
+       Has(log, "launch msl_scale");
+       if (log.find("launch msl_scale") == log.npos) return;
+       log = log.substr(log.find("launch msl_scale"));
+       std::vector<std::string> parameters;  // the grid, out, small, large
+       for (size_t at = log.find(" |"); parameters.size() < 4; at = log.find(" |", at + 1)) {
+         parameters.push_back(log.substr(at + 2, log.find(" |", at + 1) - at - 2));
+       }
+       Has(parameters[2], " 1065353216 0");
+       unsigned low = 0, high = 0;
+       Check(sscanf(parameters[3].c_str(), "%u %u", &low, &high) == 2, "an address");
+       const auto* large = reinterpret_cast<const char*>(uint64_t(high) << 32 | low);
+       Check(large != static_cast<const char*>([short_of contents]) + 256, "a copy");
+       Check(large[0] == 1 && large[99] == 1 && large[100] == 0 && large[319] == 0, "its bytes");
+     }},
     {"samples_between_commands",
      [] {
        Check([Device() supportsCounterSampling:MTLCounterSamplingPointAtDispatchBoundary] &&

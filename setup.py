@@ -51,11 +51,12 @@ DEPENDENCIES = [
 METAL = ["tensorflow-metal-ops-hostmetal; sys_platform == 'linux'"]
 if libraries.has_tensorflow_metal(RELEASE):
     METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")
+SDF = ["trimesh==5.2.0", "mapbox_earcut==2.1.0"]  # as requirements-programs.txt
 
 setup(
     version=libraries.version(),
     install_requires=DEPENDENCIES,
-    extras_require={"metal": METAL},
+    extras_require={"metal": METAL, "sdf": SDF},
     distclass=libraries.BinaryDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": libraries.AnyPython},
 )

@@ -74,6 +74,76 @@ def directed_edges(triangles: np.ndarray) -> np.ndarray:
     return np.stack([triangles, np.roll(triangles, -1, 1)], -1).reshape(-1, 2)
 
 
+def without_flat(mesh: Mesh, where: str) -> Mesh:
+    """A closed mesh without triangles that are a line.
+
+    They close the gap where a corner lies on another triangle's side; that triangle is split there. Without a normal
+    they stand between the two faces whose edge that is, and the sign of a distance comes from both.
+
+    Raises:
+      MeshError: That does not end, as they lie on one another.
+    """
+    least = 2e-14 * np.abs(mesh.vertices).max()
+    corners = mesh.corners
+    sides = np.linalg.norm(np.roll(corners, -1, 1) - corners, axis=2)
+    flat = np.linalg.norm(mesh.crosses(), axis=1) <= least * sides.max(1)
+    if not flat.any():
+        return mesh
+    edges = directed_edges(mesh.triangles) @ np.array([len(mesh.vertices), 1])
+    order = np.argsort(edges)
+    ordered = edges[order]
+    changed: dict[tuple[int, int], int] = {}  # triangles that are new, by their edges
+    gone: set[int] = set()
+    added: list[list[int]] = []
+    first = len(mesh.triangles)
+
+    def owner(a: int, b: int) -> tuple[int, list[int]]:
+        if (a, b) in changed:
+            return changed[a, b], added[changed[a, b] - first]
+        number = int(order[np.searchsorted(ordered, a * len(mesh.vertices) + b)]) // 3
+        return number, mesh.triangles[number].tolist()
+
+    def height(triangle: list[int]) -> tuple[float, int]:
+        """Twice the area by the longest side, and the number of the corner opposite of that."""
+        a, b, c = mesh.vertices[triangle]
+        opposite = [float(np.linalg.norm(side)) for side in (c - b, a - c, b - a)]
+        longest = max(opposite)
+        return float(np.linalg.norm(np.cross(b - a, c - a))) / longest, opposite.index(longest)
+
+    waiting = [(int(k), mesh.triangles[k].tolist()) for k in np.flatnonzero(flat)]
+    for _ in range(4 * len(waiting)):
+        if not waiting:
+            break
+        number, triangle = waiting.pop()
+        if number in gone:
+            continue
+        _, k = height(triangle)
+        middle, a, b = triangle[k], triangle[k - 2], triangle[k - 1]
+        other, neighbour = owner(b, a)
+        apex = next(corner for corner in neighbour if corner not in (a, b))
+        gone |= {number, other}
+        for part in ([b, middle, apex], [middle, a, apex]):
+            if middle == apex:
+                continue  # two triangles on one another, with the same corners
+            added_as = first + len(added)
+            added.append(part)
+            for p, q in zip(part, part[1:] + part[:1], strict=True):
+                changed[p, q] = added_as
+            if height(part)[0] <= least:
+                waiting.append((added_as, part))
+    if any(number not in gone for number, _ in waiting):
+        raise MeshError(
+            f"{where}: has triangles without an area that lie on one another; remove them in a program for meshes."
+        )
+    kept = np.ones(first, bool)
+    kept[[number for number in gone if number < first]] = False
+    new = [triangle for k, triangle in enumerate(added) if first + k not in gone]
+    return Mesh(
+        mesh.vertices,
+        np.concatenate([mesh.triangles[kept], np.array(new, np.int64).reshape(-1, 3)]),
+    )
+
+
 def closed(mesh: Mesh, where: str) -> Mesh:
     """The mesh welded, with its outside outside.
 
@@ -100,6 +170,7 @@ def closed(mesh: Mesh, where: str) -> Mesh:
             f"{where}: neighbouring triangles are wound against each other, so that no side is the inside; make the "
             "normals consistent in a program for meshes."
         )
+    mesh = without_flat(mesh, where)
     volume = mesh.volume()
     if not np.isfinite(volume) or volume == 0:
         raise MeshError(f"{where}: has no volume; give a mesh of a solid.")

@@ -9,6 +9,7 @@ _CLASSES = {
     "scene": ("scene", "SceneReader", ()),
     "checkpoint": ("checkpoints", "CheckpointReader", ()),
     "package": ("packages", "PackageReader", ()),
+    "mesh": ("meshes", "MeshReader", ()),
     "metallib": ("metallibs", "MetallibReader", ()),
     "cache": ("caches", "CacheReader", ()),
     "arguments": ("arguments", "ArgumentReader", ("cpu",)),

@@ -21,6 +21,7 @@ INPUTS = {
     "scene": 1500,
     "checkpoint": 500,
     "package": 300,
+    "mesh": 500,
     "metallib": 20_000,
     "cache": 2000,
     "arguments": 400,

@@ -1,7 +1,7 @@
 """Polygons into triangles: a fan where that is right, mapbox_earcut where a polygon is not convex.
 
-A cut is checked: its triangles have the polygon's edges as their border, no other ones, and together the polygon's
-area. So neighbours stay joined, at corners in the middle of a straight side, too.
+A cut is checked: its triangles are of one side and have the polygon's edges as their border, and no other ones. So they
+have its area, and neighbours stay joined, at corners in the middle of a straight side, too.
 """
 
 from __future__ import annotations
@@ -135,12 +135,11 @@ def _ears(
     flat: np.ndarray, loop: list[int], loops: list[list[int]], earcut: Any
 ) -> list[_Triangle] | None:
     """Triangles of the places, counter-clockwise in float64 [n, 2]; None if they would not be right."""
-    straight = [_without_straight(flat, part) for part in loops]
-    areas = [_area(flat[part]) for part in straight]
-    outer = [part for part, area in zip(straight, areas, strict=True) if area > 0]
+    areas = [_area(flat[part]) for part in loops]
+    outer = [part for part, area in zip(loops, areas, strict=True) if area > 0]
     holes: list[list[list[int]]] = [[] for _ in outer]
-    for part, area in zip(straight, areas, strict=True):
-        if area <= 0 and len(part) > 2:
+    for part, area in zip(loops, areas, strict=True):
+        if area <= 0:
             around = [k for k, other in enumerate(outer) if _contains(flat[other], flat[part])]
             if not around:
                 return None
@@ -156,36 +155,7 @@ def _ears(
     triangles = [
         t if d >= 0 else (t[0], t[2], t[1]) for t, d in zip(triangles, doubled, strict=True)
     ]
-    whole = _with_border(flat, triangles, loop)
-    if whole is None:
-        return None
-    doubled, area = _doubled(flat, whole), _area(flat[loop])
-    extent = float(np.square(np.ptp(flat, axis=0)).sum())
-    covered = float(np.abs(doubled).sum()) / 2
-    fits = area > 0 and abs(covered - area) <= 1e-9 * area + 1e-13 * extent
-    return whole if fits else None
-
-
-def _without_straight(flat: np.ndarray, loop: list[int]) -> list[int]:
-    """The loop without corners on the straight line between their neighbours: slivers there have no normal."""
-    parity = unchanged = 0
-    while len(loop) > 3 and unchanged < 2:
-        a, b, c = (flat[np.roll(loop, k)] for k in (1, 0, -1))
-        along, there = c - a, b - a
-        square = np.square(along).sum(1)
-        height = along[:, 0] * there[:, 1] - along[:, 1] * there[:, 0]
-        between = np.einsum("ij,ij->i", along, there)
-        extent = np.square(np.ptp(flat[loop], axis=0)).sum()
-        drop = np.square(height) <= _FLAT * extent * square
-        drop &= (between > 0) & (between < square)
-        drop[parity::2] = False  # their neighbours stay, for the next look
-        drop[-1] &= not drop[0]
-        if len(loop) - drop.sum() < 3:
-            break
-        unchanged = 0 if drop.any() else unchanged + 1
-        parity = 1 - parity
-        loop = [place for place, out in zip(loop, drop.tolist(), strict=True) if not out]
-    return loop
+    return _with_border(flat, triangles, loop)
 
 
 def _with_border(

@@ -52,13 +52,17 @@ METAL = ["tensorflow-metal-ops-hostmetal; sys_platform == 'linux'"]
 if libraries.has_tensorflow_metal(RELEASE):
     METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")
 
-# Of requirements-programs.txt: what `lm` reads models with.
-LM = ["gguf==0.19.0", "safetensors==0.8.0", "tokenizers==0.23.3"]
+# As requirements-programs.txt: what programs read files with.
+EXTRAS = {
+    "metal": METAL,
+    "lm": ["gguf==0.19.0", "safetensors==0.8.0", "tokenizers==0.23.3"],
+    "sdf": ["trimesh==5.2.0", "mapbox_earcut==2.1.0"],
+}
 
 setup(
     version=libraries.version(),
     install_requires=DEPENDENCIES,
-    extras_require={"metal": METAL, "lm": LM},
+    extras_require=EXTRAS,
     distclass=libraries.BinaryDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": libraries.AnyPython},
 )

@@ -11,6 +11,7 @@ _CLASSES = {
     "model-gguf": ("models", "ModelReader", ("gguf",)),
     "model-folder": ("models", "ModelReader", ("folder",)),
     "package": ("packages", "PackageReader", ()),
+    "mesh": ("meshes", "MeshReader", ()),
     "metallib": ("metallibs", "MetallibReader", ()),
     "cache": ("caches", "CacheReader", ()),
     "arguments": ("arguments", "ArgumentReader", ("cpu",)),

@@ -23,6 +23,7 @@ INPUTS = {
     "model-gguf": 300,
     "model-folder": 300,
     "package": 300,
+    "mesh": 500,
     "metallib": 20_000,
     "cache": 2000,
     "arguments": 400,

@@ -214,13 +214,13 @@ PLY = b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty floa
 FACE = b"element face %d\nproperty list uchar int vertex_indices\nend_header\n"
 BIG = PLY.replace(b"ascii", b"binary_little_endian")
 HOSTILE = {
-    "a.stl": (b"", "expected a file called .obj or .ply"),
+    "a.dae": (b"", "expected a file called .obj, .ply, .off, .stl, .glb or .gltf"),
     "empty.obj": (b"", "has no faces"),
     "cloud.obj": (V, "has no faces"),
     "words.obj": (b"v one two three\n", "line 1: expected three numbers, got 'v one two three'"),
     "two.obj": (b"v 1 2\n", "line 1: expected three numbers"),
     "nan.obj": (b"v 0 0 nan\n" + V + b"f 1 2 3\n", "a vertex that is not finite"),
-    "beyond.obj": (V + b"f 1 2 4\n", "triangle 0 names vertex 3, and there are 3"),
+    "beyond.obj": (V + b"f 1 2 4\n", "line 4 names vertex 3, and there are 3"),
     "before.obj": (V + b"f -4 1 2\n", "line 4: expected at least three vertices, from 1"),
     "zero.obj": (V + b"f 0 1 2\n", "line 4: expected at least three"),
     "line.obj": (V + b"f 1 2\n", "line 4: expected at least three"),

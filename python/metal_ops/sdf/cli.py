@@ -81,7 +81,7 @@ def _add_train(commands: Any) -> None:
         "data",
         nargs="?",
         metavar="MESH",
-        help=".obj or .ply, closed; the built-in knot if left out",
+        help=".obj, .ply, .off, .stl, .glb or .gltf, closed; the built-in knot if left out",
     )
     add_budget(parser, _TRAIN.seconds)
     add_field(parser, _MODEL)
@@ -312,11 +312,11 @@ def _sampled(arguments: argparse.Namespace, console: Console) -> tuple[Sampled, 
 
 
 def _mesh(arguments: argparse.Namespace) -> int:
-    from .files import SUFFIXES
+    from .files import WRITTEN
 
     console = console_for_people()
     target = arguments.out or arguments.folder / "mesh.ply"
-    if target.suffix.lower() not in SUFFIXES:
+    if target.suffix.lower() not in WRITTEN:
         raise ProgramError(f"--out {target}: a mesh is an .obj or a .ply.")
     sampled, placement = _sampled(arguments, console)
     from .evaluate import polygons

@@ -74,6 +74,89 @@ def directed_edges(triangles: np.ndarray) -> np.ndarray:
     return np.stack([triangles, np.roll(triangles, -1, 1)], -1).reshape(-1, 2)
 
 
+def without_flat(mesh: Mesh, where: str) -> Mesh:
+    """A closed mesh without triangles whose corners are on a line, but for the rounding of float32.
+
+    They close the gap where a corner lies on another triangle's side. Their normals are none, or noise, and stand
+    between the two faces whose edge that is: the sign of a distance comes from both. So the longest side is turned to
+    the other diagonal of the two triangles that have it, which moves the surface by the rounding.
+
+    Raises:
+      MeshError: Triangles that are exactly flat lie on one another.
+    """
+    exactly = 2e-14 * np.abs(mesh.vertices).max()
+    nearly = 2.5e-7 * np.ptp(mesh.vertices, axis=0).max()
+    crosses, sides = mesh.crosses(), np.roll(mesh.corners, -1, 1) - mesh.corners
+    flat = np.linalg.norm(crosses, axis=1) <= nearly * np.linalg.norm(sides, axis=2).max(1)
+    if not flat.any():
+        return mesh
+    n, first = len(mesh.vertices), len(mesh.triangles)
+    edges = directed_edges(mesh.triangles) @ np.array([n, 1])
+    order = np.argsort(edges)
+    ordered = edges[order]
+    changed: dict[tuple[int, int], int] = {}  # triangles that are new, by their edges
+    gone: set[int] = set()
+    added: list[list[int]] = []
+
+    def owner(a: int, b: int) -> tuple[int, list[int]] | None:
+        number = changed.get((a, b), -1)
+        if number < 0:
+            at = int(np.searchsorted(ordered, a * n + b))
+            number = int(order[at]) // 3 if at < len(ordered) and ordered[at] == a * n + b else -1
+        if number < 0 or number in gone:
+            return None
+        return number, mesh.triangles[number].tolist() if number < first else added[number - first]
+
+    def looked_at(triangle: list[int]) -> tuple[int, bool, bool]:
+        """The corner opposite of the longest side; whether it is on that, and whether exactly so."""
+        a, b, c = mesh.vertices[triangle]
+        away = [c - b, a - c, b - a]
+        lengths = [float(np.linalg.norm(side)) for side in away]
+        k = int(np.argmax(lengths))
+        height = float(np.linalg.norm(np.cross(away[0], away[1]))) / lengths[k]
+        # Not a corner close to another one, whose turned triangles would be as flat.
+        inside = min(lengths[k - 1], lengths[k - 2]) > 4 * nearly
+        return k, height <= exactly or (height <= nearly and inside), height <= exactly
+
+    waiting = [(int(k), mesh.triangles[k].tolist()) for k in np.flatnonzero(flat)]
+    left = False
+    for _ in range(4 * len(waiting)):
+        if not waiting:
+            break
+        number, triangle = waiting.pop()
+        k, remove, exact = looked_at(triangle)
+        if number in gone or not remove:
+            continue
+        middle, a, b = triangle[k], triangle[k - 2], triangle[k - 1]
+        found = owner(b, a)
+        assert found is not None  # as the mesh is closed
+        other, neighbour = found
+        apex = next(corner for corner in neighbour if corner not in (a, b))
+        if middle != apex and (owner(middle, apex) or owner(apex, middle)):
+            left |= exact
+            continue
+        gone |= {number, other}
+        if middle == apex:
+            continue  # two triangles on one another, with the same corners
+        for part in ([b, middle, apex], [middle, a, apex]):
+            added_as = first + len(added)
+            added.append(part)
+            for p, q in zip(part, part[1:] + part[:1], strict=True):
+                changed[p, q] = added_as
+            waiting.append((added_as, part))
+    if left or any(number not in gone and looked_at(some)[2] for number, some in waiting):
+        raise MeshError(
+            f"{where}: has triangles without an area that lie on one another; remove them in a program for meshes."
+        )
+    kept = np.ones(first, bool)
+    kept[[number for number in gone if number < first]] = False
+    new = [triangle for k, triangle in enumerate(added) if first + k not in gone]
+    return Mesh(
+        mesh.vertices,
+        np.concatenate([mesh.triangles[kept], np.array(new, np.int64).reshape(-1, 3)]),
+    )
+
+
 def closed(mesh: Mesh, where: str) -> Mesh:
     """The mesh welded, with its outside outside.
 
@@ -100,6 +183,7 @@ def closed(mesh: Mesh, where: str) -> Mesh:
             f"{where}: neighbouring triangles are wound against each other, so that no side is the inside; make the "
             "normals consistent in a program for meshes."
         )
+    mesh = without_flat(mesh, where)
     volume = mesh.volume()
     if not np.isfinite(volume) or volume == 0:
         raise MeshError(f"{where}: has no volume; give a mesh of a solid.")

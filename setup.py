@@ -51,11 +51,13 @@ DEPENDENCIES = [
 METAL = ["tensorflow-metal-ops-hostmetal; sys_platform == 'linux'"]
 if libraries.has_tensorflow_metal(RELEASE):
     METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")
+# Photos with a COLMAP model are a scene of the NeRF program.
+COLMAP = ["pycolmap==4.2.1"]
 
 setup(
     version=libraries.version(),
     install_requires=DEPENDENCIES,
-    extras_require={"metal": METAL},
+    extras_require={"metal": METAL, "colmap": COLMAP},
     distclass=libraries.BinaryDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": libraries.AnyPython},
 )

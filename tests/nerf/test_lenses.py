@@ -466,6 +466,27 @@ def test_boxes_as_instant_ngp_reads_them(case, photos):
     np.testing.assert_allclose(load_scene(photos).space.aabb, expected, atol=1e-6)
 
 
+def test_nerfstudios_files_get_a_box_around_what_the_cameras_look_at(photos):
+    path = photos / "transforms.json"
+    change(path, drop=("aabb_scale",), camera_model="OPENCV")
+    space = load_scene(photos).space
+    np.testing.assert_allclose(space.aabb.mean(axis=0), [0, 0, -0.12], atol=0.02)
+    np.testing.assert_allclose(np.ptp(space.aabb, axis=0), 2 * 3.7 * 0.5 / 0.33 / 4, rtol=0.02)
+    assert space.extent == 4
+    change(path, camera_model="EQUIRECTANGULAR", **WHOLE)
+    space = load_scene(photos).space
+    eyes = np.concatenate(
+        [
+            part.cameras.poses[:, :, 3]
+            for part in (load_scene(photos).train, load_scene(photos).test)
+        ]
+    )
+    assert (eyes > space.aabb[0] - 1e-5).all() and (eyes < space.aabb[1] + 1e-5).all()
+    assert space.extent == 32 and space.near < 0.3
+    change(path, aabb_scale=2)  # what the file says is what is done
+    np.testing.assert_allclose(load_scene(photos).space.aabb[1], 0.5 / 0.33)
+
+
 BAD_BOXES = {
     "one corner": ({"aabb": [[0, 0, 0]]}, "'aabb' must be a list of two"),
     "flat corners": ({"aabb": [1, 2]}, "'aabb' must be a list of three"),

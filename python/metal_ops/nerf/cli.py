@@ -351,8 +351,7 @@ def _for_device(
 
     if arguments.device != "metal" or not has_own_memory("GPU:0"):
         return model, train
-    cameras = scene.train.cameras
-    return options.for_gpu(arguments, model, train, max(cameras.width, cameras.height))
+    return options.for_gpu(arguments, model, train, scene.pixels_across)
 
 
 def _train_together(arguments: argparse.Namespace, console: Console) -> int:

@@ -179,7 +179,7 @@ def for_gpu(
       arguments: Of the command line.
       model: What they spell on any device.
       train: The same.
-      pixels: Along the longer edge of the scene's pictures.
+      pixels: Along the longer edge of the scene's pictures (`Scene.pixels_across`).
     """
     if model.encoding != "hash" or model.backend != "fused":
         return model, train

@@ -102,8 +102,7 @@ class Trainer:
         # Of this worker's steps; `seconds` is the chief's, which all follow.
         self._clock = 0.0
         if model.finest_resolution is None:
-            longest = max(scene.train.cameras.width, scene.train.cameras.height)
-            finest = int(np.clip(2.5 * longest, 2 * model.base_resolution, 4096))
+            finest = int(np.clip(2.5 * scene.pixels_across, 2 * model.base_resolution, 4096))
             model = dataclasses.replace(model, finest_resolution=finest)
         self.model_config = model
         self.step = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import os
 import struct
 import subprocess
@@ -19,8 +18,9 @@ from metal_ops.programs.errors import printable
 from metal_ops.programs.reading import kind_of
 
 from ..errors import SceneError
-from ..space import Space
+from ..lenses import PANORAMAS
 from . import colmap_model, lens
+from .box import place_box
 from .common import (
     Scene,
     Views,
@@ -39,11 +39,6 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
 # Seconds for a model of any size, and bytes a second: pycolmap reads ten times as many.
 _PATIENCE, _RATE = 20.0, 2e6
 _LEAST_POINT = 51  # bytes of a point of points3D.bin
-# colmap2nerf.py's: cameras are 4 from the middle on average, and the box is 1 / 0.33 long.
-_BOX = 0.5 / 0.33 / 4
-_WITH_ALPHA = 0.6  # of the cameras' distance: silhouettes shrink the box to the thing
-_LEAST_EXTENT, _MOST_EXTENT = 2.0, 32.0
-_LEAST_SIZE, _MOST_SIZE, _MADE_SIZE = 0.15, 15.0, 1.5
 
 
 def find_model(folder: Path) -> Path | None:
@@ -131,16 +126,9 @@ def load_colmap(folder: Path, model: Path, downscale: int = 1) -> Scene:
     poses = np.stack([_pose(image, where) for image in images])
     points = np.asarray(content["points"], np.float64).reshape(-1, 3)
     points = points[np.isfinite(points).all(axis=1)]
-    centre, half, extent = _box(poses, points, has_alpha)
-    notes = _what_is_left_out(root, len(images))
-    if not _LEAST_SIZE <= half <= _MOST_SIZE or np.abs(centre).max() > 1e3 * half:
-        factor = _MADE_SIZE / half
-        poses[:, :, 3] = (poses[:, :, 3] - centre) * factor
-        notes.append(
-            f"{printable(where)}: the world is moved by {np.round(-centre, 3).tolist()} and scaled by {factor:.4g}, "
-            "as its box would be too large, too small or too far away."
-        )
-        centre, half = np.zeros(3), _MADE_SIZE
+    inside = all(item.model in PANORAMAS for item in lenses.values())
+    poses, space, notes = place_box(poses, points, has_alpha, inside, where)
+    notes += _what_is_left_out(root, len(images))
     checked = [
         check_pose(pose, f"{where}: pose of {name}")
         for pose, name in zip(poses, names, strict=True)
@@ -160,9 +148,7 @@ def load_colmap(folder: Path, model: Path, downscale: int = 1) -> Scene:
         name=printable(folder.resolve().name),
         train=views.select(train),
         test=views.select(test),
-        space=Space(
-            np.array([centre - half, centre + half], np.float32), extent=extent, near=0.1 * 2 * half
-        ),
+        space=space,
         up=mean_up(cameras.poses),
         background=(1.0, 1.0, 1.0) if has_alpha else (0.0, 0.0, 0.0),
         has_alpha=has_alpha,
@@ -239,29 +225,3 @@ def _what_is_left_out(root: Path, count: int) -> list[str]:
     if photos <= count:
         return []
     return [f"{printable(str(root))}: COLMAP found a place for {count} of {photos} photos."]
-
-
-def _box(poses: np.ndarray, points: np.ndarray, has_alpha: bool) -> tuple[np.ndarray, float, float]:
-    """Centre [3], half an edge and extent of the box: around the place that the cameras look at."""
-    eyes, ahead = poses[:, :, 3], -poses[:, :, 2]
-    across = np.eye(3) - ahead[:, :, None] * ahead[:, None, :]
-    total = across.sum(axis=0)
-    centre = eyes.mean(axis=0) + ahead.mean(axis=0) * (np.ptp(eyes, axis=0).max() or 1.0)
-    if len(points):
-        centre = np.median(points, axis=0)
-    # Axes that are almost parallel, or look away from each other, meet nowhere.
-    if np.linalg.eigvalsh(total)[0] > 0.02 * len(eyes):
-        meeting = np.linalg.solve(total, np.einsum("nij,nj->i", across, eyes))
-        if np.mean(((meeting - eyes) * ahead).sum(axis=1) > 0) > 0.5:
-            centre = meeting
-    distance = float(np.linalg.norm(eyes - centre, axis=1).mean())
-    half = (_WITH_ALPHA if has_alpha else _BOX) * distance
-    if not math.isfinite(half) or half <= 0:
-        half = 1.0
-    if has_alpha:
-        return centre, half, 1.0
-    reach = float(np.abs(eyes - centre).max())
-    if len(points):
-        reach = max(reach, float(np.percentile(np.abs(points - centre).max(axis=1), 95)))
-    extent = 2.0 ** math.ceil(math.log2(max(reach / half, 1.0)))
-    return centre, half, min(max(extent, _LEAST_EXTENT), _MOST_EXTENT)

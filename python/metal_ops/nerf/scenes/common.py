@@ -92,6 +92,21 @@ class Scene:
     has_alpha: bool
     notes: tuple[str, ...] = field(default_factory=tuple)
 
+    @property
+    def pixels_across(self) -> int:
+        """Pixels along the longer edge of the training pictures: grids are made to hold so many.
+
+        Fisheyes and panoramas show more than the box: of theirs so many as the box takes, in the median view.
+        """
+        cameras = self.train.cameras
+        longest = max(cameras.width, cameras.height)
+        if not cameras.models.any():
+            return longest
+        distance = np.linalg.norm(cameras.poses[:, :, 3] - self.space.centre, axis=1)
+        edge = self.space.diagonal / math.sqrt(3)
+        across = cameras.intrinsics[:, 0] * edge / np.maximum(distance, edge / 2)
+        return int(np.clip(np.median(across), 16, longest))
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file, or a SceneError that says where it breaks."""

@@ -15,8 +15,10 @@ from metal_ops.programs.errors import printable, short
 from metal_ops.programs.reading import is_number, kind_of
 
 from ..errors import SceneError
+from ..lenses import PANORAMAS
 from ..space import Space
 from . import lens
+from .box import place_box
 from .common import (
     Scene,
     Views,
@@ -60,12 +62,13 @@ REFUSED_IN_FRAME = {
     "transform_matrix_end": "give one transform_matrix for each frame",
     "driver_parameters": "train without lights that move",
 }
-_KNOWN = lens.KNOWN | SPACE | set(REFUSED) | {"frames", *_SPLITS}
-# `up` turns instant-ngp's viewer, and nothing that is learnt.
+# What nerfstudio's writers add: poses are what they became, and depths and points are not used here.
+_ADDED = {"applied_transform", "applied_scale", "ply_file_path", "orientation_override"}
+_KNOWN = lens.KNOWN | SPACE | set(REFUSED) | {"frames", *_SPLITS} | _ADDED
 _KNOWN_IN_FRAME = (
     lens.KNOWN
     | set(REFUSED_IN_FRAME)
-    | {"file_path", "transform_matrix", "mask_path", "sharpness", "colmap_im_id"}
+    | {"file_path", "transform_matrix", "mask_path", "sharpness", "colmap_im_id", "depth_file_path"}
 )
 
 
@@ -108,6 +111,13 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
         )
         for i in order
     ]
+    if "camera_model" in content and not SPACE & set(content):
+        # nerfstudio's files say nothing of a box: its readers put one around the cameras, too.
+        inside = all(item.model in PANORAMAS for item in lenses)
+        placed, space, more = place_box(
+            np.stack(poses).astype(np.float64), np.zeros([0, 3]), has_alpha, inside, str(path)
+        )
+        poses, notes = list(placed), notes + more
     masks = _masks([frames[i] for i in order], path, downscale, height, width)
     pixels = read_images(files, downscale, height, width)
     cameras = lens.cameras_of([poses[i] for i in order], lenses, width, height)

@@ -56,6 +56,7 @@ if libraries.has_tensorflow_metal(RELEASE):
 EXTRAS = {
     "metal": METAL,
     "lm": ["gguf==0.19.0", "safetensors==0.8.0", "tokenizers==0.23.3"],
+    "colmap": ["pycolmap==4.2.1"],
     "sdf": ["trimesh==5.2.0", "mapbox_earcut==2.1.0"],
 }
 

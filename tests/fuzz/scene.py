@@ -25,9 +25,16 @@ _BLENDER = {
 _NGP = {
     "fl_x": 3.0, "fl_y": 3.0, "cx": 1.0, "cy": 1.0, "w": 2, "h": 2, "k1": 0.01, "k2": 0, "p1": 0, "p2": 0,
     "camera_angle_x": 0.7, "k3": 0, "is_fisheye": False, "aabb_scale": 2, "scale": 0.33, "offset": [0.5, 0.5, 0.5],
+    "camera_model": "OPENCV", "latlong": False, "skew": 0, "n_frames": 0,
     "frames": [
         {"file_path": f"r_{i}.png", "transform_matrix": _EYE, "sharpness": 30.5, "fl_x": 3.0} for i in "01"
     ],
+}  # fmt: skip
+_FISHEYE = {
+    "fl_x": 1.0, "fl_y": 1.0, "x_fov": 60, "cx": 1.0, "cy": 1.0, "w": 2, "h": 2, "k1": 0.01, "k2": 0, "k3": 0, "k4": 0,
+    "camera_model": "OPENCV_FISHEYE", "aabb": [[-1, -1, -1], [1, 1, 1]], "offset": 0.5, "train_filenames": ["r_1.png"],
+    "test_filenames": ["r_0.png"],
+    "frames": [{"file_path": f"r_{i}.png", "transform_matrix": _EYE, "mask_path": "r_0.png"} for i in "01"],
 }  # fmt: skip
 Content = tuple[str, str, bytes, int]  # scene, file in it, its content, downscale
 
@@ -62,6 +69,9 @@ class SceneReader:
             ("blender", "r_0.png"): self._pngs[0],
             ("blender", "r_1.png"): self._pngs[0],
             ("ngp", "transforms.json"): json.dumps(_NGP).encode(),
+            ("fisheye", "transforms.json"): json.dumps(_FISHEYE).encode(),
+            ("fisheye", "r_0.png"): self._pngs[0],
+            ("fisheye", "r_1.png"): self._pngs[0],
             ("ngp", "r_0.png"): self._pngs[0],
             ("ngp", "r_1.png"): self._pngs[0],
             ("npz", "tiny.npz"): archives.pack(self._npz),
@@ -69,11 +79,11 @@ class SceneReader:
         for (scene, file), data in self._good.items():
             (self._root / scene).mkdir(exist_ok=True)
             (self._root / scene / file).write_bytes(data)
-        for scene in ("blender", "ngp", "npz"):
+        for scene in ("blender", "ngp", "fisheye", "npz"):
             assert self.feed((scene, "more", b"", 1)) == "accepted"
 
     def make(self, rng: random.Random) -> Content:
-        scene = rng.choice(("blender", "blender", "ngp", "ngp", "npz"))
+        scene = rng.choice(("blender", "blender", "ngp", "ngp", "fisheye", "npz"))
         downscale = rng.choice((1, 1, 1, 2, 3))
         if scene == "npz":
             data = archives.mutate_npz(self._good["npz", "tiny.npz"], rng, self._npz)
@@ -82,7 +92,7 @@ class SceneReader:
             return scene, "r_1.png", archives.mutate_png(rng.choice(self._pngs), rng), downscale
         file = (
             "transforms.json"
-            if scene == "ngp"
+            if scene in ("ngp", "fisheye")
             else rng.choice(("transforms_train.json", "transforms_test.json"))
         )
         good = self._good[scene, file]
@@ -140,6 +150,11 @@ def _check(scene: Scene) -> None:
                 raise engine.Wrong(f"cameras: {array!r}")
         if not (cameras.intrinsics[:, :2] > 0).all():
             raise engine.Wrong(f"focal lengths: {cameras.intrinsics!r}")
+        for view in range(min(len(views), 4)):
+            row, column = (part.ravel() for part in np.mgrid[: cameras.height, : cameras.width])
+            rays, valid = cameras.rays(view, column + 0.5, row + 0.5), views.valid(view)
+            if not np.isfinite(rays if valid is None else rays[valid.ravel()]).all():
+                raise engine.Wrong(f"rays: {cameras!r}")
         if not len(views) or not all(name.isprintable() for name in views.names):
             raise engine.Wrong(f"names: {views.names!r}")
     space = scene.space

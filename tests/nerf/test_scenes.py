@@ -250,13 +250,13 @@ def test_downscale_that_does_not_divide(blender):
 
 
 def test_unknown_keys_are_said_not_swallowed(blender):
-    # camera_angle_y only looks like a typing error: camera_angle_x is there, too.
-    more = {"exposure": 2, "zoom": 3, "camera_angle_y": 0.7}
+    # file_paths only looks like a typing error for those who forget that only frames have file_path.
+    more = {"exposure": 2, "zoom": 3, "file_paths": 0.7}
     change(blender / "transforms_train.json", lambda c: c.update(more))
     change(blender / "transforms_train.json", set_in_frame("tilt", 1))
     notes = load_scene(blender).notes
     assert any(
-        "transforms_train.json: ignoring unknown fields camera_angle_y, exposure, zoom." in note
+        "transforms_train.json: ignoring unknown fields exposure, file_paths, zoom." in note
         for note in notes
     )
     assert any("frames: ignoring unknown field tilt" in note for note in notes)
@@ -310,7 +310,7 @@ BAD_NGP = {
         lambda c: c.update(aabb_Scales=c.pop("aabb_scale")),
         "unknown field 'aabb_Scales'; is 'aabb_scale' meant?",
     ),
-    "fisheye": (lambda c: c.update(is_fisheye=True), "'is_fisheye'"),
+    "fisheye with tangential terms": (lambda c: c.update(is_fisheye=True, p1=0.1), "'p1' = 0.1"),
     "third radial term": (lambda c: c.update(k3=0.1), "'k3'"),
     "text for k1": (lambda c: c.update(k1="none"), "'k1' must be a finite number"),
     "small box": (

@@ -1,18 +1,21 @@
-"""Cameras: poses, intrinsics and lens distortion, and the rays of their pixels.
+"""Cameras: poses, intrinsics and lenses, and the rays of their pixels.
 
-Poses are camera-to-world with OpenGL axes (x right, y up, the camera looks along -z), pixel centres
-lie at half-integers, and distortion is OpenCV's radial-tangential model (k1, k2, p1, p2).
+Poses are camera-to-world with OpenGL axes (x right, y up, the camera looks along -z), and pixel centres
+lie at half-integers. The models of lenses are those of `lenses.py`.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-# Newton's method squares the error each time: real lenses (|k1| < 0.5) need four rounds in float32.
-_UNDISTORT_ROUNDS = 6
+from .lenses import PANORAMAS, Lenses, lenses_of, local_directions
+
+_ROWS_AT_ONCE = 1 << 18  # pixels whose rays are calculated at once in float64
 
 
 @dataclass(frozen=True)
@@ -21,10 +24,18 @@ class Cameras:
 
     Attributes:
       poses: float32 [N, 3, 4], camera-to-world.
-      intrinsics: float32 [N, 4], (fl_x, fl_y, cx, cy) in pixels.
-      distortion: float32 [N, 4], (k1, k2, p1, p2); zeros for a pinhole.
+      intrinsics: float32 [N, 4], (fl_x, fl_y, cx, cy) in pixels; of panoramas fl_x is pixels a radian of longitude,
+        fl_y pixels a radian of latitude, or a unit of its sine.
+      distortion: float32 [N, 4], (k1, k2, p1, p2), of a fisheye (k1, k2, k3, k4); zeros for a pinhole.
       width: Pixels in a row.
       height: Pixels in a column.
+      models: int32 [N], of `Model`; all PERSPECTIVE if left out.
+
+    Example:
+      >>> import numpy as np
+      >>> one = pinhole_cameras(np.eye(4)[None], focal=50.0, width=100, height=100)
+      >>> one.rays(0, np.array([50.0]), np.array([50.0]))
+      array([[ 0.,  0., -1.]])
     """
 
     poses: np.ndarray
@@ -32,14 +43,24 @@ class Cameras:
     distortion: np.ndarray
     width: int
     height: int
+    models: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        models = np.zeros(len(self.poses)) if self.models is None else self.models
+        object.__setattr__(self, "models", np.asarray(models, np.int32))
 
     def __len__(self) -> int:
         return len(self.poses)
 
     @property
-    def has_distortion(self) -> bool:
-        """Whether any of the lenses bends rays."""
-        return bool(np.any(self.distortion))
+    def is_pinhole(self) -> bool:
+        """Whether all of them are pinholes."""
+        return not (self.distortion.any() or self.models.any())
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """The models among them."""
+        return tuple(int(model) for model in np.unique(self.models))
 
     def select(self, indices: np.ndarray | list[int]) -> Cameras:
         """The cameras at `indices`, in that order."""
@@ -49,6 +70,7 @@ class Cameras:
             self.distortion[indices],
             self.width,
             self.height,
+            self.models[indices],
         )
 
     def scaled(self, width: int, height: int) -> Cameras:
@@ -60,7 +82,100 @@ class Cameras:
             self.distortion,
             width,
             height,
+            self.models,
         )
+
+    def reach(self) -> np.ndarray:
+        """Largest radius in each picture, over the focal length: float64 [N]."""
+        fl_x, fl_y, cx, cy = self.intrinsics.astype(np.float64).T
+        x = np.maximum(np.abs(cx), np.abs(self.width - cx)) / fl_x
+        y = np.maximum(np.abs(cy), np.abs(self.height - cy)) / fl_y
+        return np.hypot(x, y)
+
+    def lenses(self, dtype: tf.DType = tf.float32) -> Lenses | None:
+        """What `cast_rays` takes; None for pinholes."""
+        if self.is_pinhole:
+            return None
+        return lenses_of(self.models, self.distortion, self.reach(), dtype)
+
+    def rays(self, view: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Directions of places in a picture, in float64.
+
+        Args:
+          view: Number of the camera.
+          x: float [M], pixels from the left edge; the first pixel's centre is at 0.5.
+          y: float [M], pixels from the top edge.
+
+        Returns:
+          float64 [M, 3], world space, of unit length; NaN where the lens shows no direction.
+        """
+        one = self.select([view])
+        fl_x, fl_y, cx, cy = one.intrinsics[0].astype(np.float64)
+        pose = one.poses[0].astype(np.float64)
+        x, y = (np.asarray(x, np.float64) - cx) / fl_x, (np.asarray(y, np.float64) - cy) / fl_y
+        lenses = one.lenses(tf.float64)
+        if lenses is None:
+            local = np.stack([x, -y, -np.ones_like(x)], axis=1)
+            local /= np.linalg.norm(local, axis=1, keepdims=True)
+            return local @ pose[:, :3].T
+        with tf.device("CPU:0"):
+            place = tf.zeros([len(x)], tf.int32)
+            local, shown = local_directions(
+                tf.constant(x), tf.constant(y), lenses.gathered(place), one.kinds
+            )
+        return np.where(shown.numpy()[:, None], local.numpy(), np.nan) @ pose[:, :3].T
+
+    def shown(self, view: int) -> np.ndarray | None:
+        """The pixels of a picture that have a ray: bool [H, W]; None if all have one.
+
+        A lens whose polynomial turns back shows nothing beyond the turning point, and a fisheye nothing beyond
+        half a turn from its axis.
+        """
+        one = self.select([view])
+        if one.is_pinhole or int(one.models[0]) in PANORAMAS:
+            return None
+        return _shown(
+            int(one.models[0]),
+            tuple(map(float, one.intrinsics[0])),
+            tuple(map(float, one.distortion[0])),
+            self.width,
+            self.height,
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def _shown(
+    model: int, intrinsics: tuple[float, ...], terms: tuple[float, ...], width: int, height: int
+) -> np.ndarray | None:
+    one = Cameras(
+        np.eye(4, dtype=np.float32)[None, :3],
+        np.array([intrinsics], np.float32),
+        np.array([terms], np.float32),
+        width,
+        height,
+        np.array([model]),
+    )
+
+    def has_ray(column: np.ndarray, row: np.ndarray) -> np.ndarray:
+        return np.isfinite(one.rays(0, column + 0.5, row + 0.5)[:, 0])
+
+    # The region is round: if it holds the picture's edge, it holds the picture.
+    wide, high = np.arange(width), np.arange(height)
+    edge = [
+        (wide, 0 * wide),
+        (wide, 0 * wide + height - 1),
+        (0 * high, high),
+        (0 * high + width - 1, high),
+    ]
+    if all(has_ray(*side).all() for side in edge):
+        return None
+    seen = np.empty([height, width], bool)
+    rows = max(_ROWS_AT_ONCE // width, 1)
+    for top in range(0, height, rows):
+        row, column = np.mgrid[top : min(top + rows, height), :width]
+        seen[top : top + rows] = has_ray(column.ravel(), row.ravel()).reshape(row.shape)
+    seen.flags.writeable = False
+    return seen
 
 
 def pinhole_cameras(poses: np.ndarray, focal: float, width: int, height: int) -> Cameras:
@@ -125,49 +240,11 @@ def orbit_poses(
     return np.asarray(poses, np.float32)
 
 
-def distort(x: tf.Tensor, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where the lens moves normalised image coordinates to (OpenCV's model).
-
-    Args:
-      x: float [...], undistorted coordinate right of the axis (tangent of the angle).
-      y: float [...], the same downwards.
-      coefficients: float [..., 4], (k1, k2, p1, p2).
-
-    Returns:
-      The distorted (x, y).
-    """
-    k1, k2, p1, p2 = tf.unstack(coefficients, axis=-1)
-    r2 = x * x + y * y
-    radial = 1 + r2 * (k1 + r2 * k2)
-    return (
-        x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
-        y * radial + 2 * p2 * x * y + p1 * (r2 + 2 * y * y),
-    )
-
-
-def undistort(x: tf.Tensor, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The inverse of `distort`, by Newton's method from the distorted point."""
-    target_x, target_y = x, y
-    k1, k2, p1, p2 = tf.unstack(coefficients, axis=-1)
-    for _ in range(_UNDISTORT_ROUNDS):
-        got_x, got_y = distort(x, y, coefficients)
-        r2 = x * x + y * y
-        radial = 1 + r2 * (k1 + r2 * k2)
-        slope = 2 * (k1 + 2 * k2 * r2)  # d(radial)/dx = slope * x
-        dxx = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x
-        dxy = slope * x * y + 2 * p1 * x + 2 * p2 * y
-        dyy = radial + slope * y * y + 2 * p2 * x + 6 * p1 * y
-        determinant = dxx * dyy - dxy * dxy
-        error_x, error_y = got_x - target_x, got_y - target_y
-        x = x - (dyy * error_x - dxy * error_y) / determinant
-        y = y - (dxx * error_y - dxy * error_x) / determinant
-    return x, y
-
-
 def cast_rays(
     poses: tf.Tensor,
     intrinsics: tf.Tensor,
-    distortion: tf.Tensor | None,
+    lenses: Lenses | None,
+    kinds: Sequence[int],
     column: tf.Tensor,
     row: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -176,20 +253,24 @@ def cast_rays(
     Args:
       poses: float32 [R, 3, 4] camera-to-world, or [1, 3, 4] for all rays; so the next two.
       intrinsics: float32 [R, 4].
-      distortion: float32 [R, 4]; None for pinholes.
+      lenses: Of each ray; None for pinholes.
+      kinds: The models among them.
       column: int32 [R], pixel from the left.
       row: int32 [R], pixel from the top.
 
     Returns:
-      origins float32 [R, 3] and directions float32 [R, 3] of unit length, world space.
+      origins float32 [R, 3] and directions float32 [R, 3] of unit length, world space. Pixels without a ray
+      (`Cameras.shown`) get some direction.
     """
     fl_x, fl_y, cx, cy = tf.unstack(intrinsics, axis=1)
     x = (tf.cast(column, tf.float32) + 0.5 - cx) / fl_x
     y = (tf.cast(row, tf.float32) + 0.5 - cy) / fl_y
-    if distortion is not None:
-        x, y = undistort(x, y, distortion)
     # OpenGL axes: rows go down while y goes up, and the camera looks along -z.
-    direction = x[:, None] * poses[:, :, 0] - y[:, None] * poses[:, :, 1] - poses[:, :, 2]
+    if lenses is None:
+        direction = x[:, None] * poses[:, :, 0] - y[:, None] * poses[:, :, 1] - poses[:, :, 2]
+    else:
+        local, _ = local_directions(x, y, lenses, kinds)
+        direction = tf.reduce_sum(poses[:, :, :3] * local[:, None, :], axis=2)
     origins = tf.broadcast_to(poses[:, :, 3], tf.shape(direction))
     return origins, tf.math.l2_normalize(direction, axis=1)
 
@@ -208,9 +289,7 @@ class RayCaster:
     def __init__(self, cameras: Cameras) -> None:
         self._poses = tf.constant(cameras.poses, tf.float32)
         self._intrinsics = tf.constant(cameras.intrinsics, tf.float32)
-        self._distortion = (
-            tf.constant(cameras.distortion, tf.float32) if cameras.has_distortion else None
-        )
+        self._lenses, self._kinds = cameras.lenses(), cameras.kinds
 
     def __call__(
         self, view: tf.Tensor, column: tf.Tensor, row: tf.Tensor
@@ -219,7 +298,8 @@ class RayCaster:
         return cast_rays(
             tf.gather(self._poses, view),
             tf.gather(self._intrinsics, view),
-            None if self._distortion is None else tf.gather(self._distortion, view),
+            None if self._lenses is None else self._lenses.gathered(view),
+            self._kinds,
             column,
             row,
         )

@@ -47,9 +47,13 @@ def add_parser(subparsers: Any) -> None:
             "nerf",
             "Train, evaluate and render a neural radiance field with hash encoding, on the CPU or the Metal device.",
             ("train", "the built-in scene, a minute; pictures in runs/still_life/"),
-            ("train --data photos", "photographs with transforms.json, or a NeRF-synthetic folder"),
+            (
+                "train --data photos",
+                "photographs with transforms.json or a COLMAP model, or a NeRF-synthetic folder",
+            ),
             ("eval runs/photos", "PSNR and SSIM of every held-out view"),
             ("render runs/photos", "once around the scene, as a GIF"),
+            ("make-scene --size 800", "the built-in scene as a folder, at papers' resolution"),
         ),
     )
     commands = parser.add_subparsers(dest="nerf_command", metavar="<command>", required=True)
@@ -57,6 +61,7 @@ def add_parser(subparsers: Any) -> None:
     _add_eval(commands)
     _add_render(commands)
     _add_compare(commands)
+    _add_make_scene(commands)
 
 
 def _add_train(commands: Any) -> None:
@@ -222,6 +227,84 @@ def _add_compare(commands: Any) -> None:
     parser.set_defaults(run=guarded("nerf", _compare))
 
 
+def _add_make_scene(commands: Any) -> None:
+    parser = commands.add_parser(
+        "make-scene",
+        help="Write the built-in scene as a folder that `train --data` reads",
+        **words(
+            "nerf",
+            "Render the built-in still life into a folder in the format of NeRF-synthetic (800x800 pixels there), by "
+            "pinholes, fisheyes of 120 degrees or panoramas.",
+            ("make-scene --size 800", "into scenes/still_life_800"),
+            (
+                "make-scene --size 160 --camera fisheye --out fisheye",
+                "OPENCV_FISHEYE with k1 and k2",
+            ),
+        ),
+    )
+    parser.add_argument(
+        "--size",
+        type=whole(16, 4096),
+        default=800,
+        help="pixels along the vertical edge; panoramas are twice as wide (%(default)s)",
+    )
+    parser.add_argument(
+        "--camera",
+        choices=("pinhole", "fisheye", "equirectangular"),
+        default="pinhole",
+        help="of all views (%(default)s)",
+    )
+    for split, count in (("train", 64), ("test", 12)):
+        parser.add_argument(
+            f"--{split}-views",
+            type=whole(1, 10000),
+            default=count,
+            metavar="N",
+            help="%(default)s if left out",
+        )
+    parser.add_argument(
+        "--supersample",
+        type=whole(1, 8),
+        default=2,
+        metavar="K",
+        help="rays along a pixel's edge (%(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="scenes/still_life_<size> if left out",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    parser.set_defaults(run=guarded("nerf", _make_scene))
+
+
+def _make_scene(arguments: argparse.Namespace) -> int:
+    from .scenes.make import make_scene
+
+    console = console_for_people()
+    suffix = "" if arguments.camera == "pinhole" else f"_{arguments.camera}"
+    folder = arguments.out or Path("scenes") / f"still_life_{arguments.size}{suffix}"
+
+    def progress(done: int, count: int) -> None:
+        if done == count or done % 16 == 0:
+            console.print(f"{done} of {count} pictures", highlight=False)
+
+    make_scene(
+        folder,
+        arguments.size,
+        arguments.camera,
+        arguments.train_views,
+        arguments.test_views,
+        arguments.supersample,
+        arguments.overwrite,
+        progress,
+    )
+    console.print(f"Written: {folder}", highlight=False, soft_wrap=True)
+    return 0
+
+
 def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
     """How to load the scene again, as plain values for checkpoint and metrics."""
     data = None if arguments.data is None else os.path.abspath(arguments.data)
@@ -268,8 +351,7 @@ def _for_device(
 
     if arguments.device != "metal" or not has_own_memory("GPU:0"):
         return model, train
-    cameras = scene.train.cameras
-    return options.for_gpu(arguments, model, train, max(cameras.width, cameras.height))
+    return options.for_gpu(arguments, model, train, scene.pixels_across)
 
 
 def _train_together(arguments: argparse.Namespace, console: Console) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import tensorflow as tf
 from metal_ops import OccupancyGrid
 
 from .cameras import Cameras, cast_rays
+from .lenses import Lenses
 from .metrics import on_background, psnr, ssim
 from .model import RadianceField
 from .packed import PackedField, PackedPictures
@@ -73,16 +75,17 @@ class Renderer:
         def cast(
             pose: tf.Tensor,
             intrinsics: tf.Tensor,
-            distortion: tf.Tensor | None,
+            lenses: Lenses | None,
+            kinds: tuple[int, ...],
             first: tf.Tensor,
             end: tf.Tensor,
             width: tf.Tensor,
         ) -> tuple[tf.Tensor, tf.Tensor]:
             pixel = tf.range(first, end)
-            return cast_rays(pose, intrinsics, distortion, pixel % width, pixel // width)
+            return cast_rays(pose, intrinsics, lenses, kinds, pixel % width, pixel // width)
 
         @tf.function(autograph=False)
-        def render(*pixels: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def render(*pixels: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             return self._shade(field, space, step, *cast(*pixels))
 
         self._render, self._cast = render, cast
@@ -132,12 +135,9 @@ class Renderer:
     def __call__(self, cameras: Cameras, view: int) -> Picture:
         """The picture that camera number `view` sees."""
         height, width = cameras.height, cameras.width
-        distortion = cameras.distortion[view : view + 1]
-        camera = (
-            tf.constant(cameras.poses[view : view + 1]),
-            tf.constant(cameras.intrinsics[view : view + 1]),
-            tf.constant(distortion) if distortion.any() else None,
-        )
+        one = cameras.select([view])
+        lenses = one.lenses()
+        camera = (tf.constant(one.poses), tf.constant(one.intrinsics), lenses, one.kinds)
         chunk = self._rays_at_once()
         parts: list[Any] = []
         for first in range(0, height * width, chunk):
@@ -148,16 +148,21 @@ class Renderer:
             else:
                 parts.append([part.numpy() for part in self._render(*camera, *numbers)])
         colour, opacity, depth = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Picture(
+        picture = Picture(
             colour.reshape(height, width, 3),
             opacity.reshape(height, width),
             depth.reshape(height, width),
         )
+        shown = cameras.shown(view)
+        if shown is not None:  # background, where the lens shows nothing
+            for part in picture:
+                part[~shown] = 0
+        return picture
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well held-out views are met.
+    """How well held-out views are met, where they have rays and their masks let them count.
 
     Attributes:
       names: Names of the views.
@@ -171,13 +176,18 @@ class Score:
 
     @property
     def mean_psnr(self) -> float:
-        """Mean of the views' PSNR, as papers report it."""
-        return float(np.mean(self.psnr))
+        """Mean of the views' PSNR, as papers report it; views without a valid pixel do not count."""
+        return _mean(self.psnr)
 
     @property
     def mean_ssim(self) -> float:
         """Mean of the views' SSIM; NaN if it was not asked for."""
-        return float(np.mean(self.ssim)) if self.ssim else float("nan")
+        return _mean(self.ssim)
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan
 
 
 def spread(count: int, most: int) -> np.ndarray:
@@ -209,8 +219,9 @@ def evaluate(
             return None
         image = render(views.cameras, int(view)).over(background)
         truth = on_background(views.images[view], background)
+        valid = views.valid(int(view))
         names.append(views.names[view])
-        psnrs.append(psnr(image, truth))
+        psnrs.append(psnr(image, truth, valid))
         if with_ssim:
-            ssims.append(ssim(image, truth))
+            ssims.append(ssim(image, truth, valid))
     return Score(tuple(names), tuple(psnrs), tuple(ssims))

@@ -11,18 +11,22 @@ from typing import NamedTuple
 import numpy as np
 
 from .cameras import Cameras
+from .lenses import PANORAMAS, Model, radial
 from .scenes.common import Scene, Views
 from .space import Space
 
 
 class _Footprints(NamedTuple):
-    """The pixels that the spheres around cells may cover in one view: half-open ranges, not clipped."""
+    """The pixels that the spheres around cells may cover in one view: half-open ranges, not clipped.
+
+    `bounded` is false where a sphere may cover any pixel: it holds the camera, or lies where the lens shows nothing.
+    """
 
     left: np.ndarray
     right: np.ndarray
     top: np.ndarray
     bottom: np.ndarray
-    in_front: np.ndarray
+    bounded: np.ndarray
 
     def clipped(self, width: int, height: int) -> tuple[np.ndarray, ...]:
         """(x0, x1, y0, y1), int32, within the frame."""
@@ -42,16 +46,53 @@ def _cells(space: Space, resolution: int, index: np.ndarray) -> tuple[np.ndarray
 
 def _footprints(cameras: Cameras, view: int, centres: np.ndarray, radius: float) -> _Footprints:
     column, row, depth = project(cameras, view, centres)
-    focal = float(cameras.intrinsics[view, :2].max())
-    # Pixels from the centre to the rim of the sphere, and one more for rounding and perspective.
-    reach = 1 + radius * focal / np.maximum(depth - radius, 0.01 * radius)
+    across, along, bounded = _reaches(cameras, view, centres, depth, radius)
     return _Footprints(
-        np.floor(column - reach),
-        np.floor(column + reach) + 1,
-        np.floor(row - reach),
-        np.floor(row + reach) + 1,
-        depth > 1.01 * radius,
+        np.floor(column - across),
+        np.floor(column + across) + 1,
+        np.floor(row - along),
+        np.floor(row + along) + 1,
+        bounded,
     )
+
+
+def _reaches(
+    cameras: Cameras, view: int, centres: np.ndarray, depth: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pixels from each sphere's middle to its ends, across and along columns; whether these are bounds."""
+    offset = centres - cameras.poses[view, :, 3]
+    distance = np.linalg.norm(offset, axis=1)
+    model, focal = int(cameras.models[view]), cameras.intrinsics[view, :2].astype(np.float64)
+    if model == Model.PERSPECTIVE:
+        bounded = depth > 1.01 * radius
+        r = np.sqrt(np.maximum((distance / np.where(bounded, depth, np.inf)) ** 2 - 1, 0))
+        size = radius * np.sqrt(1 + r * r) / np.maximum(depth - radius, 0.01 * radius)
+    else:
+        bounded = distance > 1.01 * radius
+        size = np.arcsin(radius / np.where(bounded, distance, np.inf))
+        r = np.arccos(np.clip(depth / np.maximum(distance, 1e-9), -1, 1))
+    if model in PANORAMAS:
+        # A circle of that size around latitude l reaches asin(sin(size) / cos(l)) to each side, or around the pole.
+        up = np.abs(
+            np.arcsin(
+                np.clip(offset @ cameras.poses[view, :, 1] / np.maximum(distance, 1e-9), -1, 1)
+            )
+        )
+        beside = np.where(up + size < np.pi / 2, np.sin(size) / np.cos(up), 1)
+        aside = np.where(beside < 1, np.arcsin(np.minimum(beside, 1)), np.pi)
+        # What crosses the picture's edge goes on at the other one.
+        x = np.abs((project(cameras, view, centres)[0] - cameras.width / 2) / focal[0])
+        aside = np.where(x + aside < np.pi, aside, 2 * np.pi)
+        return 1 + focal[0] * aside, 1 + focal[1] * size, bounded
+    if cameras.distortion[view].any() or model == Model.FISHEYE:
+        lens = radial(
+            model, tuple(map(float, cameras.distortion[view])), float(cameras.reach()[view])
+        )
+        stretch = lens.stretch(r + size)
+        bounded = bounded & np.isfinite(stretch)
+        size = size * np.where(bounded, stretch, 1)
+    reach = 1 + focal.max() * size  # one more for rounding
+    return reach, reach, bounded
 
 
 def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
@@ -77,7 +118,7 @@ def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
         prints = _footprints(views.cameras, view, centres[alive], radius)
         # Most of a cell is in frame if its centre is.
         seen = (
-            prints.in_front & (prints.left + prints.right >= 0) & (prints.top + prints.bottom >= 0)
+            prints.bounded & (prints.left + prints.right >= 0) & (prints.top + prints.bottom >= 0)
         )
         seen &= prints.left + prints.right <= 2 * width
         seen &= prints.top + prints.bottom <= 2 * height
@@ -86,7 +127,7 @@ def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
         table[1:, 1:] = (views.images[view, ..., 3] > 0).cumsum(axis=0).cumsum(axis=1)
         x0, x1, y0, y1 = prints.clipped(width, height)
         count = table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0]
-        touched[alive] |= (count > 0) | ~prints.in_front
+        touched[alive] |= (count > 0) | ~prints.bounded
         alive = alive[~(seen & (count == 0))]
     hull = np.zeros(resolution**3, bool)
     hull[alive] = touched[alive]
@@ -109,8 +150,10 @@ def covered_pixels(cameras: Cameras, space: Space, cells: np.ndarray) -> np.ndar
     covered = np.zeros([len(cameras), cameras.height, cameras.width], bool)
     for view in range(len(cameras)):
         prints = _footprints(cameras, view, centres, radius)
-        if not prints.in_front.all():
-            covered[view] = True  # the camera is among the cells
+        if not prints.bounded.all():
+            covered[view] = (
+                True  # the camera is among the cells, or they lie where the lens shows nothing
+            )
             continue
         x0, x1, y0, y1 = prints.clipped(cameras.width, cameras.height)
         # Each rectangle adds one between its corners once the corners are summed up.
@@ -124,19 +167,38 @@ def covered_pixels(cameras: Cameras, space: Space, cells: np.ndarray) -> np.ndar
 def project(
     cameras: Cameras, view: int, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pixel coordinates (column, row) and depth in front of the camera, [M] each, of points [M, 3]."""
+    """Pixel coordinates (column, row) and depth in front of the camera, [M] each, of points [M, 3].
+
+    They say nothing of points that the lens does not show.
+    """
     rotation, origin = cameras.poses[view, :, :3], cameras.poses[view, :, 3]
     local = (points - origin) @ rotation
     depth = -local[:, 2]
-    safe = np.where(np.abs(depth) < 1e-6, 1e-6, depth)
-    x, y = local[:, 0] / safe, -local[:, 1] / safe
-    k1, k2, p1, p2 = cameras.distortion[view]
-    r2 = x * x + y * y
-    radial = 1 + r2 * (k1 + r2 * k2)
-    bent_x = x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
-    bent_y = y * radial + 2 * p2 * x * y + p1 * (r2 + 2 * y * y)
+    model = int(cameras.models[view])
     fl_x, fl_y, cx, cy = cameras.intrinsics[view]
-    return bent_x * fl_x + cx, bent_y * fl_y + cy, depth
+    if model == Model.PERSPECTIVE:
+        safe = np.where(np.abs(depth) < 1e-6, 1e-6, depth)
+        x, y = local[:, 0] / safe, -local[:, 1] / safe
+        k1, k2, p1, p2 = cameras.distortion[view]
+        r2 = x * x + y * y
+        factor = 1 + r2 * (k1 + r2 * k2)
+        x, y = (
+            x * factor + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
+            y * factor + 2 * p2 * x * y + p1 * (r2 + 2 * y * y),
+        )
+    elif model == Model.FISHEYE:
+        k1, k2, k3, k4 = cameras.distortion[view]
+        flat = np.hypot(local[:, 0], local[:, 1])
+        angle = np.arctan2(flat, depth)
+        s = angle * angle
+        bent = angle * (1 + s * (k1 + s * (k2 + s * (k3 + s * k4))))
+        factor = bent / np.maximum(flat, 1e-9)
+        x, y = local[:, 0] * factor, -local[:, 1] * factor
+    else:
+        sine = -local[:, 1] / np.maximum(np.linalg.norm(local, axis=1), 1e-9)
+        x = np.arctan2(local[:, 0], depth)
+        y = sine if model == Model.EQUAL_AREA else np.arcsin(np.clip(sine, -1, 1))
+    return x * fl_x + cx, y * fl_y + cy, depth
 
 
 def fit_space(scene: Scene, resolution: int = 64) -> Scene:

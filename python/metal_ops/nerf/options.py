@@ -27,8 +27,8 @@ GPU_TRAIN = {
 # Cells of the finest level for each pixel along the longer edge: with more, long runs learn training views by heart.
 GPU_CELLS_A_PIXEL = 0.8
 DATA_HELP = (
-    "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or transforms.json, or an .npz like "
-    "tiny_nerf_data.npz; the built-in still life if left out"
+    "scene: a NeRF-synthetic folder (transforms_train.json), an instant-ngp or nerfstudio folder or transforms.json, a "
+    "folder of photos with a COLMAP model, or an .npz like tiny_nerf_data.npz; the built-in still life if left out"
 )
 
 
@@ -179,7 +179,7 @@ def for_gpu(
       arguments: Of the command line.
       model: What they spell on any device.
       train: The same.
-      pixels: Along the longer edge of the scene's pictures.
+      pixels: Along the longer edge of the scene's pictures (`Scene.pixels_across`).
     """
     if model.encoding != "hash" or model.backend != "fused":
         return model, train

@@ -15,8 +15,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from metal_ops.programs.files import atomic
 
-from .cameras import Cameras, orbit_poses
+from .cameras import Cameras, orbit_poses, pinhole_cameras
 from .evaluate import Picture, Renderer, spread
+from .lenses import Model
 from .metrics import on_background, psnr
 from .scenes import Scene
 
@@ -24,6 +25,7 @@ _GAP, _CAPTION = 6, 24
 _INK, _PAPER = (40, 40, 48), (255, 255, 255)
 TURNTABLE_FRAMES = 48
 _SECONDS_PER_TURN = 4.0
+_FIELD_OF_VIEW = math.radians(50)  # of the turntable where the scene's cameras are no pinholes
 
 
 def depth_colours(picture: Picture) -> np.ndarray:
@@ -91,7 +93,11 @@ def comparison(
         truth = on_background(scene.test.images[view], scene.background)
         left = 2 * _GAP + (number % columns) * (group + 2 * _GAP)
         upper = top + _GAP + (number // columns) * (size[1] + _CAPTION + _GAP)
-        captions = ("truth", f"render, {psnr(image, truth):.1f} dB", "depth")
+        captions = (
+            "truth",
+            f"render, {psnr(image, truth, scene.test.valid(int(view))):.1f} dB",
+            "depth",
+        )
         tiles = (truth, image, depth_colours(picture))
         for place, (caption, tile) in enumerate(zip(captions, tiles, strict=True)):
             x = left + place * (size[0] + _GAP)
@@ -139,6 +145,8 @@ def turntable_cameras(scene: Scene, frames: int, size: int) -> Cameras:
     width, height_px = (
         max(round(edge * size / longest), 1) for edge in (cameras.width, cameras.height)
     )
+    if cameras.models[0] != Model.PERSPECTIVE:
+        return pinhole_cameras(poses, 0.5 * size / math.tan(_FIELD_OF_VIEW / 2), width, height_px)
     one = cameras.select([0] * frames)
     pinhole = Cameras(poses, one.intrinsics, np.zeros_like(one.distortion), one.width, one.height)
     return pinhole.scaled(width, height_px)

@@ -102,8 +102,7 @@ class Trainer:
         # Of this worker's steps; `seconds` is the chief's, which all follow.
         self._clock = 0.0
         if model.finest_resolution is None:
-            longest = max(scene.train.cameras.width, scene.train.cameras.height)
-            finest = int(np.clip(2.5 * longest, 2 * model.base_resolution, 4096))
+            finest = int(np.clip(2.5 * scene.pixels_across, 2 * model.base_resolution, 4096))
             model = dataclasses.replace(model, finest_resolution=finest)
         self.model_config = model
         self.step = 0
@@ -158,7 +157,7 @@ class Trainer:
             can_pack(self.field, self.scene.space)
             and config.loss == "mse"
             and config.distortion == 0
-            and not cameras.has_distortion
+            and cameras.is_pinhole
         )
         wanted = config.packed
         if wanted is None:
@@ -205,11 +204,25 @@ class Trainer:
             raise ProgramError("the scene has more than 2^31 training pixels; use --downscale.")
         pixels = tf.constant(views.images.reshape(-1, 4))
         # Rays that miss the hull have no samples and no gradient: draw from the others only.
-        if hull is None:
+        useful = None if hull is None else covered_pixels(views.cameras, self.scene.space, hull)
+        if useful is not None and not useful.any():  # all is empty: then all can be learnt from
+            useful = None
+        for view in range(count):
+            valid = views.valid(view)
+            if valid is None:
+                continue
+            if useful is None:
+                useful = np.ones([count, height, width], bool)
+            useful[view] &= valid
+        if useful is None:
             return pixels, None
-        index = np.flatnonzero(covered_pixels(views.cameras, self.scene.space, hull))
-        # int64, which devices calculate in.
-        return pixels, tf.constant(index) if index.size else None
+        index = np.flatnonzero(useful)
+        if not index.size:
+            raise ProgramError(
+                "no training pixel can be learnt from: those whose rays meet something are masked, or the lens shows "
+                "nothing there."
+            )
+        return pixels, tf.constant(index)  # int64, which devices calculate in
 
     def _background(self) -> tuple[float, float, float] | None:
         """What is behind the training pixels; None for random colours."""

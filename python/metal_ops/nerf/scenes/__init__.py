@@ -10,6 +10,7 @@ from metal_ops.programs.records import data_from, number_from
 
 from ..errors import SceneError
 from .blender import load_blender
+from .colmap import find_model, how_to_make, load_colmap
 from .common import Scene, Views
 from .instant_ngp import load_instant_ngp
 from .procedural import procedural_scene
@@ -23,7 +24,8 @@ def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = N
 
     Args:
       data: A NeRF-synthetic folder (transforms_train.json), an instant-ngp folder or file
-        (transforms.json), an .npz with images, poses and focal; None for the built-in scene.
+        (transforms.json), a folder of photos with a COLMAP model (sparse/0), an .npz with images, poses and focal; None
+        for the built-in scene.
       downscale: Whole factor to shrink photographs by.
       size: Pixels along an edge of the built-in scene's pictures.
 
@@ -41,8 +43,12 @@ def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = N
             return load_blender(path, downscale)
         if kind_of(path / "transforms.json", SceneError):
             return load_instant_ngp(path, downscale)
+        model = find_model(path)
+        if model is not None:
+            return load_colmap(path, model, downscale)
         raise SceneError(
-            f"{path}: neither transforms_train.json (NeRF-synthetic) nor transforms.json (instant-ngp) is there."
+            f"{path}: neither transforms_train.json (NeRF-synthetic) nor transforms.json (instant-ngp, nerfstudio) nor "
+            f"a COLMAP model (sparse/0) is there{how_to_make(path)}."
         )
     if path.suffix == ".npz":
         return load_tiny(path, downscale)

@@ -13,6 +13,7 @@ import numpy as np
 
 from metal_ops.programs import reading
 from metal_ops.programs.errors import printable, short
+from metal_ops.programs.reading import kind_of
 
 from ..cameras import Cameras
 from ..errors import SceneError
@@ -36,14 +37,35 @@ class Views:
       names: A name for each view.
       images: uint8 [N, H, W, 4], sRGB with straight (not premultiplied) alpha.
       cameras: N cameras.
+      masks: bool [N, H, W], false where a pixel is neither learnt nor judged; None without masks.
     """
 
     names: tuple[str, ...]
     images: np.ndarray
     cameras: Cameras
+    masks: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def valid(self, view: int) -> np.ndarray | None:
+        """The pixels of a view that are learnt and judged: bool [H, W]; None for all.
+
+        The mask excludes pixels, and so does a lens that shows nothing there.
+        """
+        shown = self.cameras.shown(view)
+        if self.masks is None:
+            return shown
+        return self.masks[view] if shown is None else self.masks[view] & shown
+
+    def select(self, indices: np.ndarray) -> Views:
+        """The views at `indices`, in that order."""
+        return Views(
+            tuple(self.names[i] for i in indices),
+            self.images[indices],
+            self.cameras.select(indices),
+            None if self.masks is None else self.masks[indices],
+        )
 
 
 @dataclass(frozen=True)
@@ -69,6 +91,21 @@ class Scene:
     background: tuple[float, float, float]
     has_alpha: bool
     notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def pixels_across(self) -> int:
+        """Pixels along the longer edge of the training pictures: grids are made to hold so many.
+
+        Fisheyes and panoramas show more than the box: of theirs so many as the box takes, in the median view.
+        """
+        cameras = self.train.cameras
+        longest = max(cameras.width, cameras.height)
+        if not cameras.models.any():
+            return longest
+        distance = np.linalg.norm(cameras.poses[:, :, 3] - self.space.centre, axis=1)
+        edge = self.space.diagonal / math.sqrt(3)
+        across = cameras.intrinsics[:, 0] * edge / np.maximum(distance, edge / 2)
+        return int(np.clip(np.median(across), 16, longest))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -123,9 +160,9 @@ def unknown_keys(content: dict[str, Any], known: set[str], where: str) -> list[s
 def _unknown(names: frozenset[str], absent: frozenset[str], where: str) -> tuple[str, ...]:
     shown = sorted(names)[:_MOST_NAMED]
     for name in shown:
-        meant = difflib.get_close_matches(name[:_MOST_NAMED].lower(), sorted(absent), 1, 0.85)
-        if meant:
-            raise SceneError(f"{where}: unknown field '{name}'; is '{meant[0]}' meant?")
+        meant = difflib.get_close_matches(name[:_MOST_NAMED].lower(), sorted(absent), 2, 0.85)
+        if meant:  # of camera_angle_x and camera_angle_y, which are as close, the first
+            raise SceneError(f"{where}: unknown field '{name}'; is '{min(meant)}' meant?")
     listed = ", ".join(printable(name[:_MOST_NAMED]) for name in shown)
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return (f"{printable(where)}: ignoring unknown field{'s' * (len(names) > 1)} {listed}{more}.",)
@@ -197,6 +234,50 @@ def _holds_numbers(matrix: Any) -> bool:
 def with_suffix(file: Path, suffix: str) -> Path:
     """The file with an ending added; what `Path.with_suffix` refuses is "." and ".." and has no image behind it."""
     return file.parent / (file.name + suffix)
+
+
+def image_file(folder: Path, name: str) -> Path:
+    """The image that `file_path` names, relative to the folder of its file.
+
+    Exporters on Windows write backslashes, and Blender's leave the ending out.
+    """
+    file = folder / name
+    if "\\" in name and not kind_of(file, SceneError):
+        file = folder / name.replace("\\", "/")
+    if file.suffix:
+        return file
+    found = [with_suffix(file, ending) for ending in (".png", ".jpg", ".jpeg")]
+    return next((candidate for candidate in found if kind_of(candidate, SceneError)), found[0])
+
+
+def check_views(views: Views, where: str) -> list[str]:
+    """Notes on pixels that the lenses show nothing in.
+
+    Raises:
+      SceneError: A view has no pixel that could be learnt or judged.
+    """
+    without = 0
+    for view, name in enumerate(views.names):
+        shown, valid = views.cameras.shown(view), views.valid(view)
+        if valid is not None and not valid.any():
+            reason = (
+                "its mask excludes all" if views.masks is not None else "the lens terms show none"
+            )
+            raise SceneError(f"{where}: {name}: no pixel has a ray that counts; {reason}.")
+        without += 0 if shown is None else int(shown.size - np.count_nonzero(shown))
+    if not without:
+        return []
+    pixels = len(views) * views.cameras.width * views.cameras.height
+    return [
+        f"{printable(where)}: {without} of {pixels} pixels have no undistorted place, as the lens polynomial turns "
+        "back before them; they are neither learnt nor judged, and drawn as background."
+    ]
+
+
+def shrink_mask(mask: np.ndarray, factor: int) -> np.ndarray:
+    """A mask bool [H, W], a whole factor smaller: true where all pixels of a block are."""
+    height, width = mask.shape[0] // factor, mask.shape[1] // factor
+    return mask.reshape(height, factor, width, factor).all(axis=(1, 3))
 
 
 def read_image(path: Path, downscale: int = 1) -> tuple[np.ndarray, bool]:

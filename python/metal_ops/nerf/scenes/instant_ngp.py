@@ -1,35 +1,38 @@
-"""transforms.json of instant-ngp (colmap2nerf and friends): real photographs.
+"""transforms.json of instant-ngp (colmap2nerf and friends) and nerfstudio (ns-process-data): real photographs.
 
-Intrinsics may be shared or stand in each frame; lenses follow OpenCV's k1, k2, p1, p2.
+Cameras may be shared or stand in each frame (`lens.py`).
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metal_ops.programs import reading
 from metal_ops.programs.errors import printable, short
-from metal_ops.programs.reading import kind_of
+from metal_ops.programs.reading import is_number, kind_of
 
-from ..cameras import Cameras
 from ..errors import SceneError
+from ..lenses import PANORAMAS
 from ..space import Space
+from . import lens
+from .box import place_box
 from .common import (
     Scene,
     Views,
-    angle,
     check_images,
     check_pose,
+    check_views,
     frames_of,
     hold_out,
+    image_file,
     number,
     read_images,
     read_json,
+    shrink_mask,
     unknown_keys,
-    with_suffix,
 )
 
 # instant-ngp's map from the file's world to its unit cube, unless the file says otherwise.
@@ -38,29 +41,34 @@ _NEAR = 0.1  # in unit cubes: nothing is that close to a photographer
 # instant-ngp stops at 128; each doubling is another level of the occupancy grid.
 _MOST_EXTENT = 1024.0
 _MOST_SCALE = 1e6
-_MOST_BEND = 1e3
-_MOST_PIXELS = 1e6
-_LEAST_FOCAL = 1e-3
+_LEAST_EDGE = 1e-6
 
-_INTRINSICS = {
-    "camera_angle_x",
-    "camera_angle_y",
-    "fl_x",
-    "fl_y",
-    "cx",
-    "cy",
-    "w",
-    "h",
-    "k1",
-    "k2",
-    "p1",
-    "p2",
+SPACE = {"aabb_scale", "scale", "offset", "aabb"}
+_SPLITS = ("train_filenames", "val_filenames", "test_filenames")
+# What changes a picture in instant-ngp or nerfstudio and is not done here: refused unless it is off.
+REFUSED = {
+    "white_transparent": "give the images alpha",
+    "black_transparent": "give the images alpha",
+    "fix_premult": "save the images with straight alpha",
+    "normal_mts_args": "convert Mitsuba's poses to Blender's axes",
+    "envmap": "give the images alpha",
+    "sharpen": "sharpen the images",
+    "n_frames": "leave frames out of the file",
+    "sharpness_discard_threshold": "leave frames out of the file",
+    "n_extra_learnable_dims": "set it to 0",
 }
-# Read, but only to refuse what they ask for: a lens that is ignored bends every ray wrongly.
-_UNSUPPORTED = {"k3", "k4", "is_fisheye", "ftheta_lens", "rolling_shutter"}
-_KNOWN = _INTRINSICS | _UNSUPPORTED | {"frames", "aabb_scale", "scale", "offset", "camera_model"}
+REFUSED_IN_FRAME = {
+    "transform_matrix_start": "give one transform_matrix for each frame",
+    "transform_matrix_end": "give one transform_matrix for each frame",
+    "driver_parameters": "train without lights that move",
+}
+# What nerfstudio's writers add: poses are what they became, and depths and points are not used here.
+_ADDED = {"applied_transform", "applied_scale", "ply_file_path", "orientation_override"}
+_KNOWN = lens.KNOWN | SPACE | set(REFUSED) | {"frames", *_SPLITS} | _ADDED
 _KNOWN_IN_FRAME = (
-    _INTRINSICS | _UNSUPPORTED | {"file_path", "transform_matrix", "sharpness", "colmap_im_id"}
+    lens.KNOWN
+    | set(REFUSED_IN_FRAME)
+    | {"file_path", "transform_matrix", "mask_path", "sharpness", "colmap_im_id", "depth_file_path"}
 )
 
 
@@ -77,132 +85,154 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
     if kind_of(path, SceneError) == "folder":
         path = path / "transforms.json"
     content = read_json(path)
-    notes = unknown_keys(content, _KNOWN, str(path))
+    refuse(content, REFUSED, str(path))
+    notes = unknown_keys(content, _KNOWN | set(lens.lens_fields(content)), str(path))
     frames = frames_of(content, 2, str(path))
     poses = []
     for position, frame in enumerate(frames):
-        notes += unknown_keys(frame, _KNOWN_IN_FRAME, f"{path}: frames")
         where = f"{path}: frames[{position}] ({frame['file_path']})"
+        refuse(frame, REFUSED_IN_FRAME, where)
+        known = _KNOWN_IN_FRAME | set(lens.lens_fields(frame))
+        notes += unknown_keys(frame, known, f"{path}: frames")
         poses.append(
             check_pose(frame.get("transform_matrix"), f"{where}: field 'transform_matrix'")
         )
     # Files list frames in any order; neighbours should be neighbours.
     order = sorted(range(len(frames)), key=lambda i: frames[i]["file_path"])
-    files = [_image_file(path.parent / frames[i]["file_path"]) for i in order]
+    files = [image_file(path.parent, frames[i]["file_path"]) for i in order]
     names = [printable(frames[i]["file_path"]) for i in order]
-    space = _space(content, path)
+    space = space_of(content, str(path))
+    train, test = _split(content, [frames[i]["file_path"] for i in order], str(path))
     height, width, has_alpha = check_images(files, names, downscale, str(path))
+    shared = lens.lens_fields(content)
     lenses = [
-        _lens(frames[i], content, width, height, f"{path}: frames[{i}] ({frames[i]['file_path']})")
+        lens.lens_of(
+            frames[i], shared, width, height, f"{path}: frames[{i}] ({frames[i]['file_path']})"
+        )
         for i in order
     ]
+    if "camera_model" in content and not SPACE & set(content):
+        # nerfstudio's files say nothing of a box: its readers put one around the cameras, too.
+        inside = all(item.model in PANORAMAS for item in lenses)
+        placed, space, more = place_box(
+            np.stack(poses).astype(np.float64), np.zeros([0, 3]), has_alpha, inside, str(path)
+        )
+        poses, notes = list(placed), notes + more
+    masks = _masks([frames[i] for i in order], path, downscale, height, width)
     pixels = read_images(files, downscale, height, width)
-    cameras = Cameras(
-        np.stack([poses[i] for i in order]),
-        np.array([intrinsics for intrinsics, _ in lenses], np.float32),
-        np.array([distortion for _, distortion in lenses], np.float32),
-        width,
-        height,
-    )
-
-    def split(indices: np.ndarray) -> Views:
-        return Views(tuple(names[i] for i in indices), pixels[indices], cameras.select(indices))
-
+    cameras = lens.cameras_of([poses[i] for i in order], lenses, width, height)
+    views = Views(tuple(names), pixels, cameras, masks)
+    notes += check_views(views, str(path))
     if not has_alpha:
         notes.append(
             f"{printable(str(path))}: images have no alpha; what the box does not hold is taken to be black."
         )
-    train, test = hold_out(len(names))
     return Scene(
         name=printable(path.resolve().parent.name),
-        train=split(train),
-        test=split(test),
+        train=views.select(train),
+        test=views.select(test),
         space=space,
-        up=_mean_up(cameras.poses),
+        up=mean_up(cameras.poses),
         background=(1.0, 1.0, 1.0) if has_alpha else (0.0, 0.0, 0.0),
         has_alpha=has_alpha,
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _image_file(file: Path) -> Path:
-    if file.suffix:
-        return file
-    found = [with_suffix(file, ending) for ending in (".png", ".jpg", ".jpeg")]
-    return next((candidate for candidate in found if kind_of(candidate, SceneError)), found[0])
+def refuse(content: dict[str, Any], fields: dict[str, str], where: str) -> None:
+    """Raises for a field that asks for what is not done here; `fields` has the remedies."""
+    for key, remedy in fields.items():
+        value = content.get(key)
+        if value is not None and value is not False and value != 0:
+            raise SceneError(f"{where}: field '{key}' = {short(value)} is not supported; {remedy}.")
 
 
-def _lens(
-    frame: dict[str, Any], shared: dict[str, Any], width: int, height: int, where: str
-) -> tuple[list[float], list[float]]:
-    """(fl_x, fl_y, cx, cy), (k1, k2, p1, p2)."""
-    settings = {key: value for key, value in shared.items() if key in _INTRINSICS | _UNSUPPORTED}
-    settings |= {key: value for key, value in frame.items() if key in _INTRINSICS | _UNSUPPORTED}
-    for key in sorted(_UNSUPPORTED & set(settings)):
-        if not _is_zero(settings[key]):
+def _split(content: dict[str, Any], paths: list[str], where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of training and held-out frames: nerfstudio's lists of file names, else every 8th is held out."""
+    if not any(key in content for key in _SPLITS):
+        return hold_out(len(paths))
+    place = {path: i for i, path in enumerate(paths)}
+    parts = []
+    for keys in (_SPLITS[:1], _SPLITS[:0:-1]):  # test_filenames before val_filenames
+        key = next((key for key in keys if content.get(key)), keys[0])
+        listed = content.get(key)
+        if not isinstance(listed, list) or not listed or len(listed) > reading.MOST_FRAMES:
             raise SceneError(
-                f"{where}: field '{key}' = {short(settings[key])} is not supported; undistort the images to a pinhole "
-                "or a k1, k2, p1, p2 lens first."
+                f"{where}: field '{key}' must be a list of file names, as others of "
+                f"{', '.join(_SPLITS)} are there; got {short(listed)}."
             )
-    distortion = [
-        number(settings, key, where, 0.0, -_MOST_BEND, _MOST_BEND)
-        for key in ("k1", "k2", "p1", "p2")
-    ]
-    return _intrinsics(settings, width, height, where), distortion
+        for name in listed:
+            if not isinstance(name, str) or name not in place:
+                raise SceneError(
+                    f"{where}: field '{key}' lists {short(name)}, and no frame has that 'file_path'."
+                )
+        parts.append(np.array(sorted({place[name] for name in listed})))
+    return parts[0], parts[1]
 
 
-def _is_zero(value: Any) -> bool:
-    """Whether a lens term says that there is none: 0, false, or a list of such."""
-    if isinstance(value, list):
-        return len(value) <= 16 and all(not isinstance(x, list) and _is_zero(x) for x in value)
-    return isinstance(value, int | float) and value == 0
-
-
-def _intrinsics(settings: dict[str, Any], width: int, height: int, where: str) -> list[float]:
-    """(fl_x, fl_y, cx, cy) for an image of that size; the file's numbers are for its own w and h."""
-    stated_width = number(settings, "w", where, float(width), 1.0, _MOST_PIXELS)
-    stated_height = number(settings, "h", where, float(height), 1.0, _MOST_PIXELS)
-    scale = width / stated_width
-    if abs(stated_height * scale - height) > 1.0:
+def _masks(
+    frames: list[dict[str, Any]], path: Path, downscale: int, height: int, width: int
+) -> np.ndarray | None:
+    """bool [N, H, W] of nerfstudio's masks, whose black pixels do not count; None without."""
+    without = sum("mask_path" not in frame for frame in frames)
+    if without == len(frames):
+        return None
+    if without:
         raise SceneError(
-            f"{where}: fields 'w' and 'h' say {stated_width:g}x{stated_height:g}, but the image has the shape of "
-            f"{width}x{height}."
+            f"{path}: field 'mask_path' is missing in {without} of {len(frames)} frames; give all of them one, or none."
         )
-    focal = {}
-    for axis, size in (("x", stated_width), ("y", stated_height)):
-        if f"fl_{axis}" in settings:
-            focal[axis] = number(settings, f"fl_{axis}", where, least=_LEAST_FOCAL)
-        elif f"camera_angle_{axis}" in settings:
-            focal[axis] = (
-                0.5 * size / math.tan(0.5 * angle(settings, f"camera_angle_{axis}", where))
+    masks = np.empty([len(frames), height, width], bool)
+    for place, frame in enumerate(frames):
+        name = frame["mask_path"]
+        if not isinstance(name, str) or not name:
+            raise SceneError(f"{path}: field 'mask_path' must be a string, got {short(name)}.")
+        file = image_file(path.parent, name)
+        grey = reading.image_pixels(file, SceneError)[0][..., 0] > 0
+        if grey.shape != (height * downscale, width * downscale):
+            raise SceneError(
+                f"{file}: mask of {grey.shape[1]}x{grey.shape[0]} pixels for an image of "
+                f"{width * downscale}x{height * downscale}."
             )
-    if not focal:
-        raise SceneError(f"{where}: field 'fl_x' or 'camera_angle_x' is missing.")
-    fl_x = focal.get("x", focal.get("y", 0.0))
-    fl_y = focal.get("y", fl_x)
-    cx = number(settings, "cx", where, stated_width / 2)
-    cy = number(settings, "cy", where, stated_height / 2)
-    return [fl_x * scale, fl_y * scale, cx * scale, cy * scale]
+        masks[place] = shrink_mask(grey, downscale)
+    return masks
 
 
-def _space(content: dict[str, Any], path: Path) -> Space:
+def space_of(content: dict[str, Any], where: str) -> Space:
     """instant-ngp's box: the unit cube in the file's world, `aabb_scale` times as large."""
-    extent = number(content, "aabb_scale", str(path), 1.0, 1.0, _MOST_EXTENT)
-    scale = number(content, "scale", str(path), _SCALE, 1 / _MOST_SCALE, _MOST_SCALE)
-    offset = content.get("offset", [_OFFSET] * 3)
-    if not isinstance(offset, list) or len(offset) != 3:
+    extent = number(content, "aabb_scale", where, 1.0, 1.0, _MOST_EXTENT)
+    scale = number(content, "scale", where, _SCALE, 1 / _MOST_SCALE, _MOST_SCALE)
+    offset = content.get("offset", _OFFSET)
+    if is_number(offset):
+        offset = [offset] * 3
+    offsets = np.array(_vector(offset, "offset", where))
+    if "aabb" in content:  # a cube around its middle, as long as its longest edge
+        corners = content["aabb"]
+        if not isinstance(corners, list) or len(corners) != 2:
+            raise SceneError(
+                f"{where}: field 'aabb' must be a list of two corners, got {short(corners)}."
+            )
+        low, high = (np.array(_vector(corner, "aabb", where)) for corner in corners)
+        scale = 1 / max(float(np.abs(high - low).max()), _LEAST_EDGE)
+        offsets = 0.5 - scale * (low + high) / 2
+    aabb = np.array([-offsets / scale, (1 - offsets) / scale], np.float32)
+    if not (aabb[1] > aabb[0]).all():
         raise SceneError(
-            f"{path}: field 'offset' must be a list of three numbers, got {short(offset)}."
+            f"{where}: field 'aabb', or 'scale' and 'offset', make a box of no size: it is "
+            f"{1 / scale:g} long and {float(np.abs(offsets / scale).max()):g} away; move the scene to the origin."
         )
-    offsets = [
-        number({"offset": value}, "offset", str(path), None, -_MOST_SCALE, _MOST_SCALE)
-        for value in offset
-    ]
-    aabb = np.array([[-o / scale for o in offsets], [(1 - o) / scale for o in offsets]], np.float32)
     return Space(aabb, extent=extent, near=_NEAR / scale)
 
 
-def _mean_up(poses: np.ndarray) -> np.ndarray:
+def _vector(value: Any, key: str, where: str) -> list[float]:
+    if not isinstance(value, list) or len(value) != 3:
+        raise SceneError(
+            f"{where}: field '{key}' must be a list of three numbers, got {short(value)}."
+        )
+    return [number({key: x}, key, where, None, -_MOST_SCALE, _MOST_SCALE) for x in value]
+
+
+def mean_up(poses: np.ndarray) -> np.ndarray:
+    """Unit vector float64 [3]: the mean of the cameras' upward axes."""
     up = poses[:, :, 1].mean(axis=0).astype(np.float64)
     length = float(np.linalg.norm(up))
     return up / length if length > 1e-3 else np.array([0.0, 0.0, 1.0])

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ..cameras import Cameras, look_at, pinhole_cameras
+from ..lenses import Model, panorama
 from ..space import Space
 from .common import Scene, Views
 from .shapes import Box, Ellipsoid, Frustum, Solid, Texture, Torus
@@ -19,7 +20,13 @@ from .shapes import Box, Ellipsoid, Frustum, Solid, Texture, Torus
 RADIUS = 3.7  # of the sphere that the cameras are on
 FIELD_OF_VIEW = math.radians(38)
 CENTRE = np.array([0.0, 0.0, -0.12])
+HELD_OUT = 0.37  # turns between the held-out ring of cameras and the other one
+# Cameras that see more come nearer; real fisheyes of 120 degrees bend about so much.
+WIDE_RADIUS = 2.2
+FISHEYE_VIEW = math.radians(120)
+FISHEYE_TERMS = (0.05, -0.01, 0.0, 0.0)
 _HALF_SIZE = 1.2
+_RAYS_AT_ONCE = 1 << 20  # of a picture: each takes 200 bytes
 
 _SUN = np.array([0.55, -0.45, 0.75]) / np.linalg.norm([0.55, -0.45, 0.75])
 _SUN_SPREAD = 0.09  # half the width of the light, radians
@@ -194,39 +201,54 @@ def render_view(
 
     Args:
       solids: The scene.
-      cameras: Pinhole cameras.
+      cameras: Of any model; pixels without a ray are transparent.
       view: Which of them.
       supersample: Rays along a pixel's edge.
     """
-    height, width, factor = cameras.height, cameras.width, supersample
-    fl_x, fl_y, cx, cy = cameras.intrinsics[view]
-    x = ((np.arange(width * factor) + 0.5) / factor - cx) / fl_x
-    y = ((np.arange(height * factor) + 0.5) / factor - cy) / fl_y
+    height, width = cameras.height, cameras.width
+    band = max(_RAYS_AT_ONCE // (width * supersample**2), 1)
+    parts = [
+        _render_rows(solids, cameras, view, supersample, top, min(top + band, height))
+        for top in range(0, height, band)
+    ]
+    return np.concatenate(parts)
+
+
+def _render_rows(
+    solids: list[Solid], cameras: Cameras, view: int, factor: int, top: int, end: int
+) -> np.ndarray:
+    width = cameras.width
+    x = (np.arange(width * factor) + 0.5) / factor
+    y = (np.arange(top * factor, end * factor) + 0.5) / factor
     right, up, backward, origin = cameras.poses[view].T.astype(np.float32)
-    directions = (
-        (x[None, :, None] * right - y[:, None, None] * up - backward)
-        .astype(np.float32)
-        .reshape(-1, 3)
-    )
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    if cameras.is_pinhole:
+        fl_x, fl_y, cx, cy = cameras.intrinsics[view]
+        x, y = (x - cx) / fl_x, (y - cy) / fl_y
+        directions = x[None, :, None] * right - y[:, None, None] * up - backward
+        directions = directions.astype(np.float32).reshape(-1, 3)
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    else:
+        places = (part.ravel() for part in np.meshgrid(x, y))
+        directions = cameras.rays(view, *places).astype(np.float32)
     colour = np.zeros_like(directions)
     alpha = np.zeros([len(directions), 1], np.float32)
-    # Rays that miss a sphere around everything need no shapes.
+    # Rays that miss a sphere around everything need no shapes; nor do those that point away from it, and NaN.
     along = directions @ origin
-    near = np.flatnonzero(along**2 - (origin @ origin) + (_HALF_SIZE * 1.05) ** 2 > 0)
+    outside = origin @ origin - np.float32((_HALF_SIZE * 1.05) ** 2)
+    near = np.flatnonzero((along**2 - outside > 0) & ((along < 0) | (outside < 0)))
     colour[near], distance = trace(
         solids, np.broadcast_to(origin, [near.size, 3]), directions[near]
     )
     alpha[near, 0] = np.isfinite(distance)
     blocks = np.concatenate([colour * alpha, alpha], axis=1).reshape(
-        height, factor, width, factor, 4
+        end - top, factor, width, factor, 4
     )
     mean = blocks.mean(axis=(1, 3))
     straight = mean[..., :3] / np.maximum(mean[..., 3:], 1e-6)
     return (np.concatenate([straight, mean[..., 3:]], axis=-1) * 255).round().astype(np.uint8)
 
 
-def camera_ring(count: int, offset: float) -> np.ndarray:
+def camera_ring(count: int, offset: float, radius: float = RADIUS) -> np.ndarray:
     """Poses [count, 3, 4] spread over the upper part of a sphere, looking at the middle.
 
     A golden-angle spiral from 5 to 65 degrees of elevation; `offset` (in turns) tells splits apart.
@@ -238,9 +260,41 @@ def camera_ring(count: int, offset: float) -> np.ndarray:
             math.sin(math.radians(65)) - math.sin(math.radians(5))
         )
         flat, turn = math.sqrt(1 - sine**2), 2 * math.pi * (k * golden + offset)
-        eye = RADIUS * np.array([flat * math.cos(turn), flat * math.sin(turn), sine])
+        eye = radius * np.array([flat * math.cos(turn), flat * math.sin(turn), sine])
         poses.append(look_at(CENTRE + eye, CENTRE, np.array([0.0, 0.0, 1.0])))
     return np.asarray(poses, np.float32)
+
+
+def ring_cameras(kind: str, count: int, offset: float, size: int) -> Cameras:
+    """The cameras of a made scene.
+
+    Args:
+      kind: "pinhole", or "fisheye" (120 degrees across) or "equirectangular" (twice as wide as high), which are nearer.
+      count: Number of cameras.
+      offset: Tells splits apart, as in `camera_ring`.
+      size: Pixels along the vertical edge.
+    """
+    if kind == "pinhole":
+        focal = 0.5 * size / math.tan(0.5 * FIELD_OF_VIEW)
+        return pinhole_cameras(camera_ring(count, offset), focal, size, size)
+    poses = camera_ring(count, offset, WIDE_RADIUS)
+    if kind == "fisheye":
+        edge = FISHEYE_VIEW / 2
+        bent = edge * (1 + sum(k * edge ** (2 * i + 2) for i, k in enumerate(FISHEYE_TERMS)))
+        focal = 0.5 * size / bent
+        model, width, intrinsics = Model.FISHEYE, size, [focal, focal, size / 2, size / 2]
+    else:
+        model, width = Model.EQUIRECTANGULAR, 2 * size
+        intrinsics = panorama(model, width, size)
+    terms = FISHEYE_TERMS if kind == "fisheye" else (0.0,) * 4
+    return Cameras(
+        poses,
+        np.tile(np.array(intrinsics, np.float32), (count, 1)),
+        np.tile(np.array(terms, np.float32), (count, 1)),
+        width,
+        size,
+        np.full(count, model),
+    )
 
 
 def procedural_scene(
@@ -259,13 +313,12 @@ def procedural_scene(
       >>> scene.train.images.shape
       (2, 16, 16, 4)
     """
-    focal = 0.5 * size / math.tan(0.5 * FIELD_OF_VIEW)
     solids = still_life()
     splits = []
     # NumPy lets go of the interpreter in its loops: threads help.
     with ThreadPoolExecutor() as pool:
-        for count, offset, prefix in ((train_views, 0.0, "train"), (test_views, 0.37, "test")):
-            cameras = pinhole_cameras(camera_ring(count, offset), focal, size, size)
+        for count, offset, prefix in ((train_views, 0.0, "train"), (test_views, HELD_OUT, "test")):
+            cameras = ring_cameras("pinhole", count, offset, size)
             images = list(
                 pool.map(
                     lambda view, c=cameras: render_view(solids, c, view, supersample), range(count)

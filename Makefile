@@ -76,9 +76,9 @@ $(VENV)/stamp: requirements.txt | build/system.stamp
 	tools/setup.sh --requirements > build/requirements.txt && \
 	$(LOCKED) sh -c "{ [ -x $(PY) ] || $$python -m venv $(VENV); } && $(PIP_INSTALL) -r build/requirements.txt" && touch $@
 
-# Apart from the above, so that an edit of pyproject.toml does not recompile the world.
-$(VENV)/package.stamp: pyproject.toml | $(VENV)/stamp
-	@$(LOCKED) $(PIP_INSTALL) --no-deps --no-build-isolation -e . && touch $@
+# Apart from the above, so that an edit of pyproject.toml does not recompile the world. With what programs read files with.
+$(VENV)/package.stamp: pyproject.toml requirements-programs.txt | $(VENV)/stamp
+	@$(LOCKED) sh -c "$(PIP_INSTALL) --no-deps --no-build-isolation -e . && $(PIP_INSTALL) -r requirements-programs.txt" && touch $@
 
 # What users need not: tests, style, types.
 $(VENV)/test.stamp: requirements-test.txt requirements-test-no-deps.txt | $(VENV)/package.stamp

@@ -259,8 +259,12 @@ def until_it_is(file: Path) -> None:
 
 def memory_of(pid: str) -> list[os.stat_result]:
     """The files that a process of ours shares with other workers."""
-    links = Path(f"/proc/{pid}/fd").glob("*")
-    return [link.stat() for link in links if "metal_ops workers" in os.readlink(link)]
+    found = []
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(FileNotFoundError):  # the process runs on, and closes some meanwhile
+            if "metal_ops workers" in os.readlink(link):
+                found.append(link.stat())
+    return found
 
 
 def runs(pid: str) -> bool:

@@ -12,11 +12,17 @@ import tensorflow as tf
 
 import metal_ops  # noqa: F401 - loads the METAL device where METAL_OPS_DEVICE=1 asks for it
 from tests.browser import pytest_terminal_summary  # noqa: F401
+from tests.forked import Server
 
 
 def devices() -> list[str]:
     """The devices that op tests run on: the CPU, and the METAL device in a process that has loaded it."""
     return ["/CPU:0"] + ["/GPU:0"] * bool(tf.config.list_physical_devices("GPU"))
+
+
+def pytest_configure(config):
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        Server.of_this_run()  # one for all workers
 
 
 def pytest_collection_modifyitems(config, items):

@@ -6,7 +6,6 @@ CPU that ran later in the same process would test something else.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -20,18 +19,14 @@ from tests.processes import VALIDATION
 INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
 
 
-@functools.cache
-def server() -> Server:
-    return Server({**os.environ, INSIDE: "1", "TF_CPP_MIN_LOG_LEVEL": "2"})
-
-
 class OwnProcess(pytest.Item):
     """All tests of one file."""
 
     def runtest(self) -> None:
         options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=3"]
         timeout = 1800 if VALIDATION else 600
-        code, output = server().run([*options, str(self.path)], timeout)
+        server = Server.of_this_run()
+        code, output = server.run([*options, str(self.path)], timeout, **{INSIDE: "1"})
         # "No tests" is exit code 5, a crash is negative: both are failures.
         if code != 0:
             pytest.fail(f"exit code {code}\n{output}", pytrace=False)

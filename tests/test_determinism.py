@@ -6,6 +6,8 @@ import pytest
 
 from tests.processes import Process
 
+pytestmark = pytest.mark.ops
+
 # Prints a digest of every op's result on cases where many points share rows. argv: intra-op threads, determinism.
 DIGESTS = """
 import hashlib, json, sys

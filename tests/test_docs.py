@@ -24,6 +24,8 @@ from tools.reference import __main__ as reference
 from tools.reference.__main__ import DEVICE_ERRORS, ERRORS, ask_device, pages
 from tools.reference.site import MARKER, RESULTS
 
+pytestmark = pytest.mark.docs
+
 PAGES = [*ROOT.glob("docs/*.md"), ROOT / "examples" / "README.md"]
 PAGES = sorted([*PAGES, *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))])
 # Executed in a copy of the checkout, as it adds ops to it.

@@ -10,6 +10,8 @@ from PIL import Image
 
 from tests.processes import ROOT, Process
 
+pytestmark = pytest.mark.docs
+
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SECONDS = 40  # on two cores of their own that two examples share; a busy machine may take four times as long
 PLOTS = ("activity_recognition", "digits", "resnet50")

@@ -17,6 +17,8 @@ from metal_ops.build import flags
 from metal_ops.metal.launch import Library
 from tests.processes import ROOT, Process
 
+pytestmark = pytest.mark.packaging
+
 SUFFIXES = (".cc", ".h", ".mm", ".metal")
 SOURCES = sorted(
     path.relative_to(ROOT)

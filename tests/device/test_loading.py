@@ -105,6 +105,7 @@ def test_documented_ops_are_those_that_run_there():
     assert set(out.split()) == documented
 
 
+@pytest.mark.release
 def test_load_at_import():
     out = run(
         """
@@ -224,6 +225,7 @@ FOUND = """
     """
 
 
+@pytest.mark.release
 def test_tensorflow_finds_it_by_itself():
     """By the variable that TensorFlow reads; nothing is too late then."""
     plugin = str(ROOT / "python/metal_ops/libmetal_device.so")

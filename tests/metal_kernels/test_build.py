@@ -128,6 +128,7 @@ with tf.device("GPU:0"):
 """)
 
 
+@pytest.mark.release
 def test_ops_of_other_habits(tmp_path: Path) -> None:
     # One has a class, a file enumerator and C++17 types of old headers; the other is C++20, compiles its shader at run
     # time and throws exceptions.
@@ -433,6 +434,7 @@ def test_objective_c_is_found_by_content(tmp_path: Path, text: str, expected: bo
 TENSORFLOW = Path(flags.tensorflow_flags()[0][1])
 
 
+@pytest.mark.release
 def test_headers_of_older_releases(tmp_path: Path) -> None:
     (tmp_path / "part.h").write_text('#include "third_party/eigen3/Eigen/Core"\n')
     (tmp_path / "old.cc").write_text("""

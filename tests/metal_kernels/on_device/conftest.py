@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import suites
 from tests.forked import Server
 from tests.metal_kernels.on_device import again
 from tests.processes import VALIDATION
@@ -24,6 +25,7 @@ class OwnProcess(pytest.Item):
 
     def runtest(self) -> None:
         options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=3"]
+        options += ["-m", self.config.option.markexpr]
         timeout = 1800 if VALIDATION else 600
         server = Server.of_this_run()
         code, output = server.run([*options, str(self.path)], timeout, **{INSIDE: "1"})
@@ -37,10 +39,16 @@ class OwnProcess(pytest.Item):
 
 
 class DeviceFile(pytest.File):
-    """A test file, seen from outside."""
+    """A test file, seen from outside: with the markers of those of its tests that -m takes."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        yield OwnProcess.from_parent(self, name="own_process")
+        asked = self.config.option.markexpr
+        taken = [m for m in suites.sets_of_marks(self.path) if suites.takes(asked, m)]
+        if taken:
+            item = OwnProcess.from_parent(self, name="own_process")
+            for name in sorted(max(taken, key=len)):
+                item.add_marker(name)
+            yield item
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> DeviceFile | None:

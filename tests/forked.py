@@ -31,7 +31,17 @@ ROOT = Path(__file__).resolve().parents[1]
 # Where the server of this run listens, for whom it is, and what it was started with.
 VARIABLE = "METAL_OPS_TEST_SERVER"
 # What differs in a fork's environment must have these beginnings: libraries read others when they are imported.
-READ_LATER = ("METAL_", "HOSTMETAL_", "TF_CONFIG", "COLUMNS", "PYTEST_", "PYTHONPATH", "PWD")
+SET_BY_IMPORT = {"TF2_BEHAVIOR": "1", "ENABLE_RUNTIME_UPTIME_TELEMETRY": "1"}
+READ_LATER = (
+    "TPU_ML_",
+    "METAL_",
+    "HOSTMETAL_",
+    "TF_CONFIG",
+    "COLUMNS",
+    "PYTEST_",
+    "PYTHONPATH",
+    "PWD",
+)
 
 
 def patience(seconds: float) -> Iterator[float]:
@@ -120,8 +130,8 @@ class Server:
 
     def can(self, environment: Mapping[str, str]) -> bool:
         """Whether a fork with this environment is what a new process would be."""
-        names = {*self._environment, *environment} - {VARIABLE}
-        differ = (n for n in names if self._environment.get(n) != environment.get(n))
+        here, there = ({**SET_BY_IMPORT, **each} for each in (self._environment, environment))
+        differ = (n for n in {*here, *there} - {VARIABLE} if here.get(n) != there.get(n))
         level = environment.get("TF_CPP_MIN_LOG_LEVEL", "2")
         return level == "2" and all(
             n.startswith(READ_LATER) or n == "TF_CPP_MIN_LOG_LEVEL" for n in differ

@@ -70,24 +70,29 @@ def _marks(node: ast.expr) -> set[str]:
     return found - OF_PYTEST
 
 
+def _name(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
 @functools.cache
-def declared(path: Path) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-    """The markers that a test file gives all of its tests, and those of each test, without importing it."""
+def declared(path: Path) -> tuple[frozenset[str], dict[str, set[frozenset[str]]]]:
+    """The markers that a test file gives all of its tests, and those of each test's cases, without importing it."""
     of_file, of_tests = set(of_folder(path)), {}
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
             of_file |= _marks(node.value)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            marks = set().union(*map(_marks, node.decorator_list))
-            of_tests[node.name] = frozenset(marks)
-    tests = {name: marks for name, marks in of_tests.items() if name.lower().startswith("test")}
-    return frozenset(of_file), tests
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[:4].lower() == "test":
+            # Of all cases, and with those of some cases, which stand within a decorator.
+            own = set().union(*(_marks(_name(each)) for each in node.decorator_list))
+            every = set().union(*map(_marks, node.decorator_list))
+            of_tests[node.name] = {frozenset(own), frozenset(every)}
+    return frozenset(of_file), of_tests
 
 
 def sets_of_marks(path: Path) -> set[frozenset[str]]:
     """What markers the tests of a file have."""
     of_file, of_tests = declared(path)
-    return {of_file | marks for marks in of_tests.values()} or {of_file}
+    return {of_file | marks for sets in of_tests.values() for marks in sets} or {of_file}
 
 
 def takes(expression: str, marks: Iterable[str]) -> bool:
@@ -121,8 +126,8 @@ def depth() -> str:
     return asked
 
 
-def at_depth(default: int, whole: int) -> int:
-    """A number of repetitions: `whole` of them where every case is asked for."""
+def at_depth(default: Any, whole: Any) -> Any:
+    """`whole` where every case is asked for: a number of repetitions, or what else makes a test small."""
     return whole if depth() == "all" else default
 
 

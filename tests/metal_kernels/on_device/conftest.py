@@ -24,7 +24,7 @@ class OwnProcess(pytest.Item):
     """All tests of one file."""
 
     def runtest(self) -> None:
-        options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=3"]
+        options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=5"]
         options += ["-m", self.config.option.markexpr]
         timeout = 1800 if VALIDATION else 600
         server = Server.of_this_run()
@@ -44,9 +44,10 @@ class DeviceFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         asked = self.config.option.markexpr
         taken = [m for m in suites.sets_of_marks(self.path) if suites.takes(asked, m)]
-        if taken:
+        # Left out where all of its tests are.
+        for marks in sorted(taken, key=lambda marks: len(marks.intersection(suites.LEFT_OUT)))[:1]:
             item = OwnProcess.from_parent(self, name="own_process")
-            for name in sorted(max(taken, key=len)):
+            for name in sorted(marks):
                 item.add_marker(name)
             yield item
 

@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ READ_LATER = (
     "TF_CONFIG",
     "COLUMNS",
     "PYTEST_",
+    "PATH",
     "PYTHONPATH",
     "PWD",
 )
@@ -86,6 +88,9 @@ class Fork:
             os.kill(self.pid, signal.SIGKILL)
 
 
+_starting = threading.Lock()
+
+
 class Server:
     """Forks of one process, side by side."""
 
@@ -96,6 +101,11 @@ class Server:
     @classmethod
     def of_this_run(cls) -> Server:
         """The one that was started before, or one that ends with this process."""
+        with _starting:
+            return cls._of_this_run()
+
+    @classmethod
+    def _of_this_run(cls) -> Server:
         told = json.loads(os.environ.get(VARIABLE, "{}"))
         whose = [sys.executable, str(ROOT)]
         if told.get("whose") == whose and Path(told["address"]).exists():

@@ -31,6 +31,7 @@ class Process:
         self,
         *arguments: str,
         path: Path | None = None,
+        cwd: Path = ROOT,
         descriptors: Sequence[int] = (),
         fresh: bool = False,
         **environment: str,
@@ -47,11 +48,11 @@ class Process:
         files = self._out.fileno(), self._err.fileno()
         self._process: forked.Fork | subprocess.Popen[bytes]
         if not fresh and server.can(variables):
-            self._process = server.start(arguments, variables, *files, descriptors)
+            self._process = server.start(arguments, variables, *files, descriptors, cwd)
         else:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
-                cwd=ROOT,
+                cwd=cwd,
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=files[0],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from metal_ops.build import builder, flags, headers
+from tests.processes import Process
 
 SAMPLES = Path(__file__).parent / "samples"
 PACKAGE = Path(builder.__file__).resolve().parents[1]
@@ -24,12 +25,16 @@ def build(
 
 
 def run_on_device(script: str, python: Path | str = sys.executable, **environment: str) -> str:
-    """Runs a script in a fresh process with the device loaded and soft placement off."""
+    """Runs a script in a process of its own with the device loaded and soft placement off."""
     prologue = (
         "import numpy as np, tensorflow as tf, metal_ops.device\n"
         "metal_ops.device.load()\n"
         "tf.config.set_soft_device_placement(False)\n"
     )
+    if python == sys.executable:
+        code, out, err = Process("-c", prologue + script, **environment).finish(300)
+        assert code == 0, f"exit code {code}\n{out}\n{err}"
+        return out + err
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **environment}
     done = subprocess.run(
         [str(python), "-c", prologue + script],

@@ -33,7 +33,7 @@ def case(index: int) -> Any:
     return pytest.param(index, id=name, marks=marks)
 
 
-@pytest.mark.parametrize("index", map(case, range(len(EXAMPLES))))
+@pytest.mark.parametrize("index", [*map(case, range(len(EXAMPLES)))])
 def test_example(index: int, runs: dict[str, Process]):
     for path in EXAMPLES[index : index + 2]:  # this one, and the next one beside it
         long = path.stem in LONGER and path != EXAMPLES[index]

@@ -52,7 +52,13 @@ def randomize(model: keras.Model, seed: int = 0) -> None:
             weight.assign(random.uniform(0.5, 1.5, weight.shape))
 
 
-@pytest.mark.parametrize("name", MODELS)
+def model(name: str) -> Any:
+    """The first three have all that the others have."""
+    long = name in ("InceptionV3", "DenseNet121")
+    return pytest.param(name, marks=[pytest.mark.full("a long graph")] if long else [])
+
+
+@pytest.mark.parametrize("name", [*map(model, MODELS)])
 def test_predictions(name: str):
     pixels, fused, missed = MODELS[name]
     keras.utils.set_random_seed(0)
@@ -93,7 +99,11 @@ BLOCK_ULPS = 8
 NETWORK = 1.2
 
 
-@pytest.fixture(scope="module", params=["0", "1"], ids=["Eigen", "oneDNN"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("0", marks=pytest.mark.full("oneDNN is TensorFlow's default")), "1"],
+    ids=["Eigen", "oneDNN"],
+)
 def errors(request) -> Any:
     """What `exactness.py` finds where TensorFlow's own products are Eigen's, and oneDNN's."""
     process = Process("-m", "tests.fusion.exactness", TF_ENABLE_ONEDNN_OPTS=request.param)

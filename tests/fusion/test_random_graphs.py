@@ -16,7 +16,7 @@ from tests.fusion.harness import tolerance, values
 from tests.suites import at_depth
 
 # Under the sanitizers an op takes several times as long.
-GRAPHS = 100 if os.environ.get("METAL_OPS_SANITIZED") else at_depth(100, 500)
+GRAPHS = 100 if os.environ.get("METAL_OPS_SANITIZED") else at_depth(200, 500)
 C = 3
 ACTIVATIONS = [tf.nn.relu, tf.nn.relu6, tf.nn.elu, tf.tanh, tf.sigmoid, tf.nn.silu, tf.nn.gelu]
 ACTIVATIONS.append(lambda x: x * tf.tanh(tf.math.softplus(x)))

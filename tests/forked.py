@@ -110,7 +110,8 @@ class Server:
         whose = [sys.executable, str(ROOT)]
         if told.get("whose") == whose and Path(told["address"]).exists():
             return cls(told["address"], told["environment"])
-        folder = tempfile.TemporaryDirectory(prefix="metal-ops-")
+        # Not in a longer folder that TMPDIR may name: an address has at most 108 letters.
+        folder = tempfile.TemporaryDirectory(prefix="metal-ops-", dir="/tmp")
         address = f"{folder.name}/server"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(address)

@@ -47,7 +47,9 @@ LOCKED = $(if $(shell command -v flock),mkdir -p build && flock -o build/setup.l
 # Rooms say what their goals need of the system, NEEDS_<goal>, so that the first call installs all of it, and what a goal
 # can be tried without, WANTS_<goal>: words of tools/setup.sh.
 NEEDS_metal := --metal
-NEEDS_test := --metal
+NEEDS_test := $(if $(ARGS),,--metal)
+NEEDS_test-all := $(NEEDS_test)
+NEEDS_test-near := --metal
 NEEDS_test-ops := --metal
 NEEDS_test-shaders := --metal
 NEEDS_test-release := --metal
@@ -139,41 +141,43 @@ metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the sh
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-# The whole suite, or a part of it, on all cores, with the slowest tests at the end; what ARGS names, in one process.
-PYTEST = $(PY) -m pytest $(if $(ARGS),,-n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=5)
+# On all cores, with the slowest tests at the end; what ARGS names, in one process.
+ALL_CORES := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=5
+PYTEST = $(PY) -m pytest $(if $(ARGS),,$(ALL_CORES))
+CHOOSE = $(PY) tools/choose_tests.py
+# ARGS=softshrink is all tests of that op, and ARGS='softshrink -x' these with an option.
+OP := $(if $(ARGS),$(if $(wildcard kernels/$(firstword $(ARGS))/.),$(firstword $(ARGS))))
+NAMED = $(if $(OP),$$($(CHOOSE) op $(OP)) $(wordlist 2,$(words $(ARGS)),$(ARGS)),$(ARGS))
+# Tests that ARGS names are run with what they ask for: of the CPU's op library alone where that is enough.
+TESTED := build $(if $(ARGS),metal-if-asked,metal)
+metal-if-asked: | $(VENV)/test.stamp
+	@! $(CHOOSE) needs metal $(ARGS) || $(MAKE) metal
 
-test: build metal | $(VENV)/test.stamp  ## Run the whole test suite
-	@$(PYTEST) $(ARGS)
+test: $(TESTED) | $(VENV)/test.stamp  ## Run every test with the cases that show most (ARGS=<op or pytest's>: a part)
+	@$(PYTEST) $(NAMED)
 
-# Parts of the suite that are worth another run under other conditions: METAL_OPS_SIMD=avx2, METAL_DEVICE_WRAPPER_TYPE=1,
-# another release of TensorFlow. What they cannot change is left out.
-NO_OP_TESTS := benchmarks docs examples house import layers mutation package portability setup
-# With METAL_OPS_SIMD, what no instruction set changes, or asks for all of them itself, is left out.
-NO_SIMD_TESTS := arguments metal_kernel metal_kernel_refuses metal_library oracle placement simd symbols tcnn zero_out
-OP_TESTS := $(filter-out $(patsubst %,tests/test_%.py,$(NO_OP_TESTS) $(if $(METAL_OPS_SIMD),$(NO_SIMD_TESTS))), \
-  $(wildcard tests/test_*.py))
-SHADER_TESTS := tests/metal_kernels/on_device tests/device/on_device \
-  $(filter-out $(patsubst %,tests/msl/test_%.py,abi cache command_line errors gpu gpu_pack parts validation),$(wildcard tests/msl/test_*.py))
+test-all: $(TESTED) | $(VENV)/test.stamp  ## Run every case (SHARD=2/4: the second of four parts)
+	@METAL_OPS_TEST_DEPTH=all METAL_OPS_TEST_SHARD=$(SHARD) $(PYTEST) $(NAMED)
 
+# What the changed files can break, by tools/mutation/rooms.py.
+BASE ?= main
+test-near: build metal | $(VENV)/test.stamp  ## Run the tests near the files that differ from BASE=main
+	@tests=$$($(CHOOSE) near $(BASE)) && { [ -z "$$tests" ] || $(PY) -m pytest $(ALL_CORES) $(ARGS) $$tests; }
+
+# Parts of the suite by markers (pyproject.toml) that are worth another run under other conditions: METAL_OPS_SIMD=avx2,
+# METAL_DEVICE_WRAPPER_TYPE=1, another release of TensorFlow. METAL_OPS_TEST_DEPTH=first takes one case of each test.
+test-ops: MARKED = ops$(if $(METAL_OPS_SIMD), and not any_simd)
 test-ops: build metal | $(VENV)/test.stamp  ## Run the tests of the ops (METAL_OPS_SIMD=avx2: on that instruction set)
-	@$(PYTEST) $(ARGS) $(OP_TESTS)
-
+test-shaders: MARKED = shaders and not compiler
 test-shaders: build metal | $(VENV)/test.stamp  ## Run the tests of shaders (METAL_DEVICE_WRAPPER_TYPE=1: validated)
-	@$(PYTEST) $(ARGS) $(SHADER_TESTS)
+test-release: MARKED = release
+test-release: build metal | $(VENV)/test.stamp  ## Run tests of what a release of TensorFlow can break (TF=2.21)
+test-ops test-shaders test-release:
+	@$(PYTEST) -m '$(MARKED)' $(ARGS) $$($(CHOOSE) files '$(MARKED)')
 
 # What a release of TensorFlow and a Python can break.
-MATRIX_TESTS := $(OP_TESTS) tests/fusion tests/metal_kernels/on_device tests/device
 test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
-	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "$(MATRIX_TESTS)" $(ARGS)
-
-# What of that CI runs on the newest release, in minutes: symbols, loading, variables, stock ops, rewrites of graphs, Keras,
-# fusion, kernels of all of this library's ops, and ops of other people.
-RELEASE_TESTS := tests/test_symbols.py $(addprefix tests/device/on_device/test_,rewrites.py state.py ops.py report.py) \
-  $(addprefix tests/metal_kernels/on_device/test_,all_ops.py fusion.py) tests/fusion/test_grappler.py \
-  $(addprefix tests/device/test_loading.py::test_,load_at_import tensorflow_finds_it_by_itself) \
-  $(addprefix tests/metal_kernels/test_build.py::test_,ops_of_other_habits headers_of_older_releases)
-test-release: build metal | $(VENV)/test.stamp  ## Run tests of what a release of TensorFlow can break (TF=2.21)
-	@$(PYTEST) $(ARGS) $(RELEASE_TESTS)
+	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "ops or fusion or kernels or device" $(ARGS)
 
 bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX, PyTorch and llama.cpp)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
@@ -199,4 +203,4 @@ clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
 
 endif
-.PHONY: help setup build metal nerf test test-ops test-shaders test-matrix test-release bench lint format fresh clean
+.PHONY: help setup build metal nerf test test-all test-near test-ops test-shaders test-matrix test-release metal-if-asked bench lint format fresh clean

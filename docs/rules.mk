@@ -10,11 +10,20 @@ $(DOCS_VENV)/stamp: requirements-docs.txt | $(VENV)/stamp
 
 # What only the tests of the site and of the HTML view need. Where it cannot be had they fail, and say so at the end of
 # `make test`, when everything else has been tried: hence recipes that cannot fail.
-WANTS_test := --browser
+WANTS_test := $(if $(ARGS),,--browser)
+WANTS_test-all := $(WANTS_test)
 # Whether this very call of make asks for the packages anyway.
-BROWSER_ASKED := $(if $(wildcard build/system-metal.stamp),,asked)
+BROWSER_ASKED := $(if $(wildcard build/system-metal.stamp),,$(filter test test-all,$(MAKECMDGOALS)))
 
-test: | site-if-possible browser-if-possible
+ifeq ($(ARGS)$(filter test-near,$(MAKECMDGOALS)),)
+test test-all: | site-if-possible browser-if-possible
+else
+# Few of the tests that are named look at pages.
+test test-all test-near: | pages-if-asked
+pages-if-asked: | $(VENV)/test.stamp
+	@! $(CHOOSE) needs browser $(if $(filter test-near,$(MAKECMDGOALS)),--near $(BASE),$(ARGS)) || \
+	  $(MAKE) site-if-possible browser-if-possible
+endif
 
 site-if-possible: | $(VENV)/test.stamp
 	@[ $(DOCS_VENV)/stamp -nt requirements-docs.txt ] || { $(INSTALL_SITE); } || \
@@ -35,4 +44,4 @@ docs: docs-reference $(DOCS_VENV)/stamp  ## Generate the reference pages and bui
 NEEDS_docs := --metal
 NEEDS_docs-reference := --metal
 
-.PHONY: docs docs-reference site-if-possible browser-if-possible
+.PHONY: docs docs-reference site-if-possible browser-if-possible pages-if-asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
@@ -11,7 +10,9 @@ import pytest
 import tensorflow as tf
 
 import metal_ops  # noqa: F401 - loads the METAL device where METAL_OPS_DEVICE=1 asks for it
+from tests import suites
 from tests.browser import pytest_terminal_summary  # noqa: F401
+from tests.forked import Server
 
 
 def devices() -> list[str]:
@@ -19,25 +20,26 @@ def devices() -> list[str]:
     return ["/CPU:0"] + ["/GPU:0"] * bool(tf.config.list_physical_devices("GPU"))
 
 
-def pytest_collection_modifyitems(config, items):
-    """METAL_OPS_TEST_SHARE=5 keeps the first of each test's cases and every fifth after it.
+def pytest_configure(config):
+    for read in (suites.depth, suites.shard):
+        try:
+            read()
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from error
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        Server.of_this_run()  # one for all workers
 
-    For running under other conditions what has been run whole. The tests of a folder that runs in processes of its own
-    are counted in there.
-    """
-    share = int(os.environ.get("METAL_OPS_TEST_SHARE", "1"))
-    if share < 1:
-        raise pytest.UsageError(f"METAL_OPS_TEST_SHARE is {share}; expected 1 or more")
-    if share == 1:
-        return
-    seen: collections.Counter[str] = collections.Counter()
-    kept, left = [], []
-    for item in items:
-        test = item.nodeid.split("[")[0]
-        (left if seen[test] % share else kept).append(item)
-        seen[test] += 1
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
+
+def pytest_ignore_collect(collection_path):
+    return True if suites.left_to_others(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
+    """Markers before pytest looks at -m and -k, and the run's depth of what these leave."""
+    suites.mark(items)
+    yield
+    suites.select(config, items)
 
 
 def pytest_generate_tests(metafunc):

@@ -1,81 +1,301 @@
-"""pytest in processes of their own, which need not import TensorFlow: for most test files that takes the longest.
+"""Python processes that need not import TensorFlow, which takes longer than most of them: forks of one that has.
 
-A server imports it and does nothing with it; each run is a fork of the server, and ends as any Python process does.
+A server imports it, Keras, NumPy and pytest, and does nothing with them: no device and no thread of TensorFlow's exists
+in it. (OpenBLAS has threads from its import on, and makes them anew in a fork.) A fork runs what Python's command line
+would, with an environment of its own, and ends as any Python process does. One server serves a run of pytest, its
+workers, and what these start.
 """
 
 from __future__ import annotations
 
+import atexit
+import builtins
+import fcntl
+import gc
 import json
 import os
+import random
+import runpy
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.processes import patience
-
 ROOT = Path(__file__).resolve().parents[1]
+# Where the server of this run listens, for whom it is, and what it was started with.
+VARIABLE = "METAL_OPS_TEST_SERVER"
+# What differs in a fork's environment must have these beginnings: libraries read others when they are imported.
+SET_BY_IMPORT = {"TF2_BEHAVIOR": "1", "ENABLE_RUNTIME_UPTIME_TELEMETRY": "1"}
+READ_LATER = (
+    "TPU_ML_",
+    "METAL_",
+    "HOSTMETAL_",
+    "TF_CONFIG",
+    "COLUMNS",
+    "PYTEST_",
+    "PATH",
+    "PYTHONPATH",
+    "PWD",
+)
+
+
+def patience(seconds: float) -> Iterator[float]:
+    """Times to wait, one after the other, that make `seconds` of a machine with nobody else on it.
+
+    Where more processes want a core than there are, a second counts as what each of them has of it: limits by the clock
+    ended files of tests that were at work, where others compiled.
+    """
+    cores = os.cpu_count() or 1
+    while seconds > 0:
+        wait = min(5.0, max(seconds, 0.1))
+        yield wait
+        seconds -= wait * min(1.0, cores / max(os.getloadavg()[0], 1e-3))
+
+
+class Fork:
+    """A process of a server's."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lines = connection.makefile("r")
+        self.pid = int(self._line())
+        self.returncode: int | None = None
+
+    def _line(self) -> str:
+        line = self._lines.readline()
+        if not line:
+            raise RuntimeError("the server of forks has ended")
+        return line
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The exit code, negative for a signal; None where it has not ended within so many seconds."""
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._connection], [], [], timeout)[0]:
+                return None
+            self.returncode = int(self._line())
+            self._connection.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.wait(0) is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+_starting = threading.Lock()
 
 
 class Server:
-    """Runs pytest, one run at a time, in forks of a process with this environment."""
+    """Forks of one process, side by side."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
-        # Ends with this process, which closes the pipe.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forked"],
+    def __init__(self, address: str, environment: Mapping[str, str]) -> None:
+        self._address = address
+        self._environment = dict(environment)
+
+    @classmethod
+    def of_this_run(cls) -> Server:
+        """The one that was started before, or one that ends with this process."""
+        with _starting:
+            return cls._of_this_run()
+
+    @classmethod
+    def _of_this_run(cls) -> Server:
+        told = json.loads(os.environ.get(VARIABLE, "{}"))
+        whose = [sys.executable, str(ROOT)]
+        if told.get("whose") == whose and Path(told["address"]).exists():
+            return cls(told["address"], told["environment"])
+        # Not in a longer folder that TMPDIR may name: an address has at most 108 letters.
+        folder = tempfile.TemporaryDirectory(prefix="metal-ops-", dir="/tmp")
+        address = f"{folder.name}/server"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(address)
+        listener.listen(64)
+        environment = {n: v for n, v in os.environ.items() if n != VARIABLE}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forked", str(listener.fileno())],
             cwd=ROOT,
-            env=environment,
-            bufsize=0,  # so that what has come is seen by select
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdin=subprocess.PIPE,  # ends with this process, which closes the pipe
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for those who started the forks
+        )
+        listener.close()
+
+        def end(owner: int = os.getpid()) -> None:
+            if os.getpid() == owner:  # and no fork of it
+                process.stdin.close()
+                process.wait()
+                folder.cleanup()
+
+        atexit.register(end)
+        told = {"address": address, "whose": whose, "environment": environment}
+        os.environ[VARIABLE] = json.dumps(told)
+        return cls(address, environment)
+
+    def can(self, environment: Mapping[str, str]) -> bool:
+        """Whether a fork with this environment is what a new process would be."""
+        here, there = ({**SET_BY_IMPORT, **each} for each in (self._environment, environment))
+        differ = (n for n in {*here, *there} - {VARIABLE} if here.get(n) != there.get(n))
+        level = environment.get("TF_CPP_MIN_LOG_LEVEL", "2")
+        return level == "2" and all(
+            n.startswith(READ_LATER) or n == "TF_CPP_MIN_LOG_LEVEL" for n in differ
         )
 
-    def run(self, arguments: list[str], timeout: float) -> tuple[int, str]:
-        """Returns (exit code, negative for a signal; output).
+    def start(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        descriptors: Sequence[int] = (),
+        cwd: Path = ROOT,
+    ) -> Fork:
+        """Python with these arguments: `-c`, `-m` or a script first, no options."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self._address)
+        task = {
+            "arguments": [*arguments],
+            "environment": dict(environment),
+            "descriptors": [*descriptors],
+            "cwd": str(cwd),
+        }
+        text = json.dumps(task).encode()
+        head = len(text).to_bytes(8, "little")
+        socket.send_fds(connection, [head], [stdout, stderr, *descriptors])
+        connection.sendall(text)
+        return Fork(connection)
+
+    def run(self, arguments: list[str], timeout: float, **environment: str) -> tuple[int, str]:
+        """pytest with these arguments: (exit code, negative for a signal; output).
 
         A run of more seconds, as patience() counts them, is killed, and says so.
         """
-        with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-            task = {"arguments": arguments, "output": output.name}
-            self._process.stdin.write(json.dumps(task).encode() + b"\n")
-            self._process.stdin.flush()
-            child = self._answer()
-            answers = [self._process.stdout]
-            late = not any(select.select(answers, [], [], wait)[0] for wait in patience(timeout))
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            file = output.fileno()
+            fork = self.start(
+                ["-m", "pytest", *arguments], {**os.environ, **environment}, file, file
+            )
+            late = all(fork.wait(wait) is None for wait in patience(timeout))
             if late:
-                os.kill(child, signal.SIGKILL)
-            code = self._answer()
+                fork.kill()
+            code = fork.wait()
+            output.seek(0)
             return code, output.read() + f"\nno end after {timeout} s" * late
 
-    def _answer(self) -> int:
-        line = self._process.stdout.readline()
-        assert line, f"the server of forks ended with {self._process.wait()}"
-        return int(line)
+
+# ---- the server's process --------------------------------------------------------------------------------------------
 
 
-def serve() -> None:
-    """Reads a task a line; answers with the process' id, and when it has ended with its exit code."""
-    import pytest
-    import tensorflow  # noqa: F401 - the forks have it
+def serve(listener: socket.socket) -> list[str]:
+    """Forks for those who connect; a fork returns from here, with its arguments."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([listener, woken, 0], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            while running:
+                child, status = os.waitpid(-1, os.WNOHANG)
+                if not child:
+                    break
+                with running.pop(child) as connection:
+                    _tell(connection, os.waitstatus_to_exitcode(status))
+        if listener in ready:
+            connection, _ = listener.accept()
+            task, files = _read(connection)
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (listener, connection, *running.values()):
+                    each.close()
+                os.close(woken)
+                os.close(wake)
+                _become(task, files)
+                return task["arguments"]
+            for file in files:
+                os.close(file)
+            running[child] = connection
+            _tell(connection, child)
+        if 0 in ready:  # who started the server has ended, or says so
+            for child in running:
+                os.kill(child, signal.SIGKILL)
+            for child in running:
+                os.waitpid(child, 0)
+            os._exit(0)
 
-    for line in sys.stdin:
-        task: dict[str, Any] = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            for descriptor, path, mode in (
-                (0, os.devnull, os.O_RDONLY),
-                (1, task["output"], os.O_WRONLY | os.O_APPEND),
-                (2, task["output"], os.O_WRONLY | os.O_APPEND),
-            ):
-                os.dup2(os.open(path, mode), descriptor)
-            sys.exit(pytest.main(task["arguments"]))
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+def _tell(connection: socket.socket, number: int) -> None:
+    try:
+        connection.sendall(b"%d\n" % number)
+    except OSError:  # nobody waits
+        pass
+
+
+def _read(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    head, files, _, _ = socket.recv_fds(connection, 8, 64)
+    with connection.makefile("rb") as file:
+        return json.loads(file.read(int.from_bytes(head, "little"))), list(files)
+
+
+def _become(task: dict[str, Any], files: list[int]) -> None:
+    """What a new Python process would be, up to its program."""
+    # Above all that are wanted, then where they are wanted.
+    wanted = [1, 2, *task["descriptors"]]
+    above = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, max(wanted) + 100) for file in files]
+    for file in files:
+        os.close(file)
+    for file, number in zip(above, wanted, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.chdir(task["cwd"])
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ.clear()
+    os.environ.update(task["environment"])
+    path = os.environ.get("PYTHONPATH", "")
+    if path != before:
+        sys.path[1:1] = path.split(os.pathsep)
+    # Each its own random numbers.
+    random.seed()
+    numpy.random.seed()
+
+
+def program(arguments: list[str]) -> None:
+    """Runs it as Python's command line would, in a module of its own named __main__."""
+    kind, *rest = arguments
+    sys.modules["__forked__"] = sys.modules["__main__"]  # whose functions are running
+    if kind == "-c":
+        module = types.ModuleType("__main__")
+        module.__builtins__ = builtins
+        sys.modules["__main__"] = module
+        sys.argv, sys.path[0] = ["-c", *rest[1:]], ""
+        exec(compile(rest[0], "<string>", "exec"), module.__dict__)
+    elif kind == "-m":
+        sys.argv, sys.path[0] = rest, os.getcwd()
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = arguments, str(Path(kind).resolve().parent)
+        runpy.run_path(kind, run_name="__main__")
 
 
 if __name__ == "__main__":
-    serve()
+    import numpy
+    import pytest  # noqa: F401 - the forks have it, and what follows
+    import tensorflow  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # so that what forks collect, at their ends too, is not all of this
+    program(serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""Runs Python code in processes of its own, several at once: each spends seconds on importing TensorFlow."""
+"""Runs Python code in processes of its own, several at once."""
 
 from __future__ import annotations
 
@@ -6,65 +6,85 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests import forked
+from tests.forked import ROOT, patience
+
+__all__ = ["ROOT", "VALIDATION", "Process", "patience"]
+
 # Of these tests too: METAL_DEVICE_WRAPPER_TYPE=1 runs all kernels with their accesses checked, many times slower.
 VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 
 
-def patience(seconds: float) -> Iterator[float]:
-    """Times to wait, one after the other, that make `seconds` of a machine with nobody else on it.
-
-    Where more processes want a core than there are, a second counts as what each of them has of it: limits by the clock
-    ended files of tests that were at work, where others compiled.
-    """
-    cores = os.cpu_count() or 1
-    while seconds > 0:
-        wait = min(5.0, max(seconds, 0.1))
-        yield wait
-        seconds -= wait * min(1.0, cores / max(os.getloadavg()[0], 1e-3))
-
-
 class Process:
-    """A running Python process; `finish()` gives what it printed."""
+    """A running Python process; `finish()` gives what it printed.
+
+    A fork of a process that has imported TensorFlow, where that makes no difference: not with a copy of the package
+    (`path`), with variables that are read on import, or where `fresh` says so.
+    """
 
     def __init__(
         self,
         *arguments: str,
         path: Path | None = None,
+        cwd: Path = ROOT,
         descriptors: Sequence[int] = (),
+        fresh: bool = False,
         **environment: str,
     ) -> None:
+        server = forked.Server.of_this_run()
         variables = {
             name: value for name, value in os.environ.items() if name != "METAL_OPS_DEVICE"
         }
         variables |= {"TF_CPP_MIN_LOG_LEVEL": "2", "COLUMNS": "200", **environment}
         if path is not None:  # a copy of the package, found before the installed one
             variables["PYTHONPATH"] = str(path)
-        self._process = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            pass_fds=descriptors,
-        )
+            fresh = True
+        self._out, self._err = (tempfile.TemporaryFile("w+", errors="replace") for _ in range(2))
+        files = self._out.fileno(), self._err.fileno()
+        self._process: forked.Fork | subprocess.Popen[bytes]
+        if not fresh and server.can(variables):
+            self._process = server.start(arguments, variables, *files, descriptors, cwd)
+        else:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=cwd,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=files[0],
+                stderr=files[1],
+                pass_fds=descriptors,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    def _ended(self, wait: float) -> bool:
+        try:
+            return self._process.wait(wait) is not None
+        except subprocess.TimeoutExpired:
+            return False
+
+    def _said(self) -> tuple[str, str]:
+        for file in (self._out, self._err):
+            file.seek(0)
+        return self._out.read(), self._err.read()
 
     def finish(self, timeout: float = 120) -> tuple[int, str, str]:
         """Returns (exit code, standard output, standard error); `timeout` is in seconds, as patience() counts them."""
-        for wait in patience(timeout):
-            try:
-                out, err = self._process.communicate(timeout=wait)
-            except subprocess.TimeoutExpired:
-                continue
-            return self._process.returncode, out, err
-        self._process.kill()
-        out, err = self._process.communicate()
-        raise AssertionError(f"no end after {timeout} s\n{out}\n{err}")
+        if not any(self._ended(wait) for wait in patience(timeout)):
+            self.stop()
+            out, err = self._said()
+            raise AssertionError(f"no end after {timeout} s\n{out}\n{err}")
+        code = self._process.returncode
+        assert code is not None
+        return code, *self._said()
 
     def stop(self) -> None:
         """Ends the process if it still runs."""

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from metal_ops.optimizers import Adam
 
+pytestmark = pytest.mark.ops
+
 STEPS = 100
 SHAPES = [(64, 8), (8,), (3, 5, 2)]
 

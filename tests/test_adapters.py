@@ -13,6 +13,8 @@ import metal_ops
 from metal_ops import adapters, layers
 from tests.calls import normal
 
+pytestmark = pytest.mark.ops
+
 
 @pytest.fixture(autouse=True)
 def same_weights():

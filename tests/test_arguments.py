@@ -16,6 +16,8 @@ import tensorflow as tf
 import metal_ops
 from metal_ops.ops import _declared
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 GRID = metal_ops.HashGrid(n_dims=3, n_levels=2, log2_hashmap_size=8, base_resolution=4)
 POINTS = np.full((5, 3), 0.5, np.float32)
 T = np.arange(7, dtype=np.float32)

@@ -12,6 +12,8 @@ from tests.calls import Call, normal
 from tests.oracles import attention
 from tests.processes import Process
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 CALLS = {
     "scaled_dot_product_attention": Call(

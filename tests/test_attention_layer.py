@@ -11,6 +11,8 @@ from metal_ops import raw_ops
 from metal_ops.layers import Attention
 from tests.calls import normal
 
+pytestmark = pytest.mark.ops
+
 TOLERANCE = {"float32": 3e-6, "mixed_float16": 4e-3, "mixed_bfloat16": 3e-2}
 QUERY, VALUE, KEY = normal(2, 5, 16) / 2, normal(2, 7, 9, seed=1), normal(2, 7, 16, seed=2)
 SAME = normal(2, 6, 16) / 2

@@ -33,6 +33,8 @@ from benchmarks.cases import quantized, rows
 from metal_ops import raw_ops
 from tests.processes import ROOT
 
+pytestmark = pytest.mark.house
+
 MACHINE = {"cpu": "a processor", "cores": "2"}
 
 

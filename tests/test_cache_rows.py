@@ -12,6 +12,8 @@ import metal_ops
 from tests.oracles.attention import Attention
 from tests.processes import Process
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 2e-2}
 

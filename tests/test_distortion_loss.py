@@ -12,6 +12,8 @@ import metal_ops
 from tests.calls import Call, samples
 from tests.oracles import numeric, rays
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Running sums in double; t_end - t_start is rounded once in float32.
 TOLERANCE = 1e-6
 

@@ -19,10 +19,12 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from tests.browser import chromium, untried
-from tests.processes import ROOT
+from tests.processes import ROOT, Process
 from tools.reference import __main__ as reference
 from tools.reference.__main__ import DEVICE_ERRORS, ERRORS, ask_device, pages
 from tools.reference.site import MARKER, RESULTS
+
+pytestmark = pytest.mark.docs
 
 PAGES = [*ROOT.glob("docs/*.md"), ROOT / "examples" / "README.md"]
 PAGES = sorted([*PAGES, *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))])
@@ -232,21 +234,23 @@ WITH_CODE = [path for path in PAGES if path.name not in RUN_ELSEWHERE and runs(p
 
 def run_page(page: Path, folder: Path) -> None:
     for language, code, prints in runs(page.read_text()):
-        command = ["bash", "-euo", "pipefail", "-c", code]
         if language == "python":
-            command = [sys.executable, "-c", code]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"{code}\n{done.stdout}"
+            status, out, err = Process("-c", code, cwd=folder).finish()
+            said = out + err
+        else:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", code],
+                cwd=folder,
+                env=_environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=120,
+            )
+            status, said = done.returncode, done.stdout
+        assert status == 0, f"{code}\n{said}"
         for line in prints.splitlines():
-            assert line in done.stdout, f"{code}\nprinted\n{done.stdout}"
+            assert line in said, f"{code}\nprinted\n{said}"
 
 
 @pytest.fixture(scope="module")

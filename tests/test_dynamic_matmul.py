@@ -13,6 +13,8 @@ from metal_ops.layers import QuantizedDense
 from tests.calls import normal
 from tests.test_quantized_matmul import BAD_RAW, FORMATS, KERNEL, ROUNDING, SIZES, X, make, meant
 
+pytestmark = [pytest.mark.ops, pytest.mark.avx512_bytes]
+
 
 def rounded(x):
     """x as the integers stand for it, in float64; by products of float32 as the op has them."""

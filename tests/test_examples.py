@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from tests.processes import ROOT, Process
+
+pytestmark = pytest.mark.docs
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SECONDS = 40  # on two cores of their own that two examples share; a busy machine may take four times as long
@@ -23,10 +26,18 @@ def runs() -> Iterator[dict[str, Process]]:
         process.stop()
 
 
-@pytest.mark.parametrize("index", range(len(EXAMPLES)), ids=[path.stem for path in EXAMPLES])
+def case(index: int) -> Any:
+    """The longest of the examples are the whole suite's."""
+    name = EXAMPLES[index].stem
+    marks = [pytest.mark.full("trains for a minute on two cores")] if name in LONGER else []
+    return pytest.param(index, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("index", [*map(case, range(len(EXAMPLES)))])
 def test_example(index: int, runs: dict[str, Process]):
     for path in EXAMPLES[index : index + 2]:  # this one, and the next one beside it
-        if path.name not in runs:
+        long = path.stem in LONGER and path != EXAMPLES[index]
+        if path.name not in runs and not long:
             (ROOT / "runs" / f"{path.stem}.png").unlink(missing_ok=True)
             runs[path.name] = Process(str(path))
     code, out, err = runs[EXAMPLES[index].name].finish(

@@ -14,6 +14,8 @@ from tests.calls import Call, normal
 from tests.oracles import losses as oracle
 from tests.oracles import numeric
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 TOLERANCE = 3e-6
 OPTIONS = {
     "defaults": dict(alpha=0.25),

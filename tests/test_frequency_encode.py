@@ -12,6 +12,8 @@ import metal_ops
 from tests.calls import Call, normal
 from tests.oracles import encodings, numeric
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Reduced phase, series and final rounding: about one unit in the last place of 1.
 TOLERANCE = 2.5e-7
 ROUNDING = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}

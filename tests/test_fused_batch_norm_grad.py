@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 EPSILON = 1e-2
 # Vectors and parts of rows, odd ones; one row; more parts than are summed at least.

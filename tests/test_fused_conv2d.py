@@ -17,6 +17,8 @@ from tests.fused_cases import ACTIVATIONS, CHAINS, DTYPES, SOME, Chain, assert_c
 from tests.oracles import fused, numeric
 from tests.processes import Process
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Every pair of these, with whatever the other axes are. Odd and even sizes, more channels than a tile is deep or wide.
 AXES: dict[str, tuple[Any, ...]] = {
     "image": ((2, 17, 14), (1, 14, 19), (3, 15, 15)),

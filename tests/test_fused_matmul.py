@@ -24,6 +24,8 @@ from tests.fused_cases import (
 )
 from tests.oracles import fused, numeric
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # a [..., m, k] and b [..., k, n] before they are transposed. Odd sizes, one row or column, more than a tile of each
 # kernel (12 x 32, 4 x 16, 64 x 64), k from none to more than a piece of packing, batches that are broadcast either way.
 SHAPES = [

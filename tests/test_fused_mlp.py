@@ -12,6 +12,8 @@ from metal_ops import raw_ops
 from metal_ops.layers import FusedMLP
 from tests.oracles import mlp, numeric
 
+pytestmark = pytest.mark.ops
+
 # Each layer rounds its values, and sums of up to 128 float32 terms.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 # (batch, inputs, width, hidden layers, outputs): every width, odd sizes, one row, whole and partial chunks of 96 rows.
@@ -71,6 +73,7 @@ def assert_near(actual, expected, dtype, layers, name):
     assert error <= allowed * scale, f"{name}: off by {error / scale:.3g}, {allowed:.3g} allowed"
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("use_bias", [False, True])
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -143,6 +146,7 @@ def test_relu_is_that_of_layers(dtype):
     np.testing.assert_array_equal(np.asarray(y), final)
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("batch", [0, 1, 95, 96, 97, 191, 400])
 def test_rows_do_not_depend_on_their_neighbours(batch):
     x, kernels, biases = make(400, 32, 64, 2, 3)
@@ -283,6 +287,7 @@ def ones(*shape):
 ONE = ones(16, 1)
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize(
     "change, error, words",
     [
@@ -346,6 +351,7 @@ def test_bad_calls(change, words):
         graph()
 
 
+@pytest.mark.instrumented
 def test_bad_gradients():
     sizes = dict(n_outputs=1, n_neurons=16, n_hidden_layers=1)
     for shape in ([2], [3, 1], [2, 2]):

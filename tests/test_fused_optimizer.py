@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import metal_ops
 from tests.oracles import optimizers as oracle
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 STEPS = 20
 # A handful of roundings a step, which the next steps carry on: errors add up to a few units in the last place.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14}

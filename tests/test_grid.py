@@ -16,6 +16,8 @@ import metal_ops
 from metal_ops import HashGrid
 from metal_ops.grid import level_scale
 
+pytestmark = pytest.mark.ops
+
 # libm's, which the C++ side calls
 libm = ctypes.CDLL(None)
 libm.exp2.restype, libm.exp2.argtypes = ctypes.c_double, [ctypes.c_double]

@@ -12,6 +12,8 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.calls import Call
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 DTYPES = ("uint8", "uint16", "uint32", "uint64", "bool")
 
 

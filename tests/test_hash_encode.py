@@ -13,6 +13,8 @@ from metal_ops import raw_ops
 from tests import cases
 from tests.oracles import hash_encode as oracle
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # op: (its inputs before `inputs, embeddings, hashmap_offsets`, the oracle, whether the result is of the table's dtype)
 OPS = {
     "HashEncode": ((), oracle.encode, True),

@@ -11,6 +11,8 @@ from metal_ops import raw_ops
 from tests import cases
 from tests.oracles import hash_encode as oracle
 
+pytestmark = pytest.mark.ops
+
 CASES = [
     cases.Case(29, 3, 2, 3, "float32", "smoothstep", "hash"),
     cases.Case(29, 3, 2, 3, "float32", "linear", "hash"),

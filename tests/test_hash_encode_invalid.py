@@ -11,6 +11,8 @@ import tensorflow as tf
 import metal_ops
 from metal_ops import raw_ops
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 GRID = metal_ops.HashGrid(
     n_dims=3, n_levels=2, log2_hashmap_size=8, base_resolution=4, per_level_scale=1.5
 )

@@ -15,6 +15,8 @@ import pytest
 from metal_ops import _version
 from tests.processes import ROOT
 
+pytestmark = pytest.mark.house
+
 # (family, part): why it has none of its own.
 EXCEPTIONS = {
     ("fused_conv2d", "shader"): "a convolution is a product: fused_matmul.metal does both",

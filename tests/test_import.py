@@ -15,6 +15,8 @@ import pytest
 from metal_ops import _library
 from tests.processes import ROOT, Process
 
+pytestmark = pytest.mark.packaging
+
 PACKAGE = _library.PATH.parent
 TENSORFLOW = _library.build_info()["tensorflow"]
 TENSORFLOW_RELEASE = TENSORFLOW.rpartition(".")[0]

@@ -10,6 +10,8 @@ import tensorflow as tf
 import metal_ops
 from metal_ops.layers import HashEncoding
 
+pytestmark = pytest.mark.ops
+
 SMALL = dict(n_dims=3, n_levels=4, base_resolution=4, finest_resolution=32, log2_hashmap_size=10)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.processes import ROOT
 
+pytestmark = pytest.mark.house
+
 NATIVE = (".cc", ".h", ".mm", ".metal", ".inc")
 OP = "kernels/<op>/"
 # The C headers of POSIX; others of the standard libraries lie in no folder.

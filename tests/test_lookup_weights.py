@@ -16,6 +16,8 @@ from tests import test_quantized_layers
 from tests.calls import Call, normal
 from tests.test_quantized_matmul import ROUNDING, make
 
+pytestmark = pytest.mark.ops
+
 BITS = (2, 3, 4, 6, 8)
 
 

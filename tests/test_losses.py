@@ -10,6 +10,8 @@ import tensorflow as tf
 import metal_ops
 from tests.oracles import losses as oracle
 
+pytestmark = pytest.mark.ops
+
 REDUCTIONS = ["sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None]
 
 

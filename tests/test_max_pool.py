@@ -9,6 +9,8 @@ import tensorflow as tf
 import metal_ops
 from tests.calls import normal
 
+pytestmark = pytest.mark.ops
+
 DTYPES = ("float32", "float16", "bfloat16")
 # size, strides, padding
 WINDOWS = [

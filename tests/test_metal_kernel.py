@@ -13,6 +13,8 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.processes import Process
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 AXPY = "z[i] = a * x[i] + y[i];"
 ROW_SUM = """
 uint row = threadgroup_position_in_grid.x;
@@ -145,7 +147,7 @@ def test_simdgroups_and_threadgroup_memory(device):
         np.testing.assert_array_equal(row_sum()(x), x.numpy().sum(1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("4 GB of memory")
 def test_more_elements_than_30_bits_count(device):
     """Takes 4 GB."""
     n = 2**30 + 5

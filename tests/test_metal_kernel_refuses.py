@@ -13,6 +13,8 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.processes import Process
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 X = tf.constant([1.0, 2.0, 3.0])
 
 

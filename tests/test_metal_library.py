@@ -13,6 +13,8 @@ import tensorflow as tf
 import metal_ops
 from tests.processes import ROOT
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 SOURCE = """
 #include <metal_stdlib>
 using namespace metal;

@@ -19,6 +19,8 @@ from metal_ops.metal import toolchain
 from metal_ops.package import container
 from tests.processes import Process
 
+pytestmark = pytest.mark.ops
+
 RNG = np.random.default_rng(0)
 
 

@@ -12,6 +12,8 @@ from metal_ops import raw_ops
 from metal_ops.layers import MultiHeadAttention
 from tests.calls import normal
 
+pytestmark = pytest.mark.ops
+
 TOLERANCE = {"float32": 3e-6, "mixed_float16": 4e-3, "mixed_bfloat16": 3e-2}
 
 

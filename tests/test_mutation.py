@@ -12,6 +12,8 @@ import pytest
 from tools import mutate
 from tools.mutation import places, report, rooms
 
+pytestmark = pytest.mark.house
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # source line, operator, the line broken
@@ -127,8 +129,37 @@ def test_results_of_places_that_still_stand_are_kept(tmp_path: Path) -> None:
 
 def test_every_test_that_is_named_exists() -> None:
     named = [test for tests in rooms.FAMILIES.values() for test in tests]
-    named += [*rooms.SWEEPS, *(test for _, tests in rooms.BY_PATH for test in tests)]
+    rules = [*rooms.BY_PATH, *rooms.AROUND]
+    named += [*rooms.SWEEPS, *(test for _, tests in rules for test in tests)]
     assert [test for test in sorted(set(named)) if not (ROOT / test).exists()] == []
+
+
+def test_every_source_has_a_place() -> None:
+    """`make test-near` runs nothing for a file without one. Texts and pictures of docs/ are the pages' own."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = [path for path in listed.stdout.splitlines() if (ROOT / path).is_file()]
+    assert len(paths) > 1000 and [path for path in paths if not rooms.place(path)] == []
+    assert rooms.place("kernels/softshrink/softshrink.metal") == "kernels/softshrink"
+    assert rooms.place("elsewhere/new.cc") is None, "the control"
+
+
+@pytest.mark.parametrize(
+    "path, tests",
+    [
+        (
+            "kernels/softshrink/softshrink.metal",
+            {rooms.OWN.format("softshrink"), *rooms.SWEEPS[2:]},
+        ),
+        ("tests/test_softshrink.py", {"tests/test_softshrink.py"}),
+        ("tests/oracles/march.py", {"tests/test_ray_march.py"}),
+        ("docs/index.md", {"tests/test_docs.py"}),
+        ("python/metal_ops/sdf/mesh.py", {"tests/sdf/test_mesh.py"}),
+    ],
+)
+def test_near(path: str, tests: set[str]) -> None:
+    found = rooms.near(path, set())
+    assert tests <= {*found} and len(found) < 15
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import tensorflow as tf
 import metal_ops
 from tests.oracles import march
 
+pytestmark = pytest.mark.ops
+
 AABB = np.array([-1.0, -0.5, 0.0, 1.0, 1.5, 2.0], np.float32)
 
 

@@ -19,6 +19,8 @@ from tests.calls import Call, normal
 from tests.processes import ROOT, Process
 from tests.test_house import families
 
+pytestmark = pytest.mark.ops
+
 
 def stated(families: Iterable[str]) -> dict[str, Call]:
     """What the families' own test files say."""
@@ -48,6 +50,7 @@ CALLS = derived() | stated(families(ROOT))
 # ---- shapes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("name", CALLS)
 def test_shapes_are_known_in_graphs(name: str) -> None:
     """Of arguments with known shapes, those of outputs and gradients are; of unknown sizes, their ranks are."""
@@ -97,6 +100,7 @@ def test_same_bits_for_every_number_of_threads() -> None:
     assert one == five
 
 
+@pytest.mark.instrumented
 def test_each_argument_of_an_op_is_described_beside_its_name():
     """The generated function's docstring has TensorFlow's words on the type, then the declaration's own."""
     said = inspect.getdoc(

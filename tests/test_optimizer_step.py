@@ -12,6 +12,8 @@ import tensorflow as tf
 from metal_ops import raw_ops
 from tests.oracles import optimizer_steps as oracle
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Half a unit in the last place of what is stored; the float32 roundings on the way.
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 WAY = {"float64": 2e-15}

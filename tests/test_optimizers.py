@@ -10,6 +10,8 @@ import tensorflow as tf
 from metal_ops.optimizers import SGD, Adam, AdamW
 from tests.oracles import optimizers as oracle
 
+pytestmark = pytest.mark.ops
+
 STEPS = 100
 SHAPES = [(64, 8), (8,), (3, 5, 2)]
 

@@ -5,6 +5,8 @@ import pytest
 
 from tests.oracles import hash_encode as oracle
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 STEP = 1e-6
 
 

@@ -19,6 +19,8 @@ import metal_ops
 from metal_ops import cli
 from tests import doctests
 
+pytestmark = pytest.mark.packaging
+
 PACKAGE = Path(metal_ops.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 PRIVATE = (

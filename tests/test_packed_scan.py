@@ -12,6 +12,8 @@ import metal_ops
 from tests.calls import Call, samples
 from tests.oracles import numeric, rays
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 SCANS = {
     "inclusive_sum": ("sum", False),
     "exclusive_sum": ("sum", True),

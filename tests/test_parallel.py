@@ -6,9 +6,12 @@ import threading
 import time
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import metal_ops
+
+pytestmark = pytest.mark.ops
 
 
 def products(seed: int) -> tuple[tf.Tensor, metal_ops.QuantizedWeights]:

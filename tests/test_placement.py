@@ -5,6 +5,8 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 
 def test_control_soft_placement_is_off(device):
     # With soft placement on, TensorFlow would quietly put this on the CPU.

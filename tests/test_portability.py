@@ -17,6 +17,8 @@ from metal_ops.build import flags
 from metal_ops.metal.launch import Library
 from tests.processes import ROOT, Process
 
+pytestmark = pytest.mark.packaging
+
 SUFFIXES = (".cc", ".h", ".mm", ".metal")
 SOURCES = sorted(
     path.relative_to(ROOT)
@@ -198,6 +200,7 @@ def with_long_long(source: Path, folder: Path = ROOT) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stderr
 
 
+@pytest.mark.full("every Metal kernel is compiled once more")
 def test_kernels_take_int64_for_what_it_is():
     """CPU kernels are left out for their time: each of them reads all of TensorFlow's headers."""
     kernels = [path for path in SOURCES if path.suffix == ".mm"]
@@ -238,6 +241,7 @@ def names_in_metal_3_0(shaders: list[str]) -> set[str]:
     return {name for _, names, _ in done for name in names.split("\n") if name}
 
 
+@pytest.mark.full("every shader is read once more")
 @pytest.mark.parametrize(
     "room, library", [("kernels", "metal_ops.metallib"), ("device", "libmetal_device.metallib")]
 )

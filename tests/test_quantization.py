@@ -13,6 +13,8 @@ from metal_ops.layers import QuantizedConv2D, QuantizedDense, QuantizedEmbedding
 from metal_ops.layers._quantized import Quantized
 from tests.calls import normal
 
+pytestmark = pytest.mark.ops
+
 
 @pytest.fixture(autouse=True)
 def same_weights():

@@ -13,6 +13,8 @@ import metal_ops
 from metal_ops import _library
 from tests.test_quantized_matmul import ROUNDING, make, meant
 
+pytestmark = pytest.mark.ops
+
 # "": the best, which has products of bytes where the processor has them and no name of its own.
 TARGETS = ["", *_library.simd_targets()]
 

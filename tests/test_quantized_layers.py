@@ -11,6 +11,8 @@ import metal_ops
 from metal_ops.layers import QuantizedConv2D, QuantizedDense, QuantizedEmbedding
 from tests.calls import normal
 
+pytestmark = pytest.mark.ops
+
 FORMATS = [
     dict(),
     dict(bits=8),

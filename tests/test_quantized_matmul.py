@@ -12,6 +12,13 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.calls import Call, normal
 
+pytestmark = [
+    pytest.mark.ops,
+    pytest.mark.instrumented,
+    pytest.mark.avx512,
+    pytest.mark.avx512_bytes,
+]
+
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 

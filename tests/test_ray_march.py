@@ -12,6 +12,8 @@ import metal_ops
 from tests.calls import Call, normal
 from tests.oracles import march
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Steps whose middle is this close to a face (in cells) may fall on either side of it in float32.
 NEAR_A_FACE = 2e-3
 AABB = np.array([-1.0, -0.5, 0.0, 1.0, 1.5, 2.0], np.float32)

@@ -14,6 +14,8 @@ from metal_ops.ops.recurrent import GATES
 from tests.calls import Call, normal
 from tests.oracles import recurrent
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Sums of as many terms as there are units, in float32; then steps, each of which sees what the one before was off by.
 TOLERANCE = {"float32": 2e-6, "float16": 4e-3, "bfloat16": 3e-2}
 CALLS = {

@@ -11,6 +11,8 @@ from metal_ops import layers, raw_ops
 from tests.calls import normal
 from tests.oracles import recurrent
 
+pytestmark = pytest.mark.ops
+
 X = normal(4, 6, 3)
 # Also where steps are missing at the beginning and in between; every sequence has one.
 MASK = np.array(

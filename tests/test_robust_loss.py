@@ -13,6 +13,8 @@ from tests.calls import Call, normal
 from tests.oracles import losses as oracle
 from tests.oracles import numeric
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 INF = float("inf")
 ALPHAS = [2.0, 0.0, -INF, INF, 1.0, -2.0, 1.5, 0.5, -0.5, -4.0, -20.0, 3.0, 2.5, 6.0]
 # Around the removable singularities: the next float32, and so far that both formulas are at their limits.

@@ -10,6 +10,8 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.calls import Call, normal
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 CALLS = {"rope": Call(metal_ops.rope, lambda: {"x": normal(3, 5, 301, 38)}, ("x",))}
 # One pair, no whole vector of pairs, several heads and sequences, one token of many heads.

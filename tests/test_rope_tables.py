@@ -11,6 +11,8 @@ from metal_ops import raw_ops
 from tests import test_rope
 from tests.test_rope import ROUNDING, compare
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Of x, the cosines and the sines: what broadcasts, and in which direction; no whole vectors, and several.
 SHAPES = [
     ((2,), (2,), (2,)),

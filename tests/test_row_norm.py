@@ -11,6 +11,8 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.calls import Call, normal
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 CALLS = {
     "layer_norm": Call(

@@ -9,6 +9,8 @@ import tensorflow as tf
 import metal_ops
 from metal_ops import raw_ops
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SHAPES = ((), (0,), (1,), (7,), (0, 3), (3, 0), (9, 2), (2049, 1), (3, 1025), (2, 3, 700), (90001,))
 

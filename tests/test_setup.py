@@ -15,6 +15,8 @@ import pytest
 from metal_ops._version import TENSORFLOW_RELEASES as RELEASES
 from tests.processes import ROOT
 
+pytestmark = pytest.mark.house
+
 CPU = {"g++", "libhwy-dev", "python3", "python3-venv"}
 METAL = {"clang-19", "lld-19", "libgnustep-base-dev", "libobjc-12-dev", "libboost-context-dev"}
 BROWSER = {"chromium-headless-shell"}
@@ -462,10 +464,10 @@ def test_the_matrix_has_a_row_a_release_and_python(world: World):
             if row and row[0][:2] == "2."
         }
 
-    code, rows = matrix("2.20", "3.12", "tests/a.py tests/b.py")
+    code, rows = matrix("2.20", "3.12", "ops or device")
     assert (code, rows) == (0, {("2.20", "3.12"): "3 0 0 1"})
-    assert world.calls == [f"{world.checkout}/build/tf-2.20 3.12 tests/b.py"]
-    code, rows = matrix("", "", "tests/a.py", "tests/c.py")
+    assert world.calls == [f"{world.checkout}/build/tf-2.20 3.12 ops or device"]
+    code, rows = matrix("", "", "ops", "tests/c.py")
     assert code == 1 and len(rows) == len(RELEASES) * 3
     assert world.calls[-1].endswith("tf-2.21 3.13 tests/c.py")
     good, bad = "3 0 0 1", "- - - - not built: build/test-matrix/2.19-3.12.log"
@@ -560,6 +562,9 @@ def checkout(world: World) -> World:
         ("build", ""),
         ("metal", "--metal"),
         ("test", "--metal --if-possible --browser"),
+        ("test ARGS=tests/test_softshrink.py", ""),
+        ("test-all SHARD=2/4", "--metal --if-possible --browser"),
+        ("test-near", "--metal"),
         ("test-ops", "--metal"),
         ("test-shaders", "--metal"),
         ("bench", "--metal"),

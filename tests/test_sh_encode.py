@@ -12,6 +12,8 @@ import metal_ops
 from tests.calls import Call, normal
 from tests.oracles import encodings, numeric
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # A recurrence of up to 8 steps, a few roundings each, of values up to 3.
 TOLERANCE = 6e-6
 ROUNDING = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -17,6 +17,8 @@ from metal_ops import _library, raw_ops
 from tests.fused_cases import numpy_type
 from tests.processes import Process
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 TARGETS = _library.simd_targets()
 
 

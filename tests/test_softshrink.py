@@ -11,6 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 import metal_ops
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 
 def shrink(x, lambd):
     return np.sign(x) * np.maximum(np.abs(x) - lambd, 0)

@@ -13,7 +13,12 @@ import pytest
 from metal_ops import _library, _version
 from tests.processes import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
+pytestmark = [
+    pytest.mark.ops,
+    pytest.mark.any_simd,
+    pytest.mark.release,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files"),
+]
 
 HERE = _library.build_info()["tensorflow"].rpartition(".")[0]
 LIBRARIES = ("_metal_ops.so", "_metal_kernels.so", "libmetal_device.so")

@@ -12,6 +12,8 @@ import tensorflow as tf
 from metal_ops import HashGrid
 from metal_ops.layers import HashEncoding
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 # The encoding of instant-ngp's configs/nerf/base.json, and of tiny-cuda-nn's data/config_hash.json.
 NERF = {
     "otype": "HashGrid",

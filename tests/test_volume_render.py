@@ -12,6 +12,8 @@ import metal_ops
 from tests.calls import Call, normal, samples
 from tests.oracles import numeric, rays
 
+pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
+
 # Two exponentials of up to 4 units in the last place, a product, a sum whose terms add up to at most the bound.
 TOLERANCE = 2e-6
 # Half-precision inputs are exact in float32; only gradients are rounded to them: half a unit in the last place.

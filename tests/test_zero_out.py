@@ -6,6 +6,8 @@ import tensorflow as tf
 
 import metal_ops
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd, pytest.mark.instrumented]
+
 DTYPES = (
     "float64 float32 bfloat16 float16 int32 int8 uint8 int16 uint16 uint32 int64 uint64".split()
 )

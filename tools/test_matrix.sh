@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # Builds for each release of TensorFlow and runs the suites of ops and device under each Python that it has wheels for.
-# Usage: tools/test_matrix.sh RELEASE PYTHON TESTS [pytest's arguments, in place of TESTS]
+# Usage: tools/test_matrix.sh RELEASE PYTHON MARKERS [pytest's arguments, in place of -m MARKERS]
 #   RELEASE, PYTHON   e.g. 2.20 and 3.12, for one row; all where they are empty
 # The libraries are of no Python, so a release is built once, in a tree whose .venv has one of them; the others get an
 # environment in build/python-<version> there. The table at the end is in build/test-matrix.md, too, with the rows of
 # earlier calls and the commits that they are of; what a row's build and tests said is in build/test-matrix.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-release=$1 python=$2
-read -ra tests <<<"$3"
+release=$1 python=$2 markers=$3
 shift 3
 # Neither the caller's variables nor its job server are for the makes in here.
 unset MAKEFLAGS MFLAGS MAKELEVEL TF PYTHON ARGS
@@ -23,7 +22,7 @@ commit=$(git describe --always --dirty 2>/dev/null)
 }
 mkdir -p "$logs"
 here=$(tools/setup.sh --release)
-[ $# -gt 0 ] || set -- -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder "${tests[@]}"
+[ $# -gt 0 ] || set -- -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "$markers"
 
 # row RELEASE PYTHON RESULT [SECONDS]: what pytest counted has columns, all else is a note.
 row() {

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,16 +18,20 @@ import metal_ops
 from metal_ops import raw_ops
 from tests.processes import ROOT
 
-SOURCES = (
-    "tests/adapter/plain_adapter.cc",
-    "kernels/runtime/declared_op.cc",
-    "kernels/simd/float_types_simd.cc",
+# The hash encoding's vectors take a minute to compile.
+HASH_SOURCES = (
     "kernels/hash_encode/hash_encode_cpu.cc",
     "kernels/hash_encode/hash_encode_forward_simd.cc",
     "kernels/hash_encode/hash_encode_layout_simd.cc",
     "kernels/hash_encode/hash_encode_op.cc",
     "kernels/hash_encode/hash_encode_points_simd.cc",
     "kernels/hash_encode/hash_encode_table_simd.cc",
+)
+of_hash_encoding = pytest.mark.full("compiling the hash encoding takes a minute")
+SOURCES = (
+    "tests/adapter/plain_adapter.cc",
+    "kernels/runtime/declared_op.cc",
+    "kernels/simd/float_types_simd.cc",
     "kernels/scale_slope/scale_slope_cpu.cc",
     "kernels/scale_slope/scale_slope_op.cc",
     "kernels/softshrink/softshrink_op.cc",
@@ -67,16 +73,27 @@ def highway_flags() -> list[str]:
     return ["-isystem", f"{prefix}/include", f"-L{prefix}/lib", "-lhwy"]
 
 
+Run = Callable[..., np.ndarray]  # run(op, attributes, inputs, threads): the only output
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., np.ndarray]:
-    """run(op, attributes, inputs, threads): the only output."""
-    library = tmp_path_factory.mktemp("adapter") / "plain.so"
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return compiled(SOURCES, tmp_path_factory.mktemp("adapter"))
+
+
+@pytest.fixture(scope="module")
+def run_hash(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return compiled((*SOURCES, *HASH_SOURCES), tmp_path_factory.mktemp("adapter"))
+
+
+def compiled(sources: Sequence[str], folder: Path) -> Run:
+    library = folder / "plain.so"
     # No undefined symbol is left, and no folder of TensorFlow's headers is given.
     strict = [] if sys.platform == "darwin" else ["-Wl,-z,defs"]
     command = [
         os.environ.get("CXX", "c++"),
         *("-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-pthread", "-I."),
-        *SOURCES,
+        *sources,
         *("-o", str(library), *strict, *highway_flags()),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -124,7 +141,7 @@ RAW: dict[str, Callable[..., tf.Tensor]] = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", CASES)
-def test_equals_tensorflow(run: Callable[..., np.ndarray], op: str, dtype: str) -> None:
+def test_equals_tensorflow(run: Run, op: str, dtype: str) -> None:
     attributes, shapes = CASES[op]
     inputs = [array(dtype, *shape) for shape in shapes]
     if op == "ScaleSlopeSum":
@@ -154,11 +171,10 @@ HASH: dict[str, tuple[Callable[..., tf.Tensor], tuple[tuple[str, int], ...]]] = 
 }
 
 
+@of_hash_encoding
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", HASH)
-def test_hash_encoding_equals_tensorflow(
-    run: Callable[..., np.ndarray], op: str, dtype: str
-) -> None:
+def test_hash_encoding_equals_tensorflow(run_hash: Run, op: str, dtype: str) -> None:
     raw, first = HASH[op]
     inputs = [array(dtype if kind == "T" else kind, len(POINTS), width) for kind, width in first]
     inputs += [POINTS, array(dtype, *GRID.table_shape), np.asarray(GRID.offsets, np.int32)]
@@ -167,21 +183,28 @@ def test_hash_encoding_equals_tensorflow(
     given = {"T": tf.as_dtype(dtype).as_datatype_enum, **GRID.op_attributes}
     assert np.any(expected != 0)
     for threads in (1, 3):
-        assert run(op, given, inputs, threads).tobytes() == expected.tobytes()
+        assert run_hash(op, given, inputs, threads).tobytes() == expected.tobytes()
 
 
-def test_refuses_in_the_same_words(run: Callable[..., np.ndarray]) -> None:
-    x, y = array("float32", 3), array("float32", 4)
-    table, offsets = array("float32", *GRID.table_shape), np.asarray(GRID.offsets, np.int32)
-    for op, attributes, inputs in (
-        ("Softshrink", {"lambd": -1.0}, [x]),
-        ("SoftshrinkGrad", {"lambd": 0.5}, [y, x]),
-        ("HashEncode", GRID.op_attributes, [POINTS, table[:-1], offsets]),
-        ("HashEncode", GRID.op_attributes, [POINTS[0], table, offsets]),
-    ):
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as theirs:
-            raw = RAW[op] if op in RAW else HASH[op][0]
-            raw(*map(tf.constant, inputs), **attributes)
-        with pytest.raises(ValueError) as ours:
-            run(op, {"T": 1, **attributes}, inputs)
-        assert str(ours.value) and str(ours.value) in str(theirs.value)
+X, Y = array("float32", 3), array("float32", 4)
+TABLE, OFFSETS = array("float32", *GRID.table_shape), np.asarray(GRID.offsets, np.int32)
+
+
+def assert_same_words(run: Run, op: str, attributes: dict[str, Any], inputs: list[Any]) -> None:
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as theirs:
+        raw = RAW[op] if op in RAW else HASH[op][0]
+        raw(*map(tf.constant, inputs), **attributes)
+    with pytest.raises(ValueError) as ours:
+        run(op, {"T": 1, **attributes}, inputs)
+    assert str(ours.value) and str(ours.value) in str(theirs.value)
+
+
+def test_refuses_in_the_same_words(run: Run) -> None:
+    assert_same_words(run, "Softshrink", {"lambd": -1.0}, [X])
+    assert_same_words(run, "SoftshrinkGrad", {"lambd": 0.5}, [Y, X])
+
+
+@of_hash_encoding
+def test_hash_encoding_refuses_in_the_same_words(run_hash: Run) -> None:
+    for inputs in ([POINTS, TABLE[:-1], OFFSETS], [POINTS[0], TABLE, OFFSETS]):
+        assert_same_words(run_hash, "HashEncode", GRID.op_attributes, inputs)

@@ -60,7 +60,7 @@ def memory():
         pytest.skip(f"{free / 2**30:.1f} GiB of memory are free, {NEEDS >> 30} are needed")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("tensors of more than 2^31 elements")
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("name", CASES)
 def test_more_than_two_to_the_31_elements(name):

@@ -6,7 +6,6 @@ Every case is a program of its own, since a device stays loaded for the life of 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from metal_ops._library import build_info
+from tests.processes import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = build_info()["tensorflow"].rpartition(".")[0]
@@ -33,19 +33,11 @@ pytestmark = pytest.mark.skipif(
 
 def run(program: str, **environment: str) -> str:
     """Runs a program and returns what it printed; fails on anything but a clean exit without noise from GNUstep."""
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, **quiet, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    code, out, err = Process("-c", textwrap.dedent(program), **environment).finish(600)
+    assert code == 0, f"exit code {code}\n{out}\n{err}"
     for noise in ("autorelease", "NSAutoreleasePool", "Foundation"):
-        assert noise not in done.stderr, done.stderr
-    return done.stdout
+        assert noise not in err, err
+    return out
 
 
 def test_nothing_is_loaded_unless_asked():
@@ -105,6 +97,7 @@ def test_documented_ops_are_those_that_run_there():
     assert set(out.split()) == documented
 
 
+@pytest.mark.release
 def test_load_at_import():
     out = run(
         """
@@ -224,6 +217,7 @@ FOUND = """
     """
 
 
+@pytest.mark.release
 def test_tensorflow_finds_it_by_itself():
     """By the variable that TensorFlow reads; nothing is too late then."""
     plugin = str(ROOT / "python/metal_ops/libmetal_device.so")

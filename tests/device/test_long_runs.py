@@ -89,7 +89,7 @@ def test_two_thousand_steps():
     assert points[-1]["loss"] < 0.01 * points[0]["loss"]  # it was training
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ten thousand steps")
 def test_ten_thousand_steps():
     points = measure(10_000)
     print(points)

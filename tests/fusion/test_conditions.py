@@ -12,6 +12,8 @@ import tensorflow as tf
 import metal_ops
 from tests.fusion.harness import look, same_as_eager, values
 
+pytestmark = pytest.mark.instrumented
+
 X = values((2, 5, 6, 4), seed=1)
 W = values((3, 3, 4, 6), seed=2)
 SQUARE = values((3, 3, 4, 4), seed=3)  # keeps the number of channels

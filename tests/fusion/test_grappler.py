@@ -10,6 +10,8 @@ from tensorflow.python.eager import context  # a test: the package itself has no
 import metal_ops
 from tests.fusion.harness import values
 
+pytestmark = pytest.mark.release
+
 X = values((2, 5, 5, 4), seed=1).numpy()
 W = values((3, 3, 4, 4), seed=2).numpy() / 4.0
 B = values((4,), seed=3).numpy()

@@ -52,7 +52,13 @@ def randomize(model: keras.Model, seed: int = 0) -> None:
             weight.assign(random.uniform(0.5, 1.5, weight.shape))
 
 
-@pytest.mark.parametrize("name", MODELS)
+def model(name: str) -> Any:
+    """The first three have all that the others have."""
+    long = name in ("InceptionV3", "DenseNet121")
+    return pytest.param(name, marks=[pytest.mark.full("a long graph")] if long else [])
+
+
+@pytest.mark.parametrize("name", [*map(model, MODELS)])
 def test_predictions(name: str):
     pixels, fused, missed = MODELS[name]
     keras.utils.set_random_seed(0)
@@ -93,7 +99,11 @@ BLOCK_ULPS = 8
 NETWORK = 1.2
 
 
-@pytest.fixture(scope="module", params=["0", "1"], ids=["Eigen", "oneDNN"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("0", marks=pytest.mark.full("oneDNN is TensorFlow's default")), "1"],
+    ids=["Eigen", "oneDNN"],
+)
 def errors(request) -> Any:
     """What `exactness.py` finds where TensorFlow's own products are Eigen's, and oneDNN's."""
     process = Process("-m", "tests.fusion.exactness", TF_ENABLE_ONEDNN_OPTS=request.param)
@@ -159,7 +169,7 @@ def pictures(count: int = 40) -> tuple[np.ndarray, np.ndarray]:
 
 # The bias is all that a training step lets vanish here. SGD, as Adam divides gradients by their size: those of biases
 # before a batch norm are only rounding, and would become steps.
-STEPS, MOST_STEPS = 20, 80
+FEW_STEPS, STEPS, MOST_STEPS = 3, 20, 80
 
 
 def step(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -180,7 +190,7 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    """After STEPS steps, fused."""
+    """After FEW_STEPS steps, fused."""
     model = resnet50()
     model.compile(
         keras.optimizers.SGD(0.02, momentum=0.9),
@@ -191,19 +201,25 @@ def trained() -> Trained:
     images, labels = pictures()
     before = metal_ops.fusion.status()
     with metal_ops.fusion.enabled(cpu=True):
-        losses = [step(model, images, labels)[0] for _ in range(STEPS)]
+        losses = [step(model, images, labels)[0] for _ in range(FEW_STEPS)]
     after = metal_ops.fusion.status()
     assert after.errors == before.errors
     return Trained(model, losses, after.fused - before.fused)
 
 
+def test_training_fuses_each_convolution(trained: Trained):
+    """In training each ends in its bias: batch norm's statistics need the result. The gradients read it too."""
+    assert trained.fused >= 53
+
+
+@pytest.mark.full("up to 80 steps of 53 convolutions")
 def test_training(trained: Trained):
     """Until it overfits. Its losses are not those of the unfused network, nor of another processor's: rounding decides
     what many a ReLU does, and grows from step to step; `exactness.py` compares what can be compared."""
-    # In training each convolution ends in its bias: batch norm's statistics need the result. The gradients read it too.
-    assert trained.fused >= 53
-    assert trained.losses[-1] < 0.2 * trained.losses[0]
     images, labels = pictures()
+    for _ in range(STEPS - FEW_STEPS):
+        trained.losses.append(step(trained.model, images, labels)[0])
+    assert trained.losses[-1] < 0.2 * trained.losses[0]
     for _ in range(MOST_STEPS - STEPS):
         loss, accuracy = step(trained.model, images, labels)
         if accuracy == 1.0 and loss < 0.1:

@@ -14,6 +14,8 @@ import tensorflow as tf
 import metal_ops
 from tests.fusion.harness import UNIT, assert_rounded, same_as_eager, values, wide
 
+pytestmark = pytest.mark.instrumented
+
 DTYPES = ("float32", "float16", "bfloat16")
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import metal_ops
 from tests.fusion.harness import tolerance, values
+from tests.suites import at_depth
 
 # Under the sanitizers an op takes several times as long.
-GRAPHS = 100 if os.environ.get("METAL_OPS_SANITIZED") else 500
+GRAPHS = 100 if os.environ.get("METAL_OPS_SANITIZED") else at_depth(200, 500)
 C = 3
 ACTIVATIONS = [tf.nn.relu, tf.nn.relu6, tf.nn.elu, tf.tanh, tf.sigmoid, tf.nn.silu, tf.nn.gelu]
 ACTIVATIONS.append(lambda x: x * tf.tanh(tf.math.softplus(x)))
@@ -134,6 +135,7 @@ def plain_tensorflow():
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
+@pytest.mark.instrumented
 @settings(
     max_examples=GRAPHS,
     deadline=None,

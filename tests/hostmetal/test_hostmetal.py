@@ -82,7 +82,12 @@ def test_no_timeout(program: Path, value: str) -> None:
         run(program, "library_lists_its_functions", HOSTMETAL_TIMEOUT=value)
 
 
-@pytest.mark.parametrize("threads", ["1", "2", "7"])
+AGAIN = pytest.mark.full("each case has run alone, on all cores, and with seven threads")
+
+
+@pytest.mark.parametrize(
+    "threads", [pytest.param("1", marks=AGAIN), pytest.param("2", marks=AGAIN), "7"]
+)
 def test_all_cases_in_one_process(program: Path, threads: str) -> None:
     run(program, HOSTMETAL_NUM_THREADS=threads)
 

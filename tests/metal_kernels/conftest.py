@@ -16,7 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
     """The environment without what an outer `make` or test process left in it."""
-    drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PYTHONPATH", "METAL_OPS_TEST_DEVICE_PROCESS")
+    drop = (
+        "MAKEFLAGS",
+        "MFLAGS",
+        "MAKELEVEL",
+        "PYTHONPATH",
+        "METAL_OPS_TEST_DEVICE_PROCESS",
+        "METAL_OPS_TEST_SERVER",
+    )
     return {name: value for name, value in os.environ.items() if name not in drop}
 
 

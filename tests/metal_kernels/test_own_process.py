@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.forked import Server
+from tests.forked import Fork, Server
 from tests.processes import Process, patience
 
 ENDS = {
@@ -22,7 +24,7 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def server() -> Server:
-    return Server({**os.environ, "IN_THE_FORK": "1"})
+    return Server.of_this_run()
 
 
 @pytest.mark.parametrize("text, code", ENDS.items())
@@ -37,7 +39,8 @@ def test_what_it_said_and_where_it_ran(server: Server, tmp_path: Path) -> None:
     file.write_text(
         "import os\ndef test(): assert 0, (os.getpid(), os.environ['IN_THE_FORK'], 'said')"
     )
-    outputs = [server.run(["-q", "-p", "no:cacheprovider", str(file)], 120)[1] for _ in range(2)]
+    options = ["-q", "-p", "no:cacheprovider", str(file)]
+    outputs = [server.run(options, 120, IN_THE_FORK="1")[1] for _ in range(2)]
     assert all("'1', 'said')" in output for output in outputs)
     assert str(os.getpid()) not in outputs[0]
 
@@ -49,11 +52,67 @@ def test_one_that_does_not_end_is_killed(server: Server, tmp_path: Path) -> None
     assert code == -9 and output.endswith("no end after 0.5 s")
 
 
+# Both kinds of processes say the same; `forked` says which it is.
+SAYS = """
+import json, os, sys
+print(json.dumps([sys.argv, __name__, os.environ["COLUMNS"], "METAL_OPS_DEVICE" in os.environ]))
+sys.stderr.write("error")
+os.write(%d, b"line")
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_process_is_as_python_starts_it(fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METAL_OPS_DEVICE", "1")
+    reads, writes = os.pipe()
+    process = Process("-c", SAYS % writes, "a", "b c", descriptors=[writes], fresh=fresh)
+    code, out, err = process.finish()
+    assert (code, err) == (3, "error")
+    assert json.loads(out) == [["-c", "a", "b c"], "__main__", "200", False]
+    assert os.read(reads, 10) == b"line"
+    assert isinstance(process._process, Fork) != fresh
+    for each in (reads, writes):
+        os.close(each)
+
+
+def test_scripts_and_modules_of_a_fork(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'beside'")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, beside; print(sys.argv[1:], beside.WORD, __file__)")
+    code, out, err = Process(str(script), "a").finish()
+    assert (code, out) == (0, f"['a'] beside {script}\n"), err
+    assert Process("-m", "json.tool", "--help").finish()[1].startswith("usage: ")
+
+
+@pytest.mark.parametrize(
+    "variables, forked",
+    [
+        ({}, True),
+        ({"METAL_OPS_SIMD": "emu128"}, True),
+        ({"TF_ENABLE_ONEDNN_OPTS": "0"}, False),
+        ({"TF_CPP_MIN_LOG_LEVEL": "0"}, False),
+        ({"GLIBC_TUNABLES": ""}, False),
+    ],
+)
+def test_what_is_read_on_import_wants_a_new_process(
+    variables: dict[str, str], forked: bool, server: Server
+) -> None:
+    assert server.can({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **variables}) == forked
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at threads in /proc")
+def test_nothing_of_tensorflow_runs_in_the_server() -> None:
+    """A fork has none of its parent's threads. OpenBLAS ends its own before, and makes them anew."""
+    count = "import os; print(len(os.listdir(f'/proc/{os.getppid()}/task')))"
+    assert int(Process("-c", count).finish()[1]) == 1
+
+
 def test_a_process_that_does_not_end_is_killed() -> None:
     process = Process("-c", "print('began', flush=True); import time; time.sleep(100)")
     with pytest.raises(AssertionError, match="no end after 2 s\nbegan"):
         process.finish(timeout=2)
-    assert process._process.returncode == -9
+    assert process.returncode == -9
 
 
 @pytest.mark.parametrize("wanting, share", [(0, 1), (0.5, 1), (1, 1), (4, 4), (40, 40)])

@@ -16,6 +16,8 @@ from metal_ops.metal import CompileError, seal
 from metal_ops.metal.abi import Abi, abi, number
 from metal_ops.metal.toolchain import library_root
 
+pytestmark = pytest.mark.compiler
+
 HEADER = library_root() / "metallib_abi.h"
 # A kernel that takes, writes and reads what an argument's record says.
 PROGRAM = """

@@ -17,6 +17,8 @@ import metal_ops.metal
 from metal_ops.metal import CompileError, Options, cache, compiler, toolchain
 from metal_ops.metal.launch import Library
 
+pytestmark = pytest.mark.compiler
+
 PROGRAM = [sys.executable, str(Path(metal_ops.metal.__file__).parent)]
 SOURCE = "kernel void add(device float* x, uint i [[thread_position_in_grid]]) { x[i] += 3; }\n"
 

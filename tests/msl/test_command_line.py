@@ -14,6 +14,8 @@ import metal_ops.metal
 from metal_ops.metal import toolchain
 from metal_ops.metal.launch import Library
 
+pytestmark = pytest.mark.compiler
+
 PROGRAM = [sys.executable, str(Path(metal_ops.metal.__file__).parent)]
 ADD = "#include <metal_stdlib>\nkernel void {name}(device float* x, uint i [[thread_position_in_grid]]) {{ x[i] += {value}; }}\n"
 

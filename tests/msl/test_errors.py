@@ -8,6 +8,8 @@ import pytest
 
 from .shaders import messages
 
+pytestmark = pytest.mark.compiler
+
 K = "kernel void k(device float* x [[buffer(0)]], constant float& c [[buffer(1)]], uint i [[thread_position_in_grid]])"
 # name: (source, line:column of the first error, words that it says). `^` is no part of the source: it marks the place.
 REFUSED = {

@@ -22,6 +22,8 @@ from metal_ops.metal import (
 
 from .shaders import HEADER, path
 
+pytestmark = pytest.mark.compiler
+
 ROOT = Path(__file__).resolve().parents[2]
 SHADERS = sorted(
     str(file.relative_to(ROOT))
@@ -75,6 +77,14 @@ FOR_ALL_TARGETS = {
 }
 
 
+# Of these the quick ones, for the newest target: the others are minutes of work.
+ONE_OF_A_KIND = {
+    *("device/kernels/copy.metal", "device/kernels/nn/loss.metal"),
+    *("kernels/hash_encode/hash_encode.metal", "kernels/row_norm/row_norm.metal"),
+}
+MINUTES = "compiling all shaders for GPUs takes minutes"
+
+
 def flat(file: str, target: str) -> str:
     """The text of a shader for a target, all headers included."""
     options = Options(include=(".",), gpu=(target,))
@@ -86,14 +96,13 @@ def test_shaders_for_all_targets_exist() -> None:
     assert FOR_ALL_TARGETS <= set(SHADERS)
 
 
-# The same text a second time is minutes of work in all, and one of the slow tests.
 @pytest.mark.parametrize(
     "file, target",
     [
-        pytest.param(file, target, marks=[] if all_targets else [pytest.mark.slow])
+        pytest.param(file, target, marks=[] if few else [pytest.mark.full(MINUTES)])
         for file in SHADERS
         for target in gpu.TARGETS
-        for all_targets in [target == gpu.TARGETS[-1] or file in FOR_ALL_TARGETS]
+        for few in [target == gpu.TARGETS[-1] and file in ONE_OF_A_KIND]
     ],
 )
 def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:

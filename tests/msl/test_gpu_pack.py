@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.compiler
+
 ROOT = Path(__file__).resolve().parents[2]
 # Two launches, one of a struct with a gap between its fields, and the same in a test that is left out.
 RECORDED = '''

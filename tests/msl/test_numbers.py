@@ -28,7 +28,7 @@ def test_within_the_specification(function, type_, some):
     assert apart <= bound(function, type_), f"{function.name}{arguments}: {apart} ulp"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a million arguments of each function")
 def test_a_million_keep_what_the_page_says():
     documented = json.loads((ROOT / "docs" / "numbers.json").read_text())
     for type_ in TYPES:

@@ -24,6 +24,8 @@ from metal_ops.metal.launch import Library
 
 from .shaders import HEADER, library, path
 
+pytestmark = pytest.mark.compiler
+
 KERNELS = 3 * cpu.KERNELS_PER_PART + 5
 # What kernels of several parts share: a table, strings, function constants, functions that call each other, one with a
 # variable of its own, threadgroup memory, and a barrier in every other kernel.

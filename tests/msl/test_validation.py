@@ -9,6 +9,8 @@ from metal_ops.metal.launch import Fault
 
 from .shaders import library
 
+pytestmark = pytest.mark.compiler
+
 SOURCE = """
 struct P { float a; float b[7]; };
 kernel void read(device const float* x, device float* out, uint i [[thread_position_in_grid]]) { out[i] = x[i + 1]; }

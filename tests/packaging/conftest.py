@@ -8,6 +8,7 @@ import shutil
 import site
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,10 +31,10 @@ INSTALL_SOURCE, INSTALL_SOURCES = (
     c for c in PAGE_COMMANDS if re.match(r"pip install .*\.$|.* \. ", c)
 )
 
-# What the tests and their oracles import, for a copy outside of the checkout.
-PYTEST_INI = (
-    "[pytest]\naddopts = -q --strict-markers --import-mode=importlib -m 'not slow'\n"
-    "markers =\n    slow: takes many minutes or much memory\npythonpath = .\n"
+# Of the tests, for a copy outside of the checkout.
+PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+PYTEST_INI = f"[pytest]\naddopts = {PYTEST['addopts']}\npythonpath = .\nmarkers =\n" + "".join(
+    f"    {marker}\n" for marker in PYTEST["markers"]
 )
 
 
@@ -51,7 +52,13 @@ class Environment:
         return next((self.folder / "venv" / "lib").glob("python*/site-packages"))
 
     def variables(self, **more: str) -> dict[str, str]:
-        drop = ("PYTHONPATH", "METAL_OPS_DEVICE", "METAL_OPS_TEST_DEVICE_PROCESS", "VIRTUAL_ENV")
+        drop = (
+            "PYTHONPATH",
+            "METAL_OPS_DEVICE",
+            "METAL_OPS_TEST_DEVICE_PROCESS",
+            "METAL_OPS_TEST_SERVER",
+            "VIRTUAL_ENV",
+        )
         kept = {name: value for name, value in os.environ.items() if name not in drop}
         return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", **more}
 

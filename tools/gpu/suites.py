@@ -142,6 +142,7 @@ def environment(here: Path) -> dict[str, str]:
         "METAL_OPS_LLD": str(llvm / "bin/ld.lld"),
         "METAL_OPS_LIBCLANG": str(llvm / "lib/libclang-19.so.1"),
         "METAL_OPS_TEST_DEVICE_PROCESS": "1",
+        "METAL_OPS_TEST_DEPTH": "all",
         "METAL_OPS_DEVICE_MEMORY_MB": "8192",  # several processes share a GPU
         "TF_ENABLE_ONEDNN_OPTS": "0",  # TensorFlow 2.18's ends the process on processors with AMX
         "TF_CPP_MIN_LOG_LEVEL": "2",

@@ -80,6 +80,13 @@ MSL = [f"tests/msl/test_{name}.py" for name in ("kernels", "types", "math", "int
 NERF = [f"tests/nerf/test_{name}.py" for name in ("cameras", "space", "composite", "files", "model", "scenes",
                                                  "procedural", "training", "program", "on_device")]  # fmt: skip
 
+
+def _all(folder: str, *more: str) -> list[str]:
+    """Every test file of a folder, and more."""
+    found = sorted((ROOT / folder).glob("test_*.py"))
+    return [*(str(file.relative_to(ROOT)) for file in found), *more]
+
+
 # Files and folders whose tests are not found by an op's name; the first that fits.
 BY_PATH: list[tuple[str, list[str]]] = [
     (r"kernels/gemm/gemm\.mm", [OWN.format("fused_matmul"), OWN.format("fused_conv2d"), DEVICE.format("nn")]),
@@ -137,7 +144,13 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/nerf/(train|evaluate|model)", ["tests/nerf/test_training.py", *NERF]),
     (r"python/metal_ops/nerf/(cli|options|run|compare|pictures)", ["tests/nerf/test_program.py", *NERF]),
     (r"python/metal_ops/nerf/", NERF),
-    (r"python/metal_ops/lm/", ["tests/lm/test_model.py", "tests/lm/test_program.py"]),
+    (r"python/metal_ops/(lm/|kv_cache|adapters)", _all("tests/lm", "tests/test_adapters.py")),
+    (r"python/metal_ops/sdf/", _all("tests/sdf")),
+    (r"python/metal_ops/image/", _all("tests/image")),
+    (r"python/metal_ops/package/", ["tests/test_model_package.py", OWN.format("model_package")]),
+    (r"python/metal_ops/_?quantiz", ["tests/test_quantization.py", "tests/test_quantized_layers.py",
+                                     OWN.format("quantization")]),
+    (r"python/metal_ops/profiler", [DEVICE.format("profiler")]),
     (r"python/metal_ops/kernel/", [*FAMILIES["metal_kernel"][1:3], FAMILIES["metal_kernel"][0]]),
     (r"python/metal_ops/fusion/", ["tests/fusion/test_explain.py", "tests/fusion/test_html.py", *FUSION]),
     (r"python/metal_ops/ops/_fused", ["tests/test_fused_matmul.py", *FAMILIES["fused_conv2d"]]),
@@ -158,6 +171,59 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/", ["tests/test_import.py", "tests/test_package.py", "tests/test_arguments.py",
                             "tests/nerf/test_program.py", "tests/device/test_loading.py"]),
 ]  # fmt: skip
+
+
+# Sources in which no mistakes are planted, for `make test-near`; the first that fits.
+AROUND: list[tuple[str, list[str]]] = [
+    (r"docs/write-a-metal-op", ["tests/metal_kernels/test_guide.py", "tests/test_docs.py"]),
+    (r"docs/build", ["tests/packaging/test_build_page.py", "tests/test_docs.py"]),
+    (r"docs/mutation", ["tests/test_mutation.py"]),
+    (r"docs/|mkdocs\.yml|README|CONTRIBUTING|CHANGELOG|tools/reference/", ["tests/test_docs.py"]),
+    (r"examples/", ["tests/test_examples.py"]),
+    (r"tools/gpu/|benchmarks/gpu/", ["tests/msl/test_gpu_pack.py"]),
+    (r"benchmarks/", ["tests/test_benchmarks.py"]),
+    (r"tools/mutat", ["tests/test_mutation.py"]),
+    (r"tools/choose_tests|pyproject\.toml|\.ci/|tools/sanitize/run", ["tests/test_suites.py", "tests/test_setup.py"]),
+    (r"tools/new_op|kernels/null_op/", ["tests/metal_kernels/test_new_op.py", "tests/test_house.py"]),
+    (r"tools/packaging/|(hostmetal/)?(setup\.py|MANIFEST|pyproject)", _all("tests/packaging", "tests/test_package.py")),
+    (r"(.*/)?(Makefile|\w+\.mk|exports\.map)$|requirements|tools/", ["tests/test_setup.py", "tests/test_house.py"]),
+    (r"hostmetal/", ["tests/hostmetal/test_hostmetal.py", *_all("tests/hosts")]),
+    (r"python/metal_ops/include/", ["tests/metal_kernels/test_build.py", "tests/test_portability.py"]),
+    (r"(.*/)?(BUILD|WORKSPACE|LICENSE|NOTICE|\.\w[^/]*)$", ["tests/test_house.py"]),
+]  # fmt: skip
+
+
+def place(path: str) -> str | None:
+    """Which rule says the tests of a change of this file; None where there is none."""
+    if path.startswith("tests/"):
+        return "tests/"
+    if _family(path):
+        return f"kernels/{_family(path)}"
+    if found := next((pattern for pattern, _ in BY_PATH if re.match(pattern, path)), None):
+        return found
+    if re.match(r"kernels/|ops/", path) and path.endswith((".cc", ".h", ".mm", ".metal")):
+        return "what ops share"
+    return next((pattern for pattern, _ in AROUND if re.match(pattern, path)), None)
+
+
+def near(path: str, objects: set[str]) -> list[str]:
+    """The test files that a change of a file can break, by the rule of its place, nearest first."""
+    where = place(path)
+    if where == "tests/":
+        return [path] if Path(path).name.startswith("test_") else _importers(path)
+    around = dict(AROUND)
+    return around[where] if where in around else tests_of(path, objects)
+
+
+def _importers(path: str) -> list[str]:
+    """The test files that import a module of tests/, or name a file there; a conftest is of its folder's."""
+    if Path(path).name in ("conftest.py", "__init__.py"):
+        found = sorted((ROOT / path).parent.glob("test_*.py"))
+    else:
+        word = re.compile(rf"\b{re.escape(Path(path).stem)}\b")
+        every = sorted((ROOT / "tests").rglob("test_*.py"))
+        found = [file for file in every if word.search(file.read_text())]
+    return [str(file.relative_to(ROOT)) for file in found]
 
 
 def dependents(root: Path) -> dict[str, set[str]]:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+pytestmark = [pytest.mark.instrumented, pytest.mark.release]
+
 FLOATS = ["float32", "float16", "bfloat16"]
 NUMBERS = [*FLOATS, "int64"]
 MOVABLE = [*NUMBERS, "float64", "bool", "int8", "uint8", "int16", "uint16", "uint32", "uint64", "complex64",

@@ -11,7 +11,10 @@ import tensorflow as tf
 from metal_ops import _placement, device
 from tests import doctests
 
-pytestmark = pytest.mark.usefixtures("soft_placement")
+pytestmark = [
+    pytest.mark.release,
+    pytest.mark.usefixtures("soft_placement"),
+]
 
 
 def solve(x: tf.Tensor) -> tf.Tensor:

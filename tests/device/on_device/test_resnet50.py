@@ -70,6 +70,9 @@ class Training:
         return np.array([float(loss) for loss, _ in steps]), dict(zip(names, first, strict=True))
 
 
+@pytest.mark.full(
+    "six trainings take more than a minute; test_training.py has short ones of its layers"
+)
 @pytest.mark.skipif(
     VALIDATION, reason="takes minutes where each access is checked; shorter tests have its shaders"
 )

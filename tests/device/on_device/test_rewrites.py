@@ -18,6 +18,8 @@ from metal_ops._placement import functions, short
 from tests.device.on_device.test_elementwise import FLOATS, wide
 from tests.device.on_device.test_ops import numpy_type, on_device, put
 
+pytestmark = pytest.mark.release
+
 raw = tf.raw_ops
 
 

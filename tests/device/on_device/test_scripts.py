@@ -33,7 +33,13 @@ def as_users_have_it():
     tf.keras.backend.clear_session()
 
 
-@pytest.mark.parametrize("name", sorted({path.stem for path in SCRIPTS.glob("*.py")} - {*ALONE}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.full("trains for long")] if name in LONG else [])
+        for name in sorted({path.stem for path in SCRIPTS.glob("*.py")} - {*ALONE})
+    ],
+)
 def test_script(name):
     if name in LONG and VALIDATION:
         pytest.skip("its shaders are validated by the shorter scripts")

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from tests import doctests, placements
 
+pytestmark = [pytest.mark.instrumented, pytest.mark.release]
+
 GPU = "GPU:0"
 FLOATS = ["float32", "float16", "bfloat16"]
 # Every type with arithmetic that a "GPU" variable can have: TensorFlow keeps int32 variables on the CPU.

@@ -13,6 +13,8 @@ import metal_ops
 from metal_ops import device
 from tests import placements
 
+pytestmark = pytest.mark.instrumented
+
 GPU = "GPU:0"
 
 

@@ -6,13 +6,13 @@ CPU that ran later in the same process would test something else.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import suites
 from tests.forked import Server
 from tests.metal_kernels.on_device import again
 from tests.processes import VALIDATION
@@ -20,18 +20,15 @@ from tests.processes import VALIDATION
 INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"
 
 
-@functools.cache
-def server() -> Server:
-    return Server({**os.environ, INSIDE: "1", "TF_CPP_MIN_LOG_LEVEL": "2"})
-
-
 class OwnProcess(pytest.Item):
     """All tests of one file."""
 
     def runtest(self) -> None:
-        options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=3"]
+        options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=5"]
+        options += ["-m", self.config.option.markexpr]
         timeout = 1800 if VALIDATION else 600
-        code, output = server().run([*options, str(self.path)], timeout)
+        server = Server.of_this_run()
+        code, output = server.run([*options, str(self.path)], timeout, **{INSIDE: "1"})
         # "No tests" is exit code 5, a crash is negative: both are failures.
         if code != 0:
             pytest.fail(f"exit code {code}\n{output}", pytrace=False)
@@ -42,10 +39,17 @@ class OwnProcess(pytest.Item):
 
 
 class DeviceFile(pytest.File):
-    """A test file, seen from outside."""
+    """A test file, seen from outside: with the markers of those of its tests that -m takes."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        yield OwnProcess.from_parent(self, name="own_process")
+        asked = self.config.option.markexpr
+        taken = [m for m in suites.sets_of_marks(self.path) if suites.takes(asked, m)]
+        # Left out where all of its tests are.
+        for marks in sorted(taken, key=lambda marks: len(marks.intersection(suites.LEFT_OUT)))[:1]:
+            item = OwnProcess.from_parent(self, name="own_process")
+            for name in sorted(marks):
+                item.add_marker(name)
+            yield item
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> DeviceFile | None:

@@ -11,8 +11,16 @@ from tests.metal_kernels.on_device import again
 same_weights = test_adapters.same_weights
 
 
-class TestOnDevice(again.tests_of(test_adapters, ("test_public",))):
+LONG = "test_three_adapters_on_one_base_for_three_tasks"
+
+
+class TestOnDevice(again.tests_of(test_adapters, ("test_public", LONG))):
     pass
+
+
+@pytest.mark.full("trains three adapters for half a minute; on the CPU it is part of `make test`")
+def test_long(tmp_path):
+    getattr(test_adapters, LONG)(tmp_path)
 
 
 @pytest.mark.parametrize("kind", test_adapters.KINDS)

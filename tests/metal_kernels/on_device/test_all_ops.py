@@ -17,6 +17,8 @@ from tensorflow.core.framework import kernel_def_pb2, op_def_pb2
 
 from metal_ops import raw_ops
 
+pytestmark = pytest.mark.release
+
 # Types that no shader has.
 NOT_IN_METAL = {tf.float64: "Metal has no double", tf.complex128: "Metal has no double"}
 # (op, attribute, type): why not.

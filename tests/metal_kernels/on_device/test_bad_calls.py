@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from metal_ops import raw_ops
 
+pytestmark = pytest.mark.instrumented
+
 ORIGINS = np.full((4, 3), -1, np.float32)
 
 

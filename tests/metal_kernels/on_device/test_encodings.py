@@ -10,6 +10,8 @@ from metal_ops import raw_ops
 from tests import test_frequency_encode, test_sh_encode
 from tests.metal_kernels.on_device import again
 
+pytestmark = pytest.mark.instrumented
+
 OPS = ("sh_encode", "sh_encode_grad", "frequency_encode", "frequency_encode_grad")
 # One step more or less in the last place of a sum of up to 64 terms.
 TOLERANCE = 2e-6

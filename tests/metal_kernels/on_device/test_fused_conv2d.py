@@ -103,6 +103,7 @@ def test_groups(monkeypatch, image, channels, filters, window, strides, dilation
             again.assert_agree(expected, got, dtype, rtol=2e-5, atol=8e-5)
 
 
+@pytest.mark.instrumented
 def test_bad_arguments_in_one_voice():
     for x, w, args, given, _ in on_cpu.BAD:
         call = dict(fused_ops=["Relu"], strides=[1] * 4, padding="VALID") | given

@@ -40,6 +40,7 @@ class TestTiles(
         monkeypatch.setenv("METAL_OPS_GEMM", "tiles")
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shaders", ["threads", "tiles", "groups", CACHED])
 def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
@@ -126,6 +127,7 @@ def test_groups_of_batches_and_slices(monkeypatch, dtype):
         again.assert_agree(cpu, device, dtype, rtol=2e-5, atol=8e-5)
 
 
+@pytest.mark.instrumented
 def test_bad_arguments_in_one_voice():
     for a, b, args, attributes, _ in on_cpu.BAD:
         call = dict(fused_ops=["Relu"]) | attributes

@@ -98,6 +98,7 @@ def test_gradients_of_many_rows(use_bias, monkeypatch):
         assert np.max(np.abs(actual - expected)) <= 4e-3 * np.max(np.abs(expected))
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("way", ["threads", "groups"])
 def test_same_bits_from_run_to_run(way, monkeypatch):
     monkeypatch.setenv("METAL_OPS_MLP", way)
@@ -117,6 +118,7 @@ def test_an_unknown_way_is_refused(monkeypatch):
         )
 
 
+@pytest.mark.instrumented
 def test_same_sentences():
     again.assert_same_sentence(
         lambda: raw_ops.fused_mlp(tf.ones([2, 3]), tf.ones([65]), n_outputs=1, n_neurons=16)

@@ -185,6 +185,7 @@ def test_order_in_a_function_is_the_programs() -> None:
             assert steps().numpy() == [0.0] and variable.numpy() == [4.0]
 
 
+@pytest.mark.instrumented
 def test_updates_from_many_threads_are_all_made() -> None:
     with tf.device(GPU):
         variable = tf.Variable(tf.zeros(5000))
@@ -214,6 +215,7 @@ INVALID: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("changes", INVALID.values(), ids=INVALID)
 def test_invalid_arguments(changes: Callable[[], dict[str, Any]]) -> None:
     messages = []

@@ -24,6 +24,8 @@ from tests.fusion import test_updates as updates
 from tests.fusion.harness import assert_rounded, look, same_as_eager, values, wide
 from tests.processes import Process
 
+pytestmark = pytest.mark.release
+
 DTYPES = ["float32", "float16", "bfloat16"]
 
 

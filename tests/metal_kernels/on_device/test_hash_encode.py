@@ -106,6 +106,7 @@ INVALID: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("changes", INVALID.values(), ids=INVALID)
 def test_invalid_arguments(op: str, changes: dict[str, Any]) -> None:
@@ -117,6 +118,7 @@ def test_invalid_arguments(op: str, changes: dict[str, Any]) -> None:
     assert messages[0] == messages[1]  # one voice for all devices
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("op", OPS)
 def test_points_outside_the_unit_cube(op: str) -> None:
     points = CASE.arrays["points"].copy()
@@ -187,6 +189,7 @@ def test_second_order_through_the_public_function() -> None:
         np.testing.assert_allclose(on_device, on_cpu, rtol=1e-4, atol=1e-5 * np.abs(on_cpu).max())
 
 
+@pytest.mark.instrumented
 def test_from_many_threads() -> None:
     expected = {op: call(op, "CPU:0").numpy() for op in OPS}
 

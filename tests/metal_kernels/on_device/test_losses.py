@@ -53,6 +53,7 @@ def normal(shape, dtype, seed=0):
     return values.astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", again.DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_robust_loss_equals_the_cpu(shape, dtype):
@@ -79,6 +80,7 @@ def test_robust_loss_equals_the_cpu(shape, dtype):
         again.assert_agree(cpu, device, dtype, TOLERANCE, 1e-6)
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", again.DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_sigmoid_focal_loss_equals_the_cpu(shape, dtype):
@@ -95,6 +97,7 @@ def test_sigmoid_focal_loss_equals_the_cpu(shape, dtype):
 
 
 # From 128 classes on a SIMD group shares a row; more than 1024 labels need a buffer of their own.
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", again.DTYPES)
 @pytest.mark.parametrize(
     "shape", [(0, 3), (4, 0), (1, 1), (1500, 7), (3, 127), (35, 128), (5, 1000)], ids=str
@@ -119,6 +122,7 @@ def test_softmax_focal_loss_equals_the_cpu(shape, dtype):
         again.assert_agree(cpu, device, dtype, TOLERANCE, 1e-7)
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", again.DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_scale_slope_equals_the_cpu(shape, dtype):

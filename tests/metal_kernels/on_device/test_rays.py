@@ -426,12 +426,14 @@ def call(op: str, device: str, changes: dict[str, Any]) -> list[tf.Tensor]:
     )
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("op", CALLS)
 def test_good_arguments(op: str) -> None:
     for on_device, on_cpu in zip(call(op, "GPU:0", {}), call(op, "CPU:0", {}), strict=True):
         np.testing.assert_allclose(on_device, on_cpu, rtol=1e-6)
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("op, changes", BAD, ids=str)
 def test_bad_arguments(op: str, changes: dict[str, Any]) -> None:
     messages = []
@@ -479,6 +481,7 @@ def march_and_render(device: str) -> list[np.ndarray]:
     return [output.numpy() for output in render(origins, directions)]
 
 
+@pytest.mark.instrumented
 def test_from_rays_to_weights_in_one_graph() -> None:
     on_cpu, on_device = march_and_render("CPU:0"), march_and_render("GPU:0")
     assert len(on_cpu[0]) > 1000
@@ -486,6 +489,7 @@ def test_from_rays_to_weights_in_one_graph() -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.instrumented
 def test_from_many_threads() -> None:
     scene = scene_of([64] * 50, 3, "float32", "int32")
     names = ("sigmas", "rgbs", "t_starts", "t_ends", "packed_info")

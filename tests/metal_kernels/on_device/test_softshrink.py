@@ -22,6 +22,7 @@ class TestOnDevice(again.tests_of(on_cpu)):
     pass
 
 
+@pytest.mark.instrumented
 @pytest.mark.parametrize("dtype", again.DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("lambd", [0.0, 0.5])

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 import metal_ops
 
+pytestmark = pytest.mark.instrumented
+
 DTYPES = (
     *("float32", "float16", "bfloat16", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64"),

@@ -106,11 +106,14 @@ COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(
     float2 operator()(float2 y, float2 gradient) const { return expression; } \
   };                                                                          \
   INSTANTIATE_KERNEL(name "_float2_11", complex_2, Name, 1, 1)
-COMPLEX_SLOPE("sqrt_grad", SqrtGrad, quotient(0.5f * gradient, conjugate(y)))
+COMPLEX_SLOPE("sqrt_grad", SqrtGrad,
+              unless(nothing(gradient), quotient(0.5f * gradient, conjugate(y))))
 COMPLEX_SLOPE("reciprocal_grad", ReciprocalGrad,
-              -times(times(conjugate(y), gradient), conjugate(y)))
+              unless(nothing(gradient), -times(times(conjugate(y), gradient), conjugate(y))))
 COMPLEX_SLOPE("rsqrt_grad", RsqrtGrad,
-              times(-0.5f * gradient, times(conjugate(y), times(conjugate(y), conjugate(y)))))
+              unless(nothing(gradient),
+                     times(-0.5f * gradient,
+                           times(conjugate(y), times(conjugate(y), conjugate(y))))))
 COMPLEX_SLOPE("sigmoid_grad", SigmoidGrad, times(gradient, times(y, float2(1.0f, 0.0f) - y)))
 COMPLEX_SLOPE("tanh_grad", TanhGrad, times(gradient, float2(1.0f, 0.0f) - times(y, y)))
 

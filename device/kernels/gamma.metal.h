@@ -47,10 +47,11 @@ inline float log_gamma(float x) {
   using namespace metal;
   if (x != x) return x;
   if (isinf(x) || (x <= 0.0f && x == floor(x))) return INFINITY;
+  if (abs(x) < 1e-10f) return -log(abs(x));
   float reflected = 0.0f, sign = 1.0f;
   if (x < 0.0f) {
     // gamma(x) gamma(1 - x) = pi / sin(pi x), by how far x is from a whole number.
-    reflected = log(3.14159265f / sin(3.14159265f * abs(x - rint(x))));
+    reflected = 1.14472989f - log(sin(3.14159265f * abs(x - rint(x))));
     sign = -1.0f;
     x = 1.0f - x;
   }
@@ -71,7 +72,10 @@ inline float digamma(float x) {
   float reflected = 0.0f;
   if (x <= 0.0f) {
     if (x == floor(x)) return NAN;
-    reflected = 3.14159265f / tan(3.14159265f * (x - rint(x)));
+    // pi times a cotangent, which is a tangent where that is small.
+    const float r = x - rint(x), size = abs(r);
+    const float near = tan(3.14159265f * (size > 0.25f ? 0.5f - size : size));
+    reflected = copysign(3.14159265f * (size > 0.25f ? near : 1.0f / near), r);
     x = 1.0f - x;
   }
   float below = 0.0f;
@@ -86,20 +90,21 @@ inline float digamma(float x) {
 
 // ---- the incomplete gamma functions -------------------------------------------------------------
 
-// mu - log(1 + mu), from -0.4 to 0.5, without cancelling: with s = mu / (2 + mu), log(1 + mu) = 2 (s + s^3 / 3 + ...).
+// mu - log(1 + mu), from -0.55 to 1.3, without cancelling: with s = mu / (2 + mu), log(1 + mu) = 2 (s + s^3 / 3 + ...).
 inline float less_log1p(float mu) {
   const float s = mu / (2.0f + mu), z = s * s;
-  const float sum =
-      0.333333333f + z * (0.2f + z * (0.142857143f + z * (0.111111111f + z * 0.0909090909f)));
+  float sum = 0.0526315789f;
+  for (float k = 17.0f; k >= 3.0f; k -= 2.0f) sum = sum * z + 1.0f / k;
   return mu * s - 2.0f * s * z * sum;
 }
 
 // x^a exp(-x) / gamma(1 + a). For large a by how far x is from it: the terms would cancel.
 inline float gamma_term(float a, float x) {
   using namespace metal;
+  if (a < 8.0f && x < 1.0f) return pow(x, a) * exp(-x - log_factorial(a));
   if (a < 8.0f) return exp(a * log(x) - x - log_factorial(a));
   const float far = (x - a) / a;
-  const float less = abs(far) < 0.4f ? less_log1p(far) : far - log(x / a);
+  const float less = far > -0.55f && far < 1.3f ? less_log1p(far) : far - log(x / a);
   return exp(-a * less - stirling_series(a)) / (2.50662827f * sqrt(a));
 }
 
@@ -238,17 +243,19 @@ inline float incomplete_gamma(float a, float x, bool upper) {
   const float part = gamma_series(a, x).value * gamma_term(a, x);
   return upper ? 1.0f - part : part;
 }
-// The lower function's derivative by a, over gamma_term.
-inline float gamma_slope(float a, float x) {
+// The lower function's derivative by a, over a gamma_term and times `scale`: by itself it may be no float.
+inline float gamma_slope(float a, float x, float scale) {
   if (gamma_near(a, x)) {
-    return -metal::exp(stirling_series(a)) * gamma_expansion(a, x).slope;
+    return -metal::exp(stirling_series(a)) * gamma_expansion(a, x).slope * (scale / a);
   }
   if (gamma_by_fraction(a, x)) {
     const Sloped part = gamma_fraction(a, x);
-    return -a * (part.slope + part.value * (metal::log(x) - digamma(a)));
+    // digamma(a) is digamma(a + 1) - 1 / a.
+    const float rest = part.slope + part.value * (metal::log(x) - digamma(a + 1.0f));
+    return -scale * rest - part.value * (scale / a);
   }
   const Sloped part = gamma_series(a, x);
-  return part.slope + part.value * (metal::log(x) - digamma(a + 1.0f));
+  return (part.slope + part.value * (metal::log(x) - digamma(a + 1.0f))) * (scale / a);
 }
 
 // ---- Hurwitz's zeta function --------------------------------------------------------------------
@@ -306,7 +313,8 @@ inline float factorial_zeta(float n, float q) {
 inline float positive_zeta(float x, float q) {
   if (metal::isinf(q)) return 0.0f;
   if (metal::isinf(x)) return q < 1.0f ? INFINITY : q == 1.0f ? 1.0f : 0.0f;
-  return scaled_zeta(x, q) * metal::pow(q, 1.0f - x);
+  const float scale = metal::pow(q, 1.0f - x);
+  return scale == 0.0f ? 0.0f : scaled_zeta(x, q) * scale;
 }
 
 // 0: has a value. Else what there is at a pole, and where there is none.
@@ -331,23 +339,24 @@ inline float hurwitz_zeta(float x, float q) {
   const float beyond = positive_zeta(x, size + 1.0f);
   return metal::fmod(x, 2.0f) == 1.0f ? (first - second) + beyond : (first + second) - beyond;
 }
+// n! (zeta(n + 1, 1 - part) + sign zeta(n + 1, part) - sign zeta(n + 1, far + 1)), far + part a whole number: of two parts
+// that are no floats the pole that is nearer counts, and between two equal ones the third part.
+inline float polygamma_below(float n, float far, float sign) {
+  const float part = far - metal::floor(far), beyond = factorial_zeta(n, far + 1.0f);
+  const float first = factorial_zeta(n, 1.0f - part), second = factorial_zeta(n, part);
+  if (!(metal::isinf(first) && metal::isinf(second)))
+    return (first + sign * second) - sign * beyond;
+  return part < 0.5f ? sign * second : sign > 0.0f || part > 0.5f ? first : beyond;
+}
 // The n-th derivative of digamma.
 inline float polygamma(float n, float x) {
-  if (n < 0.0f || n != metal::floor(n) || n != n) return NAN;
+  if (n < 0.0f || n != metal::floor(n) || n != n || x != x) return NAN;
   if (n == 0.0f) return digamma(x);
   if (metal::isinf(n)) return x < 1.0f ? INFINITY : NAN;
-  const float end = zeta_undefined(n + 1.0f, x);
-  if (end != 0.0f) return end;
   const bool odd = metal::fmod(n, 2.0f) == 1.0f;
-  float size;
-  if (x > 0.0f) {
-    size = factorial_zeta(n, x);
-  } else {
-    const float far = -x, part = far - metal::floor(far);
-    const float first = factorial_zeta(n, 1.0f - part), second = factorial_zeta(n, part);
-    const float beyond = factorial_zeta(n, far + 1.0f);
-    size = odd ? (first + second) - beyond : (first - second) + beyond;
-  }
+  // An even derivative has another sign on each side of a pole.
+  if (x <= 0.0f && x == metal::floor(x)) return odd ? INFINITY : NAN;
+  const float size = x > 0.0f ? factorial_zeta(n, x) : polygamma_below(n, -x, odd ? 1.0f : -1.0f);
   return odd ? size : -size;
 }
 

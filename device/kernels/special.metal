@@ -28,14 +28,15 @@ struct IgammaGradA {
     if (gamma_undefined(a, x)) return NAN;
     if (isinf(a) || isinf(x)) return 0.0f;
     const float term = gamma_term(a, x);
-    return term == 0.0f ? 0.0f : gamma_slope(a, x) * term;
+    return term == 0.0f ? 0.0f : gamma_slope(a, x, a) * term;
   }
 };
 // Of a gamma distribution's number by its shape: the density's exponential is in both parts of the quotient.
 struct RandomGammaGrad {
   float operator()(float alpha, float sample) const {
-    if (gamma_undefined(alpha, sample) || isinf(alpha) || isinf(sample)) return NAN;
-    return sample == 0.0f ? 0.0f : -(sample / alpha) * gamma_slope(alpha, sample);
+    if (gamma_undefined(alpha, sample) || isinf(alpha)) return NAN;
+    if (isinf(sample)) return sample;
+    return sample == 0.0f ? 0.0f : -gamma_slope(alpha, sample, sample);
   }
 };
 struct Zeta {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -210,3 +212,21 @@ def test_it_is_the_op_that_computes(monkeypatch):
     layer = metal_ops.layers.MultiHeadAttention(2, 4)
     layer(x, x, use_causal_mask=True)
     assert called == [0]  # and no mask of queries times keys
+
+
+def test_a_query_that_sees_no_key_gets_0():
+    """And so does Keras' with scores or a dropout, but the mean by its default path: the docstring says so."""
+    x, mask = tf.constant(normal(1, 4, 8)), np.ones((1, 4, 4), bool)
+    mask[0, 1] = False
+    for kind, rate, scores in itertools.product(
+        (MultiHeadAttention, keras.layers.MultiHeadAttention), (0.0, 0.5), (False, True)
+    ):
+        layer = kind(2, 4, dropout=rate, use_bias=False)
+        y = layer(x, x, attention_mask=tf.constant(mask), return_attention_scores=scores)
+        query = (y[0] if scores else y)[0, 1]
+        mean = kind is not MultiHeadAttention and not rate and not scores
+        assert np.any(query != 0) == mean
+        if mean:
+            values = np.einsum("kf,fhd->khd", x[0], layer._value_dense.kernel.numpy()).mean(0)
+            want = np.einsum("hd,hdf->f", values, layer._output_dense.kernel.numpy())
+            np.testing.assert_allclose(query, want, rtol=1e-4, atol=1e-6)

@@ -1,10 +1,8 @@
 // Elementwise operators of complex numbers, and conversions to and from them. Named as those of other types
 // that the same kernels launch.
 
-#include "device/kernels/arc.metal.h"
-#include "device/kernels/complex.metal.h"
+#include "device/kernels/complex_functions.metal.h"
 #include "device/kernels/elementwise.metal.h"
-#include "kernels/msl/exp_log.h"
 
 using namespace metal;
 
@@ -56,109 +54,12 @@ COMPLEX_1("abs", Magnitude, float, magnitude(x))
 COMPLEX_1("conj", Conj, float2, conjugate(x))
 COMPLEX_1("neg", Negative, float2, -x)
 COMPLEX_1("square", Square, float2, times(x, x))
-COMPLEX_1("reciprocal", Reciprocal, float2, over(float2(1.0f, 0.0f), x))
-
-struct Sign {
-  float2 operator()(float2 x) const {
-    const float size = magnitude(x);
-    return float2(size == 0.0f ? 0.0f : x.x / size, size == 0.0f ? 0.0f : x.y / size);
-  }
-};
-INSTANTIATE_KERNEL("sign_float2", complex_1, Sign, float2)
-
-COMPLEX_1("exp", Exp, float2, float2(exp(x.x) * cos(x.y), x.y == 0.0f ? x.y : exp(x.x) * sin(x.y)))
-
-// Near the unit circle by how far the square is from 1, the squares' rounding put back.
-struct Log {
-  METAL_FUNC float2 operator()(float2 x) const {
-    const float large = max(abs(x.x), abs(x.y)), small = min(abs(x.x), abs(x.y));
-    const float a = large * large, b = small * small;
-    const float far = (a - 1.0f + b) + (fma(large, large, -a) + fma(small, small, -b));
-    const float part = large == 0.0f || isinf(large) ? 0.0f : small / large;
-    const bool near = abs(far) < 0.5f;
-    const float rest = 0.5f * precise_log1p(near ? far : part * part), first = log(large);
-    return float2(near ? rest : first + rest, arc_tangent_2(x.y, x.x));
-  }
-};
-INSTANTIATE_KERNEL("log_float2", complex_1, Log, float2)
-
-// The root whose real part is not negative.
-inline float2 root_in_range(float2 x) {
-  const float size = magnitude(x), half_size = sqrt(0.5f * (size + abs(x.x)));
-  const float other = half_size == 0.0f ? 0.0f : 0.5f * abs(x.y) / half_size;
-  return float2(x.x >= 0.0f ? half_size : other, copysign(x.x >= 0.0f ? other : half_size, x.y));
-}
-inline float2 root(float2 x) {
-  const bool large = max(abs(x.x), abs(x.y)) > 1e38f;
-  const float less = large ? 0.25f : 1.0f, more = large ? 2.0f : 1.0f;
-  const float2 found = root_in_range(float2(x.x * less, x.y * less));
-  return float2(found.x * more, found.y * more);
-}
+COMPLEX_1("reciprocal", Reciprocal, float2, reciprocal(x))
+COMPLEX_1("sign", Sign, float2, sign_of(x))
+COMPLEX_1("exp", Exp, float2, exponential(x))
+COMPLEX_1("log", Log, float2, logarithm(x))
 COMPLEX_1("sqrt", Sqrt, float2, root(x))
-COMPLEX_1("rsqrt", Rsqrt, float2, over(float2(1.0f, 0.0f), root(x)))
-
-// ---- functions by their real and imaginary parts' (W. Kahan 1987, "Branch cuts for complex elementary
-// functions") -------------------------------------------------------------------------------------
-
-// i x and -i x: circular functions are hyperbolic ones of these.
-inline float2 turned(float2 x) { return float2(-x.y, x.x); }
-inline float2 turned_back(float2 x) { return float2(x.y, -x.x); }
-
-inline float2 exponential(float2 x) { return Exp()(x); }
-inline float2 logarithm(float2 x) { return Log()(x); }
-inline float2 sine_h(float2 x) { return float2(sinh(x.x) * cos(x.y), cosh(x.x) * sin(x.y)); }
-inline float2 cosine_h(float2 x) { return float2(cosh(x.x) * cos(x.y), sinh(x.x) * sin(x.y)); }
-inline float2 tangent_h(float2 x) {
-  if (abs(x.x) > 10.0f) {
-    const float rest = exp(-2.0f * abs(x.x));
-    return float2(copysign(1.0f, x.x), 4.0f * sin(x.y) * cos(x.y) * rest);
-  }
-  const float t = tan(x.y), s = sinh(x.x), rho = sqrt(1.0f + s * s);
-  const float beta = 1.0f + t * t, below = 1.0f + beta * s * s;
-  return float2(beta * rho * s, t) / below;
-}
-inline float2 arc_sine_of(float2 x) {
-  const float2 less = root(float2(1.0f - x.x, -x.y)), more = root(float2(1.0f + x.x, x.y));
-  return float2(arc_tangent_2(x.x, times(less, more).x), asinh(times(conjugate(less), more).y));
-}
-inline float2 arc_cosine_of(float2 x) {
-  const float2 less = root(float2(1.0f - x.x, -x.y)), more = root(float2(1.0f + x.x, x.y));
-  return float2(2.0f * arc_tangent_2(less.x, more.x), asinh(times(conjugate(more), less).y));
-}
-inline float2 arc_cosine_h(float2 x) {
-  const float2 less = root(float2(x.x - 1.0f, x.y)), more = root(float2(x.x + 1.0f, x.y));
-  return float2(asinh(times(conjugate(less), more).x), 2.0f * arc_tangent_2(less.y, more.x));
-}
-inline float2 arc_tangent_h(float2 x) {
-  const float less = 1.0f - abs(x.x), below = less * less + x.y * x.y;
-  const float real = 0.25f * precise_log1p(4.0f * abs(x.x) / below);
-  const float angle = arc_tangent_2(2.0f * x.y, less * (1.0f + abs(x.x)) - x.y * x.y);
-  return float2(copysign(real, x.x), 0.5f * angle);
-}
-inline float2 exponential_less_1(float2 x) {
-  const float half_sine = sin(0.5f * x.y);
-  return float2(precise_expm1(x.x) * cos(x.y) - 2.0f * half_sine * half_sine, exp(x.x) * sin(x.y));
-}
-inline float2 logarithm_of_1_and(float2 x) {
-  const float far = x.x * (2.0f + x.x) + x.y * x.y;
-  if (abs(far) >= 0.5f) return logarithm(float2(1.0f + x.x, x.y));
-  return float2(0.5f * precise_log1p(far), arc_tangent_2(x.y, 1.0f + x.x));
-}
-// Of the smaller exponential, which does not overflow.
-inline float2 sigmoid(float2 x) {
-  const float2 small = exponential(x.x < 0.0f ? x : -x), below = float2(1.0f + small.x, small.y);
-  return over(x.x < 0.0f ? small : float2(1.0f, 0.0f), below);
-}
-inline bool nothing(float2 x) { return (x.x == 0.0f) & (x.y == 0.0f); }
-inline float2 unless(bool without, float2 x) {
-  return float2(without ? 0.0f : x.x, without ? 0.0f : x.y);
-}
-inline float2 power(float2 a, float2 b) {
-  // Of nothing what TensorFlow's CPU makes of it.
-  if (nothing(a)) return b.x > 0.0f ? float2(0.0f) : float2(b.x < 0.0f ? INFINITY : NAN, NAN);
-  return exponential(times(b, logarithm(a)));
-}
-
+COMPLEX_1("rsqrt", Rsqrt, float2, reciprocal(root(x)))
 COMPLEX_1("acos", Acos, float2, arc_cosine_of(x))
 COMPLEX_1("acosh", Acosh, float2, arc_cosine_h(x))
 COMPLEX_1("asin", Asin, float2, arc_sine_of(x))
@@ -170,10 +71,14 @@ COMPLEX_1("cosh", Cosh, float2, cosine_h(x))
 COMPLEX_1("expm1", Expm1, float2, exponential_less_1(x))
 COMPLEX_1("log1p", Log1p, float2, logarithm_of_1_and(x))
 COMPLEX_1("sigmoid", Sigmoid, float2, sigmoid(x))
-COMPLEX_1("sin", Sin, float2, turned_back(sine_h(turned(x))))
+COMPLEX_1("sin", Sin, float2, sine(x))
 COMPLEX_1("sinh", Sinh, float2, sine_h(x))
 COMPLEX_1("tan", Tan, float2, turned_back(tangent_h(turned(x))))
 COMPLEX_1("tanh", Tanh, float2, tangent_h(x))
+
+inline float2 unless(bool without, float2 x) {
+  return float2(without ? 0.0f : x.x, without ? 0.0f : x.y);
+}
 
 #define COMPLEX_2(name, Name, a, b, expression)                        \
   struct Name {                                                        \
@@ -186,10 +91,10 @@ COMPLEX_1("tanh", Tanh, float2, tangent_h(x))
 COMPLEX_2("add", Add, a, b, a + b)
 COMPLEX_2("sub", Sub, a, b, a - b)
 COMPLEX_2("mul", Mul, a, b, times(a, b))
-COMPLEX_2("div", Div, a, b, over(a, b))
-COMPLEX_2("div_no_nan", DivNoNan, a, b, unless(nothing(b), over(a, b)))
+COMPLEX_2("div", Div, a, b, quotient(a, b))
+COMPLEX_2("div_no_nan", DivNoNan, a, b, unless(nothing(b), quotient(a, b)))
 COMPLEX_2("mul_no_nan", MulNoNan, a, b, unless(nothing(b), times(a, b)))
-COMPLEX_2("xdivy", Xdivy, a, b, unless(nothing(a), over(a, b)))
+COMPLEX_2("xdivy", Xdivy, a, b, unless(nothing(a), quotient(a, b)))
 COMPLEX_2("xlogy", Xlogy, a, b, unless(nothing(a), times(a, logarithm(b))))
 COMPLEX_2("xlog1py", Xlog1py, a, b, unless(nothing(a), times(a, logarithm_of_1_and(b))))
 COMPLEX_2("pow", Pow, a, b, power(a, b))
@@ -201,11 +106,14 @@ COMPLEX_2("squared_difference", SquaredDifference, a, b, times(a - b, conjugate(
     float2 operator()(float2 y, float2 gradient) const { return expression; } \
   };                                                                          \
   INSTANTIATE_KERNEL(name "_float2_11", complex_2, Name, 1, 1)
-COMPLEX_SLOPE("sqrt_grad", SqrtGrad, over(0.5f * gradient, conjugate(y)))
+COMPLEX_SLOPE("sqrt_grad", SqrtGrad,
+              unless(nothing(gradient), quotient(0.5f * gradient, conjugate(y))))
 COMPLEX_SLOPE("reciprocal_grad", ReciprocalGrad,
-              -times(times(conjugate(y), gradient), conjugate(y)))
+              unless(nothing(gradient), -times(times(conjugate(y), gradient), conjugate(y))))
 COMPLEX_SLOPE("rsqrt_grad", RsqrtGrad,
-              times(-0.5f * gradient, times(conjugate(y), times(conjugate(y), conjugate(y)))))
+              unless(nothing(gradient),
+                     times(-0.5f * gradient,
+                           times(conjugate(y), times(conjugate(y), conjugate(y))))))
 COMPLEX_SLOPE("sigmoid_grad", SigmoidGrad, times(gradient, times(y, float2(1.0f, 0.0f) - y)))
 COMPLEX_SLOPE("tanh_grad", TanhGrad, times(gradient, float2(1.0f, 0.0f) - times(y, y)))
 

@@ -108,12 +108,14 @@ BINARY_FLOATS("floor_mod", FloorMod)
     float operator()(float first, float second) const { return expression; } \
   };                                                                         \
   SLOPE(name, Name)
-GRADIENT("sqrt_grad", SqrtGrad, y, gradient, 0.5f * gradient / y)
-GRADIENT("reciprocal_grad", ReciprocalGrad, y, gradient, -gradient* y* y)
+// Of no gradient none, as on TensorFlow's CPU, where y is 0 or infinite.
+GRADIENT("sqrt_grad", SqrtGrad, y, gradient, gradient == 0.0f ? 0.0f : gradient / (y + y))
+GRADIENT("reciprocal_grad", ReciprocalGrad, y, gradient,
+         gradient == 0.0f ? 0.0f : -gradient * y * y)
 GRADIENT("selu_grad", SeluGrad, gradient, y,
          y < 0.0f ? gradient * (y + 1.05070098f * 1.67326324f) : gradient * 1.05070098f)
 GRADIENT("softplus_grad", SoftplusGrad, gradient, x, gradient* epilogue_sigmoid(x))
-GRADIENT("softsign_grad", SoftsignGrad, gradient, x, gradient / ((1.0f + abs(x)) * (1.0f + abs(x))))
+GRADIENT("softsign_grad", SoftsignGrad, gradient, x, gradient / (1.0f + abs(x)) / (1.0f + abs(x)))
 
 struct LeakyReluGrad {
   float alpha;

@@ -275,7 +275,17 @@ REDUCE("any", Any, uchar, uchar, uchar)
 
 // ---- the place of the largest -------------------------------------------------------------------
 
-// in [outer, count, inner]; grid: inner, outer. The first of several; of NaN the first.
+// NaN is passed over, as on TensorFlow's CPU: where it is the first one, every number but the other end is better.
+template <bool kLargest, typename T>
+inline T arg_start(T first) {
+  return first;
+}
+template <bool kLargest>
+inline float arg_start(float first) {
+  return first == first ? first : kLargest ? -INFINITY : INFINITY;
+}
+
+// in [outer, count, inner]; grid: inner, outer. The first of several.
 template <typename T, typename Index, bool kLargest>
 kernel void arg_reduce(device const T* in [[buffer(0)]], device Index* out [[buffer(1)]],
                        constant ulong& count [[buffer(2)]],
@@ -284,7 +294,7 @@ kernel void arg_reduce(device const T* in [[buffer(0)]], device Index* out [[buf
   using Wide = typename wide<T>::type;
   const ulong inner = size.x;
   device const T* const from = in + ulong(position.y) * count * inner + position.x;
-  Wide best = Wide(from[0]);
+  Wide best = arg_start<kLargest>(Wide(from[0]));
   ulong place = 0;
   for (ulong i = 1; i < count; ++i) {
     const Wide value = Wide(from[i * inner]);
@@ -304,7 +314,7 @@ kernel void arg_rows(device const T* in [[buffer(0)]], device Index* out [[buffe
   using Wide = typename wide<T>::type;
   device const T* const from = in + ulong(row) * count;
   const uint n = uint(count);
-  const Wide first = Wide(from[0]);
+  const Wide first = arg_start<kLargest>(Wide(from[0]));
   Wide best[ARG_LANES];
   uint place[ARG_LANES];
   for (uint k = 0; k < ARG_LANES; ++k) {
@@ -353,7 +363,7 @@ kernel void arg_columns(device const T* in [[buffer(0)]], device Index* out [[bu
     Wide best[ARG_LANES];
     uint place[ARG_LANES];
     for (uint k = 0; k < ARG_LANES; ++k) {
-      best[k] = Wide(from[k]);
+      best[k] = arg_start<kLargest>(Wide(from[k]));
       place[k] = 0;
     }
     for (uint i = 1; i < n; ++i) {
@@ -367,7 +377,7 @@ kernel void arg_columns(device const T* in [[buffer(0)]], device Index* out [[bu
     for (uint k = 0; k < ARG_LANES; ++k) to[k] = Index(place[k]);
   } else {
     for (uint k = 0; k < uint(inner - first); ++k) {
-      Wide best = Wide(from[k]);
+      Wide best = arg_start<kLargest>(Wide(from[k]));
       uint place = 0;
       for (uint i = 1; i < n; ++i) {
         const Wide value = Wide(from[i * inner + k]);

@@ -1,4 +1,4 @@
-// Lgamma, Digamma, Xlog1py, Igamma, Igammac, Zeta, Polygamma, Betainc.
+// Lgamma, Digamma, Xlog1py, Igamma, Igammac, IgammaGradA, RandomGammaGrad, Zeta, Polygamma, Betainc, Erfinv, Ndtri.
 
 #include "device/kernels/elementwise.h"
 #include "kernels/tensorflow/registrar.h"
@@ -13,7 +13,11 @@ ELEMENTWISE_OP(BinaryOp, Xlog1py, "xlog1py", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(BinaryOp, Zeta, "zeta", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Igamma, "igamma", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Igammac, "igammac", {TF_FLOAT});
+ELEMENTWISE_OP(BinaryOp, IgammaGradA, "igamma_grad_a", {TF_FLOAT});
+ELEMENTWISE_OP(BinaryOp, RandomGammaGrad, "random_gamma_grad", {TF_FLOAT});
 ELEMENTWISE_OP(BinaryOp, Polygamma, "polygamma", {TF_FLOAT});
+ELEMENTWISE_OP(UnaryOp, Erfinv, "erfinv", {TF_FLOAT});
+ELEMENTWISE_OP(UnaryOp, Ndtri, "ndtri", {TF_FLOAT});
 
 // All of one shape, but for those that are single values.
 class BetaincOp {

@@ -84,6 +84,13 @@ METAL_OPS_FORMULA RobustLossValues<V> robust_loss_values(V x, V alpha, V scale) 
   terms.b = fabs(alpha - 2.0f);
   terms.u = terms.z / terms.b;
   terms.log1p_u = precise_log1p(terms.u);
+  // Where u is no float its logarithm is one. Of infinity log1p knows.
+  const V size = fabs(t);
+  const auto is_beyond = terms.u > 1e37f && size <= 3.40282347e38f;
+  if (any_of(is_beyond)) {
+    const V beyond = 2.0f * precise_log(size) - precise_log(terms.b);
+    terms.log1p_u = select(terms.log1p_u, beyond, is_beyond);
+  }
   terms.y = 0.5f * alpha * terms.log1p_u;
   terms.expm1_y = precise_expm1(terms.y);
   // y below 2^-26: e^y - 1 is y to all digits.
@@ -102,7 +109,16 @@ METAL_OPS_FORMULA RobustLossValues<V> robust_loss_values(V x, V alpha, V scale) 
     to.loss = select(terms.z, to.loss, terms.z == terms.z);
   }
   to.slope = t * per_scale * factor;
+  // There the factor may be no float, but x times it is one.
+  const auto is_far = terms.u > 1e17f && !(is_two || is_infinite);
+  if (any_of(is_far)) {
+    const V grows = select((alpha - 1.0f) * terms.log1p_u, V(0.0f), alpha == 1.0f);
+    const V far = copysign(per_scale * precise_exp(0.5f * (grows + precise_log(terms.b))), t);
+    to.slope = select(to.slope, far, is_far);
+  }
   to.slope_scale = -(t * to.slope);
+  // As a part of a sum that it is the most of.
+  terms.z = select(terms.z, V(1e38f), terms.z > 1e38f);
   to.slope_alpha = kParameters ? robust_slope_alpha(terms, alpha, to.loss) : to.loss;
   return to;
 }

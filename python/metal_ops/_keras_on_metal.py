@@ -82,7 +82,7 @@ def _on_metal(run: Callable[..., Any]) -> Callable[..., Any]:
             raise NotImplementedError
         if mask is None or time_major:
             return run(inputs, *states_and_weights)
-        mask = tf.cast(mask, tf.bool)
+        mask = _mask_of(run.__name__.rpartition("_")[2].upper(), mask, inputs)
         if go_backwards:
             inputs, mask = tf.reverse(inputs, [1]), tf.reverse(mask, [1])
         # What is not masked moves to the front. Floats, as whole numbers of 32 bits are the host's.
@@ -99,6 +99,21 @@ def _on_metal(run: Callable[..., Any]) -> Callable[..., Any]:
         return last, tf.where(there[..., None], outputs, tf.zeros_like(outputs)), states
 
     return fused
+
+
+def _mask_of(layer: str, mask: Any, inputs: Any) -> Any:
+    """As bools [batch, steps]; of any other shape an error, which Keras' loop has in words of its operations."""
+    import tensorflow as tf
+
+    mask = tf.cast(mask, tf.bool)
+    words = f"{layer}: mask must have the shape [batch, steps] of the sequences"
+    if not mask.shape.is_compatible_with(inputs.shape[:2]):
+        raise ValueError(f"{words}, {inputs.shape[:2]}, got {mask.shape}")
+    if mask.shape.is_fully_defined() and inputs.shape[:2].is_fully_defined():
+        return mask
+    same = tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], f"{words}")
+    with tf.control_dependencies([] if same is None else [same]):
+        return tf.identity(mask)
 
 
 def _is_for_cpu() -> bool:

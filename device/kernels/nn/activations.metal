@@ -108,7 +108,10 @@ struct TanhGrad {
   float operator()(float y, float gradient) const { return gradient * (1.0f - y * y); }
 };
 struct RsqrtGrad {
-  float operator()(float y, float gradient) const { return -0.5f * gradient * y * y * y; }
+  // Of no gradient none, as on TensorFlow's CPU, where y is infinite.
+  float operator()(float y, float gradient) const {
+    return gradient == 0.0f ? 0.0f : -0.5f * (gradient * y * y * y);
+  }
 };
 SLOPE("relu_grad", ReluGrad)
 SLOPE("relu6_grad", Relu6Grad)

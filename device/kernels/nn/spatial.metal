@@ -124,8 +124,9 @@ kernel void softmax(device const T* in [[buffer(0)]], device T* out [[buffer(1)]
   const RowExp<T> exps = {in, largest};
   const float sum = row_sum(columns, exps);
   if (kLog) {
-    const float shift = largest + log(sum);
-    for (uint i = 0; i < columns; ++i) out[i] = T(float(in[i]) - shift);
+    // Their sum would round the logarithm away beside large numbers.
+    const float rest = log(sum);
+    for (uint i = 0; i < columns; ++i) out[i] = T((float(in[i]) - largest) - rest);
   } else {
     const float scale = 1.0f / sum;
     for (uint i = 0; i < columns; ++i) out[i] = T(exps(i) * scale);

@@ -18,9 +18,11 @@ class Attention(keras.layers.Attention):
     """`keras.layers.Attention` by `metal_ops.scaled_dot_product_attention`.
 
     Arguments, weights and the call are Keras'. Memory grows with the lengths and not with their product, and dropout
-    drops other weights than Keras' does. A query whose keys are all masked gets 0 where Keras gives it the mean of all
-    values. `return_attention_scores=True`, which asks for the matrix, `score_mode="concat"`, inputs of more than one
-    axis of attention and sizes beyond 256 are computed by Keras itself.
+    drops other weights than Keras' does. `return_attention_scores=True`, which asks for the matrix,
+    `score_mode="concat"`, inputs of more than one axis of attention and sizes beyond 256 are computed by Keras itself.
+
+    A query whose keys are all masked gets 0, and has no gradients: nothing of a masked value reaches any result. Keras
+    gives the mean of all values.
 
     XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
 

@@ -19,9 +19,12 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     Arguments, weights, their names and the call are Keras'; weights of one load into the other. Memory grows with the
     lengths and not with their product, `use_causal_mask` and `sliding_window` skip what no query sees where both
-    lengths are known to be equal, and dropout drops other weights than Keras' does. A query that sees no key, as one
-    that its own mask hides, gets 0 where Keras gives it the mean of all values. `return_attention_scores=True`, which
-    asks for the matrix, and inputs of more than one axis of attention are computed by Keras itself.
+    lengths are known to be equal, and dropout drops other weights than Keras' does. `return_attention_scores=True`,
+    which asks for the matrix, and inputs of more than one axis of attention are computed by Keras itself.
+
+    A query that sees no key, as one that its own mask hides, gets 0 before the output projection, and has no gradients:
+    nothing of a masked value reaches any result. So do Keras' layers with a dropout or with
+    `return_attention_scores=True`; without both they give the mean of all values.
 
     XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
 

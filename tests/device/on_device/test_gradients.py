@@ -185,8 +185,6 @@ def test_gradient(op, dtype, monkeypatch):
 
 # What TensorFlow's gradient functions make that the device has no kernel for, by why. All else has one.
 FALLS_BACK = {
-    "IgammaGradA": ("Igamma|Igammac", "sums of float64 on the CPU, for the derivative by the first argument alone"),
-    "RandomGammaGrad": ("RandomGamma|StatelessRandomGammaV[23]", "the same, and the processor draws these numbers"),
     "MatrixInverse": ("ImageProjectiveTransformV[23]", "of 3 x 3 transforms, a few numbers an image"),
     "SparseSlice": ("ExtractVolumePatches", "of sparse tensors, which are the CPU's"),
 }  # fmt: skip

@@ -4,6 +4,7 @@ gradients; and Keras' layers, which call it."""
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -303,3 +304,23 @@ def test_layers_on_the_cpu_are_written_out(keras):
             y = call(x)
             assert y.device.endswith("CPU:0")
     np.testing.assert_allclose(layer(x).numpy(), y.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_masks_of_other_shapes_are_errors(keras, name):
+    """They were read as if they were of the sequences' steps."""
+    layer = getattr(keras.layers, name)(4)
+    x = tf.ones([2, 5, 3])
+    for shape in [(2, 4), (2, 6), (3, 5), (2, 5, 1)]:
+        found = re.escape(
+            f"{name}: mask must have the shape [batch, steps] of the sequences, (2, 5), got {shape}"
+        )
+        with pytest.raises(ValueError, match=found):
+            layer(x, mask=tf.ones(shape, tf.bool))
+    assert layer(x, mask=tf.ones([2, 5], tf.bool)).shape == (2, 4)
+
+    of_any = [tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, None], tf.bool)]
+    run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=of_any)
+    assert run(x, tf.ones([2, 5], tf.bool)).shape == (2, 4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{name}: mask must have"):
+        run(x, tf.ones([2, 4], tf.bool))

@@ -37,7 +37,7 @@ def test_place_among_numbers_that_are_none(op):
     for inner in (1, LANES + 1):
         x = np.full((6, 2 * LANES + 3, inner), 1.0, "float32")
         x[0, :] = np.nan
-        x[1, 0] = np.nan  # it stays: nothing is more or less
+        x[1, 0] = np.nan  # passed over, as on the CPU
         x[2, 5] = np.nan
         x[2, 40] = 2.0 if op is raw.ArgMax else 0.0
         x[3, :] = np.inf
@@ -46,8 +46,10 @@ def test_place_among_numbers_that_are_none(op):
         x[5, ::2] = 0.0
         inputs = dict(input=tf.constant(x), dimension=tf.constant(1))
         (got,) = run(op, inputs, host=["dimension"], output_type=tf.int64)
+        with tf.device("CPU:0"):
+            np.testing.assert_array_equal(got, op(**inputs, output_type=tf.int64))
         np.testing.assert_array_equal(
-            got, np.repeat([[0], [0], [40], [0], [0], [0]], inner, 1)[:, : got.shape[-1]]
+            got, np.repeat([[0], [1], [40], [0], [0], [0]], inner, 1)[:, : got.shape[-1]]
         )
 
 

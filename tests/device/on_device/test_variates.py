@@ -264,3 +264,13 @@ def test_numbers_too_large_for_their_dtype():
         for rate, dtype in [(1e10, "int32"), (1e30, "int64"), (np.nan, "float32")]:
             with pytest.raises(NO, match=f"RandomPoissonV2: rate must be .* {dtype} can hold, got"):
                 raw.RandomPoissonV2(shape=[3], rate=np.float32(rate), dtype=dtype)
+
+
+def test_binomial_numbers_are_the_cpus():
+    """docs/device.md says so, and where a generator of them must be."""
+    with tf.device("GPU:0"):
+        generator = tf.random.Generator.from_seed(1)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="StatefulRandomBinomial"):
+            generator.binomial([3], 4.0, 0.5)
+    with tf.device("CPU:0"):
+        assert tf.random.Generator.from_seed(1).binomial([3], 4.0, 0.5).shape == (3,)

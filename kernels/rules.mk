@@ -18,7 +18,7 @@ build/kernels/%_simd.o: HEADERS_FOUND = -MD
 # CPU kernels are compiled for the best instruction set of this machine's processor and as plain C++ (EMU128), which runs
 # anywhere; METAL_OPS_TARGETS=all adds those of other processors, as wheels and packs for other machines have it. Names of bits:
 # kernels/simd/simd_targets.h.
-ifeq ($(shell uname -m)$(filter all,$(METAL_OPS_TARGETS)),x86_64)
+ifeq ($(shell uname -m)$(if $(GPU),all)$(filter all,$(METAL_OPS_TARGETS)),x86_64)
 PROCESSOR := $(shell sed -n '/^flags/{p;q}' /proc/cpuinfo 2>/dev/null)
 has = $(if $(filter-out $(PROCESSOR),$(1)),,yes)
 ifeq ($(call has,avx512f avx512bw avx512dq avx512vl avx512cd),yes)

@@ -17,8 +17,8 @@ $(eval $(call remembered,$(METAL_GPU_STAMP),$(METAL_GPU)))
 METALLIB_PARTS += $(METAL_GPU_STAMP)
 
 # A build here makes the code of a kernel when a program asks for it, and keeps it (METAL_OPS_CACHE). METAL_OPS_TARGETS=all makes
-# all of it now, for every processor: packages for other machines have that.
-METAL_DEFERRED := $(if $(filter all,$(METAL_OPS_TARGETS)),,--deferred)
+# all of it now, for every processor: packages for other machines have that, and so has GPU=1, whose packs go to some.
+METAL_DEFERRED := $(if $(or $(GPU),$(filter all,$(METAL_OPS_TARGETS))),,--deferred)
 # Libraries name the objects of this checkout: where it has been moved, they are made anew.
 METAL_DEFERRED_STAMP := build/metal_deferred
 $(eval $(call remembered,$(METAL_DEFERRED_STAMP),$(METAL_DEFERRED) $(if $(METAL_DEFERRED),$(CURDIR))))

@@ -35,8 +35,8 @@ EXPORTED = {
     "metal_ops/libhostmetal.so": r"CF\w+|_*(OBJC_(META)?CLASS_)?MTL\w+|__objc_class_name_MTL\w+|_?dispatch_\w+|"
     r"objc_(msgSend\w*|msg_lookup_(super_)?stret|retain\w*|release|autorelease\w*|store\w+|unsafeClaim\w+|(init|load|copy|move|destroy)Weak\w*)|"
     r"__objc_exec_class|__CFConstantStringClassReference|_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
-    "metal_ops/metal_ops.metallib": r"metallib_(v1(_checked|_wide)?|gpu_v1)",
-    "metal_ops/libmetal_device.metallib": r"metallib_(v1(_checked|_wide)?|gpu_v1)",
+    "metal_ops/metal_ops.metallib": r"metallib_(v1(_checked|_wide|_deferred)?|gpu_v1)",
+    "metal_ops/libmetal_device.metallib": r"metallib_(v1(_checked|_wide|_deferred)?|gpu_v1)",
 }
 STANDARD = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2"}
 TENSORFLOW = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}

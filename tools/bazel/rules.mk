@@ -2,6 +2,7 @@
 BAZELISK := build/bazelisk/node_modules/.bin/bazelisk
 # All of them, and the comparison with make's libraries.
 BAZEL_TESTS ?= //... //tests:same_as_make
+BAZEL_BUILD ?= //...
 
 # 1.28.1: the newest at the time of writing; it is the launcher alone, .bazelversion says which Bazel.
 $(BAZELISK): | build/system-metal.stamp
@@ -14,9 +15,9 @@ $(BAZELISK): | build/system-metal.stamp
 SHADER_CACHE = $(eval SHADER_CACHE := $(shell $(PY) -c "import sys; sys.path.insert(0, 'python/metal_ops'); from metal import cache; print(cache.folder().parent)" 2>/dev/null))$(SHADER_CACHE)
 WITH_CACHE = --action_env=METAL_OPS_CACHE=$(SHADER_CACHE) --sandbox_writable_path=$(SHADER_CACHE)
 
-bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Bazel (BAZEL_TESTS=//tests:package_test for some)
-	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) build //... $(WITH_CACHE)
-	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) test $(BAZEL_TESTS) $(WITH_CACHE) $(ARGS)
+bazel: build metal $(BAZELISK) | $(VENV)/test.stamp  ## Build and test with Bazel (BAZEL_TESTS=//tests:package_test for some; METAL_OPS_TARGETS=all to compare)
+	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) build $(BAZEL_BUILD) $(WITH_CACHE)
+	@[ -z "$(BAZEL_TESTS)" ] || PATH=$(CURDIR)/$(VENV)/bin:$$PATH tools/bazel/bazelisk.sh $(BAZELISK) test $(BAZEL_TESTS) $(WITH_CACHE) $(ARGS)
 
 NEEDS_bazel := --metal --npm
 .PHONY: bazel

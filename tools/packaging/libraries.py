@@ -133,7 +133,9 @@ def _compile(names: list[str], copy: Path) -> Path:
         k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
     }
     done = subprocess.run(
-        ["make", f"USE_PYTHON={sys.executable}", *products], cwd=copy, env=environment
+        ["make", f"USE_PYTHON={sys.executable}", "METAL_OPS_TARGETS=all", *products],
+        cwd=copy,
+        env=environment,
     )
     if done.returncode != 0:
         sys.exit(f"metal_ops: compiling {', '.join(names)} failed; the lines above say why.")

@@ -87,7 +87,19 @@ def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[
     return sorted(wheels, key=lambda path: "hostmetal" in path.name)
 
 
+def is_for_this_machine(libraries: Path) -> bool:
+    """Whether shader libraries have kernels whose code is made of this checkout's files (METAL_OPS_TARGETS)."""
+    return any(
+        b"metallib_v1_deferred" in file.read_bytes() for file in libraries.glob("*.metallib")
+    )
+
+
 if __name__ == "__main__":
+    if is_for_this_machine(ROOT / "python" / "metal_ops"):
+        sys.exit(
+            "metal_ops: the libraries are for this machine alone; run 'make wheel', or "
+            "'make METAL_OPS_TARGETS=all metal' before."
+        )
     for wheel in make(Path(sys.argv[1])):
         content = wheel.read_bytes()
         print(

@@ -1,5 +1,7 @@
 # Wheels: dist/tensorflow_metal_ops-*.whl with the CPU ops and, on Linux, dist/tensorflow_metal_ops_hostmetal-*.whl.
-wheel: build metal  ## Build the wheels into dist/
+# For other machines: every instruction set, and the code of every kernel.
+wheel:  ## Build the wheels into dist/
+	@$(MAKE) METAL_OPS_TARGETS=all build metal
 	@$(PY) tools/packaging/make_wheels.py dist
 
 wheel-check: wheel | $(VENV)/test.stamp  ## Build wheels from scratch twice, install them into new environments, test them there

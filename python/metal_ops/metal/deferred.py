@@ -59,9 +59,7 @@ def compile_deferred(
             flags = one.flags(work)
             source, reflection, said = one.read(flags)
             names = [kernel.host_name for kernel in reflection.kernels]
-            whole = ir.pieces(
-                cpu.front_end(wrappers(reflection).behind(source.text), flags)
-            )
+            whole = ir.pieces(cpu.front_end(wrappers(reflection).behind(source.text), flags))
             tables = ir.without_code(whole) + ir.mark_names(names)
             data = cpu.compile_tables(tables, one.target, ("plain",), work)
         head = {
@@ -210,9 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """`metal --from-deferred <output> plain|checked|widest <kernel>...`, what index() said as standard input."""
     out, kind, *kernels = (sys.argv if argv is None else argv)[2:]
     try:
-        Path(out).write_bytes(
-            code(sys.stdin.read(), kernels, kind == "checked", kind == "widest")
-        )
+        Path(out).write_bytes(code(sys.stdin.read(), kernels, kind == "checked", kind == "widest"))
     except CompileError as error:
         print(error, file=sys.stderr)
         return 1

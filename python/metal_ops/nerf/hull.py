@@ -48,8 +48,8 @@ def _footprints(cameras: Cameras, view: int, centres: np.ndarray, radius: float)
     column, row, depth = project(cameras, view, centres)
     if cameras.select([view]).is_pinhole:
         bounded = depth > 1.01 * radius
-        reach = radius * float(cameras.intrinsics[view, :2].max())
-        reach = reach / np.maximum(depth - radius, 0.01 * radius)
+        focal = float(cameras.intrinsics[view, :2].max())
+        reach = radius * focal / np.maximum(depth - radius, 0.01 * radius)
         # Spheres beside the axis are seen as ellipses. One pixel more, for rounding, holds most of them.
         fl_x, fl_y, cx, cy = cameras.intrinsics[view]
         across = np.maximum(1 + reach, 0.01 + reach * np.hypot(1, (column - cx) / fl_x))

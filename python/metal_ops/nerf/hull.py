@@ -46,7 +46,16 @@ def _cells(space: Space, resolution: int, index: np.ndarray) -> tuple[np.ndarray
 
 def _footprints(cameras: Cameras, view: int, centres: np.ndarray, radius: float) -> _Footprints:
     column, row, depth = project(cameras, view, centres)
-    across, along, bounded = _reaches(cameras, view, centres, depth, radius)
+    if cameras.select([view]).is_pinhole:
+        bounded = depth > 1.01 * radius
+        focal = float(cameras.intrinsics[view, :2].max())
+        reach = radius * focal / np.maximum(depth - radius, 0.01 * radius)
+        # Spheres beside the axis are seen as ellipses. One pixel more, for rounding, holds most of them.
+        fl_x, fl_y, cx, cy = cameras.intrinsics[view]
+        across = np.maximum(1 + reach, 0.01 + reach * np.hypot(1, (column - cx) / fl_x))
+        along = np.maximum(1 + reach, 0.01 + reach * np.hypot(1, (row - cy) / fl_y))
+    else:
+        across, along, bounded = _reaches(cameras, view, centres, depth, radius)
     return _Footprints(
         np.floor(column - across),
         np.floor(column + across) + 1,
@@ -59,7 +68,7 @@ def _footprints(cameras: Cameras, view: int, centres: np.ndarray, radius: float)
 def _reaches(
     cameras: Cameras, view: int, centres: np.ndarray, depth: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pixels from each sphere's middle to its ends, across and along columns; whether these are bounds."""
+    """Pixels from each sphere's middle to its ends, across and along columns, by any lens; whether these are bounds."""
     offset = centres - cameras.poses[view, :, 3]
     distance = np.linalg.norm(offset, axis=1)
     model, focal = int(cameras.models[view]), cameras.intrinsics[view, :2].astype(np.float64)
@@ -84,14 +93,10 @@ def _reaches(
         x = np.abs((project(cameras, view, centres)[0] - cameras.width / 2) / focal[0])
         aside = np.where(x + aside < np.pi, aside, 2 * np.pi)
         return 1 + focal[0] * aside, 1 + focal[1] * size, bounded
-    if cameras.distortion[view].any() or model == Model.FISHEYE:
-        lens = radial(
-            model, tuple(map(float, cameras.distortion[view])), float(cameras.reach()[view])
-        )
-        stretch = lens.stretch(r + size)
-        bounded = bounded & np.isfinite(stretch)
-        size = size * np.where(bounded, stretch, 1)
-    reach = 1 + focal.max() * size  # one more for rounding
+    terms = tuple(map(float, cameras.distortion[view]))
+    stretch = radial(model, terms, float(cameras.reach()[view])).stretch(r + size)
+    bounded = bounded & np.isfinite(stretch)
+    reach = 1 + focal.max() * size * np.where(bounded, stretch, 1)  # one more for rounding
     return reach, reach, bounded
 
 

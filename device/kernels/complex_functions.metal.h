@@ -51,7 +51,7 @@ inline float2 direction(float2 x) {
   return float2(metal::copysign(a, x.x), metal::copysign(b, x.y));
 }
 
-// `over`, but for terms that it would lose: a ratio of b's parts that is no float, and parts near the ends of the range.
+// `over`, but for terms that it would lose: a ratio of b's parts that is no float, parts near the ends of the range.
 METAL_FUNC float2 quotient_in_range(float2 a, float2 b) {
   const bool wide = metal::abs(b.x) >= metal::abs(b.y);
   const float large = wide ? b.x : b.y, small = wide ? b.y : b.x;

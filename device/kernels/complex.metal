@@ -42,10 +42,10 @@ kernel void complex_2(device const float2* a [[buffer(0)]], device const float2*
   put_complex(out + first, i, f(x, complex_at(b + first * StrideB, i * StrideB)));
 }
 
-#define COMPLEX_1(name, Name, Out, expression)            \
-  struct Name {                                           \
-    Out operator()(float2 x) const { return expression; } \
-  };                                                      \
+#define COMPLEX_1(name, Name, Out, expression)                       \
+  struct Name {                                                      \
+    METAL_FUNC Out operator()(float2 x) const { return expression; } \
+  };                                                                 \
   INSTANTIATE_KERNEL(name "_float2", complex_1, Name, Out)
 COMPLEX_1("real", Real, float, x.x)
 COMPLEX_1("imag", Imag, float, x.y)

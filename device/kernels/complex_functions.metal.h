@@ -18,105 +18,140 @@
 // From this size on inverse functions are logarithms and angles: what the roots add is below a float's precision.
 #define COMPLEX_FAR 1e10f
 
+// Without branches and calls, as all that follows: a compiler for processors runs several elements at a time.
+inline bool is_infinite(float x) { return metal::abs(x) == INFINITY; }
+inline bool is_finite(float x) { return metal::abs(x) < INFINITY; }
 inline bool nothing(float2 x) { return (x.x == 0.0f) & (x.y == 0.0f); }
-inline bool infinite(float2 x) { return metal::isinf(x.x) || metal::isinf(x.y); }
-inline bool no_number(float2 x) { return x.x != x.x || x.y != x.y; }
-inline bool all_finite(float2 x) { return metal::isfinite(x.x) && metal::isfinite(x.y); }
-inline float largest_part(float2 x) { return metal::max(metal::abs(x.x), metal::abs(x.y)); }
+inline bool infinite(float2 x) {
+  const bool a = is_infinite(x.x), b = is_infinite(x.y);
+  return a | b;
+}
+inline bool no_number(float2 x) { return (x.x != x.x) | (x.y != x.y); }
+inline bool all_finite(float2 x) {
+  const bool a = is_finite(x.x), b = is_finite(x.y);
+  return a & b;
+}
+// An infinite size at an angle that is none.
+inline bool no_angle(float size, float angle) {
+  const bool a = is_infinite(size), b = is_finite(angle);
+  return a & !b;
+}
+// A zero beside a part that is none.
+inline bool bare(float zero, float part) {
+  const bool b = is_finite(part);
+  return (zero == 0.0f) & !b;
+}
+inline float largest_part(float2 x) {
+  const float a = metal::abs(x.x), b = metal::abs(x.y);
+  return a > b ? a : b;
+}
 // An infinite part is 1 and another one 0, with their signs.
 inline float2 direction(float2 x) {
-  return float2(metal::copysign(metal::isinf(x.x) ? 1.0f : 0.0f, x.x),
-                metal::copysign(metal::isinf(x.y) ? 1.0f : 0.0f, x.y));
+  const float a = is_infinite(x.x) ? 1.0f : 0.0f, b = is_infinite(x.y) ? 1.0f : 0.0f;
+  return float2(metal::copysign(a, x.x), metal::copysign(b, x.y));
 }
 
-// `over`, but for terms that it would lose: a ratio of b's parts that is no float, and parts near the ends of the range.
-inline float2 quotient_in_range(float2 a, float2 b) {
+// `over`, but for terms that it would lose: a ratio of b's parts that is no float, parts near the ends of the range.
+METAL_FUNC float2 quotient_in_range(float2 a, float2 b) {
   const bool wide = metal::abs(b.x) >= metal::abs(b.y);
   const float large = wide ? b.x : b.y, small = wide ? b.y : b.x;
   const float ratio = small / large, whole = large + small * ratio;
   const float near_x = wide ? a.x : a.y, near_y = wide ? a.y : a.x;
-  const bool lost = ratio == 0.0f && small != 0.0f;
+  const bool lost = (ratio == 0.0f) & (small != 0.0f);
   const float cross_y = lost ? small * (near_y / large) : near_y * ratio;
   const float cross_x = lost ? small * (near_x / large) : near_x * ratio;
   const float real = (near_x + cross_y) / whole, other = (near_y - cross_x) / whole;
   return float2(real, wide ? other : -other);
 }
 // Annex G.5.1: a number that is not zero by zero is infinite, a finite one by an infinite one is zero.
-inline float2 quotient(float2 a, float2 b) {
+METAL_FUNC float2 quotient(float2 a, float2 b) {
   const float size = largest_part(b);
   const float below = size > 1e38f ? 0.25f : size < 1e-30f ? 0x1p60f : 1.0f;
   const float above = largest_part(a) > 1e38f ? 0.25f : 1.0f;
   const float2 scaled = float2(a.x * above, a.y * above);
   const float2 part = quotient_in_range(scaled, float2(b.x * below, b.y * below));
-  const float2 found = float2(part.x * below / above, part.y * below / above);
-  if (nothing(b)) {
-    const float end = metal::copysign(INFINITY, b.x);
-    return float2(end * a.x, end * a.y);
-  }
-  if (found.x == found.x || found.y == found.y) return found;
-  const bool grows = infinite(a) && all_finite(b), shrinks = infinite(b) && all_finite(a);
-  const float2 p = grows ? direction(a) : scaled, q = shrinks ? direction(b) : b;
-  const float end = grows ? INFINITY : shrinks ? 0.0f : NAN;
-  return float2(end * (p.x * q.x + p.y * q.y), end * (p.y * q.x - p.x * q.y));
+  const float back = below * (above == 1.0f ? 1.0f : 4.0f);
+  const float real = part.x * back, imaginary = part.y * back;
+  const bool lost = (real != real) & (imaginary != imaginary), none = nothing(b);
+  const bool a_ends = infinite(a), b_ends = infinite(b), a_is = all_finite(a), b_is = all_finite(b);
+  const bool grows = a_ends & b_is, shrinks = b_ends & a_is;
+  const float2 far_a = direction(a), far_b = direction(b);
+  const float p = grows ? far_a.x : scaled.x, q = grows ? far_a.y : scaled.y;
+  const float c = shrinks ? far_b.x : b.x, d = shrinks ? far_b.y : b.y;
+  const float end = grows ? INFINITY : shrinks ? 0.0f : NAN, edge = metal::copysign(INFINITY, b.x);
+  const float lost_x = end * (p * c + q * d), lost_y = end * (q * c - p * d);
+  return float2(none   ? edge * a.x
+                : lost ? lost_x
+                       : real,
+                none   ? edge * a.y
+                : lost ? lost_y
+                       : imaginary);
 }
-
-inline float2 reciprocal(float2 x) {
+METAL_FUNC float2 reciprocal(float2 x) {
   const float2 found = quotient(float2(1.0f, 0.0f), x);
   return float2(found.x, found.y != found.y ? found.y : metal::copysign(found.y, -x.y));
 }
 
 // To the nearest axis where one part is infinite.
-inline float2 sign_of(float2 x) {
+METAL_FUNC float2 sign_of(float2 x) {
   const float scale = largest_part(x) > 1e38f ? 0.25f : 1.0f;
   const float2 scaled = float2(x.x * scale, x.y * scale);
   const float size = magnitude(scaled);
-  if (nothing(x)) return float2(0.0f);
-  if (infinite(x) && !(metal::isinf(x.x) && metal::isinf(x.y))) {
-    const float2 found = direction(x);
-    return float2(found.x, found.y);
-  }
-  return float2(scaled.x / size, no_number(x) ? NAN : scaled.y / size);
+  const bool axis = is_infinite(x.x) != is_infinite(x.y), none = nothing(x);
+  const float2 along = direction(x);
+  const float real = scaled.x / size, imaginary = no_number(x) ? NAN : scaled.y / size;
+  return float2(none ? 0.0f : axis ? along.x : real, none ? 0.0f : axis ? along.y : imaginary);
 }
 
-inline float2 exponential(float2 x) {
-  const bool wide = x.x > COMPLEX_WIDE, ends = metal::isinf(x.x) && !metal::isfinite(x.y);
+METAL_FUNC float2 exponential(float2 x) {
+  const bool wide = x.x > COMPLEX_WIDE, ends = no_angle(x.x, x.y);
   const float size = metal::exp(wide ? x.x - COMPLEX_SHIFT : x.x);
   const float more = wide ? COMPLEX_SHIFT_POWER : 1.0f;
-  const float c = ends ? 1.0f : metal::cos(x.y), s = ends && x.x < 0.0f ? 1.0f : metal::sin(x.y);
+  const float cosine = metal::cos(x.y), sine = metal::sin(x.y);
+  const float c = ends ? 1.0f : cosine, s = (ends & (x.x < 0.0f)) ? 1.0f : sine;
   return float2(size * c * more, x.y == 0.0f ? x.y : size * s * more);
 }
 
 // Near the unit circle by how far the square is from 1, the squares' rounding put back.
-inline float2 logarithm(float2 x) {
+METAL_FUNC float2 logarithm(float2 x) {
   using namespace metal;
   const float large = max(abs(x.x), abs(x.y)), small = min(abs(x.x), abs(x.y));
   const float a = large * large, b = small * small;
   const float far = (a - 1.0f + b) + (fma(large, large, -a) + fma(small, small, -b));
-  const float part = large == 0.0f || isinf(large) ? 0.0f : small / large;
+  const float part = ((large == 0.0f) | (large == INFINITY)) ? 0.0f : small / large;
   const bool near = abs(far) < 0.5f;
   const float rest = 0.5f * precise_log1p(near ? far : part * part), first = log(large);
   const float real = near ? rest : first + rest;
-  return float2(infinite(x) ? INFINITY : no_number(x) ? NAN : real, arc_tangent_2(x.y, x.x));
+  // Added: behind a choice a compiler would calculate the rest in a branch.
+  const bool ends = infinite(x), none = no_number(x) & !ends;
+  return float2(real + (none ? NAN : 0.0f), arc_tangent_2(x.y, x.x));
 }
 
 // The root whose real part is not negative.
-inline float2 root_in_range(float2 x) {
+METAL_FUNC float2 root_in_range(float2 x) {
   using namespace metal;
   const float size = magnitude(x), half_size = sqrt(0.5f * (size + abs(x.x)));
   const float other = half_size == 0.0f ? 0.0f : 0.5f * abs(x.y) / half_size;
   return float2(x.x >= 0.0f ? half_size : other, copysign(x.x >= 0.0f ? other : half_size, x.y));
 }
-inline float2 root(float2 x) {
+METAL_FUNC float2 root(float2 x) {
   using namespace metal;
   const float size = largest_part(x);
   const bool large = size > 1e38f, small = size < 1e-30f;
   const float less = large ? 0.25f : small ? 0x1p60f : 1.0f;
   const float more = large ? 2.0f : small ? 0x1p-30f : 1.0f;
   const float2 found = root_in_range(float2(x.x * less, x.y * less));
-  if (isinf(x.y)) return float2(INFINITY, x.y);
-  if (!isinf(x.x)) return float2(found.x * more, found.y * more);
-  const float flat = x.y != x.y ? x.y : 0.0f;
-  return x.x > 0.0f ? float2(INFINITY, copysign(flat, x.y)) : float2(flat, copysign(INFINITY, x.y));
+  // Of an infinite imaginary part both are infinite, of a real one the root's or the other.
+  const bool up = is_infinite(x.y), level = is_infinite(x.x), along = level & !up,
+             right = x.x > 0.0f;
+  const float flat = x.y != x.y ? x.y : 0.0f, real = right ? INFINITY : flat;
+  const float imaginary = copysign(right ? flat : INFINITY, x.y);
+  return float2(up      ? INFINITY
+                : along ? real
+                        : found.x * more,
+                up      ? x.y
+                : along ? imaginary
+                        : found.y * more);
 }
 
 // i x and -i x: circular functions are hyperbolic ones of these.
@@ -127,7 +162,7 @@ inline float2 turned_back(float2 x) { return float2(x.y, -x.x); }
 struct Hyperbolic {
   float sine, cosine, more;
 };
-inline Hyperbolic hyperbolic(float x) {
+METAL_FUNC Hyperbolic hyperbolic(float x) {
   const float size = metal::abs(x);
   const bool wide = size > COMPLEX_WIDE;
   const float m = precise_expm1(wide ? size - COMPLEX_SHIFT : size), r = 1.0f / (m + 1.0f);
@@ -138,30 +173,27 @@ inline Hyperbolic hyperbolic(float x) {
   return found;
 }
 // Where the sign of an infinite part is not specified, it is positive, as in the C library on Linux.
-inline bool no_angle(float size, float angle) {
-  return metal::isinf(size) && !metal::isfinite(angle);
-}
-inline float2 sine_h(float2 x) {
+METAL_FUNC float2 sine_h(float2 x) {
   const Hyperbolic h = hyperbolic(x.x);
   const float real = metal::copysign(h.sine, x.x) * metal::cos(x.y) * h.more;
   const float imaginary = h.cosine * metal::sin(x.y) * h.more;
-  const float on_axis = x.x == 0.0f && !metal::isfinite(x.y) ? x.x : real;
+  const float on_axis = bare(x.x, x.y) ? x.x : real;
   return float2(no_angle(x.x, x.y) ? INFINITY : on_axis, x.y == 0.0f ? x.y : imaginary);
 }
-inline float2 sine(float2 x) {
+METAL_FUNC float2 sine(float2 x) {
   const float2 found = turned_back(sine_h(turned(x)));
   return float2(found.x, no_angle(x.y, x.x) ? INFINITY : found.y);
 }
-inline float2 cosine_h(float2 x) {
+METAL_FUNC float2 cosine_h(float2 x) {
   const Hyperbolic h = hyperbolic(x.x);
   const bool ends = no_angle(x.x, x.y);
   const float real = h.cosine * (ends ? 1.0f : metal::cos(x.y)) * h.more;
   const float imaginary = metal::copysign(h.sine, x.x) * metal::sin(x.y) * h.more;
-  const bool none = x.y == 0.0f || (x.x == 0.0f && !metal::isfinite(x.y));
+  const bool beside = bare(x.x, x.y), none = (x.y == 0.0f) | beside;
   const float sign = metal::copysign(1.0f, x.x) * metal::copysign(0.0f, x.y);
   return float2(real, none ? sign : imaginary);
 }
-inline float2 tangent_h(float2 x) {
+METAL_FUNC float2 tangent_h(float2 x) {
   using namespace metal;
   const float size = abs(x.x), s = sin(x.y), c = cos(x.y), t = s / c;
   const Hyperbolic h = hyperbolic(size > 10.0f ? 0.0f : x.x);
@@ -169,7 +201,7 @@ inline float2 tangent_h(float2 x) {
   const bool ends = no_angle(x.x, x.y);
   const float rest = ends ? copysign(0.0f, x.y) : 4.0f * s * c * exp(-2.0f * size);
   const float2 near = float2(beta * h.cosine * sine / below, t / below);
-  const bool one = size > 10.0f && (isinf(size) || isfinite(x.y));
+  const bool whole = is_finite(x.y), one = (size > 10.0f) & ((size == INFINITY) | whole);
   return float2(one           ? copysign(1.0f, x.x)
                 : x.x == 0.0f ? x.x
                               : near.x,
@@ -199,7 +231,7 @@ inline float2 arc_cosine_of(float2 x) {
   const bool far = far_away(x);
   const float height = far ? -far_height(x, x.y) : asinh(times(conjugate(more), less).y);
   const float angle = far ? arc_tangent_2(abs(x.y), x.x) : 2.0f * arc_tangent_2(less.x, more.x);
-  return float2(x.x == 0.0f && x.y != x.y ? ARC_HALF : angle, height);
+  return float2(((x.x == 0.0f) & (x.y != x.y)) ? ARC_HALF : angle, height);
 }
 inline float2 arc_cosine_h(float2 x) {
   const float2 found = arc_cosine_of(x);
@@ -221,11 +253,11 @@ inline float2 arc_tangent_h(float2 x) {
   return float2(x.x == 0.0f ? x.x : copysign(real, x.x), copysign(angle, x.y));
 }
 // At infinities and NaN as NumPy and TensorFlow's CPU have it: the standard has no such function.
-inline float2 exponential_less_1(float2 x) {
+METAL_FUNC float2 exponential_less_1(float2 x) {
   using namespace metal;
   const float half_sine = sin(0.5f * x.y);
   const float real = precise_expm1(x.x) * cos(x.y) - 2.0f * half_sine * half_sine;
-  const float imaginary = x.y == 0.0f && x.x == x.x ? x.y : exp(x.x) * sin(x.y);
+  const float imaginary = ((x.y == 0.0f) & (x.x == x.x)) ? x.y : exp(x.x) * sin(x.y);
   return x.x > COMPLEX_WIDE && all_finite(x) ? exponential(x) : float2(real, imaginary);
 }
 inline float2 logarithm_of_1_and(float2 x) {
@@ -235,12 +267,12 @@ inline float2 logarithm_of_1_and(float2 x) {
   return float2(0.5f * precise_log1p(far), arc_tangent_2(x.y, 1.0f + x.x));
 }
 // Of the smaller exponential, which does not overflow.
-inline float2 sigmoid(float2 x) {
+METAL_FUNC float2 sigmoid(float2 x) {
   const float2 small = exponential(x.x < 0.0f ? x : float2(-x.x, -x.y));
   const float2 below = float2(1.0f + small.x, small.y);
-  return quotient(x.x < 0.0f ? small : float2(1.0f, 0.0f), below);
+  return over(x.x < 0.0f ? small : float2(1.0f, 0.0f), below);
 }
-inline float2 power(float2 a, float2 b) {
+METAL_FUNC float2 power(float2 a, float2 b) {
   // Of nothing as on TensorFlow's CPU.
   if (nothing(a)) return b.x > 0.0f ? float2(0.0f) : float2(b.x < 0.0f ? INFINITY : NAN, NAN);
   return exponential(times(b, logarithm(a)));

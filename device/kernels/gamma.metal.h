@@ -339,7 +339,7 @@ inline float hurwitz_zeta(float x, float q) {
   const float beyond = positive_zeta(x, size + 1.0f);
   return metal::fmod(x, 2.0f) == 1.0f ? (first - second) + beyond : (first + second) - beyond;
 }
-// n! (zeta(n + 1, 1 - part) + sign zeta(n + 1, part) - sign zeta(n + 1, far + 1)), far + part a whole number: of two parts
+// n! (zeta(n + 1, 1 - part) + sign zeta(n + 1, part) - sign zeta(n + 1, far + 1)), part the rest of far: of two parts
 // that are no floats the pole that is nearer counts, and between two equal ones the third part.
 inline float polygamma_below(float n, float far, float sign) {
   const float part = far - metal::floor(far), beyond = factorial_zeta(n, far + 1.0f);

@@ -86,7 +86,7 @@ def cross_entropy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def focal(x: np.ndarray) -> np.ndarray:
-    """Of a target of 1, with alpha 1/4 and gamma 2. log(1 + e^x) - x, which is NaN at infinity, as TensorFlow has it."""
+    """Of a target of 1, alpha 1/4 and gamma 2. log(1 + e^x) - x, which is NaN at infinity, as TensorFlow has it."""
     q = sigmoid(-x)
     return np.where(np.isposinf(x), np.nan, 0.25 * q * q * np.logaddexp(0, -x))
 

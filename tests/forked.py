@@ -276,6 +276,7 @@ def _become(task: dict[str, Any], files: list[int]) -> None:
 def program(arguments: list[str]) -> None:
     """Runs it as Python's command line would, in a module of its own named __main__."""
     kind, *rest = arguments
+    sys.orig_argv = [sys.executable, *arguments]
     sys.modules["__forked__"] = sys.modules["__main__"]  # whose functions are running
     if kind == "-c":
         module = types.ModuleType("__main__")
@@ -284,7 +285,8 @@ def program(arguments: list[str]) -> None:
         sys.argv, sys.path[0] = ["-c", *rest[1:]], ""
         exec(compile(rest[0], "<string>", "exec"), module.__dict__)
     elif kind == "-m":
-        sys.argv, sys.path[0] = rest, os.getcwd()
+        # "-m" until the module is found, which packages can tell from an import.
+        sys.argv, sys.path[0] = ["-m", *rest[1:]], os.getcwd()
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
         sys.argv, sys.path[0] = arguments, str(Path(kind).resolve().parent)

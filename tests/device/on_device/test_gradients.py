@@ -202,6 +202,7 @@ def gradients_in_a_graph(op: str, given: dict, moving: dict) -> list:
     return gradients(moving)
 
 
+@pytest.mark.full("traces a graph of each gradient, whose values test_gradient compares")
 @pytest.mark.usefixtures("soft_placement")
 def test_what_gradients_are_made_of_has_kernels(monkeypatch):
     """In the graph that runs no op that computes floats is on the CPU, but for those of the table."""

@@ -139,9 +139,12 @@ class Kernel:
             for a in table.arguments[: table.n_arguments]
         ]  # fmt: skip
         self.constants = [
-            {"name": c.name.decode(), "index": c.index, "data_type": c.data_type, "size": c.size}
+            {
+                "name": c.name.decode(), "index": c.index, "data_type": c.data_type, "size": c.size,
+                **{flag: bool(c.flags & number(f"CONSTANT_{flag.upper()}")) for flag in ("required", "unused")},
+            }
             for c in table.constants[: table.n_constants]
-        ]
+        ]  # fmt: skip
 
     def run(
         self,

@@ -101,4 +101,6 @@ class Members:
         inherited = [fields for base in bases if (fields := self._fields(base)) != []]
         if len(inherited) > 1 or None in inherited:
             return None
-        return [field for fields in inherited if fields for field in fields] + list(type_.get_fields())
+        return [field for fields in inherited if fields for field in fields] + list(
+            type_.get_fields()
+        )

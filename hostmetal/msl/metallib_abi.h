@@ -90,6 +90,7 @@ enum metallib_argument_flags {
   METALLIB_ARG_MEMBERS = 1u << 3, /* points to a struct, matrix, array or enum: behind the '\0' of
                                      `name` stands its layout, as
                                      python/metal_ops/metal/members.py writes it */
+  METALLIB_ARG_UNUSED = 1u << 4,  /* the kernel's body does not name it */
 };
 
 typedef struct metallib_argument {

@@ -88,7 +88,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return _info->index;
 }
 - (BOOL)isUsed {
-  return YES;
+  return !(_info->flags & METALLIB_ARG_UNUSED);
 }
 - (BOOL)isArgument {
   return YES;
@@ -154,7 +154,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return Info(_info).index;
 }
 - (BOOL)isActive {
-  return YES;
+  return !(Info(_info).flags & METALLIB_ARG_UNUSED);
 }
 - (NSUInteger)bufferAlignment {
   return Info(_info).pointee_alignment;

@@ -230,14 +230,14 @@ TEST(functions_have_the_constants_that_they_use) {
 }
 
 TEST(bindings_say_what_a_buffer_holds) {
-  NSString* text =
-      @"#include <metal_stdlib>\nusing namespace metal;\n"
-       "enum Mode : ushort { on }; struct Base { half4 h; };\n"
-       "struct S : Base { float3 x; packed_float3 y[2]; Mode mode; int bits : 3; };\n"
-       "kernel void k(constant float4x3& m [[buffer(0)]], constant array<uint3, 5>& a "
-       "[[buffer(1)]],\n"
-       "              constant Mode& e [[buffer(2)]], constant S& s [[buffer(3)]],\n"
-       "              device float* x [[buffer(4)]]) { x[0] = m[0].x + a[0].x + e + s.x.x; }\n";
+  NSString* text = @"#include <metal_stdlib>\nusing namespace metal;\n"
+                    "enum Mode : ushort { on }; struct Base { half4 h; };\n"
+                    "struct S : Base { float3 x; packed_float3 y[2]; Mode mode; int bits : 3; };\n"
+                    "kernel void k(constant float4x3& m [[buffer(0)]], constant array<uint3, 5>& a "
+                    "[[buffer(1)]],\n"
+                    "              constant Mode& e [[buffer(2)]], constant S& s [[buffer(3)]],\n"
+                    "              device float* x [[buffer(4)]], device float* none "
+                    "[[buffer(5)]]) { x[0] = m[0].x + a[0].x + e + s.x.x; }\n";
   NSError* error = nil;
   id<MTLLibrary> library = [[Device() newLibraryWithSource:text options:nil
                                                      error:&error] autorelease];
@@ -249,6 +249,8 @@ TEST(bindings_say_what_a_buffer_holds) {
                                       reflection:&reflection
                                            error:&error] autorelease];
   NSArray* bindings = reflection.bindings;
+  CHECK([[bindings objectAtIndex:3] isUsed] && [[reflection.arguments objectAtIndex:3] isActive]);
+  CHECK(![[bindings objectAtIndex:5] isUsed] && ![[reflection.arguments objectAtIndex:5] isActive]);
   CHECK_EQ([[bindings objectAtIndex:0] bufferDataType], MTLDataTypeFloat4x3);
   CHECK([[bindings objectAtIndex:0] bufferStructType] == nil);
   CHECK_EQ([[bindings objectAtIndex:1] bufferDataType], MTLDataTypeArray);

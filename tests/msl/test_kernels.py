@@ -212,6 +212,20 @@ def test_which_function_constants_a_kernel_has(kernel):
     assert [c["index"] for c in constants] == [0, 1, 2, 3, 4]  # the order of a launch's values
 
 
+def test_arguments_that_a_kernel_does_not_name():
+    source = """
+        inline int twice(int x) { return 2 * x; }
+        kernel void k(device int* a, constant int& b, device int* c, constant int& d, uint i [[thread_position_in_grid]]) {
+          const auto get = [&] { return b; };
+          a[i] = twice(get());
+        }
+        template <typename T> kernel void made(device T* a, device T* b, constant T* c) { a[0] = c[0]; }
+        template [[host_name("made_int")]] kernel void made<int>(device int* a, device int* b, constant int* c);"""
+    for kernel, unused in ("k", "cd"), ("made_int", "b"):
+        arguments = library(source, std=(3, 2))[kernel].arguments
+        assert "".join(a["name"] for a in arguments if a["unused"]) == unused
+
+
 @pytest.mark.parametrize("kind, size", [("long3", 32), ("ulong4", 32)])
 def test_function_constants_that_are_too_large(kind, size):
     source = f"constant {kind} c [[function_constant(0)]];\nkernel void k(device long* x) {{ x[0] = c.x; }}"
@@ -233,7 +247,9 @@ def test_assembly_that_is_nothing(statement):
         np.testing.assert_array_equal(x, np.arange(5) + 1)
 
 
-@pytest.mark.parametrize("statement", ['__asm__("nop");', 'asm volatile("" : "+r"(y));', 'asm("" "nop" "");'])
+@pytest.mark.parametrize(
+    "statement", ['__asm__("nop");', 'asm volatile("" : "+r"(y));', 'asm("" "nop" "");']
+)
 def test_assembly_that_is_something(statement):
     source = f"kernel void k(device int* x) {{ int y = 1; {statement} x[0] = y; }}"
     assert "error: inline assembly is not supported in Metal" in messages(source)

@@ -21,6 +21,7 @@ class _Function:
     # Function constants by their nodes' hashes: those that it reads, and those it asks of whether they have a value.
     reads: dict[int, None] = field(default_factory=dict)
     asks: dict[int, None] = field(default_factory=dict)
+    parameters: set[int] = field(default_factory=set)  # of a kernel: its own, that it names
 
 
 class _Ids:
@@ -32,6 +33,7 @@ class _Ids:
         self.member = tree.ids(kind.MEMBER_REF_EXPR)
         self.reference = tree.ids(kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR)
         self.variable = tree.ids(kind.VAR_DECL)
+        self.parameter = tree.ids(kind.PARM_DECL)
         self.all = self.reference | self.variable | tree.ids(kind.UNEXPOSED_EXPR)
         self.function = tree.ids(
             kind.FUNCTION_DECL,
@@ -98,6 +100,8 @@ class Calls:
 
         visit(root, True)
         add(conditions, ())
+        named = self._functions[root.hash].parameters
+        kernel.used = {i for i, p in enumerate(root.get_arguments()) if p.hash in named}
 
     def _scan(self, function: Any, is_kernel: bool) -> _Function:
         out = _Function()
@@ -115,6 +119,8 @@ class Calls:
                     if target.hash in self.constants:
                         (out.asks if asks else out.reads)[target.hash] = None
                         asks = False
+                if is_kernel and target._kind_id in ids.parameter:
+                    out.parameters.add(target.hash)
                 if target._kind_id not in ids.function:
                     continue
                 # is_function_constant_defined, whose argument comes next.

@@ -133,7 +133,7 @@ class Kernel:
         self.arguments = [
             {
                 "name": a.name.decode(), "type": a.type_name.decode(), "kind": KINDS[a.kind], "index": a.index,
-                **{flag: bool(a.flags & number(f"ARG_{flag.upper()}")) for flag in ("written", "reference", "optional")},
+                **{flag: bool(a.flags & number(f"ARG_{flag.upper()}")) for flag in ("written", "reference", "optional", "unused")},
                 "size": a.pointee_size, "alignment": a.pointee_alignment, "enabled_by": a.enabled_by,
             }
             for a in table.arguments[: table.n_arguments]

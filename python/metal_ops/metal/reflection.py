@@ -44,6 +44,7 @@ class Kernel:
     # Names of function constants, derived ones too: those it reads, and those it asks of whether they have a value.
     reads: dict[str, None] = field(default_factory=dict)
     asks: dict[str, None] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)  # positions of parameters that its body names
 
 
 @dataclass

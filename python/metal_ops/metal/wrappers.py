@@ -205,6 +205,7 @@ def _arguments(number: int, kernel: Kernel, constants: dict[str, int]) -> str:
     arguments = []
     for a in kernel.arguments:
         flags = ["METALLIB_ARG_WRITTEN"] * a.written + ["METALLIB_ARG_REFERENCE"] * a.reference
+        flags += ["METALLIB_ARG_UNUSED"] * (a.position not in kernel.used)
         enabled = -1
         if a.enabled_by is not None:
             flags.append("METALLIB_ARG_OPTIONAL")

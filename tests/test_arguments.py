@@ -241,6 +241,76 @@ def test_options_of_another_kind(name):
             refuse(name, option, value)
 
 
+RAW = re.compile(rf"\\b({'|'.join(op.name for op in _declared.declarations().values())}): ")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_sentences_of_kernels_name_the_function(name):
+    """Shapes that do not fit, and numbers out of range: what an op finds is said of the public function."""
+    tensors, options, others = FUNCTIONS[name]
+    function = getattr(metal_ops, name)
+    changes = [
+        {a: np.zeros((3, 1, 2, 1, 3, 1, 2), np.asarray(value).dtype)}
+        for a, value in tensors.items()
+    ]
+    changes += [{a: np.zeros(0, np.asarray(value).dtype)} for a, value in tensors.items()]
+    changes += [{a: -7} for a, kind in options.items() if kind in (NUMBER, INTEGER)]
+    for change in changes:
+        given = {**tensors, **others, **change}
+        for call in (function, tf.function(lambda given=given: function(**given), autograph=False)):
+            try:
+                call(**given) if call is function else call()
+            except (TypeError, ValueError, tf.errors.OpError) as error:
+                assert not RAW.search(str(error)), error
+                # Or it is TensorFlow's own, and names the node.
+                assert re.search(rf"(^|[ \[]){name}(\]|:) |node {name}/", str(error)), error
+
+
+VARIABLE = tf.Variable([1.0, 2.0])
+SENTENCES = {
+    "classes": (
+        lambda x: metal_ops.softmax_cross_entropy(tf.zeros([2, 3]), x), [0, 5],
+        r"softmax_cross_entropy: targets\[1\] must be in \[0, 3\)",
+    ),
+    "rays": (
+        lambda x: metal_ops.inclusive_sum(tf.ones([2]), ray_indices=x, n_rays=2), [1, 0],
+        r"inclusive_sum: ray_indices\[1\] must be in \[1, 2\)",
+    ),
+    "renamed": (
+        lambda x: metal_ops.hamming_top_k(np.ones((2, 3), np.uint8), tf.cast(x[None], tf.uint8), 1), [1, 1],
+        r"hamming_top_k: queries and rows must have the same last dimension",
+    ),
+    "a variable": (
+        lambda x: metal_ops.fused_sgd(VARIABLE, learning_rate=0.1, gradient=tf.cast(x, tf.float32)),
+        [1, 2, 3], r"fused_sgd: variable must be shaped like gradient",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["eager", "graph", "loaded"])
+@pytest.mark.parametrize("case", SENTENCES)
+def test_sentences_where_a_graph_runs(case, how, tmp_path):
+    """The node keeps the words of the function that made it."""
+    run, value, words = SENTENCES[case]
+    given = tf.constant(value)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    def graph(x):
+        found = run(x)
+        return x if isinstance(found, tf.Operation) else found
+
+    if how == "loaded":
+        module = tf.Module()
+        module.call, module.kept = graph, VARIABLE
+        graph.get_concrete_function()
+        tf.saved_model.save(module, str(tmp_path))
+        loaded = tf.saved_model.load(str(tmp_path))
+        graph = loaded.call
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words) as raised:
+        (run if how == "eager" else graph)(given)
+    assert not RAW.search(str(raised.value))
+
+
 def test_what_would_be_taken_for_something_else():
     """Each of these used to give numbers that nobody asked for."""
     # An empty background, or target, is how the ops say that there is none.

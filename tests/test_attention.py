@@ -433,11 +433,11 @@ def test_bad_arguments(change, error, words):
 )  # fmt: skip
 def test_bad_calls(change, words):
     given = {**dict(q=ONES, k=ONES, v=ONES), **change}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="ScaledDotProductAttention: " + words):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="scaled_dot_product_attention: " + words):
         metal_ops.scaled_dot_product_attention(**given)
     graph = tf.function(lambda: metal_ops.scaled_dot_product_attention(**given))
     with pytest.raises(
-        (tf.errors.InvalidArgumentError, ValueError), match="ScaledDotProductAttention: " + words
+        (tf.errors.InvalidArgumentError, ValueError), match="scaled_dot_product_attention: " + words
     ):
         graph()
 

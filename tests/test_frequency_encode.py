@@ -134,7 +134,7 @@ def test_bad_arguments():
     # Without points there may be any number of dims; so many columns that 63 bits do not count them ended the process.
     for call in (metal_ops.frequency_encode, tf.function(metal_ops.frequency_encode)):
         with pytest.raises(
-            (ValueError, tf.errors.InvalidArgumentError), match="inputs must have at most 2"
+            (ValueError, tf.errors.InvalidArgumentError), match="x must have at most 2"
         ):
             call(tf.zeros([0, 2**62]))
     for count in (-1, 33):

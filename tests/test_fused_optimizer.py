@@ -247,13 +247,13 @@ def test_bad_arguments():
         adam(v=tf.Variable([0.0, 0.0], dtype=tf.float16))
     with pytest.raises(Invalid, match="v must be a variable of its own"):
         adam(v=m)
-    with pytest.raises(Invalid, match=r"beta1 and beta2 must be in \[0, 1\), got 1.0"):
+    with pytest.raises(Invalid, match=r"beta_1 and beta_2 must be in \[0, 1\), got 1.0"):
         adam(beta_1=1.0)
     with pytest.raises(Invalid, match="step must count from 1, got 0"):
         adam(step=0)
-    with pytest.raises(Invalid, match="var must be shaped like gradient"):
+    with pytest.raises(Invalid, match="variable must be shaped like gradient"):
         adam(gradient=tf.ones(3))
-    with pytest.raises(Invalid, match=r"lr must have shape \[\] \(a scalar\), got \[2\]"):
+    with pytest.raises(Invalid, match=r"learning_rate must have shape \[\] \(a scalar\), got \[2\]"):
         adam(learning_rate=[0.1, 0.2])
     with pytest.raises(
         TypeError, match="gradient: expected dtype float32 as of variable, got float16"
@@ -261,7 +261,7 @@ def test_bad_arguments():
         adam(gradient=tf.ones(2, tf.float16))
     with pytest.raises(TypeError, match="variable: expected dtype float32, float16"):
         adam(variable=tf.Variable([1, 2]))
-    with pytest.raises(ValueError, match="var must be shaped like gradient"):
+    with pytest.raises(ValueError, match="variable must be shaped like gradient"):
         tf.function(lambda: adam(gradient=tf.ones(3)))()
     with pytest.raises(tf.errors.UnimplementedError, match="cannot be compiled by XLA"):
         tf.function(adam, jit_compile=True)()
@@ -269,7 +269,7 @@ def test_bad_arguments():
         late = tf.Variable([1.0])
         update = metal_ops.fused_sgd(late, [1.0], learning_rate=0.1)
         with pytest.raises(
-            tf.errors.FailedPreconditionError, match="var must be a variable with a value"
+            tf.errors.FailedPreconditionError, match="variable must be a variable with a value"
         ):
             session.run(update)
 

@@ -174,7 +174,7 @@ X = np.ones((3, 4), np.uint8)
     "run, error, words",
     [
         (lambda: metal_ops.hamming_distance(X, X[:, :3]), tf.errors.InvalidArgumentError,
-         r"HammingDistance: a and b must have the same last dimension, got \[3, 4\] and \[3, 3\]"),
+         r"hamming_distance: a and b must have the same last dimension, got \[3, 4\] and \[3, 3\]"),
         (lambda: metal_ops.hamming_distance(X, X[:2]), tf.errors.InvalidArgumentError,
          r"before the last must be equal or 1, got \[3, 4\] and \[2, 4\]"),
         (lambda: metal_ops.hamming_distance(X[0, 0], X[0, 0]), tf.errors.InvalidArgumentError,

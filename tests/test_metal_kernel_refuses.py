@@ -18,6 +18,9 @@ pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
 X = tf.constant([1.0, 2.0, 3.0])
 
 
+W = "z[i] = w[i] = x[i];"
+
+
 def make(source="z[i] = x[i];", inputs=("x",), outputs=("z",), name="tried", **options):
     inputs = inputs if isinstance(inputs, dict) else list(inputs)
     return metal_ops.metal_kernel(name, inputs, list(outputs), source, **options)
@@ -76,6 +79,8 @@ BAD_KERNELS = {
     "an output of any shape": (dict(shapes="any"), ValueError, "shapes: 'any' is no shape of an output"),
     "an output like nothing": (dict(shapes="like y"), ValueError, "shapes: 'like y' is no shape"),
     "no outputs": (dict(outputs=[]), ValueError, "outputs: expected one or more"),
+    "an output without a name": (dict(source="// z\nfloat y = x[i];"), ValueError, "outputs: the source never names 'z'"),
+    "one of two without a name": (dict(outputs=["z", "w"]), ValueError, "outputs: the source never names 'w', so its elem"),
     "no source": (dict(source=None), TypeError, "source: expected text, got NoneType"),
     "a zero byte": (dict(source="a\0b"), ValueError, "source: there is a zero byte"),
     "no header": (dict(header=b""), TypeError, "header: expected text, got bytes"),
@@ -105,13 +110,19 @@ def test_text_for_a_list_of_names():
         metal_ops.metal_kernel("tried", "xy", ["z"], "")
 
 
+def test_outputs_that_the_source_does_not_name():
+    """With an initial value they have elements, and a macro of the header may name them."""
+    np.testing.assert_array_equal(make("", init_value=3)(X), [3, 3, 3])
+    np.testing.assert_array_equal(make("WRITE(x[i]);", header="#define WRITE(a) z[i] = a")(X), X)
+
+
 def test_vjp_kernels_that_do_not_fit():
     for inputs, outputs, message in (
         (("x", "g"), ("d_x",), "other takes 'g', which is none of x, z, d_z"),
         (("x", "d_z"), ("dx",), "other has the output 'dx'; expected some of d_x"),
     ):
         with pytest.raises(ValueError, match=message):
-            make(vjp=make("", inputs, outputs, name="other"))
+            make(vjp=make(f"{outputs[0]}[i] = 0;", inputs, outputs, name="other"))
 
 
 # ---- arguments of a call --------------------------------------------------------------------------------------------
@@ -144,10 +155,10 @@ BAD_CALLS = {
     "an unknown size": (lambda: make(shapes=[None])(X), TypeError, "Take unknown sizes of the arguments' .shape"),
     "text for a shape": (lambda: make(shapes=lambda x: "x")(X), TypeError, "shapes .*: expected a shape, got 'x'"),
     "too few shapes": (
-        lambda: make(outputs=["z", "w"], shapes=[[3]])(X), ValueError, "shapes: expected one for each of z, w"),
+        lambda: make(W, outputs=["z", "w"], shapes=[[3]])(X), ValueError, "shapes: expected one for each of z, w"),
     "other shapes": (lambda: make(shapes={"w": [3]})(X), ValueError, "shapes: expected z, got w"),
     "too few dtypes": (
-        lambda: make(outputs=["z", "w"], dtypes=[tf.float32])(X), ValueError, "dtypes: expected one for each of z, w"),
+        lambda: make(W, outputs=["z", "w"], dtypes=[tf.float32])(X), ValueError, "dtypes: expected one for each of z, w"),
     "an output's dtype": (lambda: make(dtypes=tf.float64)(X), TypeError, r"dtypes \(z\): shaders have no float64"),
     "no input for a shape": (lambda: make("z[i] = 1;", ())(), TypeError, "shapes: expected the outputs' shapes"),
     "grid of four": (lambda: make(grid=(1, 1, 1, 1))(X), ValueError, "grid: expected 1 to 3 numbers, got 4"),
@@ -163,7 +174,7 @@ BAD_CALLS = {
     "an init value of another kind": (
         lambda: make(init_value=1.5)(tf.constant([1])), ValueError, r"init_value: 1\.5 is no int32"),
     "too many arguments": (
-        lambda: make("", [f"x{i}" for i in range(31)])(*[X] * 31), ValueError, "has 32 arguments.* Metal allows 31"),
+        lambda: make("z[i] = 1;", [f"x{i}" for i in range(31)])(*[X] * 31), ValueError, "has 32 arguments.* Metal allows 31"),
 }  # fmt: skip
 
 
@@ -221,7 +232,9 @@ NOT_FITTING = {
 
 
 def in_words():
-    return make("out[i] = 1;", ROWS, ["out", "twice"], shapes=["[rows, 2*columns]", "like y"])
+    return make(
+        "out[i] = twice[i % 5] = 1;", ROWS, ["out", "twice"], shapes=["[rows, 2*columns]", "like y"]
+    )
 
 
 @pytest.mark.parametrize("spec", ["eager", "known", "sizes unknown", "ranks unknown"])

@@ -224,10 +224,10 @@ def test_rays_without_samples_take_no_time():
 
 
 def test_bad_arguments():
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"PackedScan: packed_info\[0\] must"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"inclusive_sum: packed_info\[0\] must"):
         metal_ops.inclusive_sum([1.0], [[0, 2]])
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"PackRayIndices: ray_indices must have shape"
+        tf.errors.InvalidArgumentError, match=r"pack_ray_indices: ray_indices must have shape"
     ):
         metal_ops.pack_ray_indices([[0]], 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="n_rays must be at least 0, got -1"):

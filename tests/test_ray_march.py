@@ -319,7 +319,7 @@ BAD = {
     "short step": (dict(step=1e-9), "step must cut a ray into at most 4194304 steps"),
     "cone": (dict(cone_angle=-1.0), r"cone_angle must be in \[0, 1\)"),
     "limit": (dict(max_samples_per_ray=0), "max_samples_per_ray must be between 1"),
-    "near": (dict(near=[0.0, 1.0]), r"t_min must have shape \[rays\]"),
+    "near": (dict(near=[0.0, 1.0]), r"near must have shape \[rays\]"),
     "seed": (dict(seed=[1, 2, 3]), r"seed must have shape \[2\]"),
     "resolution": (dict(resolution=0), "resolution must be between 1 and 1024"),
 }
@@ -336,7 +336,7 @@ def test_bad_arguments(change, sentence):
         resolution=4,
     )
     metal_ops.ray_march(**arguments)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="RayMarch: .*" + sentence):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ray_march: .*" + sentence):
         metal_ops.ray_march(**{**arguments, **change})
     with pytest.raises(ValueError, match="expected both with occupancy bits"):
         metal_ops.ray_march(**{**arguments, "aabb": None})

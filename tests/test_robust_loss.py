@@ -211,12 +211,12 @@ def test_alpha_beyond_all_digits_is_infinite(alpha):
 def test_bad_arguments():
     Invalid = tf.errors.InvalidArgumentError
     for scale in (0.0, -1.0):
-        with pytest.raises(Invalid, match="RobustLoss: scale must be above 0, got"):
+        with pytest.raises(Invalid, match="robust_loss: scale must be above 0, got"):
             metal_ops.robust_loss([1.0], scale=scale)
     with pytest.raises(Invalid, match=r"alpha must be a scalar or a vector .* 2, got shape \[3\]"):
         metal_ops.robust_loss([[1.0, 2.0]], alpha=[1.0, 2.0, 3.0])
     for targets in ([1.0, 2.0], np.zeros([0, 2])):
-        with pytest.raises(Invalid, match="targets must be shaped like predictions"):
+        with pytest.raises(Invalid, match="targets must be shaped like x"):
             metal_ops.robust_loss([[1.0, 2.0]], targets=targets)
     with pytest.raises(TypeError, match="targets: expected dtype float32 as of x, got float16"):
         metal_ops.robust_loss([1.0], targets=tf.zeros([1], tf.float16))

@@ -133,8 +133,8 @@ def test_nan_stays_in_its_row():
     "change, error, words",
     [
         (dict(scale=np.ones(4, np.float32)), tf.errors.InvalidArgumentError,
-         r"RowNorm: scale must have shape \[columns\] with columns = 3 as in x, got \[4\]"),
-        (dict(offset=np.ones(4, np.float32)), tf.errors.InvalidArgumentError, r"RowNorm: offset must have shape"),
+         r"layer_norm: scale must have shape \[columns\] with columns = 3 as in x, got \[4\]"),
+        (dict(offset=np.ones(4, np.float32)), tf.errors.InvalidArgumentError, r"layer_norm: offset must have shape"),
         (dict(offset=np.ones(0, np.float32)), ValueError, r"\[layer_norm\] offset: expected shape \[columns\]"),
         (dict(scale=tf.ones([3], tf.float16)), TypeError, r"\[layer_norm\] scale: expected dtype float32 as of x"),
         (dict(x=np.float32(1)), ValueError, r"\[layer_norm\] x: expected shape"),

@@ -128,7 +128,7 @@ def test_shapes_in_graphs():
 def test_bad_arguments():
     for degree in (0, 9):
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=f"ShEncode: degree must be .* got {degree}"
+            tf.errors.InvalidArgumentError, match=f"sh_encode: degree must be .* got {degree}"
         ):
             metal_ops.sh_encode([[0.0, 0, 1]], degree)
     with pytest.raises(ValueError, match="directions: expected last dimension 3"):

@@ -125,9 +125,9 @@ def test_shapes_in_graphs():
     "change, error, words",
     [
         (dict(up=tf.ones([3, 2])), tf.errors.InvalidArgumentError,
-         r"Swiglu: up must be shaped like gate, \[2, 4\], got \[3, 2\]"),
+         r"swiglu: up must be shaped like gate, \[2, 4\], got \[3, 2\]"),
         (dict(gate=tf.ones([2, 3]), up=None), tf.errors.InvalidArgumentError,
-         r"Swiglu: gate must have an even last dimension.*got \[2, 3\]"),
+         r"swiglu: gate must have an even last dimension.*got \[2, 3\]"),
         (dict(gate=tf.ones([]), up=None), tf.errors.InvalidArgumentError, r"gate must have an even last dimension"),
         (dict(up=tf.ones([0])), ValueError, r"\[swiglu\] up: expected the shape of gate"),
         (dict(up=tf.ones([2, 4], tf.float16)), TypeError, r"\[swiglu\] up: expected dtype float32 as of gate"),

@@ -423,7 +423,7 @@ def test_bad_arguments_are_refused(change, sentence):
     )
     metal_ops.volume_render(**arguments)
     arguments |= change
-    with pytest.raises(tf.errors.InvalidArgumentError, match="VolumeRender: " + sentence):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="volume_render: " + sentence):
         metal_ops.volume_render(**arguments)
     if "info " not in sentence and "info" not in str(change):
         with pytest.raises(ValueError, match=sentence):

@@ -91,8 +91,10 @@ enum metallib_argument_flags {
       1u << 1, /* T&: exactly one object, so the binding must hold pointee_size bytes */
   METALLIB_ARG_OPTIONAL =
       1u << 2, /* has [[function_constant(c)]]: needed only where constant `enabled_by` is true */
-  METALLIB_ARG_MEMBERS = 1u << 3, /* points to a struct: behind the '\0' of `name` stands what it
-                                     holds, as python/metal_ops/metal/members.py writes it */
+  METALLIB_ARG_MEMBERS = 1u << 3, /* points to a struct, matrix, array or enum: behind the '\0' of
+                                     `name` stands its layout, as
+                                     python/metal_ops/metal/members.py writes it */
+  METALLIB_ARG_UNUSED = 1u << 4,  /* the kernel's body does not name it */
 };
 
 typedef struct metallib_argument {
@@ -125,13 +127,20 @@ enum metallib_data_type {
   METALLIB_TYPE_BFLOAT = 121,
 };
 
+enum metallib_function_constant_flags {
+  /* The kernel, or what it calls, reads it and nowhere asks is_function_constant_defined: making
+   * the function without a value is an error. */
+  METALLIB_CONSTANT_REQUIRED = 1u << 0,
+  /* The kernel has no use for it: no function lists it. */
+  METALLIB_CONSTANT_UNUSED = 1u << 1,
+};
+
 typedef struct metallib_function_constant {
   const char* name;
   uint32_t index;     /* [[function_constant(index)]] */
   uint32_t data_type; /* metallib_data_type, or up to 3 more */
   uint32_t size;      /* bytes, at most 16 */
-  uint32_t required;  /* 1: used without is_function_constant_defined; making the function without a
-                         value is an error */
+  uint32_t flags;     /* metallib_function_constant_flags */
 } metallib_function_constant;
 
 /* ---- a launch
@@ -296,7 +305,7 @@ typedef struct metallib_kernel {
       arguments; /* in order of declaration: the bound ones only, not the position attributes */
   uint32_t n_constants;
   const metallib_function_constant*
-      constants; /* those of the library's file: all that this kernel may use */
+      constants; /* those of the library's file, in the order of a launch's values */
   /* Bytes of scratch that one worker needs for this launch (threadgroup memory, fiber stacks). Does
    * not read buffers, constants or fault. Constant for given threadgroup_size and
    * threadgroup_lengths. */

@@ -540,7 +540,7 @@ bool Exists(const std::string& path) {
                       "' is a visible one, for tables of a kernel's pipeline, and no kernel");
   }
   for (uint32_t i = 0; i < entry->n_constants; ++i) {
-    if (entry->constants[i].required && !(*made->_constants)[i].defined) {
+    if (entry->constants[i].flags & METALLIB_CONSTANT_REQUIRED && !(*made->_constants)[i].defined) {
       return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
                     std::string("[newComputePipelineState] function '") + entry->name +
                         "' needs function constant " + std::to_string(entry->constants[i].index) +

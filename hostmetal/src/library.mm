@@ -115,7 +115,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
     _name = [[NSString alloc] initWithUTF8String:constant.name];
     _type = MTLDataType(constant.data_type);
     _index = constant.index;
-    _required = constant.required != 0;
+    _required = constant.flags & METALLIB_CONSTANT_REQUIRED;
   }
   return self;
 }
@@ -182,6 +182,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 - (NSDictionary*)functionConstantsDictionary {
   NSMutableDictionary* all = [NSMutableDictionary dictionary];
   for (uint32_t i = 0; i < _entry->n_constants; ++i) {
+    if (_entry->constants[i].flags & METALLIB_CONSTANT_UNUSED) continue;
     MTLFunctionConstant* constant =
         [[[MTLFunctionConstant alloc] initWithConstant:_entry->constants[i]] autorelease];
     [all setObject:constant forKey:[constant name]];
@@ -268,11 +269,12 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
     auto named = values.by_name.find(constant.name);
     if (named != values.by_name.end()) value = &named->second;
     if (!value) {
-      if (!constant.required) continue;
+      if (!(constant.flags & METALLIB_CONSTANT_REQUIRED)) continue;
       [function release];
       return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,
                     "[newFunctionWithName] " + label + " has no value");
     }
+    if (value->type != constant.data_type && constant.flags & METALLIB_CONSTANT_UNUSED) continue;
     if (value->type != constant.data_type) {
       [function release];
       return Refuse(error, MTLLibraryErrorDomain, MTLLibraryErrorInternal,

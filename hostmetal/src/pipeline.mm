@@ -56,12 +56,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   pointer->written = a.flags & METALLIB_ARG_WRITTEN;
   pointer->size = a.pointee_size;
   pointer->alignment = a.pointee_alignment;
-  pointer->element = hostmetal::StructOf(a);
-  if (!pointer->element) {
-    auto element = std::make_shared<hostmetal::Type>();
-    element->data_type = DataType(a.type_name);
-    pointer->element = element;
-  }
+  pointer->element = hostmetal::TypeOf(a);
   return [hostmetal::NewPointerType(std::move(pointer)) autorelease];
 }
 
@@ -93,7 +88,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return _info->index;
 }
 - (BOOL)isUsed {
-  return YES;
+  return !(_info->flags & METALLIB_ARG_UNUSED);
 }
 - (BOOL)isArgument {
   return YES;
@@ -105,7 +100,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return _info->pointee_size;
 }
 - (MTLDataType)bufferDataType {
-  return DataType(_info->type_name);
+  return hostmetal::TypeOf(*_info)->data_type;
 }
 - (MTLStructType*)bufferStructType {
   return StructType(*_info);
@@ -159,7 +154,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return Info(_info).index;
 }
 - (BOOL)isActive {
-  return YES;
+  return !(Info(_info).flags & METALLIB_ARG_UNUSED);
 }
 - (NSUInteger)bufferAlignment {
   return Info(_info).pointee_alignment;
@@ -168,7 +163,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return Info(_info).pointee_size;
 }
 - (MTLDataType)bufferDataType {
-  return DataType(Info(_info).type_name);
+  return hostmetal::TypeOf(Info(_info))->data_type;
 }
 - (MTLStructType*)bufferStructType {
   return StructType(Info(_info));

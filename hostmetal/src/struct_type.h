@@ -1,4 +1,4 @@
-// What lies in a buffer's struct, as the shader compiler describes it (python/metal_ops/metal/members.py).
+// The layout of a buffer's elements, as the shader compiler describes it (python/metal_ops/metal/members.py).
 #ifndef HOSTMETAL_SRC_STRUCT_TYPE_H_
 #define HOSTMETAL_SRC_STRUCT_TYPE_H_
 
@@ -33,6 +33,9 @@ struct Member {
   size_t index = 0;  // [[id(n)]]
   std::shared_ptr<const Type> type;
 };
+
+// Of a buffer's elements. Without members for a struct of which the library does not say more.
+std::shared_ptr<const Type> TypeOf(const metallib_argument& argument);
 
 // nullptr where the argument is no struct, or its library does not say.
 std::shared_ptr<const Type> StructOf(const metallib_argument& argument);

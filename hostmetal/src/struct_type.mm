@@ -93,9 +93,19 @@ size_t Type::Indices() const {
   return end;
 }
 
+TypePointer TypeOf(const metallib_argument& argument) {
+  if (argument.flags & METALLIB_ARG_MEMBERS) {
+    return Reader(argument.name + strlen(argument.name) + 1).ReadType();
+  }
+  auto named = std::make_shared<Type>();
+  named->data_type = ScalarType(argument.type_name);
+  return named;
+}
+
 TypePointer StructOf(const metallib_argument& argument) {
   if (!(argument.flags & METALLIB_ARG_MEMBERS)) return nullptr;
-  return Reader(argument.name + strlen(argument.name) + 1).ReadType();
+  TypePointer type = TypeOf(argument);
+  return type->data_type == MTLDataTypeStruct ? type : nullptr;
 }
 
 MTLDataType ScalarType(const std::string& name) {

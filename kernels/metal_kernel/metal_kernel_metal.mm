@@ -188,17 +188,16 @@ Status DefaultDevice(id<MTLDevice>* device) {
   return found != nil ? Status() : NotFound("this machine has no Metal device");
 }
 
-// Lines for Python: "name kind written bytes type", an argument each, by index.
+// Lines for Python: "name kind written bytes layout", an argument each, by index.
 std::string Describe(const Pipeline& pipeline) {
   std::string lines;
   for (const Binding& binding : pipeline.bindings) {
-    const std::string type = ScalarName(binding.type);
     lines += StrCat(binding.name, ' ',
                     binding.is_buffer        ? "buffer"
                     : binding.is_threadgroup ? "threadgroup"
                                              : "other",
                     ' ', binding.is_written, ' ', static_cast<uint64_t>(binding.pointee), ' ',
-                    type.empty() ? "-" : type, '\n');
+                    binding.layout.empty() ? "null" : binding.layout, '\n');
   }
   return lines;
 }

@@ -129,6 +129,7 @@ struct Binding {
   NSUInteger index;    // [[buffer(index)]]
   NSUInteger pointee;  // bytes of one element, or of the struct
   MTLDataType type;    // of one element
+  std::string layout;  // of one element: DescribeLayout
   bool is_scalar;      // it is a number
   bool is_buffer;      // else threadgroup memory, a texture, a sampler
   bool is_written;

@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/runtime/layout.h"
 #include "kernels/runtime/platform.h"
 
 namespace metal_ops {
@@ -195,14 +196,16 @@ Status NewFunction(id<MTLLibrary> library, const Entry& entry, id<MTLFunction>* 
 }
 
 Binding ToBinding(id<MTLBinding> binding) {
-  Binding result = {
-      [[binding name] UTF8String], [binding index], 0, MTLDataTypeNone, false, false, false, false};
+  Binding result = {};
+  result.name = [[binding name] UTF8String];
+  result.index = [binding index];
   result.is_buffer = [binding type] == MTLBindingTypeBuffer;
   result.is_threadgroup = [binding type] == MTLBindingTypeThreadgroupMemory;
   result.is_written = [binding access] != MTLBindingAccessReadOnly;
   if (result.is_buffer) {
     result.pointee = [(id<MTLBufferBinding>)binding bufferDataSize];
     result.type = [(id<MTLBufferBinding>)binding bufferDataType];
+    result.layout = DescribeLayout((id<MTLBufferBinding>)binding);
     result.is_scalar = *ScalarName(result.type) != '\0';
   }
   return result;

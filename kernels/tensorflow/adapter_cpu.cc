@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "kernels/runtime/op.h"
 #include "kernels/tensorflow/parallel.h"
+#include "kernels/tensorflow/public_words.h"
 #include "kernels/tensorflow/tf_arg_shapes.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 #include "tensorflow/core/framework/op.h"
@@ -282,15 +283,18 @@ class DeclaredKernel : public OpKernel {
  public:
   explicit DeclaredKernel(OpKernelConstruction* context)
       : OpKernel(context), op_(*FindOp(type_string())), run_(Kernels().at(type_string())) {
+    if (context->HasAttr(kPublicWords)) {
+      OP_REQUIRES_OK(context, context->GetAttr(kPublicWords, &note_));
+    }
     OP_REQUIRES_OK(context, ReadAttrs(op_, context, &attrs_));
     OpCall call(op_, attrs_, {});
     call.CheckAttrs();
-    OP_REQUIRES_OK(context, ToStatus(call.shapes));
+    OP_REQUIRES_OK(context, Said(ToStatus(call.shapes)));
   }
 
   void Compute(OpKernelContext* context) override {
     TensorFlowCall call(op_, attrs_, context);
-    if (op_.has_variables()) OP_REQUIRES_OK(context, call.LockVariables());
+    if (op_.has_variables()) OP_REQUIRES_OK(context, Said(call.LockVariables()));
     if (call.CheckUnless(&checked_)) {
       for (int i = 0; i < context->num_outputs(); ++i) {
         const ArgShape& shape = call.out_shapes[i];
@@ -299,7 +303,7 @@ class DeclaredKernel : public OpKernel {
       }
       run_(call);
     }
-    if (!call.shapes.ok()) context->SetStatus(ToStatus(call.shapes));
+    if (!call.shapes.ok()) context->SetStatus(Said(ToStatus(call.shapes)));
   }
 
   // A kernel runs where its inputs were made. What is worth several threads takes them itself, and for
@@ -307,7 +311,15 @@ class DeclaredKernel : public OpKernel {
   bool IsExpensive() override { return false; }
 
  private:
+  // As the public function says it, where one made the node.
+  absl::Status Said(const absl::Status& status) const {
+    if (status.ok() || note_.empty()) return status;
+    return absl::Status(status.code(),
+                        InPublicWords(op_.name, note_, std::string(status.message())));
+  }
+
   const OpDeclaration& op_;
+  std::string note_;
   void (*const run_)(CpuCall&);
   std::vector<AttrValue> attrs_;
   std::shared_ptr<const Checked> checked_;  // the last one

@@ -10,6 +10,7 @@
 
 #include "kernels/runtime/elementwise.h"
 #include "kernels/runtime/metal_call.h"
+#include "kernels/tensorflow/public_words.h"
 #include "kernels/tensorflow/registrar.h"
 #include "kernels/tensorflow/variable.h"
 
@@ -71,8 +72,9 @@ bool IsInteger(DType type) {
 class TensorFlowCall : public MetalCall {
  public:
   TensorFlowCall(const OpDeclaration& op, const std::vector<AttrValue>& attrs,
-                 std::vector<Tensor> tensors, std::vector<ArgShape> shapes, KernelContext* ctx)
-      : MetalCall(op, attrs, std::move(shapes)), ctx_(ctx) {
+                 const std::string& note, std::vector<Tensor> tensors, std::vector<ArgShape> shapes,
+                 KernelContext* ctx)
+      : MetalCall(op, attrs, std::move(shapes)), note_(note), ctx_(ctx) {
     inputs = std::move(tensors);
     outputs.resize(op.outputs.size());
   }
@@ -138,12 +140,14 @@ class TensorFlowCall : public MetalCall {
     return Checked();
   }
 
- private:
+  // As the public function says it, where one made the node. False.
   bool Fail(const Status& status) {
-    ctx_->Fail(status);
+    ctx_->Fail(Status(status.code(), InPublicWords(op.name, note_, status.message())));
     return false;
   }
 
+ private:
+  const std::string& note_;
   KernelContext* const ctx_;
   id<TF_MetalStream> stream_ = nil;
   std::unique_ptr<VariableLock> lock_;
@@ -172,6 +176,7 @@ struct Entry {
 struct DeclaredKernel {
   Entry entry;
   std::vector<AttrValue> attrs;
+  std::string note;  // public_words.h
   Status error;
   KernelNames names;
 };
@@ -192,11 +197,14 @@ void* Create(size_t number, TF_OpKernelConstruction* raw) {
   made->entry = Entries()[number];
   const OpDeclaration& op = *made->entry.op;
   Guarded(op.name.c_str(), &ctx, [&] {
+    if (!ctx.GetAttr(kPublicWords, &made->note).ok()) made->note.clear();  // most have none
     if (const Status status = ReadAttrs(op, &ctx, &made->attrs); !status.ok()) {
       return ctx.Fail(status);
     }
     OpCall call(op, made->attrs, {});
-    if (!call.CheckAttrs()) ctx.Fail(ToStatus(call.shapes));
+    if (call.CheckAttrs()) return;
+    const Status status = ToStatus(call.shapes);
+    ctx.Fail(Status(status.code(), InPublicWords(op.name, made->note, status.message())));
   });
   made->error = ctx.error();
   return made;
@@ -227,9 +235,10 @@ void Compute(void* raw_kernel, TF_OpKernelContext* raw) {
       OP_REQUIRES_OK(&ctx, ctx.Input(static_cast<int>(i), &inputs[i]));
       shapes.emplace_back(inputs[i].shape());
     }
-    TensorFlowCall call(op, kernel->attrs, std::move(inputs), std::move(shapes), &ctx);
+    TensorFlowCall call(op, kernel->attrs, kernel->note, std::move(inputs), std::move(shapes),
+                        &ctx);
     if (op.has_variables() && !call.LockVariables()) return;
-    OP_REQUIRES_OK(&ctx, call.Run(kernel->entry.kernel));
+    if (const Status status = call.Run(kernel->entry.kernel); !status.ok()) call.Fail(status);
   });
 }
 

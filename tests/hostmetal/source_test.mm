@@ -197,6 +197,76 @@ TEST(source_compiles_in_the_background) {
   dispatch_release(done);
 }
 
+TEST(functions_have_the_constants_that_they_use) {
+  NSString* text =
+      @"constant int a [[function_constant(0)]]; constant float b [[function_constant(1)]];\n"
+       "constant int c [[function_constant(2)]];\n"
+       "constant float b_or_2 = is_function_constant_defined(b) ? b : 2;\n"
+       "kernel void none(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
+       "kernel void both(device float* x [[buffer(0)]]) { x[0] = a + b_or_2; }\n";
+  NSError* error = nil;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:text options:nil
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  id<MTLFunction> none = [[library newFunctionWithName:@"none"] autorelease];
+  CHECK_EQ([none.functionConstantsDictionary count], NSUInteger(0));
+  CHECK([[Device() newComputePipelineStateWithFunction:none error:&error] autorelease] != nil);
+  id<MTLFunction> both = [[library newFunctionWithName:@"both"] autorelease];
+  NSDictionary* constants = both.functionConstantsDictionary;
+  CHECK_EQ([constants count], NSUInteger(2));
+  CHECK([[constants objectForKey:@"a"] required]);
+  CHECK(![[constants objectForKey:@"b"] required]);
+  CHECK([Device() newComputePipelineStateWithFunction:both error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "'both' needs function constant 0 ('a')");
+  MTLFunctionConstantValues* values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  CHECK([library newFunctionWithName:@"both" constantValues:values error:&error] == nil);
+  CHECK_CONTAINS(Message(error), "function constant 0 ('a') of function 'both' has no value");
+  int forty = 40;
+  [values setConstantValue:&forty type:MTLDataTypeInt atIndex:0];
+  [values setConstantValue:&forty type:MTLDataTypeUInt atIndex:2];  // of another type, and unused
+  both = [[library newFunctionWithName:@"both" constantValues:values error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  CHECK([[Device() newComputePipelineStateWithFunction:both error:&error] autorelease] != nil);
+}
+
+TEST(bindings_say_what_a_buffer_holds) {
+  NSString* text = @"#include <metal_stdlib>\nusing namespace metal;\n"
+                    "enum Mode : ushort { on }; struct Base { half4 h; };\n"
+                    "struct S : Base { float3 x; packed_float3 y[2]; Mode mode; int bits : 3; };\n"
+                    "kernel void k(constant float4x3& m [[buffer(0)]], constant array<uint3, 5>& a "
+                    "[[buffer(1)]],\n"
+                    "              constant Mode& e [[buffer(2)]], constant S& s [[buffer(3)]],\n"
+                    "              device float* x [[buffer(4)]], device float* none "
+                    "[[buffer(5)]]) { x[0] = m[0].x + a[0].x + e + s.x.x; }\n";
+  NSError* error = nil;
+  id<MTLLibrary> library = [[Device() newLibraryWithSource:text options:nil
+                                                     error:&error] autorelease];
+  CHECK_EQ(Message(error), "(nil)");
+  id<MTLFunction> function = [[library newFunctionWithName:@"k"] autorelease];
+  MTLAutoreleasedComputePipelineReflection reflection = nil;
+  [[Device() newComputePipelineStateWithFunction:function
+                                         options:MTLPipelineOptionBufferTypeInfo
+                                      reflection:&reflection
+                                           error:&error] autorelease];
+  NSArray* bindings = reflection.bindings;
+  CHECK([[bindings objectAtIndex:3] isUsed] && [[reflection.arguments objectAtIndex:3] isActive]);
+  CHECK(![[bindings objectAtIndex:5] isUsed] && ![[reflection.arguments objectAtIndex:5] isActive]);
+  CHECK_EQ([[bindings objectAtIndex:0] bufferDataType], MTLDataTypeFloat4x3);
+  CHECK([[bindings objectAtIndex:0] bufferStructType] == nil);
+  CHECK_EQ([[bindings objectAtIndex:1] bufferDataType], MTLDataTypeArray);
+  MTLArrayType* array = [[[bindings objectAtIndex:1] bufferPointerType] elementArrayType];
+  CHECK_EQ([array arrayLength], NSUInteger(5));
+  CHECK_EQ([array stride], NSUInteger(16));
+  CHECK_EQ([array elementType], MTLDataTypeUInt3);
+  CHECK_EQ([[bindings objectAtIndex:2] bufferDataType], MTLDataTypeUShort);
+  MTLStructType* type = [[bindings objectAtIndex:3] bufferStructType];
+  CHECK_EQ([[type memberByName:@"h"] dataType], MTLDataTypeHalf4);
+  CHECK_EQ([[type memberByName:@"x"] offset], NSUInteger(16));
+  CHECK_EQ([[[type memberByName:@"y"] arrayType] stride], NSUInteger(12));
+  CHECK_EQ([[type memberByName:@"mode"] dataType], MTLDataTypeUShort);
+  CHECK_EQ([[type memberByName:@"bits"] dataType], MTLDataTypeNone);
+}
+
 // More kernels than the compiler makes at once: each gets its code with its pipeline.
 TEST(validation_kernels_are_compiled_when_a_pipeline_asks) {
   NSMutableString* text =

@@ -46,6 +46,8 @@ SECTIONS: dict[str, list[Feature]] = {
         F("a call of itself behind which a function has nothing to do", "L l{0}; l.next(4); out[0] = l.n; out[1] = down(4, 0);", [10, 10], before="struct L { int n; void next(int k) thread { if (k == 0) return; n += k; if (k > 1) { next(k - 1); } } }; int down(int n, int sum) { if (n == 0) return sum; return down(n - 1, sum + n); }"),
         F("`dynamic_cast`, type identification", "out[0] = dynamic_cast<thread B*>((thread A*)nullptr) == nullptr;", before="struct A {}; struct B : A {};", says="dynamic_cast"),
         F("`new`, `delete`", "auto p = new float; out[0] = *p;", says="'new' and 'delete' are not supported in Metal"),
+        F("`__asm__(\"\")`, which generators put into loops", "while (true) { __asm__(\"\"); if (++out[0] > 3) break; }", [4]),
+        F("other inline assembly", "asm(\"nop\");", says="inline assembly is not supported in Metal"),
         F("`goto`", "a: if (out[0] < 1) { out[0] += 1; goto a; }", says="'goto' is not supported in Metal"),
         F("`thread_local`", "static thread_local int x; out[0] = x;", says="'thread_local' is not supported in Metal"),
         F("virtual functions", before="struct S { virtual float f() { return 1; } };", says="virtual functions are not supported in Metal"),
@@ -256,11 +258,12 @@ SECTIONS: dict[str, list[Feature]] = {
         F("structs of positions, by value", says="invalid type 'S'", before="struct S { uint a; };", args=", S s"),
     ],
     "5.8 Function constants": [
-        F("`constant T c [[function_constant(n)]]` of every scalar and vector type", "out[0] = is_function_constant_defined(a) ? a : 7; out[1] = is_function_constant_defined(v) ? v.x : 8; out[2] = is_function_constant_defined(h) ? h : 9;", [7, 8, 9], before="constant int a [[function_constant(0)]]; constant float4 v [[function_constant(1)]]; constant half h [[function_constant(2)]]; constant bool b [[function_constant(3)]]; constant ushort3 u [[function_constant(4)]];"),
+        F("`constant T c [[function_constant(n)]]` of every scalar and vector type of up to 16 bytes", "out[0] = is_function_constant_defined(a) ? a : 7; out[1] = is_function_constant_defined(v) ? v.x : 8; out[2] = is_function_constant_defined(h) ? h : 9;", [7, 8, 9], before="constant int a [[function_constant(0)]]; constant float4 v [[function_constant(1)]]; constant half h [[function_constant(2)]]; constant bool b [[function_constant(3)]]; constant ushort3 u [[function_constant(4)]];"),
         F("constants derived from function constants, `is_function_constant_defined`", "out[0] = n * 2;", [10], before="constant int a [[function_constant(0)]]; constant int n = is_function_constant_defined(a) ? a : 5;"),
         F("a derived constant with attributes", "out[0] = size.x; out[1] = size.y; out[2] = size.z;", [7, 20, 8], before="constant uint a_tmp [[function_constant(0)]]; constant uint a [[maybe_unused]] = is_function_constant_defined(a_tmp) ? a_tmp : 7u; constant uint3 size [[maybe_unused]] = uint3(a, 20u, a + 1);"),
         F("an argument that a function constant enables", "out[0] = 1; if (on) q[0] = 1;", [1], before="constant bool o [[function_constant(3)]]; constant bool on = is_function_constant_defined(o) ? o : false;", args=", device float* q [[buffer(5), function_constant(on)]], texture2d<float> t [[texture(20), function_constant(on)]]"),
         F("a function constant that is no scalar or vector", before="struct S { int a; }; constant S s [[function_constant(0)]];", says="cannot have type 'S'"),
+        F("a function constant of 32 bytes: `long3`, `ulong4`", before="constant long3 c [[function_constant(0)]];", code="out[0] = c.x;", says="function constant 'c' has 32 bytes ('long3')"),
         F("an index twice", before="constant int a [[function_constant(1)]]; constant int b [[function_constant(1)]];", code="out[0] = a + b;", says="function constant index 1 is used by 'a' and 'b'"),
     ],
     "5.9 Program scope built-ins and bindings": [

@@ -12,7 +12,7 @@ import pytest
 from metal_ops.metal import Options, compile_object
 from tests.processes import ROOT
 
-from .shaders import HEADER, VALIDATION, library, path
+from .shaders import HEADER, VALIDATION, library, messages, path
 
 THREAD = "uint i [[thread_position_in_grid]]"
 
@@ -170,6 +170,89 @@ def test_function_constants_through_a_macro():
     x = np.zeros(2, np.int32)
     library(source)["k"].run(1, 1, {0: x}, constants={0: np.int32(21)})
     np.testing.assert_array_equal(x, [21, 42])
+
+
+USES = """
+constant bool a [[function_constant(0)]];
+constant int b [[function_constant(1)]];
+constant half2 c [[function_constant(2)]];
+constant int d [[function_constant(3)]];
+constant int e [[function_constant(4)]];
+constant int b_or_7 = is_function_constant_defined(b) ? b : 7;
+constant int more = b_or_7 + d;
+struct Holds { int x; int get() const { return x + e; } int other() const { return x + b; } };
+inline int deep(int x) { return x + int(c.y); }
+inline int called(int x) { return deep(x) + 1; }
+template <typename T> T chosen(T x) { if (a) return x; return x + T(d); }
+kernel void none(device int* x) { x[0] = 1; }
+kernel void direct(device int* x) { x[0] = b; }
+kernel void asked(device int* x) { x[0] = is_function_constant_defined(b) ? b : 0; }
+kernel void only_asked(device int* x) { x[0] = is_function_constant_defined(b); }
+kernel void through(device int* x) { x[0] = called(1); }
+kernel void derived(device int* x) { x[0] = more; }
+kernel void member(device int* x) { Holds h = {1}; x[0] = h.get(); }
+kernel void with(device int* x, constant int* y [[buffer(1), function_constant(a)]]) { x[0] = 1; }
+kernel void macro(device int* x) { if (a || e) x[0] = max(d, 3); }
+template <typename T> kernel void made(device T* x) { x[0] = chosen(x[1]); }
+template [[host_name("made_int")]] kernel void made<int>(device int* x);
+"""
+NEEDS = {  # needed, and optional
+    "none": ("", ""), "direct": ("b", ""), "asked": ("", "b"), "only_asked": ("", "b"), "through": ("c", ""),
+    "derived": ("d", "b"), "member": ("e", ""), "with": ("a", ""), "macro": ("ade", ""), "made_int": ("ad", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", NEEDS)
+def test_which_function_constants_a_kernel_has(kernel):
+    """Those that it reads anywhere; needed are those that it never asks is_function_constant_defined of."""
+    constants = library(USES)[kernel].constants
+    needed = "".join(c["name"] for c in constants if c["required"])
+    optional = "".join(c["name"] for c in constants if not (c["required"] or c["unused"]))
+    assert (needed, optional) == NEEDS[kernel]
+    assert [c["index"] for c in constants] == [0, 1, 2, 3, 4]  # the order of a launch's values
+
+
+def test_arguments_that_a_kernel_does_not_name():
+    source = """
+        inline int twice(int x) { return 2 * x; }
+        kernel void k(device int* a, constant int& b, device int* c, constant int& d, uint i [[thread_position_in_grid]]) {
+          const auto get = [&] { return b; };
+          a[i] = twice(get());
+        }
+        template <typename T> kernel void made(device T* a, device T* b, constant T* c) { a[0] = c[0]; }
+        template [[host_name("made_int")]] kernel void made<int>(device int* a, device int* b, constant int* c);"""
+    for kernel, unused in ("k", "cd"), ("made_int", "b"):
+        arguments = library(source, std=(3, 2))[kernel].arguments
+        assert "".join(a["name"] for a in arguments if a["unused"]) == unused
+
+
+@pytest.mark.parametrize("kind, size", [("long3", 32), ("ulong4", 32)])
+def test_function_constants_that_are_too_large(kind, size):
+    source = f"constant {kind} c [[function_constant(0)]];\nkernel void k(device long* x) {{ x[0] = c.x; }}"
+    said = messages(source)
+    assert f"function constant 'c' has {size} bytes ('{kind}'); 16 are the most here" in said
+
+
+@pytest.mark.parametrize("statement", [
+    '__asm__("");', 'asm volatile("");', '__asm__ __volatile__("" ::: "memory");', "NOTHING;"
+])  # fmt: skip
+def test_assembly_that_is_nothing(statement):
+    """Generators put it into loops that may not end, for the optimiser to keep them."""
+    body = f"int n = 0; while (true) {{ {statement} if (++n > x[i]) break; }} x[i] = n;"
+    for meets in ("", "threadgroup_barrier(mem_flags::mem_none);"):
+        source = f"""#define NOTHING __asm__("")
+            kernel void k(device int* x, uint i [[thread_position_in_grid]]) {{ {body} {meets} }}"""
+        x = np.arange(5, dtype=np.int32)
+        library(source)["k"].run(5, 5, {0: x})
+        np.testing.assert_array_equal(x, np.arange(5) + 1)
+
+
+@pytest.mark.parametrize(
+    "statement", ['__asm__("nop");', 'asm volatile("" : "+r"(y));', 'asm("" "nop" "");']
+)
+def test_assembly_that_is_something(statement):
+    source = f"kernel void k(device int* x) {{ int y = 1; {statement} x[0] = y; }}"
+    assert "error: inline assembly is not supported in Metal" in messages(source)
 
 
 def test_function_constants_of_concurrent_launches():

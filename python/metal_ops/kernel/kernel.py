@@ -562,7 +562,7 @@ def metal_kernel(
       inputs: Names of the inputs; or a dict of their shapes, which are checked before anything runs: "any", "like x" or
         sizes and their names, "[rows, 3]". A name has one size throughout.
       outputs: Names of the outputs.
-      source: The body, in the Metal Shading Language.
+      source: The body, in the Metal Shading Language. It writes all elements of the outputs.
       params: Names and types of numbers that are given by keyword at each call: {"a": "float"} or {"a": tf.float32}.
       shapes: The output's shape, of several outputs a list or a dict; in the words of inputs, or a function. Without
         it, the first input's.
@@ -587,7 +587,8 @@ def metal_kernel(
 
     Raises:
       TypeError: An argument is of a wrong type.
-      ValueError: A name is taken, given twice or none that the language allows, or a value is out of range.
+      ValueError: A name is taken, given twice or none that the language allows, a value is out of range, or the source
+        never names an output that has no `init_value`.
 
     Example:
       >>> axpy = metal_ops.metal_kernel(
@@ -630,6 +631,13 @@ def metal_kernel(
         raise ValueError(f"[{label}] math_mode: expected 'safe' or 'fast', got {math_mode!r}.")
     if init_value is not None and not isinstance(init_value, numbers.Real | np.bool_):
         raise TypeError(f"[{label}] init_value: expected a number, got {init_value!r}.")
+    said = msl.words(source) | msl.words(header)
+    for given in outputs:
+        if given not in said and init_value is None:
+            raise ValueError(
+                f"[{label}] outputs: the source never names {given!r}, so its elements would be whatever lay in "
+                "memory. Write to it, leave it out, or give init_value."
+            )
     types, counts = {}, {}
     for given, spec in memory.items():
         if not isinstance(spec, list | tuple) or len(spec) != 2:

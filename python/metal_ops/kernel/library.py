@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import numbers
 import os
 from collections.abc import Mapping
@@ -13,10 +12,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from metal_ops.kernel import compiler, launch, msl
+from metal_ops.kernel import compiler, launch, layouts, msl
+from metal_ops.kernel.stored import Stored, store
 from metal_ops.ops import _arguments, _checks
 
 __theme__ = "Metal kernels in Python"
+# What is copied into each call (setBytes): larger values are tensors.
+MOST_COPIED = 4096
 MAGIC = (b"\x7fELF", b"MTLB")  # hostmetal's compiled libraries, and Apple's
 
 
@@ -28,14 +30,20 @@ class _Binding:
     kind: str  # "buffer", "threadgroup" or "other"
     written: bool
     bytes: int  # of an element, or of a struct
-    type: str  # of an element; "-" for what is no scalar
+    layout: layouts.Layout | None  # of an element; None where the library does not say
 
     @property
     def dtype(self) -> tf.DType | None:
-        return msl.DTYPES.get(self.type)
+        """Of the numbers that an element consists of, if they have one."""
+        return self.layout.dtype if isinstance(self.layout, layouts.Numbers) else None
+
+    @property
+    def is_scalar(self) -> bool:
+        return isinstance(self.layout, layouts.Numbers) and not self.layout.shape
 
     def __str__(self) -> str:
-        kind = self.type if self.dtype else f"{self.bytes} bytes"
+        layout = self.layout
+        kind = layout.name if isinstance(layout, layouts.Numbers) else f"{self.bytes} bytes"
         return f"{self.name} ({kind}{', written' if self.written else ''})"
 
 
@@ -50,8 +58,8 @@ class MetalFunction:
         self._library, self.name = library, name
         found = compiler.arguments(name, library._source, library._fast_math, name)
         bindings = [
-            _Binding(name, kind, written == "1", int(size), kind_of)
-            for name, kind, written, size, kind_of in found
+            _Binding(name, kind, written == "1", int(size), layouts.read(layout, int(size)))
+            for name, kind, written, size, layout in found
         ]
         for binding in bindings:
             if binding.kind == "other":
@@ -81,11 +89,13 @@ class MetalFunction:
         either named in `outputs`, by its shape, or given as a tensor: then the result begins as a copy of that.
 
         Args:
-          *arguments: The kernel's buffers in the order of their indices, those in `outputs` left out: tensors,
-            numbers, or the bytes of a struct (also as a NumPy array).
+          *arguments: The kernel's buffers in the order of their indices, those in `outputs` left out: tensors, numbers
+            and lists of them, NumPy arrays; of a struct a dict, a NumPy record or its bytes. A vector is so many
+            numbers, a matrix the columns that it has in the shader: [columns, rows].
           outputs: Shapes of arguments that are written only: {"z": x.shape}, or tf.TensorSpec where the kernel does not
-            tell the dtype (vectors, atomics, structs).
-          grid: Threads, one to three numbers. Without it, one for each element of the first result.
+            tell the dtype (atomics, structs). Of vectors, [..., 3] for a float3.
+          grid: Threads, one to three numbers. Without it, one for each element of the first result as the kernel has
+            them: a vector or a struct is one.
           threadgroup: Threads of a threadgroup, as the grid. Without it, as many as the kernel allows.
           threadgroup_memory: How many bytes each argument in threadgroup memory has, by its name.
           name: Optional name of the op.
@@ -96,53 +106,78 @@ class MetalFunction:
 
         Raises:
           TypeError: An argument is missing, unknown or of another dtype than the kernel's.
-          ValueError: A struct has another size, or a shape, grid or threadgroup is impossible.
+          ValueError: Numbers or bytes are no whole number of the kernel's elements, or a shape, grid or threadgroup is
+            impossible.
           tf.errors.UnimplementedError: Inside a function that XLA compiles, or with atomics where ops have to be
             deterministic.
         """
         _checks.refuse_xla(self.name)
         outputs = dict(outputs or {})
         given = self._given(arguments, outputs, by_name)
+        run = self._run
+        if not tf.executing_eagerly():
+            # Else tf.function would have AutoGraph convert all that a call runs.
+            run = tf.autograph.experimental.do_not_convert(run)
+        found = run(given, outputs, grid, threadgroup, dict(threadgroup_memory or {}), name)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _run(
+        self,
+        given: dict[str, Any],
+        outputs: dict[str, Any],
+        grid: Any,
+        threadgroup: Any,
+        memory: dict[str, Any],
+        name: str | None,
+    ) -> list[tf.Tensor]:
         inputs: list[tf.Tensor] = []
         params: list[tf.Tensor] = []
-        shapes: list[Any] = []
-        dtypes: list[tf.DType] = []
+        results: list[Stored] = []
         copied: list[int] = []
+        checks: list[tf.Operation] = []
         bound = []
+        n_threads: Any = None
         for binding in self._buffers:
             if binding.name in outputs:
-                bound.append(f"{binding.name}=output:{len(shapes)}")
-                shape, dtype = self._output(binding, outputs[binding.name])
-                shapes.append(shape)
-                dtypes.append(dtype)
+                given_as = self._output(binding, outputs[binding.name], checks)
                 copied.append(-1)
-                continue
-            value = given[binding.name]
-            if not binding.written and self._is_param(value):
-                bound.append(f"{binding.name}=param:{len(params)}")
-                params.append(self._param(binding, value))
-                continue
-            tensor = self._tensor(binding, value)
-            if binding.written:
-                bound.append(f"{binding.name}=output:{len(shapes)}")
-                copied.append(len(inputs))
-                shapes.append(launch.view(tensor).shape)
-                dtypes.append(tensor.dtype)
             else:
-                bound.append(f"{binding.name}=input:{len(inputs)}")
-            inputs.append(tensor)
-        if not shapes:
+                value = given[binding.name]
+                param = None if binding.written else self._param(binding, value)
+                if param is not None:
+                    bound.append(f"{binding.name}=param:{len(params)}")
+                    params.append(param)
+                    continue
+                given_as = self._tensor(binding, value, checks)
+                assert given_as.tensor is not None
+                if not binding.written:
+                    bound.append(f"{binding.name}=input:{len(inputs)}")
+                    inputs.append(given_as.tensor)
+                    continue
+                copied.append(len(inputs))
+                inputs.append(given_as.tensor)
+            bound.append(f"{binding.name}=output:{len(results)}")
+            results.append(given_as)
+            n_threads = given_as.count(binding.bytes) if len(results) == 1 else n_threads
+        if not results:
             raise TypeError(f"[{self.name}] writes nothing, so there is nothing to return.")
-        head = self._head(grid, threadgroup, dict(threadgroup_memory or {}), shapes[0])
+        grid = n_threads if grid is None else grid
+        head = self._head(grid, threadgroup, memory)
         bound += [f"{b.name}=threadgroup:{i}" for i, b in enumerate(self._threadgroup)]
         # An input that an output begins as is no argument of its own.
-        packed = launch.pack(head, shapes)
+        packed = launch.pack(head, [result.shape for result in results])
+        if checks:  # before anything runs
+            with tf.control_dependencies(checks):
+                packed = tf.identity(packed)
         launches = self._launches(tuple(bound), tuple(copied))
-        results = launches.run(packed, inputs, params, dtypes, name)
+        found = launches.run(packed, inputs, params, [result.dtype for result in results], name)
         if not tf.executing_eagerly():
-            for result, shape in zip(results, shapes, strict=True):
-                result.set_shape(launch.static_shape(shape))
-        return results[0] if len(results) == 1 else tuple(results)
+            for tensor, result in zip(found, results, strict=True):
+                tensor.set_shape(launch.static_shape(result.shape))
+        return [
+            tensor if result.restored is None else result.restored(tensor)
+            for tensor, result in zip(found, results, strict=True)
+        ]
 
     def _launches(self, bound: tuple[str, ...], copied: tuple[int, ...]) -> launch.Launches:
         """By which arguments are inputs, outputs and numbers, which calls may choose."""
@@ -190,7 +225,7 @@ class MetalFunction:
             raise TypeError(f"[{self.name}] {name}: expected an argument, got none.{remedy}")
         return given
 
-    def _output(self, binding: _Binding, spec: Any) -> tuple[Any, tf.DType]:
+    def _output(self, binding: _Binding, spec: Any, checks: list[tf.Operation]) -> Stored:
         where = f"outputs[{binding.name!r}]"
         dtype = binding.dtype
         if isinstance(spec, tf.TensorSpec):
@@ -205,58 +240,82 @@ class MetalFunction:
                 f"[{self.name}] {where}: the kernel says {binding.bytes} bytes and no dtype; give "
                 "tf.TensorSpec(shape, dtype)."
             )
-        return launch.sizes(self.name, where, spec), dtype
+        sizes = launch.sizes(self.name, where, spec)
+        size = binding.bytes
+        return store(f"[{self.name}] {where}", binding.layout, size, None, sizes, dtype, checks)
 
-    @staticmethod
-    def _is_param(value: Any) -> bool:
-        if isinstance(value, np.ndarray):
-            return value.dtype.kind == "V" or (value.ndim == 0 and value.dtype.kind != "O")
-        return isinstance(value, numbers.Number | np.generic | bytes | bytearray | memoryview)
-
-    def _param(self, binding: _Binding, value: Any) -> tf.Tensor:
-        with tf.device(launch.HOST):
-            is_struct = isinstance(value, bytes | bytearray | memoryview | np.void) or (
-                isinstance(value, np.ndarray) and value.dtype.kind == "V"
-            )
-            if not is_struct:
-                if binding.dtype is None:
-                    raise TypeError(
-                        f"[{self.name}] {binding.name}: expected a struct of {binding.bytes} bytes, got {value!r}. "
-                        "Give its bytes, or a tensor."
-                    )
-                return _arguments.convert(self.name, binding.name, value, binding.dtype)
-            data = value.tobytes() if hasattr(value, "tobytes") else bytes(value)
-            if len(data) != binding.bytes:
-                raise ValueError(
-                    f"[{self.name}] {binding.name}: expected {binding.bytes} bytes, got {len(data)}."
+    def _param(self, binding: _Binding, value: Any) -> tf.Tensor | None:
+        """A value that is copied into the call, in host memory; None for what is, or becomes, a tensor."""
+        layout = binding.layout
+        where = f"[{self.name}] {binding.name}"
+        if tf.is_tensor(value) or hasattr(value, "assign") or _holds_tensors(value):
+            return None
+        if isinstance(value, layouts.BYTES) or (
+            isinstance(value, np.void) and not value.dtype.names
+        ):
+            data = layouts.raw(where, value, binding.bytes)
+        elif layout is None:
+            if isinstance(value, np.ndarray) and value.dtype.names:
+                data = layouts.raw(where, value, binding.bytes)
+            elif isinstance(value, Mapping | numbers.Number | np.generic):
+                raise TypeError(
+                    f"{where}: expected a struct of {binding.bytes} bytes, got {value!r}. "
+                    "Give its bytes, or a tensor."
                 )
-            return tf.constant(np.frombuffer(data, np.uint8))
+            else:
+                return None
+        elif isinstance(layout, layouts.Numbers) and binding.is_scalar:
+            if not isinstance(value, numbers.Number | np.generic | np.ndarray) or np.ndim(value):  # type: ignore[arg-type]
+                return None
+            with tf.device(launch.HOST):
+                return tf.constant(layouts.numbers(where, layout, value), binding.dtype)
+        else:
+            data = layouts.lay_out(where, layout, value)
+        if data.size > MOST_COPIED:
+            return None
+        with tf.device(launch.HOST):
+            return tf.constant(data)
 
-    def _tensor(self, binding: _Binding, value: Any) -> tf.Tensor:
-        if isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(
-                f"[{self.name}] {binding.name}: expected a tensor, as it is written, got bytes."
-            )
-        chosen = tf.is_tensor(value) or hasattr(value, "assign") or hasattr(value, "dtype")
+    def _tensor(self, binding: _Binding, value: Any, checks: list[tf.Operation]) -> Stored:
+        """A value that lies in the device's memory."""
+        layout, where = binding.layout, f"[{self.name}] {binding.name}"
+        is_tensor = tf.is_tensor(value) or hasattr(value, "assign") or _holds_tensors(value)
+        if binding.written and isinstance(value, layouts.BYTES):
+            raise TypeError(f"{where}: expected a tensor, as it is written, got bytes.")
+        if not is_tensor and layout is not None and not binding.is_scalar:
+            if isinstance(layout, layouts.Numbers):
+                value = layouts.numbers(where, layout, value)
+            elif binding.written:
+                raise TypeError(
+                    f"{where}: expected a tensor, as it is written, got {type(value).__name__}."
+                )
+            else:
+                value = layouts.lay_out(where, layout, value)
+        elif not is_tensor and isinstance(value, layouts.BYTES):
+            value = layouts.raw(where, value, binding.bytes)
+        chosen = hasattr(value, "dtype") or hasattr(value, "assign")
         tensor = _arguments.convert(
             self.name, binding.name, value, None if chosen else binding.dtype
         )
         msl.type_of(self.name, binding.name, tensor.dtype)
-        if binding.dtype is not None and tensor.dtype != binding.dtype:
+        expected = layout.dtype if layout is not None else None
+        raw = not isinstance(layout, layouts.Numbers) and tensor.dtype == tf.uint8
+        if expected is not None and tensor.dtype != expected and not raw:
+            kind = layout.name if isinstance(layout, layouts.Numbers) else str(layout)
             raise TypeError(
-                f"[{self.name}] {binding.name}: expected {binding.dtype.name} ({binding.type}), got "
-                f"{tensor.dtype.name}. Cast it first: tf.cast({binding.name}, tf.{binding.dtype.name})."
+                f"{where}: expected {expected.name} ({kind}), got "
+                f"{tensor.dtype.name}. Cast it first: tf.cast({binding.name}, tf.{expected.name})."
             )
-        return tensor
+        if isinstance(layout, layouts.Record | layouts.Several) and expected is None and not raw:
+            raise TypeError(
+                f"{where}: expected {layout}: dicts, a NumPy structured array, or the bytes as uint8, got "
+                f"{tensor.dtype.name}. The members are of several types: a tensor's numbers would be reinterpreted."
+            )
+        shape = launch.view(tensor).shape
+        sizes = list(shape) if isinstance(shape, tuple) else shape
+        return store(where, layout, binding.bytes, tensor, sizes, tensor.dtype, checks)
 
-    def _head(self, grid: Any, threadgroup: Any, memory: dict[str, Any], first: Any) -> list[Any]:
-        if grid is None:
-            with tf.device(launch.HOST):
-                grid = (
-                    tf.reduce_prod(first)
-                    if tf.is_tensor(first)
-                    else functools.reduce(lambda a, b: a * b, first, 1)
-                )
+    def _head(self, grid: Any, threadgroup: Any, memory: dict[str, Any]) -> list[Any]:
         head = launch.three(self.name, "grid", grid, 0)
         head += (
             [0, 0, 0]
@@ -277,6 +336,13 @@ class MetalFunction:
                 f"{known}."
             )
         return head
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether a list, or one in it, holds tensors."""
+    return isinstance(value, list | tuple) and any(
+        tf.is_tensor(one) or hasattr(one, "assign") or _holds_tensors(one) for one in value
+    )
 
 
 class MetalLibrary:

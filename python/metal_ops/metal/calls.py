@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,10 @@ class _Function:
     callees: list[Any] = field(default_factory=list)
     fibers: bool = False
     static_bytes: int = 0
-    constant: str = ""  # a function constant that it reads, where anybody asks
+    # Function constants by their nodes' hashes: those that it reads, and those it asks of whether they have a value.
+    reads: dict[int, None] = field(default_factory=dict)
+    asks: dict[int, None] = field(default_factory=dict)
+    parameters: set[int] = field(default_factory=set)  # of a kernel: its own, that it names
 
 
 class _Ids:
@@ -29,6 +33,7 @@ class _Ids:
         self.member = tree.ids(kind.MEMBER_REF_EXPR)
         self.reference = tree.ids(kind.CALL_EXPR, kind.DECL_REF_EXPR, kind.MEMBER_REF_EXPR)
         self.variable = tree.ids(kind.VAR_DECL)
+        self.parameter = tree.ids(kind.PARM_DECL)
         self.all = self.reference | self.variable | tree.ids(kind.UNEXPOSED_EXPR)
         self.function = tree.ids(
             kind.FUNCTION_DECL,
@@ -47,12 +52,20 @@ class Calls:
         self._rules = rules
         self._ids = _Ids(tree)
         self._functions: dict[int, _Function] = {}
-        self.asks_for_constants = False  # it takes a look at every variable
+        # Of function constants, by their nodes' hashes; a derived one has a function that makes its value.
+        self.constants: dict[int, str] = {}
+        self.derived: dict[int, Any] = {}
         # Whether the library's functions are barriers or the like; None for the user's.
         self._synchronise: dict[int, bool | None] = {}
 
-    def follow(self, kernel: Kernel, root: Any) -> None:
-        """Adds to `kernel` what its function, `root`, and all that it calls need."""
+    def follow(self, kernel: Kernel, root: Any, conditions: Iterable[int] = ()) -> None:
+        """Adds to `kernel` what its function, `root`, and all that it calls need.
+
+        Args:
+          kernel: What is added to.
+          root: Its function.
+          conditions: The constants that its arguments depend on, by their nodes' hashes.
+        """
         done: set[int] = set()
         path: list[int] = []
 
@@ -73,29 +86,45 @@ class Calls:
             scanned = self._functions[key]
             kernel.fibers |= scanned.fibers
             kernel.static_bytes += scanned.static_bytes
-            kernel.constant = kernel.constant or scanned.constant
+            add(scanned.reads, scanned.asks)
             for callee in scanned.callees:
                 visit(callee, False)
             path.pop()
 
+        def add(reads: Iterable[int], asks: Iterable[int]) -> None:
+            for found, into in ((reads, kernel.reads), (asks, kernel.asks)):
+                for key in found:
+                    into[self.constants[key]] = None
+                    if key in self.derived:
+                        visit(self.derived[key], False)
+
         visit(root, True)
+        add(conditions, ())
+        named = self._functions[root.hash].parameters
+        kernel.used = {i for i, p in enumerate(root.get_arguments()) if p.hash in named}
 
     def _scan(self, function: Any, is_kernel: bool) -> _Function:
         out = _Function()
         seen: set[int] = set()
         tree, ids = self._tree, self._ids
         loops: set[int] | None = None
+        asks = False
         for cursor, parent in tree.below(function, ids.all):
             what = cursor._kind_id
             if what in ids.reference:
                 target = tree.referenced(cursor)
                 if target is None:
                     continue
-                if self.asks_for_constants and target._kind_id in ids.variable:
-                    if {"function_constant", "derived"} & tree.annotations(target).keys():
-                        out.constant = target.spelling
+                if self.constants and target._kind_id in ids.variable:
+                    if target.hash in self.constants:
+                        (out.asks if asks else out.reads)[target.hash] = None
+                        asks = False
+                if is_kernel and target._kind_id in ids.parameter:
+                    out.parameters.add(target.hash)
                 if target._kind_id not in ids.function:
                     continue
+                # is_function_constant_defined, whose argument comes next.
+                asks = asks or (bool(self.constants) and target.spelling == "constant_defined")
                 key = target.hash
                 if key == function.hash:
                     loops = self._tail_calls(function) if loops is None else loops

@@ -133,15 +133,18 @@ class Kernel:
         self.arguments = [
             {
                 "name": a.name.decode(), "type": a.type_name.decode(), "kind": KINDS[a.kind], "index": a.index,
-                **{flag: bool(a.flags & number(f"ARG_{flag.upper()}")) for flag in ("written", "reference", "optional")},
+                **{flag: bool(a.flags & number(f"ARG_{flag.upper()}")) for flag in ("written", "reference", "optional", "unused")},
                 "size": a.pointee_size, "alignment": a.pointee_alignment, "enabled_by": a.enabled_by,
             }
             for a in table.arguments[: table.n_arguments]
         ]  # fmt: skip
         self.constants = [
-            {"name": c.name.decode(), "index": c.index, "data_type": c.data_type, "size": c.size}
+            {
+                "name": c.name.decode(), "index": c.index, "data_type": c.data_type, "size": c.size,
+                **{flag: bool(c.flags & number(f"CONSTANT_{flag.upper()}")) for flag in ("required", "unused")},
+            }
             for c in table.constants[: table.n_constants]
-        ]
+        ]  # fmt: skip
 
     def run(
         self,

@@ -1,4 +1,4 @@
-"""What lies in the struct of a buffer, for reflection and for argument encoders: text behind the argument's name.
+"""The layout of a buffer's elements, for reflection and for argument encoders: text behind the argument's name.
 
 type     number of an MTLDataType | t<texture's type>; | s (sampler) | *<r or w><size>,<alignment>:type |
          [<length>,<stride>:type | {member...} | ? (nothing that Metal has a number for)
@@ -16,7 +16,7 @@ from .syntax_tree import SyntaxTree
 from .textures import texture_type
 
 DEPTH = 6  # pointers may lead in a circle
-_ARRAY = re.compile(r"(?:const )?metal::array<.*, (\d+)\w*>")
+_ARRAY = re.compile(r"(?:[\w()]+ )*metal::array<.*, (\d+)\w*>")  # behind an address space
 _MATRIX = re.compile(r"(float|half)([234])x([234])")
 _FIRST_MATRIX = {"float": 7, "half": 20}  # MTLDataTypeFloat2x2, MTLDataTypeHalf2x2
 
@@ -30,9 +30,16 @@ class Members:
         self._integers = integers
 
     def describe(self, type_: Any) -> str | None:
-        """A struct's text; None for other types."""
-        text, _ = self._type(type_.get_canonical(), DEPTH)
-        return text if text.startswith("{") else None
+        """The text of a struct, an array, a matrix or an enum; None where the type's name says all there is."""
+        canonical = type_.get_canonical()
+        if self._number(canonical) is not None:
+            return None
+        text, _ = self._type(canonical, DEPTH)
+        return None if text == "?" else text
+
+    def _number(self, type_: Any) -> int | None:
+        """The MTLDataType that the name of a scalar or vector stands for."""
+        return data_type(re.sub(r"^packed_|^atomic_", "", self._tree.name(type_)))
 
     def _type(self, type_: Any, depth: int) -> tuple[str, int]:
         """The text, and how many argument indices it takes."""
@@ -47,11 +54,12 @@ class Members:
         if found := _ARRAY.fullmatch(spelling):
             element = type_.get_template_argument_type(0).get_canonical()
             return self._array(element, int(found.group(1)), depth)
-        name = tree.name(type_)
-        number = data_type(re.sub(r"^packed_|^atomic_", "", name))
+        if type_.kind == types.ENUM:
+            type_ = type_.get_declaration().enum_type.get_canonical()
+        number = self._number(type_)
         if number is not None:
             return str(number), 1
-        if found := _MATRIX.fullmatch(name):
+        if found := _MATRIX.fullmatch(tree.name(type_)):
             columns, rows = int(found.group(2)), int(found.group(3))
             return str(_FIRST_MATRIX[found.group(1)] + 3 * (columns - 2) + rows - 2), 1
         if type_.kind == types.RECORD and tree.is_users(type_.get_declaration()):
@@ -71,12 +79,28 @@ class Members:
         return f"*{'w' if written else 'r'}{max(pointee.get_size(), 0)},{max(pointee.get_align(), 0)}:{text}"
 
     def _struct(self, type_: Any, depth: int) -> tuple[str, int]:
+        fields = self._fields(type_)
+        if fields is None:
+            return "?", 1
         members, index, end = [], 0, 0
-        for field in type_.get_fields():
+        for field in fields:
             own = self._tree.annotations(field).get("id")
             value = None if own is None else self._integers.value(own)
             index = end if value is None else value
             text, indices = self._type(field.type.get_canonical(), depth)
+            if field.is_bitfield():
+                text = "?"
             members.append(f"{field.spelling},{field.get_field_offsetof() // 8},{index}:{text}")
             end = index + indices
         return "{" + "".join(members) + "}", max(end, 1)
+
+    def _fields(self, type_: Any) -> list[Any] | None:
+        """A struct's fields, those of its base first; None with several bases: libclang does not tell where they lie."""
+        kind = self._tree.kind.CXX_BASE_SPECIFIER
+        bases = [c.type for c in type_.get_declaration().get_children() if c.kind == kind]
+        inherited = [fields for base in bases if (fields := self._fields(base)) != []]
+        if len(inherited) > 1 or None in inherited:
+            return None
+        return [field for fields in inherited if fields for field in fields] + list(
+            type_.get_fields()
+        )

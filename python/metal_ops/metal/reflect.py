@@ -18,12 +18,16 @@ from .reflection import (
     Kernel,
     Reflection,
     attribute_of,
+    constant_of,
     data_type,
     limits,
 )
 from .rules import Rules
 from .syntax_tree import SyntaxTree
 from .textures import texture_type
+
+DERIVE = "_msl_derive_"  # declarations.py: the function that makes a derived constant's value
+LARGEST_CONSTANT = 16  # bytes: metallib_constant_value
 
 _SAID = {"TABLE": "table of functions"}
 _TABLE = re.compile(r"(?:const )?metal::visible_function_table<.*>")
@@ -49,6 +53,7 @@ class _Reader:
         self._integers = Integers(tree)
         self._members = Members(tree, self._integers)
         self._constants: list[Constant] = []
+        self._hashes: dict[str, int] = {}  # of the nodes of constants
 
     def read(self) -> Reflection:
         """Everything."""
@@ -57,14 +62,19 @@ class _Reader:
         calls = Calls(tree, self._rules)
         roots: list[tuple[Kernel, Any]] = []
         visible: list[Any] = []
+        derivations: dict[str, Any] = {}
         for cursor in tree.declarations(tree.unit.cursor):
             annotations = tree.annotations(cursor)
             if "function_constant" in annotations or "derived" in annotations:
                 self._function_constant(cursor, annotations)
+                calls.constants[cursor.hash] = cursor.spelling
+                self._hashes[cursor.spelling] = cursor.hash
             elif "kernel" in annotations and cursor.kind == tree.kind.FUNCTION_DECL:
                 if cursor.is_definition():
                     name = annotations.get("host_name", cursor.spelling)
                     roots.append((self._kernel(name, cursor, cursor), cursor))
+            elif cursor.spelling.startswith(DERIVE) and cursor.kind == tree.kind.FUNCTION_DECL:
+                derivations[cursor.spelling.removeprefix(DERIVE)] = cursor
             elif "visible" in annotations and cursor.kind == tree.kind.FUNCTION_DECL:
                 if cursor.is_definition():
                     visible.append(cursor)
@@ -75,13 +85,13 @@ class _Reader:
                     continue
                 roots.append((self._kernel(annotations["host_name"], function, cursor), function))
             self._rules.forbidden(cursor)
-        calls.asks_for_constants = bool(visible)
+        calls.derived = {self._hashes[name]: cursor for name, cursor in derivations.items()}
         roots += [(kernel, f) for f in visible if (kernel := self._visible(f, calls))]
         for kernel, function in roots:
             if kernel.host_name in kernels:
                 tree.say_at(kernel.place, f"duplicate kernel name '{kernel.host_name}'")
             kernels[kernel.host_name] = kernel
-            calls.follow(kernel, function)
+            calls.follow(kernel, function, self._conditions(kernel))
             if kernel.static_bytes > number("MAX_THREADGROUP_MEMORY"):
                 wrong = (
                     f"kernel '{kernel.host_name}' uses {kernel.static_bytes} bytes of threadgroup memory; the limit "
@@ -100,6 +110,11 @@ class _Reader:
                     break
         self._constants.append(found)
 
+    def _conditions(self, kernel: Kernel) -> list[int]:
+        """The constants on which arguments of a kernel depend."""
+        names = {constant_of(a.enabled_by) for a in kernel.arguments if a.enabled_by is not None}
+        return [self._hashes[name] for name in names if name in self._hashes]
+
     def _visible(self, function: Any, calls: Calls) -> Kernel | None:
         """A function for tables; None, and a warning, for one that works where it is called by name alone."""
         place = self._tree.place(function.location) or Place("?", 0, 0)
@@ -108,8 +123,8 @@ class _Reader:
         calls.follow(made, function)
         if made.fibers:
             wrong = "meets other threads (a barrier, a simd_ or a quad_ function)"
-        elif made.constant:
-            wrong = f"reads function constant '{made.constant}'"
+        elif made.reads | made.asks:
+            wrong = f"reads function constant '{next(iter(made.reads | made.asks))}'"
         else:
             return made
         sentence = f"visible function '{function.spelling}' {wrong}: kernels may call it by name, and no table has it"
@@ -376,6 +391,9 @@ class _Reader:
             self._tree.say(cursor, f"function constant '{cursor.spelling}' cannot have type '{name}': scalars and vectors of "
                       "bool, integers, half and float can be")  # fmt: skip
         size = cursor.type.get_canonical().get_size()
+        if size > LARGEST_CONSTANT and data_type(name) is not None and index is not None:
+            self._tree.say(cursor, f"function constant '{cursor.spelling}' has {size} bytes ('{name}'); "
+                      f"{LARGEST_CONSTANT} are the most here: give two constants, or a buffer")  # fmt: skip
         return Constant(cursor.spelling, "::" + self._tree.qualified(cursor), index, name, size)
 
 

@@ -41,9 +41,10 @@ class Kernel:
     static_bytes: int = 0
     fibers: bool = False
     visible: bool = False
-    constant: str = (
-        ""  # a function constant that it reads; known where there are functions for tables
-    )
+    # Names of function constants, derived ones too: those it reads, and those it asks of whether they have a value.
+    reads: dict[str, None] = field(default_factory=dict)
+    asks: dict[str, None] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)  # positions of parameters that its body names
 
 
 @dataclass
@@ -69,6 +70,11 @@ class Reflection:
 def attribute_of(kind: str) -> str:
     """Which attribute numbers arguments of this kind."""
     return "buffer" if kind in ("DEVICE", "CONSTANT", "TABLE") else kind.lower()
+
+
+def constant_of(condition: str) -> str:
+    """The name of the function constant that enables an argument, its namespaces left out."""
+    return re.sub(r".*::", "", condition).strip()
 
 
 @functools.cache

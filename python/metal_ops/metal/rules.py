@@ -65,7 +65,8 @@ class Rules:
             elif k in (kind.CXX_THROW_EXPR, kind.CXX_TRY_STMT):
                 self._tree.say(cursor, "exceptions ('throw', 'try') are not supported in Metal")
             elif k in (kind.ASM_STMT, kind.MS_ASM_STMT):
-                self._tree.say(cursor, "inline assembly is not supported in Metal")
+                if not _is_nothing([token.spelling for token in cursor.get_tokens()]):
+                    self._tree.say(cursor, "inline assembly is not supported in Metal")
             elif k == kind.LAMBDA_EXPR and self._std < (3, 2):
                 self._tree.say(cursor, "lambda expressions need Metal 3.2 (-std=metal3.2)")
 
@@ -185,3 +186,12 @@ class Rules:
                 if value.kind != self._tree.kind.UNEXPOSED_EXPR or len(inner) != 1:
                     break
                 value = inner[0]
+
+
+def _is_nothing(words: list[str]) -> bool:
+    """Whether assembly has no instruction and no operand: `__asm__("")`, which generators put into endless loops."""
+    end = (
+        words.index(")") if ")" in words else 0
+    )  # behind a macro's use come words that are not the statement's
+    said = "".join(word.strip("_") if word[0] == "_" else word for word in words[:end])
+    return re.fullmatch(r"asm(volatile|inline)*\((\"\")+(:*|:::\"memory\")", said) is not None

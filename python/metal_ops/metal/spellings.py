@@ -29,7 +29,7 @@ SUFFIXING = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((?:[^\n]|\\\n)*?##[ \t
 # Where a text is the compiler's, and no object in constant memory.
 NO_STRING_OBJECT = frozenset(
     """static_assert _Static_assert asm __asm __asm__ annotate section deprecated unavailable availability message
-    _Pragma sizeof alignas __attribute__ host_name""".split()
+    _Pragma sizeof alignas __attribute__ host_name volatile __volatile__ __volatile""".split()
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .errors import CompileError
-from .reflection import Constant, Kernel, Reflection, data_type
+from .reflection import Constant, Kernel, Reflection, constant_of, data_type
 
 # Before a source of which some kernels are wanted. Of an inline function that nobody calls the front end makes nothing, and
 # of a template's instances that nobody wants there is no more than the type.
@@ -66,7 +66,7 @@ def wrappers(reflection: Reflection) -> Wrappers:
     used = [c for c in reflection.constants if c.index is not None]
     derived = [c for c in reflection.constants if c.index is None]
     head = ['\n# 1 "<kernel wrappers>"\n', *map(_storage, reflection.constants)]
-    head += [_constants_table(used), _set_constants(used, derived)]
+    head += [_set_constants(used, derived)]
     # A condition derived from others has no position: the runtime takes the argument as optional.
     positions = {c.name: -1 for c in derived} | {c.name: i for i, c in enumerate(used)}
     out = Wrappers("".join(head), [kernel.callee for kernel in reflection.kernels], [], [])
@@ -76,7 +76,7 @@ def wrappers(reflection: Reflection) -> Wrappers:
             out.code.append(_table(number, kernel, 0, "&_msl::no_scratch", run))
             out.tables.append(_table(number, kernel, 0))
             continue
-        arguments = _arguments(number, kernel, positions)
+        arguments = _arguments(number, kernel, positions) + _constants_table(number, kernel, used)
         own = f"_scratch{number}" if kernel.fibers else f"::loop_scratch<_msl_K{number}>"
         table = _table(number, kernel, len(used), f"&_msl{own}", f"&_msl_run{number}")
         out.code.append(_code(number, kernel) + arguments + table)
@@ -94,15 +94,21 @@ def _storage(constant: Constant) -> str:
     return f'extern __thread unsigned char {name}[32] __asm__("{name}") __attribute__((visibility("hidden")));\n'
 
 
-def _constants_table(used: list[Constant]) -> str:
+def _constants_table(number: int, kernel: Kernel, used: list[Constant]) -> str:
+    """The file's constants, in whose order a launch has their values, and what they are to the kernel."""
     if not used:
         return ""
-    rows = "".join(
-        f"{{.name = {_string(c.name)}, .index = {c.index}u, .data_type = {data_type(c.type_name)}u, .size = {c.size}u, "
-        ".required = 0u},\n"
-        for c in used
-    )
-    return f"static const metallib_function_constant _msl_constants[] = {{\n{rows}}};\n"
+    rows = []
+    for c in used:
+        optional = c.name in kernel.asks
+        flags = "METALLIB_CONSTANT_REQUIRED" if c.name in kernel.reads and not optional else "0u"
+        if c.name not in kernel.reads | kernel.asks:
+            flags = "METALLIB_CONSTANT_UNUSED"
+        rows.append(
+            f"{{.name = {_string(c.name)}, .index = {c.index}u, .data_type = {data_type(c.type_name)}u, "
+            f".size = {c.size}u, .flags = {flags}}},\n"
+        )
+    return f"static const metallib_function_constant _msl_constants{number}[] = {{\n{''.join(rows)}}};\n"
 
 
 def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
@@ -199,10 +205,11 @@ def _arguments(number: int, kernel: Kernel, constants: dict[str, int]) -> str:
     arguments = []
     for a in kernel.arguments:
         flags = ["METALLIB_ARG_WRITTEN"] * a.written + ["METALLIB_ARG_REFERENCE"] * a.reference
+        flags += ["METALLIB_ARG_UNUSED"] * (a.position not in kernel.used)
         enabled = -1
         if a.enabled_by is not None:
             flags.append("METALLIB_ARG_OPTIONAL")
-            name = re.sub(r".*::", "", a.enabled_by).strip()
+            name = constant_of(a.enabled_by)
             if name not in constants:
                 raise CompileError(
                     f"{kernel.place.file}:{kernel.place.line}:{kernel.place.column}: error: argument '{a.name}' is "
@@ -251,7 +258,7 @@ def _table(
 .name = {_string(kernel.host_name)}, .flags = {" | ".join(flags)},
 .max_total_threads = {0 if kernel.visible else kernel.max_threads}u, .static_threadgroup_bytes = {kernel.static_bytes}u,
 .n_arguments = {n_arguments}u, .arguments = {f"_msl_arguments{number}" if n_arguments else "nullptr"},
-.n_constants = {n_constants}u, .constants = {"_msl_constants" if n_constants else "nullptr"},
+.n_constants = {n_constants}u, .constants = {f"_msl_constants{number}" if n_constants else "nullptr"},
 .scratch_size = {scratch}, .run = {run}}};
 static const metallib_kernel* const _msl_entry{number} __attribute__((section("msl_kernels"), used)) = &_msl_kernel{number};
 """

@@ -202,7 +202,7 @@ def packed_info_of(
     Raises:
       ValueError: None or several of the ways are given.
     """
-    from metal_ops import raw_ops
+    from metal_ops.ops import _declared
 
     if samples.shape.rank is None:
         raise ValueError(
@@ -229,7 +229,8 @@ def packed_info_of(
             "(the last rays may have no samples)."
         )
     ray_indices = as_indices(op, "ray_indices", ray_indices)
-    return raw_ops.pack_ray_indices(ray_indices, ray_count(op, n_rays, ray_indices.dtype))
+    inputs = {"ray_indices": ray_indices, "n_rays": ray_count(op, n_rays, ray_indices.dtype)}
+    return _declared.raw(op, "pack_ray_indices", list(inputs.values()), inputs)
 
 
 def ray_count(op: str, n_rays: Any, dtype: tf.DType) -> tf.Tensor:

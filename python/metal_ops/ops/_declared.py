@@ -4,8 +4,9 @@ op library says of itself."""
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -131,6 +132,8 @@ def call(
 
     Raises:
       TypeError: A dtype, or an attribute's type, is another one.
+      ValueError: A shape does not fit, where that is known while a graph is made.
+      tf.errors.InvalidArgumentError: A shape or a value does not fit. The message names the public function.
       tf.errors.UnimplementedError: Inside a function that XLA compiles.
     """
     label = label or function
@@ -165,7 +168,60 @@ def call(
         check = checks[key]
         if check is not None:
             attrs[key] = check(label, key, value)
-    return getattr(raw_ops, function)(*values, **attrs, name=name)
+    return raw(label, function, values, tensors, **attrs, name=name)
+
+
+def raw(
+    label: str, function: str, values: Sequence[Any], names: Iterable[str], **attrs: Any
+) -> Any:
+    """Calls a raw op, whose errors are in the words of the public function then.
+
+    Args:
+      label: The public function's name.
+      function: The generated function's name.
+      values: The op's inputs.
+      names: What the public function calls them.
+      **attrs: The op's attributes, and the operation's name.
+    """
+    try:
+        found = getattr(raw_ops, function)(*values, **attrs)
+    except (tf.errors.OpError, ValueError) as error:
+        text = _in_public_words(label, function, names, str(getattr(error, "message", error)))
+        if text is None:
+            raise
+        if isinstance(error, tf.errors.OpError):
+            raise type(error)(error.node_def, error.op, text) from None
+        raise ValueError(text) from None
+    if not tf.executing_eagerly():
+        # What a kernel finds while the graph runs: kernels/tensorflow/public_words.h.
+        made = next((one for one in tf.nest.flatten(found) if one is not None), None)
+        set_attr = getattr(getattr(made, "op", made), "_set_attr", None)
+        if set_attr is not None:
+            note = " ".join([label, *(f"{a}={b}" for a, b in _renamed(function, names).items())])
+            set_attr("_metal_ops_function", tf.compat.v1.AttrValue(s=note.encode()))
+    return found
+
+
+def _renamed(function: str, names: Iterable[str]) -> dict[str, str]:
+    """The op's inputs that the public function calls otherwise, and how it does."""
+    theirs = inspect.signature(getattr(raw_ops, function)).parameters
+    return {a: b for a, b in zip(theirs, names, strict=False) if a != b}
+
+
+def _in_public_words(label: str, function: str, names: Iterable[str], text: str) -> str | None:
+    """The sentence of a kernel or a shape function; None where it is TensorFlow's own."""
+    name = declarations()[function.replace("_", "")].name
+    said = re.search(
+        rf"(?:^|\}}\}} ){name}: (.*?)(?: \[Op:\w+\].*| for '\{{\{{node .*)?$", text, re.S
+    )
+    if said is None:
+        return None
+    sentence = f"{label}: {said[1]}"
+    for a, b in _renamed(function, names).items():
+        sentence = re.sub(
+            rf"(?:(?<=^{label}: )|(?<= as in )|(?<= like )|(?<= and )){a}\b", b, sentence
+        )
+    return sentence
 
 
 def attributes(op: tf.Operation) -> dict[str, Any]:

@@ -63,9 +63,11 @@ class LookupWeights(tf.experimental.ExtensionType):
 def looked_up_rows(weights: LookupWeights, dtype: tf.DType) -> tf.Tensor:
     """[outputs, inputs]."""
     _checks.refuse_xla("dequantize")
-    return raw_ops.metal_lookup_weights(
-        weights.codes,
-        weights.tables,
+    return _declared.raw(
+        "dequantize",
+        "metal_lookup_weights",
+        [weights.codes, weights.tables],
+        ["codes", "tables"],
         inputs=weights.inputs,
         T=dtype,
         bits=weights.bits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,7 +124,12 @@ def max_unpool(values: Any, indices: Any, shape: Any, name: str | None = None) -
         if sizes.shape.rank != 1:
             raise ValueError(f"[{op}] shape: expected a list of sizes, got shape {sizes.shape}.")
         n = tf.reduce_prod(tf.cast(sizes, tf.int64), keepdims=True)
-        flat = tf.scatter_nd(tf.reshape(indices, [-1, 1]), tf.reshape(values, [-1]), n)
+        try:
+            flat = tf.scatter_nd(tf.reshape(indices, [-1, 1]), tf.reshape(values, [-1]), n)
+        except tf.errors.InvalidArgumentError as error:
+            said = re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", error.message)
+            sentence = f"{op}: indices must be in [0, {n[0]}), the elements of shape: {said}."
+            raise tf.errors.InvalidArgumentError(None, None, sentence) from None
         found = tf.reshape(flat, sizes)
         found.set_shape(tf.TensorShape(tf.get_static_value(sizes)))
         return found

@@ -177,9 +177,11 @@ def pack_ray_indices(ray_indices: Any, n_rays: Any, name: str | None = None) -> 
     op = "pack_ray_indices"
     _checks.refuse_xla(op)
     ray_indices = _arguments.as_indices(op, "ray_indices", ray_indices)
-    return raw_ops.pack_ray_indices(
-        ray_indices, _arguments.ray_count(op, n_rays, ray_indices.dtype), name=name
-    )
+    inputs = {
+        "ray_indices": ray_indices,
+        "n_rays": _arguments.ray_count(op, n_rays, ray_indices.dtype),
+    }
+    return _declared.raw(op, op, list(inputs.values()), inputs, name=name)
 
 
 def _scan(

@@ -314,10 +314,11 @@ def unpacked_rows(weights: QuantizedWeights | LookupWeights, dtype: tf.DType) ->
     if isinstance(weights, LookupWeights):
         return looked_up_rows(weights, dtype)
     _checks.refuse_xla("dequantize")
-    return raw_ops.metal_dequantize(
-        weights.codes,
-        weights.scales,
-        weights.minima,
+    return _declared.raw(
+        "dequantize",
+        "metal_dequantize",
+        [weights.codes, weights.scales, weights.minima],
+        ["codes", "scales", "minima"],
         inputs=weights.inputs,
         T=dtype,
         bits=weights.bits,

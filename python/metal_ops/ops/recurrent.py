@@ -336,6 +336,9 @@ def _run(
             for argument, norm in norms.items()
         }
         epsilon = _arguments.number(op, "epsilon", epsilon)
+        if epsilon < 0:  # else layer_norm would say it of itself
+            sentence = f"{op}: epsilon must be 0 or more, got {epsilon:g}."
+            raise tf.errors.InvalidArgumentError(None, None, sentence)
         gamma = norms.pop("kernel_gamma")
         gates = _gates(flat, kernel, bias if gamma is None else None)
         if gamma is not None:

@@ -433,7 +433,9 @@ def test_bad_arguments(change, error, words):
 )  # fmt: skip
 def test_bad_calls(change, words):
     given = {**dict(q=ONES, k=ONES, v=ONES), **change}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="scaled_dot_product_attention: " + words):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="scaled_dot_product_attention: " + words
+    ):
         metal_ops.scaled_dot_product_attention(**given)
     graph = tf.function(lambda: metal_ops.scaled_dot_product_attention(**given))
     with pytest.raises(

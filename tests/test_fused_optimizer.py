@@ -253,7 +253,9 @@ def test_bad_arguments():
         adam(step=0)
     with pytest.raises(Invalid, match="variable must be shaped like gradient"):
         adam(gradient=tf.ones(3))
-    with pytest.raises(Invalid, match=r"learning_rate must have shape \[\] \(a scalar\), got \[2\]"):
+    with pytest.raises(
+        Invalid, match=r"learning_rate must have shape \[\] \(a scalar\), got \[2\]"
+    ):
         adam(learning_rate=[0.1, 0.2])
     with pytest.raises(
         TypeError, match="gradient: expected dtype float32 as of variable, got float16"

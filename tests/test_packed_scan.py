@@ -224,7 +224,9 @@ def test_rays_without_samples_take_no_time():
 
 
 def test_bad_arguments():
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"inclusive_sum: packed_info\[0\] must"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"inclusive_sum: packed_info\[0\] must"
+    ):
         metal_ops.inclusive_sum([1.0], [[0, 2]])
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=r"pack_ray_indices: ray_indices must have shape"

@@ -50,8 +50,8 @@ def compile_deferred(
     entry = f"{one.key}{SUFFIX}"
     kept = cache.read(entry)
     if kept is not None:
-        head, _, rest = kept.partition(b"\n")
-        size, said = json.loads(head)
+        line, _, rest = kept.partition(b"\n")
+        size, said = json.loads(line)
         data, code = rest[:size], rest[size:]
     else:
         with tempfile.TemporaryDirectory(prefix="metal-") as folder:

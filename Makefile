@@ -150,13 +150,15 @@ OP := $(if $(ARGS),$(if $(wildcard kernels/$(firstword $(ARGS))/.),$(firstword $
 NAMED = $(if $(OP),$$($(CHOOSE) op $(OP)) $(wordlist 2,$(words $(ARGS)),$(ARGS)),$(ARGS))
 # Tests that ARGS names are run with what they ask for: of the CPU's op library alone where that is enough.
 TESTED := build $(if $(ARGS),metal-if-asked,metal)
+# The whole suite calls most kernels.
+AHEAD := $(if $(filter Darwin,$(shell uname)),,kernels-ahead)
 metal-if-asked: | $(VENV)/test.stamp
 	@! $(CHOOSE) needs metal $(ARGS) || $(MAKE) metal
 
-test: $(TESTED) | $(VENV)/test.stamp  ## Run every test with the cases that show most (ARGS=<op or pytest's>: a part)
+test: $(TESTED) $(if $(ARGS),,$(AHEAD)) | $(VENV)/test.stamp  ## Run every test with the cases that show most (ARGS=<op or pytest's>: a part)
 	@$(PYTEST) $(NAMED)
 
-test-all: $(TESTED) | $(VENV)/test.stamp  ## Run every case (SHARD=2/4: the second of four parts)
+test-all: $(TESTED) $(if $(ARGS),,$(AHEAD)) | $(VENV)/test.stamp  ## Run every case (SHARD=2/4: the second of four parts)
 	@METAL_OPS_TEST_DEPTH=all METAL_OPS_TEST_SHARD=$(SHARD) $(PYTEST) $(NAMED)
 
 # What the changed files can break, by tools/mutation/rooms.py.

@@ -20,6 +20,7 @@ from .on_demand import compile_library
 USAGE = """\
 usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .air)
        metal metallib [-o out] <file.air>...
+       metal ahead <file.air>...          the code of --deferred objects, for this processor, into the cache
 
   -o <file>             output; default: default.metallib, or <stem>.air with -c. As a file "-" is the standard input,
                         as an output the standard output
@@ -67,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments[:1] == ["metallib"]:
             return _metallib(arguments[1:])
+        if arguments[:1] == ["ahead"]:
+            deferred.ahead(arguments[1:], deferred.has_wide_vectors())
+            return 0
         if arguments[:1] == ["metal"]:
             arguments = arguments[1:]
         return _metal(arguments)

@@ -8,12 +8,14 @@ each kernel is (METALLIB_DEFERRED_SYMBOL). The runtime gives it to `metal --from
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import tempfile
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 # What compiles is imported where it is called: it takes longer to import than a kernel to find in the cache.
 
 SUFFIX = ".deferred"
+FORMAT = 1  # of these files; the cache has them by it
 
 
 def compile_deferred(
@@ -47,7 +50,7 @@ def compile_deferred(
     from .wrappers import wrappers
 
     one = unit(file, options, text)
-    entry = f"{one.key}{SUFFIX}"
+    entry = f"{one.key}-{FORMAT}{SUFFIX}"
     kept = cache.read(entry)
     if kept is not None:
         line, _, rest = kept.partition(b"\n")
@@ -76,12 +79,15 @@ def compile_deferred(
 
 
 def _packed(head: dict[str, Any], whole: ir.Pieces) -> bytes:
+    from . import cpu
+
     blocks, places, at = [], {}, 0
     for name, text in [("", whole.frame), *whole.definitions.items()]:
         blocks.append(zlib.compress(text.encode(), 1))
         places[name] = [at, len(blocks[-1])]
         at += len(blocks[-1])
-    head |= {"entries": whole.entries, "places": places}
+    parts = [numbers for numbers, _ in whole.parts(sorted(whole.entries), cpu.KERNELS_PER_PART)]
+    head |= {"entries": whole.entries, "places": places, "parts": parts}
     return b"".join([json.dumps(head).encode(), b"\n", *blocks])
 
 
@@ -99,9 +105,9 @@ class _Definitions(dict[str, str]):
 
 
 class _File:
-    """A `.deferred` file, if it is still the one that a library was made with."""
+    """A `.deferred` file, if it is still the one that a library was made with, where its digest is known."""
 
-    def __init__(self, path: Path, digest: str):
+    def __init__(self, path: Path, digest: str | None = None):
         try:
             self._data = path.read_bytes()
         except OSError as error:
@@ -112,10 +118,35 @@ class _File:
         line, _, _ = self._data.partition(b"\n")
         self.head: dict[str, Any] = json.loads(line)
         self._start = len(line) + 1
-        if self.head["digest"] != digest:
+        if digest not in (None, self.head["digest"]):
             raise CompileError(
                 f"metal: error: '{path}' was built anew after the library was loaded; start the program again"
             )
+
+    def variant(self, checked: bool, widest: bool) -> tuple[str, str]:
+        """The kind of code to make, and its processor."""
+        wide = widest and self.head["wide"] and not checked
+        kind = "checked" if checked else "widened" if wide else "plain"
+        return kind, toolchain.WIDE if wide else self.head["target"]
+
+    def key(self, variant: str, numbers: Sequence[int]) -> str:
+        """The cache's name for the code of some kernels."""
+        fibers = "-fibers" * (os.environ.get("METAL_OPS_FIBERS", "0") not in ("", "0"))
+        names = hashlib.sha256(repr(list(numbers)).encode()).hexdigest()[:16]
+        return f"{self.head['digest']}-{variant}{fibers}-{names}.o"
+
+    def compiled(self, variant: str, numbers: Sequence[int]) -> bytes:
+        """The object of some kernels, which the cache has from then on."""
+        from . import cpu
+
+        head = self.head
+        with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+            parts = self.pieces().parts(numbers, cpu.KERNELS_PER_PART)
+            data = cpu.compile_parts(
+                parts, head["names"], head["constants"], head["target"], (variant,), Path(folder)
+            )
+        cache.write(self.key(variant, numbers), data)
+        return data
 
     def pieces(self) -> ir.Pieces:
         """The module."""
@@ -183,25 +214,40 @@ def code(text: str, kernels: Sequence[str], checked: bool, widest: bool) -> byte
 def _code_of(
     path: Path, digest: str, numbers: list[int], checked: bool, widest: bool
 ) -> tuple[bytes, str]:
-    """The object of some kernels of one file, and its processor."""
+    """The object of some kernels of one file, or of the part that was made ahead and has them; and its processor."""
     module = _File(path, digest)
-    head = module.head
-    wide = widest and head["wide"] and not checked
-    variant = "checked" if checked else "widened" if wide else "plain"
-    target = toolchain.WIDE if wide else head["target"]
-    fibers = os.environ.get("METAL_OPS_FIBERS", "0") not in ("", "0")
-    key = f"{digest}-{variant}{'-fibers' * fibers}-{'-'.join(map(str, numbers))}.o"
-    data = cache.read(key)
-    if data is None:
-        from . import cpu
+    variant, target = module.variant(checked, widest)
+    for part in module.head["parts"]:
+        if set(numbers) <= set(part) and (data := cache.read(module.key(variant, part))):
+            return data, target
+    return cache.read(module.key(variant, numbers)) or module.compiled(variant, numbers), target
 
-        with tempfile.TemporaryDirectory(prefix="metal-") as folder:
-            parts = module.pieces().parts(numbers, cpu.KERNELS_PER_PART)
-            data = cpu.compile_parts(
-                parts, head["names"], head["constants"], head["target"], (variant,), Path(folder)
-            )
-        cache.write(key, data)
-    return data, target
+
+def ahead(objects: Sequence[str], widest: bool) -> None:
+    """Makes the code of all kernels of objects, some dozen at a time, which takes less than one by one."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        jobs = []
+        for file in objects:
+            if not os.path.exists(file + SUFFIX):
+                continue  # it has its code
+            module = _File(Path(file + SUFFIX))
+            variant, _ = module.variant(False, widest)
+            for part in module.head["parts"]:
+                if not cache.read(module.key(variant, part)):
+                    jobs.append(pool.submit(module.compiled, variant, part))
+        for job in jobs:
+            job.result()
+
+
+def has_wide_vectors() -> bool:
+    """Whether this processor is one of toolchain.WIDE, as the runtime asks."""
+    if os.environ.get("HOSTMETAL_WIDE") == "0":
+        return False
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return False
+    return words >= {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ NAME_MARK = "msl kernel "  # begins a symbol for each kernel, which the linker c
 # Sources of the compiler on which the code that it makes does not depend.
 NO_STAGE = {
     *("__init__.py", "__main__.py", "cache.py", "cli.py", "deferred.py", "errors.py", "launch.py"),
-    *("linking.py", "seal.py", "serve.py"),
+    *("linking.py", "seal.py"),
 }
 
 

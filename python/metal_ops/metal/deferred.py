@@ -8,6 +8,7 @@ each kernel is (METALLIB_DEFERRED_SYMBOL). The runtime gives it to `metal --from
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -15,7 +16,6 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,18 +225,31 @@ def _code_of(
 
 def ahead(objects: Sequence[str], widest: bool) -> None:
     """Makes the code of all kernels of objects, some dozen at a time, which takes less than one by one."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        jobs = []
-        for file in objects:
-            if not os.path.exists(file + SUFFIX):
-                continue  # it has its code
-            module = _File(Path(file + SUFFIX))
-            variant, _ = module.variant(False, widest)
-            for part in module.head["parts"]:
-                if not cache.read(module.key(variant, part)):
-                    jobs.append(pool.submit(module.compiled, variant, part))
-        for job in jobs:
-            job.result()
+    jobs = []
+    for file in objects:
+        if not os.path.exists(file + SUFFIX):
+            continue  # it has its code
+        module = _File(Path(file + SUFFIX))
+        variant, _ = module.variant(False, widest)
+        for part in module.head["parts"]:
+            if not cache.read(module.key(variant, part)):
+                jobs.append((file + SUFFIX, variant, part))
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Processes, as a third of the work is Python's own.
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for _ in pool.map(_make, jobs):
+            pass
+
+
+def _make(job: tuple[str, str, list[int]]) -> None:
+    file, variant, part = job
+    _opened(file).compiled(variant, part)
+
+
+@functools.lru_cache(maxsize=1)  # the parts of a file come one after the other
+def _opened(file: str) -> _File:
+    return _File(Path(file))
 
 
 def has_wide_vectors() -> bool:

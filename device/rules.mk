@@ -47,6 +47,18 @@ $(DEVICE_METALLIB): $(DEVICE_AIR)
 
 -include $(DEVICE_AIR:.air=.air.d)
 
+# The libraries with the code of all kernels for this processor, for who will call most of them: one by one takes longer.
+kernels-ahead: metal  ## Compile the code of all kernels that make metal leaves for later
+	@$(MAKE) build/kernels_ahead.stamp
+build/kernels_ahead.stamp: $(METAL_AIR) $(DEVICE_AIR)
+	@echo "  ahead   $(METALLIB)"
+	@$(METAL) metallib --ahead $(METAL_AIR) -o $(METALLIB)
+	@echo "  ahead   $(DEVICE_METALLIB)"
+	@$(METAL) metallib --ahead $(DEVICE_AIR) -o $(DEVICE_METALLIB)
+	@touch $@
+NEEDS_kernels-ahead := --metal
+.PHONY: kernels-ahead
+
 # Calls the plugin as TensorFlow does; tests/device runs it.
 DEVICE_TEST := build/device_so/executor_test
 METAL_LIBRARIES += $(DEVICE_TEST)

@@ -15,6 +15,8 @@ import tensorflow as tf
 import metal_ops
 from metal_ops.metal import Options, compile_object, link
 
+pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
+
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 DTYPES = {
     "float": "f4", "half": "f2", "bfloat": tf.bfloat16.as_numpy_dtype, "bool": "?", "char": "i1", "uchar": "u1",
@@ -177,7 +179,7 @@ def test_generated_signatures(tmp_path):
     check(60, 1, tmp_path / "signatures.metallib")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a thousand kernels are compiled")
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_a_thousand_generated_signatures(seed, tmp_path):
     check(250, seed, tmp_path / "signatures.metallib")

@@ -615,6 +615,7 @@ def test_one_pip_at_a_time(checkout: World):
     files = [call.split()[-1] for call in checkout.calls if call.startswith("-r ")]
     assert set(files) == {
         *("build/requirements.txt", "requirements-test.txt", "requirements-test-no-deps.txt"),
+        "requirements-programs.txt",
         *("requirements-docs.txt", "requirements-browser.txt"),
     }
 

@@ -35,9 +35,3 @@ $(METALLIB): $(METAL_AIR)
 	@$(METAL) metallib $(METAL_AIR) -o $@
 
 -include $(METAL_AIR:.air=.air.d)
-
-# The code of all kernels for this processor, for who will use most of them: a third of the work of making them one by one.
-kernels-ahead: metal  ## Compile the code of all kernels that make metal leaves for later
-	@$(METAL) ahead $(METAL_AIR) $(DEVICE_AIR)
-.PHONY: kernels-ahead
-NEEDS_kernels-ahead := --metal

@@ -179,6 +179,7 @@ AROUND: list[tuple[str, list[str]]] = [
     (r"docs/build", ["tests/packaging/test_build_page.py", "tests/test_docs.py"]),
     (r"docs/mutation", ["tests/test_mutation.py"]),
     (r"docs/|mkdocs\.yml|README|CONTRIBUTING|CHANGELOG|tools/reference/", ["tests/test_docs.py"]),
+    (r"findings/", ["tests/test_house.py"]),
     (r"examples/", ["tests/test_examples.py"]),
     (r"tools/gpu/|benchmarks/gpu/", ["tests/msl/test_gpu_pack.py"]),
     (r"benchmarks/", ["tests/test_benchmarks.py"]),

@@ -20,7 +20,7 @@ from .on_demand import compile_library
 USAGE = """\
 usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .air)
        metal metallib [-o out] <file.air>...
-       metal ahead <file.air>...          the code of --deferred objects, for this processor, into the cache
+       metal metallib --ahead ...         of --deferred objects, with the code of all kernels for this processor
 
   -o <file>             output; default: default.metallib, or <stem>.air with -c. As a file "-" is the standard input,
                         as an output the standard output
@@ -68,9 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments[:1] == ["metallib"]:
             return _metallib(arguments[1:])
-        if arguments[:1] == ["ahead"]:
-            deferred.ahead(arguments[1:], deferred.has_wide_vectors())
-            return 0
         if arguments[:1] == ["metal"]:
             arguments = arguments[1:]
         return _metal(arguments)
@@ -85,11 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _metallib(arguments: list[str]) -> int:
-    out, inputs = "default.metallib", []
+    out, ahead, inputs = "default.metallib", False, []
     items = iter(arguments)
     for item in items:
         if item == "-o":
             out = next(items, "")
+        elif item == "--ahead":
+            ahead = True
         elif item in ("-h", "--help"):
             print(USAGE, end="")
             return 0
@@ -99,7 +98,12 @@ def _metallib(arguments: list[str]) -> int:
             inputs.append(item)
     if not inputs:
         raise CompileError("metallib: error: no input files")
-    _write(out, compiler.link([_object(file) for file in inputs], later=deferred.index(inputs)))
+    later = deferred.index(inputs)
+    if ahead and later:
+        objects, target = deferred.with_code(inputs, deferred.has_wide_vectors())
+        _write(out, compiler.link(objects, target, later, checked=True))
+    else:
+        _write(out, compiler.link([_object(file) for file in inputs], later=later))
     return 0
 
 

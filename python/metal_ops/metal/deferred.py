@@ -148,6 +148,21 @@ class _File:
         cache.write(self.key(variant, numbers), data)
         return data
 
+    def checked_tables(self) -> bytes:
+        """The object that describes the kernels of METAL_DEVICE_WRAPPER_TYPE=1."""
+        from . import cpu, ir
+
+        key = f"{self.head['digest']}-checked-tables.o"
+        data = cache.read(key)
+        if data is None:
+            with tempfile.TemporaryDirectory(prefix="metal-") as folder:
+                whole = self.pieces()
+                whole.definitions = {name: whole.definitions[name] for name in whole.definitions}
+                text = ir.without_code(whole)
+                data = cpu.compile_tables(text, self.head["target"], ("checked",), Path(folder))
+            cache.write(key, data)
+        return data
+
     def pieces(self) -> ir.Pieces:
         """The module."""
         from . import ir
@@ -240,6 +255,20 @@ def ahead(objects: Sequence[str], widest: bool) -> None:
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for _ in pool.map(_make, jobs):
             pass
+
+
+def with_code(objects: Sequence[str], widest: bool) -> tuple[list[bytes], str]:
+    """Objects with the code of all kernels, whose checked kernels are still for later, and their processor."""
+    ahead(objects, widest)
+    out, target = [], ""
+    for file in objects:
+        module = _File(Path(file + SUFFIX))
+        variant, used = module.variant(False, widest)
+        for part in module.head["parts"]:
+            out.append(cache.read(module.key(variant, part)) or module.compiled(variant, part))
+        out.append(module.checked_tables())
+        target = max(target, used)
+    return out, target
 
 
 def _make(job: tuple[str, str, list[int]]) -> None:

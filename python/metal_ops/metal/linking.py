@@ -14,8 +14,16 @@ from .toolchain import CompileError
 NO_CONSTRUCTORS = "SECTIONS { /DISCARD/ : { *(.preinit_array*) *(.init_array*) *(.ctors*) } }"
 
 
-def link(objects: list[bytes], target: str | None = None, later: str = "") -> bytes:
-    """Objects of compile_object as one .metallib; `later` is what deferred.index() says of them.
+def link(
+    objects: list[bytes], target: str | None = None, later: str = "", checked: bool = False
+) -> bytes:
+    """Objects of compile_object as one .metallib.
+
+    Args:
+      objects: their content.
+      target: the processor.
+      later: what deferred.index() says of them.
+      checked: whether some describe checked kernels, and between them all of these.
 
     Raises:
       CompileError: two kernels have one name, or an input is no object of this compiler.
@@ -33,7 +41,7 @@ def link(objects: list[bytes], target: str | None = None, later: str = "") -> by
             files[-1].write_bytes(data)
         if later:
             files.append(_text_object(later, work))
-        checked = all(b"msl_kernels_checked\0" in data for data in objects)
+        checked = checked or all(b"msl_kernels_checked\0" in data for data in objects)
         wide = any(b"msl_kernels_wide\0" in data for data in objects)
         out = work / "out.metallib"
         command = [

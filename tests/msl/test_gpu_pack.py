@@ -40,7 +40,7 @@ def test_vectors_need_no_more_alignment_than_their_elements(case):
 
 CASES = (
     "blit_copies_and_fills",
-    "function_constant_errors",
+    "library_takes_code_for_wide_vectors",
     "source_compiles_and_runs",
     "texture_cubes_and_depth",
     "there_is_no_such_case",
@@ -91,9 +91,9 @@ def test_what_was_recorded_gives_the_same_again(pack: Path) -> None:
     assert "launches of tests/msl: 2, run 2 times, always as on the CPU device: 2" in said, said
     assert "not run: test_vectors_need_no_more_alignment_than_their_elements: a vector in" in said
     assert "FAILED textures: No such file" in said  # a program that was not packed is no success
-    assert "tests of hostmetal: 3, passed: 1" in said
+    assert "tests of hostmetal: 3, passed: 1" in said, said
     assert "not run, as no shader compiler is here: source_compiles_and_runs texture_cubes" in said
-    assert "open function_constant_errors: a compiled library cannot know" in said
+    assert "open library_takes_code_for_wide_vectors: it is the CPU's code" in said, said
     assert "FAILED there_is_no_such_case: exit status 2: no case of that name" in said
 
 

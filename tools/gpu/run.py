@@ -45,10 +45,8 @@ CASES_OTHERWISE = {
     "inline_buffer_is_a_buffer": "its contents are the GPU's",
     "inline_part_is_a_buffer_of_the_same_bytes": "its contents are the GPU's",
     "rebuilt_library_is_loaded_anew": "the library that is rebuilt has no code for GPUs",
-    "function_constants_by_index_name_and_range": "a compiled library lists the constants of the file",
     "memory_that_is_not_there_is_an_error_where_it_is_touched": "memory that is not there ends the use of the GPU",
     "library_takes_code_for_wide_vectors": "it is the CPU's code",
-    "function_constant_errors": "a compiled library cannot know which constants a kernel needs",
 }
 AT_ONCE = min(
     6, os.cpu_count() or 1

@@ -185,6 +185,14 @@ def test_parts_that_do_not_fit(tmp_path):
         pretrained.load(first, None)
 
 
+def test_a_folder_without_a_description(tmp_path):
+    config = CASES["qwen3"]
+    path = families.write(tmp_path / "model", config, families.weights(config))
+    (path / "config.json").unlink()
+    with pytest.raises(WeightsError, match="config.json: no such file, .*; get it, too"):
+        pretrained.load(path, None)
+
+
 def sharded(folder: Path, name: str, changes: dict | None = None) -> Path:
     """A folder with an index, and with files beside its shards that are not the model."""
     config = CASES[name]

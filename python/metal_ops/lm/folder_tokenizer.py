@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,10 @@ def load(folder: Path, size: int | None) -> Described:
             raise WeightsError(
                 f"{folder}: has {beside[0]} and no tokenizer.json, which alone is read; make it by transformers: "
                 "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
+            )
+        if not os.path.lexists(path):
+            raise WeightsError(
+                f"{path}: no such file, which the model's words are read from; get it, too."
             )
     with open_file(path, WeightsError) as file:
         data = file.read(MOST_BYTES + 1)

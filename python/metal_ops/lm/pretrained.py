@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,8 @@ def _safetensors(
     files: dict[Path, list[str] | None], folder: Path, context: int | None
 ) -> tuple[Llama, Tokenizer]:
     where = str(folder / "config.json")
+    if not os.path.lexists(where):
+        raise WeightsError(f"{where}: no such file, which describes the model; get it, too.")
     values = read_json(folder / "config.json", WeightsError)
     if not isinstance(values, dict):
         raise WeightsError(f"{where}: expected an object, got {short(values)}.")

@@ -89,7 +89,7 @@ endef
 $(foreach name,address thread,$(eval $(call device_sanitize_rules,$(name))))
 
 # $(call sanitize_device,<sanitizer>,<program and arguments>): what it says lies beside it.
-sanitize_device = $(SANITIZE_SYMBOLIZERS) METAL_OPS_DEVICE_MEMORY_MB=64 TF_CPP_MIN_LOG_LEVEL=3 \
+sanitize_device = $(SANITIZE_SYMBOLIZERS) HOSTMETAL_COMPILER=$(PKG)/metal HOSTMETAL_PYTHON=$(PY) METAL_OPS_DEVICE_MEMORY_MB=64 TF_CPP_MIN_LOG_LEVEL=3 \
   LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
   TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:report_signal_unsafe=0:exitcode=66 \
   build/sanitize/$(1)/$(2) > build/sanitize/$(1)-$(firstword $(2)).log 2>&1

@@ -54,10 +54,10 @@ mv "$copy/build/files.new" "$copy/build/files"
 
 # What knows no TensorFlow is taken from here the first time: make sees by the times whether it is up to date.
 if [ ! -e "$copy/build/release" ]; then
-  { find build/hostmetal/src build/kernels build/device build/metal_gpu build/system*.stamp python/metal_ops -type f \
+  { find build/hostmetal/src build/kernels build/device build/metal_gpu build/simd_targets build/system*.stamp python/metal_ops -type f \
     ! -path 'build/kernels/tensorflow/*' \
     \( -path 'build/hostmetal/src/*.[od]' -o -path 'build/kernels/*.[od]' -o -name '*.air' -o -name '*.air.d' -o -name '*.stamp' \
-    -o -name metal_gpu -o -name '*.metallib' -o -name libhostmetal.so \) 2>/dev/null || true; } |
+    -o -name metal_gpu -o -name simd_targets -o -name '*.metallib' -o -name libhostmetal.so \) 2>/dev/null || true; } |
     tar --format=pax -cf - -T - | tar -xf - -C "$copy"
   echo "$release" >"$copy/build/release"
 fi

@@ -6,6 +6,7 @@ device file names the CPU's test modules, and what they test is run there; a gua
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -65,6 +66,7 @@ def guard(monkeypatch: pytest.MonkeyPatch, ops: Iterable[str]) -> list[str]:
     ran: list[str] = []
 
     def watched(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(op)  # public functions ask it for its arguments' names
         def run(*args: Any, **kwargs: Any) -> Any:
             result = op(*args, **kwargs)
             if not tf.executing_eagerly():

@@ -32,7 +32,8 @@ EXPORTED = {
     "metal_ops/_metal_ops.so": r"metal_ops_\w+",
     "metal_ops/_metal_kernels.so": r"metal_kernels_\w+",
     "metal_ops/libmetal_device.so": r"SE_InitPlugin|TF_Init(Kernel|Graph|Profiler)|metal_(device|kernels)_\w+",
-    "metal_ops/libhostmetal.so": r"k?CF\w+|IO\w+|MPS\w+|_*(OBJC_(META)?CLASS_)?(MTL|MPS)\w+|__objc_class_name_(MTL|MPS)\w+|_dyld_\w+|_NSGetExecutablePath|"
+    "metal_ops/libhostmetal.so": r"k?CF\w+|IO\w+|MPS\w+|_*(OBJC_(META)?CLASS_)?(MTL|MPS)\w+|"
+    r"__objc_class_name_(MTL|MPS)\w+|_dyld_\w+|_NSGetExecutablePath|"
     r"getsect\w+|host_\w+|task_info|_?dispatch_\w+|"
     r"objc_(msgSend\w*|msg_lookup_(super_)?stret|retain\w*|release|autorelease\w*|store\w+|unsafeClaim\w+|(init|load|copy|move|destroy)Weak\w*)|"
     r"__objc_exec_class|__CFConstantStringClassReference|_Block_\w+|_NSConcrete\w+Block|__gnu_objc_personality_v0|hostmetal_\w+",
@@ -154,7 +155,7 @@ def test_no_folder_of_the_build_is_inside(unpacked):
     for library in EXPORTED:
         content = (unpacked / library).read_bytes()
         if b"metallib_v1_deferred" in content:
-            continue  # a checkout's, which names its own files; `make wheel` has none, and check_wheels.py looks at those
+            continue  # a checkout's, which names its files; `make wheel` has none of these
         for folder in (str(ROOT), sys.prefix, "site-packages/tensorflow"):
             place = content.find(folder.encode())
             assert place < 0, (library, content[max(0, place - 80) : place + 120])

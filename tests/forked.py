@@ -39,6 +39,7 @@ READ_LATER = (
     "HOSTMETAL_",
     "TF_CONFIG",
     "COLUMNS",
+    "LINES",
     "PYTEST_",
     "PATH",
     "PYTHONPATH",

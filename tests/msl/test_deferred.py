@@ -144,3 +144,16 @@ def test_deferred_goes_with_sources_alone(arguments, capsys, tmp_path, monkeypat
     Path("a.air").write_bytes(b"")
     assert cli.main(arguments) == 1
     assert "--deferred goes with -c, and with files" in capsys.readouterr().err
+
+
+def test_library_with_the_code_of_all_kernels(made):
+    file = made / "ahead.metallib"
+    objects = [f"{made}/first.air", f"{made}/second.air"]
+    assert cli.main(["metallib", "--ahead", *objects, "-o", str(file)]) == 0
+    found = Library(file)
+    assert not any(kernel.absent for kernel in found.kernels.values())
+    x = np.arange(8, dtype=np.float32)
+    found["turned"].run(8, 8, {0: x})
+    np.testing.assert_array_equal(x, np.arange(8)[::-1])
+    # Checked kernels are for later.
+    assert all(kernel.absent for kernel in Library(file, True).kernels.values())

@@ -240,17 +240,15 @@ def _code_of(
 
 def ahead(objects: Sequence[str], widest: bool) -> None:
     """Makes the code of all kernels of objects, some dozen at a time, which takes less than one by one."""
+    from concurrent.futures import ProcessPoolExecutor
+
     jobs = []
     for file in objects:
-        if not os.path.exists(file + SUFFIX):
-            continue  # it has its code
         module = _File(Path(file + SUFFIX))
         variant, _ = module.variant(False, widest)
         for part in module.head["parts"]:
             if not cache.read(module.key(variant, part)):
                 jobs.append((file + SUFFIX, variant, part))
-    from concurrent.futures import ProcessPoolExecutor
-
     # Processes, as a third of the work is Python's own.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for _ in pool.map(_make, jobs):

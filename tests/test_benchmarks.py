@@ -32,6 +32,7 @@ from benchmarks import (
 from benchmarks.cases import quantized, rows
 from metal_ops import raw_ops
 from tests.processes import ROOT
+from tools.reference import records
 
 pytestmark = pytest.mark.house
 
@@ -270,11 +271,8 @@ def test_every_group_names_the_sources_of_its_figures():
 
 def test_every_op_of_the_device_has_arguments_to_be_measured_with():
     """TensorFlow's CPU takes them; a small square stands for the one that is measured."""
-    page = (ROOT / "docs" / "support.md").read_text()
-    table = page[page.index("ResourceApplyAdam") - 3000 :]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
-    ops = {op.strip() for row in rows for op in row.split(",")}
-    ops = {op for op in ops if op in dir(device_ops.tf.raw_ops)}
+    rows = records.read(records.DTYPES)
+    ops = {op for op in rows if "CPU" not in rows[op] and op in dir(device_ops.tf.raw_ops)}
     assert len(ops) > 200
     without = device_ops.without_cpu_kernel(ops)
     assert without <= {"CTCLossV2", "CudnnRNNBackpropV3", "CudnnRNNV3", "MaxPoolGradGradWithArgmax"}

@@ -14,6 +14,7 @@ import pytest
 
 from metal_ops._library import build_info
 from tests.processes import Process
+from tools.reference import records
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = build_info()["tensorflow"].rpartition(".")[0]
@@ -91,10 +92,8 @@ def test_documented_ops_are_those_that_run_there():
         # Those that begin with _ TensorFlow makes of others.
         print(*sorted({op for op, _ in on_gpu() - before if op[0] != "_"}))
     """)
-    page = (ROOT / "docs/support.md").read_text().split("\n## Stock TensorFlow ops")[1]
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    documented = {op.strip() for row in rows[1:] for op in row.split("|")[1].split(",")}
-    assert set(out.split()) == documented
+    rows = records.read(records.DTYPES)
+    assert set(out.split()) == {op for op, devices in rows.items() if "CPU" not in devices}
 
 
 @pytest.mark.release

@@ -181,7 +181,7 @@ test-ops test-shaders test-release:
 test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
 	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "ops or fusion or kernels or device" $(ARGS)
 
-bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX, PyTorch and llama.cpp)
+bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
 # ---- habits ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 
 from metal_ops._library import build_info
 from tests.processes import Process
-from tools.reference import records
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = build_info()["tensorflow"].rpartition(".")[0]
@@ -92,6 +91,10 @@ def test_documented_ops_are_those_that_run_there():
         # Those that begin with _ TensorFlow makes of others.
         print(*sorted({op for op, _ in on_gpu() - before if op[0] != "_"}))
     """)
+    from tools.reference import (
+        records,
+    )  # not at the top: installed packages are tested without tools/
+
     rows = records.read(records.DTYPES)
     assert set(out.split()) == {op for op, devices in rows.items() if "CPU" not in devices}
 

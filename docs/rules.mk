@@ -36,8 +36,8 @@ browser-if-possible: | $(VENV)/test.stamp build/system-metal.stamp
 	  echo "metal_ops: no page can be looked at without playwright; its tests will fail and say so"
 
 # What is measured needs the device; the pages follow from the op library and from records.
-MEASURED := $(if $(findstring --measure,$(ARGS)),metal)
-docs-reference: build $(MEASURED) | $(VENV)/test.stamp  ## Generate the reference pages (ARGS=--measure: and measure errors and dtypes anew)
+MEASURED := $(if $(filter --measure --dtypes,$(ARGS)),metal)
+docs-reference: build $(MEASURED) | $(VENV)/test.stamp  ## Generate the reference pages (ARGS=--dtypes, --measure: and record dtypes, errors)
 	@$(PY) -m tools.reference $(ARGS)
 
 docs: docs-reference $(DOCS_VENV)/stamp  ## Generate the reference pages and build the site into build/site

@@ -188,7 +188,7 @@ def test_a_new_op_edits_nothing(tmp_path: Path):
     subprocess.run(
         [sys.executable, "tools/new_op.py", "another_op"], cwd=copy, check=True, capture_output=True
     )
-    # Its line of docs/dtypes.jsonl follows by `make docs-reference ARGS=--measure`.
+    # Its line of docs/dtypes.jsonl follows by `make docs-reference ARGS=--dtypes`.
     new = {new_op.rename(path, "another_op") for path in new_op.FILES}
     assert set(git("status", "--porcelain", "-uall").splitlines()) == {f"?? {path}" for path in new}
     assert "another_op" in families(copy) and op_names(copy, "another_op") == ["AnotherOp"]

@@ -106,7 +106,7 @@ def test_records_are_a_line_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_dtypes_are_those_of_the_kernels():
-    told = "run `make docs-reference ARGS=--measure`, or with the name of one op behind it"
+    told = "run `make docs-reference ARGS=--dtypes`"
     found = records.read(records.DTYPES)
     assert found == ask_device("dtypes"), told
     assert reference.SMALL_TABLE.read_text() == support.small(found), told

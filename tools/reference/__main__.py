@@ -1,7 +1,7 @@
 """`python -m tools.reference`: writes the generated pages into docs/, where git ignores them.
 
-`--measure` first measures what is recorded (tools/reference/records.py): errors, and which op has kernels of which
-dtypes. `--measure ScaleShift` measures the errors of that op of this library's alone, and the dtypes. What needs the
+What is recorded (tools/reference/records.py) comes first: `--dtypes` asks which op has kernels of which dtypes;
+`--measure` measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. What needs the
 Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
 """
 
@@ -72,14 +72,20 @@ def write(folder: Path) -> list[str]:
     return written
 
 
+def ask_for_dtypes() -> None:
+    """Writes their record, and the small table."""
+    from tools.reference import support
+
+    records.write(records.DTYPES, ask_device("dtypes"))
+    SMALL_TABLE.write_text(support.small(records.read(records.DTYPES)))
+
+
 def measure(ops: list[str]) -> None:
-    """Writes the records, of errors only those of some ops if any are named.
+    """Writes the records of errors, only those of some ops if any are named.
 
     Raises:
       ValueError: There is no case of such an op. Nothing is written then.
     """
-    from tools.reference import support
-
     if ops:
         found = ask_device("errors", *ops)
         if missing := sorted(set(ops) - set(found)):
@@ -91,19 +97,20 @@ def measure(ops: list[str]) -> None:
         records.write(records.NUMBERS, language.figures())
         for path in (records.ERRORS, records.DEVICE_ERRORS):
             records.write(path, ask_device(path.stem))
-    records.write(records.DTYPES, ask_device("dtypes"))
-    SMALL_TABLE.write_text(support.small(records.read(records.DTYPES)))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
     parser.add_argument("--measure", nargs="*", metavar="OP")
+    parser.add_argument("--dtypes", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure is not None:
         try:
             measure(arguments.measure)
         except ValueError as error:
             parser.error(str(error))
+    if arguments.dtypes or arguments.measure is not None:
+        ask_for_dtypes()
     if written := write(records.DOCS):
         print("wrote " + ", ".join(f"docs/{name}" for name in written))
     return 0

@@ -67,7 +67,7 @@ def small(rows: Rows) -> str:
         [
             "# Ops and dtypes",
             "",
-            "Written by `make docs-reference ARGS=--measure` from `docs/dtypes.jsonl`, which has a line for each op. A"
+            "Written by `make docs-reference ARGS=--dtypes` from `docs/dtypes.jsonl`, which has a line for each op. A"
             " dtype that a device is not named with has no kernel there; TensorFlow puts such an op on the CPU.",
             "",
             "| on the CPU | on the Metal device | this library's ops |",

@@ -181,14 +181,14 @@ test-ops test-shaders test-release:
 test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
 	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "ops or fusion or kernels or device" $(ARGS)
 
-bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX, PyTorch and llama.cpp)
+bench: build metal  ## Measure against what you would use instead (PEERS=1 adds JAX and PyTorch)
 	@$(PY) -m benchmarks $(if $(PEERS),--peers) $(ARGS)
 
 # ---- habits ---------------------------------------------------------------------------------------------------------
 # Macro tables of the shader library are laid out by hand.
 FORMATTED = $(wildcard $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.mm' '*.metal' ':!hostmetal/msl/lib' 2>/dev/null))
 
-lint: $(VENV)/test.stamp  ## Check style and types
+lint: $(VENV)/test.stamp $(STUBS)  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	@$(VENV)/bin/ruff check python tests benchmarks examples tools
 	@$(VENV)/bin/ruff format --check python tests benchmarks examples tools
@@ -202,7 +202,7 @@ fresh:  ## Try the README's two commands in new Debian roots (ARGS=--help: how, 
 	@tools/fresh.sh $(ARGS)
 
 clean:  ## Remove what was built (not .venv, not runs/)
-	rm -rf build $(PKG)/*.so $(PKG)/*.metallib
+	rm -rf build $(PKG)/*.so $(PKG)/*.metallib $(STUBS)
 
 endif
 .PHONY: help setup build metal nerf test test-all test-near test-ops test-shaders test-matrix test-release metal-if-asked bench lint format fresh clean

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools" / "packaging"))
 import libraries  # noqa: E402
 
-LIBRARIES = ["_metal_ops.so"]
+# With the stubs, which follow from the op library.
+LIBRARIES = ["_metal_ops.so", *libraries.STUBS]
 if platform.system() == "Darwin":
     LIBRARIES += ["_metal_kernels.so", "metal_ops.metallib", *libraries.PLUGIN]
 

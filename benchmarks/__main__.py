@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--peers] [--quick] [--filter TEXT] [--list] [--no-save]`."""
+"""`python -m benchmarks [--peers] [--quick] [--filter TEXT] [--list] [--record]`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ def main() -> int:
         epilog="Every op of the library has a case of its own, ops-<op>: --filter ops- measures them all, and --filter "
         "ops-zero_out one. They take no part in --quick.",
     )
+    parser.add_argument("--peers", action="store_true", help="with JAX and PyTorch (.venv-peers)")
     parser.add_argument(
-        "--peers", action="store_true", help="with JAX, PyTorch and llama.cpp (.venv-peers)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer cases and rounds; results are shown, not saved"
+        "--quick", action="store_true", help="fewer cases and rounds, which cannot be recorded"
     )
     parser.add_argument(
         "--filter", default="", metavar="TEXT", help="only cases whose name contains TEXT"
     )
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
-    parser.add_argument("--no-save", action="store_true", help="leave benchmarks/results/ alone")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="write the figures into the pages of benchmarks/results",
+    )
     arguments = parser.parse_args()
+    # Five rounds on a machine at work must not stand where fifteen on a quiet one stood.
+    if arguments.record and arguments.quick:
+        parser.error("--record wants all rounds; leave out --quick")
 
     console = Console()
     cases = all_cases()
@@ -60,10 +65,9 @@ def main() -> int:
         rows = _run(case, console, quick=arguments.quick, peers=arguments.peers)
         console.print(report.table(case, rows))
         failed |= any(row.error for row in rows)
-        # Five rounds on a machine at work must not stand where fifteen on a quiet one stood.
-        if not arguments.no_save and not arguments.quick:
-            report.save(case, cases.index(case), rows, described, measured)
-            report.write_markdown(case.group)
+        if arguments.record:
+            titles = [other.title for other in cases if other.group == case.group]
+            report.record(case, rows, described, measured, titles)
     return 1 if failed else 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.framework import kernels, op_def_registry  # noqa: E402
 
-from benchmarks import machine, provenance, report  # noqa: E402
+from benchmarks import machine, pages, provenance  # noqa: E402
 from benchmarks.device_arguments import (  # noqa: E402
     RENAMED,
     Arguments,
@@ -150,7 +151,7 @@ def markdown(
         "",
         *[f"- {key}: {value}" for key, value in described.items()],
         "",
-        provenance.said({"measured": measured, "machine": described}),
+        provenance.said(measured, described["cores"]),
         "",
         "## Every op, what loses first",
         "",
@@ -159,8 +160,17 @@ def markdown(
         "| op | type | CPU, ms | device, ms | device / CPU |",
         "|---|---|--:|--:|--:|",
     ]
-    for op, dtype, cpu, ours in sorted(rows, key=lambda row: row[2] / row[3]):
-        lines.append(f"| {op} | {dtype} | {cpu:.3f} | {ours:.3f} | {ours / cpu:.2f} |")
+    in_order = sorted(rows, key=lambda row: row[2] / row[3])
+    lines += [
+        f"| {op} | {dtype} | {cpu:.3f} | {ours:.3f} | {ours / cpu:.2f} |"
+        for op, dtype, cpu, ours in in_order
+        if ours >= cpu
+    ]
+    lines += ["", "Faster on the device:", "", "| device / CPU | ops |", "|---|---|"]
+    for most, least in itertools.pairwise((1.0, 0.8, 0.5, 0.25, 0.0)):
+        names = [op for op, _, cpu, ours in in_order if least <= ours / cpu < most]
+        if names:
+            lines.append(f"| {least} to {most}, {len(names)} ops | {', '.join(names)} |")
     if of_layers:
         lines += [
             "",
@@ -229,7 +239,7 @@ def main() -> int:
         f"{len(rows)} ops, {sum(r[3] > LOSES * r[2] for r in rows)} over {LOSES}; {len(failed)} not measured"
     )
     if not (options.quick or options.filter):
-        path = report.RESULTS / f"device_ops{named_by(machine.describe())}.md"
+        path = pages.RESULTS / f"device_ops{named_by(machine.describe())}.md"
         path.write_text(markdown(rows, failed, measured, of_layers))
     return 0
 

@@ -2,7 +2,8 @@
 
 Trains the NeRF program once with all parts and once without each, for the same number of steps, and writes
 benchmarks/results/nerf_recipe.md. Steps and not seconds, so that a busy machine changes nothing. Runs that are in
-nerf_recipe.json already are not made again: it can be stopped and called again, or told to make a few with --most.
+build/nerf_recipe.json already are not made again: it can be stopped and called again, or told to make a few
+with --most.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np  # noqa: E402
 
 from benchmarks import machine  # noqa: E402
-from benchmarks.report import RESULTS  # noqa: E402
+from benchmarks.pages import RESULTS  # noqa: E402
 from metal_ops.nerf.config import ModelConfig, TrainConfig  # noqa: E402
 from metal_ops.nerf.evaluate import evaluate  # noqa: E402
 from metal_ops.nerf.scenes import Scene, load_scene  # noqa: E402
 from metal_ops.nerf.train import Trainer  # noqa: E402
 from metal_ops.programs.files import write_json  # noqa: E402
 
+RUNS = Path(__file__).parents[1] / "build" / "nerf_recipe.json"
 # part of the recipe: what stands in for it, and the changes to (ModelConfig, TrainConfig).
 Changes = tuple[dict[str, Any], dict[str, Any]]
 VARIANTS: dict[str, tuple[str, Changes]] = {
@@ -126,10 +128,12 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--most", type=int, default=1 << 30, help="runs to make in this call")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the two files")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the page")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="what was trained so far")
     arguments = parser.parse_args()
     scene = load_scene(arguments.data)
-    path = arguments.out / "nerf_recipe.json"
+    path = arguments.runs
+    path.parent.mkdir(parents=True, exist_ok=True)
     content = load_results(path, scene.name, arguments.steps)
     left = arguments.most
     for seed in arguments.seeds:
@@ -145,7 +149,7 @@ def main() -> int:
             print(f"{part.strip()}: {instead}: seed {seed}: {psnr:.2f} dB", flush=True)
             write_json(path, content)
     seeds = [str(seed) for seed in arguments.seeds]
-    path.with_suffix(".md").write_text(markdown(content, seeds))
+    (arguments.out / "nerf_recipe.md").write_text(markdown(content, seeds))
     return 0
 
 

@@ -1,5 +1,4 @@
-"""Rows times quantized matrices by PyTorch's and llama.cpp's kernels for the CPU, run by benchmarks/peers.py in
-.venv-peers.
+"""Rows times quantized matrices by PyTorch's kernels for the CPU, run by benchmarks/peers.py in .venv-peers.
 
 settings: size of the square matrices, how many of them, the rows, how often each matrix is multiplied with, the block
 that shares a scale and a zero, and the formats.
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import ggml
 import numpy as np
 from peer_worker import serve
 
@@ -50,30 +48,5 @@ def torch_variants(
     return said, {kind: partial(work, products) for kind, products in every.items()}
 
 
-def ggml_variants(
-    inputs: dict[str, np.ndarray], settings: dict[str, Any]
-) -> tuple[dict[str, str], dict]:
-    random = np.random.default_rng(0)
-    size = settings["size"]
-    x = random.standard_normal((settings["rows"], size), np.float32)
-    weights = random.standard_normal((size, size), np.float32)
-    said, variants = {}, {}
-    for kind in settings["formats"]:
-        packed = ggml.quantize(kind, weights)
-        products = ggml.Products(kind, packed, settings["matrices"], x, settings["calls"])
-        products()
-        want = x @ ggml.dequantize(kind, packed).T
-        off = np.linalg.norm(products.result() - want) / np.linalg.norm(want)
-        # x is rounded to 8 bits, by steps of each block's greatest.
-        if not off < 0.01:
-            raise ArithmeticError(f"{kind} is off by {off:.2g} from the product of its floats")
-        said[kind] = (
-            f"ggml {ggml.load().ggml_version().decode()}, {products.n_bytes * 1e-6:.0f} MB in the layout that it calls "
-            f"{products.layout}; x is rounded to 8 bits, by a step for each {ggml.BLOCK} numbers."
-        )
-        variants[kind] = products
-    return said, variants
-
-
 if __name__ == "__main__":
-    serve({"torch": torch_variants, "ggml": ggml_variants}, ())
+    serve({"torch": torch_variants}, ())

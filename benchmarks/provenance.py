@@ -63,27 +63,22 @@ def now(group: str) -> dict[str, Any]:
     }
 
 
-def said(record: dict[str, Any]) -> str:
+def said(measured: dict[str, Any], cores: str) -> str:
     """A sentence on when a result was measured."""
-    measured = record.get("measured") or {}
-    if not measured.get("commit"):
-        return "Measured at a commit that was not recorded."
     return (
         f"Measured at {measured['commit']} on {measured['date']}; the load before was {measured['load']} "
-        f"on {record['machine']['cores']} cores."
+        f"on {cores} cores."
     )
 
 
-def changes_since(record: dict[str, Any], root: Path = ROOT) -> str:
-    """A sentence if the sources of a result have changed after it was measured; "" if not."""
-    commit = (record.get("measured") or {}).get("commit", "").split(" ")[0]
+def changes_since(group: str, commit: str, root: Path = ROOT) -> str:
+    """A sentence if the sources of a group's figures have changed after they were measured; "" if not."""
+    commit = commit.split(" ")[0]
     if not commit:
         return ""
     if not git("cat-file", "-t", commit, root=root):
         return "Whether its kernels have changed since cannot be told: that commit is not in this checkout."
-    dates = git(
-        "log", "--format=%cs", f"{commit}..HEAD", "--", *sources(record["group"]), root=root
-    ).split()
+    dates = git("log", "--format=%cs", f"{commit}..HEAD", "--", *sources(group), root=root).split()
     if not dates:
         return ""
     times = f"{len(dates)} times" if len(dates) > 1 else "once"

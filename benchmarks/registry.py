@@ -42,9 +42,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Case:
-    """One table: contenders that are timed in turns. The first is ours, and the others are compared with it."""
+    """Contenders that are timed in turns. The first is ours, and the others are compared with it."""
 
-    group: str  # the tables of a group share one markdown file
+    group: str  # the cases of a group share a page
     name: str
     title: str
     contenders: Callable[[Context], list[Contender]] = field(compare=False)
@@ -54,8 +54,6 @@ class Case:
     # A result may differ from ours by this part of its largest value, but for `outliers` of all values.
     tolerance: float = 1e-4
     outliers: float = 1e-3
-    # A row of one table of all such cases of the group, a column a contender, and no table of its own.
-    in_one_table: bool = False
 
 
 _cases: list[Case] = []

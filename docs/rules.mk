@@ -35,13 +35,15 @@ browser-if-possible: | $(VENV)/test.stamp build/system-metal.stamp
 	  { $(LOCKED) $(PIP_INSTALL) -r requirements-browser.txt && touch $(VENV)/browser.stamp; } || \
 	  echo "metal_ops: no page can be looked at without playwright; its tests will fail and say so"
 
-docs-reference: build metal | $(VENV)/test.stamp  ## Generate the reference pages and the stub (ARGS=--measure: and measure errors anew)
+# What is measured needs the device; the pages follow from the op library and from records.
+MEASURED := $(if $(filter --measure --dtypes,$(ARGS)),metal)
+docs-reference: build $(MEASURED) | $(VENV)/test.stamp  ## Generate the reference pages (ARGS=--dtypes, --measure: and record dtypes, errors)
 	@$(PY) -m tools.reference $(ARGS)
 
 docs: docs-reference $(DOCS_VENV)/stamp  ## Generate the reference pages and build the site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build -q --strict -f mkdocs.yml
 
-NEEDS_docs := --metal
-NEEDS_docs-reference := --metal
+NEEDS_docs := $(addprefix --,$(MEASURED))
+NEEDS_docs-reference := $(NEEDS_docs)
 
 .PHONY: docs docs-reference site-if-possible browser-if-possible pages-if-asked

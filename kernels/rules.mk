@@ -70,6 +70,18 @@ $(OPS_SO): $(OPS_OBJ) ops/exports.map
 	@$(CXX) -shared $(OPS_OBJ) -o $@.tmp $(TF_LDFLAGS) $(HIGHWAY_LDFLAGS) -lhwy $(call link_flags,$@,ops/exports.map) \
 	  $(LDFLAGS) && mv $@.tmp $@
 
+# Types for type checkers and editors: of the raw ops as the library defines them, and the names in ops/. What no declaration
+# reads makes no new ones: TensorFlow's import takes 3 s. -P: names beside the script are not the modules that TensorFlow means.
+RAW_STUB := $(PKG)/raw_ops.pyi
+STUBS := $(RAW_STUB) $(PKG)/ops/__init__.pyi
+LIBRARIES += $(STUBS)
+$(RAW_STUB): tools/reference/stub.py $(wildcard ops/*.cc kernels/*/*_op.cc kernels/*/*.h kernels/runtime/*.cc kernels/tensorflow/*.cc) | $(OPS_SO)
+	@$(PY) -P $< $(OPS_SO) $@
+
+$(eval $(call remembered,build/op_files,$(notdir $(sort $(wildcard $(PKG)/ops/*.py)))))
+$(PKG)/ops/__init__.pyi: tools/reference/stub.py build/op_files | $(VENV)/stamp
+	@$(PY) -P $< $(@D) $@
+
 -include $(OPS_OBJ:.o=.d)
 
 -include kernels/metal.mk

@@ -1,17 +1,15 @@
-"""Benchmark results say when they were measured, the page counts who is who, and --quick leaves them alone."""
+"""Recorded pages say when and on what they were measured, the overview who is who, and only --record writes them."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import json
 import re
-import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,17 +19,18 @@ from benchmarks import __main__ as program
 from benchmarks import (
     device_layers,
     device_ops,
-    ggml,
+    machine,
     op_calls,
     op_worker,
+    pages,
     peers,
     provenance,
     registry,
-    report,
 )
 from benchmarks.cases import quantized, rows
 from metal_ops import raw_ops
 from tests.processes import ROOT
+from tools.reference import records
 
 pytestmark = pytest.mark.house
 
@@ -40,8 +39,8 @@ MACHINE = {"cpu": "a processor", "cores": "2"}
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that reports are written into."""
-    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    """The folder that pages are written into."""
+    monkeypatch.setattr(pages, "RESULTS", tmp_path / "results")
     return tmp_path / "results"
 
 
@@ -77,27 +76,54 @@ def test_processor_time_is_that_of_the_work_alone():
     assert len(titles) == 4 and all(title.endswith(", processor time") for title in titles)
 
 
-def test_a_result_names_commit_date_and_load(results, monkeypatch):
-    measure(monkeypatch, case(metal_ops=2.0))
-    record = json.loads((results / "softshrink-test.json").read_text())
-    measured = record["measured"]
+def recorded(results: Path) -> list[pages.Recorded]:
+    return pages.read(results / "softshrink.md")
+
+
+def test_a_page_names_commit_date_machine_and_load(results, monkeypatch):
+    measure(monkeypatch, case(metal_ops=2.0), "--record")
+    (found,) = recorded(results)
     head = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout.strip()
-    assert head and measured["commit"].startswith(head)
-    assert len(measured["date"].split("-")) == 3 and measured["load"] >= 0
-    text = (results / "softshrink.md").read_text()
-    sentence = f"Measured at {measured['commit']} on {measured['date']}; the load before was {measured['load']} on"
-    assert sentence in text
+    assert head and found.run.commit.startswith(head)
+    assert len(found.run.date.split("-")) == 3 and float(found.load) >= 0
+    assert dict(found.run.machine) == machine.describe()
+    assert (
+        f"## At {found.run.commit}, {found.run.date}\n" in (results / "softshrink.md").read_text()
+    )
 
 
-@pytest.mark.parametrize("option", ["--quick", "--no-save"])
-def test_quick_results_are_not_saved(results, monkeypatch, option):
-    measure(monkeypatch, case(metal_ops=2.0))
+def test_only_record_writes(results, monkeypatch, capsys):
+    measure(monkeypatch, case(metal_ops=2.0), "--record")
     before = {path.name: path.read_bytes() for path in results.iterdir()}
-    measure(monkeypatch, case(metal_ops=1.0), option)
-    assert len(before) == 2
+    assert set(before) == {"softshrink.md", "README.md"}
+    for arguments in ([], ["--quick"]):
+        measure(monkeypatch, case(metal_ops=1.0), *arguments)
+    with pytest.raises(SystemExit):
+        measure(monkeypatch, case(metal_ops=1.0), "--record", "--quick")
+    assert "--record wants all rounds" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
+
+
+def test_a_case_is_put_among_the_others_of_its_group(results, monkeypatch):
+    """Those of other runs stay as they are, in the order of registration; what is registered no more goes."""
+    cases = [dataclasses.replace(case(metal_ops=2.0), name=n, title=n) for n in ("b", "a", "gone")]
+    now = {"commit": "abc", "date": "2026-01-02", "load": 0.5}
+    monkeypatch.setattr(program.provenance, "now", lambda group: now)
+
+    def run(chosen: str, known: list[registry.Case]) -> None:
+        monkeypatch.setattr(program, "all_cases", lambda: known)
+        monkeypatch.setattr(sys, "argv", ["benchmarks", "--record", "--filter", chosen])
+        assert program.main() == 0
+
+    run("", cases)
+    now |= {"commit": "def"}
+    run("a", cases[:2])
+    assert [(one.title, one.run.commit) for one in recorded(results)] == [
+        ("b", "abc"),
+        ("a", "def"),
+    ]
 
 
 def test_what_takes_minutes_is_measured_once(results, monkeypatch):
@@ -112,9 +138,8 @@ def test_what_takes_minutes_is_measured_once(results, monkeypatch):
 
     rows = [contender("metal_ops"), contender("slow", once=True)]
     chosen = dataclasses.replace(case(), contenders=lambda _: rows)
-    measure(monkeypatch, chosen)
-    saved = json.loads((results / "softshrink-test.json").read_text())
-    assert [row["runs"] for row in saved["rows"]] == [15, 1]
+    measure(monkeypatch, chosen, "--record")
+    assert [row.runs for row in recorded(results)[0].rows] == ["15", "1"]
     assert calls == {"metal_ops": 17, "slow": 1}
 
 
@@ -133,67 +158,25 @@ def test_rows_have_a_kernel_and_a_formula_by_hand(monkeypatch):
     assert named == kernels
 
 
-@pytest.mark.parametrize("kind", ggml.TYPES)
-def test_blocks_of_llama_cpp_stand_for_their_numbers(kind):
-    """The worker holds ggml's products to these."""
-    random = np.random.default_rng(0)
-    codes = random.integers(0, 256 if kind == "Q8_0" else 16, (3, 2, ggml.BLOCK))
-    scales, minima = random.integers(-64, 64, (2, 3, 2, 1)) / 32
-    packed = np.zeros((3, 2, ggml.TYPES[kind][1]), np.uint8)
-    for at in np.ndindex(3, 2):
-        head = struct.pack("<e", scales[at][0])
-        if kind == "Q4_1":
-            head += struct.pack("<e", minima[at][0])
-        low, high = codes[at][:16], codes[at][16:]
-        body = codes[at] if kind == "Q8_0" else low + 16 * high
-        packed[at] = list(head + bytes(body.tolist()))
-    steps = {"Q4_0": codes - 8, "Q4_1": codes, "Q8_0": codes - 256 * (codes > 127)}[kind]
-    want = scales * steps + (minima if kind == "Q4_1" else 0)
-    np.testing.assert_array_equal(ggml.dequantize(kind, packed), want.reshape(3, -1))
-
-
-def test_rows_of_kernels_that_are_missing_say_so(results, monkeypatch, tmp_path):
-    monkeypatch.setattr(ggml, "BUILT", tmp_path)
-    with pytest.raises(FileNotFoundError, match="Run 'make bench PEERS=1'") as raised:
-        ggml.load.__wrapped__()
-
-    def start(stack: Any, library: str, *arguments: Any, **environment: str) -> Any:
-        if library == "ggml":
-            raise RuntimeError(f"FileNotFoundError: {raised.value}")
-        worker = SimpleNamespace(version={"int4": "of a version"})
-        worker.contender = lambda name, kind, note: registry.Contender(name, lambda: 3.0, note=note)
-        return worker
+def test_rows_of_a_library_that_is_missing_say_so(results, monkeypatch):
+    def start(*arguments: Any, **environment: str) -> Any:
+        raise RuntimeError("the worker | ended")
 
     monkeypatch.setattr(peers, "start", start)
     chosen = dataclasses.replace(
         case(),
         contenders=lambda context: [
             registry.Contender("metal_ops", lambda: 2.0),
-            *quantized.of_peers(context, ("int4", "Q4_0")),
+            *quantized.of_peers(context, ("int4",)),
         ],
     )
-    measure(monkeypatch, chosen, "--peers", failed=1)
-    ours, torch, llama = json.loads((results / "softshrink-test.json").read_text())["rows"]
-    assert (torch["median_ms"], torch["note"]) == (3.0, "of a version")
-    assert llama["contender"] == "llama.cpp, Q4_0" and str(raised.value)[:100] in llama["error"]
-    measure(monkeypatch, chosen)
-    assert len(json.loads((results / "softshrink-test.json").read_text())["rows"]) == 1
-
-
-def test_a_group_in_one_table(results, monkeypatch):
-    rows = {"CPU": 2.0, "Metal device": 3.0, "the machine's memory": 0.5}
-    for name in ("zero_out", "null_op"):
-        chosen = dataclasses.replace(
-            case(**rows), name=f"ops-{name}", title=name, in_one_table=True
-        )
-        measure(monkeypatch, chosen)
-    lines = (results / "softshrink.md").read_text().splitlines()
-    table = [line for line in lines if line.startswith("|")]
-    assert table[0].startswith("| case | CPU, ms | quartiles | Metal device, ms | quartiles |")
-    cells = "2.00 | 2.00 - 2.00 | 3.00 | 3.00 - 3.00 | 0.50 | 0.50 - 0.50 | 1.50 | 0.25 | 15 |"
-    assert sorted(table[2:]) == [f"| null_op | {cells}  |", f"| zero_out | {cells}  |"]
-    assert [line for line in lines if "2 rows; the load before each was" in line]
-    assert "## zero_out" not in lines
+    measure(monkeypatch, chosen, "--peers", "--record", failed=1)
+    ours, torch = recorded(results)[0].rows
+    assert torch.contender == f"PyTorch, {quantized.KERNELS['int4']}"
+    assert (torch.median, torch.note) == (pages.FAILED, "RuntimeError: the worker | ended")
+    assert (ours.median, ours.ratio, ours.quartiles) == ("2.00", "1.00", "2.00 - 2.00")
+    measure(monkeypatch, chosen, "--record")
+    assert len(recorded(results)[0].rows) == 1
 
 
 def test_every_op_has_a_case():
@@ -236,27 +219,30 @@ def test_a_call_that_does_not_grow_says_where_to_state_one(monkeypatch):
         op_calls.make("my_op", 100)
 
 
-def test_old_results_say_that_their_commit_is_not_known(results):
-    record = {"group": "softshrink", "name": "x", "order": 0, "title": "T", "unit": "u", "units": 0}
-    record |= {"machine": MACHINE, "rows": [{"contender": "metal_ops", "median_ms": 1.0}]}
-    record["rows"][0] |= {"quartiles_ms": [1.0, 1.0], "runs": 3}
-    results.mkdir()
-    (results / "x.json").write_text(json.dumps(record))
-    text = report.write_markdown("softshrink").read_text()
-    assert "Measured at a commit that was not recorded." in text
-    assert provenance.changes_since(record) == ""
+def test_recorded_pages_are_what_is_read_of_them():
+    """Each row: nothing in a page is there that the program does not know, so that the next record loses nothing."""
+    groups = pages.groups()
+    assert len(groups) >= 15
+    titles: dict[str, list[str]] = {}
+    for found in registry.all_cases():
+        titles.setdefault(found.group, []).append(found.title)
+    for group, cases in groups.items():
+        text = (pages.RESULTS / f"{group}.md").read_text()
+        assert pages.render(group, cases) == text, group
+        assert {one.title for one in cases} <= set(titles[group]), group
+        for one in cases:
+            assert {"cpu", "cores", "simd", "system"} <= set(dict(one.run.machine)), one.title
+            assert one.rows[0].ratio == "1.00" and float(one.rows[0].median) > 0, one.title
+            assert all(row.runs and row.quartiles for row in one.rows if row.median != pages.FAILED)
+    assert (pages.RESULTS / pages.OVERVIEW).read_text() == pages.overview()
+    assert "llama.cpp" not in "".join(path.read_text() for path in pages.RESULTS.glob("*.md"))
 
 
-def test_committed_tables_are_those_of_the_committed_figures(tmp_path, monkeypatch):
-    for path in report.RESULTS.glob("*.json"):
-        (tmp_path / path.name).write_text(path.read_text())
-    kept = {path.stem: path.read_text() for path in report.RESULTS.glob("*.md")}
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    groups = {json.loads(path.read_text())["group"] for path in tmp_path.glob("*.json")}
-    groups.discard("nerf_recipe")  # has a program of its own
-    assert len(groups) >= 8
-    for group in groups:
-        assert report.write_markdown(group).read_text() == kept[group], group
+def test_a_line_that_is_no_row_is_named(tmp_path):
+    page = tmp_path / "x.md"
+    page.write_text("# Benchmark: x\n\n## At abc, 2026-01-02\n\n| a | b |\n")
+    with pytest.raises(ValueError, match=r"x\.md:5: expected a row of 9 cells"):
+        pages.read(page)
 
 
 def test_every_group_names_the_sources_of_its_figures():
@@ -270,11 +256,8 @@ def test_every_group_names_the_sources_of_its_figures():
 
 def test_every_op_of_the_device_has_arguments_to_be_measured_with():
     """TensorFlow's CPU takes them; a small square stands for the one that is measured."""
-    page = (ROOT / "docs" / "support.md").read_text()
-    table = page[page.index("ResourceApplyAdam") - 3000 :]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
-    ops = {op.strip() for row in rows for op in row.split(",")}
-    ops = {op for op in ops if op in dir(device_ops.tf.raw_ops)}
+    rows = records.read(records.DTYPES)
+    ops = {op for op in rows if "CPU" not in rows[op] and op in dir(device_ops.tf.raw_ops)}
     assert len(ops) > 200
     without = device_ops.without_cpu_kernel(ops)
     assert without <= {"CTCLossV2", "CudnnRNNBackpropV3", "CudnnRNNV3", "MaxPoolGradGradWithArgmax"}
@@ -326,7 +309,10 @@ def test_losing_ops_come_first_and_are_counted():
     text = device_ops.markdown(rows, {"Where": "ValueError: no"}, measured)
     assert "3 ops, 1 of them slower than 1.5 times" in text
     found = [line.split(" | ")[0] for line in text.splitlines() if " | " in line]
-    assert found[-3:] == ["| Sin", "| Mul", "| Add"]
+    assert found[-4:-2] == ["| Sin", "| Mul"]
+    assert text.endswith(
+        "| 0.5 to 0.8, 1 ops | Add |\n\nNot measured:\n\n- Where: ValueError: no\n"
+    )
     assert "| Sin | float32 | 1.000 | 5.000 | 5.00 |" in text and "- Where: ValueError: no" in text
 
 
@@ -367,14 +353,13 @@ def repository(tmp_path: Path) -> Path:
 def test_changes_of_kernels_after_a_measurement(repository, back, said):
     at = provenance.git("rev-parse", "--short=12", f"HEAD~{back}", root=repository)
     for commit in (at, f"{at} and changes that were not committed"):
-        record = {"group": "softshrink", "measured": {"commit": commit}}
-        found = provenance.changes_since(record, repository)
+        found = provenance.changes_since("softshrink", commit, repository)
         assert found.startswith(said) and bool(found) == bool(said)
 
 
 def test_a_commit_that_is_not_there(repository):
-    record = {"group": "softshrink", "measured": {"commit": "0123456789ab"}}
-    assert "cannot be told" in provenance.changes_since(record, repository)
+    assert "cannot be told" in provenance.changes_since("softshrink", "0123456789ab", repository)
+    assert provenance.changes_since("softshrink", "", repository) == ""
 
 
 ROWS = {"metal_ops": 2.0, "the machine's memory": 0.1, "an empty tf.function": 0.2}
@@ -382,37 +367,25 @@ OURS_TOO = {"metal_ops, Metal device": 0.5, "Conv2D, BiasAdd, AddV2, Relu": 0.4,
 
 
 def page(site: ModuleType, folder: Path, rows: dict[str, float]) -> str:
-    record = {"group": "softshrink", "order": 0, "title": "A title", "machine": MACHINE}
-    record["measured"] = {"commit": "0123456789ab", "date": "2026-01-01", "load": 0.0}
-    record["rows"] = [{"contender": name, "median_ms": ms} for name, ms in rows.items()]
-    (folder / "x.json").write_text(json.dumps(record))
-    (folder / "softshrink.md").write_text("# Benchmark: softshrink\n\n## A title\n\nThe table.\n")
-    site.RESULTS = folder
+    shown = tuple(
+        pages.Row(name, f"{ms:.2f}", ratio=f"{ms / 2:.2f}", runs="15") for name, ms in rows.items()
+    )
+    run = pages.Run("0123456789ab", "2026-01-01", tuple(MACHINE.items()))
+    site.pages.RESULTS = folder
+    site.pages.record("softshrink", pages.Recorded("A title", run, "0.1", shown), ["A title"])
     return site.on_page_markdown(f"{site.OVERVIEW}\n\n{site.MARKER}")
 
 
-def test_overview_counts_other_peoples_code_alone(site, tmp_path):
-    assert "A title |" not in page(site, tmp_path, ROWS | OURS_TOO)
+def test_overview_counts_other_peoples_code_alone(site, results):
+    row = "| [softshrink](#softshrink) | A title |"
+    assert row not in page(site, results, ROWS | OURS_TOO)
     others = {"TensorFlow, CPU with oneDNN": 1.5, "PyTorch, eager": 1.0, "JAX, jit": 4.0}
-    text = page(site, tmp_path, ROWS | OURS_TOO | others)
-    assert "| A title | 2.00 | PyTorch, eager | 1.00 | 0.50 |" in text
-    text = page(site, tmp_path, ROWS | OURS_TOO | others | {"llama.cpp, Q4_0": 0.5})
-    assert "| A title | 2.00 | llama.cpp, Q4_0 | 0.50 | 0.25 |" in text
+    text = page(site, results, ROWS | OURS_TOO | others)
+    assert f"{row} 2.00 | PyTorch, eager | 1.00 | **0.50** |" in text
+    assert "|  | JAX, jit | 4.00 |  |  | 2.00 | 15 |  |  |" in text
 
 
-def test_page_says_when_kernels_have_changed(site, tmp_path):
-    text = page(site, tmp_path, ROWS)
-    assert "### A title\n\nWhether its kernels have changed since cannot be told" in text
-
-
-def test_page_says_once_when_kernels_of_a_group_in_one_table_have_changed(
-    site, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(site, "changes_since", lambda record: f"Of {record['group']}: changed.")
-    record = {"group": "ops", "order": 0, "title": "zero_out", "in_one_table": True, "rows": []}
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(record | {"rows": [{"error": "none"}]}))
-    (tmp_path / "ops.md").write_text("# Benchmark: ops\n\n| zero_out |\n")
-    monkeypatch.setattr(site, "RESULTS", tmp_path)
-    monkeypatch.setattr(site, "overview", lambda: "")
-    assert site.on_page_markdown(site.MARKER).startswith("## ops\n\nOf ops: changed.\n")
+def test_page_says_when_kernels_have_changed(site, results):
+    text = page(site, results, ROWS)
+    heading = "### At 0123456789ab, 2026-01-01"
+    assert f"{heading}\n\nWhether its kernels have changed since cannot be told" in text

@@ -1,4 +1,4 @@
-"""The documentation: generated pages are up to date, every code block runs, every link leads somewhere."""
+"""The documentation: every code block of every page runs, every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from benchmarks import pages as bench_pages
 from tests.browser import chromium, untried
 from tests.processes import ROOT, Process
 from tools.reference import __main__ as reference
-from tools.reference.__main__ import DEVICE_ERRORS, ERRORS, ask_device, pages
-from tools.reference.site import MARKER, RESULTS
+from tools.reference.site import MARKER
 
 pytestmark = pytest.mark.docs
 
-PAGES = [*ROOT.glob("docs/*.md"), ROOT / "examples" / "README.md"]
-PAGES = sorted([*PAGES, *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))])
+# Those that git has. What `make docs` left in docs/ may be of another day.
+PAGES = [path for path in ROOT.glob("docs/*.md") if path.name not in reference.PAGES]
+PAGES += [
+    ROOT / f"{name}.md" for name in ("examples/README", "README", "CONTRIBUTING", "CHANGELOG")
+]
+PAGES.sort()
 # Executed in a copy of the checkout, as it adds ops to it.
 RUN_ELSEWHERE = {
     "write-a-metal-op.md": "tests/metal_kernels/test_guide.py",
@@ -43,159 +47,10 @@ RUN = {"python": "python", "py": "python", "bash": "bash", "sh": "bash", "shell"
 MOST_NOT_RUN = 8  # in all pages together
 
 
-# ---- generated ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def generated() -> dict[Path, str]:
-    return pages()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["raw_ops.pyi", "api", "ops", "support", "errors", "fusions", "examples", "metal-language"],
-)
-def test_generated_files_are_up_to_date(generated: dict[Path, str], name: str):
-    (path,) = [path for path in generated if name in (path.name, path.stem)]
-    assert path.read_text() == generated[path], (
-        f"{path} is not up to date; run `make docs-reference`"
-    )
-
-
-def test_errors_are_as_measured():
-    """The same ops, dtypes and devices; each figure within a factor of two, as machines differ in their SIMD."""
-    committed, measured = (flat(f) for f in (json.loads(ERRORS.read_text()), ask_device("errors")))
-    assert set(committed) == set(measured), "run `make docs-reference ARGS=--measure`"
-    off = {
-        key: (committed[key], measured[key])
-        for key in committed
-        if not agree(committed[key], measured[key], may_part(*key))
-    }
-    assert not off, f"committed and measured: {off}"
-
-
-def test_an_op_is_measured_alone(monkeypatch: pytest.MonkeyPatch, capsys):
-    """Its figures and no others change; of a name without a case it is said, and nothing is written."""
-    committed = json.loads(ERRORS.read_text())
-    assert list(ask_device("errors", "ZeroOut")) == ["ZeroOut"]
-
-    def measured(*arguments: str) -> dict:
-        assert arguments == ("errors", "ZeroOut", "NoOp")
-        return {"ZeroOut": {}}
-
-    monkeypatch.setattr(reference, "ask_device", measured)
-    monkeypatch.setattr(sys, "argv", ["tools.reference", "--measure", "ZeroOut", "NoOp"])
-    with pytest.raises(SystemExit):
-        reference.main()
-    assert "no case in tools/reference/error_cases/ is of NoOp" in capsys.readouterr().err
-    assert json.loads(ERRORS.read_text()) == committed
-
-
-# Where the devices differ by a rounding on one machine, they may not on another.
-UNIT = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-# Atomics add these on the device, in another order from run to run: some roundings (2.4e-7 seen).
-IN_ANY_ORDER = {"HashEncodeGrad", "HashEncodeJvpGrad"}
-# The state is rounded at every step (1.6 roundings seen on a processor without AVX-512).
-OF_STEPS = {"RecurrentSequence"}
-
-
-def may_part(op: str, dtype: str, column: str) -> float:
-    """How far apart the devices may be whatever was measured before."""
-    if column != "apart":
-        return 0.0
-    if op in IN_ANY_ORDER and dtype == "float32":
-        return 4 * UNIT[dtype]
-    return UNIT[dtype] * (2 if op in OF_STEPS and dtype == "bfloat16" else 1)
-
-
-def flat(figures: dict) -> dict[tuple[str, str, str], float]:
-    return {
-        (o, t, d): e for o, ts in figures.items() for t, ds in ts.items() for d, e in ds.items()
-    }
-
-
-def agree(a: float, b: float, floor: float = 0.0) -> bool:
-    return a == b or max(a, b) <= floor or (min(a, b) > 0 and max(a, b) <= 2 * min(a, b))
-
-
-def test_control_agree():
-    assert agree(0, 0) and agree(1e-7, 2e-7) and agree(2e-7, 1e-7) and agree(0, 1e-7, 1.2e-7)
-    assert not agree(0, 1e-7) and not agree(1e-7, 2.1e-7) and not agree(0, 1e-6, 1.2e-7)
-
-
-def test_every_op_is_measured(generated: dict[Path, str]):
-    """In each float dtype that a device has kernels for; what counts or packs integers has no error."""
-    figures = json.loads(ERRORS.read_text())
-    rows = re.findall(
-        r"^\| \[(\w+)\]\(\S+\) \| (\w*) ?\| (\w*) ?\| (\w*) ?\|",
-        generated[ROOT / "docs" / "support.md"],
-        re.M,
-    )
-    assert {op for op, *_ in rows} >= set(figures) and len(figures) > 20
-    for op, *cells in rows:
-        wanted = {dtype for dtype, cell in zip(UNIT, cells, strict=True) if cell == "both"}
-        assert set(figures.get(op, {})) == wanted, (
-            f"{op}: tools/reference/error_cases/ has no case of it for some dtype"
-        )
-
-
-def test_control_drift_is_seen(generated: dict[Path, str]):
-    """Each page depends on what it is made of."""
-    from tools.reference import errors, support
-
-    figures, of_device = (json.loads(path.read_text()) for path in (ERRORS, DEVICE_ERRORS))
-    page = generated[ROOT / "docs" / "errors.md"]
-    assert errors.render(figures, of_device) == page
-    of_device["MatMul"]["float32"]["GPU"] *= 3
-    assert errors.render(figures, of_device) != page
-    figures["HashEncode"]["float32"]["CPU"] *= 3
-    assert errors.render(figures, json.loads(DEVICE_ERRORS.read_text())) != page
-    nothing = {"ours": {"ZeroOut": {"CPU": ["float32"], "GPU": []}}, "stock": {}}
-    assert "| CPU |" in support.render(nothing) and "| both |" not in support.render(nothing)
-    for word in ("HashEncodeJvpPointGrad", "SoftmaxFocalLoss", "MetalFusedConv2D"):
-        for page in ("ops.md", "support.md"):
-            assert word in generated[ROOT / "docs" / page]
-    assert "def hash_encode(" in generated[ROOT / "python" / "metal_ops" / "raw_ops.pyi"]
-
-
-def test_stub_types(tmp_path: Path):
-    """A type checker sees the raw ops: their names, their choices, their outputs."""
-    user = tmp_path / "user.py"
-    user.write_text(
-        "from metal_ops import raw_ops\n"
-        "raw_ops.hash_encode(1, 2, 3, log2_per_level_scale=1.0, resolution_coarsest=16)\n"
-        "raw_ops.hash_encode(1, 2, 3, log2_per_level_scale='1', resolution_coarsest=16)\n"
-        "raw_ops.packed_scan(1, 2, reduction='mean')\n"
-        "raw_ops.hash_decode(1)\n"
-        "raw_ops.volume_render(1, 2, 3, 4, 5, 6).rgb\n"
-        "raw_ops.volume_render(1, 2, 3, 4, 5, 6).colour\n"
-    )
-    options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
-    options.append(f"--cache-dir={tmp_path}")  # that of another run may be of another state
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, str(user)], capture_output=True, text=True
-    )
-    lines = [int(number) for number in re.findall(r"user\.py:(\d+): error", done.stdout)]
-    assert lines == [3, 4, 5, 7], done.stdout
-
-
-def test_stub_is_that_of_the_library(tmp_path: Path):
-    """By mypy's own comparison of a stub with the module: names, arguments, their order and defaults."""
-    config = tmp_path / "mypy.ini"
-    config.write_text(f"[mypy]\nignore_missing_imports = True\ncache_dir = {tmp_path}\n")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy.stubtest",
-            "metal_ops.raw_ops",
-            f"--mypy-config-file={config}",
-        ],
-        capture_output=True,
-        text=True,
-        env=_environment(),
-    )
-    assert done.returncode == 0, done.stdout
+def generated() -> dict[str, str]:
+    """The generated pages, by the names that `make docs` gives them in docs/."""
+    return {name: reference.render(name) for name in reference.PAGES}
 
 
 # ---- code blocks ----------------------------------------------------------------------------------------------------
@@ -289,10 +144,21 @@ def test_few_blocks_are_not_run():
     assert len(reasons) <= MOST_NOT_RUN, reasons
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_block_is_seen(page: Path):
+def text_of(page: Path, request: pytest.FixtureRequest) -> str:
+    """Of a generated page that which `make docs` would write now."""
+    if page.name in reference.PAGES and page.parent.name == "docs":
+        return request.getfixturevalue("generated")[page.name]
+    return page.read_text()
+
+
+ALL_PAGES = [*PAGES, *(ROOT / "docs" / name for name in reference.PAGES)]
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_every_block_is_seen(page: Path, request: pytest.FixtureRequest):
     """A fence that the expression above does not match would not be run."""
-    text = page.read_text()
+    text = text_of(page, request)
+    assert page in PAGES or not runs(text)  # a generated page shows what other tests run
     fences = re.findall(r"^ *```(\w*)", text, re.M)
     seen = sum(2 + 2 * bool(prints) for _, _, _, prints in blocks(text))
     assert len(fences) == seen
@@ -345,33 +211,44 @@ def anchors(text: str) -> set[str]:
     }
 
 
-def broken(page: Path, text: str) -> list[str]:
-    """Relative links of a page that lead nowhere."""
+def broken(page: Path, text: str, others: Callable[[Path], str]) -> list[str]:
+    """Relative links of a page that lead nowhere. `others` are the texts of pages that links lead to."""
     found = []
     for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text)):
         if re.match(r"[a-z]+:", link):
             continue
         target, _, anchor = link.partition("#")
         path = (page.parent / target).resolve() if target else page
-        if not path.exists():
+        if not path.exists() and path not in ALL_PAGES:
             found.append(link)
         elif anchor and path.suffix == ".md":
-            named = anchors(path.read_text())
+            named = anchors(text if path == page else others(path))
             # MkDocs drops dots, GitHub too.
             if anchor not in named and anchor.replace(".", "") not in named:
                 found.append(link)
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links(page: Path):
-    assert broken(page, page.read_text()) == []
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page: Path, request: pytest.FixtureRequest):
+    assert broken(page, text_of(page, request), lambda path: text_of(path, request)) == []
 
 
-def test_control_broken_links():
+def test_control_broken_links(request: pytest.FixtureRequest):
     page = ROOT / "docs" / "index.md"
     text = "[a](nerf.md) [b](none.md) [c](nerf.md#commands) [d](nerf.md#none) [e](https://x.y)"
-    assert broken(page, text) == ["none.md", "nerf.md#none"]
+    text += "[f](api.md#lstm) [g](api.md#none) [h](../api.md)"
+    found = broken(page, text, lambda path: text_of(path, request))
+    assert found == ["none.md", "nerf.md#none", "api.md#none", "../api.md"]
+
+
+def test_a_reader_of_the_repository_is_told_how_to_make_pages():
+    """Where pages that people write link to generated ones, the two first pages say how these are made."""
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        (told,) = [
+            line for line in page.read_text().splitlines() if "repository does not hold" in line
+        ]
+        assert "`make docs`" in told
 
 
 def test_diffs_apply():
@@ -391,23 +268,32 @@ def test_diffs_apply():
 
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
-    for page in ROOT.glob("docs/*.md"):
-        assert f": {page.name}\n" in navigation, page.name
+    for page in ALL_PAGES:
+        if page.parent.name == "docs":
+            assert f": {page.name}\n" in navigation, page.name
 
 
 # ---- the site -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. --strict: a link or an anchor that leads nowhere ends the build."""
+def site(tmp_path_factory: pytest.TempPathFactory, generated: dict[str, str]) -> Path:
+    """The site, built as `make docs` does, of a copy of docs/ with the generated pages. --strict: a link or an anchor
+    that leads nowhere ends the build."""
+    scratch = tmp_path_factory.mktemp("docs")
+    shutil.copytree(ROOT / "docs", scratch / "docs")
+    for name, text in generated.items():
+        (scratch / "docs" / name).write_text(text)
+    hook = ROOT / "tools" / "reference" / "site.py"
+    (scratch / "mkdocs.yml").write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\nhooks: [{hook}]\n")
     folder = tmp_path_factory.mktemp("site")
     program = ROOT / ".venv-docs" / "bin" / "mkdocs"
     if not program.exists():
         untried("MkDocs is missing, which `make test` installs into .venv-docs")
     # A proxy that is not there stands for no network.
     environment = _environment() | {"NO_MKDOCS_2_WARNING": "1", "https_proxy": "http://[::1]:9"}
-    command = [str(program), "build", "-q", "--strict", "-f", "mkdocs.yml", "-d", str(folder)]
+    command = [str(program), "build", "-q", "--strict", "-f", str(scratch / "mkdocs.yml")]
+    command += ["-d", str(folder)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -431,7 +317,7 @@ def test_what_is_pinned_installs_on_debian_12(environment: str):
 
 
 def test_site_has_every_page(site: Path):
-    for page in ROOT.glob("docs/*.md"):
+    for page in (page for page in ALL_PAGES if page.parent.name == "docs"):
         text = (site / f"{page.stem}.html").read_text()
         assert MARKER not in text and "--8<--" not in text
     workflow = (site / "test-on-linux-ci.html").read_text()
@@ -441,11 +327,16 @@ def test_site_has_every_page(site: Path):
 
 def test_site_shows_every_benchmark(site: Path):
     text = html.unescape(re.sub("<[^>]+>", "", (site / "benchmarks.html").read_text()))
-    results = sorted(RESULTS.glob("*.md"))
-    assert results
-    for path in results:
-        headings = re.findall(r"^## (.*)$", path.read_text(), re.M)
-        assert headings and all(heading in text for heading in headings), path
+    results = bench_pages.groups()
+    assert len(results) > 10
+    for group, cases in results.items():
+        for case in cases:
+            assert case.title in text and case.run.heading in text, (group, case.title)
+    for heading in (
+        "TensorFlow's ops on the device, AVX2",
+        "What each part of the NeRF recipe gives",
+    ):
+        assert heading in text
 
 
 def test_site_is_read_without_a_network(site: Path):

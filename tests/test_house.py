@@ -60,7 +60,7 @@ def missing(root: Path, family: str) -> set[str]:
     """The parts that a family lacks, exceptions included."""
     folder, ops = root / "kernels" / family, op_names(root, family)
     python = root / "python" / "metal_ops" / "ops" / f"{family}.py"
-    described = re.findall(r"^### (\w+)$", (root / "docs" / "ops.md").read_text(), re.M)
+    recorded = re.findall(r'^{"op": "(\w+)"', (root / "docs" / "dtypes.jsonl").read_text(), re.M)
     text = declaration(root, family).read_text() if ops else ""
     # Kernels of a formula of the elements follow from the declaration.
     formulas = bool(ops) and text.count(".Elementwise<") == len(ops)
@@ -78,7 +78,7 @@ def missing(root: Path, family: str) -> set[str]:
         "shader": any(folder.glob("*.metal")),
         "python": python.exists() and "__all__" in python.read_text(),
         "test": any(root.glob(f"tests/**/test_{family}.py")),
-        "documentation": bool(ops) and set(ops) <= set(described),
+        "documentation": bool(ops) and set(ops) <= set(recorded),
     }
     return {part for part, there in parts.items() if not there}
 
@@ -106,7 +106,7 @@ def test_every_op_file_has_its_folder():
         ("metal kernel", "kernels/zero_out/zero_out_metal.mm"),
         ("shader", "kernels/zero_out/zero_out.metal"),
         ("python", "python/metal_ops/ops/zero_out.py"),
-        ("documentation", "docs/ops.md"),
+        ("documentation", "docs/dtypes.jsonl"),
         ("test", "tests/test_zero_out.py"),
     ],
 )
@@ -118,7 +118,7 @@ def test_control_a_missing_part_is_seen(part: str, path: str, tmp_path: Path):
     assert missing(tmp_path, "zero_out") == set()
     if part == "documentation":
         text = (tmp_path / path).read_text()
-        (tmp_path / path).write_text(text.replace("### ZeroOut", "### Other"))
+        (tmp_path / path).write_text(text.replace('"ZeroOut"', '"Other"'))
     else:
         (tmp_path / path).unlink()
     assert part in missing(tmp_path, "zero_out")
@@ -133,7 +133,7 @@ def test_files_that_python_people_expect():
 
 # What the package and those who look for ops make of the copy that they run in.
 SEEN = """
-import dataclasses, json
+import dataclasses, json, pathlib
 import metal_ops
 from metal_ops import raw_ops
 from metal_ops.ops import _declared
@@ -148,7 +148,7 @@ from tools.mutation import rooms
 from tools.reference import api, stub
 print(json.dumps({
     "function": metal_ops.another_op.__module__,
-    "package": "from metal_ops.ops.another_op import *" in stub.render_ops(),
+    "package": "from metal_ops.ops.another_op import *" in stub.render_ops(pathlib.Path(metal_ops.ops.__path__[0])),
     "reference": "### another_op\\n" in api.render(),
     "mutation": rooms.FAMILIES["another_op"],
     "fuzz": sorted(calls.tables()[0]["another_op"]),
@@ -188,7 +188,7 @@ def test_a_new_op_edits_nothing(tmp_path: Path):
     subprocess.run(
         [sys.executable, "tools/new_op.py", "another_op"], cwd=copy, check=True, capture_output=True
     )
-    # Generated pages follow by `make docs-reference`.
+    # Its line of docs/dtypes.jsonl follows by `make docs-reference ARGS=--dtypes`.
     new = {new_op.rename(path, "another_op") for path in new_op.FILES}
     assert set(git("status", "--porcelain", "-uall").splitlines()) == {f"?? {path}" for path in new}
     assert "another_op" in families(copy) and op_names(copy, "another_op") == ["AnotherOp"]

@@ -40,6 +40,5 @@ for _name in op_calls.names():
             contenders=partial(contenders, _name),
             in_quick=False,
             tolerance=1e-3,
-            in_one_table=True,
         )
     )

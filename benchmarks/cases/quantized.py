@@ -1,5 +1,5 @@
 """Rows times quantized weights on the CPU: one by lookup tables of every width, scales, and floats; one by weights of 4
-and 8 bits that come from memory, beside that; and several. Beside all of them PyTorch's and llama.cpp's kernels.
+and 8 bits that come from memory, beside that; and several. Beside all of them PyTorch's kernels.
 
 Times are the processor's, of all threads.
 """
@@ -45,40 +45,29 @@ def in_turns(works: dict[str, Callable[[], Any]], calls: int) -> list[Contender]
     ]
 
 
+# PyTorch's kernels by the formats of weights.
+KERNELS = {"int4": "_weight_int4pack_mm_for_cpu", "int8": "_weight_int8pack_mm"}
+
+
 def of_peers(
     context: Context, formats: tuple[str, ...], matrices: int = 1, rows: int = 1, calls: int = 1
 ) -> list[Contender]:
-    """The products of other libraries, whose workers say the processor time of all their threads.
-
-    llama.cpp's Q4_1 has a scale and a minimum of float16 for a block of 32, as `metal_ops.quantize` has; Q4_0 and Q8_0
-    have a scale.
-    """
+    """PyTorch's products, whose worker says the processor time of all its threads."""
     if not context.peers:
         return []
     settings = {"size": SIZE, "matrices": matrices, "rows": rows, "calls": calls, "block": BLOCK}
-    settings["processor_time"] = True
-    found = []
-    kernels = {"int4": "_weight_int4pack_mm_for_cpu", "int8": "_weight_int8pack_mm"}
-    for library in ("torch", "ggml"):
-        wanted = [kind for kind in formats if (kind in kernels) == (library == "torch")]
-        names = {k: f"PyTorch, {kernels[k]}" if k in kernels else f"llama.cpp, {k}" for k in wanted}
-        try:
-            peer = peers.start(
-                context.stack,
-                library,
-                {},
-                settings | {"formats": wanted},
-                "peer_quantized.py",
-                # Threads that wait for each other by turning round would count.
-                OMP_WAIT_POLICY="PASSIVE",
-            )
-        except RuntimeError as error:
-            # Without its libraries a peer has rows that say so.
-            found += [Contender(name, partial(fail, str(error))) for name in names.values()]
-            continue
-        for kind, name in names.items():
-            found.append(peer.contender(name, kind, peer.version[kind]))
-            found[-1].results = None
+    settings |= {"processor_time": True, "formats": list(formats)}
+    names = {kind: f"PyTorch, {KERNELS[kind]}" for kind in formats}
+    try:
+        # Threads that wait for each other by turning round would count.
+        waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
+        peer = peers.start(context.stack, "torch", {}, settings, "peer_quantized.py", **waiting)
+    except RuntimeError as error:
+        # Without its library a peer has rows that say so.
+        return [Contender(name, partial(fail, str(error))) for name in names.values()]
+    found = [peer.contender(name, kind, peer.version[kind]) for kind, name in names.items()]
+    for contender in found:
+        contender.results = None
     return found
 
 
@@ -98,7 +87,7 @@ def contenders(context: Context) -> list[Contender]:
     works["float32, tf.matmul"] = partial(tf.matmul, x, w)
     return [
         *in_turns(works, CALLS),
-        *of_peers(context, ("int4", "int8", "Q4_0", "Q4_1", "Q8_0"), calls=CALLS),
+        *of_peers(context, tuple(KERNELS), calls=CALLS),
     ]
 
 
@@ -163,8 +152,7 @@ def from_memory(bits: int, context: Context) -> list[Contender]:
     rows += [ours(name, other), ours(f"{name}, dynamic", other, dynamic=True)]
     rows.append(elementwise.memory(context.stack, n_bytes // 4, 0, processor_time=True))
     rows[-1].note = f"reading {n_bytes * 1e-6:.0f} MB, which are all codes, scales and minima."
-    formats = {4: ("int4", "Q4_0", "Q4_1"), 8: ("int8", "Q8_0")}
-    return [*rows, *of_peers(context, formats[bits], MATRICES)]
+    return [*rows, *of_peers(context, (f"int{bits}",), MATRICES)]
 
 
 for bits, name in ((4, "quantized-memory"), (8, "quantized-memory-8")):
@@ -195,7 +183,7 @@ def several(rows: int, context: Context) -> list[Contender]:
     works["float32, tf.matmul"] = partial(tf.matmul, x, w)
     return [
         *in_turns(works, 1),
-        *of_peers(context, ("int4", "int8", "Q4_0", "Q4_1", "Q8_0"), rows=rows),
+        *of_peers(context, tuple(KERNELS), rows=rows),
     ]
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from tests.processes import ROOT
+from tools.reference import records
 
 from .numbers import FUNCTIONS, TYPES, bound, distance, measure
 from .shaders import library
@@ -30,16 +28,16 @@ def test_within_the_specification(function, type_, some):
 
 @pytest.mark.slow("a million arguments of each function")
 def test_a_million_keep_what_the_page_says():
-    documented = json.loads((ROOT / "docs" / "numbers.json").read_text())
+    documented = records.read(records.NUMBERS)
     for type_ in TYPES:
         found = measure(type_, 1_000_000)
-        assert set(found) == set(documented[type_])
+        assert set(found) == set(documented)
         for function in FUNCTIONS:
             apart, arguments = found[function.name]
             where = f"{type_} {function.name}{arguments}: {apart} ulp"
             assert apart <= bound(function, type_), where
             # Another processor has another C library's code.
-            assert apart <= 2 * documented[type_][function.name] + 0.1, where
+            assert apart <= 2 * documented[function.name][type_] + 0.1, where
 
 
 def test_distance():

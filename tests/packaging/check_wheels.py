@@ -100,7 +100,14 @@ def test_tests_pass_in_a_fresh_environment(wheels, tmp_path):
         for path in sorted((environment.work / "tests").glob("test_*.py"))
         # These look at the checkout.
         if path.stem
-        not in ("test_docs", "test_house", "test_examples", "test_import", "test_package")
+        not in (
+            "test_docs",
+            "test_reference",
+            "test_house",
+            "test_examples",
+            "test_import",
+            "test_package",
+        )
     ]
     out = environment.run(
         *("-m", "pytest", "-p", "no:cacheprovider", *files, "tests/metal_kernels/on_device"),
@@ -119,4 +126,8 @@ def test_pip_install_from_source(command, tmp_path):
     sh(command, checkout, PATH=f"{environment.python.parent}:{os.environ['PATH']}")
     out = environment.run("-m", "metal_ops", "doctor")
     assert "metal_ops works" in out and ("GPU:0" in out) == (command == INSTALL_SOURCES)
-    assert not list(checkout.glob("python/metal_ops/*.so")), "pip leaves nothing in the checkout"
+    package = environment.site_packages / "metal_ops"
+    assert "def hash_encode(" in (package / "raw_ops.pyi").read_text()
+    assert "metal_ops.ops.zero_out import *" in (package / "ops" / "__init__.pyi").read_text()
+    left = [*checkout.glob("python/metal_ops/*.so"), *checkout.rglob("*.pyi")]
+    assert not left, "pip leaves nothing in the checkout"

@@ -91,6 +91,7 @@ def test_content(wheels):
     assert binaries == {"metal_ops/_metal_ops.so", "metal_ops/libhwy.so.1"}
     assert {
         "metal_ops/include/kernels/runtime/encoder.h",
+        *(f"metal_ops/{name}" for name in libraries.STUBS),
         f"tensorflow_metal_ops-{VERSION}.dist-info/licenses/LICENSE",
     } <= package
     assert {

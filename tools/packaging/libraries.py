@@ -28,7 +28,10 @@ SOURCES = (
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
 )
 HIGHWAY = "libhwy.so.1"
+# What a checkout has made may be of other sources.
+MADE = ("*.so", "*.metallib", "*.pyi")
 PLUGIN = ("libmetal_device.so", "libmetal_device.metallib")
+STUBS = ("raw_ops.pyi", "ops/__init__.pyi")
 VERSIONS = runpy.run_path(str(ROOT / "python" / "metal_ops" / "_version.py"))
 
 
@@ -81,10 +84,10 @@ def version() -> str:
 
 
 def provide(names: Iterable[str], package: Path) -> None:
-    """Puts libraries into a package folder, without their debug information.
+    """Puts libraries, without their debug information, and stubs into a package folder.
 
     Args:
-      names: E.g. `["_metal_ops.so"]`.
+      names: E.g. `["_metal_ops.so", "raw_ops.pyi"]`.
       package: The folder `metal_ops` that is being built.
 
     Raises:
@@ -122,7 +125,7 @@ def let_tensorflow_find_plugin(site_packages: Path) -> None:
 def _compile(names: list[str], copy: Path) -> Path:
     for source in SOURCES:
         if (ROOT / source).is_dir():
-            ignore = shutil.ignore_patterns("*.so", "*.metallib", "__pycache__", "*.egg-info")
+            ignore = shutil.ignore_patterns(*MADE, "__pycache__", "*.egg-info")
             shutil.copytree(ROOT / source, copy / source, symlinks=True, ignore=ignore)
         elif (ROOT / source).exists():
             (copy / source).parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +146,10 @@ def _compile(names: list[str], copy: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
+    if target.suffix == ".pyi":
+        return
     target.chmod(0o755)
     if target.suffix != ".metallib":
         subprocess.run(["strip", "-x" if MACOS else "--strip-unneeded", str(target)], check=True)

@@ -1,13 +1,14 @@
-"""`python -m tools.reference`: writes every generated file. `--check` only says which are not up to date.
+"""`python -m tools.reference`: writes the generated pages into docs/, where git ignores them.
 
-What needs the Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
-`--measure` measures docs/errors.json, docs/device_errors.json and docs/numbers.json anew, `--measure ScaleShift` that
-op of this library's alone; without it the committed figures are kept.
+What is recorded (tools/reference/records.py) comes first: `--dtypes` asks which op has kernels of which dtypes;
+`--measure` measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. What needs the
+Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+from tools.reference import records  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
-ERRORS = ROOT / "docs" / "errors.json"
-DEVICE_ERRORS = ROOT / "docs" / "device_errors.json"
-NUMBERS = ROOT / "docs" / "numbers.json"
+# The table that the repository keeps, written with the records.
+SMALL_TABLE = records.DOCS / "dtypes.md"
 
 
 def ask_device(*arguments: str) -> dict[str, Any]:
@@ -37,52 +39,81 @@ def ask_device(*arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def pages() -> dict[Path, str]:
-    """The text of every generated file but those that --measure writes."""
-    from tools.reference import api, errors, examples, fusions, language, ops, stub, support
+# The generated pages: the module whose `render` writes each, and the records that it reads. `git ls-files` has none of
+# them, .gitignore all.
+PAGES: dict[str, tuple[str, tuple[Path, ...]]] = {
+    "api.md": ("api", ()),
+    "ops.md": ("ops", ()),
+    "support.md": ("support", (records.DTYPES,)),
+    "errors.md": ("errors", (records.ERRORS, records.DEVICE_ERRORS)),
+    "fusions.md": ("fusions", ()),
+    "examples.md": ("examples", ()),
+    "metal-language.md": ("language", (records.NUMBERS,)),
+}
 
-    docs = ROOT / "docs"
-    return {
-        ROOT / "python" / "metal_ops" / "raw_ops.pyi": stub.render(),
-        ROOT / "python" / "metal_ops" / "ops" / "__init__.pyi": stub.render_ops(),
-        docs / "api.md": api.render(),
-        docs / "ops.md": ops.render(),
-        docs / "support.md": support.render(ask_device("support")),
-        docs / "errors.md": errors.render(
-            *(json.loads(path.read_text()) for path in (ERRORS, DEVICE_ERRORS))
-        ),
-        docs / "fusions.md": fusions.render(),
-        docs / "examples.md": examples.render(),
-        docs / "metal-language.md": language.render(json.loads(NUMBERS.read_text())),
-    }
+
+def render(page: str) -> str:
+    """The text of a generated page."""
+    module, read = PAGES[page]
+    text: str = importlib.import_module(f"tools.reference.{module}").render(
+        *(records.read(path) for path in read)
+    )
+    return text
+
+
+def write(folder: Path) -> list[str]:
+    """Writes the generated pages that are not there as they should be, and returns their names."""
+    written = []
+    for name in PAGES:
+        path, text = folder / name, render(name)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            written.append(name)
+    return written
+
+
+def ask_for_dtypes() -> None:
+    """Writes their record, and the small table."""
+    from tools.reference import support
+
+    records.write(records.DTYPES, ask_device("dtypes"))
+    SMALL_TABLE.write_text(support.small(records.read(records.DTYPES)))
+
+
+def measure(ops: list[str]) -> None:
+    """Writes the records of errors, only those of some ops if any are named.
+
+    Raises:
+      ValueError: There is no case of such an op. Nothing is written then.
+    """
+    if ops:
+        found = ask_device("errors", *ops)
+        if missing := sorted(set(ops) - set(found)):
+            raise ValueError(f"no case in tools/reference/error_cases/ is of {', '.join(missing)}")
+        records.write(records.ERRORS, records.read(records.ERRORS) | found)
+    else:
+        from tools.reference import language
+
+        records.write(records.NUMBERS, language.figures())
+        for path in (records.ERRORS, records.DEVICE_ERRORS):
+            records.write(path, ask_device(path.stem))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
-    parser.add_argument("--check", action="store_true")
     parser.add_argument("--measure", nargs="*", metavar="OP")
+    parser.add_argument("--dtypes", action="store_true")
     arguments = parser.parse_args()
-    if arguments.measure:
-        found = ask_device("errors", *arguments.measure)
-        if missing := sorted(set(arguments.measure) - set(found)):
-            parser.error(f"no case in tools/reference/error_cases/ is of {', '.join(missing)}")
-        figures = json.loads(ERRORS.read_text()) | found
-        ERRORS.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    elif arguments.measure is not None:
-        from tools.reference import language
-
-        NUMBERS.write_text(json.dumps(language.figures(), indent=1) + "\n")
-        for path in (ERRORS, DEVICE_ERRORS):
-            path.write_text(json.dumps(ask_device(path.stem), indent=1, sort_keys=True) + "\n")
-    stale = []
-    for path, text in pages().items():
-        if not path.exists() or path.read_text() != text:
-            stale.append(str(path.relative_to(ROOT)))
-            if not arguments.check:
-                path.write_text(text)
-    if stale:
-        print(("not up to date: " if arguments.check else "wrote ") + ", ".join(stale))
-    return 1 if stale and arguments.check else 0
+    if arguments.measure is not None:
+        try:
+            measure(arguments.measure)
+        except ValueError as error:
+            parser.error(str(error))
+    if arguments.dtypes or arguments.measure is not None:
+        ask_for_dtypes()
+    if written := write(records.DOCS):
+        print("wrote " + ", ".join(f"docs/{name}" for name in written))
+    return 0
 
 
 if __name__ == "__main__":

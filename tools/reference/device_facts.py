@@ -1,6 +1,6 @@
 """What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts WHAT [OP ...]`.
 
-WHAT is support, errors (of this library's ops, or of those named) or device_errors (of TensorFlow's, on the device).
+WHAT is dtypes, errors (of this library's ops, or of those named) or device_errors (of TensorFlow's, on the device).
 """
 
 from __future__ import annotations
@@ -16,29 +16,26 @@ from benchmarks.device_ops import kernel_texts, kernels_beyond
 from tools.reference import error_cases, registry
 
 
-def support(before: dict[str, list[str]]) -> dict[str, object]:
-    """The dtypes of T (or of the first input) of every op, on each device; TensorFlow's own ops on the device.
+def dtypes(before: dict[str, list[str]]) -> dict[str, dict[str, list[str]]]:
+    """The dtypes of T (or of the first input) of every op, on each device; of TensorFlow's own ops on the device alone.
 
     `before` are the kernels for a "GPU" that TensorFlow has without the device.
     """
-    ours = {}
+    rows: dict[str, dict[str, list[str]]] = {}
     for op in registry.functions():
-        ours[op] = {}
+        inputs = registry.definition(op).input_arg
+        rows[op] = {}
         for device in ("CPU", "GPU"):
             found = registry.dtypes(op, device)
-            inputs = registry.definition(op).input_arg
             main = "T" if "T" in found else inputs[0].type_attr
             if main:
-                ours[op][device] = sorted(found.get(main, ()))
+                rows[op][device] = sorted(found.get(main, ()))
             else:  # no choice: the first input's
-                ours[op][device] = [tf.as_dtype(inputs[0].type).name] if found else []
-    after = registry.stock_dtypes("GPU")
-    stock = {
-        op: [dtype for dtype in dtypes if dtype not in before.get(op, [])]
-        for op, dtypes in after.items()
-        if dtypes != before.get(op)
-    }
-    return {"ours": ours, "stock": stock}
+                rows[op][device] = [tf.as_dtype(inputs[0].type).name] if found else []
+    for op, found_for in registry.stock_dtypes("GPU").items():
+        if found_for != before.get(op):
+            rows[op] = {"GPU": [one for one in found_for if one not in before.get(op, [])]}
+    return rows
 
 
 def main() -> None:
@@ -48,7 +45,7 @@ def main() -> None:
     # What has no kernel on the device must not pass for it.
     tf.config.set_soft_device_placement(False)
     facts = {
-        "support": lambda: support(before),
+        "dtypes": lambda: dtypes(before),
         "errors": lambda: error_cases.measure(sys.argv[2:]),
         "device_errors": lambda: device_sweep.measure(kernels_beyond(others)),
     }

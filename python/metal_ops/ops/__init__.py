@@ -1,6 +1,6 @@
 """One file per op family: the public functions and their registered gradients. Files are found by name.
 
-Type checkers read the generated __init__.pyi.
+Type checkers read __init__.pyi, which `make build` makes.
 """
 
 import importlib

@@ -34,9 +34,10 @@ from benchmarks.device_sweep import (
     results,
 )
 from tests.device.test_loading import ON_GPU
+from tools.reference import records
 
 ROOT = Path(__file__).resolve().parents[3]
-ERRORS = json.loads((ROOT / "docs" / "device_errors.json").read_text())
+ERRORS = records.read(records.DEVICE_ERRORS)
 # TensorFlow has kernels for any GPU: control flow, iterators, and some of int32.
 WITHOUT_DEVICE = """
 import json
@@ -119,7 +120,7 @@ def test_kernel(op):
             for key in committed
             if not agree(key[0], measured[key], committed[key])
         }
-        assert not off, f"measured and in docs/device_errors.json: {off}"
+        assert not off, f"measured and in docs/device_errors.jsonl: {off}"
 
 
 def test_nothing_else_is_left_out():

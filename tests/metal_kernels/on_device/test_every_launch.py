@@ -98,7 +98,7 @@ def shaders_left() -> set[str]:
     return lines_of(metal_ops.device.KERNELS, "metal_kernels_idle_shaders")
 
 
-# ---- what the cases of docs/errors.json do not reach ----------------------------------------------------------------
+# ---- what the cases of docs/errors.jsonl do not reach ----------------------------------------------------------------
 
 
 def optimizers(dtype: str) -> None:

@@ -1,4 +1,4 @@
-// MetalFusedConv2D: a convolution and what follows it - bias or batch norm, residual, activation -
+// MetalFusedConv2D: a convolution and the ops after it - bias or batch norm, residual, activation -
 // in one pass over memory.
 
 #include "kernels/fused_conv2d/fused_conv2d_call.h"
@@ -12,7 +12,7 @@ void CheckAttrs(OpCall& call) {
   CheckFusedAttrs(call);
 }
 
-// Of what is known of input and filter.
+// The output's shape as far as input and filter are known.
 ArgShape OutputOf(OpCall& call, const ConvAttrs& attrs) {
   const ArgShape &input = call.in_shapes[0], &filter = call.in_shapes[1];
   if (!input.known_rank && !filter.known_rank) return ArgShape({-1, -1, -1, -1});

@@ -1,4 +1,4 @@
-// MetalFusedMatMul: products of matrices and what follows them - bias or batch norm, residual,
+// MetalFusedMatMul: products of matrices and the ops after them - bias or batch norm, residual,
 // activation - in one pass over memory.
 
 #include "kernels/gemm/fused_call.h"

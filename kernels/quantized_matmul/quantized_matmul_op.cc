@@ -1,5 +1,5 @@
-// Products with weights that are codes of 4 or 8 bits, or places in lookup tables, and what the codes
-// stand for.
+// Products with weights that are codes of 4 or 8 bits, or indices into lookup tables, and the values
+// of the codes.
 
 #include <string>
 

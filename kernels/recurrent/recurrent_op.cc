@@ -11,7 +11,7 @@ namespace {
 
 ArgShape Of(std::vector<int64_t> sizes) { return ArgShape(std::move(sizes)); }
 
-// [0], or what `dims` says.
+// [0], or the shape in `dims`.
 void ExpectOrNone(OpCall& call, const char* arg, const std::vector<std::string>& dims) {
   const ArgShape& shape = call.in_shapes[call.Index(arg)];
   if (shape.rank() == 1 && shape.dims[0] == 0) return;
@@ -25,14 +25,14 @@ void ExpectNone(OpCall& call, const char* arg, const char* why) {
       none, std::string(arg) + " must be [0], as " + why + ", got " + ToText(shape) + ".");
 }
 
-// What there is only with a norm: of `dims` where its gamma is given, [0] where not.
+// A shape that exists only with a norm: `dims` where its gamma is given, [0] where not.
 ArgShape WithNorm(const OpCall& call, const char* gamma, std::vector<int64_t> dims) {
   const ArgShape& shape = call.in_shapes[call.Index(gamma)];
   if (shape.rank() != 1 || shape.dims[0] < 0) return ArgShape();
   return shape.dims[0] > 0 ? Of(std::move(dims)) : Of({0});
 }
 
-// Of the inputs that both ops have. Returns the units, or -1.
+// Checks the inputs that both ops have. Returns the units, or -1.
 int64_t CheckCell(OpCall& call) {
   const RecurrentCell cell = CellOf(call);
   const int64_t gates = GatesOf(cell), width = call.Size("width"), outputs = call.Size("outputs");

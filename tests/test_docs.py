@@ -140,7 +140,7 @@ def test_every_op_is_measured(generated: dict[Path, str]):
 
 
 def test_control_drift_is_seen(generated: dict[Path, str]):
-    """Each page depends on what it is made of."""
+    """Each page depends on its sources."""
     from tools.reference import errors, support
 
     figures, of_device = (json.loads(path.read_text()) for path in (ERRORS, DEVICE_ERRORS))
@@ -216,7 +216,8 @@ def _environment() -> dict[str, str]:
 
 
 def runs(text: str) -> list[tuple[str, str, str]]:
-    """(language, code, what it prints) of what is run; Python blocks in a row are one program."""
+    """(language, code, expected output) of each program that is run; Python blocks in a row are
+    one program."""
     found: list[tuple[str, str, str]] = []
     for reason, language, code, prints in blocks(text):
         kind = RUN.get(language)

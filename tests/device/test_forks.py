@@ -1,6 +1,6 @@
 """A process that is forked after the device was used: whatever uses the device there gets a sentence, and never waits.
 
-Its threads stay behind at a fork. What TensorFlow can still do on the CPU there, it still does.
+Its threads stay behind at a fork. TensorFlow's CPU ops still work there.
 """
 
 from __future__ import annotations

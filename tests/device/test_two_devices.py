@@ -120,7 +120,7 @@ def test_a_report_names_both():
 
 
 def test_attention_on_both_at_once():
-    """Who is the last to have a part is counted on each by itself."""
+    """The last to have a part is counted on each by itself."""
     run(
         """
         import threading
@@ -168,7 +168,7 @@ def test_a_fault_is_of_its_device(library):  # noqa: F811 - the fixture
     found = lines(out)
     assert found["there"].startswith("InternalError") and "GPU:1: " in found["there"], out
     assert found["here"] == "[2. 3. 4.]", out
-    # What came from there is not trusted here either.
+    # A copy from there is not trusted here either.
     assert found["copied"].startswith("InternalError") and "past_the_end" in found["copied"], out
     assert "past_the_end" in found["cleared"], out
     assert found["here again"] == "[3. 4. 5.]" and found["synchronized"] == "None", out

@@ -354,7 +354,7 @@ def test_nothing_is_left_where_some_are_killed(book, tmp_path):
     running = Running(*lm("-o", tmp_path / "a", "--workers", 2, "--data", book, "--seconds", 1000))
     who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
     (first,), (second,) = memory_of(who[1]), memory_of(who[2])
-    # No name anywhere: the system takes it back with the last of them. Who watches has none of it.
+    # No name anywhere: the system takes it back with the last of them. An observer has none of it.
     assert first.st_ino == second.st_ino and first.st_nlink == 0
     assert memory_of(str(running.process.pid)) == []
     running.until("step +[1-9]")

@@ -26,7 +26,7 @@ MACOS_PARTS = ("_metal_kernels.so", "metal_ops.metallib")
 
 
 class Report:
-    """What the doctor found: tables to print, problems that keep the ops from working, and what is missing besides."""
+    """The doctor's findings: tables to print, problems that keep the ops from working, and other missing parts."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

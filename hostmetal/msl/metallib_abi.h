@@ -111,7 +111,7 @@ typedef struct metallib_argument {
   int32_t enabled_by;
 } metallib_argument;
 
-/* What a function constant can be: MTLDataType's numbers. Vectors of 2, 3 and 4 follow each. */
+/* The types of a function constant: MTLDataType's numbers. Vectors of 2, 3 and 4 follow each. */
 enum metallib_data_type {
   METALLIB_TYPE_FLOAT = 3,
   METALLIB_TYPE_HALF = 16,
@@ -284,7 +284,7 @@ enum metallib_kernel_flags {
   /* Its code was left out (metal --on-demand, --deferred): scratch_size and run are NULL. A library
    * of its own brings them. */
   METALLIB_KERNEL_ABSENT = 1u << 1,
-  /* Of METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber a simdgroup. */
+  /* For METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber per simdgroup. */
   METALLIB_KERNEL_LANES = 1u << 2,
   /* No kernel but a [[visible]] function: run is its address, whatever its type, for
    * METALLIB_TABLE. */

@@ -2,7 +2,7 @@
 
     .venv/bin/python examples/activity_recognition.py
 
-Somebody walks, runs, climbs stairs, cycles, sits or stands, with a telephone in a pocket that turns it any way round.
+A person walks, runs, climbs stairs, cycles, sits or stands, with a telephone in a pocket that turns it any way round.
 The measurements are made here: three axes, 25 a second, between one and two seconds each. Needs `make metal`.
 """
 

@@ -1,4 +1,5 @@
-"""A ResNet-50 for pictures of 32x32, trained on the Metal device, and what of it is fused; writes a plot to runs/.
+"""A ResNet-50 for pictures of 32x32, trained on the Metal device, and the ops of it that are fused; writes a plot to
+runs/.
 
     .venv/bin/python examples/resnet50.py                 a quarter of the channels: seconds
     .venv/bin/python examples/resnet50.py --width 64      all of them

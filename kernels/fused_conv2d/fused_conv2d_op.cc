@@ -59,11 +59,10 @@ fused_ops is [BiasAdd or BatchNorm], [Add], [activation] in this order, each opt
     .Input("input: T", "any",
            "[batch, height, width, channels], or [batch, channels, height, width] with NCHW.")
     .Input("filter: T", "any", "[height, width, channels, output channels].")
-    .Input(
-        "args: TArgs", "any",
-        "What fused_ops takes, in their order. BiasAdd: bias of T. BatchNorm: gamma, beta, mean, "
-        "variance of float32, or scale, shift of T or float32. All of these are [output "
-        "channels]. Add: a residual of T, shaped like output.")
+    .Input("args: TArgs", "any",
+           "The arguments of fused_ops, in their order. BiasAdd: bias of T. BatchNorm: gamma, "
+           "beta, mean, variance of float32, or scale, shift of T or float32. All of these are "
+           "[output channels]. Add: a residual of T, shaped like output.")
     .Output("output: T", "any", "The result, in input's layout.")
     .CheckAttrs(CheckAttrs)
     .Check(CheckFusedConv2D);

@@ -65,7 +65,7 @@ done
 [ ${#scenarios[@]} -gt 0 ] || scenarios=("${quick[@]}")
 wanted() { case " ${scenarios[*]} " in *" $1 "*) return 0 ;; esac; return 1; }
 
-# ---- outside: checks, and what is left is removed --------------------------------------------------------------------
+# ---- outside: checks, and the rest is removed ------------------------------------------------------------------------
 if [ -z "$inside" ]; then
   [ "$(id -u)" -eq 0 ] || die "making a root needs root; run 'sudo tools/fresh.sh'."
   command -v debootstrap >/dev/null || die "debootstrap is missing; run 'apt-get install debootstrap'."
@@ -196,7 +196,7 @@ inside_root() {  # $1: log, $2...: NAME=value and the command
   return "$code"
 }
 
-report() {  # $1: scenario, $2: command, $3: ok or what is wrong, $4: log
+report() {  # $1: scenario, $2: command, $3: ok or the error, $4: log
   local line
   line=$(printf '%-9s %-52s %s (%d s)  %s' "$1" "$2" "$(seconds "$wall")" "$cpu" "$3")
   results+=("$line")

@@ -255,7 +255,7 @@ install() { apt_get install -y --no-install-recommends "$@"; }
 reason() { grep '^E: ' "$log" | tail -1 | sed 's/^E: *//; s/\.$//'; }
 
 apt_get update || give_up "'apt-get update' failed: $(reason)" "check the network"
-collect  # with what apt knows now
+collect  # with apt's present lists
 [ ${#cpu[@]} -eq 0 ] || require_python
 all=(${missing[@]+"${missing[@]}"} ${wanted[@]+"${wanted[@]}"})
 echo "metal_ops: installing ${all[*]}"

@@ -41,7 +41,7 @@ def test_placement_copies_and_memory():
         tf.config.set_soft_device_placement(False)
         x = np.random.default_rng(0).normal(size=(64, 64)).astype("float32")
 
-        # What is made on one is there, in its memory and not in the other's.
+        # A tensor made on one is there, in its memory and not in the other's.
         before = [device.memory(name)["in_use"] for name in ("GPU:0", "GPU:1")]
         with tf.device("GPU:1"):
             a = tf.constant(x) @ tf.constant(x)
@@ -61,7 +61,7 @@ def test_placement_copies_and_memory():
         np.testing.assert_allclose(a, x @ x, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(c, np.ones_like(x), atol=1e-4)
 
-        # In a function, many times: each copy waits for what it copies, and what reads it for the copy.
+        # In a function, many times: each copy waits for its source, and its readers for the copy.
         @tf.function
         def back_and_forth(x):
             for step in range(8):

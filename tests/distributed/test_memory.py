@@ -115,7 +115,7 @@ def test_a_wait_is_bounded():
         return memory.sum(np.ones(3))
 
     found = together(2, work, patience=0.2)
-    assert str(found[0]) == "nobody came to call 1 for 0.2 s"
+    assert str(found[0]) == "no other worker came to call 1 for 0.2 s"
 
 
 def test_workers_that_do_different_things():

@@ -388,7 +388,7 @@ def test_a_wrong_address_is_a_sentence_after_a_bounded_wait(book, tmp_path):
     code, err = running.finish()
     assert code == 2 and time.monotonic() - begin < 90
     assert err == (
-        f"lm: worker 0 has waited 1.5 s, and nobody answers at {cluster.addresses[1]}; start the other workers, "
+        f"lm: worker 0 has waited 1.5 s, and there is no answer at {cluster.addresses[1]}; start the other workers, "
         "correct their addresses in TF_CONFIG, or give more time by --wait.\n"
     )
     assert not (tmp_path / "a").exists()

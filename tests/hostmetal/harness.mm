@@ -51,7 +51,7 @@ void MakeSingletons() {
 }
 
 // The objects that a case leaves behind. Queue threads let go of a finished command buffer a moment
-// after its waiters have woken, and a case need not wait for all of its command buffers.
+// after its waiters have woken, and a case may not wait for all of its command buffers.
 struct Left {
   long objects = hostmetal_live_objects();
   NSUInteger bytes = [Device() currentAllocatedSize];

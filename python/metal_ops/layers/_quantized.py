@@ -42,7 +42,7 @@ class Quantized(keras.layers.Layer):
             given = kwargs if argument == "weights" else vars(self)
             if given.get(argument) is not None:
                 raise ValueError(
-                    f"[{op}] {argument}: expected None, as what is quantized is not trained. "
+                    f"[{op}] {argument}: expected None, as quantized weights are not trained. "
                     f"{op}.from_layer takes the weights of a float layer."
                 )
         _keras.require_float_policy(op, self)

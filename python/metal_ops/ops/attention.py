@@ -151,7 +151,7 @@ def _with_rank_4(op: str, argument: str, value: tf.Tensor) -> tf.Tensor:
         return value
     if rank is None or rank > 4:
         raise ValueError(
-            f"[{op}] {argument}: expected a rank of at most 4, [batch, heads, queries, keys] or what is broadcast to "
+            f"[{op}] {argument}: expected a rank of at most 4, [batch, heads, queries, keys] or a shape broadcast to "
             f"that, got {_checks.size_of(value)}."
         )
     return value[(tf.newaxis,) * (4 - rank)]

@@ -226,8 +226,8 @@ def _absent(worker: _Worker, wait: float) -> str:
         return f"{begin}, and the others of this machine are not ready; give more time by --wait."
     if absent := silent(worker.cluster):
         return (
-            f"{begin}, and nobody answers at {', '.join(absent)}; start the other workers, correct their addresses in "
-            "TF_CONFIG, or give more time by --wait."
+            f"{begin}, and there is no answer at {', '.join(absent)}; start the other workers, correct their "
+            "addresses in TF_CONFIG, or give more time by --wait."
         )
     return f"{begin}; all addresses answer, but not as workers of this run: TF_CONFIG differs by 'task' alone."
 

@@ -206,7 +206,9 @@ class Memory:
                 for line in self._lines:
                     line.sendall(word)
         except TimeoutError:
-            raise LostPeer(f"nobody came to call {self._calls} for {self._patience:g} s") from None
+            raise LostPeer(
+                f"no other worker came to call {self._calls} for {self._patience:g} s"
+            ) from None
         except OSError as error:
             raise LostPeer(f"its line broke: {error.strerror}") from None
 

@@ -67,7 +67,7 @@ def pictures(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([picture(kind) for kind in kinds]).astype(np.float32), kinds
 
 
-# ---- the model: He et al. 2016; blocks begin as what they are given, so that so deep a network learns at once --------
+# ---- the model: He et al. 2016; blocks begin as the identity, so that so deep a network learns at once --------
 def convolution(x, channels: int, size: int, strides: int = 1, scale: str = "ones"):
     x = keras.layers.Conv2D(channels, size, strides, padding="same", use_bias=False)(x)
     return keras.layers.BatchNormalization(momentum=0.9, gamma_initializer=scale)(x)
